@@ -1,4 +1,4 @@
-# Puts cargo-deny into PATH, installed into .cache where the machine has none of this version. To be sourced in the repository's root.
+# Puts cargo-deny into PATH. Installs it into .cache if the machine lacks this version. Source it in the repository's root.
 deny_version=0.20.2
 
 if [ "$(cargo deny --version 2>/dev/null || true)" != "cargo-deny $deny_version" ]; then

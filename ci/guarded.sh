@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# guarded.sh COMMAND…: runs it on this machine with /var/lib, /run and the home folder read-only, but for the folders of
-# the toolchains, of the caches and of this repository. In them lie traps: what our own plugins, kubectl and OpenStack's
-# client leave there. A test that reads or writes the machine's own folders fails. Nothing of this outlives the command.
-# Exits with 75 where it cannot be done: it needs root, `unshare` and overlayfs.
+# guarded.sh COMMAND…: runs COMMAND with /var/lib, /run and the home folder read-only, except for the folders of the
+# toolchains, of the caches and of this repository. The folders contain traps: files as our own plugins, kubectl and
+# OpenStack's client leave them. A test that reads or writes the machine's own folders fails. The mounts end with COMMAND.
+# Exits with 75 if the machine does not allow it: it needs root, `unshare` and overlayfs.
 set -Eeuo pipefail
 
 if [ "${1:-}" != --inside ]; then
@@ -10,7 +10,7 @@ if [ "${1:-}" != --inside ]; then
     unshare --mount true || exit 75
     scratch=$(mktemp -d)
     trap 'rmdir "$scratch"' EXIT
-    # Without `exec`, or nothing would be left to remove the folder.
+    # Without `exec`, so that the trap removes the folder.
     code=0
     unshare --mount --propagation private "$0" --inside "$scratch" "$@" || code=$?
     exit "$code"
@@ -48,7 +48,7 @@ open_in() {
 
 trap 'exit 75' ERR
 mount --no-mtab -t tmpfs tmpfs "$scratch"
-# What a run of the plugin by hand keeps: the name by which its ports are known.
+# State of a manual run of the plugin: the name in its ports.
 trap_at /var/lib/cni/cilium-ipam-neutron/node.json '"a-node-of-somebody-else"'
 trap_at /var/lib/cni/cilium-ipam-neutron/pool/of-somebody-else/free/port 'not for tests'
 trap_at /var/lib/cni/results/trap 'not for tests'

@@ -5,8 +5,8 @@
 //! ipam-config ─▶ Documents ─▶ Desired ──┬─ ipam-planner ─▶ Plan ─ ipam-controller ─▶ Outcomes
 //! ipam-cluster ─ ipam-cilium ─▶ Observed ┘                   └─▶ render
 //! ```
-//! The libraries lie under `crates/`; here are the terminal program (`cli`) and what it prints
-//! (`render`). Left of the plan nothing writes, right of it nothing decides.
+//! The libraries are under `crates/`. This crate has the command line (`cli`) and its output
+//! (`render`). Left of the plan nothing writes. Right of the plan nothing decides.
 #![forbid(unsafe_code)]
 
 pub mod cli;

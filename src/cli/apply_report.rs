@@ -1,10 +1,11 @@
-//! What became of an apply: as JSON, as text, and as a failure with its exit code.
+//! The result of an apply: as JSON, as text, and as a failure with its exit code.
 
 use serde::Serialize;
 
+use super::capped::{Capped, by_cause};
 use super::failure::Failure;
 use super::undo_file::Undo;
-use crate::render::{Paint, count, printable};
+use crate::render::{Detail, Paint, count, named, printable};
 use ipam_cluster::ClusterError;
 use ipam_controller::Applied;
 use ipam_controller::apply::Outcome;
@@ -18,7 +19,7 @@ pub(super) struct Report {
     applied: Vec<Line>,
     not_applied: Vec<Line>,
     unknown: Vec<Line>,
-    /// What takes it back, as far as that can be done.
+    /// The undo plan; absent if nothing was applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     undo: Option<Undo>,
 }
@@ -95,7 +96,7 @@ pub(super) fn report(applied: &Applied, undo: Option<Undo>) -> Report {
     report
 }
 
-pub(super) fn summary(report: &Report) -> String {
+pub(super) fn summary(report: &Report, detail: Detail) -> String {
     let Report {
         format_version: _,
         applied,
@@ -105,16 +106,7 @@ pub(super) fn summary(report: &Report) -> String {
     } = report;
     let mut text = String::new();
     for (title, lines) in [("not applied", not_applied), ("unknown", unknown)] {
-        for line in lines {
-            text.push_str(&format!(
-                "{} {}/{}  {}  {}\n",
-                Paint::Red.on(title),
-                line.kind,
-                line.name,
-                line.after.join(" "),
-                printable(&line.why)
-            ));
-        }
+        text += &failed_lines(title, lines, detail);
     }
     let counts = format!(
         "Applied {}; {} not applied, {} unknown.",
@@ -124,6 +116,37 @@ pub(super) fn summary(report: &Report) -> String {
     );
     text += &(Paint::Bold.on(&counts) + "\n");
     text + &undo.as_ref().map(undo_lines).unwrap_or_default()
+}
+
+/// One line for each cause in short form, for each change in full.
+fn failed_lines(title: &str, lines: &[Line], detail: Detail) -> String {
+    let title = Paint::Red.on(title);
+    let one = |line: &Line| {
+        let (kind, name, after) = (&line.kind, &line.name, line.after.join(" "));
+        format!("{title} {kind}/{name}  {after}  {}\n", printable(&line.why))
+    };
+    if detail == Detail::Full {
+        return lines.iter().map(one).collect();
+    }
+    let causes = Capped::new(by_cause(lines, |line| line.why.clone()), detail);
+    let mut text = String::new();
+    for (why, group) in &causes.shown {
+        if let [only] = group.as_slice() {
+            text += &one(only);
+            continue;
+        }
+        let names: Vec<String> = group
+            .iter()
+            .map(|line| format!("{}/{}", line.kind, line.name))
+            .collect();
+        text += &format!("{title} {}  {}\n", named(&names, detail), printable(why));
+    }
+    let shown: usize = causes.shown.iter().map(|(_, group)| group.len()).sum();
+    if lines.len() > shown {
+        let further = grouped_digits(lines.len() - shown);
+        text += &format!("{title} … and {further} more; --full shows all\n");
+    }
+    text
 }
 
 fn undo_lines(
@@ -146,4 +169,50 @@ fn undo_lines(
         text += &format!("  by hand: {}\n", printable(instead));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(number: usize, why: &str) -> Line {
+        Line {
+            kind: "Node".to_owned(),
+            name: format!("n{number}"),
+            action: "assign".to_owned(),
+            after: vec![format!("10.0.{number}.0/24")],
+            why: why.to_owned(),
+        }
+    }
+
+    #[test]
+    fn failed_changes_are_grouped_by_cause() {
+        let mut lines: Vec<Line> = (0..2_000).map(|number| line(number, "refused")).collect();
+        lines.push(line(2_000, "no permission"));
+        let text = failed_lines("not applied", &lines, Detail::Short);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(
+            text.contains("Node/n9 … and 1,990 more  refused\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("Node/n2000  10.0.2000.0/24  no permission\n"),
+            "{text}"
+        );
+        let full = failed_lines("not applied", &lines, Detail::Full);
+        assert_eq!(full.lines().count(), 2_001);
+    }
+
+    #[test]
+    fn many_causes_are_capped() {
+        let lines: Vec<Line> = (0..30)
+            .map(|number| line(number, &format!("why {number}")))
+            .collect();
+        let text = failed_lines("unknown", &lines, Detail::Short);
+        assert_eq!(text.lines().count(), 11, "{text}");
+        assert!(
+            text.ends_with(" … and 20 more; --full shows all\n"),
+            "{text}"
+        );
+    }
 }

@@ -1,4 +1,4 @@
-//! Asks a person before something is written.
+//! Asks for approval before an apply writes.
 
 use std::io::{BufRead, IsTerminal};
 
@@ -7,7 +7,7 @@ use super::{Common, output};
 use crate::render::Paint;
 use ipam_planner::plan::Intent;
 
-/// Asks about a plan that was shown; any answer but `yes` is a failure.
+/// Asks for approval of a plan. Fails on any answer other than `yes`.
 pub(super) async fn ask(intent: Intent, common: &Common) -> Result<(), Failure> {
     if common.no_input || !std::io::stdin().is_terminal() {
         let why = if common.no_input {
@@ -16,7 +16,7 @@ pub(super) async fn ask(intent: Intent, common: &Common) -> Result<(), Failure> 
             "stdin is not a terminal"
         };
         return Err(Failure::Failed(format!(
-            "{why}; nothing was written: pass --auto-approve, or --expect-digest with the digest of the plan that was reviewed"
+            "{why}; nothing was written: pass --auto-approve to apply without confirmation, or --expect-digest with the digest of the reviewed plan"
         )));
     }
     let question = match intent {
@@ -27,7 +27,7 @@ pub(super) async fn ask(intent: Intent, common: &Common) -> Result<(), Failure> 
         "\n{} Type `yes` to continue: ",
         Paint::Bold.on(question)
     ));
-    // Beside this task, which renews the lock meanwhile.
+    // On another thread, because this task renews the lock.
     let answer = tokio::task::spawn_blocking(|| {
         let mut answer = String::new();
         std::io::stdin()

@@ -1,10 +1,10 @@
-//! `completions`: a script that completes our flags in a shell.
+//! `completions`: prints a completion script for a shell.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
 
 use super::failure::Failure;
-use super::{Reached, output};
+use super::{ExitStatus, output};
 
 /// Print a completion script for a shell.
 #[derive(Debug, clap::Args)]
@@ -14,7 +14,7 @@ pub(super) struct Arguments {
     shell: Shell,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Reached, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitStatus, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(
         arguments.shell,
@@ -23,5 +23,5 @@ pub(super) fn run(arguments: &Arguments) -> Result<Reached, Failure> {
         &mut script,
     );
     output::script(&String::from_utf8_lossy(&script))?;
-    Ok(Reached::Done)
+    Ok(ExitStatus::Done)
 }

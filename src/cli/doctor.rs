@@ -1,4 +1,4 @@
-//! `doctor`: what is wrong with the cluster, what comes of it, and what to do.
+//! `doctor`: reports problems of the cluster, their impact and how to fix them.
 
 use std::path::{Path, PathBuf};
 
@@ -7,42 +7,42 @@ use clap::ValueEnum;
 use super::failure::Failure;
 use super::files::Revision;
 use super::reading::read_cluster;
-use super::{Common, Reached, output};
+use super::{Common, ExitStatus, output};
 use crate::render::{Detail, ExaminationDocument, examination, junit, sarif};
 use ipam_cilium::observed::{Evidence, Observed};
 use ipam_cluster::Extent;
-use ipam_controller::{Reach, load};
+use ipam_controller::{Scope, load};
 use ipam_core::model::{CiliumVersion, Finding, IpamMode, Severity};
 use ipam_desired::Desired;
 use ipam_planner::doctor::{RouteDump, conclusions, examine};
 
-/// Find what is wrong with the cluster: which address counts, who announces it, and what will
-/// break. Reads only.
+/// Find problems of the cluster: which address is in use, who announces it, and what will break.
+/// Writes nothing.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The directory of pools, pins and policy; `pools` if it is there, and otherwise the cluster
-    /// is examined alone.
+    /// The directory of pools, pins and policy. Default: `pools` if it exists; otherwise only the
+    /// cluster is examined.
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Examine the cluster alone, even where `pools` is there.
+    /// Examine only the cluster, even if `pools` exists.
     #[arg(long, conflicts_with_all = ["directory", "revision"])]
     no_pools: bool,
     #[command(flatten)]
     revision: Revision,
-    /// Form of the report.
+    /// Output format.
     #[arg(long, short, value_enum, default_value = "human")]
     output: ReportFormat,
-    /// Exit with 2 when something at least this bad is found.
+    /// Exit with 2 if there is a finding of at least this severity.
     #[arg(long, value_enum, default_value = "error")]
     fail_on: FailOn,
-    /// What a router holds, as FRR prints it for `show bgp ipv4 unicast json` or GoBGP for `gobgp
-    /// global rib --json`; may be repeated.
-    #[arg(long, value_name = "FILE")]
+    /// Routes of a router, as `show bgp ipv4 unicast json` of FRR or `gobgp global rib --json` of
+    /// GoBGP prints them. Repeatable.
+    #[arg(long = "rib", value_name = "FILE")]
     route_dump: Vec<PathBuf>,
-    /// The Cilium that runs, such as `1.15.19`, instead of what the cluster seems to say.
+    /// Version of the running Cilium, such as `1.15.19`. Default: detected.
     #[arg(long, value_name = "VERSION", value_parser = version)]
     cilium_version: Option<CiliumVersion>,
-    /// Its IPAM mode, instead of what the cluster seems to say.
+    /// IPAM mode of the running Cilium. Default: detected.
     #[arg(long, value_name = "MODE", value_parser = mode)]
     ipam: Option<IpamMode>,
 }
@@ -75,7 +75,7 @@ fn mode(text: &str) -> Result<IpamMode, String> {
 }
 
 impl FailOn {
-    /// The least bad that counts.
+    /// The lowest severity that fails.
     fn severity(self) -> Option<Severity> {
         match self {
             FailOn::Error => Some(Severity::Error),
@@ -86,7 +86,7 @@ impl FailOn {
     }
 }
 
-pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
+pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
     let ribs = arguments
         .route_dump
         .iter()
@@ -102,15 +102,15 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
     let loaded = directory.map(|directory| load(&arguments.revision.of(directory)));
     let mut observed = read_cluster(common, Extent::Examination).await?;
     arguments.override_conclusions(&mut observed);
-    // Files with errors are told about, and the cluster is examined without them.
+    // Files with errors are reported, and the cluster is examined without them.
     let desired: Option<&Desired> = loaded
         .as_ref()
         .filter(|loaded| !loaded.has_errors())
         .map(|loaded| &loaded.desired);
     if let Some(desired) = desired {
         common
-            .openstack(Reach::Subnets)
-            .see(desired, &mut observed)
+            .openstack(Scope::Subnets)
+            .observe_into(desired, &mut observed)
             .await;
     }
     let mut findings = examine(desired, &observed, &ribs);
@@ -130,9 +130,9 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
             .is_some_and(|least| finding.severity <= least)
     };
     Ok(if findings.iter().any(fails) {
-        Reached::Findings
+        ExitStatus::Findings
     } else {
-        Reached::Done
+        ExitStatus::Done
     })
 }
 
@@ -148,7 +148,7 @@ impl Arguments {
         if let Some(version) = self.cilium_version {
             observed.cilium.version = Some((version, Evidence::Flag));
         }
-        observed.cilium.mode_said = self.ipam;
+        observed.cilium.mode_override = self.ipam;
     }
 
     fn report(
@@ -168,7 +168,7 @@ impl Arguments {
                 output::json(&sarif(findings, &place.display().to_string(), detail))?
             }
             ReportFormat::Junit => {
-                output::data(&junit(findings, self.fail_on.severity()).map_err(Failure::Failed)?)?;
+                output::data(&junit(findings, self.fail_on.severity(), detail))?;
             }
         }
         Ok(())

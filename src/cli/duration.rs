@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 
-/// A duration that is not negative.
+/// Parses a duration that is not negative.
 pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
     let read = text
         .parse()

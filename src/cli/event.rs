@@ -1,4 +1,5 @@
-//! ControllerEvent of `watch` and the operator as lines: for people, or an object for each.
+//! Prints the events of `watch` and the operator: as lines for people, or as one JSON object per
+//! line.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,42 +10,37 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use super::event_human::human;
+use super::event_json::as_json;
 use super::failure::Failure;
-use super::progress::fault;
-use super::{Format, Reached, output};
-use crate::render::{Detail, Paint, count, diagnostics, findings_in_event, printable};
-use ipam_cluster::Rollback;
+use super::{ExitStatus, Format, output};
+use crate::render::{Detail, diagnostics, findings_in_event};
 use ipam_config::documents::Documents;
-use ipam_controller::apply::Outcome;
-use ipam_controller::{ControllerEvent, Waiting, WaitingChange};
-use ipam_core::model::{Finding, Hazard, Severity, grouped_digits};
-use ipam_desired::Activity;
-use ipam_planner::plan::ChangeDocument;
+use ipam_controller::ControllerEvent;
+use ipam_core::model::Finding;
 
-/// Lines of one sort that are printed for people.
-const LINES: usize = 10;
+/// Size of the queue of the printer. If it is full, the controller waits for the reader.
+const QUEUE: usize = 1_024;
 
-/// Pieces of news that may wait to be printed; with more of them, it is waited for who reads.
-const WAITING: usize = 1_024;
-
-/// Prints news in their order, until nobody reads them any more. Faults of files may be many: what
-/// they look like is made in the printer's thread, beside everything else.
-pub(super) struct Announcer {
+/// Prints events in order, on a thread of its own, until the output is closed. That thread also
+/// renders the faults of files, which can be many.
+pub(super) struct EventPrinter {
     format: Format,
-    printer: SyncSender<Said>,
-    printed: JoinHandle<std::io::Result<()>>,
-    nobody_listens: Arc<Notify>,
+    detail: Detail,
+    queue: SyncSender<Output>,
+    printer: JoinHandle<std::io::Result<()>>,
+    output_closed: Arc<Notify>,
 }
 
-/// A piece of news, on its own.
-enum Said {
+/// An entry of the queue.
+enum Output {
     /// A line for people, and an object for machines.
     Line {
         text: String,
         object: Value,
         at: Timestamp,
     },
-    /// Files with faults or remarks, for people.
+    /// Files with findings, for people.
     Files(Vec<Finding>, Documents),
     /// Files with faults, for machines.
     Faults {
@@ -54,97 +50,100 @@ enum Said {
     },
 }
 
-impl Announcer {
-    pub(super) fn new(format: Format) -> Announcer {
-        let nobody_listens: Arc<Notify> = Arc::default();
-        let (printer, said) = sync_channel(WAITING);
-        let told = nobody_listens.clone();
-        let printed = std::thread::spawn(move || {
-            let printed = print(format, said);
+impl EventPrinter {
+    pub(super) fn new(format: Format, detail: Detail) -> EventPrinter {
+        let output_closed: Arc<Notify> = Arc::default();
+        let (queue, outputs) = sync_channel(QUEUE);
+        let closed = output_closed.clone();
+        let printer = std::thread::spawn(move || {
+            let printed = print(format, detail, outputs);
             if printed.is_err() {
-                told.notify_one();
+                closed.notify_one();
             }
             printed
         });
-        Announcer {
+        EventPrinter {
             format,
+            detail,
+            queue,
             printer,
-            printed,
-            nobody_listens,
+            output_closed,
         }
     }
 
-    /// Told once when printing failed.
-    pub(super) fn nobody_listens(&self) -> Arc<Notify> {
-        self.nobody_listens.clone()
+    /// Is notified once if printing fails.
+    pub(super) fn output_closed(&self) -> Arc<Notify> {
+        self.output_closed.clone()
     }
 
     pub(super) fn on_event(&mut self, event: &ControllerEvent<'_>) {
-        if let (
-            Format::Human,
-            ControllerEvent::Invalid(loaded) | ControllerEvent::InForce(loaded),
-        ) = (self.format, event)
-        {
-            self.say(Said::Files(
+        let at = Timestamp::now();
+        match self.format {
+            Format::Json => self.send_object(event, at),
+            Format::Human => self.send_text(event, at),
+        }
+    }
+
+    fn send_object(&self, event: &ControllerEvent<'_>, at: Timestamp) {
+        if let ControllerEvent::Invalid(loaded) = event {
+            self.send(Output::Faults {
+                findings: loaded.findings.clone(),
+                revision: loaded.revision.clone(),
+                at,
+            });
+        } else if let Some(object) = as_json(event, self.detail) {
+            self.send(Output::Line {
+                text: String::new(),
+                object,
+                at,
+            });
+        }
+    }
+
+    fn send_text(&self, event: &ControllerEvent<'_>, at: Timestamp) {
+        if let ControllerEvent::Invalid(loaded) | ControllerEvent::ConfigApplied(loaded) = event {
+            self.send(Output::Files(
                 loaded.findings.clone(),
                 loaded.documents.clone(),
             ));
         }
-        let at = Timestamp::now();
-        match (self.format, event) {
-            (Format::Json, ControllerEvent::Invalid(loaded)) => {
-                let (findings, revision) = (loaded.findings.clone(), loaded.revision.clone());
-                self.say(Said::Faults {
-                    findings,
-                    revision,
-                    at,
-                });
-            }
-            (Format::Json, event) => {
-                as_json(event).into_iter().for_each(|object| {
-                    self.say(Said::Line {
-                        text: String::new(),
-                        object,
-                        at,
-                    })
-                });
-            }
-            (Format::Human, event) => {
-                let text = human(event);
-                if !text.is_empty() {
-                    self.say(Said::Line {
-                        text,
-                        object: Value::Null,
-                        at,
-                    });
-                }
-            }
+        let text = human(event, self.detail);
+        if !text.is_empty() {
+            self.send(Output::Line {
+                text,
+                object: Value::Null,
+                at,
+            });
         }
     }
 
-    /// A printer that has ended has said why.
-    fn say(&self, said: Said) {
-        let _ = self.printer.send(said);
+    /// Fails only if the printer has ended; [`EventPrinter::finish`] returns why.
+    fn send(&self, output: Output) {
+        let _ = self.queue.send(output);
     }
 
-    /// Says where machines may ask.
+    /// Prints the address of the telemetry server.
     pub(super) fn listening(&mut self, address: SocketAddr) {
         let object = json!({"event": "listening", "address": address.to_string()});
-        self.say(Said::Line {
+        self.send(Output::Line {
             text: format!("listening  {address}\n"),
             object,
             at: Timestamp::now(),
         });
     }
 
-    /// Waits until all is printed.
-    pub(super) fn finish(self) -> Result<Reached, Failure> {
-        let Announcer {
-            printer, printed, ..
+    /// Waits until everything is printed.
+    pub(super) fn finish(self) -> Result<ExitStatus, Failure> {
+        let EventPrinter {
+            format: _,
+            detail: _,
+            queue,
+            printer,
+            output_closed: _,
         } = self;
-        drop(printer);
-        match printed.join() {
-            Ok(printed) => Ok(printed.map(|()| Reached::Done)?),
+        drop(queue);
+        match printer.join() {
+            Ok(printed) => Ok(printed.map(|()| ExitStatus::Done)?),
             Err(_) => Err(Failure::Failed(
                 "the program's output cannot be printed".to_owned(),
             )),
@@ -152,13 +151,13 @@ impl Announcer {
     }
 }
 
-fn print(format: Format, said: Receiver<Said>) -> std::io::Result<()> {
-    for said in said {
-        match said {
-            Said::Files(findings, documents) => {
-                output::talk(&diagnostics(&findings, &documents, Detail::Short))
+fn print(format: Format, detail: Detail, outputs: Receiver<Output>) -> std::io::Result<()> {
+    for entry in outputs {
+        match entry {
+            Output::Files(findings, documents) => {
+                output::talk(&diagnostics(&findings, &documents, detail))
             }
-            Said::Faults {
+            Output::Faults {
                 findings,
                 revision,
                 at,
@@ -167,7 +166,7 @@ fn print(format: Format, said: Receiver<Said>) -> std::io::Result<()> {
                 (object["event"], object["revision"]) = ("invalid".into(), revision.into());
                 line(format, "", object, at)?;
             }
-            Said::Line { text, object, at } => line(format, &text, object, at)?,
+            Output::Line { text, object, at } => line(format, &text, object, at)?,
         }
     }
     Ok(())
@@ -184,268 +183,24 @@ fn line(format: Format, text: &str, mut object: Value, at: Timestamp) -> std::io
     }
 }
 
-fn human(event: &ControllerEvent<'_>) -> String {
-    let line = |word: String, what: &str| format!("{word}  {what}\n");
-    match event {
-        ControllerEvent::InForce(loaded) => {
-            let of = loaded
-                .revision
-                .as_ref()
-                .map(|commit| format!(" of commit {commit}"))
-                .unwrap_or_default();
-            line(
-                Paint::Bold.on("in force"),
-                &format!("{}{of}", count(loaded.documents.files.len(), "file")),
-            )
-        }
-        ControllerEvent::Invalid(loaded) => {
-            let faults = loaded
-                .findings
-                .iter()
-                .filter(|finding| finding.severity == Severity::Error);
-            let what = format!(
-                "{}; the last good files stay in force",
-                count(faults.count(), "fault")
-            );
-            line(Paint::Red.on("invalid"), &what)
-        }
-        ControllerEvent::Finished {
-            change, outcome, ..
-        } => {
-            let change = ChangeDocument::from(*change);
-            let (object, after) = (format!("{}/{}", change.kind, change.name), change.comes());
-            match outcome {
-                Outcome::Applied if after.is_empty() => {
-                    line(Paint::Green.on("taken away"), &printable(&object))
-                }
-                Outcome::Applied => line(
-                    Paint::Green.on("written"),
-                    &printable(&format!("{object}  {after}")),
-                ),
-                other => line(
-                    Paint::Red.on("not written"),
-                    &printable(&format!("{object}  {}", fault(other).unwrap_or_default())),
-                ),
-            }
-        }
-        ControllerEvent::Waiting(waiting) => human_waiting(waiting),
-        ControllerEvent::Planned(_)
-        | ControllerEvent::Sending(_)
-        | ControllerEvent::Nodes(_)
-        | ControllerEvent::Conflict(_) => String::new(),
-        ControllerEvent::Undone(target, pause) => {
-            let what = format!(
-                "{target}: somebody undoes what is written; left alone for {} s",
-                pause.as_secs()
-            );
-            line(Paint::Red.on("undone"), &printable(&what))
-        }
-        ControllerEvent::RolledBack(rollback) => {
-            line(Paint::Red.on("rolled back"), &rollback_text(rollback))
-        }
-        ControllerEvent::Trouble(why) => line(Paint::Red.on("trouble"), &printable(why)),
-        ControllerEvent::Recovered => line(Paint::Green.on("recovered"), ""),
-        ControllerEvent::Leads => line(Paint::Bold.on("leads"), ""),
-        ControllerEvent::StandsBy(why) => line("stands by".to_owned(), &printable(why)),
-    }
-}
-
-fn rollback_text(rollback: &Rollback) -> String {
-    let Rollback {
-        from,
-        to,
-        forgotten,
-    } = rollback;
-    let blocks = count(forgotten.len(), "block");
-    format!(
-        "the cluster went back from resourceVersion {from} to {to}; {blocks} that it forgot are quarantined for their nodes"
-    )
-}
-
-fn human_waiting(waiting: &Waiting) -> String {
-    let Waiting {
-        nodes,
-        activity,
-        for_a_person,
-        refusals,
-        blocked,
-    } = waiting;
-    let (waits, blocks) = (
-        count(for_a_person.len(), "change"),
-        grouped_digits(blocked.len()),
-    );
-    let paused = if *activity == Activity::Paused {
-        ", paused"
-    } else {
-        ""
-    };
-    let mut text = format!(
-        "seen  {}, {waits} for a person, {blocks} blocked{paused}\n",
-        count(*nodes, "node")
-    );
-    let waits = for_a_person.iter().map(|change| {
-        format!(
-            "waits     {}  {}",
-            change.target,
-            why_waits(change, *activity)
-        )
-    });
-    lines(&mut text, waits);
-    lines(
-        &mut text,
-        refusals
-            .iter()
-            .map(|refusal| format!("refused   {}; {}", refusal.message, refusal.help)),
-    );
-    lines(
-        &mut text,
-        blocked
-            .iter()
-            .map(|(target, reason)| format!("blocked   {target}  {reason}")),
-    );
-    text
-}
-
-/// The first few of these lines, and how many more there are.
-fn lines(text: &mut String, lines: impl ExactSizeIterator<Item = String>) {
-    let more = lines.len().saturating_sub(LINES);
-    lines
-        .take(LINES)
-        .for_each(|line| text.push_str(&format!("    {}\n", printable(&line))));
-    if more > 0 {
-        text.push_str(&format!(
-            "    … and {} more; `cilium-ipam plan --full` shows all\n",
-            grouped_digits(more)
-        ));
-    }
-}
-
-fn why_waits(change: &WaitingChange, activity: Activity) -> String {
-    let hazard = hazard_text(change.hazard, activity);
-    match change.needs_approval.as_slice() {
-        [] => hazard.to_owned(),
-        blocks => {
-            let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
-            format!("needs the approval of a person: {}", blocks.join("; "))
-        }
-    }
-}
-
-fn hazard_text(hazard: Hazard, activity: Activity) -> &'static str {
-    match hazard {
-        Hazard::None if activity == Activity::Paused => "paused",
-        Hazard::None => "stands behind what waits",
-        Hazard::Disruptive => "disruptive",
-        Hazard::Destructive => "destructive",
-    }
-}
-
-/// `None` where it is not for people.
-fn as_json(event: &ControllerEvent<'_>) -> Option<Value> {
-    Some(match event {
-        ControllerEvent::InForce(loaded) => {
-            json!({"event": "in-force", "files": loaded.documents.files.len(), "revision": loaded.revision})
-        }
-        ControllerEvent::Finished {
-            change,
-            outcome,
-            waited,
-        } => {
-            let ChangeDocument {
-                kind,
-                name,
-                action,
-                after,
-                ..
-            } = ChangeDocument::from(*change);
-            let event = if **outcome == Outcome::Applied {
-                "written"
-            } else {
-                "not-written"
-            };
-            json!({"event": event, "kind": kind, "name": name, "action": action, "after": after, "why": fault(outcome).unwrap_or_default(), "waited_seconds": waited.as_secs_f64()})
-        }
-        ControllerEvent::Waiting(waiting) => waiting_as_json(waiting),
-        ControllerEvent::Undone(target, pause) => {
-            json!({"event": "undone", "kind": target.kind(), "name": target.name(), "left_alone_seconds": pause.as_secs()})
-        }
-        // The printer makes those of faults.
-        ControllerEvent::Invalid(_)
-        | ControllerEvent::Planned(_)
-        | ControllerEvent::Sending(_)
-        | ControllerEvent::Nodes(_)
-        | ControllerEvent::Conflict(_) => return None,
-        ControllerEvent::RolledBack(rollback) => rollback_as_json(rollback),
-        ControllerEvent::Trouble(why) => json!({"event": "trouble", "why": why}),
-        ControllerEvent::Recovered => json!({"event": "recovered"}),
-        ControllerEvent::Leads => json!({"event": "leads"}),
-        ControllerEvent::StandsBy(why) => json!({"event": "stands-by", "why": why}),
-    })
-}
-
-fn waiting_as_json(waiting: &Waiting) -> Value {
-    let Waiting {
-        nodes,
-        activity,
-        for_a_person,
-        refusals,
-        blocked,
-    } = waiting;
-    let waits = for_a_person.iter().map(|change| {
-        let WaitingChange {
-            target,
-            hazard,
-            needs_approval,
-        } = change;
-        let hazard = hazard_text(*hazard, *activity);
-        let mut object = json!({"kind": target.kind(), "name": target.name(), "hazard": hazard});
-        if !needs_approval.is_empty() {
-            let blocks: Vec<String> = needs_approval.iter().map(ToString::to_string).collect();
-            object["needs_approval"] = blocks.into();
-        }
-        object
-    });
-    let blocked = blocked.iter().map(
-        |(target, reason)| json!({"kind": target.kind(), "name": target.name(), "reason": reason}),
-    );
-    let refusals = refusals
-        .iter()
-        .map(|refusal| json!({"rule": refusal.rule.0, "message": refusal.message}));
-    json!({
-        "event": "seen", "nodes": nodes, "paused": *activity == Activity::Paused, "waiting": waits.collect::<Vec<_>>(),
-        "refusals": refusals.collect::<Vec<_>>(), "blocked": blocked.collect::<Vec<_>>(),
-    })
-}
-
-fn rollback_as_json(rollback: &Rollback) -> Value {
-    let Rollback {
-        from,
-        to,
-        forgotten,
-    } = rollback;
-    let forgotten = forgotten
-        .iter()
-        .map(|(block, node)| json!({"block": block.to_string(), "node": node.to_string()}));
-    json!({"event": "rolled-back", "from": from, "to": to, "quarantined": forgotten.collect::<Vec<_>>()})
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use ipam_config::documents::SourceFile;
-    use ipam_controller::understand;
+    use ipam_controller::check_documents;
 
-    /// One whose news nobody prints.
-    fn silent(format: Format) -> (Announcer, Receiver<Said>) {
-        let (printer, said) = sync_channel(WAITING);
+    /// A printer that prints nothing, and its queue.
+    fn silent(format: Format) -> (EventPrinter, Receiver<Output>) {
+        let (queue, outputs) = sync_channel(QUEUE);
         (
-            Announcer {
+            EventPrinter {
                 format,
-                printer,
-                printed: std::thread::spawn(|| Ok(())),
-                nobody_listens: Arc::default(),
+                detail: Detail::Short,
+                queue,
+                printer: std::thread::spawn(|| Ok(())),
+                output_closed: Arc::default(),
             },
-            said,
+            outputs,
         )
     }
 
@@ -455,19 +210,19 @@ mod tests {
             path: "a.yaml".into(),
             text: "a: 1\n---\n".repeat(1_000).into(),
         };
-        let loaded = understand(Documents { files: vec![file] }, Vec::new());
-        let (mut human, said) = silent(Format::Human);
+        let loaded = check_documents(Documents { files: vec![file] }, Vec::new());
+        let (mut human, outputs) = silent(Format::Human);
         human.on_event(&ControllerEvent::Invalid(&loaded));
         assert!(
-            matches!(said.try_recv(), Ok(Said::Files(findings, _)) if findings == loaded.findings)
+            matches!(outputs.try_recv(), Ok(Output::Files(findings, _)) if findings == loaded.findings)
         );
         assert!(
-            matches!(said.try_recv(), Ok(Said::Line { text, .. }) if text.contains("1,000 faults"))
+            matches!(outputs.try_recv(), Ok(Output::Line { text, .. }) if text.contains("1,000 faults"))
         );
-        let (mut json, said) = silent(Format::Json);
+        let (mut json, outputs) = silent(Format::Json);
         json.on_event(&ControllerEvent::Invalid(&loaded));
         assert!(
-            matches!(said.try_recv(), Ok(Said::Faults { findings, .. }) if findings == loaded.findings)
+            matches!(outputs.try_recv(), Ok(Output::Faults { findings, .. }) if findings == loaded.findings)
         );
     }
 }

@@ -1,16 +1,16 @@
-//! `explain`: why a node has its block, who has an address, which pool a Service may use.
+//! `explain`: why a node has its block, which object has an address, which pool a Service can use.
 
 use super::failure::Failure;
 use super::files::Files;
 use super::reading::read;
-use super::{Common, Format, Reached, output};
+use super::{Common, ExitStatus, Format, output};
 use crate::render::explanation;
 use ipam_cluster::Extent;
-use ipam_controller::{Job, Reach};
+use ipam_controller::{Job, Scope};
 use ipam_planner::explain::explain;
 
-/// Explain a node, an address, a CIDR or a Service: every pool that was considered, and what
-/// decided.
+/// Explain a node, an address, a CIDR or a Service: every pool that was considered, and the rule
+/// that decided.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// A node's name, an address, a CIDR, or a Service as NAMESPACE/NAME.
@@ -18,17 +18,17 @@ pub(super) struct Arguments {
     subject: String,
     #[command(flatten)]
     files: Files,
-    /// Form of the explanation.
+    /// Output format.
     #[arg(long, short, value_enum, default_value = "human")]
     output: Format,
 }
 
-pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
+pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
     let (loaded, observed) = read(
         arguments.files.location(),
         common,
         Extent::Examination,
-        Reach::Subnets,
+        Scope::Subnets,
     )
     .await?;
     let Some(observed) = observed else {
@@ -44,5 +44,5 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
         Format::Json => output::json(&explained)?,
         Format::Human => output::data(&explanation(&explained))?,
     }
-    Ok(Reached::Done)
+    Ok(ExitStatus::Done)
 }

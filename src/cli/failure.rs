@@ -1,48 +1,45 @@
-//! What can go wrong with a command, its exit code, and the hint that is printed with it. Nothing
-//! else knows exit codes.
+//! Failures of a command: message, hint and exit code. No other module knows exit codes.
 
 use std::process::ExitCode;
 
-use super::Reached;
+use super::ExitStatus;
+use super::capped::{Capped, by_cause};
 use super::output::{data, talk, warn};
-use crate::render::{Paint, printable};
+use crate::render::{Detail, Paint, printable};
 use ipam_cluster::{ClusterError, WriteError};
 use ipam_planner::plan::RefusalDocument;
 
-/// Why a command did not do what it was asked to.
+/// Why a command failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Anything that has no code of its own.
+    /// Any failure without an exit code of its own.
     Failed(String),
-    /// The reader of our output went away; nothing to say to anybody.
+    /// The reader of stdout is gone. Prints nothing.
     BrokenPipe,
     /// The files are invalid; the diagnostics.
     Invalid(String),
-    /// The files have warnings, and those count as errors; the diagnostics, and the count in words.
+    /// The files have warnings, and `--strict` is set; the diagnostics, and the count in words.
     WithWarnings(String, String),
-    /// A saved plan no longer fits; the differences.
+    /// A saved plan is stale; the differences.
     Stale(Vec<String>),
-    /// An undo plan no longer fits; the differences.
+    /// An undo plan is stale; the differences.
     StaleUndo(Vec<String>),
-    /// It is not the plan that a person expects.
-    Unexpected {
-        /// What differs.
-        what: String,
-        /// The way out.
-        hint: &'static str,
-    },
-    /// Limits or protections speak against it.
+    /// The plan is not the expected one.
+    Unexpected { what: String, hint: &'static str },
+    /// Limits or protections refuse the plan.
     Refused(Vec<RefusalDocument>),
-    /// Another process holds the lock, or was faster with every change.
+    /// Another process holds the lock, or won the race for every change.
     Beaten(String),
-    /// Some changes were applied and others not.
+    /// Only some changes were applied.
     Partly(String),
     /// The cluster could not be reached or read.
     Cluster(ClusterError),
+    /// This signal arrived before the first write.
+    Interrupted(i32),
 }
 
 impl Failure {
-    /// A task that panicked: the panic has been printed already.
+    /// For a task that panicked. The panic is printed already.
     pub(super) fn from_panic<T>(error: tokio::task::JoinError) -> Result<T, Failure> {
         Err(Failure::Failed(format!(
             "this is a bug in cilium-ipam: {error}"
@@ -58,11 +55,11 @@ impl From<ClusterError> for Failure {
             }
             ClusterError::Unsaved { .. } => Failure::Failed(error.to_string()),
             ClusterError::ClaimsFull { .. } => Failure::Failed(format!(
-                "{error}; run it again when the quarantine is over, or shorten `quarantine` in the Policy"
+                "{error}; retry after the quarantine, or shorten `quarantine` in the Policy"
             )),
             ClusterError::Claims(WriteError::Forbidden(_) | WriteError::Refused(_)) => {
                 Failure::Failed(format!(
-                    "{error}; allow `create` and `patch` on it, see the README for the rights that are needed"
+                    "{error}; allow `create` and `patch` on it, see the README for the required rights"
                 ))
             }
             other => Failure::Cluster(other),
@@ -80,11 +77,11 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// The exit code, after saying on stderr what went wrong.
-pub(super) fn exit_code(outcome: Result<Reached, Failure>) -> ExitCode {
+/// Prints a failure to stderr and returns the exit code.
+pub(super) fn exit_code(outcome: Result<ExitStatus, Failure>, detail: Detail) -> ExitCode {
     let failure = match outcome {
-        Ok(Reached::Done) | Err(Failure::BrokenPipe) => return ExitCode::SUCCESS,
-        Ok(Reached::ChangesPending | Reached::Findings) => return ExitCode::from(2),
+        Ok(ExitStatus::Done) | Err(Failure::BrokenPipe) => return ExitCode::SUCCESS,
+        Ok(ExitStatus::ChangesPending | ExitStatus::Findings) => return ExitCode::from(2),
         Err(failure) => failure,
     };
     if let Failure::Invalid(diagnostics) | Failure::WithWarnings(diagnostics, _) = &failure {
@@ -93,7 +90,7 @@ pub(super) fn exit_code(outcome: Result<Reached, Failure>) -> ExitCode {
     warn(&format!(
         "{}: {}",
         Paint::Red.on("error"),
-        printable(&failure.message())
+        printable(&failure.message(detail))
     ));
     let hint = failure.hint();
     if !hint.is_empty() {
@@ -113,10 +110,11 @@ impl Failure {
             Failure::Beaten(_) => 6,
             Failure::Partly(_) => 7,
             Failure::Cluster(_) => 8,
+            Failure::Interrupted(signal) => signal_code(*signal),
         }
     }
 
-    fn message(&self) -> String {
+    fn message(&self, detail: Detail) -> String {
         match self {
             Failure::BrokenPipe => String::new(),
             Failure::Failed(message) | Failure::Beaten(message) | Failure::Partly(message) => {
@@ -128,19 +126,12 @@ impl Failure {
             Failure::WithWarnings(_, warnings) => {
                 format!("the files have {warnings}, and --strict is set")
             }
-            Failure::Stale(differences) => stale("saved", differences),
-            Failure::StaleUndo(differences) => stale("undo", differences),
+            Failure::Stale(differences) => stale("saved", differences, detail),
+            Failure::StaleUndo(differences) => stale("undo", differences, detail),
             Failure::Unexpected { what, .. } => format!("{what}; nothing was written"),
-            Failure::Refused(refusals) => {
-                let line = |refusal: &RefusalDocument| {
-                    format!("\n  {}\n    {}", refusal.message, refusal.help)
-                };
-                format!(
-                    "refused; nothing was written:{}",
-                    refusals.iter().map(line).collect::<String>()
-                )
-            }
+            Failure::Refused(refusals) => refused(refusals, detail),
             Failure::Cluster(error) => error.to_string(),
+            Failure::Interrupted(_) => "interrupted; nothing was written".to_owned(),
         }
     }
 
@@ -150,33 +141,37 @@ impl Failure {
             | Failure::Failed(_)
             | Failure::Invalid(_)
             | Failure::WithWarnings(..)
-            | Failure::Refused(_) => "",
+            | Failure::Refused(_)
+            | Failure::Interrupted(_) => "",
             Failure::Stale(_) => "run `cilium-ipam plan` again and review it",
             Failure::StaleUndo(_) => {
-                "what it lists has changed since; take it back by hand, or plan from the files"
+                "the objects have changed since; revert them by hand, or plan from the files"
             }
             Failure::Unexpected { hint, .. } => hint,
             Failure::Beaten(_) => {
-                "run it again when the other one is done; on a live cluster --lock-timeout 5m waits for it"
+                "retry when the other apply is done; on a live cluster, --lock-timeout 5m waits for it"
             }
             Failure::Partly(_) => {
-                "run it again: what was applied stays, and the rest is planned anew"
+                "run it again: applied changes stay, and the rest is planned again"
             }
             Failure::Cluster(error) => hint_for(error),
         }
     }
 }
 
-/// Ends the program at once, with the exit code that a shell gives a program which a signal has
-/// ended.
+/// Ends the program at once, with the exit code that a shell reports for a killed program.
 pub(super) fn end_by_signal(signal: i32) -> ! {
-    std::process::exit(128 + signal)
+    std::process::exit(signal_code(signal).into())
 }
 
-/// Help and version are no failure. A faulty command line is: 1, because 2 means that changes are
-/// pending.
+fn signal_code(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
+}
+
+/// Prints help, the version, or an error of the command line. The error's exit code is 1, because 2
+/// means pending changes.
 pub(super) fn usage(error: &clap::Error) -> ExitCode {
-    // With the colours that the streams may want.
+    // The streams strip the colours if needed.
     let text = error.render().ansi().to_string();
     if error.use_stderr() {
         talk(&text);
@@ -186,12 +181,39 @@ pub(super) fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn stale(what: &str, differences: &[String]) -> String {
-    let lines: String = differences
-        .iter()
-        .map(|line| format!("\n  {line}"))
-        .collect();
-    format!("the {what} plan is stale; nothing was written:{lines}")
+fn stale(what: &str, differences: &[String], detail: Detail) -> String {
+    let differences = Capped::new(differences, detail);
+    let mut message = format!("the {what} plan is stale; nothing was written:");
+    for line in &differences.shown {
+        message += &format!("\n  {line}");
+    }
+    message + &more(&differences)
+}
+
+/// Refusals with the same help are one group.
+fn refused(refusals: &[RefusalDocument], detail: Detail) -> String {
+    let groups = Capped::new(by_cause(refusals, |refusal| refusal.help.clone()), detail);
+    let mut message = "refused; nothing was written:".to_owned();
+    for (help, group) in &groups.shown {
+        let group = Capped::new(group, detail);
+        for refusal in &group.shown {
+            message += &format!("\n  {}", refusal.message);
+        }
+        message += &more(&group);
+        message += &format!("\n    {help}");
+    }
+    let shown: usize = groups.shown.iter().map(|(_, group)| group.len()).sum();
+    let further = Capped::<()> {
+        shown: Vec::new(),
+        hidden: refusals.len() - shown,
+    };
+    message + &more(&further)
+}
+
+fn more<T>(list: &Capped<T>) -> String {
+    list.more()
+        .map(|more| format!("\n  {more}"))
+        .unwrap_or_default()
 }
 
 fn hint_for(error: &ClusterError) -> &'static str {
@@ -203,7 +225,7 @@ fn hint_for(error: &ClusterError) -> &'static str {
             "see --clouds-file and --os-cloud, and try `openstack --os-cloud NAME subnet list`"
         }
         ClusterError::Indispensable { .. } => {
-            "allow `list` on it; see the README for the rights that are needed"
+            "allow `list` on it; see the README for the required rights"
         }
         ClusterError::Stale { .. } | ClusterError::Expired { .. } => {
             "the cluster is busy; try again"
@@ -211,7 +233,7 @@ fn hint_for(error: &ClusterError) -> &'static str {
         ClusterError::Object(error) if error.is_of_claims() => {
             "fix the object; its data may be emptied only if no apply runs and no newer version wrote it (UPGRADE.md)"
         }
-        ClusterError::Object(_) => "fix or remove the object: nobody knows which blocks it shows",
+        ClusterError::Object(_) => "fix or remove the object: its blocks are unknown",
         ClusterError::File { .. } => "fix the file, or make a new one with `cilium-ipam snapshot`",
         ClusterError::Refused { .. }
         | ClusterError::Malformed { .. }
@@ -222,5 +244,57 @@ fn hint_for(error: &ClusterError) -> &'static str {
         | ClusterError::ClaimsFull { .. }
         | ClusterError::Unsaved { .. }
         | ClusterError::Locked { .. } => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(number: usize, help: &str) -> RefusalDocument {
+        RefusalDocument {
+            rule: "protected".to_owned(),
+            message: format!("node `n{number}` is protected"),
+            help: help.to_owned(),
+            waiver: None,
+        }
+    }
+
+    #[test]
+    fn long_lists_are_capped_and_counted() {
+        let differences: Vec<String> = (0..2_000).map(|number| format!("Node/n{number}")).collect();
+        let failure = Failure::Stale(differences);
+        let short = failure.message(Detail::Short);
+        assert_eq!(short.lines().count(), 12, "{short}");
+        assert!(
+            short.ends_with("\n  Node/n9\n  … and 1,990 more; --full shows all"),
+            "{short}"
+        );
+        assert_eq!(failure.message(Detail::Full).lines().count(), 2_001);
+    }
+
+    #[test]
+    fn refusals_are_grouped_by_their_help() {
+        let mut refusals: Vec<_> = (0..2_000)
+            .map(|number| refusal(number, "keep it"))
+            .collect();
+        refusals.push(refusal(2_000, "another way"));
+        let short = Failure::Refused(refusals).message(Detail::Short);
+        assert_eq!(short.lines().count(), 15, "{short}");
+        assert!(
+            short.contains("\n  … and 1,990 more; --full shows all\n    keep it\n"),
+            "{short}"
+        );
+        assert!(
+            short.ends_with("`n2000` is protected\n    another way"),
+            "{short}"
+        );
+    }
+
+    #[test]
+    fn a_short_list_is_shown_completely() {
+        let failure = Failure::Refused(vec![refusal(1, "keep it")]);
+        let expected = "refused; nothing was written:\n  node `n1` is protected\n    keep it";
+        assert_eq!(failure.message(Detail::Short), expected);
     }
 }

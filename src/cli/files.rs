@@ -1,4 +1,4 @@
-//! Where the files are, as arguments of the verbs that read them.
+//! Arguments that select the files.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,6 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use ipam_config::source::Location;
 
-/// The files.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Files {
     /// The directory of pools, pins and policy.
@@ -16,11 +15,10 @@ pub(super) struct Files {
     revision: Revision,
 }
 
-/// Which version of them.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Revision {
-    /// Read the files as this Git revision has them, such as `main`, `v1.2` or `HEAD~1`, and not as
-    /// they lie there.
+    /// Read the files of this Git revision, such as `main`, `v1.2` or `HEAD~1`, instead of those on
+    /// disk.
     #[arg(long, value_name = "REV")]
     pub(super) revision: Option<String>,
 }
@@ -32,7 +30,6 @@ impl Files {
 }
 
 impl Revision {
-    /// This version of a directory.
     pub(super) fn of(&self, directory: &Path) -> Location {
         Location {
             directory: directory.to_owned(),
@@ -41,13 +38,10 @@ impl Revision {
     }
 }
 
-/// The name of a file that is written. Elsewhere `-` is stdout, so nobody means a file of that
-/// name.
+/// The name of a file to write. Refuses `-`, which means stdout in other programs.
 pub(super) fn output_file() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
-        true => {
-            Err("`-` is not a file: leave this flag out to print to stdout, or name the file `./-`")
-        }
+        true => Err("`-` is not a file: omit this flag to print to stdout, or name the file `./-`"),
         false => Ok(path),
     })
 }

@@ -1,45 +1,106 @@
-//! SIGINT and SIGTERM while something is applied: the first one stops it in order, the next one at
-//! once.
+//! SIGINT and SIGTERM. They end `watch` and the operator. The first one stops an apply in order,
+//! the second one at once.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tokio::sync::Notify;
 
 use super::failure::{Failure, end_by_signal};
 use super::output;
 use ipam_controller::apply::Stop;
 
-/// Listens on a thread of its own: the others may be busy with a large file, or with a server that
-/// does not answer.
+/// Listens for signals on a thread of its own. The other threads may be busy with a large file, or
+/// wait for a server that does not answer.
 pub(super) struct Interruption {
     stop: Arc<Stop>,
+    first: Arc<FirstSignal>,
+}
+
+#[derive(Default)]
+struct FirstSignal {
+    number: AtomicI32,
+    arrived: Notify,
 }
 
 impl Interruption {
-    /// From now on signals are heard.
+    /// Replaces the default action of the signals.
     ///
     /// # Errors
-    /// They cannot be.
+    /// Fails if the handlers or the thread cannot be installed.
     pub(super) fn listen() -> Result<Interruption, Failure> {
-        let stop = Arc::<Stop>::default();
+        let (stop, first) = (Arc::<Stop>::default(), Arc::<FirstSignal>::default());
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
-        let asked = stop.clone();
-        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            let mut heard = signals.forever();
-            if heard.next().is_some() {
-                asked.request();
-                output::warn("\nstopping: writes that are under way are waited for; another signal ends it at once");
-            }
-            if let Some(signal) = heard.next() {
-                end_by_signal(signal);
-            }
-        })?;
-        Ok(Interruption { stop })
+        let (requested, arrived) = (stop.clone(), first.clone());
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || {
+                let mut signals = signals.forever();
+                if let Some(signal) = signals.next() {
+                    requested.request();
+                    arrived.number.store(signal, Ordering::Relaxed);
+                    arrived.arrived.notify_one();
+                    output::warn(
+                        "\nstopping: waiting for writes in flight; a second signal stops at once",
+                    );
+                }
+                if let Some(signal) = signals.next() {
+                    end_by_signal(signal);
+                }
+            })?;
+        Ok(Interruption { stop, first })
     }
 
-    /// What a signal asks of an apply.
+    /// Runs work that writes no addresses. A signal cancels it.
+    ///
+    /// # Errors
+    /// Fails if the work fails, or if a signal arrives.
+    pub(super) async fn cancels<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            result = work => result,
+            () = self.first.arrived.notified() => {
+                Err(Failure::Interrupted(self.first.number.load(Ordering::Relaxed)))
+            }
+        }
+    }
+
+    /// Stops an apply when a signal arrives.
     pub(super) fn stop(&self) -> &Stop {
         &self.stop
+    }
+}
+
+/// Returns when SIGINT or SIGTERM arrives.
+pub(super) async fn shutdown_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        let _ = tokio::signal::ctrl_c().await;
+        return;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_signal_cancels_work_that_waits() {
+        let interruption = Interruption::listen().unwrap();
+        let done = interruption.cancels(async { Ok(1) }).await;
+        assert!(matches!(done, Ok(1)));
+        signal_hook::low_level::raise(SIGTERM).unwrap();
+        let waiting = interruption.cancels(std::future::pending::<Result<(), Failure>>());
+        assert!(matches!(waiting.await, Err(Failure::Interrupted(SIGTERM))));
+        assert!(interruption.stop().is_requested());
     }
 }

@@ -1,13 +1,17 @@
-//! The command line: one file for each verb. Data goes to stdout, talk to stderr; only `failure`
-//! knows exit codes.
+//! The command line: one file for each command. Data goes to stdout, messages to stderr. Only
+//! `failure` knows exit codes.
 
 mod apply;
 mod apply_report;
+mod apply_saved;
 mod approval;
+mod capped;
 mod completions;
 mod doctor;
 mod duration;
 mod event;
+mod event_human;
+mod event_json;
 mod explain;
 mod failure;
 mod files;
@@ -23,7 +27,9 @@ mod safety_arguments;
 mod schema;
 mod show;
 mod show_lb;
+mod show_nodes;
 mod show_plan;
+mod show_pools;
 mod snapshot;
 mod target;
 mod undo_file;
@@ -54,16 +60,16 @@ use ipam_controller::{Loaded, load};
 #[command(name = "cilium-ipam", version, max_term_width = 120)]
 struct Arguments {
     #[command(subcommand)]
-    verb: Verb,
+    command: Command,
     #[command(flatten)]
     common: Common,
 }
 
-/// Flags of every verb.
+/// Flags of every command.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// A cluster kept in a file: a `v1 List` in JSON or YAML, as `kubectl get nodes,ciliumnodes,…
-    /// -o json` prints it.
+    /// Use the cluster in this file: a `v1 List` in JSON or YAML, as `kubectl get
+    /// nodes,ciliumnodes,… -o json` prints it.
     #[arg(long, global = true, value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
     cluster: Option<PathBuf>,
     /// The kubeconfig file to use.
@@ -72,46 +78,45 @@ struct Common {
     /// The kubeconfig context to use.
     #[arg(long, global = true, value_name = "NAME")]
     context: Option<String>,
-    /// OpenStack's clouds.yaml, for pools that are subnets of Neutron and for the pairs of VMs'
-    /// ports; otherwise where its clients look for one.
+    /// OpenStack's clouds.yaml, for pools that are subnets of Neutron and for allowed address
+    /// pairs. Default: where OpenStack's clients look for it.
     #[arg(long, global = true, value_name = "FILE")]
     clouds_file: Option<PathBuf>,
-    /// The cloud of that file; otherwise `OS_CLOUD`, or the only one.
+    /// The cloud in that file. Default: `OS_CLOUD`, or the only cloud.
     #[arg(long, global = true, value_name = "NAME")]
     os_cloud: Option<String>,
-    /// How long a server that has answered before is waited for when it fails or is busy, such as
-    /// `30s`.
+    /// How long to retry when the API server fails or is busy, such as `30s`.
     #[arg(long, global = true, value_name = "DURATION", default_value = "30s", value_parser = duration::duration)]
     patience: SignedDuration,
-    /// Never ask; what would need an answer fails.
+    /// Never ask. Fail if a question is required.
     #[arg(long, global = true)]
     no_input: bool,
-    /// Show every change, node and finding; by default, long lists are cut and counted.
+    /// Show every change, node and finding. By default, long lists are cut and counted.
     #[arg(long, global = true)]
     full: bool,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum Command {
     /// Check the files without a cluster.
     Validate(validate::Arguments),
     /// Show what would change, and why.
     Plan(plan::Arguments),
     /// Carry out a plan.
     Apply(apply::Arguments),
-    /// Keep a cluster as the files say: new nodes get their block, files that change take effect.
+    /// Keep a cluster as the files say: give blocks to new nodes, apply changes of the files.
     Watch(watch::Arguments),
-    /// Keep the cluster as its custom resources say, from inside of it.
+    /// Keep the cluster as its custom resources say, from inside the cluster.
     Operator(operator::Arguments),
-    /// Find what is wrong with the cluster: which address counts, who announces it, and what will
+    /// Find problems of the cluster: which address is in use, who announces it, and what will
     /// break.
     Doctor(doctor::Arguments),
-    /// Explain a node, an address, a CIDR or a Service: every pool that was considered, and what
-    /// decided.
+    /// Explain a node, an address, a CIDR or a Service: every pool that was considered, and the
+    /// rule that decided.
     Explain(explain::Arguments),
-    /// Show pools, nodes or LoadBalancer addresses as they are, or a plan file.
+    /// Show pools, nodes, LoadBalancer addresses, or a plan file.
     Show(show::Arguments),
-    /// Write the cluster, as far as it matters here, into a file that --cluster reads.
+    /// Write the relevant objects of the cluster into a file that --cluster reads.
     Snapshot(snapshot::Arguments),
     /// Print the JSON Schema of the files, for editors.
     Schema(schema::Arguments),
@@ -119,23 +124,22 @@ enum Verb {
     Completions(completions::Arguments),
 }
 
-/// Formats of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     Human,
     Json,
 }
 
-/// What was reached, when nothing failed.
+/// How a command ended that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reached {
+enum ExitStatus {
     Done,
     ChangesPending,
     Findings,
 }
 
-/// Twice what the main thread usually has: a parser descends as deep as a file is nested, up to its
-/// limit.
+/// Twice the usual stack of a main thread, in bytes. A parser recurses as deep as a file is nested,
+/// up to its limit.
 const STACK: usize = 16 * 1024 * 1024;
 
 /// Runs the program.
@@ -144,8 +148,8 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return failure::usage(&error),
     };
-    // One worker: a connection and its reader on two threads wake each other for every few
-    // kilobytes.
+    let detail = arguments.common.detail();
+    // With two workers, a connection and its reader wake each other for every few kilobytes.
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let outcome = match runtime
         .worker_threads(1)
@@ -159,7 +163,7 @@ pub fn main() -> ExitCode {
                     .await
                     .unwrap_or_else(Failure::from_panic)
             });
-            // A file system that hangs must not keep it from ending.
+            // A file system that hangs must not block the exit.
             runtime.shutdown_background();
             outcome
         }
@@ -167,28 +171,28 @@ pub fn main() -> ExitCode {
             "the program cannot start: {error}"
         ))),
     };
-    failure::exit_code(outcome)
+    failure::exit_code(outcome, detail)
 }
 
-async fn run(arguments: Arguments) -> Result<Reached, Failure> {
-    let Arguments { verb, common } = &arguments;
-    match verb {
-        Verb::Validate(arguments) => validate::run(arguments, common),
-        Verb::Plan(arguments) => plan::run(arguments, common).await,
-        Verb::Apply(arguments) => apply::run(arguments, common).await,
-        Verb::Watch(arguments) => watch::run(arguments, common).await,
-        Verb::Operator(arguments) => operator::run(arguments, common).await,
-        Verb::Doctor(arguments) => doctor::run(arguments, common).await,
-        Verb::Explain(arguments) => explain::run(arguments, common).await,
-        Verb::Show(arguments) => show::run(arguments, common).await,
-        Verb::Snapshot(arguments) => snapshot::run(arguments, common).await,
-        Verb::Schema(arguments) => schema::run(arguments),
-        Verb::Completions(arguments) => completions::run(arguments),
+async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
+    let Arguments { command, common } = &arguments;
+    match command {
+        Command::Validate(arguments) => validate::run(arguments, common),
+        Command::Plan(arguments) => plan::run(arguments, common).await,
+        Command::Apply(arguments) => apply::run(arguments, common).await,
+        Command::Watch(arguments) => watch::run(arguments, common).await,
+        Command::Operator(arguments) => operator::run(arguments, common).await,
+        Command::Doctor(arguments) => doctor::run(arguments, common).await,
+        Command::Explain(arguments) => explain::run(arguments, common).await,
+        Command::Show(arguments) => show::run(arguments, common).await,
+        Command::Snapshot(arguments) => snapshot::run(arguments, common).await,
+        Command::Schema(arguments) => schema::run(arguments),
+        Command::Completions(arguments) => completions::run(arguments),
     }
 }
 
 impl Common {
-    /// The flags that name the cluster, as they were given, to be put behind a command.
+    /// The flags that select the cluster, to be appended to a command.
     fn flags(&self) -> String {
         let file = |flag: &str, path: &Option<PathBuf>| {
             path.as_ref()
@@ -216,7 +220,6 @@ impl Common {
         parts.into_iter().flatten().collect()
     }
 
-    /// The API server that they name.
     fn connection(&self, patience: SignedDuration) -> Connection {
         let (kubeconfig, context) = (self.kubeconfig.clone(), self.context.clone());
         Connection {
@@ -226,7 +229,6 @@ impl Common {
         }
     }
 
-    /// How much is shown.
     fn detail(&self) -> Detail {
         if self.full {
             Detail::Full
@@ -240,12 +242,12 @@ impl Common {
     }
 }
 
-/// Reads the files; faults become a failure that shows them all.
+/// Reads the files. Fails with the diagnostics if they have errors.
 fn load_valid(location: &Location, common: &Common) -> Result<Loaded, Failure> {
     valid(load(location), common)
 }
 
-/// Files without faults; those of others become a failure that shows them all.
+/// Fails with the diagnostics if the files have errors.
 fn valid(loaded: Loaded, common: &Common) -> Result<Loaded, Failure> {
     if loaded.has_errors() {
         return Err(Failure::Invalid(output::diagnostics(

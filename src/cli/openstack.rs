@@ -1,18 +1,16 @@
-//! Where OpenStack's credentials are, as its own clients find them.
+//! Selects the OpenStack cloud by flags and environment variables, like OpenStack's own clients.
 
 use std::path::PathBuf;
 
 use super::Common;
 use super::failure::Failure;
-use ipam_controller::{CloudsLocation, OpenStack, Reach};
+use ipam_controller::{CloudsLocation, OpenStack, Scope};
 use ipam_desired::Desired;
-
-/// The file's names, the likelier first.
-const NAMES: [&str; 2] = ["clouds.yaml", "clouds.yml"];
+use openstack::clouds_files;
 
 impl Common {
-    /// The OpenStack that flags, environment and files name. Nothing is read yet.
-    pub(super) fn openstack(&self, reach: Reach) -> OpenStack {
+    /// The selected OpenStack cloud. Reads no files yet.
+    pub(super) fn openstack(&self, scope: Scope) -> OpenStack {
         let named = self
             .clouds_file
             .clone()
@@ -21,20 +19,20 @@ impl Common {
         OpenStack::new(
             CloudsLocation {
                 named,
-                searched: searched(),
+                searched: clouds_files(user_configuration().as_deref()),
                 cloud,
             },
-            reach,
+            scope,
         )
     }
 
-    /// The same, after a look at the credentials where pools need them.
+    /// Like [`Common::openstack`], but logs in if the files need OpenStack.
     pub(super) async fn openstack_for(
         &self,
         desired: &Desired,
-        reach: Reach,
+        scope: Scope,
     ) -> Result<OpenStack, Failure> {
-        let openstack = self.openstack(reach);
+        let openstack = self.openstack(scope);
         openstack.log_in(desired).await?;
         Ok(openstack)
     }
@@ -44,19 +42,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Here, the person's folder, the machine's.
-fn searched() -> Vec<PathBuf> {
-    let of_person = variable("XDG_CONFIG_HOME").map(PathBuf::from);
-    let of_person =
-        of_person.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".config")));
-    let folders = [
-        Some(PathBuf::from(".")),
-        of_person.map(|folder| folder.join("openstack")),
-        Some("/etc/openstack".into()),
-    ];
-    folders
-        .into_iter()
-        .flatten()
-        .flat_map(|folder| NAMES.map(|name| folder.join(name)))
-        .collect()
+fn user_configuration() -> Option<PathBuf> {
+    let named = variable("XDG_CONFIG_HOME").map(PathBuf::from);
+    named.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".config")))
 }

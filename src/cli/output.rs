@@ -1,6 +1,5 @@
-//! Printing: data to stdout, talk to stderr, without colours where they do not belong. Nothing else
-//! in the terminal program prints, so that no text of others reaches a terminal or a CI log as more
-//! than text.
+//! Prints data to stdout and messages to stderr. No other module prints, so that foreign text
+//! cannot send escape sequences to a terminal or commands to a CI log.
 
 use std::io::Write;
 
@@ -9,12 +8,12 @@ use serde::Serialize;
 use crate::render::{self, Detail};
 use ipam_controller::Loaded;
 
-/// Data. Colours are stripped unless stdout is a terminal that wants them.
+/// Prints data. Strips colours unless stdout is a terminal that supports them.
 pub(super) fn data(text: &str) -> std::io::Result<()> {
     script(&render::log_text(text))
 }
 
-/// Data of our own making, such as a shell script, that must stay as it is to the byte.
+/// Prints our own text unchanged, such as a shell script.
 pub(super) fn script(text: &str) -> std::io::Result<()> {
     let mut stdout = anstream::stdout().lock();
     stdout.write_all(text.as_bytes())?;
@@ -22,23 +21,23 @@ pub(super) fn script(text: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Data as JSON.
+/// Prints data as JSON.
 pub(super) fn json(value: &impl Serialize) -> std::io::Result<()> {
     let mut stdout = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
-    serde_json::to_writer_pretty(Harmless(&mut stdout), value)?;
+    serde_json::to_writer_pretty(Sanitized(&mut stdout), value)?;
     stdout.write_all(b"\n")?;
     stdout.flush()?;
     Ok(())
 }
 
-/// Passes JSON on with nothing in it that a terminal would take for more than text. What is written
-/// must be whole strings at a time, as serde_json does.
-struct Harmless<W>(W);
+/// Escapes everything in JSON that a terminal would interpret. Each write must contain whole
+/// strings, as serde_json does.
+struct Sanitized<W>(W);
 
-impl<W: Write> Write for Harmless<W> {
+impl<W: Write> Write for Sanitized<W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match std::str::from_utf8(bytes) {
-            Ok(text) => self.0.write_all(render::harmless_json(text).as_bytes())?,
+            Ok(text) => self.0.write_all(render::sanitized_json(text).as_bytes())?,
             Err(_) => self.0.write_all(bytes)?,
         }
         Ok(bytes.len())
@@ -49,33 +48,33 @@ impl<W: Write> Write for Harmless<W> {
     }
 }
 
-/// Data as one line of JSON.
+/// Prints data as one line of JSON.
 pub(super) fn json_line(value: &impl Serialize) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     let text = serde_json::to_string(value)?;
-    stdout.write_all(format!("{}\n", render::harmless_json(&text)).as_bytes())?;
+    stdout.write_all(format!("{}\n", render::sanitized_json(&text)).as_bytes())?;
     stdout.flush()
 }
 
 /// JSON as text for a file.
 pub(super) fn json_text(value: &impl Serialize) -> std::io::Result<String> {
     let text = serde_json::to_string_pretty(value)?;
-    Ok(render::harmless_json(&text).into_owned() + "\n")
+    Ok(render::sanitized_json(&text).into_owned() + "\n")
 }
 
-/// Talk. A stderr that is gone cannot be told about it.
+/// Prints a message. Ignores a closed stderr.
 pub(super) fn talk(text: &str) {
     let _ = anstream::stderr()
         .lock()
         .write_all(render::log_text(text).as_bytes());
 }
 
-/// A line of talk.
+/// Prints a message of one line.
 pub(super) fn warn(line: &str) {
     talk(&format!("{line}\n"));
 }
 
-/// All findings of the files as diagnostics, with a count.
+/// All findings of the files as diagnostics.
 pub(super) fn diagnostics(loaded: &Loaded, detail: Detail) -> String {
     render::diagnostics(&loaded.findings, &loaded.documents, detail)
 }

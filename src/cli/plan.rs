@@ -1,4 +1,4 @@
-//! `plan`: what would change, and why.
+//! `plan`: shows what would change, and why.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ use super::files::{Files, output_file};
 use super::reading::read;
 use super::safety_arguments::SafetyArguments;
 use super::validate::Report;
-use super::{Common, Reached, output};
+use super::{Common, ExitStatus, output};
 use crate::render::{
     Detail, count, diagnostics, finding_documents, human, markdown, markdown_findings,
 };
 use ipam_cluster::{Extent, replace_private_file};
-use ipam_controller::{Job, Loaded, Reach};
+use ipam_controller::{Job, Loaded, Scope};
 use ipam_planner::plan::PlanDocument;
 
 /// Show what would change, and why.
@@ -25,14 +25,14 @@ pub(super) struct Arguments {
     /// Save the plan, for `apply FILE`. `-o json` prints the same.
     #[arg(long, value_name = "FILE", value_parser = output_file())]
     out: Option<PathBuf>,
-    /// Form of the plan.
+    /// Output format.
     #[arg(long, short, value_enum, default_value = "human")]
     output: PlanFormat,
-    /// Exit with 2 when there are changes, with 1 when there are none and a check found an error,
-    /// and otherwise with 0, unless --fail-on names more.
+    /// Exit with 2 if there are changes, with 1 if there are none but errors, and otherwise with 0,
+    /// unless --fail-on names more.
     #[arg(long)]
     detailed_exitcode: bool,
-    /// Exit with 2 when the plan has one of these; `error` by default.
+    /// Exit with 2 if the plan has one of these. Default: `error`.
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     fail_on: Option<Vec<FailOn>>,
     #[command(flatten)]
@@ -46,18 +46,18 @@ pub(super) enum PlanFormat {
     Markdown,
 }
 
-/// What a plan may have that fails a pipeline.
+/// A condition of `--fail-on`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum FailOn {
-    /// Something to write.
+    /// A change.
     Changes,
-    /// A wanted change that must wait.
+    /// A blocked change.
     Blocked,
-    /// A held block that the files would not give its node today.
+    /// A block that the files would not give its node today.
     Misplaced,
     /// A limit or protection that refuses the plan.
     Refused,
-    /// A field that differs from what it should show.
+    /// A field that differs from its expected value.
     Drift,
     /// A warning of a check.
     Warning,
@@ -82,9 +82,9 @@ impl FailOn {
     }
 }
 
-pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
+pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
     let location = arguments.files.location();
-    let (mut loaded, observed) = read(location.clone(), common, Extent::Plan, Reach::Ports).await?;
+    let (mut loaded, observed) = read(location.clone(), common, Extent::Plan, Scope::Ports).await?;
     let Some(observed) = observed else {
         return Err(invalid(arguments, common, &loaded)?);
     };
@@ -125,7 +125,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
                 common.flags()
             )
         } else {
-            "It is refused as it is, so `apply` will not take it.".to_owned()
+            "The plan is refused, so `apply` will not accept it.".to_owned()
         };
         output::warn(&format!("\nSaved. {next}\ndigest: {}", document.digest));
     }
@@ -133,9 +133,9 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
 }
 
 impl Arguments {
-    /// What --detailed-exitcode and --fail-on make of the plan. For --detailed-exitcode, 2 means
-    /// changes and nothing else, so an error without changes is a failure.
-    fn outcome(&self, plan: &PlanDocument) -> Result<Reached, Failure> {
+    /// The exit status by --detailed-exitcode and --fail-on. With --detailed-exitcode, 2 means
+    /// changes only, so errors without changes are a failure.
+    fn outcome(&self, plan: &PlanDocument) -> Result<ExitStatus, Failure> {
         let by_default: &[FailOn] = if self.detailed_exitcode {
             &[FailOn::Changes]
         } else {
@@ -144,7 +144,7 @@ impl Arguments {
         let named = self.fail_on.as_deref().unwrap_or(by_default);
         let pending = self.detailed_exitcode && FailOn::Changes.is_in(plan);
         if pending || named.iter().any(|condition| condition.is_in(plan)) {
-            return Ok(Reached::ChangesPending);
+            return Ok(ExitStatus::ChangesPending);
         }
         if self.detailed_exitcode && self.fail_on.is_none() && FailOn::Error.is_in(plan) {
             let errors = count(plan.summary.errors, "error");
@@ -152,11 +152,11 @@ impl Arguments {
                 "there is nothing to change, but the checks found {errors}"
             )));
         }
-        Ok(Reached::Done)
+        Ok(ExitStatus::Done)
     }
 }
 
-/// The findings in the form that was asked for, so that whoever reads stdout gets them.
+/// Prints the findings to stdout in the requested format. Returns the failure.
 fn invalid(arguments: &Arguments, common: &Common, loaded: &Loaded) -> Result<Failure, Failure> {
     let detail = common.detail();
     match arguments.output {

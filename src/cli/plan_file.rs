@@ -1,5 +1,4 @@
-//! Plan files: read, held against what a person expects of them, and introduced before they are
-//! used.
+//! Plan files: reads them, compares them with the expected plan, and prints their headers.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,40 +9,40 @@ use crate::render::{Paint, printable};
 use ipam_cluster::open_regular;
 use ipam_planner::plan::{Intent, PlanDocument};
 
-/// What a plan must be to be applied.
+/// Flags that name the expected plan.
 #[derive(Debug, clap::Args)]
 pub(super) struct Expectation {
-    /// Apply only the plan with this digest, and do not ask. `plan --out` prints it; at least 16 of
-    /// its 64 digits.
+    /// Apply only the plan with this digest, without confirmation. `plan --out` prints it; at least
+    /// 16 of its 64 digits are required.
     #[arg(long, value_name = "DIGEST")]
     expect_digest: Option<DigestPrefix>,
-    /// Refuse a plan file that was made from another directory.
+    /// Refuse a plan file from another directory.
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
 }
 
-/// When a plan was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Made {
-    /// It was saved in a file.
+pub(super) enum PlanOrigin {
+    /// Saved in a file.
     Earlier,
-    /// From a directory, a moment ago.
+    /// Planned by this process.
     Now,
 }
 
-impl Made {
-    /// What to do where it is not the expected plan.
+impl PlanOrigin {
     fn hint(self) -> &'static str {
         match self {
-            Made::Earlier => "look at it with `cilium-ipam show FILE`, or plan again and review it",
-            Made::Now => {
+            PlanOrigin::Earlier => {
+                "look at it with `cilium-ipam show FILE`, or plan again and review it"
+            }
+            PlanOrigin::Now => {
                 "the files or the cluster have changed since: run `cilium-ipam plan`, review that plan and pass its digest"
             }
         }
     }
 }
 
-/// A saved plan is of its own commit. `--revision` may repeat it, under any name.
+/// Checks that `--revision` names the commit of a saved plan.
 pub(super) fn check_commit(
     saved: &PlanDocument,
     revision: &str,
@@ -67,14 +66,14 @@ pub(super) fn check_commit(
     })
 }
 
-/// The beginning of a digest, or all of it.
+/// The first digits of a digest, or all of them.
 #[derive(Clone, Debug)]
 struct DigestPrefix(String);
 
-/// Digits that a plan shows a person; fewer would be too easy to meet by another plan.
+/// Number of digits that a plan shows. With fewer, another plan could have the same ones.
 const SHORTEST: usize = 16;
 
-/// Digits of SHA-256.
+/// Number of hexadecimal digits of SHA-256.
 const WHOLE: usize = 64;
 
 impl FromStr for DigestPrefix {
@@ -93,13 +92,17 @@ impl FromStr for DigestPrefix {
 }
 
 impl Expectation {
-    /// Whether a person has named the very plan.
+    /// Whether the digest of the plan is given, which approves it.
     pub(super) fn names_the_plan(&self) -> bool {
         self.expect_digest.is_some()
     }
 
-    /// Refuses another plan than the expected one.
-    pub(super) fn check_digest(&self, plan: &PlanDocument, made: Made) -> Result<(), Failure> {
+    /// Refuses a plan with another digest.
+    pub(super) fn check_digest(
+        &self,
+        plan: &PlanDocument,
+        made: PlanOrigin,
+    ) -> Result<(), Failure> {
         match &self.expect_digest {
             Some(DigestPrefix(expected)) if !plan.digest.starts_with(expected) => {
                 let digest = &plan.digest;
@@ -115,7 +118,7 @@ impl Expectation {
         }
     }
 
-    /// Refuses a plan file of another directory, or the flag where there is no plan file.
+    /// Refuses a plan file of another directory, and the flag without a plan file.
     pub(super) fn check_directory(&self, saved: Option<&PlanDocument>) -> Result<(), Failure> {
         match (&self.directory, saved) {
             (Some(expected), Some(saved))
@@ -128,11 +131,11 @@ impl Expectation {
                 );
                 Err(Failure::Unexpected {
                     what,
-                    hint: Made::Earlier.hint(),
+                    hint: PlanOrigin::Earlier.hint(),
                 })
             }
             (Some(_), None) => {
-                let message = "--directory says which directory a plan file must name; without one, name the directory alone";
+                let message = "--directory requires a plan file: to apply a directory, name it without the flag";
                 Err(Failure::Failed(message.to_owned()))
             }
             _ => Ok(()),
@@ -140,14 +143,14 @@ impl Expectation {
     }
 }
 
-/// Two spellings of one place, whether it exists or not.
+/// Whether two paths are the same, even if they do not exist.
 fn is_same_place(one: &Path, other: &Path) -> bool {
     let same = |one: std::io::Result<PathBuf>, other: std::io::Result<PathBuf>| matches!((one, other), (Ok(one), Ok(other)) if one == other);
     same(std::path::absolute(one), std::path::absolute(other))
         || same(one.canonicalize(), other.canonicalize())
 }
 
-/// Reads a plan file; one that is damaged or was changed is refused.
+/// Reads a plan file. Refuses a damaged or edited one.
 pub(super) fn read(file: &Path) -> Result<PlanDocument, Failure> {
     let fault = |error: &dyn std::fmt::Display| {
         Failure::Failed(format!("{} cannot be used: {error}", file.display()))
@@ -159,7 +162,7 @@ pub(super) fn read(file: &Path) -> Result<PlanDocument, Failure> {
     PlanDocument::parse(&text).map_err(|error| fault(&error))
 }
 
-/// What a plan file decides besides its changes, in lines of their own.
+/// The header of a plan file: everything except its changes.
 pub(super) fn introduction(file: &Path, plan: &PlanDocument) -> String {
     let title = match plan.intent {
         Intent::Files => "saved plan",

@@ -1,4 +1,4 @@
-//! How far an apply is: a bar on a terminal, a line for each change otherwise.
+//! The progress of an apply: a bar on a terminal, otherwise one line for each change.
 
 use std::io::IsTerminal;
 
@@ -9,16 +9,17 @@ use crate::render::{Paint, printable};
 use ipam_controller::apply::{Event, Outcome};
 use ipam_planner::plan::ChangeDocument;
 
-/// What went wrong with a change that was tried.
+/// Why a change failed; `None` if it was applied or not sent.
 pub(super) fn fault(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Applied | Outcome::NotTried => None,
-        Outcome::Superseded(why) => Some(format!("changed meanwhile, is planned again: {why}")),
+        Outcome::Superseded(why) => Some(format!(
+            "changed concurrently, will be planned again: {why}"
+        )),
         Outcome::Refused(why) | Outcome::Unknown(why) => Some(why.clone()),
     }
 }
 
-/// Takes the events of an apply.
 pub(super) enum Progress {
     Bar(ProgressBar),
     Lines,
@@ -40,13 +41,17 @@ impl Progress {
     pub(super) fn event(&mut self, event: &Event<'_>) {
         let Event::Finished { change, outcome } = event;
         let (target, after) = (change.target(), ChangeDocument::from(*change).comes());
-        let verb = if after.is_empty() {
+        let action = if after.is_empty() {
             "taken away"
         } else {
             "written"
         };
         let line = match fault(outcome) {
-            None => format!("{} {target}  {}", Paint::Green.on(verb), printable(&after)),
+            None => format!(
+                "{} {target}  {}",
+                Paint::Green.on(action),
+                printable(&after)
+            ),
             Some(why) => format!("{} {target}  {}", Paint::Red.on("failed"), printable(&why)),
         };
         match (self, outcome) {

@@ -1,20 +1,20 @@
-//! Reads the files and the cluster at the same time, so that neither waits for the other; and then
-//! what Neutron says of the subnets in the files.
+//! Reads the files and the cluster at the same time, and then the subnets of Neutron that the files
+//! name.
 
 use super::Common;
 use super::failure::Failure;
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Extent, Opening, observe};
 use ipam_config::source::Location;
-use ipam_controller::{Loaded, Reach, load};
+use ipam_controller::{Loaded, Scope, load};
 
-/// The files, and the cluster where the files have no errors. Of what is wrong with both, the files
-/// are told about first.
+/// Reads the files, and the cluster. The cluster is `None` if the files have errors: those are
+/// reported first.
 pub(super) async fn read(
     location: Location,
     common: &Common,
     extent: Extent,
-    reach: Reach,
+    scope: Scope,
 ) -> Result<(Loaded, Option<Observed>), Failure> {
     let mut loading = tokio::task::spawn_blocking(move || load(&location));
     let mut observing = std::pin::pin!(read_cluster(common, extent));
@@ -31,12 +31,12 @@ pub(super) async fn read(
         None => observing.await,
     };
     let mut observed = observed?;
-    let openstack = common.openstack_for(&loaded.desired, reach).await?;
-    openstack.see(&loaded.desired, &mut observed).await;
+    let openstack = common.openstack_for(&loaded.desired, scope).await?;
+    openstack.observe_into(&loaded.desired, &mut observed).await;
     Ok((loaded, Some(observed)))
 }
 
-/// The cluster that the flags name.
+/// Reads the cluster that the flags select.
 pub(super) async fn read_cluster(common: &Common, extent: Extent) -> Result<Observed, Failure> {
     let cluster = common.target(Opening::Read).await?;
     Ok(observe(&cluster, extent).await?)

@@ -1,4 +1,4 @@
-//! Flags that limit and protect, beside what the Policy says.
+//! Flags for limits, waivers and protections, in addition to the Policy.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -11,17 +11,17 @@ use ipam_planner::plan::PlanDocument;
 /// Limits, waivers and protections.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct SafetyArguments {
-    /// Let the plan exceed this limit, such as `release-percent`, or take so many addresses from
-    /// Services, such as `lost-addresses=3`; once for each.
+    /// Allow the plan to exceed this limit, such as `release-percent`, or to take this many
+    /// addresses from Services, such as `lost-addresses=3`. Repeatable.
     #[arg(long, value_name = "WAIVER")]
     waive: Vec<Waiver>,
-    /// Set a limit, such as `disruptive-count=3`, where the Policy says more or nothing.
+    /// Set a limit, such as `disruptive-count=3`, if that of the Policy is higher or missing.
     #[arg(long, value_name = "LIMIT=N")]
     limit: Vec<Setting>,
-    /// Protect this node, too.
+    /// Also protect this node.
     #[arg(long, value_name = "NODE")]
     protect_node: Vec<NodeName>,
-    /// Protect this pool, too.
+    /// Also protect this pool.
     #[arg(long, value_name = "POOL")]
     protect_pool: Vec<PoolName>,
 }
@@ -58,7 +58,8 @@ impl SafetyArguments {
             protect_pool,
         } = self;
         for Setting { name, value } in limit {
-            // To do more than the Policy allows takes a waiver, which leaves a trace.
+            // A flag only lowers the limit of the Policy. Exceeding it requires a waiver, which the
+            // plan records.
             let limit = policy.limits.entry(*name).or_insert(*value);
             *limit = (*limit).min(*value);
         }
@@ -66,12 +67,11 @@ impl SafetyArguments {
         policy.protected.pools.extend(protect_pool.iter().cloned());
     }
 
-    /// What may be exceeded.
     pub(super) fn waivers(&self) -> BTreeSet<Waiver> {
         self.waive.iter().copied().collect()
     }
 
-    /// The waivers of a saved plan count. Flags may repeat them, so that a pipeline pins them.
+    /// Checks that the flags, if any, repeat the waivers of a saved plan. The plan's waivers apply.
     pub(super) fn check_waivers(&self, saved: &PlanDocument) -> Result<(), Failure> {
         let asked: BTreeSet<String> = self.waive.iter().map(ToString::to_string).collect();
         let of_plan: BTreeSet<String> = saved.waivers.iter().cloned().collect();

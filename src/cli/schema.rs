@@ -1,35 +1,36 @@
-//! `schema`: JSON Schema of the files, made from the types that read them, and the
-//! CustomResourceDefinitions made from the same.
+//! `schema`: prints the JSON Schema of the files, or the CustomResourceDefinitions. Both come from
+//! the types that read the files.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
 use super::failure::Failure;
-use super::{Reached, output};
+use super::{ExitStatus, output};
 use ipam_config::custom_resources::definitions;
 use ipam_config::documents::{DocumentKind, json_schema};
 
 /// Print the JSON Schema of the files, for editors, or the CustomResourceDefinitions, for clusters.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// One kind; all of them when absent.
+    /// The kind. Default: all kinds.
     #[arg(value_name = "KIND", value_parser = kinds())]
     kind: Option<DocumentKind>,
-    /// The CustomResourceDefinitions instead, as `kubectl apply --server-side -f -` takes them.
+    /// Print the CustomResourceDefinitions instead, as `kubectl apply --server-side -f -` takes
+    /// them.
     #[arg(long, conflicts_with = "kind")]
     crds: bool,
 }
 
 fn kinds() -> impl TypedValueParser<Value = DocumentKind> {
     let names = PossibleValuesParser::new(DocumentKind::ALL.map(DocumentKind::as_str));
-    names.try_map(|name| DocumentKind::from_name(&name).ok_or("no such kind"))
+    names.try_map(|name| name.parse().map_err(|()| "unknown kind"))
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Reached, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<ExitStatus, Failure> {
     if arguments.crds {
         output::json(&json!({"apiVersion": "v1", "kind": "List", "items": definitions()}))?;
     } else {
         output::json(&json_schema(arguments.kind))?;
     }
-    Ok(Reached::Done)
+    Ok(ExitStatus::Done)
 }

@@ -1,15 +1,15 @@
-//! `show lb`: LoadBalancer pools and Services, in Cilium's own columns, with what is expected
-//! beside them where it differs.
+//! `show lb`: LoadBalancer pools and Services in Cilium's own columns, and our expectation where it
+//! differs.
 
 use serde::Serialize;
 
 use super::failure::Failure;
 use super::reading::read_cluster;
-use super::{Common, Format, Reached, output};
+use super::{Common, ExitStatus, Format, output};
 use crate::render::{diagnostics, printable, table};
 use ipam_cilium::lbipam::{
-    AddressPool, Counts, Evaluated, Gain, LbService, OperatorState, Outlook, Pending, ServingState,
-    conflicts, evaluate,
+    AddressPool, Counts, Evaluated, GainedAddress, LbService, OperatorState, Pending,
+    ServiceOutcome, ServingState, conflicts, evaluate,
 };
 use ipam_cilium::observed::{AddressPoolStatus, Observed};
 use ipam_cluster::Extent;
@@ -19,19 +19,19 @@ use ipam_planner::check;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Flags {
-    /// Form of the tables.
+    /// Output format.
     #[arg(long, short, value_enum, default_value = "human")]
     output: Format,
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct Tables {
     format_version: &'static str,
     pools: Vec<PoolRow>,
     services: Vec<ServiceRow>,
 }
 
-/// Numbers are Cilium's, as text; `expected` is our own count.
+/// The numbers are Cilium's, as text. `expected` has our own counts.
 #[derive(Serialize)]
 struct PoolRow {
     name: String,
@@ -59,32 +59,32 @@ struct ServiceRow {
     pools: Vec<String>,
     /// Reason of Cilium's condition.
     reason: Option<String>,
-    /// What will become of it, where Cilium does not say so already.
+    /// Expected changes that Cilium does not report itself.
     expected: Vec<String>,
 }
 
-pub(super) async fn run(flags: &Flags, common: &Common) -> Result<Reached, Failure> {
+pub(super) async fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Failure> {
     let observed = read_cluster(common, Extent::Plan).await?;
-    let shown = shown(&observed);
+    let tables = tables(&observed);
     match flags.output {
-        Format::Json => output::json(&shown)?,
+        Format::Json => output::json(&tables)?,
         Format::Human => {
             output::talk(&diagnostics(
                 &check::load_balancing(&observed),
                 &Documents::default(),
                 common.detail(),
             ));
-            output::data(&text(&shown))?;
+            output::data(&text(&tables))?;
         }
     }
-    Ok(Reached::Done)
+    Ok(ExitStatus::Done)
 }
 
-fn shown(observed: &Observed) -> Shown {
+fn tables(observed: &Observed) -> Tables {
     let rules = observed.lb_rules();
     let pools = observed.address_pools_as_read(&rules);
     let running = OperatorState::Running(&pools);
-    let Evaluated { outlooks, counts } =
+    let Evaluated { outcomes, counts } =
         evaluate(&pools, observed.services.values(), &rules, running);
     let conflicts = conflicts(&pools, running);
     let pool_row = |pool: &AddressPool| {
@@ -100,18 +100,18 @@ fn shown(observed: &Observed) -> Shown {
         } = counts.get(&pool.name).copied().unwrap_or_default();
         let conflicting = conflicts.contains_key(pool.name.as_str());
         let AddressPoolStatus {
-            conflicting: said,
-            total: said_total,
-            used: said_used,
-            available: said_available,
+            conflicting: reported,
+            total: reported_total,
+            used: reported_used,
+            available: reported_available,
         } = status;
         PoolRow {
             name: pool.name.clone(),
             disabled: pool.state == ServingState::Disabled,
-            conflicting: said,
-            total: said_total,
-            used: said_used,
-            available: said_available,
+            conflicting: reported,
+            total: reported_total,
+            used: reported_used,
+            available: reported_available,
             expected: Expected {
                 conflicting,
                 total,
@@ -120,17 +120,17 @@ fn shown(observed: &Observed) -> Shown {
             },
         }
     };
-    let service_row = |(name, outlook): (&ipam_core::model::ServiceName, &Outlook)| {
+    let service_row = |(name, outlook): (&ipam_core::model::ServiceName, &ServiceOutcome)| {
         Some(row_of(observed.services.get(name)?, outlook, &pools))
     };
-    Shown {
+    Tables {
         format_version: "1.0",
         pools: pools.iter().map(pool_row).collect(),
-        services: outlooks.iter().filter_map(service_row).collect(),
+        services: outcomes.iter().filter_map(service_row).collect(),
     }
 }
 
-fn row_of(service: &LbService, outlook: &Outlook, pools: &[AddressPool]) -> ServiceRow {
+fn row_of(service: &LbService, outlook: &ServiceOutcome, pools: &[AddressPool]) -> ServiceRow {
     let has = |pool: &&AddressPool| {
         let covers = |address: &std::net::IpAddr| {
             pool.ranges
@@ -143,13 +143,13 @@ fn row_of(service: &LbService, outlook: &Outlook, pools: &[AddressPool]) -> Serv
         .loses
         .iter()
         .map(|(address, why)| format!("loses {address}: {why}"));
-    let gains = outlook.gains.iter().map(Gain::to_string);
-    let is_told = |reason: &str| service.reason.as_deref() == Some(reason);
+    let gains = outlook.gains.iter().map(GainedAddress::to_string);
+    let is_reported = |reason: &str| service.reason.as_deref() == Some(reason);
     let pending = outlook
         .pending
         .iter()
         .map(Pending::reason)
-        .filter(|reason| !is_told(reason));
+        .filter(|reason| !is_reported(reason));
     let pending = pending.map(|reason| format!("pending: {reason}"));
     ServiceRow {
         namespace: service.name.namespace().to_owned(),
@@ -169,7 +169,7 @@ fn safe(text: &str) -> String {
     printable(text).into_owned()
 }
 
-fn text(shown: &Shown) -> String {
+fn text(tables: &Tables) -> String {
     let or_dash = |text: &Option<String>| {
         text.as_deref()
             .filter(|text| !text.is_empty())
@@ -207,8 +207,8 @@ fn text(shown: &Shown) -> String {
             joined(&row.expected),
         ]
     };
-    let pools: Vec<[String; 7]> = shown.pools.iter().map(pool).collect();
-    let services: Vec<[String; 6]> = shown.services.iter().map(service).collect();
+    let pools: Vec<[String; 7]> = tables.pools.iter().map(pool).collect();
+    let services: Vec<[String; 6]> = tables.services.iter().map(service).collect();
     let pools = table(
         [
             "NAME",
@@ -235,7 +235,7 @@ fn text(shown: &Shown) -> String {
     format!("{pools}\n{services}")
 }
 
-/// Our own figures, where Cilium's differ or are not there yet.
+/// Our own numbers, if Cilium's differ or are missing.
 fn difference(row: &PoolRow) -> Option<String> {
     let Expected {
         conflicting,
@@ -243,7 +243,7 @@ fn difference(row: &PoolRow) -> Option<String> {
         used,
         available,
     } = row.expected;
-    let is = |said: &Option<String>, ours: u128| said.as_deref() == Some(&ours.to_string());
+    let is = |theirs: &Option<String>, ours: u128| theirs.as_deref() == Some(&ours.to_string());
     let mut parts = Vec::new();
     if row.conflicting.as_deref() != Some(if conflicting { "True" } else { "False" }) {
         parts.push(

@@ -1,25 +1,24 @@
-//! `show plan`: a saved plan or an undo plan as it lies in a file. It reads neither the cluster nor
-//! the directory.
+//! `show plan`: prints a saved plan or an undo plan. Reads neither the cluster nor the directory.
 
 use std::path::PathBuf;
 
 use super::failure::Failure;
 use super::plan::PlanFormat;
-use super::{Common, Reached, output, plan_file};
+use super::{Common, ExitStatus, output, plan_file};
 use crate::render::{human, markdown};
 
 /// A plan file.
 #[derive(Debug, clap::Args)]
 pub(super) struct Flags {
-    /// A plan that was saved with `plan --out FILE`, or an undo plan that an apply wrote.
+    /// A plan that `plan --out FILE` saved, or an undo plan that an apply wrote.
     #[arg(value_name = "PLANFILE")]
     file: PathBuf,
-    /// Form of the plan.
+    /// Output format.
     #[arg(long, short, value_enum, default_value = "human")]
     output: PlanFormat,
 }
 
-pub(super) fn run(flags: &Flags, common: &Common) -> Result<Reached, Failure> {
+pub(super) fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Failure> {
     let Flags { file, output } = flags;
     if file.extension().is_none() && !file.exists() {
         let name = file.display();
@@ -36,5 +35,5 @@ pub(super) fn run(flags: &Flags, common: &Common) -> Result<Reached, Failure> {
             output::data(&format!("{}\n{text}", plan_file::introduction(file, &plan)))?;
         }
     }
-    Ok(Reached::Done)
+    Ok(ExitStatus::Done)
 }

@@ -1,21 +1,22 @@
-//! `snapshot`: the cluster in a file, with nothing in it that the tool does not need.
+//! `snapshot`: writes the relevant objects of the cluster to a file, and only their relevant
+//! fields.
 
 use std::path::PathBuf;
 
 use super::failure::Failure;
 use super::files::output_file;
-use super::{Common, Reached, output};
+use super::{Common, ExitStatus, output};
 use ipam_cluster::{Opening, replace_file, snapshot};
 
-/// Write the cluster, as far as it matters here, into a file that --cluster reads.
+/// Write the relevant objects of the cluster into a file that --cluster reads.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The file; stdout when absent.
+    /// The file. Default: stdout.
     #[arg(long, value_name = "FILE", value_parser = output_file())]
     out: Option<PathBuf>,
 }
 
-pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
+pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
     let cluster = common.target(Opening::Read).await?;
     let list = snapshot(&cluster).await?;
     match &arguments.out {
@@ -27,5 +28,5 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<Reache
             })?;
         }
     }
-    Ok(Reached::Done)
+    Ok(ExitStatus::Done)
 }

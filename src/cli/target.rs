@@ -1,4 +1,4 @@
-//! The cluster that the flags name.
+//! The cluster that the flags select.
 
 use jiff::Timestamp;
 
@@ -7,11 +7,10 @@ use super::failure::Failure;
 use ipam_cilium::observed::ObservedKind;
 use ipam_cluster::live::LiveCluster;
 use ipam_cluster::{
-    Cluster, ClusterError, Durability, FileCluster, LeaseName, Listener, LockSeen, Moment, Opening,
-    Saved, Seen, Write, WriteError, Written,
+    Cluster, ClusterError, Durability, FileCluster, LeaseName, ListVisitor, LockSeen, Moment,
+    Opening, Saved, Seen, Write, WriteError, Written,
 };
 
-/// A cluster of either sort.
 pub(super) enum Target {
     File(Box<FileCluster>),
     Live(LiveCluster),
@@ -34,11 +33,11 @@ impl Cluster for Target {
         kind: ObservedKind,
         namespace: &str,
         moment: &Moment,
-        listener: &mut dyn Listener,
+        visitor: &mut dyn ListVisitor,
     ) -> Result<Seen, ClusterError> {
         match self {
-            Target::File(cluster) => cluster.list(kind, namespace, moment, listener).await,
-            Target::Live(cluster) => cluster.list(kind, namespace, moment, listener).await,
+            Target::File(cluster) => cluster.list(kind, namespace, moment, visitor).await,
+            Target::Live(cluster) => cluster.list(kind, namespace, moment, visitor).await,
         }
     }
 

@@ -1,4 +1,4 @@
-//! The file with the plan that takes an apply back.
+//! The file with the undo plan of an apply.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -11,28 +11,28 @@ use serde::Serialize;
 use super::failure::Failure;
 use super::output;
 use ipam_cilium::observed::Observed;
-use ipam_cluster::replace_private_file;
+use ipam_cluster::{remove_leftovers_of, replace_private_file};
 use ipam_controller::Applied;
 use ipam_controller::apply::Outcome;
 use ipam_desired::Desired;
 use ipam_planner::plan::{Change, PlanDocument};
 
-/// What is said of it.
+/// The undo plan in the report of an apply.
 #[derive(Debug, Serialize)]
 pub(super) struct Undo {
-    /// The file; absent where nothing can be taken back.
+    /// Absent if nothing can be undone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) file: Option<String>,
-    /// Changes that it takes back.
+    /// Number of changes that it undoes.
     pub(super) changes: usize,
-    /// Changes that cannot be taken back.
+    /// Number of irreversible changes.
     pub(super) irreversible: usize,
-    /// What a person can do about those instead.
+    /// Manual steps for the irreversible changes.
     pub(super) instead: BTreeSet<String>,
 }
 
-/// Written before the first change, so that a kill leaves it behind, and again with what was really
-/// applied.
+/// Writes the undo plan before the first change, so that it survives a kill. Writes it again
+/// afterwards, with the changes that were applied.
 pub(super) struct UndoFile {
     path: PathBuf,
     naming: Naming,
@@ -40,17 +40,20 @@ pub(super) struct UndoFile {
     state: State,
 }
 
-/// Whether the file is there.
+/// Whether the file exists.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     None,
     Written,
 }
 
-/// It names every node and every address that was written.
+/// The file names every node and every written address.
 const MODE: u32 = 0o600;
 
-/// Who named the file.
+/// Start of the default name.
+const PREFIX: &str = "undo-";
+
+/// Origin of the file's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Naming {
     Person,
@@ -59,7 +62,7 @@ enum Naming {
 
 impl UndoFile {
     pub(super) fn new(path: Option<&Path>, now: Timestamp, directory: &Path) -> UndoFile {
-        let by_time = || PathBuf::from(format!("undo-{}.json", now.strftime("%Y%m%dT%H%M%SZ")));
+        let by_time = || PathBuf::from(format!("{PREFIX}{}.json", now.strftime("%Y%m%dT%H%M%SZ")));
         UndoFile {
             path: path.map_or_else(by_time, Path::to_owned),
             naming: if path.is_some() {
@@ -72,8 +75,12 @@ impl UndoFile {
         }
     }
 
-    /// An undo plan never takes the place of another file, of an earlier undo plan least of all.
+    /// Creates the file. Never replaces an existing file, such as an earlier undo plan.
     fn claim_place(&mut self) -> Result<(), Failure> {
+        if self.naming == Naming::Time {
+            // No later run has the same name, so no later run would remove them.
+            remove_leftovers_of(Path::new("."), PREFIX);
+        }
         let create = |path: &Path| {
             OpenOptions::new()
                 .write(true)
@@ -105,7 +112,7 @@ impl UndoFile {
         ))
     }
 
-    /// Writes what takes these changes back, if anything does.
+    /// Writes the undo plan of these changes. Writes no file if nothing can be undone.
     pub(super) fn write_beforehand(
         &mut self,
         changes: &[Change],
@@ -133,8 +140,8 @@ impl UndoFile {
             .map_err(|error| self.fault(&error))
     }
 
-    /// Leaves in it what was applied, or may have been. A file that takes nothing back would only
-    /// puzzle, so it goes.
+    /// Keeps the changes in the plan that were applied, or may have been. Removes a plan without
+    /// changes.
     pub(super) fn keep_applied(
         &mut self,
         applied: &Applied,
@@ -154,7 +161,7 @@ impl UndoFile {
         }
         if self.write(&document).is_err() {
             output::warn(
-                "the undo plan could not be written again: it also lists what was not applied",
+                "the undo plan could not be updated: it also lists changes that were not applied",
             );
         }
         let changes = document.changes.len();

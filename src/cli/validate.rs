@@ -1,10 +1,10 @@
-//! `validate`: every fault of every file, without a cluster.
+//! `validate`: reports every fault of every file, without a cluster.
 
 use serde::Serialize;
 
 use super::failure::Failure;
 use super::files::Files;
-use super::{Common, Format, Reached, output};
+use super::{Common, ExitStatus, Format, output};
 use crate::render::{Detail, FindingDocuments, count, finding_documents};
 use ipam_controller::{Loaded, load};
 use ipam_planner::check;
@@ -14,10 +14,10 @@ use ipam_planner::check;
 pub(super) struct Arguments {
     #[command(flatten)]
     files: Files,
-    /// Form of the findings.
+    /// Output format.
     #[arg(long, short, value_enum, default_value = "human")]
     output: Format,
-    /// Fail on warnings, too: exit code 3, as for errors.
+    /// Also fail on warnings, with exit code 3 as for errors.
     #[arg(long)]
     strict: bool,
 }
@@ -54,13 +54,11 @@ impl Report {
     }
 }
 
-/// Whether the files pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Valid,
-    /// They have errors.
     Invalid,
-    /// They have warnings, and those count.
+    /// The files have warnings, and `--strict` is set.
     WithWarnings,
 }
 
@@ -76,7 +74,7 @@ impl Arguments {
     }
 }
 
-pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Failure> {
+pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
     let mut loaded = load(&arguments.files.location());
     if !loaded.has_errors() {
         loaded.findings.extend(check::advice(&loaded.desired));
@@ -98,7 +96,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Fai
                 count(loaded.warnings(), "warning"),
             ));
         }
-        Verdict::Valid if arguments.output == Format::Json => return Ok(Reached::Done),
+        Verdict::Valid if arguments.output == Format::Json => return Ok(ExitStatus::Done),
         Verdict::Valid => output::talk(&diagnostics),
     }
     let (pools, pins) = (
@@ -118,7 +116,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Fai
     if subnets > 0 {
         counts.push(count(subnets, "Neutron subnet"));
         output::talk(
-            "Neutron was not asked: whether another pool overlaps a subnet, `plan` tells.\n",
+            "Neutron was not read: run `plan` to check whether other pools overlap a subnet.\n",
         );
     }
     output::data(&format!(
@@ -126,5 +124,5 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<Reached, Fai
         counts.join(", "),
         count(loaded.warnings(), "warning")
     ))?;
-    Ok(Reached::Done)
+    Ok(ExitStatus::Done)
 }

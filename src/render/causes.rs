@@ -1,11 +1,11 @@
-//! What must wait or is misplaced, by cause, so that one cause is one entry however many objects it
+//! Blocked, misplaced and drifted objects by cause: one cause is one entry, however many objects it
 //! concerns.
 
 use std::collections::BTreeMap;
 
 use super::human::{Detail, limit};
 use super::text::grouped_digits;
-use ipam_planner::plan::{BlockedDocument, MisplacedDocument};
+use ipam_planner::plan::{BlockedDocument, DriftDocument, MisplacedDocument};
 
 /// Misplaced blocks with one cause.
 pub(super) struct MisplacedCause<'p> {
@@ -16,15 +16,23 @@ pub(super) struct MisplacedCause<'p> {
     pub(super) blocks: Vec<&'p MisplacedDocument>,
 }
 
-/// Blocked objects with one way out.
+/// Blocked objects with one remedy.
 pub(super) struct BlockedCause<'p> {
     pub(super) code: &'p str,
     pub(super) unblock: &'p str,
-    /// By reason.
+    /// The objects by reason.
     pub(super) reasons: Vec<(&'p str, Vec<&'p BlockedDocument>)>,
 }
 
-/// The first causes, and how many objects there are of the others, by code.
+/// Drift of one field, with one author.
+pub(super) struct DriftCause<'p> {
+    pub(super) field: &'p str,
+    /// The field manager, where the server kept it.
+    pub(super) manager: Option<&'p str>,
+    pub(super) entries: Vec<&'p DriftDocument>,
+}
+
+/// The first causes, and the number of objects of the others, by code.
 pub(super) struct CutCauses<'p, C> {
     pub(super) shown: Vec<C>,
     hidden: usize,
@@ -101,5 +109,22 @@ pub(super) fn blocked(
         |cause: &BlockedCause<'_>| cause.reasons.iter().map(|(_, entries)| entries.len()).sum();
     CutCauses::new(causes.into_iter().map(cause).collect(), detail, |cause| {
         (cause.code, size(cause))
+    })
+}
+
+/// Drift by kind of the object, field and author.
+pub(super) fn drift(drift: &[DriftDocument], detail: Detail) -> CutCauses<'_, DriftCause<'_>> {
+    let mut causes: BTreeMap<(&str, &str, Option<&str>), Vec<&DriftDocument>> = BTreeMap::new();
+    for entry in drift {
+        let cause = (&*entry.kind, &*entry.field, entry.manager.as_deref());
+        causes.entry(cause).or_default().push(entry);
+    }
+    let cause = |((_, field, manager), entries)| DriftCause {
+        field,
+        manager,
+        entries,
+    };
+    CutCauses::new(causes.into_iter().map(cause).collect(), detail, |cause| {
+        (cause.field, cause.entries.len())
     })
 }

@@ -1,4 +1,4 @@
-//! Findings as miette diagnostics, with the text that they are about.
+//! Findings as miette diagnostics, with an excerpt of the file.
 
 use std::fmt;
 
@@ -11,8 +11,8 @@ use super::text::printable;
 use ipam_config::documents::Documents;
 use ipam_core::model::{Finding, Label, Severity};
 
-/// Findings as text, the worst first, each with its place in the file, a code and a way out. In
-/// short form, the first few of each rule, and how many more there are.
+/// Findings as text, the worst first, each with its place in the file, its code and its fix. The
+/// short form shows the first few of each rule and counts the others.
 pub fn diagnostics(findings: &[Finding], documents: &Documents, detail: Detail) -> String {
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(100);
     let mut text = String::new();

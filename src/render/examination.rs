@@ -1,18 +1,23 @@
-//! What an examination found: as text, JSON and SARIF.
+//! The findings of an examination as text, JSON and SARIF.
+
+use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::finding_documents::{IN_REPORT, OmittedDocument, first};
 use super::findings::cut;
 use super::human::{Detail, limit};
 use super::table;
-use super::text::{Paint, count, printable};
-use super::told::{IN_REPORT, OmittedDocument, first};
+use super::text::{Paint, count, grouped_digits, printable};
 use ipam_core::model::{Finding, FindingGroup, Origin, Severity, grouped};
 use ipam_planner::doctor::Conclusion;
 
-/// Version of the JSON: fields may be added within 1.
+/// Version of the JSON. Fields may be added within 1.
 const FORMAT_VERSION: &str = "1.1";
+
+/// Lines of evidence of one finding in a text in short form.
+const EVIDENCE: usize = 5;
 
 /// An examination as JSON.
 #[derive(Debug, Serialize)]
@@ -20,9 +25,9 @@ pub struct ExaminationDocument {
     format_version: &'static str,
     cluster: Vec<ConclusionDocument>,
     summary: Summary,
-    /// A hundred entries of each rule, or all where everything was asked for.
+    /// At most [`IN_REPORT`] entries of each rule, or all with `--full`.
     findings: Vec<ExaminationFinding>,
-    /// The others by rule.
+    /// The number of the others, by rule.
     omitted: Vec<OmittedDocument>,
 }
 
@@ -45,37 +50,36 @@ struct Summary {
 struct ExaminationFinding {
     rule: &'static str,
     severity: &'static str,
-    /// How many findings this entry stands for: those of one rule with one place in the files and
-    /// one way out.
+    /// Number of findings in this entry: those of one rule with one place in the files and one
+    /// fix.
     count: usize,
-    /// `Kind/name` of the first object that it is about, where there is one.
+    /// `Kind/name` of the first object.
     subject: Option<String>,
-    /// Further objects that it is about: nine, or all where everything was asked for.
+    /// Further objects: at most nine, or all with `--full`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     other_subjects: Vec<String>,
-    /// How many objects it is about, listed or not.
+    /// Number of all objects, listed or not.
     subject_count: usize,
-    /// Of several findings, of the first one.
+    /// Message of the first finding.
     message: String,
-    /// Of the others, as many as objects.
+    /// Messages of the others: at most nine, or all with `--full`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     further_messages: Vec<String>,
-    /// What was seen that shows it, of the first few or of all.
+    /// Evidence: at most ten lines of each of the first ten findings, or all with `--full`.
     evidence: Vec<String>,
-    /// What comes of it; of several findings, of the first one.
+    /// Consequence of the first finding.
     consequence: String,
-    /// What comes of the others, in the order of their messages.
+    /// Consequences of the others, in the order of their messages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     further_consequences: Vec<String>,
-    /// The way out.
     fix: String,
-    /// `file:line` of the directory, where it is about a file.
+    /// `file:line`, for a finding about a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
 }
 
 impl ExaminationDocument {
-    /// The document of these conclusions and findings, one entry for each cause.
+    /// One entry for each cause.
     pub fn new(
         conclusions: &[Conclusion],
         findings: &[Finding],
@@ -101,7 +105,7 @@ impl ExaminationDocument {
             about: conclusion.about,
             value: conclusion.value.clone(),
             evidence: conclusion.evidence.clone(),
-            certainty: conclusion.certainty.as_str(),
+            certainty: conclusion.confidence.as_str(),
         };
         ExaminationDocument {
             format_version: FORMAT_VERSION,
@@ -131,7 +135,7 @@ impl ExaminationFinding {
             message: first.message.clone(),
             further_messages: listed().skip(1).map(|one| one.message.clone()).collect(),
             evidence: listed()
-                .flat_map(|one| one.evidence.iter().cloned())
+                .flat_map(|one| one.evidence.iter().take(limit(detail)).cloned())
                 .collect(),
             consequence: first.consequence.clone(),
             further_consequences: listed()
@@ -144,20 +148,20 @@ impl ExaminationFinding {
     }
 }
 
-/// An examination as text: what Cilium this is, then each finding with what shows it, what comes of
-/// it, and the way out.
+/// An examination as text: the conclusions about Cilium, then each finding with its evidence, its
+/// consequence and its fix.
 pub fn examination(conclusions: &[Conclusion], findings: &[Finding], detail: Detail) -> String {
     let row = |conclusion: &Conclusion| {
         let Conclusion {
             about,
             value,
             evidence,
-            certainty,
+            confidence,
         } = conclusion;
         [
             (*about).to_owned(),
             value.clone(),
-            certainty.as_str().to_owned(),
+            confidence.as_str().to_owned(),
             evidence.clone(),
         ]
         .map(|cell| printable(&cell).into_owned())
@@ -167,7 +171,7 @@ pub fn examination(conclusions: &[Conclusion], findings: &[Finding], detail: Det
     let cut = cut(findings, detail);
     cut.shown
         .iter()
-        .for_each(|finding| text.push_str(&finding_text(finding)));
+        .for_each(|finding| text.push_str(&finding_text(finding, detail)));
     cut.rest()
         .for_each(|line| text.push_str(&format!("\n{line}")));
     let of = |severity: Severity| {
@@ -194,7 +198,7 @@ pub fn examination(conclusions: &[Conclusion], findings: &[Finding], detail: Det
     text
 }
 
-fn finding_text(finding: &Finding) -> String {
+fn finding_text(finding: &Finding, detail: Detail) -> String {
     let paint = match finding.severity {
         Severity::Error => Paint::Red,
         Severity::Warning => Paint::Yellow,
@@ -211,16 +215,33 @@ fn finding_text(finding: &Finding) -> String {
         printable(&finding.message),
         printable(&place)
     );
-    let lines = finding.evidence.iter().map(|line| ("seen", line));
-    let more = [("causes", &finding.consequence), ("fix", &finding.help)];
-    for (word, line) in lines.chain(more).filter(|(_, line)| !line.is_empty()) {
-        text.push_str(&format!("  {word:<6} {}\n", printable(line)));
+    for (word, line) in lines(finding, detail) {
+        text.push_str(&format!("  {word:<6} {}\n", printable(&line)));
     }
     text
 }
 
-/// An examination as SARIF 2.1.0, for code scanning. `place` stands for what lies in no file:
-/// scanners refuse a result without a place.
+/// Evidence, consequence and fix, each with its word. Evidence beyond [`EVIDENCE`] is counted.
+fn lines(finding: &Finding, detail: Detail) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
+    let most = match detail {
+        Detail::Short => EVIDENCE,
+        Detail::Full => usize::MAX,
+    };
+    let hidden = finding.evidence.len().saturating_sub(most);
+    let further = (hidden > 0).then(|| {
+        let further = format!("… and {} more; --full shows all", grouped_digits(hidden));
+        ("seen", Cow::Owned(further))
+    });
+    let seen = finding.evidence.iter().take(most);
+    let rest = [("causes", &finding.consequence), ("fix", &finding.help)];
+    seen.map(|line| ("seen", Cow::Borrowed(line.as_str())))
+        .chain(further)
+        .chain(rest.map(|(word, line)| (word, Cow::Borrowed(line.as_str()))))
+        .filter(|(_, line)| !line.is_empty())
+}
+
+/// An examination as SARIF 2.1.0, for code scanning. A finding about no file gets `place`: scanners
+/// refuse a result without a place.
 pub fn sarif(findings: &[Finding], place: &str, detail: Detail) -> Value {
     let mut rules: Vec<&str> = findings.iter().map(|finding| finding.rule.0).collect();
     rules.sort_unstable();
@@ -265,23 +286,16 @@ fn sarif_result(group: &FindingGroup<'_>, place: &str, detail: Detail) -> Value 
         "ruleId": finding.rule.0,
         "level": level,
         "occurrenceCount": group.count(),
-        "message": {"text": sentences(finding)},
+        "message": {"text": sentences(finding, detail)},
         "locations": [location],
     })
 }
 
 /// Message, evidence, consequence and fix in one text.
-pub(super) fn sentences(finding: &Finding) -> String {
+pub(super) fn sentences(finding: &Finding, detail: Detail) -> String {
     let mut text = finding.message.clone();
-    for (word, line) in finding
-        .evidence
-        .iter()
-        .map(|line| ("seen", line))
-        .chain([("causes", &finding.consequence), ("fix", &finding.help)])
-    {
-        if !line.is_empty() {
-            text.push_str(&format!("\n{word}: {line}"));
-        }
+    for (word, line) in lines(finding, detail) {
+        text.push_str(&format!("\n{word}: {line}"));
     }
     text
 }

@@ -1,5 +1,5 @@
 //! The part of a file that a finding shows: the lines around each place, cut where they are long.
-//! What it holds does not grow with the file, nor with its lines.
+//! Its size does not grow with the file or with the length of its lines.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,23 +12,23 @@ use super::text::masked;
 use ipam_config::documents::{Documents, Lines};
 use ipam_core::model::Origin;
 
-/// Longest line that is shown whole, in bytes.
+/// Bytes of the longest line that is shown whole.
 const LONGEST_LINE: usize = 240;
 
-/// Characters that are shown of a longer one before and from a place on.
+/// Characters of a longer line that are shown before a place, and from the place on.
 const BEFORE: usize = 60;
 const FROM: usize = 120;
 
-/// Most lines between two places that are shown with them rather than left out.
+/// Lines between two places: more are left out.
 const BETWEEN: usize = 8;
 
-/// Longest sentence that is shown whole, in bytes: one may quote what is in a file.
+/// Bytes of the longest sentence that is shown whole. A sentence may quote a file.
 const LONGEST_SENTENCE: usize = 1_000;
 
-/// What stands for what is cut out of a line; its length in bytes is part of the sum.
+/// Replaces the part that is cut out of a line. Its length in bytes counts.
 const CUT: &str = "…";
 
-/// The files, each indexed once, and only when it is asked for.
+/// The files. Each is indexed once, on first use.
 pub(super) struct Sources<'d> {
     texts: BTreeMap<&'d str, &'d Arc<str>>,
     lines: BTreeMap<&'d str, Lines>,
@@ -60,7 +60,7 @@ impl<'d> Sources<'d> {
         (line <= lines.count()).then(|| around(lines, line, at).1)
     }
 
-    /// What is shown of a file for a place and others in the same file.
+    /// The excerpt for a place and for others in the same file.
     pub(super) fn excerpt<'o>(
         &mut self,
         main: &'o Origin,
@@ -70,7 +70,7 @@ impl<'d> Sources<'d> {
     }
 }
 
-/// A sentence that is not too long: of a longer one, its start and its end.
+/// A sentence of limited length: a longer one keeps its start and its end.
 pub(super) fn sentence(text: &str) -> Cow<'_, str> {
     if text.len() <= LONGEST_SENTENCE {
         return Cow::Borrowed(text);
@@ -124,15 +124,15 @@ fn around(lines: &Lines, line: usize, at: usize) -> (Range<usize>, String) {
     (whole.start + start..whole.start + end, text)
 }
 
-/// Lines of a file that stand together, or a part of a long one.
+/// Adjacent lines of a file, or a part of a long line.
 #[derive(Debug)]
 struct Piece {
     /// Its first line, from 1.
     line: usize,
-    /// Characters of that line before it, so that those of its text count on.
+    /// Characters of that line before the text, so that columns count on.
     column: usize,
     bytes: Range<usize>,
-    /// As long as these bytes.
+    /// Text of the same length as these bytes.
     text: String,
 }
 
@@ -221,7 +221,7 @@ impl Excerpt {
             .find(|piece| piece.bytes.start <= bytes.start && bytes.end <= piece.bytes.end)
     }
 
-    /// The bytes of a place that are shown; none where it lies in a part of a line that is not.
+    /// The bytes of a place that are shown; `None` if the place lies in a part that is cut out.
     pub(super) fn shown(&self, origin: &Origin) -> Option<Range<usize>> {
         let start = origin.bytes.0;
         let piece = self
@@ -229,7 +229,7 @@ impl Excerpt {
             .iter()
             .find(|piece| piece.bytes.contains(&start) || piece.bytes.end == start)?;
         let first = start - piece.bytes.start;
-        // Where a line is cut, a place may end in the middle of what stands for the rest.
+        // In a line that is cut, a place may end in the middle of `CUT`.
         let last = piece
             .text
             .floor_char_boundary(origin.bytes.1.max(start) - piece.bytes.start);
@@ -241,7 +241,7 @@ impl Excerpt {
 }
 
 impl SourceCode for Excerpt {
-    /// With context a whole piece; without, what is asked for alone.
+    /// With context a whole piece; without, only the span.
     fn read_span<'a>(
         &'a self,
         span: &SourceSpan,

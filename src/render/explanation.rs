@@ -6,7 +6,7 @@ use ipam_planner::explain::{
     Explanation, NodeExplanation, RangeExplanation, RequirementResult, ServiceExplanation,
 };
 
-/// The whole way to the decision, for people.
+/// Every step of the decision, for people.
 pub fn explanation(explanation: &Explanation) -> String {
     match explanation {
         Explanation::Node(node) => of_node(node),
@@ -105,7 +105,7 @@ fn of_service(service: &ServiceExplanation) -> String {
 fn of_range(range: &RangeExplanation) -> String {
     if range.uses.is_empty() {
         return format!(
-            "Nothing here uses {}, gives it, or keeps it free.\n",
+            "{} is not used, assigned or excluded by anything here.\n",
             printable(&range.subject)
         );
     }

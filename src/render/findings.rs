@@ -1,5 +1,4 @@
-//! Findings, cut by rule, so that one cause does not hide the others however many objects it
-//! concerns.
+//! Findings, cut by rule: one rule never hides the others, however many objects it concerns.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +9,15 @@ use ipam_core::model::{Finding, ObjectRef, Origin, Rule, Severity};
 /// Findings of one rule that are shown whole.
 const SHOWN: usize = 5;
 
-/// More of them that are named.
+/// Further findings of one rule that are named.
 const NAMED: usize = 10;
 
-/// Findings of which some are shown whole, in their order, and the others are named or counted by
-/// rule.
+/// Findings: some are shown whole, in their order; the others are named or counted by rule.
 pub(super) struct CutFindings<'f, F, R> {
     pub(super) shown: Vec<&'f F>,
     pub(super) hidden: BTreeMap<R, Vec<&'f F>>,
 }
 
-/// Cuts the findings of each rule.
 pub(super) fn cut_by<'f, F, R: Ord>(
     findings: &'f [F],
     detail: Detail,
@@ -46,7 +43,6 @@ pub(super) fn cut_by<'f, F, R: Ord>(
     cut
 }
 
-/// Cuts the findings of each severity and rule.
 pub(super) fn cut(
     findings: &[Finding],
     detail: Detail,
@@ -55,7 +51,7 @@ pub(super) fn cut(
 }
 
 impl CutFindings<'_, Finding, (Severity, Rule)> {
-    /// A line for each rule of which some findings are not shown.
+    /// A line for each rule with findings that are not shown.
     pub(super) fn rest(&self) -> impl Iterator<Item = String> {
         self.hidden.iter().map(|((severity, rule), findings)| {
             let names: Vec<String> = findings

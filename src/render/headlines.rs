@@ -1,20 +1,24 @@
-//! The first lines of a plan: its counts in words.
+//! The counts of a plan in words, for its first lines and its last one.
 
 use super::text::{Paint, count, grouped_digits};
 use super::{human_lb, human_pod_pools};
 use ipam_planner::plan::{Intent, Summary};
 
-/// `Plan: 3 to assign, …`, `No changes.` or `Undo: …`
+/// The first and the last line of a plan at a terminal.
 pub(super) fn of_plan(summary: &Summary, intent: Intent) -> String {
-    let text = match intent {
+    format!("{}\n", Paint::Bold.on(&sentence(summary, intent)))
+}
+
+/// `Plan: 3 to assign, …`, `No changes.` or `Undo: …`
+pub(super) fn sentence(summary: &Summary, intent: Intent) -> String {
+    match intent {
         Intent::Undo => undo(summary),
         Intent::Files if summary.changes_nothing() => no_changes(summary),
         Intent::Files => changes(summary),
-    };
-    format!("{}\n", Paint::Bold.on(&text))
+    }
 }
 
-/// LoadBalancer pools and pools of Pods; empty where there is nothing of them.
+/// LoadBalancer pools and pools of Pods; empty without any.
 pub(super) fn of_objects(summary: &Summary) -> String {
     let line = |text: String| {
         if text.is_empty() {
@@ -47,7 +51,7 @@ pub(super) fn writes(summary: &Summary) -> String {
         .join(", ")
 }
 
-/// `3 nodes misplaced, ` where there are any.
+/// `3 nodes misplaced, `; empty if none is.
 pub(super) fn misplaced(summary: &Summary) -> String {
     if summary.misplaced == 0 {
         String::new()
@@ -86,7 +90,7 @@ fn ports_and_errors(summary: &Summary) -> String {
     ports + &errors
 }
 
-/// What an undo plan leaves as it is, it does not know.
+/// An undo plan does not count what it leaves unchanged.
 fn undo(summary: &Summary) -> String {
     if summary.changes_nothing() && summary.blocked == 0 {
         return "Undo: nothing to take back.".to_owned();
@@ -99,7 +103,7 @@ fn undo(summary: &Summary) -> String {
     )
 }
 
-/// Says that all is as the files say only where nothing speaks against it.
+/// Says "as the files say" of all nodes only if no count contradicts it.
 fn no_changes(summary: &Summary) -> String {
     let Summary {
         moved,

@@ -1,30 +1,33 @@
-//! The plan for a person at a terminal: the summary first, then the changes by pool, then what must
-//! wait.
+//! The plan for a person at a terminal: the summary, the changes by pool, then blocked, misplaced
+//! and drifted objects, and the summary again.
 
 use std::collections::BTreeMap;
 
 use super::text::{Paint, count, grouped_digits, printable};
-use super::{causes, headlines, human_lb, human_misplaced, human_pod_pools, human_ports};
+use super::{
+    causes, headlines, human_approval, human_drift, human_lb, human_misplaced, human_pod_pools,
+    human_ports,
+};
 use ipam_planner::plan::{
-    BlockedDocument, ChangeDocument, DriftDocument, PlanDocument, RefusalDocument, SourceDocument,
+    BlockedDocument, ChangeDocument, PlanDocument, RefusalDocument, SourceDocument,
 };
 
-/// How much is shown.
+/// Length of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// The first few of each group, and how many more there are.
+    /// The first few of each group, and the number of the others.
     Short,
     /// Everything.
     Full,
 }
 
-/// Groups, and lines of one group, that are shown in short form; more are counted.
+/// Groups, and lines of one group, in short form; more are counted.
 const SHOWN: usize = 10;
 
-/// Digits of the digest that are shown; as many are enough for `--expect-digest`.
+/// Digits of the digest: `--expect-digest` needs no more.
 const SHOWN_DIGITS: usize = 16;
 
-/// The plan as text; findings are printed apart from it, as diagnostics.
+/// The plan as text, without its findings: they are printed as diagnostics.
 pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     // Every field is named, so that a new one cannot be forgotten here.
     let PlanDocument {
@@ -46,6 +49,7 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     let parts = [
         headlines::of_objects(summary),
         refused(refusals, detail),
+        human_approval::blocks(summary, changes, detail),
         human_lb::changes(changes, detail),
         human_lb::effects(services, detail),
         human_pod_pools::changes(changes, detail),
@@ -53,7 +57,7 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
         human_ports::changes(changes, detail),
         blocked_by_reason(blocked, detail),
         human_misplaced::misplaced(misplaced, detail),
-        drift_lines(drift, detail),
+        human_drift::drift(drift, detail),
         irreversible(plan),
         waived(waivers),
         made_from(changes, digest, source),
@@ -106,7 +110,7 @@ fn made_from(changes: &[ChangeDocument], digest: &str, source: &SourceDocument) 
     }
 }
 
-pub(super) fn limit(detail: Detail) -> usize {
+pub(crate) fn limit(detail: Detail) -> usize {
     match detail {
         Detail::Short => SHOWN,
         Detail::Full => usize::MAX,
@@ -124,7 +128,7 @@ pub(super) fn more(hidden: usize) -> String {
     }
 }
 
-/// What is said of the groups that are not shown.
+/// The line that counts the groups that are not shown.
 pub(super) fn rest(of_groups: Option<String>) -> String {
     of_groups
         .map(|groups| {
@@ -297,8 +301,8 @@ fn blocked_by_reason(blocked: &[BlockedDocument], detail: Detail) -> String {
     text + &rest(causes.rest())
 }
 
-/// Names in one line: the first few, and how many more there are.
-pub(super) fn named(names: &[String], detail: Detail) -> String {
+/// Names in one line: the first few, and the number of the others.
+pub(crate) fn named(names: &[String], detail: Detail) -> String {
     let shown = &names[..names.len().min(limit(detail))];
     match names.len() - shown.len() {
         0 => shown.join(", "),
@@ -306,45 +310,15 @@ pub(super) fn named(names: &[String], detail: Detail) -> String {
     }
 }
 
-/// Nodes go by their name alone.
 pub(super) fn blocked_name(entry: &BlockedDocument) -> String {
     short_name(&entry.kind, &entry.name)
 }
 
-/// The same for any object.
+/// The name of a node, or `Kind/name` of any other object.
 pub(super) fn short_name(kind: &str, name: &str) -> String {
     if kind == "Node" {
         name.to_owned()
     } else {
         format!("{kind}/{name}")
     }
-}
-
-fn drift_lines(drift: &[DriftDocument], detail: Detail) -> String {
-    if drift.is_empty() {
-        return String::new();
-    }
-    let mut text = format!(
-        "\n{} ({})\n",
-        Paint::Bold.on("drift"),
-        count(drift.len(), "field")
-    );
-    let shown = &drift[..drift.len().min(limit(detail))];
-    for entry in shown {
-        let author = match (&entry.manager, &entry.time) {
-            (Some(manager), Some(time)) => {
-                format!(", written by {} at {}", printable(manager), printable(time))
-            }
-            _ => String::new(),
-        };
-        text.push_str(&format!(
-            "  {} {}  {} shows {}, expected {}{author}\n",
-            Paint::Yellow.on("?"),
-            printable(&short_name(&entry.kind, &entry.name)),
-            printable(&entry.field),
-            printable(&entry.seen),
-            printable(&entry.expected)
-        ));
-    }
-    text + &more(drift.len() - shown.len())
 }

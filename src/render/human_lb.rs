@@ -40,7 +40,7 @@ pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {
     let mut text = String::new();
     for (kind, title) in [
         ("CiliumLoadBalancerIPPool", "LoadBalancer pools"),
-        ("Service", "Services that are pinned"),
+        ("Service", "pinned Services"),
     ] {
         let of_kind: Vec<&ChangeDocument> = changes
             .iter()
@@ -110,7 +110,7 @@ fn painted(line: &str) -> String {
     }
 }
 
-/// What becomes of Services, those that lose something first.
+/// Effects on Services. Services that lose an address come first.
 pub(super) fn effects(services: &[ServiceEffectDocument], detail: Detail) -> String {
     if services.is_empty() {
         return String::new();
@@ -119,10 +119,10 @@ pub(super) fn effects(services: &[ServiceEffectDocument], detail: Detail) -> Str
     sorted.sort_by_key(|service| service.loses.is_empty());
     let mut text = format!(
         "\n{} ({})\n",
-        Paint::Bold.on("what becomes of Services"),
+        Paint::Bold.on("effects on Services"),
         count(services.len(), "Service")
     );
-    // Whoever loses an address is named, however many there are.
+    // Every Service that loses an address is named.
     let losing = sorted
         .iter()
         .filter(|service| !service.loses.is_empty())
@@ -149,7 +149,7 @@ pub(super) fn effects(services: &[ServiceEffectDocument], detail: Detail) -> Str
 /// `loses 20.0.10.1 now: no pool covers it`, and so on.
 pub(super) fn effect_parts(service: &ServiceEffectDocument) -> Vec<String> {
     let loses = service.loses.iter().map(|lost| {
-        let verb = if lost.certainty == "certain" {
+        let loses = if lost.certainty == "certain" {
             "loses"
         } else {
             "may lose"
@@ -160,7 +160,7 @@ pub(super) fn effect_parts(service: &ServiceEffectDocument) -> Vec<String> {
             "upgrade" => "when Cilium is upgraded",
             other => other,
         };
-        format!("{verb} {} {when}: {}", lost.address, lost.reason)
+        format!("{loses} {} {when}: {}", lost.address, lost.reason)
     });
     let pending = service
         .pending

@@ -47,7 +47,7 @@ pub(super) fn misplaced(misplaced: &[MisplacedDocument], detail: Detail) -> Stri
     text + &rest(causes.rest())
 }
 
-/// `3 blocks of 2 nodes`: a node has one of each family.
+/// `3 blocks of 2 nodes`: a node may have one of each family.
 pub(super) fn how_many(misplaced: &[MisplacedDocument]) -> String {
     let nodes: BTreeSet<&str> = misplaced.iter().map(|one| one.name.as_str()).collect();
     format!(

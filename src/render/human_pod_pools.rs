@@ -4,10 +4,10 @@ use super::human::{Detail, limit, more, values};
 use super::text::{Paint, count, grouped_digits, printable};
 use ipam_planner::plan::{ChangeDocument, PodPoolSummary};
 
-/// Kinds of a pool of Pods, and of what chooses it.
+/// Kinds of a pool of Pods, and of the object that selects it for nodes.
 pub(super) const KINDS: [&str; 2] = ["CiliumPodIPPool", "CiliumNodeConfig"];
 
-/// `Pod pools: 2 objects to create, …`; empty where there is nothing of them.
+/// `Pod pools: 2 objects to create, …`; empty without any such object.
 pub(super) fn headline(summary: &PodPoolSummary) -> String {
     let PodPoolSummary {
         create,

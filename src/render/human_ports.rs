@@ -7,7 +7,7 @@ use ipam_planner::plan::ChangeDocument;
 /// Kind of a port.
 pub(super) const KIND: &str = "Port";
 
-/// The changes of what ports let out.
+/// The changes of `allowed_address_pairs`.
 pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {
     let ports: Vec<&ChangeDocument> = changes
         .iter()

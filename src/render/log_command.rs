@@ -1,6 +1,6 @@
-//! Commands that CI systems read from a job's log, such as `::set-output` and `##vso[`. Finds where
-//! text would be one, and spells it so that it is none. Knows no stream: what is printed may reach
-//! a log through a terminal too.
+//! Commands that CI systems read from a job's log, such as `::set-output` and `##vso[`. Finds them
+//! in text and escapes one character of each. Knows no stream: text for a terminal may reach a log,
+//! too.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -18,21 +18,21 @@ const SECTIONS: [&str; 4] = [
 /// Buildkite's groups, at the start of a line.
 const GROUPS: [&str; 4] = ["---", "+++", "~~~", "^^^"];
 
-/// How a character is spelled that would be part of a command.
+/// How to escape a character that would be part of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spelling {
+enum Escaping {
     /// `\#`, for people.
     Backslash,
-    /// `\u0023`, inside of JSON strings.
+    /// `\u0023`, in JSON strings.
     Json,
-    /// `&#35;`, as XML and Markdown have it.
+    /// `&#35;`, in XML and Markdown.
     Reference,
 }
 
-/// Text for people, ready to be printed: no line of it is a command, and it has no control
-/// characters but colours, tabs and line feeds.
+/// Text for people, ready to print: no line of it is a command. Its only control characters are
+/// colours, tabs and line feeds.
 pub fn log_text(text: &str) -> Cow<'_, str> {
-    let safe = spelled(text, &commands(text), Spelling::Backslash);
+    let safe = escaped(text, &commands(text), Escaping::Backslash);
     if !safe.contains(is_harmful) {
         return safe;
     }
@@ -50,22 +50,22 @@ pub fn log_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(printed)
 }
 
-/// JSON text, or a part of it, that means the same and has no command. Lines of JSON never start
-/// with one.
+/// JSON text, or a part of it, with the same meaning and without commands. A line of JSON never
+/// starts with one.
 pub(super) fn json_without_commands(json: &str) -> Cow<'_, str> {
-    spelled(json, &inner_commands(json), Spelling::Json)
+    escaped(json, &inner_commands(json), Escaping::Json)
 }
 
-/// XML text that means the same and has no command.
+/// XML text with the same meaning and without commands.
 pub(super) fn xml_without_commands(xml: &str) -> Cow<'_, str> {
-    spelled(xml, &commands(xml), Spelling::Reference)
+    escaped(xml, &commands(xml), Escaping::Reference)
 }
 
-/// Where a character reference breaks each command that may stand anywhere in a line; ASCII
-/// characters.
+/// Places of the ASCII characters to escape, one for each command that may stand anywhere in a
+/// line.
 pub(super) fn inner_commands(text: &str) -> Vec<usize> {
     let mut found = bracketed(text);
-    // Rare, and quick to rule out.
+    // Rare, and cheap to rule out.
     if text.contains("travis_") || text.contains("section_") {
         found.extend(sections(text));
         found.sort_unstable();
@@ -84,7 +84,7 @@ fn sections(text: &str) -> Vec<usize> {
     colons.map(|end| places[end]).collect()
 }
 
-/// The same, and those that must start a line.
+/// Places of the characters to escape, including commands that must start a line.
 fn commands(text: &str) -> Vec<usize> {
     let mut found = inner_commands(text);
     let mut start = 0;
@@ -97,9 +97,9 @@ fn commands(text: &str) -> Vec<usize> {
     found
 }
 
-/// `##[name …]` of GitHub, `##vso[…]` of Azure, `##teamcity[…]`: the last `#` of each. Some of
-/// their readers compare as people sort, and pass over characters without a weight of their own; so
-/// everything beyond ASCII is passed over here.
+/// `##[name …]` of GitHub, `##vso[…]` of Azure, `##teamcity[…]`: the last `#` of each. Some readers
+/// compare by collation and ignore characters without a weight. So this ignores all characters
+/// beyond ASCII.
 fn bracketed(text: &str) -> Vec<usize> {
     let mut found = Vec::new();
     let (mut last, mut hashes) = (0, 0);
@@ -134,7 +134,7 @@ fn line_command(line: &str) -> Option<usize> {
     (ends && GROUPS.contains(&&*marker)).then(|| head[0].0)
 }
 
-/// The characters that are not of a colour, with their places.
+/// The characters outside of colour sequences, with their places.
 fn visible(text: &str) -> impl Iterator<Item = (usize, char)> {
     let mut skipped: Range<usize> = 0..0;
     text.char_indices().filter(move |(at, c)| {
@@ -147,15 +147,15 @@ fn visible(text: &str) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-/// The length of the colour that the text starts with: `ESC [ … m`, with digits and semicolons.
+/// Length of the colour sequence at the start: `ESC [ … m`, with digits and semicolons.
 fn colour(text: &str) -> Option<usize> {
     let codes = text.strip_prefix("\u{1b}[")?;
     let end = codes.find(|c: char| !c.is_ascii_digit() && c != ';')?;
     codes[end..].starts_with('m').then_some(end + 3)
 }
 
-/// The text with the characters at these places spelled.
-fn spelled<'t>(text: &'t str, places: &[usize], spelling: Spelling) -> Cow<'t, str> {
+/// The text with the characters at these places escaped.
+fn escaped<'t>(text: &'t str, places: &[usize], escaping: Escaping) -> Cow<'t, str> {
     if places.is_empty() {
         return Cow::Borrowed(text);
     }
@@ -165,10 +165,10 @@ fn spelled<'t>(text: &'t str, places: &[usize], spelling: Spelling) -> Cow<'t, s
         safe.push_str(&text[done..*place]);
         done = place + 1;
         let c = &text[*place..done];
-        match spelling {
-            Spelling::Backslash => safe.extend(["\\", c]),
-            Spelling::Json => c.chars().for_each(|c| safe.push_str(&unicode_escape(c))),
-            Spelling::Reference => c
+        match escaping {
+            Escaping::Backslash => safe.extend(["\\", c]),
+            Escaping::Json => c.chars().for_each(|c| safe.push_str(&unicode_escape(c))),
+            Escaping::Reference => c
                 .chars()
                 .for_each(|c| safe.push_str(&format!("&#{};", u32::from(c)))),
         }
@@ -183,8 +183,8 @@ mod tests {
 
     use super::*;
 
-    /// Of its own making: the line as a CI system sees it, and without what such a system may pass
-    /// over.
+    /// An independent oracle: the line as a CI system sees it, with and without the characters that
+    /// such a system may ignore.
     fn is_command(line: &str) -> bool {
         let name = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-' || c == '_';
         let is_group = |rest: &str| rest.is_empty() || rest.starts_with([' ', '\t', '\r']);
@@ -206,7 +206,7 @@ mod tests {
                 .any(|group| line.strip_prefix(group).is_some_and(is_group))
     }
 
-    /// As a stream prints it that is no terminal.
+    /// As printed to a stream that is not a terminal.
     fn without_colours(text: &str) -> String {
         visible(text).map(|(_, c)| c).collect()
     }
@@ -260,7 +260,7 @@ mod tests {
 
         #[test]
         fn json_means_the_same(text in pieces()) {
-            let json = super::super::harmless_json(&serde_json::to_string(&text).unwrap()).into_owned();
+            let json = super::super::sanitized_json(&serde_json::to_string(&text).unwrap()).into_owned();
             prop_assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
             prop_assert!(!is_command(&json), "{json}");
             prop_assert_eq!(log_text(&json), &*json);

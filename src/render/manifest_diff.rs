@@ -1,4 +1,4 @@
-//! What of a manifest changes, as a unified diff of its YAML.
+//! The change of a manifest as a unified diff of its YAML.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use ipam_planner::plan::{ChangeDocument, EditDocument};
 /// Lines around a change.
 const CONTEXT: usize = 3;
 
-/// The lines of the diff, without its file names; none for what has no manifest.
+/// The lines of the diff, without file names; empty for a change without a manifest.
 pub(super) fn manifest_diff(change: &ChangeDocument) -> Vec<String> {
     let (EditDocument::AddressPool(after), Some(EditDocument::AddressPool(before))) =
         (&change.edit, &change.undo)
@@ -34,7 +34,7 @@ struct Written {
     spec: Value,
 }
 
-/// As a person would write it; empty where there is nothing.
+/// The YAML as a person would write it; empty without a manifest.
 fn yaml(manifest: Option<&AddressPoolManifest>) -> String {
     let Some(AddressPoolManifest {
         labels,
@@ -98,6 +98,7 @@ mod tests {
                 resource_version: String::new(),
             },
             origin: None,
+            needs_approval: Vec::new(),
         };
         let diff = manifest_diff(&change);
         assert!(

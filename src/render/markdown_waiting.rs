@@ -1,9 +1,9 @@
-//! What must wait, is misplaced or drifted, as tables of the Markdown page: a row for each cause.
+//! Blocked, misplaced and drifted objects as tables of the Markdown page: a row for each cause.
 
 use super::causes;
 use super::human::{Detail, blocked_name, limit, short_name};
 use super::human_misplaced::how_many;
-use super::markdown::Page;
+use super::markdown_page::Page;
 use super::markup::{Markup, Phrase, code, prose};
 use super::text::{count, grouped_digits};
 use ipam_planner::plan::{BlockedDocument, DriftDocument, MisplacedDocument};
@@ -15,6 +15,7 @@ pub(super) fn blocked(page: &mut Page<'_>, blocked: &[BlockedDocument], detail: 
         for (reason, entries) in cause.reasons.iter().take(limit(detail)) {
             let names = named(
                 entries.iter().map(|entry| code(&blocked_name(entry))),
+                " ",
                 detail,
             );
             rows.push([names, prose(reason), prose(cause.unblock)]);
@@ -54,7 +55,7 @@ pub(super) fn misplaced(page: &mut Page<'_>, misplaced: &[MisplacedDocument], de
             code(cause.pool.unwrap_or_default()),
             prose(cause.reason),
             how_many,
-            named(blocks, detail),
+            named(blocks, " ", detail),
         ]
     };
     let mut rows: Vec<[Markup; 4]> = causes.shown.iter().map(row).collect();
@@ -71,33 +72,39 @@ pub(super) fn misplaced(page: &mut Page<'_>, misplaced: &[MisplacedDocument], de
 }
 
 pub(super) fn drift(page: &mut Page<'_>, drift: &[DriftDocument], detail: Detail) {
-    let row = |d: &DriftDocument| {
-        let author = d.manager.as_deref().unwrap_or_default();
+    let causes = causes::drift(drift, detail);
+    let row = |cause: &causes::DriftCause<'_>| {
+        let entries = cause.entries.iter().map(|entry| drifted(entry));
         [
-            code(&short_name(&d.kind, &d.name)),
-            code(&d.field),
-            code(&d.seen),
-            code(&d.expected),
-            code(author),
+            code(cause.field),
+            code(cause.manager.unwrap_or_default()),
+            prose(&count(cause.entries.len(), "object")),
+            named(entries, "; ", detail),
         ]
     };
-    let mut rows: Vec<[Markup; 5]> = drift.iter().take(limit(detail)).map(row).collect();
-    let further = drift.len().saturating_sub(limit(detail));
-    if further > 0 {
-        let more = prose(&format!("… and {} more", grouped_digits(further)));
-        rows.push([more, prose(""), prose(""), prose(""), prose("")]);
-    }
+    let mut rows: Vec<[Markup; 4]> = causes.shown.iter().map(row).collect();
+    rows.extend(causes.rest().map(|rest| {
+        [
+            prose(&format!("… and {rest}")),
+            prose(""),
+            prose(""),
+            prose(""),
+        ]
+    }));
     let title = Phrase::new(&format!("drift, {}", count(drift.len(), "field")));
-    page.table(
-        title,
-        ["object", "field", "shows", "expected", "written by"],
-        &rows,
-    );
+    page.table(title, ["field", "written by", "how many", "objects"], &rows);
+}
+
+fn drifted(entry: &DriftDocument) -> Markup {
+    let name = short_name(&entry.kind, &entry.name);
+    let shows = Phrase::new("").value(&name).words(" shows ");
+    let expected = shows.value(&entry.seen).words(", expected ");
+    expected.value(&entry.expected).markdown()
 }
 
 /// The first few, each of which can be copied alone, and how many more there are.
-fn named(all: impl ExactSizeIterator<Item = Markup>, detail: Detail) -> Markup {
+fn named(all: impl ExactSizeIterator<Item = Markup>, between: &str, detail: Detail) -> Markup {
     let further = all.len().saturating_sub(limit(detail));
     let more = (further > 0).then(|| prose(&format!("and {} more", grouped_digits(further))));
-    Markup::joined(all.take(limit(detail)).chain(more), " ")
+    Markup::joined(all.take(limit(detail)).chain(more), between)
 }

@@ -1,9 +1,9 @@
-//! Text of others as Markdown of Git hosts: shown as it is, and never a link, a mention, a
+//! Untrusted text as Markdown of Git hosts: shown verbatim, and never a link, a mention, a
 //! reference or markup.
 //!
 //! GitHub, GitLab and Gitea look for mentions and references in the text of the rendered page, so
 //! escapes do not stop them. All of them leave code alone. So plain words stay text, and everything
-//! else goes into code spans, from which addresses and names can be copied as they are.
+//! else goes into code spans. Addresses and names can be copied from there verbatim.
 
 use std::fmt;
 use std::mem::take;
@@ -49,13 +49,13 @@ pub(super) fn prose(text: &str) -> Markup {
     Pieces::of(text).markdown()
 }
 
-/// Several of them, in which a backtick of one pairs with none of another.
+/// Several sentences. A backtick never pairs across two of them.
 pub(super) fn list(texts: &[String]) -> Markup {
     Markup::joined(texts.iter().map(|text| prose(text)), "; ")
 }
 
-/// Words of ours with values in them. Each value is marked where it is put in, so that nothing in
-/// it ends it.
+/// Our own words with values in them. Each value is marked as it is added, so that its text cannot
+/// end the mark.
 #[derive(Default)]
 pub(super) struct Phrase(Pieces);
 
@@ -105,7 +105,7 @@ impl Pieces {
             let opens = before.chars().next_back().is_none_or(is_before_code);
             let end = if opens { end_of_code(marked) } else { None };
             let inside = end.map_or("`", |end| &marked[1..end]);
-            // Nothing between them, so they are text. They keep the words around them apart.
+            // Two backticks with nothing between them are text that separates words.
             pieces.code(if inside.trim().is_empty() {
                 "``"
             } else {
@@ -125,8 +125,8 @@ impl Pieces {
         }
     }
 
-    /// White space becomes a single space, as a page shows it; none is left at the ends, where it
-    /// would not be shown.
+    /// White space becomes a single space, as a page shows it. It is removed at the ends, where a
+    /// page does not show it.
     fn code(&mut self, code: &str) {
         let code = code.split_whitespace().collect::<Vec<_>>().join(" ");
         match self.0.last_mut() {
@@ -152,7 +152,7 @@ impl Pieces {
         }
     }
 
-    /// What stands between white space: punctuation around a word that may be plain.
+    /// A token between white space: punctuation around a word that may be plain.
     fn token(&mut self, token: &str) {
         if is_sign(token) {
             return self.words(token);
@@ -197,8 +197,8 @@ fn is_before_code(c: char) -> bool {
     c.is_whitespace() || "(\"'[/".contains(c)
 }
 
-/// Where the backtick stands that ends the code which the first one begins: the next one with the
-/// end of a word behind it. Others belong to the name or the value inside.
+/// Place of the backtick that ends the code that the first one begins: the next one before the end
+/// of a word. Others belong to the name or the value inside.
 fn end_of_code(marked: &str) -> Option<usize> {
     let ends = |at: &usize| {
         let behind = marked[at + 1..].chars().next();
@@ -216,9 +216,9 @@ fn is_sign(token: &str) -> bool {
     ["->", "→", "=", "/", "·", "–", "—", "…"].contains(&token)
 }
 
-/// A word or a small number, without anything that a Git host could make more of.
+/// A word or a small number: text that no Git host turns into anything else.
 fn is_plain(core: &str) -> bool {
-    // From seven digits on, it may be the id of a commit.
+    // Seven or more hex digits may be the id of a commit.
     let is_id = |part: &str| part.len() >= 7 && part.chars().all(|c| c.is_ascii_hexdigit());
     let is_word =
         |part: &str| !part.is_empty() && part.chars().all(char::is_alphabetic) && !is_id(part);
@@ -232,8 +232,8 @@ fn is_plain(core: &str) -> bool {
         || is_lowercase && core.split('-').all(is_word)
 }
 
-/// The text in code spans, with a character reference between them for each character that cannot
-/// be in one: backticks would end it, pipes would end the table's cell, and some would make it a
+/// The text in code spans. A character that cannot stand in one becomes a character reference
+/// between two: a backtick would end the span, a pipe the table's cell, and others would start a
 /// command of a CI system.
 fn code_with(text: &str, span: impl Fn(&str) -> String) -> String {
     let commands = inner_commands(text);
@@ -249,7 +249,7 @@ fn code_with(text: &str, span: impl Fn(&str) -> String) -> String {
     markup + &padded(&inside, &span)
 }
 
-/// Spaces at the ends of a code span may be taken away, so they go before and after it.
+/// Hosts may remove spaces at the ends of a code span, so they go before and after it.
 fn padded(text: &str, span: impl Fn(&str) -> String) -> String {
     let inner = text.trim();
     if inner.is_empty() {

@@ -1,14 +1,17 @@
-//! What people and programs read: the plan, tables and diagnostics as text. Gives text, prints
-//! nothing, decides nothing.
+//! Output for people and programs: the plan, tables and diagnostics as text. Returns text; never
+//! prints and never decides.
 
 mod causes;
 mod diagnostic;
 mod examination;
 mod excerpt;
 mod explanation;
+mod finding_documents;
 mod findings;
 mod headlines;
 mod human;
+mod human_approval;
+mod human_drift;
 mod human_lb;
 mod human_misplaced;
 mod human_pod_pools;
@@ -17,26 +20,30 @@ mod junit;
 mod log_command;
 mod manifest_diff;
 mod markdown;
+mod markdown_objects;
+mod markdown_page;
 mod markdown_waiting;
 mod markup;
 mod table;
 mod text;
-mod told;
 
 use ipam_planner::plan::PlanDocument;
 
 pub use diagnostic::diagnostics;
 pub use examination::{ExaminationDocument, examination, sarif};
 pub use explanation::explanation;
+pub use finding_documents::{
+    FindingDocuments, OmittedDocument, finding_documents, findings_in_event,
+};
 pub use human::{Detail, human};
+pub(crate) use human::{limit, named};
 pub use junit::junit;
 pub use log_command::log_text;
 pub use markdown::{markdown, markdown_findings};
 pub use table::table;
-pub use text::{Paint, count, harmless_json, printable};
-pub use told::{FindingDocuments, OmittedDocument, finding_documents, findings_in_event};
+pub use text::{Paint, count, printable, sanitized_json};
 
-/// Why some of its changes cannot be taken back.
+/// Why some changes of the plan cannot be undone.
 pub fn why_irreversible(plan: &PlanDocument) -> &'static str {
     let irreversible = plan.changes.iter().filter(|change| change.undo.is_none());
     let all = |path: &str| irreversible.clone().all(|change| change.write_path == path);

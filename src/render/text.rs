@@ -1,4 +1,4 @@
-//! Small parts of text: colour, counts, and names that may come from anywhere.
+//! Small parts of text: colour, counts and untrusted names.
 
 use std::borrow::Cow;
 
@@ -7,23 +7,22 @@ pub use ipam_core::model::{count, grouped_digits};
 pub(super) use ipam_core::text::is_harmful;
 pub use ipam_core::text::printable;
 
-/// Colours of the terminal; the program that prints strips them where they do not belong.
+/// Colours of the terminal. The printing code strips them if the stream is no terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
-    /// Something comes.
+    /// An addition.
     Green,
-    /// Something changes.
+    /// A change.
     Yellow,
-    /// Something must wait or is wrong.
+    /// Something blocked, removed or wrong.
     Red,
     /// Headings.
     Bold,
-    /// Beside the point.
+    /// A side note.
     Dim,
 }
 
 impl Paint {
-    /// The text in this colour.
     pub fn on(self, text: &str) -> String {
         let code = match self {
             Paint::Green => "32",
@@ -36,7 +35,7 @@ impl Paint {
     }
 }
 
-/// `\u0041`, as JSON has it.
+/// `\u0041`, as in JSON.
 pub(super) fn unicode_escape(c: char) -> String {
     c.encode_utf16(&mut [0; 2])
         .iter()
@@ -44,9 +43,9 @@ pub(super) fn unicode_escape(c: char) -> String {
         .collect()
 }
 
-/// JSON text with what is harmful spelled out, which means the same: outside of its strings there
-/// is none of it. No part of it is a command of a CI system.
-pub fn harmless_json(json: &str) -> Cow<'_, str> {
+/// JSON text with harmful characters as escapes. It means the same, because JSON has such
+/// characters in strings only. No part of it is a command of a CI system.
+pub fn sanitized_json(json: &str) -> Cow<'_, str> {
     let json = json_without_commands(json);
     if !json.contains(is_harmful) {
         return json;
@@ -61,7 +60,7 @@ pub fn harmless_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(json.chars().map(spell).collect())
 }
 
-/// The same, byte for byte as long, so that places in the text stay right.
+/// Text with harmful characters masked. Its bytes keep their places.
 pub(super) fn masked(text: &str) -> String {
     text.chars()
         .map(|c| {
@@ -82,9 +81,9 @@ mod tests {
     fn json_stays_the_same_json() {
         let value = serde_json::json!({"a": "x\u{202e}y\u{e0041}\u{1b}ä"});
         let json = value.to_string();
-        assert!(!harmless_json(&json).contains(is_harmful));
+        assert!(!sanitized_json(&json).contains(is_harmful));
         assert_eq!(
-            serde_json::from_str::<serde_json::Value>(&harmless_json(&json)).unwrap(),
+            serde_json::from_str::<serde_json::Value>(&sanitized_json(&json)).unwrap(),
             value
         );
     }

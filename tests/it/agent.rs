@@ -203,7 +203,7 @@ fn agent_announces_the_annotation() {
             .any(|rule| rule.starts_with("route-")),
         "{examined:#}"
     );
-    // The next hop of another node's block is told from its own.
+    // The next hop tells another node's block from its own.
     let wrong = self::examined(
         &server,
         &route_dump.replace("10.20.30.0/24", "10.20.31.0/24"),

@@ -1,4 +1,4 @@
-//! Claims that were left behind, as an apply that was killed leaves them.
+//! Claims that a killed apply left behind.
 
 use super::support::{Folder, KUBERNETES, cluster, node, pin, pool};
 
@@ -25,7 +25,7 @@ fn claim(block: &str, node: &str, uid: &str, version: &str) -> String {
     )
 }
 
-/// What each node would get, and what is blocked.
+/// The block of each node in the plan, and the blocked nodes.
 fn planned(folder: &Folder) -> Vec<(String, String)> {
     let plan = folder
         .run(&[
@@ -90,7 +90,7 @@ fn one_of_a_node_that_is_gone_rests_and_its_successor_may_have_it() {
     assert!(
         planned(&of_gone)[1]
             .1
-            .contains("a is full (blocks that rest or are claimed: 1)"),
+            .contains("a is full (claimed or quarantined blocks: 1)"),
         "{:?}",
         planned(&of_gone)
     );
@@ -179,7 +179,7 @@ fn cilium_node(name: &str, blocks: &str) -> String {
     )
 }
 
-/// What is shown as blocked is not tried, and the rest is applied.
+/// An apply does not try blocked changes, and applies the rest.
 fn applied(folder: &Folder) -> serde_json::Value {
     let words = [
         "apply",
@@ -202,7 +202,7 @@ fn a_held_block_that_rests_after_another_node_is_not_copied_into_spec() {
         resting,
         &[annotated("n5", "10.20.0.64/26"), node("n6", "a", "")],
     );
-    let blocked = "10.20.0.64/26 is claimed for node n4 by an apply that has not finished, or rests after that node";
+    let blocked = "10.20.0.64/26 is claimed for node n4 by an unfinished apply, or quarantined after that node";
     assert_eq!(
         planned(&folder),
         [pair("n6", "10.20.0.0/26"), pair("n5", blocked)]
@@ -331,7 +331,7 @@ fn a_quarantine_without_room_for_a_claim_is_named() {
         .expect(0);
 }
 
-/// As a newer replica leaves it in the middle of a rolling upgrade.
+/// The claims of a newer replica during a rolling upgrade.
 #[test]
 fn a_record_of_a_newer_version_is_respected_or_stops_everything() {
     let newer = r#"{"format_version":"1.9","writer":{"name":"x"},"claims":[{"block":"10.20.0.0/31","node":"n2","uid":"uid-n2","resource_version":"7","since":"2026-01-02T03:04:05Z"}],"resting":[]}"#;

@@ -1,5 +1,4 @@
-//! Ipam `cluster-pool`: blocks that are written into CiliumNodes, and what the real operator makes
-//! of them.
+//! Ipam `cluster-pool`: blocks written into CiliumNodes, and the real operator's reaction.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -86,7 +85,7 @@ fn agent_starts(server: &Server, name: &str) {
     server.plane.create(CILIUM_NODES, &object).unwrap();
 }
 
-/// The block that the operator gives a further node: by then it has seen all those before.
+/// The block that the operator gives to another node: by then it has seen all earlier ones.
 fn next_of_operator(server: &Server, name: &str) -> String {
     agent_starts(server, name);
     wait_until("the operator to give a block", LIMIT, || {
@@ -123,8 +122,8 @@ fn blocked(plan: &Value, name: &str) -> String {
         .to_owned()
 }
 
-/// Plans are what the operator keeps: made while it is away, made before the agents start, and
-/// refused in its own words.
+/// The operator keeps planned blocks, whether they were planned while it was down or before the
+/// agents start. Refusals use its own message.
 fn the_operator_keeps_what_was_planned(version: CiliumVersion) {
     let server = start(version);
     server.nodes((0..4).map(|index| node(&format!("n{index}"), json!({}))));
@@ -198,7 +197,7 @@ fn the_operator_of_1_19_keeps_what_was_planned() {
     the_operator_keeps_what_was_planned(CiliumVersion::V1_19);
 }
 
-/// What is blocked in its words is what it says to whoever writes it all the same.
+/// A blocked change has the message that the operator gives for the same write.
 fn refusals_are_foretold(version: CiliumVersion) {
     let server = start(version);
     let operator = operator_of_cluster_pool(&server, version);
@@ -245,7 +244,8 @@ fn refusals_are_foretold(version: CiliumVersion) {
         .expect(0)
         .json();
     assert!(
-        blocked(&plan, "large").contains("keeps account of, which is /24"),
+        blocked(&plan, "large")
+            .contains("does not have the block size of Cilium's operator, which is /24"),
         "{plan:#}"
     );
     drop(operator);

@@ -1,4 +1,4 @@
-//! `doctor` on the incident that it is there for, and on what routers hold.
+//! `doctor` on the incident that it was made for, and on the routes of routers.
 
 use std::collections::BTreeSet;
 
@@ -218,7 +218,7 @@ fn a_file_of_another_product_is_no_rib() {
     let file = repository().join("examples/wrong-block/cluster.yaml");
     for (name, told) in [
         ("rib.json", "neither what FRR prints"),
-        ("rib.txt", "rib.txt is no JSON"),
+        ("rib.txt", "rib.txt is not JSON"),
         ("none", "cannot be read"),
     ] {
         let ran = folder
@@ -318,7 +318,7 @@ fn routes_of_several_routers_count_together() {
     let far = with_ribs(&objects, &[&first, &frr(&[("10.20.3.0/24", "172.31.0.1")])]);
     assert_eq!(severities(&far, "route-of-unknown-origin"), ["info"]);
     assert_eq!(rules(&far).len(), 1, "{far:#}");
-    // Of a hop that is no node it is not known whose it is.
+    // The owner of a next hop that is not a node is unknown.
     let spine = with_ribs(
         &objects,
         &[&first, &second, &frr(&[("10.20.1.128/25", "172.31.0.1")])],

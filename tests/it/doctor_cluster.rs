@@ -1,4 +1,4 @@
-//! Healthy clusters for the tests of `doctor`, and what a report of it says.
+//! Healthy clusters for the tests of `doctor`, and helpers for its reports.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ pub fn severities(report: &Value, rule: &str) -> Vec<String> {
     findings.flat_map(of_entry).collect()
 }
 
-/// Which healthy cluster is broken.
+/// The healthy cluster that gets a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
     /// 1.19.3 in ipam kubernetes, with the BGP control plane.

@@ -1,5 +1,4 @@
-//! For each rule of `doctor` a healthy cluster in which one thing is broken, on a file and on the
-//! real server.
+//! For each rule of `doctor`, a healthy cluster with one fault, in a file and on the real server.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +10,7 @@ use super::doctor_cluster::{
 };
 use super::support::{Folder, pool};
 
-/// A healthy cluster, what is broken in it, and the rules that say so.
+/// A healthy cluster, the fault in it, and the rules that report it.
 struct Case {
     base: Base,
     rules: &'static [&'static str],
@@ -413,7 +412,7 @@ fn pools_that_are_nearly_full_or_scattered() {
     assert!(
         told(&scattered, "pool-fragmented")[0]
             .0
-            .ends_with("at most 1 of them in a row"),
+            .ends_with("at most 1 of them are adjacent"),
         "{scattered:#}"
     );
 }

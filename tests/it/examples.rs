@@ -1,4 +1,4 @@
-//! Every example, and what `pools/` holds: planned, applied, and planned again.
+//! Every example, and `pools/`: planned, applied, and planned again.
 
 use std::path::{Path, PathBuf};
 

@@ -93,7 +93,7 @@ fn every_field_that_shows_a_block_with_what_it_means_here() {
     let text = run(repository(), &words).expect(0).stdout;
     assert!(
         text.contains(
-            "shows       10.5.112.0/24 in spec.podCIDRs: its agent does not take it; of no pool"
+            "shows       10.5.112.0/24 in spec.podCIDRs: its agent does not use it; of no pool"
         ),
         "{text}"
     );
@@ -112,6 +112,6 @@ fn every_field_that_shows_a_block_with_what_it_means_here() {
         run(repository(), &words)
             .expect(1)
             .stderr
-            .contains("a Service is asked for as `default/cni`")
+            .contains("name a Service as `default/cni`")
     );
 }

@@ -1,5 +1,4 @@
-//! Files that are valid and probably not what was meant: each is a warning with its rule, its line
-//! and a way out.
+//! Files that are valid but probably wrong: each gives a warning with its rule, its line and a fix.
 
 use serde_json::{Value, json};
 
@@ -204,7 +203,7 @@ fn a_protected_node_that_does_not_exist() {
     assert_warns(&of("cp-1", &["--protect-node", "cp2"]), 0);
 }
 
-/// Said when a person asks about the files, and not in every plan.
+/// Reported by `validate`, and not in every plan.
 #[test]
 fn labels_that_a_kubelet_may_set_are_one_finding() {
     const RULE: &str = "selector-uses-kubelet-labels";

@@ -1,5 +1,4 @@
-//! Answers that no healthy API server gives: each is refused, and nothing is taken for "there is
-//! none".
+//! Answers that no healthy API server gives: each is refused, and none is read as an empty list.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -83,7 +82,7 @@ fn connection(stream: TcpStream, answer: &Answer) -> Option<()> {
     }
 }
 
-/// What a server says to a write that it accepts.
+/// A server's answer to a write that it accepts.
 pub fn accepted() -> (u16, String) {
     (
         200,
@@ -107,7 +106,7 @@ fn apply(folder: &Folder) -> Ran {
     ])
 }
 
-/// What a healthy server with one node, in ipam `kubernetes`, says.
+/// The answers of a healthy server with one node, in ipam `kubernetes`.
 pub fn healthy(method: &str, path: &str) -> (u16, String) {
     if method != "GET" {
         return accepted();

@@ -1,5 +1,5 @@
-//! Files that are large, or have very many faults: what is shown of them stays small, whatever its
-//! form, and nothing of the count is lost.
+//! Large files, and files with very many faults: every form of output stays small, and the counts
+//! stay exact.
 
 use serde_json::Value;
 
@@ -8,17 +8,17 @@ use cilium_ipam::render::{
     Detail, diagnostics, finding_documents, findings_in_event, markdown_findings,
 };
 use ipam_config::documents::{Documents, SourceFile};
-use ipam_controller::{Loaded, understand};
+use ipam_controller::{Loaded, check_documents};
 use ipam_core::model::Severity;
 
 const GOOD: &str = "cidrs: [10.20.0.0/16], blockSize: 24";
 
-/// So many of something.
+/// How often a test repeats something.
 fn many(count: usize, one: impl Fn(usize) -> String) -> Vec<String> {
     (0..count).map(one).collect()
 }
 
-/// Faulty files of about so many faults, each of another shape.
+/// Faulty files with about this many faults, each of another shape.
 fn shapes(faults: usize) -> Vec<(&'static str, String)> {
     let of_pool = |fields: String| pool("a", &format!("{{{GOOD}, {fields}}}"));
     let list = |one: &str, between: &str| vec![one; faults].join(between);
@@ -90,7 +90,7 @@ fn read(text: &str) -> Loaded {
         path: "pools/faulty.yaml".into(),
         text: text.into(),
     };
-    understand(Documents { files: vec![file] }, Vec::new())
+    check_documents(Documents { files: vec![file] }, Vec::new())
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! Text that may come from anywhere never reaches a terminal, a comment or a page as more than
-//! text.
+//! Text from any source never acts as more than text on a terminal, in a comment or on a page.
 
 use super::markdown::assert_text_only;
 use super::support::{Folder, KUBERNETES, cluster, pool};

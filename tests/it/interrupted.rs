@@ -1,4 +1,4 @@
-//! An apply that is told to stop, that cannot write, or that is given something other than a file.
+//! An apply that is stopped, that cannot write, or whose cluster file is not a regular file.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -20,7 +20,7 @@ const APPLY: [&str; 6] = [
     "undo.json",
 ];
 
-/// A cluster file with so many nodes that want a block.
+/// A cluster file with this many nodes that need a block.
 fn folder(nodes: usize) -> Folder {
     let nodes: Vec<String> = (0..nodes)
         .map(|number| node(&format!("n{number:05}"), "a", ""))

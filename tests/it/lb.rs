@@ -1,5 +1,5 @@
-//! LoadBalancer pools and Services, held against the real operators: what we say must be what they
-//! do.
+//! LoadBalancer pools and Services, compared with the real operators: our prediction must match
+//! their actions.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub fn service(name: &str, labels: &Value) -> Value {
         "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}})
 }
 
-/// The pools of the classic demo, with their ranges in this field.
+/// The pools of the demo, with their ranges in this field.
 fn demo(server: &Server, field: &str) {
     let blue = json!({field: [{"cidr": "20.0.10.0/24"}], "serviceSelector":
         {"matchExpressions": [{"key": "color", "operator": "In", "values": ["blue", "cyan"]}]}});
@@ -65,7 +65,7 @@ fn shown(server: &Server) -> Value {
     server.run(&["show", "lb", "-o", "json"]).expect(0).json()
 }
 
-/// What is shown once Cilium's figures are there and are ours.
+/// The output once Cilium's figures are present and equal ours.
 pub fn settled(server: &Server) -> Value {
     let is_settled = |shown: &Value| {
         let number = |value: &Value| value.as_str().and_then(|text| text.parse::<u64>().ok());
@@ -180,7 +180,7 @@ fn external_ips(server: &Server) -> Value {
     shown(server)["services"][0]["external_ips"].clone()
 }
 
-/// What a plan says of LoadBalancer addresses.
+/// The LoadBalancer part of a plan.
 fn findings(server: &Server, rule: &str) -> Vec<String> {
     server.folder.write(
         "pools/a.yaml",
@@ -268,9 +268,8 @@ fn a_disabled_pool_keeps_its_addresses_until_the_restart_that_is_warned_of() {
     lost.unwrap();
 }
 
-/// Waits until what is created is younger than this object: of two pools of one second either may
-/// lose. Asked of the server without creating anything, as an operator may act on a pool that is
-/// there for a moment.
+/// Waits until a new object would be younger than this one: of two pools created in one second,
+/// either may lose. A dry run shows it: an operator may act on a pool that exists for a moment.
 fn next_second(server: &Server, older: &Value) {
     let tried =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "time-"}});
@@ -286,7 +285,7 @@ fn next_second(server: &Server, older: &Value) {
     wait_until("the next second", LIMIT, is_over).unwrap();
 }
 
-/// What the operator says of each Service is what we say.
+/// The operator reports for each Service what we predict.
 fn assert_nothing_else_is_expected(shown: &Value) {
     for service in shown["services"].as_array().unwrap() {
         assert_eq!(service["expected"], json!([]), "{service:#}");

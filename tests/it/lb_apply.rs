@@ -187,7 +187,7 @@ fn pools_taken_over_survive_the_upgrade_that_they_would_not_have() {
     assert_eq!(
         planned["services"],
         json!([]),
-        "nobody loses or gets an address"
+        "no Service loses or gets an address"
     );
     let shown = server.run(&["plan"]).expect(0).stdout;
     assert!(
@@ -370,7 +370,7 @@ fn only_what_is_ours_is_changed_and_deleted() {
             planned["blocked"][0]["reason"]
                 .as_str()
                 .unwrap()
-                .contains("`Helm` manages it"),
+                .contains("names another manager: `Helm`"),
             "{planned:#}"
         );
         apply(&server, &["--undo-out", "undo.json"]);

@@ -20,7 +20,7 @@ use ipam_cluster::{Extent, observe};
 use ipam_config::source::Location;
 use ipam_controller::apply::{Event, Stop};
 use ipam_controller::{
-    BATCH, Job, LostRaces, Sending, apply_until_settled, load, observe_and_plan,
+    BATCH, Job, NoPorts, OnConflict, Sending, apply_until_settled, load, observe_and_plan,
 };
 use ipam_core::model::{ServiceName, Waiver};
 use ipam_planner::plan::{LossTime, Plan};
@@ -128,7 +128,7 @@ impl Bench {
         }
     }
 
-    /// Plans from the files and applies, whatever it takes; `None` where that is refused for good.
+    /// Plans from the files and applies with all waivers; `None` if that is refused finally.
     fn apply_files(&self) -> Option<Plan> {
         self.runtime.block_on(async {
             let loaded = load(&Location::from(self.server.folder.join("pools").as_path()));
@@ -144,13 +144,19 @@ impl Bench {
             let mut sending = Sending {
                 batch: BATCH,
                 parallelism: NonZeroUsize::MIN,
-                lost_races: LostRaces::PlannedAgain,
+                on_conflict: OnConflict::Replan,
                 stop: &stop,
                 on_event: &mut on_event,
             };
-            let (applied, failure) =
-                apply_until_settled(&cluster, &job, observed, plan.changes.clone(), &mut sending)
-                    .await;
+            let sent = apply_until_settled(
+                &cluster,
+                &NoPorts,
+                &job,
+                observed,
+                plan.changes.clone(),
+                &mut sending,
+            );
+            let (applied, failure) = sent.await;
             assert!(
                 failure.is_none() && applied.remaining().count() == 0,
                 "{failure:?} {applied:?}"
@@ -214,7 +220,7 @@ fn pools(observed: &Observed) -> Vec<AddressPool> {
     pools
 }
 
-/// What is sent to the server for an edit of this pool.
+/// The request for an edit of this pool.
 enum Edit {
     Create(Value),
     Change(Value),
@@ -351,7 +357,7 @@ fn edits_by_others_take_no_address_that_was_not_named() {
         let after = edited(&before, &name, &edit, &specs);
         let rules = before.lb_rules();
         let known = pools(&before);
-        let Evaluated { outlooks, .. } = evaluate(
+        let Evaluated { outcomes, .. } = evaluate(
             &after,
             before.services.values(),
             &rules,
@@ -381,7 +387,7 @@ fn edits_by_others_take_no_address_that_was_not_named() {
         let (old, new) = (ingress(&before), ingress(&bench.observe()));
         for (service, had) in &old {
             let lost: BTreeSet<IpAddr> = had.difference(&new[service]).copied().collect();
-            let outlook = &outlooks[service];
+            let outlook = &outcomes[service];
             let certain: BTreeSet<IpAddr> =
                 outlook.loses.iter().map(|(address, _)| *address).collect();
             let contested: BTreeSet<IpAddr> = outlook.contested.iter().copied().collect();
@@ -460,7 +466,7 @@ fn edits_of_the_files_change_no_address_that_the_plan_did_not_name() {
         let spec = json!({"blocks": [{"cidr": cidr}], "serviceSelector": {"matchLabels": {"color": color}}});
         bench.pool(name, &spec);
     }
-    // So that nobody gets later what was due before.
+    // So that no Service gets an address later that was due before.
     let is_told = || {
         Ok(bench
             .observe()

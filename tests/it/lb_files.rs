@@ -177,7 +177,7 @@ fn an_unknown_version_reads_nobody_knows_what() {
         planned(&folder)["blocked"][0]["reason"]
             .as_str()
             .unwrap()
-            .contains("version is not known")
+            .contains("version is unknown")
     );
 }
 
@@ -338,8 +338,8 @@ fn labels_that_we_wrote_go_with_the_files_and_others_stay() {
 
 #[test]
 fn what_others_left_in_the_way_is_named_too() {
-    // Nobody knows why the Service has an address of a pool that is disabled, and it goes with the
-    // pool all the same.
+    // A Service has an address of a disabled pool for an unknown reason. It loses the address with
+    // the pool.
     let spec = json!({"blocks": [{"cidr": "0.0.0.0/0"}]});
     let items = [
         seen("blue", "01", &json!({}), &spec),

@@ -1,5 +1,4 @@
-//! Undo plans of LoadBalancer pools: a pool that is gone is exactly what a deletion's undo brings
-//! back.
+//! Undo plans of LoadBalancer pools: the undo of a deletion restores exactly the deleted pool.
 
 use serde_json::{Value, json};
 
@@ -21,8 +20,7 @@ fn wanted(name: &str, cidr: &str) -> String {
     )
 }
 
-/// Pool `blue` was deleted by an apply that left `undo.json`; `items` are what the cluster has
-/// besides.
+/// An apply deleted pool `blue` and left `undo.json`; `items` are the other objects of the cluster.
 fn deleted(version: &str, api: &str, spec: &Value, items: &[String]) -> Folder {
     let all = [&[seen(api, "blue", spec)], items].concat();
     let folder = Folder::new(&[
@@ -144,8 +142,8 @@ fn cidrs_come_back_as_blocks_where_the_server_would_drop_them() {
     assert!(undo(&folder, 0).contains("done already: 2 changes"));
 }
 
-/// Whoever deleted it did so after the apply: bringing it back is for the files, and the other
-/// changes wait for a person.
+/// A client deleted it after the apply: only the files can bring it back, and the other changes
+/// wait for a person.
 #[test]
 fn an_updated_pool_that_is_gone_makes_the_undo_plan_stale() {
     let items = [seen(
@@ -202,7 +200,7 @@ fn a_range_that_this_cilium_cannot_be_given_makes_the_undo_plan_stale() {
     upgraded(&folder, "1.14.9", &[]);
     let said = undo(&folder, 4);
     assert!(
-        said.contains("now blocked: this Cilium reads CIDRs only"),
+        said.contains("now blocked: this Cilium reads only CIDRs"),
         "{said}"
     );
     assert!(pool(&folder, "blue").is_none());

@@ -1,10 +1,14 @@
 //! The lock and the claims on a real API server.
 
+use std::io::Read;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::{Value, json};
 use testbed::Options;
 
 use super::server::{Server, kubernetes, node};
-use super::support::pool;
+use super::support::{pool, program};
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
@@ -30,7 +34,7 @@ fn now(add: i64) -> String {
     format!("{now:.6}")
 }
 
-/// As another apply that holds the lock would leave it.
+/// The Lease of another apply that holds the lock.
 fn somebody_holds(server: &Server, seconds: i64) {
     let annotations = json!({"cilium-ipam.io/operation": "apply"});
     let spec = json!({"holderIdentity": "alice@laptop", "leaseDurationSeconds": seconds, "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": now(0)});
@@ -53,7 +57,7 @@ fn who_holds_the_lock_is_told_and_waited_for() {
     );
     assert!(refused.contains("--lock-timeout"), "{refused}");
     assert!(server.pod_cidrs().values().all(Vec::is_empty));
-    // The last sign of life of somebody who was killed grows old.
+    // The lease of a killed holder expires.
     let spec = json!({"leaseDurationSeconds": 3, "renewTime": now(0)});
     server
         .plane
@@ -73,6 +77,71 @@ fn who_holds_the_lock_is_told_and_waited_for() {
         "it is given back"
     );
     assert_eq!(server.pod_cidrs()["n2"], ["10.20.1.0/24"]);
+}
+
+/// An apply with a terminal as stdin, and the terminal.
+fn apply_at_a_terminal(server: &Server, flags: &[&str]) -> (Child, ChildStderr, std::fs::File) {
+    let options = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+    let terminal = openpt(options).unwrap();
+    unlockpt(&terminal).unwrap();
+    let kubeconfig = server.plane.kubeconfig().to_str().unwrap();
+    let arguments = [&["apply", "--kubeconfig", kubeconfig], flags].concat();
+    let mut program = program(server.folder.path(), &arguments);
+    program.stdin(ioctl_tiocgptpeer(&terminal, options).unwrap());
+    program.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = program.spawn().unwrap();
+    let stderr = child.stderr.take().unwrap();
+    (child, stderr, terminal.into())
+}
+
+/// Reads until the text ends like this.
+fn read_to(stderr: &mut ChildStderr, end: &str) {
+    let mut text = Vec::new();
+    let mut byte = [0];
+    while !text.ends_with(end.as_bytes()) {
+        let read = stderr.read(&mut byte).unwrap();
+        assert_eq!(read, 1, "{}", String::from_utf8_lossy(&text));
+        text.push(byte[0]);
+    }
+}
+
+fn interrupt(mut child: Child, mut stderr: ChildStderr, signal: &str, code: i32) {
+    let id = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args([signal, &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let mut text = String::new();
+    stderr.read_to_string(&mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(code), "{text}");
+    assert!(text.contains("interrupted; nothing was written"), "{text}");
+}
+
+#[test]
+fn a_signal_before_the_approval_releases_the_lock() {
+    let server = server();
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let (child, mut stderr, _terminal) = apply_at_a_terminal(&server, &[]);
+        read_to(&mut stderr, "Type `yes` to continue: ");
+        assert_ne!(lease(&server)["spec"]["holderIdentity"], "", "{signal}");
+        interrupt(child, stderr, signal, code);
+        assert_eq!(lease(&server)["spec"]["holderIdentity"], "", "{signal}");
+    }
+    assert!(server.pod_cidrs().values().all(Vec::is_empty));
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_the_lock() {
+    let server = server();
+    somebody_holds(&server, 3_600);
+    let (child, mut stderr, _terminal) =
+        apply_at_a_terminal(&server, &["--lock-timeout", "10m", "--auto-approve"]);
+    read_to(&mut stderr, "waiting for alice@laptop");
+    interrupt(child, stderr, "-INT", 130);
+    assert_eq!(lease(&server)["spec"]["holderIdentity"], "alice@laptop");
 }
 
 #[test]

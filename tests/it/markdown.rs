@@ -1,4 +1,4 @@
-//! The plan as Markdown, rendered as Git hosts do it: text of others stays text, whatever it says.
+//! The plan as Markdown, rendered as Git hosts do it: text from elsewhere stays text.
 
 use comrak::{Options, markdown_to_html};
 
@@ -7,7 +7,7 @@ use cilium_ipam::render::{Detail, log_text, markdown};
 use ipam_core::text::printable;
 use ipam_planner::plan::{
     DriftDocument, EditDocument, LostAddressDocument, OriginDocument, PlanDocument,
-    RefusalDocument, ServiceEffectDocument,
+    RefusalDocument, ServiceEffectDocument, UnapprovedBlockDocument, WriterDocument,
 };
 
 /// Hostile text is made of these: markup, mentions and references of GitHub, GitLab and Gitea,
@@ -87,8 +87,8 @@ const PIECES: [&str; 72] = [
     "\u{200b}",
 ];
 
-/// What a page's text, outside of code, must not hold. As simple as can be, and stricter than the
-/// filters of the hosts.
+/// Patterns that a page's text, outside of code, must not contain. They are simple, and stricter
+/// than the filters of the hosts.
 fn reference(text: &str) -> Option<String> {
     let chars: Vec<char> = text.chars().collect();
     let is_word =
@@ -297,6 +297,18 @@ fn plan() -> PlanDocument {
     };
     plan.drift = vec![drift];
     plan.waivers = vec![text()];
+    let unapproved = UnapprovedBlockDocument {
+        block: text(),
+        source: text(),
+        writer: Some(WriterDocument {
+            manager: text(),
+            time: text(),
+        }),
+        code: text(),
+        reason: text(),
+    };
+    plan.changes[0].needs_approval = vec![unapproved];
+    plan.summary.needs_approval = 1;
     plan
 }
 
@@ -312,6 +324,11 @@ fn with_text(mut plan: PlanDocument, text: &str) -> PlanDocument {
     for change in &mut plan.changes {
         (change.name, change.write_path, change.reason) = (text.into(), text.into(), text.into());
         (change.pool, change.after) = (Some(text.into()), vec![text.into()]);
+        for block in &mut change.needs_approval {
+            (block.block, block.source, block.reason) = (text.into(), text.into(), text.into());
+            let writer = block.writer.as_mut().unwrap();
+            (writer.manager, writer.time) = (text.into(), text.into());
+        }
         if let EditDocument::AddressPool(Some(manifest)) = &mut change.edit {
             manifest.labels.insert(text.to_owned(), text.to_owned());
         }
@@ -402,6 +419,36 @@ fn text_of_others_is_never_a_reference_or_markup() {
 }
 
 #[test]
+fn blocks_that_need_approval_come_first_and_are_counted() {
+    let mut plan = plan();
+    let mut change = plan.changes[0].clone();
+    change.needs_approval[0].block = "10.9.0.0/24".into();
+    change.needs_approval[0].source = "CiliumNode.spec.ipam.podCIDRs".into();
+    plan.changes = (0..12)
+        .map(|number| {
+            change.name = format!("worker-{number}");
+            change.clone()
+        })
+        .collect();
+    plan.summary.needs_approval = 12;
+    let page = markdown(&plan, Detail::Short);
+    assert_text_only(&page);
+    let (before, list) = page
+        .split_once(
+            "**12 blocks shown only by a CiliumNode or an unread annotation need approval**",
+        )
+        .unwrap();
+    assert!(!before.contains("<details>"), "{page}");
+    assert!(
+        list.trim_start().starts_with(
+            "- block `10.9.0.0/24` of `worker-0`: only `CiliumNode.spec.ipam.podCIDRs` shows it"
+        ),
+        "{page}"
+    );
+    assert!(list.contains("\n- … and 2 more\n"), "{page}");
+}
+
+#[test]
 fn names_and_addresses_can_be_copied() {
     let page = markdown(&plan(), Detail::Full);
     let nodes = assert_text_only(&page);
@@ -443,10 +490,12 @@ fn what_does_not_fit_is_named_whole_or_counted() {
         .flat_map(|number| of(pool(number)))
         .map(|(pool, node)| {
             let mut change = change.clone();
+            change.needs_approval.clear();
             (change.pool, change.name) = (Some(pool), format!("a-node-with-a-long-name-{node:05}"));
             change
         })
         .collect();
+    plan.summary.needs_approval = 0;
     plan.source.directory = "d".repeat(4000);
     let page = markdown(&plan, Detail::Full);
     assert_text_only(&page);

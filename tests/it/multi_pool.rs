@@ -34,7 +34,7 @@ fn start(version: CiliumVersion) -> Server {
     )
 }
 
-/// A CiliumNode as an agent makes it that wants so many addresses of a pool.
+/// A CiliumNode as an agent makes it that requests this many addresses of a pool.
 fn wants(server: &Server, name: &str, pool: &str, addresses: u32) {
     let requested = json!([{"pool": pool, "needed": {"ipv4-addrs": addresses}}]);
     let object = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": {"name": name},
@@ -152,7 +152,7 @@ fn the_operator_gives_what_was_planned(version: CiliumVersion) {
         "{of_b1:?}"
     );
 
-    // What a node has of a pool stays in it; what nobody has may go.
+    // A range that a node uses stays in the pool; an unused range may be removed.
     server.folder.write(
         "pools/a.yaml",
         documents()
@@ -302,7 +302,7 @@ fn what_cilium_cannot_do_is_blocked() {
                 "10.20.0.0/16",
                 24,
             )],
-            "`Helm` manages it",
+            "names another manager: `Helm`",
         ),
         (
             "1.19.3",
@@ -379,7 +379,7 @@ fn a_pool_without_an_owner_becomes_ours_and_a_saved_plan_holds() {
         "{applied}"
     );
     assert!(
-        applied.contains("by hand: take the change of the files back, and apply"),
+        applied.contains("by hand: revert the change of the files, and apply"),
         "{applied}"
     );
     // What it shows already is done.

@@ -1,4 +1,4 @@
-//! Nodes of ipam `kubernetes` that move by a setting of their own.
+//! Nodes of ipam `kubernetes` that move by a setting for one node.
 
 use serde_json::{Value, json};
 use testbed::{Options, Program, agent_settings};
@@ -81,7 +81,7 @@ fn a_pin_moves_its_node_and_nothing_else_is_given_there() {
         .expect(0)
         .stdout;
     assert!(
-        told.contains("setting ipv*-range") && told.contains("its agent does not take it"),
+        told.contains("setting ipv*-range") && told.contains("its agent does not use it"),
         "{told}"
     );
     // Both the block that it leaves and the one that it goes to are taken.

@@ -1,5 +1,5 @@
-//! What VMs' ports let out, by what was seen of nodes and ports: what is ours to let out and to
-//! take back, and that doubt changes nothing.
+//! Allowed addresses of VMs' ports, for given nodes and ports: which ones the plan adds and
+//! removes, and that it changes nothing in doubt.
 
 use std::collections::BTreeSet;
 use std::slice;
@@ -10,17 +10,17 @@ use super::subnets::{NETWORK, OTHER, SUBNET as VM, finding, observed, of_nodes, 
 use super::support::{holds, node};
 use ipam_cilium::observed::{BlindSpot, Observed, ObservedKind};
 use ipam_core::model::{Hazard, IpamMode, Severity};
-use ipam_core::neutron::{GuardedPort, Id, PortSecurity};
+use ipam_core::neutron::{Id, PortSecurity, VmPort};
 use ipam_planner::plan::{Change, Plan, PortChange};
 
 const PAIRS: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {neutron: {allowedAddressPairs: PodCIDRs}}\n";
 
-/// A VM's port that lets these ranges out.
-fn port(pairs: &[&str]) -> GuardedPort {
+/// A VM's port that allows these ranges.
+fn port(pairs: &[&str]) -> VmPort {
     port_at(OTHER, "192.0.2.7", pairs)
 }
 
-fn port_at(id: &str, address: &str, pairs: &[&str]) -> GuardedPort {
+fn port_at(id: &str, address: &str, pairs: &[&str]) -> VmPort {
     let pairs: Vec<Value> = pairs
         .iter()
         .map(|range| json!({"ip_address": range, "mac_address": "fa:16:3e:00:00:09"}))
@@ -46,7 +46,7 @@ fn vm(name: &str, block: &str) -> String {
     )
 }
 
-fn seen(nodes: &[String], ports: Vec<GuardedPort>) -> Observed {
+fn seen(nodes: &[String], ports: Vec<VmPort>) -> Observed {
     let mut seen = observed(nodes, &[]);
     seen.ports = Some([(VM.parse().unwrap(), Ok(ports))].into());
     seen
@@ -72,7 +72,7 @@ fn texts<T: ToString>(ranges: &BTreeSet<T>) -> Vec<String> {
     ranges.iter().map(ToString::to_string).collect()
 }
 
-/// What comes and what goes, at the only port that changes.
+/// The added and removed pairs of the only port that changes.
 #[track_caller]
 fn change(plan: &Plan) -> (Vec<String>, Vec<String>) {
     let [change] = ports(plan)[..] else {
@@ -146,7 +146,7 @@ fn ports_let_out_what_their_node_holds_and_take_back_blocks_of_the_pools() {
         .changes
         .is_empty()
     );
-    // As somebody else may write it.
+    // As another client may write it.
     assert!(
         planned(&rack(), &seen(&[node], vec![port(&["10.20.7.5/24"])]))
             .changes
@@ -209,7 +209,7 @@ fn nothing_is_taken_back_where_something_cannot_be_read() {
     );
 }
 
-/// After a change of Cilium's settings, agents live in what they read before.
+/// After a change of Cilium's settings, agents still use the settings that they read before.
 #[test]
 fn what_a_cilium_node_shows_stays_and_nothing_goes_without_one() {
     let shows = |spec: &str| {
@@ -226,13 +226,13 @@ fn what_a_cilium_node_shows_stays_and_nothing_goes_without_one() {
         (IpamMode::Kubernetes, allocated),
     ] {
         let mut seen_so = seen(&[vm("n", ""), shows(spec)], let_out());
-        seen_so.cilium.mode_said = Some(mode);
+        seen_so.cilium.mode_override = Some(mode);
         let removed = change(&planned(&rack(), &seen_so)).1;
         assert_eq!(removed, ["10.20.9.0/24"], "{mode:?} {spec}");
     }
     for mode in [IpamMode::MultiPool, IpamMode::ClusterPool] {
         let mut without = seen(&[vm("n", "")], let_out());
-        without.cilium.mode_said = Some(mode);
+        without.cilium.mode_override = Some(mode);
         let plan = planned(&rack(), &without);
         assert!(
             ports(&plan).iter().all(|change| change.removed.is_empty()),
@@ -241,7 +241,7 @@ fn what_a_cilium_node_shows_stays_and_nothing_goes_without_one() {
         assert!(
             finding(&plan, "address-pairs-kept")
                 .message
-                .contains("its CiliumNode is not there")
+                .contains("its CiliumNode does not exist")
         );
     }
 }
@@ -296,8 +296,8 @@ fn two_nodes_that_are_the_same_vm_are_left_alone() {
 fn nobody_opens_a_port_by_writing_a_block_to_a_node() {
     for (block, said) in [
         ("10.99.0.0/24", "no pool of the files"),
-        ("10.20.8.0/24", "node `other` shows it, too"),
-        ("10.20.100.0/24", "something else than nodes"),
+        ("10.20.8.0/24", "node `other` shows it too"),
+        ("10.20.100.0/24", "something other than nodes"),
     ] {
         let balancer = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumLoadBalancerIPPool","metadata":{"name":"lb","uid":"u","resourceVersion":"3"},"spec":{"blocks":[{"cidr":"10.20.100.0/26"}]}}"#;
         let other = node("other", "a", &holds("10.20.8.0/24"));
@@ -310,7 +310,7 @@ fn nobody_opens_a_port_by_writing_a_block_to_a_node() {
                 .contains(said),
             "{plan:#?}"
         );
-        // What somebody let out already stays: its Pods may live there.
+        // A pair that another client added stays: its Pods may use the addresses.
         assert!(ports(&planned(&rack(), &seen(&items, vec![port(&[block])]))).is_empty());
     }
     let annotated = vm("n", "").replace(
@@ -325,7 +325,7 @@ fn nobody_opens_a_port_by_writing_a_block_to_a_node() {
     );
     assert!(
         ports(&plan).is_empty(),
-        "what nobody reads is neither let out nor taken back: {plan:#?}"
+        "a block that no agent reads is neither allowed nor removed: {plan:#?}"
     );
 }
 

@@ -196,7 +196,7 @@ impl World {
                     && !held_by_any.contains(number)
                     && !pinned.values().any(|pin| pin == *number)
             };
-            // What is being written comes before what rests.
+            // Claims in flight come before quarantined blocks.
             let is_pending =
                 |number: &&u8| is_kept(number) && self.claims[*number].1 == ClaimState::Pending;
             let of_pool = |pool: &Vec<u8>| {

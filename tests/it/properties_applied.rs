@@ -18,7 +18,8 @@ use ipam_cluster::{FileCluster, Opening};
 use ipam_config::documents::{Documents, SourceFile};
 use ipam_controller::apply::{Outcome, Stop};
 use ipam_controller::{
-    Job, Loaded, LostRaces, Sending, apply_until_settled, observe_and_plan, understand,
+    Job, Loaded, NoPorts, OnConflict, Sending, apply_until_settled, check_documents,
+    observe_and_plan,
 };
 use ipam_core::net::{Block, Family};
 use ipam_planner::plan::{Change, Plan, PlanDocument, Staleness, node_changes, still_wanted};
@@ -171,7 +172,7 @@ impl World {
             .chain(pins)
             .collect::<Vec<_>>()
             .join("---\n");
-        understand(
+        check_documents(
             Documents {
                 files: vec![SourceFile {
                     path: "pools.yaml".into(),
@@ -403,16 +404,17 @@ fn apply(folder: &Folder, loaded: &Loaded, saved: Option<&PlanDocument>) -> Run 
     );
     let stop = Stop::default();
     let parallelism = NonZeroUsize::MIN;
-    let lost_races = LostRaces::PlannedAgain;
+    let on_conflict = OnConflict::Replan;
     let mut sending = Sending {
         batch: parallelism,
         parallelism,
-        lost_races,
+        on_conflict,
         stop: &stop,
         on_event: &mut |_| {},
     };
     let sent = apply_until_settled(
         &cluster,
+        &NoPorts,
         &job,
         observed.clone(),
         changes.clone(),

@@ -1,4 +1,4 @@
-//! The README's commands, as they stand there.
+//! The commands and snippets of the README, run as they are written.
 
 use super::support::{repository, run};
 
@@ -60,8 +60,7 @@ fn the_documents_snippets_are_valid() {
     }
 }
 
-/// What UPGRADE.md says of formats is what the program writes, and its links and make targets
-/// exist.
+/// UPGRADE.md names the formats that the program writes; its links and make targets exist.
 #[test]
 fn the_upgrade_page_names_the_formats_that_are_written() {
     let text = std::fs::read_to_string(repository().join("UPGRADE.md")).unwrap();

@@ -1,5 +1,5 @@
-//! etcd restored from a snapshot under `watch` and the operator: what was given since then is given
-//! to nobody else.
+//! etcd restored from a snapshot under `watch` and the operator: no other node gets a block that
+//! was given since the snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -232,7 +232,7 @@ fn the_operator_remembers_though_nobody_leads_meanwhile() {
         until("nobody leads", || addresses.iter().all(nobody_leads));
     });
     restored.nobody_loses_a_block();
-    condition(&restored.server, "ippools/a", "Ready", "InForce");
+    condition(&restored.server, "ippools/a", "Ready", "Applied");
     let rolled_back = |address: &String| metrics(address).contains("cilium_ipam_rollbacks_total 1");
     assert_eq!(
         addresses
@@ -275,8 +275,8 @@ fn what_the_operator_is_asked_for_is_read_anew() {
         .plane
         .create(&pools, &rack("b", "10.30.0.0/16"))
         .unwrap();
-    condition(&restored.server, "ippools/b", "Ready", "InForce");
-    // Its numbers come a second time, so whoever follows from a later moment hears of nothing.
+    condition(&restored.server, "ippools/b", "Ready", "Applied");
+    // Its resourceVersions repeat, so a client that follows from a later one gets no events.
     restored.restore(Revision::AsSaved, || {});
     operator.until("rolled-back", json!({}));
     restored
@@ -284,7 +284,7 @@ fn what_the_operator_is_asked_for_is_read_anew() {
         .plane
         .create(&pools, &rack("b", "10.40.0.0/16"))
         .unwrap();
-    condition(&restored.server, "ippools/b", "Ready", "InForce");
+    condition(&restored.server, "ippools/b", "Ready", "Applied");
     restored.server.nodes([node("n7", json!({"rack": "b"}))]);
     let given = blocks(&restored.server, &["n7"]);
     assert_eq!(
@@ -308,8 +308,8 @@ fn one_that_stood_by_remembers_what_the_leader_gave() {
     let second = operator_of(&server);
     second.until("stands-by", json!({}));
     let mut restored = Restored::of(server);
-    // So that what was given last is heard of.
-    condition(&restored.server, "ippools/a", "Ready", "InForce");
+    // So that the second one has heard of the last blocks.
+    condition(&restored.server, "ippools/a", "Ready", "Applied");
     first.kill();
     restored.restore(Revision::AsSaved, || {});
     second.until("rolled-back", json!({}));

@@ -15,20 +15,20 @@ use serde_json::json;
 
 use super::hostile_server::skip_headers_and_body;
 use super::support::Folder;
-use ipam_cluster::live::{Connection, LiveCluster, Pace};
+use ipam_cluster::live::{Clock, Connection, LiveCluster};
 use ipam_cluster::{Cluster, LeaseName, Operation, Target, Write, WriteError};
 
-/// The client's own numbers, written down a second time.
+/// The client's limits, repeated here on purpose.
 const FLOOR: Duration = Duration::from_millis(100);
 const CAP: Duration = Duration::from_secs(60);
-/// So many trials after each other have one client, and so one patience.
+/// Consecutive trials that share a client, and so its patience.
 const OF_CLIENT: u64 = 25;
 /// Trials at the same time.
 const TASKS: u64 = 16;
-/// The server gives in after so many answers, for the clients with endless patience.
+/// The server succeeds after this many answers, for clients with endless patience.
 const ENDLESS: usize = 400;
 
-/// What a trial's server sends: each answer, or always the first one.
+/// The answers of a trial's server: a random one each time, or always the first.
 #[derive(Clone, Debug)]
 enum Answer {
     Status(u16, Option<String>),
@@ -38,12 +38,12 @@ enum Answer {
     Torn,
 }
 
-/// What one trial's server does.
+/// The behaviour of one trial's server.
 struct Script {
     rng: Rng,
     /// Always the same.
     fixed: Option<Answer>,
-    /// Of a hundred answers, so many succeed.
+    /// Successful answers, in percent.
     mercy: u32,
     requests: usize,
     longest: usize,
@@ -130,7 +130,7 @@ fn bound(patience: Duration) -> usize {
         .saturating_add(pauses + 1)
 }
 
-/// Time that passes only as far as it is slept.
+/// A clock that only sleeps advance.
 #[derive(Debug)]
 struct Slept {
     seed: u64,
@@ -150,7 +150,7 @@ impl Slept {
     }
 }
 
-impl Pace for Slept {
+impl Clock for Slept {
     fn elapsed(&self) -> Duration {
         self.pauses()
             .iter()
@@ -251,7 +251,11 @@ async fn attempt(cluster: LiveCluster, scripts: &Scripts, trial: u64, script: Sc
         target,
         operation: Operation::Patch(json!({"metadata": {"uid": "u", "resourceVersion": "1"}})),
     };
-    let outcome = cluster.paced(pace.clone()).write(&write).await.map(|_| ());
+    let outcome = cluster
+        .with_clock(pace.clone())
+        .write(&write)
+        .await
+        .map(|_| ());
     let requests = scripts.lock().unwrap().remove(&trial).unwrap().requests;
     Ended {
         outcome,
@@ -260,7 +264,7 @@ async fn attempt(cluster: LiveCluster, scripts: &Scripts, trial: u64, script: Sc
     }
 }
 
-/// What must hold of every trial.
+/// The invariants of every trial.
 fn judge(what: &str, patience: Duration, ended: &Ended) {
     let Ended {
         outcome,
@@ -398,7 +402,7 @@ fn retry_is_bounded_whatever_the_server_answers() {
     );
 }
 
-/// What one answer, always the same, makes of five minutes of patience.
+/// The pauses within five minutes of patience if every answer is this one.
 fn always(status: u16, asked: &str) -> Ended {
     let patience = Duration::from_secs(300);
     let (folder, scripts) = serve();

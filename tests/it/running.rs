@@ -1,4 +1,4 @@
-//! A `watch` or an operator that runs, and the lines that it says.
+//! A running `watch` or operator, and the lines that it prints.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -1,5 +1,5 @@
-//! Limits, waivers and protections: what is refused, with exit code 5 and nothing written, and what
-//! lets it through.
+//! Limits, waivers and protections: which plans are refused, with exit code 5 and without a write,
+//! and which waiver allows them.
 
 use super::support::{Folder, cluster, holds, node, pin, pool};
 
@@ -104,7 +104,7 @@ fn each_limit_has_a_waiver_of_its_own() {
     assert!(
         unknown
             .stderr
-            .contains("`everything` is no limit; they are assign-count"),
+            .contains("unknown limit `everything`; expected one of assign-count"),
         "{}",
         unknown.stderr
     );
@@ -301,7 +301,7 @@ fn faults_of_the_policy() {
     let faults = folder.run(&["validate"]).expect(3).stderr;
     for what in [
         "`spec.quarantine` is `soon`",
-        "`N` is no object name",
+        "`N` is not an object name",
         "101",
     ] {
         assert!(faults.contains(what), "{what}: {faults}");

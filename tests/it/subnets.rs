@@ -1,5 +1,5 @@
-//! Pools that are subnets of Neutron, by what was seen of them: who may not overlap them, and that
-//! nothing is given while they are unknown.
+//! Pools that are subnets of Neutron: other pools must not overlap them, and no block is given
+//! while they are unknown.
 
 use serde_json::Value;
 
@@ -227,7 +227,7 @@ fn two_subnets_that_overlap_and_addresses_of_services_are_told() {
     );
 }
 
-/// What is no evidence, and how it is said.
+/// Observations that are no evidence, and their messages.
 fn doubts() -> [(Option<SeenSubnet>, &'static str); 4] {
     let elsewhere = SeenSubnet::There {
         network: OTHER.parse::<Id>().unwrap(),
@@ -399,7 +399,7 @@ fn without_a_file_of_clouds_it_is_said_and_nothing_is_written() {
     let before = folder.read("cluster.json");
     let valid = folder.run(&["validate"]).expect(0);
     assert!(
-        valid.stdout.contains("1 Neutron subnet") && valid.stderr.contains("Neutron was not asked"),
+        valid.stdout.contains("1 Neutron subnet") && valid.stderr.contains("Neutron was not read"),
         "{}",
         valid.all()
     );
@@ -442,7 +442,7 @@ fn without_a_file_of_clouds_it_is_said_and_nothing_is_written() {
     );
 }
 
-/// A block in a field that the agent does not read comes into use by being written where it does.
+/// A write to the field that the agent reads brings a block into use.
 #[test]
 fn an_unread_block_is_something_new() {
     let annotated = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","uid":"u","resourceVersion":"7","annotations":{"network.cilium.io/ipv4-pod-cidr":"10.1.0.0/24"}},"spec":{}}"#;

@@ -1,4 +1,4 @@
-//! Runs the program in a folder of its own, without the person's environment.
+//! Runs the program in its own folder, without the user's environment.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 /// The programs that run on nodes.
 const NODE_PROGRAMS: [&str; 3] = ["cni-ipam-neutron", "cni-vm-nic", "neutron-node"];
 
-/// Where the repository lies.
+/// The root of the repository.
 pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -49,7 +49,7 @@ pub fn node_program(name: &str) -> &'static Path {
     &built[name]
 }
 
-/// What a run of the program gave.
+/// The result of a run of the program.
 #[derive(Debug)]
 pub struct Ran {
     pub code: i32,
@@ -58,7 +58,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Fails unless the exit code is this one.
+    /// Fails if the exit code is another one.
     #[track_caller]
     pub fn expect(self, code: i32) -> Ran {
         assert_eq!(
@@ -76,7 +76,7 @@ impl Ran {
             .unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
     }
 
-    /// Everything, as a snapshot shows it.
+    /// Exit code, stdout and stderr, for a snapshot.
     pub fn all(&self) -> String {
         format!(
             "exit {}\n--- stdout\n{}--- stderr\n{}",
@@ -85,7 +85,7 @@ impl Ran {
     }
 }
 
-/// The program, to be run in `folder`.
+/// A command that runs the program in `folder`.
 pub fn program(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cilium-ipam"));
     command
@@ -103,7 +103,7 @@ pub fn run(folder: &Path, arguments: &[&str]) -> Ran {
     ran(program(folder, arguments).output().unwrap())
 }
 
-/// What a run of it gave.
+/// Turns the output of a process into a [`Ran`].
 pub fn ran(output: Output) -> Ran {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran {
@@ -182,10 +182,10 @@ pub fn cluster(version: &str, settings: &str, items: &[String]) -> String {
     )
 }
 
-/// Cilium's setting for pod CIDRs from Nodes.
+/// Cilium's setting that takes pod CIDRs from Nodes.
 pub const KUBERNETES: &str = r#""ipam":"kubernetes""#;
 
-/// A Node with a label `rack` and, perhaps, a spec.
+/// A Node with a label `rack` and these fields of its spec.
 pub fn node(name: &str, rack: &str, spec: &str) -> String {
     format!(
         r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{name}","uid":"uid-{name}","resourceVersion":"7","creationTimestamp":"2026-01-01T00:00:00Z","labels":{{"rack":"{rack}"}}}},"spec":{{{spec}}}}}"#

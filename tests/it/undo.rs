@@ -1,5 +1,5 @@
-//! Undo plans: what they take back, what they say of what cannot be taken back, and when they are
-//! stale.
+//! Undo plans: what they undo, what they report about changes that cannot be undone, and when they
+//! are stale.
 
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ const KEYS: [&str; 2] = [
     "io.cilium.network.ipv6-pod-cidr",
 ];
 
-/// Two nodes run on IPv4; both got an IPv6 block by an apply that left `undo.json`.
+/// Two nodes with IPv4; an apply gave both an IPv6 block and left `undo.json`.
 fn applied() -> Folder {
     let folder = dual_stack(&running(&[("n1", "a"), ("n2", "b")]), "{quarantine: 1h}");
     let words = [
@@ -176,7 +176,7 @@ fn what_changed_meanwhile_makes_it_stale() {
     );
 }
 
-/// Files of the folder that an apply named itself.
+/// Undo files in the folder with default names.
 fn undo_files(folder: &Folder) -> Vec<String> {
     let names = std::fs::read_dir(folder.path())
         .unwrap()
@@ -280,7 +280,7 @@ fn plans_and_undo_plans_are_for_their_owner_alone() {
     assert_eq!((mode("undo.json"), mode("plan.json")), (0o600, 0o600));
 }
 
-/// With a terminal as stdin, at which something was typed.
+/// Runs with a terminal as stdin and this typed text.
 fn at_a_terminal(folder: &Folder, arguments: &[&str], typed: &str) -> Ran {
     use std::io::Write;
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
@@ -445,8 +445,7 @@ fn what_stands_in_an_undo_plan_is_not_trusted() {
     assert!(undo(&folder, 1).contains("do not match its digest"));
 }
 
-/// Whoever can write the file can make its digest fit.
-/// Changes a saved plan, and makes its digest fit.
+/// Changes a saved plan and its digest, as anyone who can write the file can.
 pub fn forge(folder: &Folder, file: &str, change: impl Fn(&mut Value)) {
     let mut plan: Value = serde_json::from_str(&folder.read(file)).unwrap();
     change(&mut plan);

@@ -1,5 +1,5 @@
-//! `watch` on a real API server: nodes that join, files that change, servers that go away, and
-//! others who write too.
+//! `watch` on a real API server: nodes that join, files that change, servers that fail, and other
+//! clients that write.
 
 use std::collections::BTreeSet;
 
@@ -136,10 +136,7 @@ fn two_of_them_and_an_apply_give_no_block_twice() {
             let seen = watching
                 .iter()
                 .find_map(|one| one.lines.recv_timeout(AT_MOST).ok());
-            assert!(
-                seen.is_some(),
-                "nobody does anything, and {name} has no block"
-            );
+            assert!(seen.is_some(), "no process acts, and {name} has no block");
         }
     }
     let held = server.pod_cidrs();
@@ -259,7 +256,7 @@ fn claims_of_a_newer_version_are_not_overwritten() {
     );
     assert!(
         server.pod_cidrs()["n2"].is_empty(),
-        "nobody knows what is spoken for"
+        "the claims are unknown"
     );
     claims(r#"{"format_version":"1.0"}"#);
     assert_eq!(watching.written("n2"), json!(["10.20.1.0/24"]));

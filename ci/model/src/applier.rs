@@ -1,9 +1,9 @@
 //! The steps of an applier: read the claims, list CiliumNodes, list Nodes, decide, replace the
 //! claims, write, tell.
 //!
-//! The order is that of `run/ledger.rs`, `run/settle.rs` and `cluster/observe.rs`. It knows what
-//! the cluster shows and nothing else of the world: not which of its writes can still land, nor
-//! what other appliers do.
+//! The order is that of `ClaimStore` and `apply_until_settled` in `ipam-controller`, and of
+//! `ipam_cluster::observe`. It knows only what the cluster shows: not which of its writes can still
+//! land, nor what other appliers do.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::protocol::{Kind, Protocol, Step, die};
 use crate::state::{Applier, Change, ClaimStatus, Claims, Knowledge, Nodes, Phase, Seen, State};
 
 impl Protocol {
-    /// What is read, in this order; the last of it together with the decision.
+    /// The kinds in the order of reading. The last is read together with the decision.
     fn order(&self) -> &'static [Kind] {
         match (self.bounds.writes, self.mutation) {
             (WriteKind::Guarded, Some(Mutation::NodesBeforeClaims)) => &[Kind::Nodes, Kind::Claims],
@@ -25,7 +25,7 @@ impl Protocol {
         }
     }
 
-    /// Everything that an applier can do next.
+    /// The possible next steps of an applier.
     pub(crate) fn steps(&self, state: &State, applier: usize) -> Vec<Step> {
         let Applier { phase, knowledge } = &state.appliers[applier];
         let mut steps = Vec::new();
@@ -56,7 +56,7 @@ impl Protocol {
         steps
     }
 
-    /// Does it, if it can be done.
+    /// Takes a step, if it is possible.
     pub(crate) fn step(&self, state: &mut State, applier: usize, step: Step) -> Option<()> {
         match step {
             Step::Read(kind) => read(state, applier, kind, self.list_of_nodes(state)),
@@ -99,7 +99,7 @@ impl Protocol {
         }
     }
 
-    /// What an applier has seen once it has read the last of it.
+    /// What an applier knows after the last list.
     pub(crate) fn seen(&self, state: &State, applier: usize) -> Option<Seen> {
         let Phase::Reading {
             claims,
@@ -116,7 +116,7 @@ impl Protocol {
         })
     }
 
-    /// What is in force of the claims, and what different directories make of it.
+    /// The claims in force, and the changes that each directory wants.
     fn conclusions(&self, seen: &Seen) -> (Claims, Arc<[Choice]>) {
         let misread = self.mutation.map(|mutation| mutation.misread(seen));
         let seen = misread.as_ref().unwrap_or(seen);
@@ -146,12 +146,12 @@ impl Protocol {
 
     fn decide(&self, state: &mut State, applier: usize, choice: usize) -> Option<()> {
         let seen = self.seen(state, applier)?;
-        let (ledger, choices) = self.conclusions(&seen);
+        let (claims, choices) = self.conclusions(&seen);
         let Choice { changes, moves } = *choices.get(choice)?;
         state.disturbances_left = state.disturbances_left.checked_sub(moves)?;
         let mut sent = List::default();
         if self.has(Mutation::WritesBeforeSwap) {
-            let writable = self.decisions.claim(&ledger, &changes).writable;
+            let writable = self.decisions.claim(&claims, &changes).writable;
             sent.extend(
                 writable
                     .iter()
@@ -159,7 +159,7 @@ impl Protocol {
             );
         }
         state.appliers[applier].phase = Phase::Deciding {
-            ledger,
+            claims,
             left: changes,
             sent,
         };
@@ -181,10 +181,10 @@ impl Protocol {
 
     /// As `ClaimStore::settle`: the cluster does not learn of it yet.
     fn settle(&self, state: &mut State, applier: usize) -> Option<()> {
-        let Phase::Deciding { ledger, sent, .. } = &mut state.appliers[applier].phase else {
+        let Phase::Deciding { claims, sent, .. } = &mut state.appliers[applier].phase else {
             return None;
         };
-        *ledger = self.decisions.settle(ledger, &landed(sent));
+        *claims = self.decisions.settle(claims, &landed(sent));
         sent.retain(|(_, claim_status)| *claim_status == ClaimStatus::InFlight);
         Some(())
     }
@@ -193,7 +193,7 @@ impl Protocol {
     fn swap(&self, state: &mut State, applier: usize) -> Option<()> {
         let Applier { phase, knowledge } = state.appliers[applier];
         let Phase::Deciding {
-            ledger,
+            claims: known,
             mut left,
             mut sent,
         } = phase
@@ -201,7 +201,7 @@ impl Protocol {
             return None;
         };
         let batch = left.take_first(usize::from(self.bounds.batch));
-        let claimed = self.decisions.claim(&ledger, &batch);
+        let claimed = self.decisions.claim(&known, &batch);
         let mut claims = claimed.claims;
         if self.has(Mutation::FoundClaimNotRenewed) {
             leave_versions(&state.claims, &batch, &mut claims);
@@ -219,11 +219,7 @@ impl Protocol {
         if !is_lost && !self.has(Mutation::NoClaims) {
             replace(state, applier, claims);
         }
-        state.appliers[applier].phase = Phase::Deciding {
-            ledger: claims,
-            left,
-            sent,
-        };
+        state.appliers[applier].phase = Phase::Deciding { claims, left, sent };
         if is_lost || self.has(Mutation::NoClaims) {
             die(state, applier);
         }
@@ -232,14 +228,14 @@ impl Protocol {
 
     /// As `ClaimStore::close`.
     fn close(&self, state: &mut State, applier: usize) -> Option<()> {
-        let Phase::Deciding { ledger, sent, .. } = &state.appliers[applier].phase else {
+        let Phase::Deciding { claims, sent, .. } = &state.appliers[applier].phase else {
             return None;
         };
         let settled = match self.mutation {
             Some(Mutation::DroppedUnanswered) => sent.iter().map(|(change, _)| *change).collect(),
             _ => landed(sent),
         };
-        let mut claims = self.decisions.settle(ledger, &settled);
+        let mut claims = self.decisions.settle(claims, &settled);
         if self.has(Mutation::CreationDroppedWhenApplied) {
             for change in &settled {
                 claims[usize::from(change.after)]
@@ -311,8 +307,8 @@ fn landed(sent: &[(Change, ClaimStatus)]) -> List<Change> {
         .collect()
 }
 
-/// The object of the claims gets this content. Its version moves only when that is another one than
-/// before, and then whoever has read it is outdated.
+/// Replaces the claims. The version changes only with the content; then every applier that has read
+/// them is outdated.
 fn replace(state: &mut State, applier: usize, claims: Claims) {
     if state.claims != claims {
         state.claims = claims;

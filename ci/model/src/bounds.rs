@@ -41,7 +41,7 @@ pub enum Progress {
 }
 
 /// The size of the world, and how often it may be disturbed. Pins differ from decision to decision,
-/// appliers are killed at any step, and resting blocks become free at any moment, all without
+/// appliers are killed at any step, and quarantined blocks become free at any moment, all without
 /// limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {

@@ -108,7 +108,7 @@ impl Decisions {
     /// The claims that are in force in the light of what was seen.
     pub(crate) fn in_force(&self, seen: &Seen) -> Claims {
         self.in_force.get(seen, || {
-            let real = self.names.observed(seen, &[]).claims_in_force(QUARANTINE);
+            let real = self.names.observed(seen, &[]).live_claims(QUARANTINE);
             self.understood(self.names.read_claims(&real))
         })
     }

@@ -19,7 +19,7 @@ impl Protocol {
         }
         state.in_flight.clear();
         for _ in 0..ROUNDS {
-            // What rests would be given in the next round.
+            // Quarantined blocks are free in the next round.
             self.go(&mut state, Action::Event(Event::TimePasses));
             self.round(&mut state);
         }
@@ -44,8 +44,8 @@ impl Protocol {
         die(state, 0);
     }
 
-    /// A step that is not possible leaves everything as it is. What is indifferent is kept, so that
-    /// places stay the same.
+    /// A step that is not possible changes nothing. Indifferent details stay, so that positions do
+    /// too.
     fn go(&self, state: &mut State, action: Action) {
         let mut next = state.clone();
         if self.act(&mut next, action).is_some() {

@@ -196,13 +196,13 @@ impl Protocol {
     fn forget_refused(&self, state: &mut State) {
         let mut appliers = state.appliers;
         for applier in &mut appliers {
-            let Phase::Deciding { ledger, left, sent } = &mut applier.phase else {
+            let Phase::Deciding { claims, left, sent } = &mut applier.phase else {
                 continue;
             };
             sent.retain(|(write, claim_status)| {
                 *claim_status == ClaimStatus::Landed || self.world().may_accept(state, write)
             });
-            if left.is_empty() && sent.is_empty() && *ledger == state.claims {
+            if left.is_empty() && sent.is_empty() && *claims == state.claims {
                 *applier = Applier::default();
             }
         }

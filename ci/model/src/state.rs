@@ -1,15 +1,15 @@
-//! A state of the world, as small as it can be told: numbers instead of names, UIDs, versions and
-//! blocks. Knows no rules.
+//! A state of the modelled cluster, as small as possible: numbers instead of names, UIDs, versions
+//! and blocks. It must never know a rule.
 
 use stateright::Representative;
 
 use crate::list::List;
 
-/// A node's name, by its place.
+/// The name of a node, by its position.
 pub(crate) type NodeIndex = u8;
-/// A block, by its place in the pool.
+/// A block, by its position in the pool.
 pub(crate) type BlockIndex = u8;
-/// How many Nodes of that name there were before: versions are compared only where this is equal.
+/// Number of Nodes of that name before. Versions are compared only where it is equal.
 pub(crate) type Uid = u8;
 /// A resourceVersion. Every Node starts with the same one, so that an older guard may fit the
 /// version of a later Node.
@@ -30,11 +30,11 @@ pub(crate) struct Slot {
     pub next_uid: Uid,
 }
 
-/// Whom Kubernetes' garbage collection asks about.
+/// The owner that Kubernetes' garbage collection looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Owner {
     Node(Uid),
-    Nobody,
+    None,
 }
 
 /// A CiliumNode.
@@ -44,7 +44,7 @@ pub(crate) struct CiliumNode {
     pub block: BlockIndex,
 }
 
-/// What a write depends on besides the UID.
+/// The guard of a write, in addition to the UID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Guard {
     Version(Version),
@@ -59,18 +59,18 @@ pub(crate) struct Claim {
     pub guard: Guard,
 }
 
-/// Whether a resting block has rested long enough.
+/// The quarantine of a block after its last node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Rest {
-    NotYet,
-    LongEnough,
+pub(crate) enum Quarantine {
+    Running,
+    Over,
 }
 
-/// What is spoken for of one block.
+/// Claim and quarantine of one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Spoken {
     pub claim: Option<Claim>,
-    pub quarantined: Option<(NodeIndex, Rest)>,
+    pub quarantined: Option<(NodeIndex, Quarantine)>,
 }
 
 /// The claims, by block.
@@ -92,7 +92,7 @@ pub(crate) struct Change {
     pub after: BlockIndex,
 }
 
-/// What lists have shown.
+/// The lists that an applier has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Seen {
     pub claims: Claims,
@@ -100,8 +100,8 @@ pub(crate) struct Seen {
     pub nodes: Nodes,
 }
 
-/// Whether the object that keeps the claims is still as an applier knows it. Its version moves only
-/// forward, so this is all that a comparison of versions can tell.
+/// Whether the claims' object is still as an applier knows it. Its version only goes up, so a
+/// comparison of versions can tell no more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Knowledge {
     #[default]
@@ -109,7 +109,7 @@ pub(crate) enum Knowledge {
     Outdated,
 }
 
-/// What has become of a write that its applier still remembers.
+/// The fate of a write that its applier still remembers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ClaimStatus {
     #[default]
@@ -117,7 +117,7 @@ pub(crate) enum ClaimStatus {
     Landed,
 }
 
-/// How far an applier is in its round.
+/// The phase of an applier's round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Phase {
     #[default]
@@ -130,7 +130,7 @@ pub(crate) enum Phase {
     },
     /// It has decided, and has claimed and sent everything but `left`.
     Deciding {
-        ledger: Claims,
+        claims: Claims,
         left: List<Change>,
         sent: List<(Change, ClaimStatus)>,
     },
@@ -143,16 +143,15 @@ pub(crate) struct Applier {
     pub knowledge: Knowledge,
 }
 
-/// Everything.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     pub nodes: List<Slot>,
     pub cilium_nodes: CiliumNodes,
     pub claims: Claims,
     pub appliers: List<Applier>,
-    /// Writes whose applier does not wait for them any more, in order.
+    /// Writes whose applier no longer waits for them, in order.
     pub in_flight: Vec<Change>,
-    /// What an outdated server answers lists of Nodes from; empty where there is none.
+    /// The Nodes that an outdated server lists; empty if there is no such server.
     pub cache: Nodes,
     pub disturbances_left: u8,
 }
@@ -163,7 +162,7 @@ impl State {
         self.nodes.iter().map(|slot| slot.living).collect()
     }
 
-    /// The Node of that name, if there is one.
+    /// The Node of that name, if it exists.
     pub(crate) fn node(&self, node: NodeIndex) -> Option<Node> {
         self.nodes
             .get(usize::from(node))

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::bounds::WriteKind;
 use crate::list::List;
 use crate::protocol::{Action, Flight, Kind, Protocol, Step, duplicate};
-use crate::state::{Change, Claim, ClaimStatus, Claims, Guard, Nodes, Phase, Rest, State};
+use crate::state::{Change, Claim, ClaimStatus, Claims, Guard, Nodes, Phase, Quarantine, State};
 use crate::translate::owner_text;
 use crate::world::{Event, held};
 
@@ -241,13 +241,13 @@ impl Teller<'_> {
                 };
                 texts.push(format!("{block} for {} uid {uid} {guard}", name(node)));
             }
-            if let Some((node, rest)) = spoken.quarantined {
-                let rest = if rest == Rest::NotYet {
-                    "rests"
+            if let Some((node, quarantine)) = spoken.quarantined {
+                let quarantine = if quarantine == Quarantine::Running {
+                    "is quarantined"
                 } else {
-                    "has rested"
+                    "has been quarantined"
                 };
-                texts.push(format!("{block} {rest} after {}", name(node)));
+                texts.push(format!("{block} {quarantine} after {}", name(node)));
             }
         }
         if texts.is_empty() {

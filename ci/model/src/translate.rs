@@ -7,11 +7,11 @@ use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::state::{
-    BlockIndex, Change, Claim, Claims, Guard, Node, NodeIndex, Owner, Rest, Seen, Spoken,
+    BlockIndex, Change, Claim, Claims, Guard, Node, NodeIndex, Owner, Quarantine, Seen, Spoken,
 };
 use ipam_cilium::observed::{
-    ANNOTATION_IPV4, Cilium, CiliumNode as RealCiliumNode, Evidence, KeptClaims, Node as RealNode,
-    ObjectVersion, Observed, OperatorAttention, Protection,
+    ANNOTATION_IPV4, Cilium, CiliumNode as RealCiliumNode, Evidence, Node as RealNode,
+    ObjectVersion, Observed, OperatorAttention, Protection, StoredClaims,
 };
 use ipam_config::documents::{Documents, SourceFile, lower};
 use ipam_core::claims::{Claim as RealClaim, ClaimGuard, Claims as RealClaims, Quarantined};
@@ -23,7 +23,7 @@ use ipam_planner::plan::{Action, Edit, NodeChange, Reason};
 /// When everything is decided; what has rested long enough became free at this very moment.
 pub(crate) const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// How long a block rests; only that it is more than nothing matters.
+/// Duration of a quarantine. Any duration above zero does.
 pub(crate) const QUARANTINE: SignedDuration = SignedDuration::from_mins(10);
 
 /// Nodes that a planner is to see as if nothing were theirs, so that it plans their move.
@@ -115,7 +115,7 @@ impl Names {
             at: NOW,
             ..Observed::default()
         };
-        observed.claims = KeptClaims {
+        observed.claims = StoredClaims {
             claims: self.claims(&seen.claims),
             version: None,
         };
@@ -181,8 +181,8 @@ impl Names {
             }
             if let Some((node, rest)) = spoken.quarantined {
                 let free_at = match rest {
-                    Rest::NotYet => NOW.saturating_add(QUARANTINE).unwrap_or(Timestamp::MAX),
-                    Rest::LongEnough => NOW,
+                    Quarantine::Running => NOW.saturating_add(QUARANTINE).unwrap_or(Timestamp::MAX),
+                    Quarantine::Over => NOW,
                 };
                 let node = self.nodes[usize::from(node)].clone();
                 real.quarantined
@@ -232,9 +232,9 @@ impl Names {
         }
         for (block, Quarantined { node, free_at }) in quarantined {
             let rest = if *free_at > NOW {
-                Rest::NotYet
+                Quarantine::Running
             } else {
-                Rest::LongEnough
+                Quarantine::Over
             };
             claims[usize::from(self.read_block(*block)?)].quarantined =
                 Some((self.read_node(node)?, rest));
@@ -318,6 +318,6 @@ impl Names {
 pub(crate) fn owner_text(owner: Owner) -> String {
     match owner {
         Owner::Node(uid) => format!("uid {uid}"),
-        Owner::Nobody => "nobody".to_owned(),
+        Owner::None => "nobody".to_owned(),
     }
 }

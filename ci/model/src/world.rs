@@ -4,8 +4,8 @@
 use crate::bounds::{Garbage, WriteKind};
 use crate::mutation::Mutation;
 use crate::state::{
-    Applier, BlockIndex, Change, CiliumNode, Claims, Node, NodeIndex, Owner, Phase, Rest, State,
-    Version,
+    Applier, BlockIndex, Change, CiliumNode, Claims, Node, NodeIndex, Owner, Phase, Quarantine,
+    State, Version,
 };
 
 /// The first resourceVersion of every Node: a later Node of the same name has versions that an
@@ -80,7 +80,7 @@ impl World {
                 events.extend(self.ends_of_garbage(node, slot.living, object));
             }
         }
-        if is_anything_resting(state) {
+        if is_anything_quarantined(state) {
             events.push(Event::TimePasses);
         }
         if self.mutation == Some(Mutation::NodesFromCache) {
@@ -105,7 +105,7 @@ impl World {
                     _ => vec![Event::GarbageCollected(node)],
                 }
             }
-            Owner::Node(_) | Owner::Nobody => Vec::new(),
+            Owner::Node(_) | Owner::None => Vec::new(),
         }
     }
 
@@ -199,7 +199,7 @@ impl World {
             }
             WriteKind::Creation => {
                 let owner = match self.mutation {
-                    Some(Mutation::CreationWithoutOwner) => Owner::Nobody,
+                    Some(Mutation::CreationWithoutOwner) => Owner::None,
                     _ => Owner::Node(write.uid),
                 };
                 state.cilium_nodes[usize::from(write.node)] = Some(CiliumNode {
@@ -223,7 +223,7 @@ pub(crate) fn held(state: &State, index: NodeIndex) -> Vec<BlockIndex> {
         return Vec::new();
     };
     let of_node = |object: &CiliumNode| {
-        matches!(object.owner, Owner::Nobody) || object.owner == Owner::Node(node.uid)
+        matches!(object.owner, Owner::None) || object.owner == Owner::Node(node.uid)
     };
     let created = state.cilium_nodes[usize::from(index)].filter(of_node);
     node.shown
@@ -242,30 +242,30 @@ fn come_back(state: &mut State, node: NodeIndex) -> Option<()> {
     Some(())
 }
 
-/// What an applier has yet to put to rest may as well have rested once it has.
-fn is_anything_resting(state: &State) -> bool {
+/// Blocks that an applier will quarantine later need no extra step: time may pass after it has.
+fn is_anything_quarantined(state: &State) -> bool {
     state
         .claims
         .iter()
-        .any(|spoken| matches!(spoken.quarantined, Some((_, Rest::NotYet))))
+        .any(|spoken| matches!(spoken.quarantined, Some((_, Quarantine::Running))))
 }
 
-/// Every block that rests has rested long enough from now on, in every copy of the claims.
+/// Ends every running quarantine, in every copy of the claims.
 fn pass_time(state: &mut State) {
-    let end_rest = |claims: &mut Claims| {
-        for (_, rest) in claims
+    let end_quarantine = |claims: &mut Claims| {
+        for (_, quarantine) in claims
             .iter_mut()
             .filter_map(|spoken| spoken.quarantined.as_mut())
         {
-            *rest = Rest::LongEnough;
+            *quarantine = Quarantine::Over;
         }
     };
-    end_rest(&mut state.claims);
+    end_quarantine(&mut state.claims);
     for Applier { phase, .. } in &mut state.appliers {
         match phase {
             Phase::Idle => {}
-            Phase::Reading { claims, .. } => claims.iter_mut().for_each(end_rest),
-            Phase::Deciding { ledger, .. } => end_rest(ledger),
+            Phase::Reading { claims, .. } => claims.iter_mut().for_each(end_quarantine),
+            Phase::Deciding { claims, .. } => end_quarantine(claims),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One apply, as a future that can be dropped at any point: that is a crash.
+//! One apply, as a future. Dropping it at any point is a crash.
 
 use std::future::Future;
 use std::num::NonZeroUsize;
@@ -7,29 +7,31 @@ use std::task::{Context, Poll, Waker};
 
 use ipam_cluster::Cluster;
 use ipam_controller::apply::Stop;
-use ipam_controller::{Job, Loaded, LostRaces, Sending, apply_until_settled, observe_and_plan};
+use ipam_controller::{
+    Job, Loaded, NoPorts, OnConflict, Sending, apply_until_settled, observe_and_plan,
+};
 use ipam_planner::plan::Plan;
 
-/// What an apply came to.
+/// Outcome of an apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// So many changes are in the cluster.
+    /// Number of changes in the cluster.
     Applied(usize),
-    /// The cluster could not be read, or the claims not be kept.
+    /// The cluster could not be read, or the claims not be stored.
     Failed,
 }
 
-/// How much an apply does at a time.
+/// How many changes an apply claims and writes at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Speed {
     pub(crate) batch: NonZeroUsize,
     pub(crate) parallelism: NonZeroUsize,
 }
 
-/// An apply that runs.
+/// A running apply.
 pub(crate) struct Applier<'a> {
     future: Pin<Box<dyn Future<Output = Ended> + Send + 'a>>,
-    /// Steps for which it sleeps.
+    /// Number of steps for which it sleeps.
     pub(crate) paused: u32,
 }
 
@@ -45,7 +47,7 @@ impl<'a> Applier<'a> {
         }
     }
 
-    /// Lets it do one step.
+    /// Polls it once.
     pub(crate) fn step(&mut self) -> Poll<Ended> {
         self.future
             .as_mut()
@@ -53,7 +55,7 @@ impl<'a> Applier<'a> {
     }
 }
 
-async fn apply<C: Cluster>(
+pub(crate) async fn apply<C: Cluster>(
     cluster: C,
     loaded: &Loaded,
     Speed { batch, parallelism }: Speed,
@@ -66,17 +68,25 @@ async fn apply<C: Cluster>(
     let mut sending = Sending {
         batch,
         parallelism,
-        lost_races: LostRaces::PlannedAgain,
+        on_conflict: OnConflict::Replan,
         stop: &stop,
         on_event: &mut |_| {},
     };
-    match apply_until_settled(&cluster, &job, observed, plan.changes, &mut sending).await {
+    let sent = apply_until_settled(
+        &cluster,
+        &NoPorts,
+        &job,
+        observed,
+        plan.changes,
+        &mut sending,
+    );
+    match sent.await {
         (applied, None) => Ended::Applied(applied.applied()),
         (_, Some(_)) => Ended::Failed,
     }
 }
 
-/// What would be planned now, with nobody in between.
+/// The plan of this moment, without steps of others in between.
 pub(crate) fn plan_now<C: Cluster>(cluster: &C, loaded: &Loaded) -> Option<Plan> {
     let job = Job::files(loaded);
     let mut future = Box::pin(observe_and_plan(cluster, &job));

@@ -10,8 +10,8 @@ use jiff::SignedDuration;
 use crate::applier::{Applier, Ended, Speed, plan_now};
 use crate::sabotage::{Sabotage, Saboteur};
 use crate::setup::{Directory, Setup, Setups, node};
-use ipam_cluster::sim::{Disturbance, Faults, Pace, SimWorld};
-use ipam_planner::plan::{BlockedReason, Plan};
+use ipam_cluster::sim::{Clock, Disturbance, Faults, SimCluster};
+use ipam_planner::plan::{BlockedReason, NodeObstacle, Plan};
 
 /// Steps in which things go wrong.
 const STEPS: usize = 250;
@@ -76,7 +76,7 @@ pub enum Log {
 struct History<'h> {
     rng: Rng,
     setup: &'h Setup,
-    world: SimWorld,
+    cluster: SimCluster,
     sabotage: Sabotage,
     appliers: Vec<Applier<'h>>,
     joined: usize,
@@ -92,22 +92,22 @@ struct History<'h> {
 pub fn run(seed: u64, setups: &Setups, sabotage: Sabotage, log: Log) -> Result<Figures, Failure> {
     let mut rng = Rng::with_seed(seed);
     let setup = setups.choose(&mut rng);
-    let world = SimWorld::new(
+    let cluster = SimCluster::new(
         rng.u64(..),
         sabotage.provoked_by(faults(&mut rng)),
         setup.objects(),
     );
     if log == Log::Kept {
-        world.keep_log();
+        cluster.keep_log();
     }
     let joined = rng.usize(2..=NODES);
-    (0..joined).for_each(|index| world.join(node(index, &mut rng)));
+    (0..joined).for_each(|index| cluster.join(node(index, &mut rng)));
     let unrest = if rng.bool() { 6 } else { rng.u32(6..20) };
     let (appliers, figures) = (Vec::new(), Figures::default());
     let mut history = History {
         rng,
         setup,
-        world: world.clone(),
+        cluster: cluster.clone(),
         sabotage,
         appliers,
         joined,
@@ -118,18 +118,18 @@ pub fn run(seed: u64, setups: &Setups, sabotage: Sabotage, log: Log) -> Result<F
         seed,
         step,
         what,
-        log: world.log(),
+        log: cluster.log(),
     };
     for step in 0..STEPS {
         history.step();
         history.figures.steps += 1;
-        let violations = world.violations();
+        let violations = cluster.violations();
         if !violations.is_empty() {
             return Err(failure(step, violations));
         }
     }
     history.settle().map_err(|what| failure(STEPS, what))?;
-    let violations = world.violations();
+    let violations = cluster.violations();
     if violations.is_empty() {
         Ok(history.figures)
     } else {
@@ -177,14 +177,14 @@ impl<'h> History<'h> {
             }
             7..9 if self.joined < NODES => {
                 let node = node(self.joined, &mut self.rng);
-                self.world.join(node);
+                self.cluster.join(node);
                 self.joined += 1;
             }
             9..10 => self
-                .world
+                .cluster
                 .advance(SignedDuration::from_secs(self.rng.i64(1..400))),
             above if above < 10 + self.unrest => {
-                self.world
+                self.cluster
                     .disturb(Disturbance::ALL[self.rng.usize(..Disturbance::ALL.len())]);
             }
             _ if self.appliers.is_empty() => self.start(),
@@ -208,10 +208,10 @@ impl<'h> History<'h> {
     }
 
     fn client(&self, directory: &Directory) -> Saboteur {
-        let client = self.world.client(directory.pins.clone(), Pace::Steps);
+        let client = self.cluster.client(directory.pins.clone(), Clock::Steps);
         Saboteur {
             client,
-            world: self.world.clone(),
+            cluster: self.cluster.clone(),
             sabotage: self.sabotage,
         }
     }
@@ -244,14 +244,14 @@ impl<'h> History<'h> {
     /// Nothing goes wrong any more: those that run come to their ends, and one more apply or a few
     /// bring what the files say.
     fn settle(&mut self) -> Result<(), Vec<String>> {
-        self.world.calm_down();
+        self.cluster.disable_faults();
         while !self.appliers.is_empty() {
             self.let_one_run();
         }
-        self.world.all_report();
+        self.cluster.all_report();
         let directory = &self.setup.directories[0];
         for settled_by in 0..=SETTLING {
-            self.world.advance(SignedDuration::from_hours(1));
+            self.cluster.advance(SignedDuration::from_hours(1));
             let plan = plan_now(&self.client(directory), &directory.loaded);
             let plan = plan.ok_or_else(|| vec!["a calm cluster cannot be read".to_owned()])?;
             // Even when nothing is to be done, the first one puts claims to rest that nobody has.
@@ -282,7 +282,7 @@ fn settled(plan: &Plan) -> Result<(), Vec<String>> {
     let is_stuck = |reason: &BlockedReason| {
         matches!(
             reason,
-            BlockedReason::SpokenFor(..) | BlockedReason::HeldTwice(..)
+            BlockedReason::Node(NodeObstacle::Claimed(..) | NodeObstacle::HeldTwice(..))
         )
     };
     let stuck = plan

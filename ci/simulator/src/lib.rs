@@ -1,8 +1,8 @@
-//! Several applies at once against a simulated cluster, everything that can go wrong included, and
-//! all of it decided by a seed: a seed that fails once fails always.
+//! Runs applies and following processes against a simulated cluster. A seed decides all faults and
+//! the order of steps: a seed that fails once fails always.
 //!
-//! What runs is the product's own way from observing to writing. Only the cluster and the order of
-//! steps are simulated.
+//! The product's own code runs, from observing to writing. Only the cluster and the order of steps
+//! are simulated.
 #![forbid(unsafe_code)]
 
 mod applier;

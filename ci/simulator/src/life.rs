@@ -1,7 +1,7 @@
-//! One life of two processes that follow a cluster: one leads, the other remembers. Notices come
-//! late, streams end, the API server goes and comes, its store goes back in time, machines run on
-//! with what they have. No block may be given to two of them, and when all is calm, every node must
-//! have a block soon.
+//! One life of two processes that follow a cluster: one leads, the other remembers. An apply runs
+//! beside them now and then. Events come late, streams end, the API server goes and comes back, its
+//! store goes back in time, machines keep their blocks. No block may be given to two machines. Once
+//! all faults end, every node must get a block soon.
 
 use std::num::NonZeroUsize;
 use std::ops::{Add, Range};
@@ -11,31 +11,34 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use jiff::SignedDuration;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+use crate::applier::{Ended, Speed, apply};
 use crate::history::{Failure, Log};
-use crate::replica::{Replica, Role, Told};
+use crate::replica::{EventCounts, Replica};
 use crate::sabotage::{Sabotage, Saboteur};
 use crate::setup::{Setup, Setups, node};
-use ipam_cluster::sim::{Disturbance, Faults, Pace, Revision, Saved, Serving, SimWorld};
+use ipam_cluster::Role;
+use ipam_cluster::sim::{Clock, Disturbance, Faults, Revision, Saved, Serving, SimCluster};
 
-/// Steps in which things go wrong; each takes a second or so.
+/// Steps with faults. Each takes about a second.
 const STEPS: usize = 150;
 
-/// Machines that boot in the course of a life.
+/// Machines that boot during a life.
 const NODES: usize = 14;
 
-/// How long a node may wait once all is calm and all machines are back.
+/// How long a node may wait once all faults have ended and all machines are back.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Longer than any notice is under way, and than the longest pause of one that had trouble.
+/// Longer than any delay of an event, and than the longest pause after trouble.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// How long it may take until what the store forgot is quarantined, or until one that was killed
-/// has read all again.
+/// How long it may take until forgotten blocks are quarantined, or until a restarted process has
+/// listed everything.
 const SETTLING: Duration = Duration::from_secs(90);
 
-/// What happens to nodes. Nobody else gives blocks here, and agents keep their CiliumNodes.
+/// Changes of nodes. No rival gives blocks here, and agents keep their CiliumNodes.
 const DISTURBANCES: [Disturbance; 7] = [
     Disturbance::Heartbeat,
     Disturbance::Heartbeat,
@@ -49,17 +52,19 @@ const DISTURBANCES: [Disturbance; 7] = [
 /// Counts of lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lives {
-    /// Lives.
+    /// Number of lives.
     pub lives: usize,
-    /// Notices that streams told.
+    /// Events that the streams sent.
     pub events: u64,
-    /// Blocks that were given.
+    /// Blocks that the two processes gave.
     pub given: usize,
+    /// Applies beside the two processes that came to an end.
+    pub applies: usize,
     /// Restores of the store.
     pub restores: usize,
-    /// Restores that were noticed, by each process that settled one.
+    /// Restores that a process noticed and settled.
     pub noticed: usize,
-    /// The longest that a node waited once all was calm.
+    /// The longest wait of a node once all faults had ended.
     pub longest: Duration,
 }
 
@@ -71,6 +76,7 @@ impl Add for Lives {
             lives: self.lives + other.lives,
             events: self.events + other.events,
             given: self.given + other.given,
+            applies: self.applies + other.applies,
             restores: self.restores + other.restores,
             noticed: self.noticed + other.noticed,
             longest: self.longest.max(other.longest),
@@ -81,25 +87,27 @@ impl Add for Lives {
 struct Life<'l> {
     rng: Rng,
     setup: &'l Setup,
-    world: SimWorld,
+    cluster: SimCluster,
     sabotage: Sabotage,
     replicas: [Replica; 2],
     leader: usize,
-    told: Arc<Told>,
+    /// The last apply beside the two.
+    apply: Option<JoinHandle<Ended>>,
+    counts: Arc<EventCounts>,
     saved: Vec<Saved>,
     joined: usize,
     faults: Faults,
     restores: usize,
-    /// What the store forgot last is quarantined by then; neither may lose its memory before.
+    /// By then the forgotten blocks are quarantined. Neither process may lose its memory before.
     settled_at: Instant,
-    /// The one that leads alone knows what it did last before the store went back; it must go on
-    /// leading until then.
+    /// Until then the leader must go on leading: it alone knows what it did just before the
+    /// restore.
     leads_until: Instant,
-    /// The one that leads may not have heard before of all that the other did.
+    /// Before, the leader may not know everything that other processes did.
     known_at: Instant,
-    /// The other does not know all before.
+    /// Before, the standby does not know everything.
     remembered_at: Instant,
-    /// Where a stopped one goes on.
+    /// When a stopped process goes on.
     goes_on_at: Instant,
     step: usize,
 }
@@ -107,10 +115,10 @@ struct Life<'l> {
 /// Runs the life of a seed.
 ///
 /// # Errors
-/// It went wrong.
+/// Fails with the broken rule.
 ///
 /// # Panics
-/// Without a runtime.
+/// Panics if there is no runtime.
 pub fn live(seed: u64, setups: &Setups, sabotage: Sabotage, log: Log) -> Result<Lives, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -123,17 +131,17 @@ pub fn live(seed: u64, setups: &Setups, sabotage: Sabotage, log: Log) -> Result<
     runtime.block_on(async {
         let setup = setups.choose_for_life(&mut rng);
         let faults = sabotage.provoked_by(faults(&mut rng));
-        let world = SimWorld::new(rng.u64(..), faults, setup.objects());
+        let cluster = SimCluster::new(rng.u64(..), faults, setup.objects());
         if log == Log::Kept {
-            world.keep_log();
+            cluster.keep_log();
         }
-        let mut life = Life::new(rng, setup, world.clone(), sabotage, faults);
+        let mut life = Life::new(rng, setup, cluster.clone(), sabotage, faults);
         let outcome = life.run().await;
         outcome.map_err(|what| Failure {
             seed,
             step: life.step,
             what,
-            log: world.log(),
+            log: cluster.log(),
         })
     })
 }
@@ -167,23 +175,24 @@ impl<'l> Life<'l> {
     fn new(
         mut rng: Rng,
         setup: &'l Setup,
-        world: SimWorld,
+        cluster: SimCluster,
         sabotage: Sabotage,
         faults: Faults,
     ) -> Life<'l> {
-        let told = Arc::<Told>::default();
-        let replicas = [(); 2].map(|()| start(&mut rng, setup, &world, sabotage, &told));
-        replicas[0].take(Role::Leads);
-        let saved = vec![world.save()];
+        let counts = Arc::<EventCounts>::default();
+        let replicas = [(); 2].map(|()| start(&mut rng, setup, &cluster, sabotage, &counts));
+        replicas[0].take(Role::Leader);
+        let saved = vec![cluster.save()];
         let now = Instant::now();
         Life {
             rng,
             setup,
-            world,
+            cluster,
             sabotage,
             replicas,
             leader: 0,
-            told,
+            apply: None,
+            counts,
             saved,
             joined: 0,
             faults,
@@ -207,23 +216,24 @@ impl<'l> Life<'l> {
         let longest = self.calm().await?;
         Ok(Lives {
             lives: 1,
-            events: self.world.events(),
-            given: self.told.written.load(Ordering::Relaxed),
+            events: self.cluster.events(),
+            given: self.counts.written.load(Ordering::Relaxed),
+            applies: self.counts.applies.load(Ordering::Relaxed),
             restores: self.restores,
-            noticed: self.told.rolled_back.load(Ordering::Relaxed),
+            noticed: self.counts.rolled_back.load(Ordering::Relaxed),
             longest,
         })
     }
 
-    /// Lets time pass, by all clocks.
+    /// Passes time on all clocks.
     async fn pass(&mut self, time: Duration) -> Result<(), Vec<String>> {
         sleep(time).await;
-        self.world
+        self.cluster
             .advance(SignedDuration::try_from(time).unwrap_or(SignedDuration::ZERO));
         if Instant::now() >= self.goes_on_at {
             self.replicas.iter().for_each(Replica::go_on);
         }
-        let violations = self.world.violations();
+        let violations = self.cluster.violations();
         if violations.is_empty() {
             Ok(())
         } else {
@@ -234,16 +244,17 @@ impl<'l> Life<'l> {
     async fn happen(&mut self) -> Result<(), Vec<String>> {
         match self.rng.u32(..100) {
             0..15 => self.join(),
-            15..20 => self.saved.push(self.world.save()),
+            15..20 => self.saved.push(self.cluster.save()),
             20..24 => self.restore().await?,
             24..28 => self.change_leader(),
             28..31 => self.stop_one(),
             31..33 => self.kill_one(),
             33..36 => self.outage(None).await?,
-            36..50 => drop(self.world.report_back()),
-            50..53 => drop(self.world.bury()),
+            36..50 => drop(self.cluster.report_back()),
+            50..53 => drop(self.cluster.reap_agents()),
+            53..60 => self.apply_beside(),
             _ => self
-                .world
+                .cluster
                 .disturb(DISTURBANCES[self.rng.usize(..DISTURBANCES.len())]),
         }
         Ok(())
@@ -251,39 +262,42 @@ impl<'l> Life<'l> {
 
     fn join(&mut self) {
         if self.joined < NODES {
-            self.world.join(node(self.joined, &mut self.rng));
+            self.cluster.join(node(self.joined, &mut self.rng));
             self.joined += 1;
         }
     }
 
-    /// The API server goes away for a while, and may come back on a restored store.
+    /// The API server goes away for a while. It may come back with a restored store.
     async fn outage(&mut self, restored: Option<(usize, Revision)>) -> Result<(), Vec<String>> {
-        self.world.serve(Serving::Down);
+        self.cluster.serve(Serving::Down);
         let away = if self.rng.bool() { 500 } else { 20_000 };
         let away = Duration::from_millis(self.rng.u64(..away));
         self.pass(away).await?;
         if let Some((index, revision)) = restored {
-            self.world.restore(&self.saved[index], revision);
+            self.cluster.restore(&self.saved[index], revision);
         }
-        self.world.serve(Serving::Up);
+        self.cluster.serve(Serving::Up);
         Ok(())
     }
 
-    /// The store goes back in time: at a quiet moment, or at any, where the one that leads must
-    /// live to tell what it did last.
+    /// The store goes back in time, at a quiet moment or at any other. In the latter case the
+    /// leader must live to report what it did last.
     async fn restore(&mut self) -> Result<(), Vec<String>> {
-        if Instant::now() < self.remembered_at || self.replicas.iter().any(Replica::is_stopped) {
+        if Instant::now() < self.remembered_at
+            || self.is_applying()
+            || self.replicas.iter().any(Replica::is_stopped)
+        {
             return Ok(());
         }
         if self.rng.bool() || Instant::now() < self.known_at {
-            self.world.calm_down();
+            self.cluster.disable_faults();
             self.pass(QUIET).await?;
         } else {
             self.leads_until = Instant::now() + SETTLING;
         }
         self.restores += 1;
         let index = self.rng.usize(..self.saved.len());
-        // Those of a history that is given up are never restored: their numbers say nothing.
+        // Later snapshots belong to a history that is gone, so they are never restored.
         self.saved.truncate(index + 1);
         let revision = if self.rng.bool() {
             Revision::AsSaved
@@ -293,28 +307,62 @@ impl<'l> Life<'l> {
         if self.rng.u32(..3) > 0 {
             self.outage(Some((index, revision))).await?;
         } else {
-            self.world.restore(&self.saved[index], revision);
+            self.cluster.restore(&self.saved[index], revision);
             let unnoticed = Duration::from_millis(self.rng.u64(..40_000));
             self.pass(unnoticed).await?;
             self.outage(None).await?;
         }
-        self.world.set_faults(self.faults);
+        self.cluster.set_faults(self.faults);
         self.settled_at = Instant::now() + SETTLING;
-        // New machines are faster than those that come back.
+        // New machines are faster than forgotten ones.
         (0..self.rng.u32(..3)).for_each(|_| self.join());
         Ok(())
+    }
+
+    /// Starts an apply. Like any process without memory, it would take for free what a restored
+    /// store forgot: so it waits until that is quarantined.
+    fn apply_beside(&mut self) {
+        if !self.may_lose_memory() || self.is_applying() {
+            return;
+        }
+        let directory = &self.setup.directories[0];
+        let client = Saboteur {
+            client: self.cluster.client(directory.pins.clone(), Clock::Time),
+            cluster: self.cluster.clone(),
+            sabotage: self.sabotage,
+        };
+        let mut up_to =
+            |most: usize| NonZeroUsize::new(self.rng.usize(1..=most)).unwrap_or(NonZeroUsize::MIN);
+        let speed = Speed {
+            batch: up_to(NODES),
+            parallelism: up_to(3),
+        };
+        let (loaded, counts) = (directory.loaded.clone(), self.counts.clone());
+        self.apply = Some(tokio::spawn(async move {
+            let ended = apply(client, &loaded, speed).await;
+            counts.applies.fetch_add(1, Ordering::Relaxed);
+            ended
+        }));
+        // The two may not know yet what it did.
+        self.known_at = self.known_at.max(Instant::now() + QUIET);
+    }
+
+    fn is_applying(&self) -> bool {
+        self.apply
+            .as_ref()
+            .is_some_and(|apply| !apply.is_finished())
     }
 
     fn may_lose_memory(&self) -> bool {
         Instant::now() >= self.settled_at && Instant::now() >= self.remembered_at
     }
 
-    /// The other one leads. The old one does not know yet where it is stopped.
+    /// The other process leads. A stopped leader does not know it yet.
     fn change_leader(&mut self) {
         if Instant::now() >= self.leads_until {
-            self.replicas[self.leader].take(Role::StandsBy);
+            self.replicas[self.leader].take(Role::Standby);
             self.leader = 1 - self.leader;
-            self.replicas[self.leader].take(Role::Leads);
+            self.replicas[self.leader].take(Role::Leader);
             self.known_at = Instant::now() + QUIET;
         }
     }
@@ -338,35 +386,35 @@ impl<'l> Life<'l> {
             self.replicas[killed] = start(
                 &mut self.rng,
                 self.setup,
-                &self.world,
+                &self.cluster,
                 self.sabotage,
-                &self.told,
+                &self.counts,
             );
             if killed == self.leader {
                 self.leader = 1 - killed;
-                self.replicas[self.leader].take(Role::Leads);
+                self.replicas[self.leader].take(Role::Leader);
                 self.known_at = Instant::now() + QUIET;
             }
             self.remembered_at = Instant::now() + SETTLING;
         }
     }
 
-    /// Nothing goes wrong any more. How long nodes wait then.
+    /// Ends all faults. Returns how long nodes wait then.
     async fn calm(&mut self) -> Result<Duration, Vec<String>> {
-        self.world.calm_down();
+        self.cluster.disable_faults();
         self.replicas.iter().for_each(Replica::go_on);
-        while self.world.report_back() || self.world.bury() {}
-        self.world.join(node(NODES, &mut self.rng));
+        while self.cluster.report_back() || self.cluster.reap_agents() {}
+        self.cluster.join(node(NODES, &mut self.rng));
         let began = Instant::now();
         loop {
             self.pass(Duration::from_millis(100)).await?;
-            let unserved = self.world.unserved();
+            let unserved = self.cluster.unserved();
             if unserved.is_empty() {
                 return Ok(began.elapsed());
             }
             if began.elapsed() >= BOUND {
                 return Err(vec![format!(
-                    "{} have no block {} s after all is calm",
+                    "{} have no block {} s after the last fault",
                     unserved.join(" "),
                     BOUND.as_secs()
                 )]);
@@ -378,19 +426,24 @@ impl<'l> Life<'l> {
 fn start(
     rng: &mut Rng,
     setup: &Setup,
-    world: &SimWorld,
+    cluster: &SimCluster,
     sabotage: Sabotage,
-    told: &Arc<Told>,
+    counts: &Arc<EventCounts>,
 ) -> Replica {
     let directory = &setup.directories[0];
-    let client = world.client(directory.pins.clone(), Pace::Time);
+    let client = cluster.client(directory.pins.clone(), Clock::Time);
     let client = Saboteur {
         client,
-        world: world.clone(),
+        cluster: cluster.clone(),
         sabotage,
     };
     let parallelism = NonZeroUsize::new(rng.usize(1..=3)).unwrap_or(NonZeroUsize::MIN);
-    Replica::start(client, directory.loaded.clone(), parallelism, told.clone())
+    Replica::start(
+        client,
+        directory.loaded.clone(),
+        parallelism,
+        counts.clone(),
+    )
 }
 
 #[cfg(test)]
@@ -414,7 +467,7 @@ mod tests {
             .flatten()
             .fold(Lives::default(), Lives::add);
         assert!(
-            all.restores > 5 && all.noticed > 5 && all.given > 100,
+            all.restores > 5 && all.noticed > 5 && all.given > 100 && all.applies > 5,
             "{all:?}"
         );
     }

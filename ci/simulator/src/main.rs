@@ -1,5 +1,5 @@
-//! `simulator`: runs histories of applies and lives of processes that follow a cluster by seed, on
-//! all cores, and prints what they came to; the seed of a failure is a command line.
+//! `simulator`: runs histories of applies and lives of following processes by seed, on all cores,
+//! and prints their figures. A failure prints the command that repeats it.
 #![forbid(unsafe_code)]
 
 use std::ops::{Add, Range};
@@ -21,13 +21,13 @@ use simulator::{
     max_term_width = 120
 )]
 struct Arguments {
-    /// How many histories of applies.
+    /// Number of histories of applies.
     #[arg(long, value_name = "N", default_value = "10000")]
     seeds: u64,
-    /// How many lives of two processes that follow the cluster.
+    /// Number of lives of two processes that follow the cluster.
     #[arg(long, value_name = "N", default_value = "1000")]
     lives: u64,
-    /// Whether broken rules are tried, too.
+    /// Whether to try broken rules too.
     #[arg(long, value_enum, default_value_t)]
     broken_rules: BrokenRules,
     /// The first seed.
@@ -37,10 +37,10 @@ struct Arguments {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum BrokenRules {
-    /// They must be noticed.
+    /// Each must be noticed.
     #[default]
     Tried,
-    /// To look at one thing.
+    /// For a quick run.
     LeftOut,
 }
 
@@ -85,6 +85,7 @@ fn main() -> ExitCode {
         lives,
         events,
         given,
+        applies: applies_beside,
         restores,
         noticed: settled,
         longest,
@@ -92,7 +93,7 @@ fn main() -> ExitCode {
     let failures = failed.len() + failed_lives.len();
     println!(
         "simulate: seeds={seeds} from={from} steps={steps} applies={applies} changes={changes} crashes={crashes} lives={lives} \
-         events={events} given={given} rollbacks={restores} settled={settled} longest_wait_s={:.1} broken_rules={rules} \
+         events={events} given={given} applies_beside={applies_beside} rollbacks={restores} settled={settled} longest_wait_s={:.1} broken_rules={rules} \
          noticed={noticed} failures={failures}",
         longest.as_secs_f64()
     );
@@ -117,7 +118,7 @@ fn tell(
     println!("  to see it again: cargo xtask prove simulate {again} 1 --from {seed}");
 }
 
-/// How many rules are noticed when they are broken: a proof that cannot fail proves nothing.
+/// Number of broken rules that are noticed: a proof that cannot fail proves nothing.
 fn noticed() -> usize {
     let setups = Setups::new();
     let is_noticed = |sabotage: Sabotage, failure: Option<Failure>| match failure {

@@ -1,5 +1,5 @@
-//! One process that follows the cluster: the product's own mirror and loop. It can be stopped for a
-//! while, as SIGSTOP does, and killed.
+//! One process that follows the cluster, with the product's own cache and loop. It can be stopped
+//! for a while, as by SIGSTOP, and killed.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -14,30 +14,24 @@ use tokio::sync::watch::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
 use crate::sabotage::Saboteur;
-use ipam_cluster::ClusterCache;
+use ipam_cluster::{ClusterCache, Role};
 use ipam_controller::{
-    CloudsLocation, ControllerEvent, Loaded, OpenStack, Reach, Source, Watch, watch,
+    CloudsLocation, ControllerEvent, Loaded, OpenStack, Scope, Source, Watch, watch,
 };
 
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Whether it makes plans.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Leads,
-    StandsBy,
-}
-
-/// What replicas told, all of them together.
+/// Event counts of all replicas of a life.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct EventCounts {
     /// Blocks that were written.
     pub(crate) written: AtomicUsize,
     /// Rollbacks that were noticed and settled.
     pub(crate) rolled_back: AtomicUsize,
+    /// Applies beside the replicas that came to an end.
+    pub(crate) applies: AtomicUsize,
 }
 
-/// One process.
 pub(crate) struct Replica {
     role: Sender<Role>,
     gate: Arc<Gate>,
@@ -51,7 +45,7 @@ struct Gate(Mutex<Shut>);
 enum Shut {
     #[default]
     Open,
-    /// Who must be woken when it opens.
+    /// The task to wake when it opens.
     Stopped(Option<Waker>),
 }
 
@@ -93,11 +87,11 @@ impl Replica {
         client: Saboteur,
         loaded: Loaded,
         parallelism: NonZeroUsize,
-        told: Arc<Told>,
+        counts: Arc<EventCounts>,
     ) -> Replica {
-        let (role, roles) = channel(Role::StandsBy);
+        let (role, roles) = channel(Role::Standby);
         let gate = Arc::<Gate>::default();
-        let future = Box::pin(run(client, loaded, parallelism, told, roles));
+        let future = Box::pin(run(client, loaded, parallelism, counts, roles));
         let task = tokio::spawn(Gated {
             future,
             gate: gate.clone(),
@@ -134,23 +128,23 @@ async fn run(
     client: Saboteur,
     loaded: Loaded,
     parallelism: NonZeroUsize,
-    told: Arc<Told>,
+    counts: Arc<EventCounts>,
     mut roles: Receiver<Role>,
 ) {
     let cache = ClusterCache::new(client);
     let terms = async {
-        // An error is the end of whoever gives the roles.
-        while roles.wait_for(|role| *role == Role::Leads).await.is_ok() {
+        // An error means that the life has ended.
+        while roles.wait_for(|role| *role == Role::Leader).await.is_ok() {
             let mut after = roles.clone();
             let ending = async {
-                let _ = after.wait_for(|role| *role == Role::StandsBy).await;
+                let _ = after.wait_for(|role| *role == Role::Standby).await;
             };
             watch(
                 &cache,
                 watching(parallelism),
                 loaded.clone(),
                 ending,
-                &mut |event| told.on_event(&event),
+                &mut |event| counts.on_event(&event),
             )
             .await;
         }
@@ -169,11 +163,11 @@ fn watching(parallelism: NonZeroUsize) -> Watch<Unchanged> {
         interval: INTERVAL,
         parallelism,
         holder: "a replica".to_owned(),
-        openstack: OpenStack::new(CloudsLocation::default(), Reach::Subnets),
+        openstack: OpenStack::new(CloudsLocation::default(), Scope::Subnets),
     }
 }
 
-impl Told {
+impl EventCounts {
     fn on_event(&self, event: &ControllerEvent<'_>) {
         match event {
             ControllerEvent::Finished { .. } => self.written.fetch_add(1, Ordering::Relaxed),

@@ -1,16 +1,16 @@
-//! Clusters and clients that break a rule on purpose, to show that the simulator would notice.
+//! Clients that break a rule on purpose, to show that the simulator notices.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use ipam_cilium::observed::{CLAIMS_KEY, ObservedKind, ReadError};
-use ipam_cluster::sim::{Faults, SimClient, SimWorld, Yield};
+use ipam_cluster::sim::{Faults, SimClient, SimCluster, Yield};
 use ipam_cluster::{
-    Cluster, ClusterError, Follow, Following, LeaseName, Listener, LockSeen, Moment, ObjectEvent,
-    Operation, Seen, Stored, Target, Write, WriteError, Written,
+    Cluster, ClusterError, Follow, Following, LeaseName, ListVisitor, LockSeen, Moment,
+    ObjectEvent, Operation, Seen, Stored, Target, Write, WriteError, Written,
 };
 
-/// The rule that is broken.
+/// A rule to break.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sabotage {
     /// None.
@@ -26,18 +26,18 @@ pub enum Sabotage {
     TrustedCache,
     /// Nodes are listed as of a later moment than CiliumNodes.
     TwoMoments,
-    /// Of those that follow the cluster: a bookmark comes before what happened until then.
+    /// Of following processes: a bookmark comes before earlier events.
     EarlyBookmarks,
-    /// The same: a notice never comes.
+    /// Of following processes: an event never comes.
     LostNotices,
-    /// The same: a list from a cache that lags behind, as one at resourceVersion 0, passes for a
-    /// fresh one.
+    /// Of following processes: a list that lags behind, as at resourceVersion 0, passes for a fresh
+    /// one.
     StaleBase,
-    /// The same: what others claimed is not seen.
+    /// Of following processes: the claims of others are hidden.
     HiddenClaims,
-    /// The same: what a store forgot that went back in time is not quarantined.
+    /// Of following processes: blocks that a restore forgot are not quarantined.
     NoQuarantine,
-    /// The same: no version is ever seen to go back.
+    /// Of following processes: no resourceVersion ever goes back.
     FakedVersions,
 }
 
@@ -61,7 +61,7 @@ impl Sabotage {
         Sabotage::FakedVersions,
     ];
 
-    /// The same faults, and more of those without which the broken rule would not matter.
+    /// Adds the faults without which the broken rule does not matter.
     pub(crate) fn provoked_by(self, faults: Faults) -> Faults {
         match self {
             Sabotage::TrustedCache | Sabotage::StaleBase => Faults {
@@ -89,20 +89,20 @@ impl Sabotage {
     }
 }
 
-/// How often others may run between the two moments, so that much can happen there.
+/// Number of polls of others between the two moments.
 const BETWEEN_MOMENTS: u32 = 60;
 
 /// A client with a broken rule.
 pub(crate) struct Saboteur {
     pub(crate) client: SimClient,
-    pub(crate) world: SimWorld,
+    pub(crate) cluster: SimCluster,
     pub(crate) sabotage: Sabotage,
 }
 
 /// Hides how old a list is.
-struct Trusting<'l>(&'l mut dyn Listener);
+struct Trusting<'l>(&'l mut dyn ListVisitor);
 
-impl Listener for Trusting<'_> {
+impl ListVisitor for Trusting<'_> {
     fn begun(&mut self, _: &str) -> Result<(), ClusterError> {
         self.0.begun("")
     }
@@ -112,26 +112,26 @@ impl Listener for Trusting<'_> {
     }
 }
 
-/// Says that a list is as new as anything ever was.
+/// Pretends that a list shows the newest resourceVersion ever used.
 struct Rejuvenating<'l> {
-    listener: &'l mut dyn Listener,
-    world: &'l SimWorld,
+    visitor: &'l mut dyn ListVisitor,
+    cluster: &'l SimCluster,
 }
 
-impl Listener for Rejuvenating<'_> {
+impl ListVisitor for Rejuvenating<'_> {
     fn begun(&mut self, _: &str) -> Result<(), ClusterError> {
-        self.listener.begun(&self.world.newest().to_string())
+        self.visitor.begun(&self.cluster.newest().to_string())
     }
 
     fn object(&mut self, json: &str) -> Result<(), ReadError> {
-        self.listener.object(json)
+        self.visitor.object(json)
     }
 }
 
-/// Takes the claims out of what it passes on.
-struct Hiding<'l>(&'l mut dyn Listener);
+/// Removes the claims from the objects that it passes on.
+struct Hiding<'l>(&'l mut dyn ListVisitor);
 
-impl Listener for Hiding<'_> {
+impl ListVisitor for Hiding<'_> {
     fn begun(&mut self, version: &str) -> Result<(), ClusterError> {
         self.0.begun(version)
     }
@@ -149,7 +149,7 @@ fn without_claims(mut object: Value) -> Value {
     object
 }
 
-/// The same claims with nothing that rests.
+/// The same claims without quarantines.
 fn without_quarantine(content: &mut Value) {
     let text = content["data"][CLAIMS_KEY].as_str().unwrap_or_default();
     let mut claims: Value = serde_json::from_str(text).unwrap_or_default();
@@ -165,26 +165,26 @@ impl Cluster for Saboteur {
         kind: ObservedKind,
         namespace: &str,
         moment: &Moment,
-        listener: &mut dyn Listener,
+        visitor: &mut dyn ListVisitor,
     ) -> Result<Seen, ClusterError> {
         match (self.sabotage, kind) {
             (Sabotage::TrustedCache, _) => {
                 self.client
-                    .list(kind, namespace, moment, &mut Trusting(listener))
+                    .list(kind, namespace, moment, &mut Trusting(visitor))
                     .await
             }
             (Sabotage::StaleBase | Sabotage::FakedVersions, _) => {
-                let mut listener = Rejuvenating {
-                    listener,
-                    world: &self.world,
+                let mut visitor = Rejuvenating {
+                    visitor,
+                    cluster: &self.cluster,
                 };
                 self.client
-                    .list(kind, namespace, &Moment::Latest, &mut listener)
+                    .list(kind, namespace, &Moment::Latest, &mut visitor)
                     .await
             }
             (Sabotage::HiddenClaims, ObservedKind::Claims) => {
                 self.client
-                    .list(kind, namespace, moment, &mut Hiding(listener))
+                    .list(kind, namespace, moment, &mut Hiding(visitor))
                     .await
             }
             (Sabotage::NoClaims, ObservedKind::Claims) => Ok(Seen::All),
@@ -196,10 +196,10 @@ impl Cluster for Saboteur {
                 })
                 .await;
                 self.client
-                    .list(kind, namespace, &Moment::Latest, listener)
+                    .list(kind, namespace, &Moment::Latest, visitor)
                     .await
             }
-            _ => self.client.list(kind, namespace, moment, listener).await,
+            _ => self.client.list(kind, namespace, moment, visitor).await,
         }
     }
 

@@ -1,10 +1,9 @@
 //! The real cilium-agent, in a QEMU guest of its own kernel, against a control plane on
 //! this machine's loopback: which pod CIDR does it use?
 //!
-//! The scripts in `ci/agent-vm` make the guest and boot it; this module says what to run
-//! and reads what came out. No root and no KVM are needed, but Debian's apt is. It knows
-//! nothing of pools or plans: whoever calls it writes the Node first, and reads the
-//! CiliumNode afterwards.
+//! The scripts in `ci/agent-vm` make the guest and boot it; this module chooses what to run and
+//! reads the results. It requires Debian's apt, but neither root nor KVM. It knows nothing of pools
+//! or plans: the caller writes the Node before, and reads the CiliumNode after.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -141,7 +140,7 @@ impl AgentVm {
     /// fetches QEMU and the guest's programs.
     ///
     /// # Errors
-    /// When [`Program::CiliumAgent`] of that version was not built, or a script fails.
+    /// Fails if [`Program::CiliumAgent`] of that version was not built, or a script fails.
     pub fn prepare(programs: &Programs, version: CiliumVersion) -> Result<Self> {
         let agent = programs.path(Program::CiliumAgent(version))?;
         let datapath = source_folder(MODULE, version.release())?.join("bpf");
@@ -167,7 +166,7 @@ impl AgentVm {
     /// Boots the guest, waits until its agent is ready or the limit is reached, and ends it.
     ///
     /// # Errors
-    /// When the guest does not come up, or does not end in time.
+    /// Fails if the guest does not come up, or does not end in time.
     pub fn run(&self, plane: &ControlPlane, run: &AgentRun) -> Result<AgentReport> {
         self.start(plane, run)?.wait()
     }
@@ -176,7 +175,7 @@ impl AgentVm {
     /// while the agent runs.
     ///
     /// # Errors
-    /// When the guest's input cannot be written.
+    /// Fails if the guest's input cannot be written.
     pub fn start(&self, plane: &ControlPlane, run: &AgentRun) -> Result<RunningAgent> {
         let folder = RunFolder::new()?;
         if run.router == RouterBeside::Frr {
@@ -283,7 +282,7 @@ impl RunningAgent {
     /// Waits until the guest has powered itself off.
     ///
     /// # Errors
-    /// When the guest did not come up, or does not end in time.
+    /// Fails if the guest did not come up, or does not end in time.
     pub fn wait(mut self) -> Result<AgentReport> {
         let start = Instant::now();
         while self.guest.check_running().is_ok() {

@@ -49,7 +49,7 @@ impl Default for CiliumInstallation {
 /// or changes them to what `installation` says. No kubelet runs, so no pods appear.
 ///
 /// # Errors
-/// When the server says no.
+/// Fails if the server says no.
 pub fn install_cilium(plane: &ControlPlane, installation: &CiliumInstallation) -> Result<()> {
     let CiliumInstallation {
         version,
@@ -128,7 +128,7 @@ fn workload(kind: &str, name: &str, labels: Value, container: Value) -> Value {
 /// module.
 ///
 /// # Errors
-/// When the release cannot be downloaded, or the server says no.
+/// Fails if the release cannot be downloaded, or the server says no.
 pub fn install_crds(plane: &ControlPlane, release: &str) -> Result<()> {
     let folder = source_folder(MODULE, release)?.join("pkg/k8s/apis/cilium.io");
     let schema = schema_version(&folder.join("register.go"))?;
@@ -139,7 +139,7 @@ pub fn install_crds(plane: &ControlPlane, release: &str) -> Result<()> {
             paths.extend(served_paths(&crd));
         }
     }
-    // Established is not enough: it is said before the server answers for a new version.
+    // `Established` is not enough: the server sets it before it serves a new version.
     wait_until("Cilium's CRDs to be served", SERVED_LIMIT, || {
         paths.retain(|path| !plane.client().is_ok(path));
         Ok(paths.is_empty().then_some(()))

@@ -85,7 +85,7 @@ impl Client {
     /// Reads one object, or a list as it is.
     ///
     /// # Errors
-    /// When the server says no.
+    /// Fails if the server says no.
     pub fn get(&self, path: &str) -> Result<Value> {
         self.send(Method::GET, path, None)
     }
@@ -93,7 +93,7 @@ impl Client {
     /// The bytes that a GET gives, unread: the least that any client has to do.
     ///
     /// # Errors
-    /// When the server says no.
+    /// Fails if the server says no.
     pub fn get_bytes(&self, path: &str) -> Result<Vec<u8>> {
         self.answer(&Method::GET, path, WHOLE, None)
     }
@@ -101,7 +101,7 @@ impl Client {
     /// The items of a list.
     ///
     /// # Errors
-    /// When the server says no.
+    /// Fails if the server says no.
     pub fn list(&self, path: &str) -> Result<Vec<Value>> {
         match self.get(path)? {
             Value::Object(mut list) => match list.remove("items") {
@@ -115,7 +115,7 @@ impl Client {
     /// Creates one object under the path of its collection.
     ///
     /// # Errors
-    /// When the server says no.
+    /// Fails if the server says no.
     pub fn create(&self, path: &str, object: &Value) -> Result<Value> {
         self.send(Method::POST, path, Some(("application/json", object)))
     }
@@ -123,7 +123,7 @@ impl Client {
     /// Replaces one object.
     ///
     /// # Errors
-    /// When the server says no.
+    /// Fails if the server says no.
     pub fn put(&self, path: &str, object: &Value) -> Result<Value> {
         self.send(Method::PUT, path, Some(("application/json", object)))
     }
@@ -131,7 +131,7 @@ impl Client {
     /// Merges `change` into one object (RFC 7396).
     ///
     /// # Errors
-    /// When the server says no.
+    /// Fails if the server says no.
     pub fn patch(&self, path: &str, change: &Value) -> Result<Value> {
         self.send(Method::PATCH, path, Some((MERGE_PATCH, change)))
     }
@@ -140,7 +140,7 @@ impl Client {
     /// has to do.
     ///
     /// # Errors
-    /// When the server says no.
+    /// Fails if the server says no.
     pub fn patch_bytes(&self, path: &str, change: &Value) -> Result<Vec<u8>> {
         self.answer(
             &Method::PATCH,
@@ -153,7 +153,7 @@ impl Client {
     /// Creates or changes one object so that it has these fields (server-side apply).
     ///
     /// # Errors
-    /// When the server says no.
+    /// Fails if the server says no.
     pub fn apply(&self, path: &str, object: &Value) -> Result<Value> {
         let path = format!("{path}?fieldManager={FIELD_MANAGER}&force=true");
         let apply = "application/apply-patch+yaml";
@@ -163,7 +163,7 @@ impl Client {
     /// Deletes one object, or a whole collection.
     ///
     /// # Errors
-    /// When the server says no.
+    /// Fails if the server says no.
     pub fn delete(&self, path: &str) -> Result<Value> {
         self.send(Method::DELETE, path, None)
     }

@@ -33,8 +33,8 @@ const ACCOUNT_KEY: &str = "service-account.key";
 const ACCOUNT_PUBLIC_KEY: &str = "service-account.pub";
 const TOKENS: &str = "tokens.csv";
 pub(crate) const ETCD_DATA: &str = "etcd";
-/// etcd insists on addresses to advertise, but a single member has nobody to tell them to.
-pub(crate) const NOBODY: &str = "http://127.0.0.1:1";
+/// etcd requires addresses to advertise, but a single member has no peer.
+pub(crate) const NO_PEER: &str = "http://127.0.0.1:1";
 /// A documentation address: loopback is refused, and a test in a network namespace has no other.
 const ADVERTISED: &str = "192.0.2.1";
 
@@ -99,7 +99,7 @@ impl ControlPlane {
     /// usual namespaces.
     ///
     /// # Errors
-    /// When a program is missing or does not get ready.
+    /// Fails if a program is missing or does not get ready.
     pub fn start(programs: &Programs, options: Options) -> Result<Self> {
         let folder = RunFolder::new()?;
         let certificates = Certificates::new()?;
@@ -127,7 +127,7 @@ impl ControlPlane {
     /// Ends kube-apiserver, starts it again on the same port, and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not get ready again.
+    /// Fails if it does not get ready again.
     pub fn restart_apiserver(&mut self, ending: Ending) -> Result<()> {
         self.apiserver.restart(ending)?;
         self.wait_ready()
@@ -136,7 +136,7 @@ impl ControlPlane {
     /// Ends etcd, starts it again on the same data, and waits until the API server can use it.
     ///
     /// # Errors
-    /// When the API server does not get ready again.
+    /// Fails if the API server does not get ready again.
     pub fn restart_etcd(&mut self, ending: Ending) -> Result<()> {
         self.etcd.restart(ending)?;
         self.wait_ready()
@@ -145,7 +145,7 @@ impl ControlPlane {
     /// Saves a snapshot of etcd while it runs.
     ///
     /// # Errors
-    /// When `etcdctl` was not built or fails.
+    /// Fails if `etcdctl` was not built or fails.
     pub fn save_snapshot(&self, programs: &Programs) -> Result<Snapshot> {
         Snapshot::save(programs, self.folder.path(), &etcd_url(self.folder.path()))
     }
@@ -154,7 +154,7 @@ impl ControlPlane {
     /// after a disaster. `while_down` runs before they start.
     ///
     /// # Errors
-    /// When `etcdutl` was not built or fails, or the API server does not get ready again.
+    /// Fails if `etcdutl` was not built or fails, or the API server does not get ready again.
     pub fn restore(
         &mut self,
         programs: &Programs,
@@ -174,7 +174,7 @@ impl ControlPlane {
     /// Restores a snapshot under a kube-apiserver that goes on running, as one must not.
     ///
     /// # Errors
-    /// When `etcdutl` was not built or fails, or the API server does not get ready again.
+    /// Fails if `etcdutl` was not built or fails, or the API server does not get ready again.
     pub fn restore_under_apiserver(
         &mut self,
         programs: &Programs,
@@ -196,7 +196,7 @@ impl ControlPlane {
     /// Writes the kubeconfig file of one of [`Options::users`].
     ///
     /// # Errors
-    /// When there is no such user.
+    /// Fails if there is no such user.
     pub fn kubeconfig_for(&self, user: &str) -> Result<PathBuf> {
         self.write_kubeconfig(user, self.token(user)?)
     }
@@ -204,7 +204,7 @@ impl ControlPlane {
     /// Writes the kubeconfig file of a ServiceAccount that exists, with a real token of it.
     ///
     /// # Errors
-    /// When the server gives no token.
+    /// Fails if the server gives no token.
     pub fn kubeconfig_for_service_account(&self, namespace: &str, name: &str) -> Result<PathBuf> {
         let token = self.service_account_token(namespace, name)?;
         self.write_kubeconfig(&format!("{namespace}-{name}"), &token)
@@ -214,7 +214,7 @@ impl ControlPlane {
     /// Kubernetes puts them into a Pod.
     ///
     /// # Errors
-    /// When the server gives no token, or a file cannot be written.
+    /// Fails if the server gives no token, or a file cannot be written.
     pub fn write_service_account(&self, namespace: &str, name: &str, folder: &Path) -> Result<()> {
         let token = self.service_account_token(namespace, name)?;
         fs::create_dir_all(folder).map_err(Error::file(folder))?;
@@ -229,7 +229,7 @@ impl ControlPlane {
     /// Pod must be there.
     ///
     /// # Errors
-    /// When the server gives no token.
+    /// Fails if the server gives no token.
     pub fn client_for_pod(
         &self,
         namespace: &str,
@@ -258,7 +258,7 @@ impl ControlPlane {
     /// A client with the token of one of [`Options::users`].
     ///
     /// # Errors
-    /// When there is no such user.
+    /// Fails if there is no such user.
     pub fn client_for(&self, user: &str) -> Result<Client> {
         Client::new(
             &self.server_url,
@@ -276,7 +276,7 @@ impl ControlPlane {
     /// A kubectl command with the administrator's kubeconfig.
     ///
     /// # Errors
-    /// When kubectl was not built.
+    /// Fails if kubectl was not built.
     pub fn kubectl(&self, programs: &Programs) -> Result<Command> {
         let mut command = programs.command(Program::Kubectl, self.folder.path())?;
         command.arg("--kubeconfig").arg(&self.kubeconfig);
@@ -304,7 +304,7 @@ impl ControlPlane {
     /// See [`Client::get`].
     ///
     /// # Errors
-    /// When the server says no.
+    /// Fails if the server says no.
     pub fn get(&self, path: &str) -> Result<Value> {
         self.admin.get(path)
     }
@@ -312,7 +312,7 @@ impl ControlPlane {
     /// See [`Client::list`].
     ///
     /// # Errors
-    /// When the server says no.
+    /// Fails if the server says no.
     pub fn list(&self, path: &str) -> Result<Vec<Value>> {
         self.admin.list(path)
     }
@@ -320,7 +320,7 @@ impl ControlPlane {
     /// See [`Client::create`].
     ///
     /// # Errors
-    /// When the server says no.
+    /// Fails if the server says no.
     pub fn create(&self, path: &str, object: &Value) -> Result<Value> {
         self.admin.create(path, object)
     }
@@ -336,7 +336,7 @@ impl ControlPlane {
     /// See [`Client::patch`].
     ///
     /// # Errors
-    /// When the server says no.
+    /// Fails if the server says no.
     pub fn patch(&self, path: &str, change: &Value) -> Result<Value> {
         self.admin.patch(path, change)
     }
@@ -344,7 +344,7 @@ impl ControlPlane {
     /// See [`Client::put`].
     ///
     /// # Errors
-    /// When the server says no.
+    /// Fails if the server says no.
     pub fn put(&self, path: &str, object: &Value) -> Result<Value> {
         self.admin.put(path, object)
     }
@@ -352,7 +352,7 @@ impl ControlPlane {
     /// See [`Client::delete`].
     ///
     /// # Errors
-    /// When the server says no.
+    /// Fails if the server says no.
     pub fn delete(&self, path: &str) -> Result<Value> {
         self.admin.delete(path)
     }
@@ -421,9 +421,9 @@ fn start_etcd(programs: &Programs, folder: &Path) -> Result<Server> {
         "--log-level=warn".to_owned(),
         format!("--listen-client-urls={}", etcd_url(folder)),
         format!("--listen-peer-urls=unix://{}/peer.sock", folder.display()),
-        format!("--advertise-client-urls={NOBODY}"),
-        format!("--initial-advertise-peer-urls={NOBODY}"),
-        format!("--initial-cluster=default={NOBODY}"),
+        format!("--advertise-client-urls={NO_PEER}"),
+        format!("--initial-advertise-peer-urls={NO_PEER}"),
+        format!("--initial-cluster=default={NO_PEER}"),
     ];
     Server::start("etcd", programs.path(Program::Etcd)?, &arguments, folder)
 }

@@ -24,7 +24,7 @@ pub enum Error {
         /// What it said.
         stderr: String,
     },
-    /// This machine cannot have what a test needs. The test is skipped, not failed.
+    /// This machine lacks something that a test needs. The test is skipped, not failed.
     #[error("{what} cannot be had here: {why}")]
     Missing {
         /// One word for it.

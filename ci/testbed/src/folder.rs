@@ -61,7 +61,7 @@ impl RunFolder {
     }
 }
 
-/// Removes the folders whose owner is gone. What cannot be removed is left to the next run.
+/// Removes the folders whose owner is gone. The next run retries those that cannot be removed.
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;

@@ -22,7 +22,7 @@ impl Kubelets {
     /// Starts it for every Node that is there or comes, and waits until it is healthy.
     ///
     /// # Errors
-    /// When it was not built, or does not get healthy.
+    /// Fails if it was not built, or does not get healthy.
     pub fn start(programs: &Programs, plane: &ControlPlane) -> Result<Self> {
         let program = programs.path(Program::Kwok)?;
         with_free_ports(|| {

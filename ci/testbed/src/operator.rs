@@ -33,7 +33,7 @@ impl ControllerManager {
     /// Starts it with these flags beside those for the connection, and waits until it is healthy.
     ///
     /// # Errors
-    /// When it was not built, or does not get healthy.
+    /// Fails if it was not built, or does not get healthy.
     pub fn start(programs: &Programs, plane: &ControlPlane, flags: &[&str]) -> Result<Self> {
         let program = programs.path(Program::KubeControllerManager)?;
         with_free_ports(|| {
@@ -59,7 +59,7 @@ impl ControllerManager {
     /// The most memory that it has had so far, in MiB.
     ///
     /// # Errors
-    /// When it does not run.
+    /// Fails if it does not run.
     pub fn peak_rss_mib(&self) -> Result<f64> {
         self.server.peak_rss_mib()
     }
@@ -82,7 +82,7 @@ impl Operator {
     /// healthy and its CRDs are established.
     ///
     /// # Errors
-    /// When it was not built, or does not get ready.
+    /// Fails if it was not built, or does not get ready.
     pub fn start(
         programs: &Programs,
         plane: &ControlPlane,

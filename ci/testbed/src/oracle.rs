@@ -43,7 +43,7 @@ pub struct PodCidrs {
 /// Which pod CIDRs an agent of Cilium 1.19 would use, by the name of the Node.
 ///
 /// # Errors
-/// When [`Program::ParseNodeOracle`] was not built, or cannot read the nodes.
+/// Fails if [`Program::ParseNodeOracle`] was not built, or cannot read the nodes.
 pub fn parse_node(
     programs: &Programs,
     nodes: &[Value],
@@ -79,7 +79,7 @@ pub fn parse_node(
 /// `cilium-config` in `kube-system`, and over it the `CiliumNodeConfig`s there.
 ///
 /// # Errors
-/// When [`Program::NodeSettingsOracle`] was not built, or the server does not answer it.
+/// Fails if [`Program::NodeSettingsOracle`] was not built, or the server does not answer it.
 pub fn agent_settings(
     programs: &Programs,
     plane: &ControlPlane,

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::wait::wait_until;
 
-/// SIGTERM first; SIGKILL after as many seconds as a server may need to write things out, or at
-/// once when it is asked for. The traps leave no `sleep` behind when the server ends sooner.
+/// SIGTERM first; SIGKILL after the time that a server may need to write its state, or at once on
+/// request. The traps leave no `sleep` behind if the server ends sooner.
 const KEEPER: &str = r#"
 exec 3<&0
 "$@" </dev/null 3<&- &
@@ -109,7 +109,7 @@ impl Server {
         Ok(())
     }
 
-    /// Ends it that way for good.
+    /// Ends it this way, without a restart.
     pub(crate) fn end_with(mut self, ending: Ending) {
         self.end(ending);
     }

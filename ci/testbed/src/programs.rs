@@ -126,9 +126,9 @@ pub enum Program {
     CiliumAgent(CiliumVersion),
     /// Installs charts.
     Helm,
-    /// Plays the kubelets of Nodes that nobody runs.
+    /// Simulates the kubelets of Nodes without machines.
     Kwok,
-    /// Plays a container runtime: attaches network namespaces to networks.
+    /// Acts as a container runtime: attaches network namespaces to networks.
     Cnitool,
     /// What `cnitool` and container runtimes run.
     CniPlugin(CniPlugin),
@@ -247,7 +247,7 @@ impl Programs {
     /// The binary of one program.
     ///
     /// # Errors
-    /// When [`build`] was not asked for it.
+    /// Fails if [`build`] was not asked for it.
     pub fn path(&self, program: Program) -> Result<&Path> {
         match self.paths.get(&program) {
             Some(path) => Ok(path),
@@ -259,17 +259,17 @@ impl Programs {
     /// else of the environment but `PATH`.
     ///
     /// # Errors
-    /// When [`build`] was not asked for the program.
+    /// Fails if [`build`] was not asked for the program.
     pub fn command(&self, program: Program, home: &Path) -> Result<Command> {
         Ok(isolated(self.path(program)?, home))
     }
 }
 
-/// Finds the binaries of `programs`, and builds what is missing; that takes minutes the
-/// first time, and is told on stderr.
+/// Finds the binaries of `programs` and builds the missing ones. The first build takes minutes and
+/// reports its progress on stderr.
 ///
 /// # Errors
-/// When there is no Go toolchain, or a build fails.
+/// Fails if there is no Go toolchain, or a build fails.
 pub fn build(programs: &[Program]) -> Result<Programs> {
     let mut paths = BTreeMap::new();
     for &program in programs {
@@ -325,7 +325,7 @@ pub(crate) fn cache() -> PathBuf {
     }
 }
 
-/// All three or none: a server of one release with the store of another is nobody's setup.
+/// All three or none: no real setup has a server of one release with the store of another.
 fn in_assets(program: Program) -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os(ASSETS_VARIABLE)?);
     let complete = ASSETS

@@ -63,7 +63,7 @@ impl Prometheus {
     /// What its API answers to a path below `/api/v1/`.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Fails if it does not answer.
     pub fn get(&self, path: &str) -> Result<Value> {
         self.client.get(&format!("/api/v1/{path}"))
     }

@@ -25,7 +25,7 @@ impl Random {
         usize::try_from(self.number() % count).unwrap_or_default()
     }
 
-    /// So many of the items, or all, in any order.
+    /// Up to `count` of the items, in random order.
     pub fn some_of<T: Clone>(&mut self, items: &[T], count: usize) -> Vec<T> {
         let mut items = items.to_vec();
         let count = count.min(items.len());

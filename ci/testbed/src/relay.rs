@@ -24,7 +24,7 @@ impl Relay {
     /// Listens at `path` for the server of this URL.
     ///
     /// # Errors
-    /// When there cannot be a socket.
+    /// Fails if there cannot be a socket.
     pub(crate) fn start(path: &Path, url: &str) -> Result<Relay> {
         let listener = UnixListener::bind(path).map_err(Error::file(path))?;
         let address = url.trim_start_matches("https://").to_owned();

@@ -1,8 +1,8 @@
 //! Two real FRR routers that exchange routes, in network namespaces of their own.
 //!
 //! The scripts in `ci/routers` fetch FRR from Debian and start it; nothing is installed, and
-//! nothing outlives the exchange. Needs user namespaces, and knows nothing of nodes: whoever calls
-//! it says what is announced.
+//! nothing outlives the exchange. It requires user namespaces, and knows nothing of nodes: the
+//! caller chooses what is announced.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use crate::error::{Error, Result};
 use crate::golang::workspace;
 
-/// What the scripts exit with where the machine is not made for them (EX_TEMPFAIL).
+/// Exit code of the scripts if the machine lacks something that they need (EX_TEMPFAIL).
 const CANNOT_HERE: i32 = 75;
 /// Moves the cache, as it does for the programs.
 const CACHE_VARIABLE: &str = "CILIUM_IPAM_TESTBED_CACHE";

@@ -1,8 +1,8 @@
-//! Skipped tests. libtest has no word for a test that finds out when it runs that this machine
-//! lacks something, so such a test leaves a line in a record, which `cargo xtask test` reads, shows
-//! and counts.
+//! Skipped tests. libtest cannot skip a test that finds out at run time that this machine lacks
+//! something. So such a test adds a line to a record. `cargo xtask test` reads, shows and counts
+//! these lines.
 //!
-//! Where there is no record, the test fails: nothing is skipped without somebody who counts it.
+//! Without a record, the test fails: every skipped test is counted.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -33,7 +33,7 @@ macro_rules! or_skip {
 /// Records that the test around this function is skipped. [`or_skip!`] calls it.
 ///
 /// # Panics
-/// If the error is more than something that is missing, and if nobody counts skipped tests.
+/// If the error is anything else than a missing thing, or if skipped tests are not counted.
 #[track_caller]
 pub fn skip(inside: &str, error: Error) {
     let Error::Missing { what, why } = &error else {

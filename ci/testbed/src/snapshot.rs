@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::control_plane::{ETCD_DATA, NOBODY};
+use crate::control_plane::{ETCD_DATA, NO_PEER};
 use crate::error::{Error, Result};
 use crate::programs::{Program, Programs};
 
@@ -56,8 +56,8 @@ impl Snapshot {
             .arg(&self.file)
             .arg("--data-dir")
             .arg(&data);
-        command.arg(format!("--initial-cluster=default={NOBODY}"));
-        command.arg(format!("--initial-advertise-peer-urls={NOBODY}"));
+        command.arg(format!("--initial-cluster=default={NO_PEER}"));
+        command.arg(format!("--initial-advertise-peer-urls={NO_PEER}"));
         if revision == Revision::Bumped {
             command
                 .arg(format!("--bump-revision={BUMP}"))

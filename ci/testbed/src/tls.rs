@@ -31,7 +31,7 @@ impl TlsFront {
     /// answer.
     ///
     /// # Errors
-    /// When it cannot listen.
+    /// Fails if it cannot listen.
     pub fn start(url: &str) -> Result<Self> {
         let Certificates {
             authority,

@@ -1,5 +1,5 @@
-//! What the guests have in common: where they are kept, the scripts that make and boot them, and
-//! how they see this machine. Knows nothing of what runs in them.
+//! Common parts of the guests: their folder, the scripts that make and boot them, and how they see
+//! this machine. It knows nothing of what runs in them.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub(crate) fn scripts() -> PathBuf {
     workspace().join("ci/agent-vm")
 }
 
-/// The cache for this process alone, until what is returned is dropped.
+/// Locks the cache for this process until the returned file is dropped.
 pub(crate) fn lock(cache: &Path) -> Result<File> {
     fs::create_dir_all(cache).map_err(Error::file(cache))?;
     let path = cache.join("lock");

@@ -1,4 +1,4 @@
-//! Running cargo, and showing what is run.
+//! Runs cargo, and shows each command before it runs.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,23 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Runs cargo with these words, which a blank separates.
+/// Runs cargo with these words, separated by spaces.
 pub fn run(words: &str) -> Result<()> {
     run_with(words, &[], None)
 }
 
 /// Runs cargo with these words, further arguments, and a variable.
 pub fn run_with(words: &str, arguments: &[String], variable: Option<(&str, &str)>) -> Result<()> {
+    run_as(cargo(), words, arguments, variable)
+}
+
+/// Runs `command`, which starts cargo, with these words, further arguments, and a variable.
+pub fn run_as(
+    mut command: Command,
+    words: &str,
+    arguments: &[String],
+    variable: Option<(&str, &str)>,
+) -> Result<()> {
     let mut shown: Vec<&str> = vec!["cargo", words];
     shown.extend(arguments.iter().map(String::as_str));
     let shown = shown.join(" ");
@@ -36,7 +46,6 @@ pub fn run_with(words: &str, arguments: &[String], variable: Option<(&str, &str)
             .map(|(key, value)| format!("{key}='{value}' "))
             .unwrap_or_default()
     );
-    let mut command = cargo();
     command
         .args(words.split_whitespace())
         .args(arguments)
@@ -48,14 +57,19 @@ pub fn run_with(words: &str, arguments: &[String], variable: Option<(&str, &str)
     Ok(())
 }
 
-/// What cargo prints when it is run with these words.
+/// Runs cargo with these words; returns its standard output.
 pub fn output(words: &str) -> Result<String> {
-    output_with(words, None)
+    output_as(cargo(), words, None)
 }
 
-/// The same with a variable.
-pub fn output_with(words: &str, variable: Option<(&str, &str)>) -> Result<String> {
-    let output = cargo()
+/// Runs `command`, which starts cargo, with these words and a variable; returns its standard
+/// output.
+pub fn output_as(
+    mut command: Command,
+    words: &str,
+    variable: Option<(&str, &str)>,
+) -> Result<String> {
+    let output = command
         .args(words.split_whitespace())
         .envs(variable)
         .output()
@@ -68,10 +82,10 @@ pub fn output_with(words: &str, variable: Option<(&str, &str)>) -> Result<String
         bail!("`cargo {words}` failed:\n{told}{errors}");
     }
     String::from_utf8(output.stdout)
-        .with_context(|| format!("cannot read what `cargo {words}` says"))
+        .with_context(|| format!("cannot read the output of `cargo {words}`"))
 }
 
-/// Where binaries of the release profile lie.
+/// The folder of the release profile's binaries.
 pub fn release_folder() -> Result<PathBuf> {
     let metadata: serde_json::Value =
         serde_json::from_str(&output("metadata --no-deps --format-version 1")?)?;

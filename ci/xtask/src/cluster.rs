@@ -1,4 +1,4 @@
-//! A real API server with all that the tool looks for in a cluster, but for nodes.
+//! A real API server with everything that the tool reads in a cluster, except nodes.
 
 use anyhow::Result;
 use testbed::{
@@ -9,11 +9,11 @@ use testbed::{
 /// Away from the pools, the nodes' own addresses and the block in between.
 const SERVICE_RANGE: &str = "192.168.0.0/16";
 
-/// How it is started, before anything is added to it.
+/// The options of its start.
 #[must_use]
 pub fn options() -> Options {
     Options {
-        // One at a time takes a minute for 5,000 nodes, and nobody measures it.
+        // Deleting one at a time takes a minute for 5,000 nodes, and is not measured.
         apiserver_flags: vec!["--delete-collection-workers=16".to_owned()],
         service_cluster_ip_range: SERVICE_RANGE.to_owned(),
         ..Options::default()
@@ -23,15 +23,15 @@ pub fn options() -> Options {
 /// Starts one with Cilium's CRDs and settings, and no nodes.
 ///
 /// # Errors
-/// When it does not start.
+/// Fails if it does not start.
 pub fn start() -> Result<ControlPlane> {
     start_with(&build(&[Program::KubeApiserver, Program::Etcd])?, options())
 }
 
-/// The same with programs that were built already, and options of the caller's own.
+/// The same with programs that are already built, and with the caller's options.
 ///
 /// # Errors
-/// When it does not start.
+/// Fails if it does not start.
 pub fn start_with(programs: &Programs, options: Options) -> Result<ControlPlane> {
     let plane = ControlPlane::start(programs, options)?;
     let cilium = CiliumInstallation::default();

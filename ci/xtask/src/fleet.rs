@@ -6,7 +6,7 @@ use testbed::{ControlPlane, Error};
 use crate::node;
 use crate::parallel::for_each;
 
-/// More make two cores no faster.
+/// More connections do not help on two cores.
 const CONNECTIONS: usize = 16;
 
 /// Creates the Nodes, then writes the status of each through its subresource, as kubelets do.
@@ -24,7 +24,7 @@ pub fn create_nodes(
 /// The same for one.
 ///
 /// # Errors
-/// When the server says no.
+/// Fails if the server says no.
 pub fn create_node(plane: &ControlPlane, index: usize) -> Result<(), Error> {
     let mut node = node::node(index);
     let status = node["status"].take();

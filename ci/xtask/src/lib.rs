@@ -1,8 +1,8 @@
-//! What the programs of this package share: `xtask`, the one door, and its companions `xtask-bench`
-//! and `xtask-prove`, which it builds with optimisations and runs for `cargo xtask bench` and
-//! `cargo xtask prove`.
+//! Shared parts of the programs of this package: `xtask`, the one entry, and its companions
+//! `xtask-bench` and `xtask-prove`, which it builds with optimisations and runs for `cargo xtask
+//! bench` and `cargo xtask prove`.
 //!
-//! Nothing here knows what is checked, measured or proved.
+//! It knows nothing of what is checked, measured or proved.
 #![forbid(unsafe_code)]
 
 pub mod cluster;

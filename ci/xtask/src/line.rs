@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use anyhow::{Result, bail};
 
-/// One figure with everything that is needed to judge it.
+/// A figure with everything needed to judge it.
 pub struct Line {
     name: &'static str,
     fields: Vec<(&'static str, String)>,
@@ -12,7 +12,7 @@ pub struct Line {
     missed: Vec<&'static str>,
 }
 
-/// Whether the line has limits, which are wished for; what is required of it is another matter.
+/// Whether the line has limits and keeps them. A missed limit fails nothing, a requirement does.
 #[derive(Clone, Copy)]
 enum Limits {
     None,
@@ -21,7 +21,7 @@ enum Limits {
 }
 
 impl Line {
-    /// Nothing in it yet.
+    /// An empty line.
     #[must_use]
     pub fn new(name: &'static str) -> Self {
         Self {
@@ -32,14 +32,14 @@ impl Line {
         }
     }
 
-    /// A number as it is.
+    /// Adds a value.
     #[must_use]
     pub fn with(mut self, key: &'static str, value: impl Display) -> Self {
         self.fields.push((key, value.to_string()));
         self
     }
 
-    /// A measured number.
+    /// Adds a measured number.
     #[must_use]
     pub fn measured(self, key: &'static str, value: f64) -> Self {
         // As many digits as a repeated run would show again.
@@ -51,7 +51,7 @@ impl Line {
         self.with(key, format!("{value:.digits$}"))
     }
 
-    /// A measured number, and what it should not exceed.
+    /// Adds a measured number and its upper limit.
     #[must_use]
     pub fn at_most(
         self,
@@ -65,7 +65,7 @@ impl Line {
             .with(limit_key, limit)
     }
 
-    /// A measured number, and what it should reach.
+    /// Adds a measured number and its lower limit.
     #[must_use]
     pub fn at_least(
         self,
@@ -79,7 +79,7 @@ impl Line {
             .with(limit_key, limit)
     }
 
-    /// What was counted, and what it must be.
+    /// Adds a value that must equal `wanted`.
     #[must_use]
     pub fn required<T: Display + PartialEq>(
         mut self,
@@ -93,7 +93,7 @@ impl Line {
         self.with(key, value)
     }
 
-    /// What was counted, and what it must reach.
+    /// Adds a value that must reach `least`.
     #[must_use]
     pub fn required_least<T: Display + PartialOrd>(
         mut self,
@@ -112,10 +112,10 @@ impl Line {
         println!("{self}");
     }
 
-    /// Prints it, and fails when something is not as it is required to be.
+    /// Prints it and checks the requirements.
     ///
     /// # Errors
-    /// What is not.
+    /// Fails if a requirement does not hold; names each.
     pub fn conclude(&self) -> Result<()> {
         self.print();
         if !self.missed.is_empty() {

@@ -1,6 +1,6 @@
-//! `cargo xtask`: the one door to building, checking, testing and measuring this repository.
+//! `cargo xtask`: the one entry to building, checking, testing and measuring this repository.
 //!
-//! Every verb is a short list of commands that a person could type as well; each is shown before it
+//! Every verb is a short list of commands that a person could type as well. Each is shown before it
 //! runs. The README and `.ci/run` call these verbs and nothing else.
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use commands::{advisories, bench, check, fuzz, prove, quick, test, testbed};
 
-/// The one door to building, checking, testing and measuring cilium-ipam.
+/// The one entry to building, checking, testing and measuring cilium-ipam.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 120)]
 struct Arguments {
@@ -23,26 +23,27 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Check and test the pure rooms alone, in seconds.
+    /// Build and test the pure crates alone, in seconds.
     Quick,
-    /// Check formatting, lints, dependencies, documentation and the pure rooms.
+    /// Check formatting, lints, dependencies and documentation.
     Check,
-    /// Check dependencies for known vulnerabilities; skipped by name where their list cannot be
-    /// fetched.
+    /// Check dependencies for known vulnerabilities. Skipped, by name, if the list of them cannot
+    /// be fetched.
     Advisories,
-    /// Run the whole test suite; builds the real programs that it needs first.
+    /// Run the whole test suite and the proofs. Builds the real programs that they need first.
     Test(test::Arguments),
     /// Build or start the real Kubernetes and Cilium programs.
     #[command(subcommand)]
     Testbed(testbed::Verb),
-    /// Measure against limits of the same run: plan, apply, file, alloc, claims or all.
+    /// Measure against limits of the same run: plan, apply, file, alloc, claims, services, doctor,
+    /// join, newcomers, cni, growth or all.
     #[command(disable_help_flag = true)]
     Bench(bench::Arguments),
     /// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts,
-    /// rival, properties, hostile, retry or all.
+    /// restore, rival, leader, faulty, soak, properties, hostile, retry or all.
     Prove(prove::Arguments),
-    /// Run fuzz targets, ten minutes each unless told; installs cargo-fuzz first, and needs a
-    /// nightly toolchain.
+    /// Run fuzz targets, ten minutes each by default. Installs cargo-fuzz first; requires a nightly
+    /// toolchain.
     Fuzz(fuzz::Arguments),
 }
 

@@ -1,4 +1,4 @@
-//! Nodes as kubelets make them, without a kubelet: about 3 KB of JSON each.
+//! Nodes as kubelets make them, but without a kubelet: about 3 KB of JSON each.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ pub const NODES: &str = "/api/v1/nodes";
 /// The collection of CiliumNodes.
 pub const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
 
-/// Heartbeats are older than anything that a benchmark does.
+/// Heartbeats are older than any action of a benchmark.
 const LONG_AGO: &str = "2026-01-01T00:00:00Z";
 
 /// The node's name.
@@ -19,26 +19,25 @@ pub fn name(index: usize) -> String {
     format!("worker-{index:06}")
 }
 
-/// Where the Node is.
+/// The path of the Node.
 #[must_use]
 pub fn path(index: usize) -> String {
     format!("{NODES}/{}", name(index))
 }
 
-/// Where its status is written.
+/// The path of the Node's status.
 #[must_use]
 pub fn status_path(index: usize) -> String {
     format!("{NODES}/{}/status", name(index))
 }
 
-/// Where the CiliumNode is.
+/// The path of the CiliumNode.
 #[must_use]
 pub fn cilium_node_path(index: usize) -> String {
     format!("{CILIUM_NODES}/{}", name(index))
 }
 
-/// What a kubelet writes every few seconds: the same status with another time, which differs from
-/// beat to beat.
+/// A kubelet's heartbeat: the same status with another time, which differs each time.
 #[must_use]
 pub fn heartbeat(beat: u64) -> Value {
     let [hour, minute, second] = [beat / 3600 % 24, beat / 60 % 60, beat % 60];

@@ -9,7 +9,7 @@ use testbed::{ControlPlane, wait_until};
 
 use crate::tool::Tool;
 
-/// Where IPPools are.
+/// The path of IPPools.
 pub const IP_POOLS: &str = "/apis/cilium-ipam.io/v1alpha1/ippools";
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -18,7 +18,7 @@ const SERVED_LIMIT: Duration = Duration::from_secs(60);
 /// Installs the definitions, and waits until they are served.
 ///
 /// # Errors
-/// When the tool does not print them, or the server does not take them.
+/// Fails if the tool does not print them, or the server does not take them.
 pub fn install_definitions(tool: &Tool, plane: &ControlPlane) -> Result<()> {
     let list = tool.json(&["schema", "--crds"].map(OsStr::new))?;
     for definition in list["items"].as_array().context("no definitions")? {

@@ -1,4 +1,4 @@
-//! Doing the same to many things over some connections at once.
+//! Runs one action for many items, over several connections at once.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

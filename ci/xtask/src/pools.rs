@@ -18,7 +18,7 @@ impl Pools {
     /// A pool for each rack.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails if it cannot be written.
     pub fn racks() -> Result<Self> {
         let mut text = String::new();
         for (rack, range) in RACKS.iter().zip(RANGES) {
@@ -34,7 +34,7 @@ impl Pools {
     /// These documents.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// Fails if they cannot be written.
     pub fn of(documents: &str) -> Result<Self> {
         let folder = TempDir::new().context("no temporary folder")?;
         std::fs::write(folder.path().join("pools.yaml"), documents)
@@ -42,14 +42,14 @@ impl Pools {
         Ok(Self(folder))
     }
 
-    /// Where it lies.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &OsStr {
         self.0.path().as_os_str()
     }
 }
 
-/// A pool; `spec` is what stands between the braces.
+/// A pool; `spec` is the text between the braces.
 #[must_use]
 pub fn pool(name: &str, spec: &str) -> String {
     document("IPPool", name, spec)
@@ -61,7 +61,7 @@ pub fn pin(node: &str, block: &str) -> String {
     document("NodeAssignment", node, &format!("podCIDRs: [{block}]"))
 }
 
-/// Any document; `spec` is what stands between the braces.
+/// Any document; `spec` is the text between the braces.
 #[must_use]
 pub fn document(kind: &str, name: &str, spec: &str) -> String {
     format!(

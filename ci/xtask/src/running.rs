@@ -1,4 +1,4 @@
-//! A `watch` or an operator that runs, and the lines that it says.
+//! A running `watch` or operator, and the lines that it prints.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,10 +15,10 @@ use serde_json::Value;
 use crate::stopping;
 use crate::tool::Tool;
 
-/// Far longer than anything that comes at all.
+/// Far longer than any expected event takes.
 const AT_MOST: Duration = Duration::from_secs(120);
 
-/// One that runs. Dropping it kills it.
+/// A running process. Dropping it kills it.
 pub struct Running {
     child: Child,
     lines: Receiver<(Instant, Value)>,
@@ -28,7 +28,7 @@ impl Running {
     /// Starts it with these arguments, as this kubeconfig's user.
     ///
     /// # Errors
-    /// When it does not start.
+    /// Fails if it does not start.
     pub fn start(tool: &Tool, arguments: &[&OsStr], kubeconfig: &Path) -> Result<Self> {
         let [flag, output, json] = ["--kubeconfig", "--output", "json"].map(OsStr::new);
         let mut command = tool.command();
@@ -56,7 +56,7 @@ impl Running {
     /// An operator that answers machines on a free port.
     ///
     /// # Errors
-    /// When it does not start.
+    /// Fails if it does not start.
     pub fn operator(tool: &Tool, kubeconfig: &Path) -> Result<Self> {
         Self::start(
             tool,
@@ -65,10 +65,10 @@ impl Running {
         )
     }
 
-    /// Waits for the next line of this event, and of this object; tells when it came.
+    /// Waits for the next line with this event and this object; returns its time.
     ///
     /// # Errors
-    /// When there is none for long.
+    /// Fails if none comes for long.
     pub fn until(&self, event: &str, name: Option<&str>) -> Result<Instant> {
         self.line(event, name).map(|(at, _)| at)
     }
@@ -76,7 +76,7 @@ impl Running {
     /// Where it answers machines.
     ///
     /// # Errors
-    /// When it does not say so for long.
+    /// Fails if it does not say so for long.
     pub fn address(&self) -> Result<String> {
         let (_, line) = self.line("listening", None)?;
         line["address"]
@@ -105,7 +105,7 @@ impl Running {
     /// Processor time so far, user and system.
     ///
     /// # Errors
-    /// When it has ended.
+    /// Fails if it has ended.
     pub fn cpu_ms(&self) -> Result<f64> {
         let text = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         let (_, fields) = text.rsplit_once(')').context("no such process")?;
@@ -122,7 +122,7 @@ impl Running {
     /// The memory that it has now, in MiB.
     ///
     /// # Errors
-    /// When it has ended.
+    /// Fails if it has ended.
     pub fn rss_mib(&self) -> Result<f64> {
         self.memory("VmRSS:")
     }
@@ -130,7 +130,7 @@ impl Running {
     /// The most memory that it has had so far, in MiB.
     ///
     /// # Errors
-    /// When it has ended.
+    /// Fails if it has ended.
     pub fn peak_rss_mib(&self) -> Result<f64> {
         self.memory("VmHWM:")
     }
@@ -151,15 +151,15 @@ impl Running {
     /// Stops it with SIGSTOP; once this returns, it does nothing.
     ///
     /// # Errors
-    /// When it has ended.
+    /// Fails if it has ended.
     pub fn pause(&self) -> Result<()> {
         stopping::pause(&self.child)
     }
 
-    /// Lets one go on that was stopped.
+    /// Resumes a stopped one.
     ///
     /// # Errors
-    /// When it has ended.
+    /// Fails if it has ended.
     pub fn resume(&self) -> Result<()> {
         stopping::resume(&self.child)
     }
@@ -168,7 +168,7 @@ impl Running {
 /// The answer to a GET: head and body.
 ///
 /// # Errors
-/// When there is none.
+/// Fails if there is none.
 pub fn http_get(address: &str, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(AT_MOST))?;

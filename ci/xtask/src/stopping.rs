@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 /// Stops it with SIGSTOP; once this returns, it does nothing.
 ///
 /// # Errors
-/// When it has ended.
+/// Fails if it has ended.
 pub fn pause(child: &Child) -> Result<()> {
     let pid = pid(child)?;
     signal::kill(pid, Signal::SIGSTOP).context("the tool cannot be stopped")?;
@@ -22,15 +22,15 @@ pub fn pause(child: &Child) -> Result<()> {
     }
 }
 
-/// Lets one go on that was stopped.
+/// Resumes a stopped one.
 ///
 /// # Errors
-/// When it has ended.
+/// Fails if it has ended.
 pub fn resume(child: &Child) -> Result<()> {
     signal::kill(pid(child)?, Signal::SIGCONT).context("the tool cannot be continued")
 }
 
-/// Nobody else has this process ID while the child has not been waited for.
+/// No other process has this ID until the child has been waited for.
 fn pid(child: &Child) -> Result<Pid> {
     Ok(Pid::from_raw(i32::try_from(child.id())?))
 }

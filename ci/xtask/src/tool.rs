@@ -1,5 +1,4 @@
-//! The tool as a program: where it lies, and a command line of it that knows nothing of the
-//! person's clusters.
+//! The tool as a program: its path, and commands that ignore the user's clusters.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,11 +9,11 @@ use serde_json::Value;
 
 /// Names the tool to the companions. Set by `cargo xtask bench` and `cargo xtask prove`.
 pub const TOOL_VARIABLE: &str = "XTASK_TOOL";
-/// Where a companion that a person has started looks for the tool.
+/// The tool's path if a person started the companion.
 pub const USUAL_PLACE: &str = "target/release/cilium-ipam";
 /// Names the CNI plugin to the companions.
 pub const PLUGIN_VARIABLE: &str = "XTASK_PLUGIN";
-/// Where a companion that a person has started looks for the CNI plugin.
+/// The CNI plugin's path if a person started the companion.
 pub const PLUGIN_PLACE: &str = "target/plugin/cni-ipam-neutron";
 
 /// The tool.
@@ -26,7 +25,7 @@ impl Tool {
     /// The binary at this path.
     ///
     /// # Errors
-    /// When there is none.
+    /// Fails if there is none.
     pub fn new(program: &Path) -> Result<Self> {
         let program = program
             .canonicalize()
@@ -40,7 +39,7 @@ impl Tool {
         clean(&self.program)
     }
 
-    /// A command line as words.
+    /// The words of a command line.
     #[must_use]
     pub fn words<'w>(&'w self, arguments: &[&'w OsStr]) -> Vec<&'w OsStr> {
         [self.program.as_os_str()]
@@ -52,7 +51,7 @@ impl Tool {
     /// Runs it once and reads the JSON that it prints.
     ///
     /// # Errors
-    /// When it fails, or prints something else.
+    /// Fails if it fails, or prints something else.
     pub fn json(&self, arguments: &[&OsStr]) -> Result<Value> {
         let output = self
             .command()
@@ -69,7 +68,7 @@ impl Tool {
     }
 }
 
-/// A command which knows nothing of the person's clusters.
+/// A command that ignores the user's clusters.
 #[must_use]
 pub fn clean(program: &Path) -> Command {
     let mut command = Command::new(program);

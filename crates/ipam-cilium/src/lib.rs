@@ -1,5 +1,5 @@
-//! What the objects of Kubernetes and Cilium mean, by version of Cilium: raw JSON to `Observed`,
-//! and what Cilium's LB-IPAM makes of pools and Services. Pure: it never fetches an object.
+//! What the objects of Kubernetes and Cilium mean, by version of Cilium. Turns raw JSON into
+//! `Observed`, and predicts Cilium's LB-IPAM. Pure: it never fetches an object.
 #![forbid(unsafe_code)]
 
 pub mod lbipam;

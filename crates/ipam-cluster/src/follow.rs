@@ -1,4 +1,4 @@
-//! Hears what happens to objects after they were listed.
+//! Events of objects after they were listed.
 
 use std::future::Future;
 
@@ -7,51 +7,54 @@ use serde_json::Value;
 use super::{Cluster, ClusterError};
 use ipam_cilium::observed::ObservedKind;
 
-/// What is heard.
+/// An event of a watch.
 #[derive(Clone, Copy, Debug)]
 pub enum ObjectEvent<'n> {
-    /// An object is new, or is this from now on.
+    /// An object was created or changed.
     Changed(&'n Value),
-    /// An object is gone; this is the last of it, with the resourceVersion of its end.
+    /// An object was deleted. This is its last state, with the resourceVersion of the deletion.
     Deleted(&'n Value),
-    /// All that happened up to this resourceVersion was heard.
+    /// All events up to this resourceVersion were sent.
     Bookmark(&'n str),
 }
 
-/// Why it ends.
+/// Why a watch ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Following {
-    /// The server ends it now and then; it goes on from what was heard last.
+    /// The server ends a watch now and then. Go on from the newest resourceVersion that it
+    /// reported.
     Closed,
-    /// The server has forgotten what came after that moment, or serves or shows the kind no more:
-    /// it must be listed again.
+    /// The server sent nothing for longer than it may. Its answer, or the connection, was lost on
+    /// the way. Go on as after `Closed`.
+    Silent,
+    /// List again: the server has forgotten the events after that moment, or no longer serves or
+    /// shows the kind.
     Lost(String),
 }
 
-/// What the server's store has of an object, which may be something else than what the server lists
-/// from its memory.
+/// An object in the server's store. A list from the server's memory may show another version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// This resourceVersion.
+    /// It is at this resourceVersion.
     At(u64),
-    /// No such object.
+    /// It does not exist.
     Absent,
-    /// The server does not show it to us.
+    /// The server denies reading it.
     Hidden,
 }
 
-/// A cluster that tells what happens.
+/// A cluster that reports changes.
 pub trait Follow: Cluster {
     /// The claims in the server's store.
     ///
     /// # Errors
-    /// A cluster that does not answer, or answers nonsense.
+    /// Fails if the cluster does not answer, or the answer is malformed.
     fn stored_claims(&self) -> impl Future<Output = Result<Stored, ClusterError>> + Send;
 
-    /// Hears everything that happens to the objects of a kind after the resourceVersion `from`.
+    /// Reports every event of a kind after the resourceVersion `from`, in order.
     ///
     /// # Errors
-    /// A cluster that does not answer, or answers nonsense.
+    /// Fails if the cluster does not answer, or the answer is malformed.
     fn follow(
         &self,
         kind: ObservedKind,

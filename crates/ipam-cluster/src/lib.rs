@@ -1,7 +1,8 @@
 //! A cluster: lists objects as raw JSON, and takes guarded writes.
 //!
-//! Decides nothing. Three clusters are here: a live one, one that is kept in a file, and one that
-//! exists only in memory. The latter two follow the API server's rules.
+//! It decides nothing. There are three clusters: a live one, one in a file, and a simulated one in
+//! memory. The latter two follow the API server's rules. A cache in front of a cluster keeps a copy
+//! of it up to date.
 
 mod cache;
 mod file;
@@ -23,9 +24,9 @@ use jiff::Timestamp;
 use ipam_cilium::observed::{ObservedKind, ReadError, Understood};
 use ipam_core::net::Block;
 
-pub use cache::{ClusterCache, Direct, Rollback, Snapshot, Touched};
+pub use cache::{ClusterCache, DirtyNodes, Role, Rollback, Snapshot, Uncached};
 pub use file::{
-    FileCluster, Opening, open_regular, replace as replace_file,
+    FileCluster, Opening, open_regular, remove_leftovers_of, replace as replace_file,
     replace_private as replace_private_file,
 };
 pub use follow::{Follow, Following, ObjectEvent, Stored};
@@ -34,41 +35,38 @@ pub use observe::{Extent, observe};
 pub use snapshot::snapshot;
 pub use write::{Operation, Target, Write, WriteError, Written};
 
-/// Where Events of objects without a namespace lie (client-go `tools/record`).
-pub const EVENT_NAMESPACE: &str = "default";
-
-/// How far a kind could be read.
+/// Whether a kind could be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// All objects of the kind.
     All,
-    /// The server does not know the kind, so there are none.
+    /// The server does not know the kind, so no object of it exists.
     NotServed,
-    /// The server does not show it to us.
+    /// The server denies reading the kind, with its message.
     Hidden(String),
 }
 
 /// Why the cluster could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// No answer.
+    /// There was no answer.
     #[error("the cluster does not answer: {0}")]
     Unreachable(String),
-    /// An answer that is an error.
+    /// The answer is an error.
     #[error("the cluster refused to list {resource}: {message}")]
     Refused {
         /// Plural name with group.
         resource: &'static str,
-        /// The server's words.
+        /// The server's message.
         message: String,
     },
-    /// A list took so long that the server forgot it.
+    /// Reading a list took so long that the server forgot it.
     #[error("the list of {resource} expired while it was read")]
     Expired {
         /// Plural name with group.
         resource: &'static str,
     },
-    /// A list that shows an earlier moment than the claims do.
+    /// A list shows an earlier moment than the claims.
     #[error(
         "the list of {resource} is older than the claims that were read before it ({list} < {claims})"
     )]
@@ -77,49 +75,47 @@ pub enum ClusterError {
         resource: &'static str,
         /// The list's resourceVersion.
         list: u64,
-        /// That of the claims.
+        /// The claims' resourceVersion.
         claims: u64,
     },
-    /// A server whose store went back in time while it ran: what it lists is no more.
+    /// The store went back in time while the server ran: the server lists a past that is gone.
     #[error(
-        "the API server lists claims at resourceVersion {listed} that its store does not have: where etcd was restored, restart every kube-apiserver"
+        "the API server lists claims at resourceVersion {listed} that its store does not have: if etcd was restored, restart every kube-apiserver"
     )]
     Outdated {
-        /// The resourceVersion in the list.
+        /// The claims' resourceVersion in the list.
         listed: u64,
     },
-    /// Claims of an earlier time than those that were known.
+    /// A list shows older claims than those that were known.
     #[error(
         "the claims went back from resourceVersion {from} to {to}: was a backup of etcd restored?"
     )]
     WentBack {
-        /// The version that was known.
+        /// The known resourceVersion.
         from: u64,
-        /// That in the list, 0 where there are none.
+        /// The resourceVersion in the list, 0 if there are no claims.
         to: u64,
     },
-    /// An answer that makes no sense.
-    #[error("the cluster sent something else than a list of {resource}: {message}")]
+    /// The answer is not a list of the kind.
+    #[error("the answer of the cluster is not a list of {resource}: {message}")]
     Malformed {
         /// Plural name with group.
         resource: &'static str,
         /// What is wrong with it.
         message: String,
     },
-    /// An object that makes no sense.
+    /// An object is malformed.
     #[error(transparent)]
     Object(#[from] ReadError),
-    /// Without this kind nothing may be planned.
-    #[error(
-        "{resource} cannot be read, and without it nobody knows which blocks are taken: {message}"
-    )]
+    /// A kind is hidden without which no plan may be made.
+    #[error("{resource} cannot be read, and without it the taken blocks are unknown: {message}")]
     Indispensable {
         /// Plural name with group.
         resource: &'static str,
-        /// The server's words.
+        /// The server's message.
         message: String,
     },
-    /// The file that keeps the cluster.
+    /// The cluster file cannot be read.
     #[error("cluster file {path}: {message}")]
     File {
         /// The file.
@@ -127,7 +123,7 @@ pub enum ClusterError {
         /// What is wrong with it.
         message: String,
     },
-    /// The file that keeps the cluster takes no writes.
+    /// The cluster file cannot be written.
     #[error("cluster file {path} cannot be written, and stays as it is: {message}")]
     Unsaved {
         /// The file.
@@ -135,13 +131,13 @@ pub enum ClusterError {
         /// Why.
         message: String,
     },
-    /// Another process applies to the same file.
+    /// Another process writes the same file.
     #[error("cluster file {path} is in use by another apply")]
     Locked {
         /// The file.
         path: String,
     },
-    /// Somebody else holds the lock.
+    /// Another process holds the lock.
     #[error("{holder} holds the lock since {since}, for: {operation}")]
     Held {
         /// Who.
@@ -151,10 +147,10 @@ pub enum ClusterError {
         /// Since when.
         since: String,
     },
-    /// Without claims nothing is written.
+    /// The claims cannot be stored, so nothing is written.
     #[error("the claims in ConfigMap kube-system/cilium-ipam-claims cannot be kept: {0}")]
     Claims(WriteError),
-    /// The object that keeps the claims has no room for more.
+    /// The ConfigMap of the claims has no room for more.
     #[error(
         "the claims in ConfigMap kube-system/cilium-ipam-claims have no room for more: {quarantined} blocks are quarantined, {claimed} are claimed"
     )]
@@ -164,8 +160,7 @@ pub enum ClusterError {
         /// Blocks that are claimed.
         claimed: usize,
     },
-    /// OpenStack's credentials, without which neither the addresses of pools nor the pairs of ports
-    /// are known.
+    /// OpenStack does not answer, so the addresses of pools and the pairs of ports are unknown.
     #[error("OpenStack cannot be asked for subnets and ports: {0}")]
     OpenStack(String),
     /// The credentials cannot be used.
@@ -176,40 +171,39 @@ pub enum ClusterError {
 /// The moment that a list shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// As late as possible.
+    /// The newest moment.
     Latest,
-    /// That of another list, by its resourceVersion.
+    /// The moment of another list, by its resourceVersion.
     Of(String),
 }
 
-/// Hears of a list while it is read.
-pub trait Listener: Send {
-    /// The moment that the list shows is fixed from now on. `version` is the resourceVersion of the
-    /// list, empty where it has none.
+/// Receives a list while it is read.
+pub trait ListVisitor: Send {
+    /// The list begins. `version` is its resourceVersion, empty if it has none.
     ///
     /// # Errors
-    /// A list that shows an earlier moment than it must; it ends the list.
+    /// Fails if the list shows too early a moment; this ends the list.
     fn begun(&mut self, _version: &str) -> Result<(), ClusterError> {
         Ok(())
     }
 
-    /// The `apiVersion` in which the server gives the list, where it says so.
+    /// The `apiVersion` of the list, if the server sends it.
     fn served(&mut self, _api_version: &str) {}
 
-    /// Addresses that an object showed a moment ago, and of which it is not known yet whether
-    /// another object shows them by now.
-    fn lingering(&mut self, _block: Block) {}
+    /// A block that disappeared from one object and may show in another one that is not reported
+    /// yet.
+    fn tombstone(&mut self, _block: Block) {}
 
     /// One object as JSON text.
     ///
     /// # Errors
-    /// An object that is not of the kind; it ends the list.
+    /// Fails if the object is not of the kind; this ends the list.
     fn object(&mut self, json: &str) -> Result<(), ReadError>;
 
-    /// One object that was read before, as text and as it was understood then.
+    /// One object that was parsed before, as JSON text and as the result of parsing.
     ///
     /// # Errors
-    /// As for an object.
+    /// Fails as [`object`](ListVisitor::object) does.
     fn known(&mut self, json: &str, _understood: &Understood) -> Result<(), ReadError> {
         self.object(json)
     }
@@ -218,31 +212,31 @@ pub trait Listener: Send {
 /// When a write is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// When it is answered.
+    /// As soon as it is answered.
     Answered,
-    /// When it is saved with others, see [`Cluster::save`].
+    /// When it is saved together with others, see [`Cluster::save`].
     Saved,
 }
 
-/// How far writes are durable.
+/// Which answered writes are durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saved {
-    /// All that were answered are.
+    /// All of them.
     All,
-    /// Some wait for others.
+    /// Some wait for more writes.
     Some,
 }
 
-/// Where objects are read and written.
+/// A place to read and write objects.
 pub trait Cluster: Sync {
-    /// Gives every object of a kind to `listener`, from one consistent list of that moment.
-    /// `namespace` is where Cilium's settings lie.
+    /// Gives every object of a kind to `visitor`, from one consistent list of that moment.
+    /// `namespace` is the one of Cilium's settings.
     fn list(
         &self,
         kind: ObservedKind,
         namespace: &str,
         moment: &Moment,
-        listener: &mut dyn Listener,
+        visitor: &mut dyn ListVisitor,
     ) -> impl Future<Output = Result<Seen, ClusterError>> + Send;
 
     /// Sends one guarded write.
@@ -251,7 +245,7 @@ pub trait Cluster: Sync {
     /// Reads a lock.
     fn lock(&self, name: LeaseName) -> impl Future<Output = Result<LockSeen, ClusterError>> + Send;
 
-    /// The time, by the clock that freed blocks rest by.
+    /// The time, by the clock that ends quarantines.
     fn now(&self) -> Timestamp;
 
     /// When its writes are durable.
@@ -264,6 +258,6 @@ pub trait Cluster: Sync {
         async { Ok(Saved::All) }
     }
 
-    /// Makes all writes durable; without effect where each write is durable by itself.
+    /// Makes all writes durable. Has no effect where each write is durable by itself.
     fn finish(&self) -> impl Future<Output = Result<(), ClusterError>> + Send;
 }

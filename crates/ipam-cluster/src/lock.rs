@@ -1,130 +1,88 @@
-//! Leases: one says who applies, since when, and what; another one which of several operators
-//! works. Both are a courtesy that keeps them from getting into each other's way; that no block is
-//! given twice rests on the claims alone.
+//! The records of our Leases and the writes that change them: one Lease names who applies, the
+//! other which operator leads.
+//!
+//! Leases are a courtesy. Only the claims guarantee that no block is given twice. When a record
+//! expires is not decided here, because that needs the reader's own clock.
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde_json::{Value, json};
 
 use super::write::{guard, own_metadata};
 use super::{Operation, Target, Write};
 use ipam_cilium::observed::ObjectVersion;
 
-/// A Lease of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseName {
-    /// Held while something is applied.
-    Apply,
-    /// Held by the operator that works; the others stand by.
-    Leader,
-}
-
-impl LeaseName {
-    /// Its name in the cluster.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            LeaseName::Apply => "cilium-ipam",
-            LeaseName::Leader => "cilium-ipam-operator",
-        }
+ipam_core::text_enum! {
+    /// One of our Leases, by the name of the object.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum LeaseName {
+        /// Held during an apply.
+        Apply = "cilium-ipam",
+        /// Held by the operator that leads.
+        Leader = "cilium-ipam-operator",
     }
 }
 
-/// Says what the holder does.
 const OPERATION_ANNOTATION: &str = "cilium-ipam.io/operation";
 
-/// What reading the lock gave.
+/// Result of reading a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockSeen {
-    /// This cluster keeps others out in another way.
+    /// This cluster needs no lock: it excludes others in another way.
     NotKept,
-    /// The server does not let us see it.
+    /// The server denies reading it, with the server's message.
     Hidden(String),
-    /// Nobody has ever held it.
+    /// The Lease does not exist yet.
     Absent,
-    /// Somebody holds it, or did.
+    /// The Lease exists; it may be free or expired.
     Record(Box<LockRecord>),
 }
 
-/// The lock as it was read.
+/// A Lease as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockRecord {
-    /// Who; empty when it was given back.
+    /// Identity of the holder; empty when the lock was released.
     pub holder: String,
-    /// What they do.
+    /// What the holder does, such as `apply`.
     pub operation: String,
-    /// Since when.
+    /// When the holder acquired it, by the holder's clock.
     pub since: Option<Timestamp>,
-    /// Last sign of life.
+    /// When the holder renewed it last, by the holder's clock.
     pub renewed: Option<Timestamp>,
-    /// How long a sign of life is good for.
+    /// How long it stays held after a renewal.
     pub duration: SignedDuration,
-    /// The version of the object.
     pub version: ObjectVersion,
-}
-
-#[derive(Deserialize)]
-struct LeaseView {
-    metadata: LeaseMetadata,
-    #[serde(default)]
-    spec: LeaseSpec,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct LeaseMetadata {
-    #[serde(default)]
-    uid: String,
-    #[serde(default)]
-    resource_version: String,
-    #[serde(default)]
-    annotations: std::collections::BTreeMap<String, String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct LeaseSpec {
-    holder_identity: Option<String>,
-    lease_duration_seconds: Option<i64>,
-    acquire_time: Option<String>,
-    renew_time: Option<String>,
 }
 
 impl LockRecord {
     /// Reads a Lease.
     ///
     /// # Errors
-    /// JSON that is none.
+    /// Fails if the JSON is not a Lease.
     pub fn read(json: &[u8]) -> Result<LockRecord, serde_json::Error> {
-        let LeaseView { metadata, spec } = serde_json::from_slice(json)?;
-        let time = |text: Option<String>| text.and_then(|text| text.parse().ok());
+        let Lease { metadata, spec } = serde_json::from_slice(json)?;
+        let spec = spec.unwrap_or_default();
+        let operation = metadata
+            .annotations
+            .and_then(|mut annotations| annotations.remove(OPERATION_ANNOTATION));
+        let seconds = spec.lease_duration_seconds.unwrap_or_default();
         Ok(LockRecord {
             holder: spec.holder_identity.unwrap_or_default(),
-            operation: metadata
-                .annotations
-                .get(OPERATION_ANNOTATION)
-                .cloned()
-                .unwrap_or_default(),
-            since: time(spec.acquire_time),
-            renewed: time(spec.renew_time),
-            duration: SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or_default()),
+            operation: operation.unwrap_or_default(),
+            since: spec.acquire_time.map(|MicroTime(time)| time),
+            renewed: spec.renew_time.map(|MicroTime(time)| time),
+            duration: SignedDuration::from_secs(seconds.into()),
             version: ObjectVersion {
-                uid: metadata.uid,
-                resource_version: metadata.resource_version,
+                uid: metadata.uid.unwrap_or_default(),
+                resource_version: metadata.resource_version.unwrap_or_default(),
             },
         })
-    }
-
-    /// Whether somebody is still there.
-    pub fn is_held(&self, now: Timestamp) -> bool {
-        let until = self
-            .renewed
-            .and_then(|renewed| renewed.saturating_add(self.duration).ok());
-        !self.holder.is_empty() && until.is_some_and(|until| now < until)
     }
 }
 
 impl Write {
-    /// Takes a lock, or renews it; without a version, creates it.
+    /// Acquires or renews a lock; creates the Lease where `version` is absent.
     pub fn take_lock(name: LeaseName, lock: &LockRecord, version: Option<&ObjectVersion>) -> Write {
         let LockRecord {
             holder,
@@ -162,8 +120,8 @@ impl Write {
         }
     }
 
-    /// Gives a lock back.
-    pub fn give_lock_back(name: LeaseName, version: &ObjectVersion) -> Write {
+    /// Releases a lock.
+    pub fn release_lock(name: LeaseName, version: &ObjectVersion) -> Write {
         let patch: Value = json!({"metadata": guard(version), "spec": {"holderIdentity": ""}});
         Write {
             target: Target::Lease(name),
@@ -182,16 +140,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_is_held_until_its_last_sign_of_life_is_too_old() {
+    fn a_lease_is_read_as_it_was_written() {
         let json = r#"{"metadata":{"uid":"u","resourceVersion":"5","annotations":{"cilium-ipam.io/operation":"apply"}},
             "spec":{"holderIdentity":"a","leaseDurationSeconds":15,"renewTime":"2026-01-01T00:00:00.000000Z"}}"#;
         let lock = LockRecord::read(json.as_bytes()).unwrap();
-        let at = |text: &str| lock.is_held(text.parse().unwrap());
-        assert!(at("2026-01-01T00:00:14Z") && !at("2026-01-01T00:00:15Z"));
-        assert_eq!(lock.operation, "apply");
         assert_eq!(
-            micro_time("2026-01-01T00:00:14Z".parse().unwrap()),
-            "2026-01-01T00:00:14.000000Z"
+            (lock.holder.as_str(), lock.operation.as_str()),
+            ("a", "apply")
         );
+        assert_eq!(lock.duration, SignedDuration::from_secs(15));
+        assert_eq!(lock.since, None);
+        assert_eq!(
+            lock.renewed.map(micro_time).as_deref(),
+            Some("2026-01-01T00:00:00.000000Z")
+        );
+        assert_eq!(lock.version.resource_version, "5");
+    }
+
+    #[test]
+    fn a_lease_without_a_holder_is_free() {
+        let json =
+            r#"{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"n"}}"#;
+        let lock = LockRecord::read(json.as_bytes()).unwrap();
+        assert!(lock.holder.is_empty() && lock.duration.is_zero());
     }
 }

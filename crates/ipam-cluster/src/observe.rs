@@ -1,21 +1,22 @@
-//! Reads everything that a plan needs, in the order in which nothing can be missed.
+//! Reads everything that a plan needs, in the order that the claims require. It must never decide
+//! anything.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::future::try_join5;
 use tokio::sync::oneshot;
 
-use super::{Cluster, ClusterError, Listener, Moment, Seen};
+use super::{Cluster, ClusterError, ListVisitor, Moment, Seen};
 use ipam_cilium::observed::{Definition, Observed, ObservedKind, ReadError, Reader, Understood};
 use ipam_core::net::Block;
 
-/// Where Cilium lives unless its DaemonSet says otherwise.
+/// Default for the namespace of Cilium's DaemonSet.
 const DEFAULT_NAMESPACE: &str = "kube-system";
 
-/// How often a reading that expired half-way is begun again.
+/// Attempts, where lists expire or are stale.
 const ATTEMPTS: usize = 3;
 
-/// Kinds whose order does not matter, and of which there are few objects.
+/// Kinds with few objects, whose order does not matter.
 const SMALL: [ObservedKind; 4] = [
     ObservedKind::LoadBalancerPool,
     ObservedKind::CiliumOperator,
@@ -23,7 +24,7 @@ const SMALL: [ObservedKind; 4] = [
     ObservedKind::ServiceCidr,
 ];
 
-/// More of them, read at the same time.
+/// More such kinds, read at the same time.
 const SMALL_TOO: [ObservedKind; 4] = [
     ObservedKind::CiliumConfig,
     ObservedKind::CiliumNodeDefinition,
@@ -34,14 +35,14 @@ const SMALL_TOO: [ObservedKind; 4] = [
 /// How much is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// What a plan needs.
+    /// The kinds that a plan needs.
     Plan,
-    /// All that an examination needs.
+    /// The kinds that an examination needs.
     Examination,
 }
 
 impl Extent {
-    /// The kinds besides those that a plan needs.
+    /// The kinds that a plan does not need.
     pub(super) fn more(self) -> &'static [ObservedKind] {
         match self {
             Extent::Plan => &[],
@@ -50,11 +51,10 @@ impl Extent {
     }
 }
 
-/// Observes the cluster. A kind that is hidden becomes a blind spot; Nodes and CiliumNodes must be
-/// visible.
+/// Observes the cluster. A hidden kind becomes a blind spot. Nodes and CiliumNodes must be visible.
 ///
 /// # Errors
-/// A cluster that does not answer, answers nonsense, or hides what is indispensable.
+/// Fails if the cluster does not answer, hides Nodes or CiliumNodes, or an answer is malformed.
 pub async fn observe<C: Cluster>(cluster: &C, extent: Extent) -> Result<Observed, ClusterError> {
     for _ in 1..ATTEMPTS {
         match Reading::new(cluster, extent).all().await {
@@ -69,12 +69,12 @@ struct Reading<'c, C> {
     cluster: &'c C,
     extent: Extent,
     reader: Mutex<Reader>,
-    /// The moment that the claims show. resourceVersions count up through all kinds (apimachinery
-    /// `pkg/util/resourceversion` @ 1.36).
+    /// resourceVersion of the claims' list. resourceVersions count up through all kinds
+    /// (apimachinery `pkg/util/resourceversion` @ 1.36).
     claims_at: OnceLock<u64>,
 }
 
-/// Gives objects to the reader, and says when the list's moment is fixed.
+/// Gives objects to the reader, and reports the moment of the list.
 struct Collecting<'r> {
     kind: ObservedKind,
     reader: &'r Mutex<Reader>,
@@ -82,11 +82,11 @@ struct Collecting<'r> {
     begun: Option<oneshot::Sender<Moment>>,
 }
 
-impl Listener for Collecting<'_> {
+impl ListVisitor for Collecting<'_> {
     fn begun(&mut self, version: &str) -> Result<(), ClusterError> {
         self.is_no_older_than_the_claims(version.parse().ok())?;
         if let Some(begun) = self.begun.take() {
-            // Nobody waits any more when the other list has failed.
+            // The other list may have failed: then nothing waits for this.
             let moment = if version.is_empty() {
                 Moment::Latest
             } else {
@@ -101,8 +101,8 @@ impl Listener for Collecting<'_> {
         lock(self.reader).served(self.kind, api_version);
     }
 
-    fn lingering(&mut self, block: Block) {
-        lock(self.reader).lingering(block);
+    fn tombstone(&mut self, block: Block) {
+        lock(self.reader).tombstone(block);
     }
 
     fn object(&mut self, json: &str) -> Result<(), ReadError> {
@@ -116,8 +116,8 @@ impl Listener for Collecting<'_> {
 }
 
 impl Collecting<'_> {
-    /// A list from a cache that lags behind would show a block as free that somebody claimed and
-    /// wrote meanwhile.
+    /// A list from a cache that lags behind could show a block as free that another process has
+    /// claimed and written since.
     fn is_no_older_than_the_claims(&self, version: Option<u64>) -> Result<(), ClusterError> {
         let resource = self.kind.resource();
         match (self.kind, version, self.claims_at.get()) {
@@ -167,8 +167,8 @@ impl<'c, C: Cluster> Reading<'c, C> {
         );
         let (begun, has_begun) = oneshot::channel();
         let cilium_nodes = self.kind(ObservedKind::CiliumNode, Moment::Latest, Some(begun));
-        // Of the very same moment: a block may go from the CiliumNode to the Node, or, when an
-        // agent starts and its Node is deleted, the other way, and two moments could show it in
+        // Of the very same moment: a block can move from the CiliumNode to the Node. When an agent
+        // starts and its Node is deleted, it moves the other way. Two moments could show it in
         // neither.
         let nodes = async {
             let moment = has_begun.await.unwrap_or(Moment::Latest);
@@ -183,8 +183,8 @@ impl<'c, C: Cluster> Reading<'c, C> {
         if cilium_nodes == Seen::NotServed
             && reader.definition_of_cilium_node() == Definition::Installed
         {
-            let message = "its CustomResourceDefinition is there, but the server does not serve it"
-                .to_owned();
+            let message =
+                "its CustomResourceDefinition exists, but the server does not serve it".to_owned();
             return Err(ClusterError::Indispensable {
                 resource: ObservedKind::CiliumNode.resource(),
                 message,
@@ -193,7 +193,7 @@ impl<'c, C: Cluster> Reading<'c, C> {
         Ok(reader.finish(self.cluster.now()))
     }
 
-    /// A connection for each would cost more than these kinds do.
+    /// Lists one kind after the other: a connection for each would cost more than the lists.
     async fn one_by_one(
         &self,
         kinds: impl Iterator<Item = ObservedKind>,
@@ -214,7 +214,7 @@ impl<'c, C: Cluster> Reading<'c, C> {
             .cilium_namespace()
             .unwrap_or(DEFAULT_NAMESPACE)
             .to_owned();
-        let mut listener = Collecting {
+        let mut visitor = Collecting {
             kind,
             reader: &self.reader,
             claims_at: &self.claims_at,
@@ -222,7 +222,7 @@ impl<'c, C: Cluster> Reading<'c, C> {
         };
         let seen = self
             .cluster
-            .list(kind, &namespace, &moment, &mut listener)
+            .list(kind, &namespace, &moment, &mut visitor)
             .await?;
         match (&seen, kind) {
             (Seen::Hidden(message), ObservedKind::Node | ObservedKind::CiliumNode) => {

@@ -1,5 +1,5 @@
-//! What the API server does with a write, for clusters that are not one: guards, merge patches,
-//! write-once fields.
+//! The API server's rules for writes, for the simulated cluster and the cluster in a file: guards,
+//! merge patches, write-once fields.
 //!
 //! Sources: `staging/src/k8s.io/apiserver/pkg/registry/rest/update.go` and
 //! `pkg/apis/core/validation/validation.go` @ 1.36.
@@ -12,14 +12,12 @@ use super::merge_patch::merge;
 /// The object after a patch, still at its old resourceVersion.
 ///
 /// # Errors
-/// A guard that does not fit, and a change that the server would refuse.
+/// Fails if a guard does not match, or the server would refuse the change.
 pub(super) fn patched(object: &Value, patch: &Value) -> Result<Value, WriteError> {
     for key in ["uid", "resourceVersion"] {
         let wanted = patch.pointer(&format!("/metadata/{key}"));
         if wanted.is_some() && wanted != object.pointer(&format!("/metadata/{key}")) {
-            return Err(WriteError::Superseded(format!(
-                "its {key} is another one by now"
-            )));
+            return Err(WriteError::Superseded(format!("its {key} has changed")));
         }
     }
     let before = pod_cidrs(object);
@@ -33,13 +31,13 @@ pub(super) fn patched(object: &Value, patch: &Value) -> Result<Value, WriteError
     Ok(object)
 }
 
-/// The most that all values of a ConfigMap have together, in bytes (`MaxSecretSize`).
+/// Largest sum of the values of a ConfigMap, in bytes (`MaxSecretSize`).
 const LARGEST_CONFIG_MAP: usize = 1024 * 1024;
 
-/// What the server has against an object, however it was written.
+/// Whether the server admits an object, however it was written.
 ///
 /// # Errors
-/// A ConfigMap that is too large.
+/// Fails if a ConfigMap is too large.
 pub(super) fn admitted(object: &Value) -> Result<(), WriteError> {
     if object["kind"] != "ConfigMap" {
         return Ok(());

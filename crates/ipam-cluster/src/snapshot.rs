@@ -1,8 +1,8 @@
-//! A cluster as a `v1 List` that can be given to others.
+//! Exports a cluster as a `v1 List`.
 
 use serde_json::{Value, json};
 
-use super::{Cluster, ClusterError, Listener, Moment, Seen};
+use super::{Cluster, ClusterError, ListVisitor, Moment, Seen};
 use ipam_cilium::observed::{ObservedKind, ReadError, slim};
 
 struct Slimming {
@@ -11,7 +11,7 @@ struct Slimming {
     version: String,
 }
 
-impl Listener for Slimming {
+impl ListVisitor for Slimming {
     fn begun(&mut self, version: &str) -> Result<(), ClusterError> {
         self.version = version.to_owned();
         Ok(())
@@ -25,11 +25,11 @@ impl Listener for Slimming {
     }
 }
 
-/// Every object that is needed, with only the fields that are read. Kinds that are hidden from us
-/// are an error: a snapshot must not look like a cluster that has none of them.
+/// Every object that plans and examinations read, with only the fields that they read. A hidden
+/// kind is an error: the snapshot would look like a cluster without these objects.
 ///
 /// # Errors
-/// As for observing, and hidden kinds.
+/// Fails as `observe` does, and if a kind is hidden.
 pub async fn snapshot<C: Cluster>(cluster: &C) -> Result<Value, ClusterError> {
     let mut items: Vec<Value> = Vec::new();
     let mut namespace = "kube-system".to_owned();
@@ -43,7 +43,7 @@ pub async fn snapshot<C: Cluster>(cluster: &C) -> Result<Value, ClusterError> {
             objects: Vec::new(),
             version: String::new(),
         };
-        // Nodes and CiliumNodes of one moment, as when a plan is made.
+        // Nodes and CiliumNodes of one moment, as for a plan.
         let of = if kind == ObservedKind::Node {
             &moment
         } else {

@@ -1,5 +1,5 @@
-//! From YAML files, Git revisions and custom resources to what they ask for, with each finding at
-//! its line. Knows nothing of a cluster's state.
+//! Reads YAML files, Git revisions and custom resources into `Desired`, with each finding at its
+//! line. Knows nothing of the state of a cluster.
 #![forbid(unsafe_code)]
 
 pub mod custom_resources;

@@ -1,5 +1,6 @@
-//! Executes changes and says what became of each. Decides nothing: a write that does not go through
-//! is reported, never replaced by another one.
+//! Sends changes and returns one outcome for each.
+//!
+//! It decides nothing: it reports a failed write, and never replaces it by another one.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,57 +8,57 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-use ipam_cluster::{Cluster, Write, WriteError, Written};
+use crate::ports::PortWriter;
+use ipam_cluster::{Cluster, Write, WriteError};
 use ipam_planner::plan::{Change, Sequence};
 
-/// What became of a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What became of a change. As text it is the label `outcome` of the metric `writes`.
+#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Outcome {
-    /// The server has it.
+    /// The server stored it.
     Applied,
-    /// The node had changed since it was planned; nothing was written.
+    /// The object has changed since the plan; nothing was written.
     Superseded(String),
-    /// The server refused; nothing was written.
+    /// The server refused it; nothing was written.
     Refused(String),
-    /// No answer came; it may have been written or not.
+    /// No answer came, so it may have been written.
     Unknown(String),
-    /// It was not sent, because applying stopped before.
+    /// Not sent: the apply stopped before it.
     NotTried,
 }
 
-/// Something happened while applying.
+/// Progress of an apply.
 #[derive(Debug)]
 pub enum Event<'e> {
     /// A change has its outcome.
     Finished {
-        /// The change.
+        /// Which change.
         change: &'e Change,
-        /// Its outcome.
         outcome: &'e Outcome,
     },
 }
 
-/// Asks an apply to start nothing further.
+/// Requests the end of an apply.
 #[derive(Debug, Default)]
 pub struct Stop(AtomicBool);
 
 impl Stop {
-    /// No further change is sent from now on; those under way are waited for.
+    /// From now on no change is sent; the apply waits for writes in flight.
     pub fn request(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether that was asked.
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What holds back the changes that are sent in their order: one of them that was not applied.
+/// The outcome for the rest of a sequence after one change of it was not applied.
 #[derive(Debug, Default)]
-pub struct HeldBack(Option<Outcome>);
+pub struct BlockedSequence(Option<Outcome>);
 
-impl HeldBack {
+impl BlockedSequence {
     fn note(&mut self, change: &Change, outcome: &Outcome) {
         if change.sequence() == Sequence::AfterThoseBefore && *outcome != Outcome::Applied {
             let before = || {
@@ -66,7 +67,7 @@ impl HeldBack {
                     change.target()
                 )
             };
-            // One that lost a race is planned again, and so are those behind it.
+            // A change that lost a race is planned again, and so are the later ones.
             self.0 = Some(match outcome {
                 Outcome::Superseded(_) => Outcome::Superseded(before()),
                 _ => Outcome::Refused(before()),
@@ -75,29 +76,31 @@ impl HeldBack {
     }
 }
 
-/// Sends the changes, at most `parallelism` at a time, and gives one outcome for each in their
-/// order. A server that refuses us altogether, or does not answer, stops it; a single refused write
-/// does not, but holds back those that come in order behind it.
+/// Sends the changes, at most `parallelism` at a time, and returns their outcomes in the same
+/// order. Stops if the server denies all access or does not answer. A single refused write only
+/// blocks the later changes of its sequence.
 pub async fn apply<C: Cluster>(
-    cluster: &C,
+    (cluster, ports): (&C, &impl PortWriter),
     changes: &[Change],
     parallelism: NonZeroUsize,
     stop: &Stop,
-    held_back: &mut HeldBack,
+    blocked_sequence: &mut BlockedSequence,
     on_event: &mut (dyn FnMut(Event<'_>) + Send),
 ) -> Vec<Outcome> {
     let mut outcomes = vec![Outcome::NotTried; changes.len()];
     let mut waiting = changes.iter().enumerate().peekable();
-    let mut under_way = FuturesUnordered::new();
+    let mut in_flight = FuturesUnordered::new();
     loop {
-        while under_way.len() < parallelism.get() && !stop.is_requested() {
+        while in_flight.len() < parallelism.get() && !stop.is_requested() {
             let must_wait = |change: &Change| {
-                change.sequence() == Sequence::AfterThoseBefore && !under_way.is_empty()
+                change.sequence() == Sequence::AfterThoseBefore && !in_flight.is_empty()
             };
             let Some((index, change)) = waiting.next_if(|(_, change)| !must_wait(change)) else {
                 break;
             };
-            if let (Sequence::AfterThoseBefore, Some(outcome)) = (change.sequence(), &held_back.0) {
+            if let (Sequence::AfterThoseBefore, Some(outcome)) =
+                (change.sequence(), &blocked_sequence.0)
+            {
                 outcomes[index] = outcome.clone();
                 on_event(Event::Finished {
                     change,
@@ -105,9 +108,9 @@ pub async fn apply<C: Cluster>(
                 });
                 continue;
             }
-            under_way.push(async move { (index, cluster.write(&Write::from(change)).await) });
+            in_flight.push(async move { (index, write(cluster, ports, change).await) });
         }
-        let Some((index, result)) = under_way.next().await else {
+        let Some((index, result)) = in_flight.next().await else {
             return outcomes;
         };
         if matches!(
@@ -117,7 +120,7 @@ pub async fn apply<C: Cluster>(
             stop.request();
         }
         outcomes[index] = Outcome::from(result);
-        held_back.note(&changes[index], &outcomes[index]);
+        blocked_sequence.note(&changes[index], &outcomes[index]);
         on_event(Event::Finished {
             change: &changes[index],
             outcome: &outcomes[index],
@@ -125,10 +128,25 @@ pub async fn apply<C: Cluster>(
     }
 }
 
-impl From<Result<Written, WriteError>> for Outcome {
-    fn from(result: Result<Written, WriteError>) -> Outcome {
+async fn write(
+    cluster: &impl Cluster,
+    ports: &impl PortWriter,
+    change: &Change,
+) -> Result<(), WriteError> {
+    let write = match change {
+        Change::Port(change) => return ports.write_pairs(change).await,
+        Change::AddressPool(change) => Write::from(&**change),
+        Change::Service(change) => Write::from(change),
+        Change::PodPool(change) => Write::from(&**change),
+        Change::Node(change) => Write::from(change),
+    };
+    cluster.write(&write).await.map(drop)
+}
+
+impl From<Result<(), WriteError>> for Outcome {
+    fn from(result: Result<(), WriteError>) -> Outcome {
         match result {
-            Ok(Written { version: _ }) => Outcome::Applied,
+            Ok(()) => Outcome::Applied,
             Err(WriteError::Superseded(why)) => Outcome::Superseded(why),
             Err(
                 error @ (WriteError::Refused(_) | WriteError::Forbidden(_) | WriteError::Busy(_)),

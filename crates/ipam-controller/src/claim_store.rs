@@ -1,5 +1,7 @@
-//! Keeps the claims of one round: replaces them before the writes of a batch, and drops those that
-//! the writes have settled.
+//! Keeps the claims of one pass: adds claims before a batch is written, and drops them once the
+//! writes are applied.
+//!
+//! It writes nothing but the claims. `ipam_core::claims` decides what a claim means.
 
 use std::collections::BTreeMap;
 
@@ -7,63 +9,63 @@ use jiff::SignedDuration;
 
 use super::Loaded;
 use ipam_cilium::observed::{
-    KeptClaims, OWN_NAMESPACE, ObjectVersion, Observed, ObservedKind, ReadError, Reader,
+    OWN_NAMESPACE, ObjectVersion, Observed, ObservedKind, ReadError, Reader, StoredClaims,
 };
-use ipam_cluster::{Cluster, ClusterError, Listener, Moment, Write, WriteError};
+use ipam_cluster::{Cluster, ClusterError, ListVisitor, Moment, Write, WriteError};
 use ipam_core::claims::{Claims, Conflict, MOST_BYTES};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 use ipam_planner::plan::{Change, NodeChange, claim_changes, settle_applied};
 
-/// The claims as they were when the cluster was observed, and as this round changed them since.
-/// That nobody else did is what the version says: every replacement fails otherwise.
+/// The claims as observed, with the changes of this pass. Each replacement is guarded by the
+/// version, so it fails if another process has changed the claims.
 pub(super) struct ClaimStore<'l, C> {
     cluster: &'l C,
-    rest: SignedDuration,
-    /// Of the files.
+    quarantine_for: SignedDuration,
+    /// Commit of the files.
     revision: Option<&'l str>,
-    /// What is kept in the cluster.
-    kept: Claims,
-    /// What is in force.
+    /// As the cluster has them.
+    stored: Claims,
+    /// With this pass's changes.
     claims: Claims,
     version: Option<ObjectVersion>,
 }
 
-/// How many changes could be claimed.
+/// How many changes fit into the claims.
 #[derive(Default)]
-pub(super) struct Room {
-    /// So many, from the first on.
+pub(super) struct ClaimCapacity {
+    /// The number of changes, from the first one on.
     pub(super) count: usize,
-    /// Those of them that must not be written, by place.
+    /// Changes among them that must not be written, by index.
     pub(super) conflicts: BTreeMap<usize, Conflict>,
 }
 
-/// Quarantines blocks for their nodes, whatever else is claimed: a cluster that went back in time
-/// does not show them, and they are in use.
+/// Quarantines blocks for their nodes. A cluster that went back in time does not show them, but
+/// they are in use.
 ///
 /// # Errors
-/// The claims cannot be read or replaced.
+/// Fails if the claims cannot be read or replaced.
 pub(super) async fn quarantine_forgotten<C: Cluster>(
     cluster: &C,
     forgotten: &BTreeMap<Block, NodeName>,
     loaded: &Loaded,
 ) -> Result<(), ClusterError> {
     let mut reader = Reader::default();
-    let mut listener = Objects(&mut reader);
+    let mut visitor = Objects(&mut reader);
     cluster
         .list(
             ObservedKind::Claims,
             OWN_NAMESPACE,
             &Moment::Latest,
-            &mut listener,
+            &mut visitor,
         )
         .await?;
-    let KeptClaims {
+    let StoredClaims {
         mut claims,
         version,
     } = reader.finish(cluster.now()).claims;
     for (block, node) in forgotten {
-        claims.rest(
+        claims.quarantine(
             *block,
             node,
             cluster.now(),
@@ -78,10 +80,9 @@ pub(super) async fn quarantine_forgotten<C: Cluster>(
         .map_err(ClusterError::Claims)
 }
 
-/// Reads claims.
 struct Objects<'r>(&'r mut Reader);
 
-impl Listener for Objects<'_> {
+impl ListVisitor for Objects<'_> {
     fn object(&mut self, json: &str) -> Result<(), ReadError> {
         self.0.object(ObservedKind::Claims, json)
     }
@@ -93,45 +94,46 @@ impl<'l, C: Cluster> ClaimStore<'l, C> {
         observed: &Observed,
         loaded: &'l Loaded,
     ) -> ClaimStore<'l, C> {
-        let (rest, revision) = (loaded.desired.policy.quarantine, loaded.revision.as_deref());
-        let (kept, version) = (
+        let (quarantine_for, revision) =
+            (loaded.desired.policy.quarantine, loaded.revision.as_deref());
+        let (stored, version) = (
             observed.claims.claims.clone(),
             observed.claims.version.clone(),
         );
         ClaimStore {
             cluster,
-            rest,
+            quarantine_for,
             revision,
-            kept,
-            claims: observed.claims_in_force(rest),
+            stored,
+            claims: observed.live_claims(quarantine_for),
             version,
         }
     }
 
-    /// Claims the blocks of as many of these changes as the object has room for, from the first on.
-    /// None is too few to write for.
-    pub(super) async fn claim(&mut self, changes: &[Change]) -> Result<Room, WriteError> {
+    /// Claims the blocks of as many changes as the object has space for, from the first one on.
+    /// Writes nothing if not even one fits.
+    pub(super) async fn claim(&mut self, changes: &[Change]) -> Result<ClaimCapacity, WriteError> {
         let now = self.cluster.now();
         let before = self.claims.to_json().len();
         let mut count = changes.len();
         loop {
             let (claims, conflicts) =
-                claim_changes(&self.claims, &changes[..count], now, self.rest);
+                claim_changes(&self.claims, &changes[..count], now, self.quarantine_for);
             let size = claims.to_json().len();
             if size <= MOST_BYTES.max(before) {
                 self.replace(claims).await?;
-                return Ok(Room { count, conflicts });
+                return Ok(ClaimCapacity { count, conflicts });
             }
-            // About as many as fit, by what these take.
+            // An estimate from the average size of these.
             let fitting = count * MOST_BYTES.saturating_sub(before) / (size - before);
             count = fitting.min(count - 1);
             if count == 0 {
-                return Ok(Room::default());
+                return Ok(ClaimCapacity::default());
             }
         }
     }
 
-    /// Why there is no room, though nothing is being written.
+    /// The error for a full object while no write is in flight.
     pub(super) fn full(&self) -> ClusterError {
         ClusterError::ClaimsFull {
             quarantined: self.claims.quarantined.len(),
@@ -139,26 +141,29 @@ impl<'l, C: Cluster> ClaimStore<'l, C> {
         }
     }
 
-    /// Changes that were applied need no claim any more; the cluster learns of it with the next
-    /// replacement.
-    pub(super) fn settle<'c>(&mut self, applied: impl Iterator<Item = &'c NodeChange>) {
-        self.claims = settle_applied(&self.claims, applied, self.cluster.now(), self.rest);
+    /// Drops the claims of applied changes. The next replacement writes that to the cluster.
+    pub(super) fn record_applied<'c>(&mut self, applied: impl Iterator<Item = &'c NodeChange>) {
+        self.claims = settle_applied(
+            &self.claims,
+            applied,
+            self.cluster.now(),
+            self.quarantine_for,
+        );
     }
 
-    /// Tells the cluster what was settled. When that fails, dead claims stay until somebody reads
-    /// them.
+    /// Writes the dropped claims to the cluster. If that fails, the dead claims stay until the next
+    /// apply reads them.
     pub(super) async fn close(mut self) {
-        if self.claims != self.kept {
+        if self.claims != self.stored {
             let _ = self.replace(self.claims.clone()).await;
         }
     }
 
-    /// Replaces the claims. By equal ones, too: the server then only says whether they are still at
-    /// the version that was read.
+    /// Replaces the claims. With equal claims this only checks that the version is still current.
     async fn replace(&mut self, claims: Claims) -> Result<(), WriteError> {
         let write = Write::claims(&claims, self.revision, self.version.as_ref());
         self.version = Some(self.cluster.write(&write).await?.version);
-        self.kept = claims.clone();
+        self.stored = claims.clone();
         self.claims = claims;
         Ok(())
     }

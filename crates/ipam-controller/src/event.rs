@@ -1,21 +1,27 @@
 //! Events: what people read with `kubectl describe`.
+//!
+//! It only builds objects; it must not know when an Event is written.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use ipam_cluster::EVENT_NAMESPACE;
 use ipam_desired::{CustomKind, GROUP, VERSION};
 
-/// Longest message that the server takes, in bytes (core/v1 validation of Kubernetes 1.36).
+/// The namespace of Events about objects without a namespace (client-go `tools/record`).
+pub(crate) const EVENT_NAMESPACE: &str = "default";
+
+/// Longest message that the server accepts, in bytes (core/v1 validation of Kubernetes 1.36).
 const LONGEST_MESSAGE: usize = 1024;
 
-/// How much it matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventKind {
-    /// As it should be.
-    Normal,
-    /// Not as it should be.
-    Warning,
+ipam_core::text_enum! {
+    /// Severity of an Event (core/v1 of Kubernetes).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum EventKind {
+        /// For information.
+        Normal = "Normal",
+        /// A person should look.
+        Warning = "Warning",
+    }
 }
 
 /// The object that an Event is about.
@@ -38,7 +44,7 @@ impl EventSubject {
         }
     }
 
-    /// An object of ours.
+    /// One of our custom resources.
     pub fn custom(kind: CustomKind, name: &str, uid: &str) -> EventSubject {
         let api_version = format!("{GROUP}/{VERSION}");
         EventSubject {
@@ -50,21 +56,21 @@ impl EventSubject {
     }
 }
 
-/// What happened.
+/// An Event before it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventText {
-    /// To what.
+    /// The object.
     pub about: EventSubject,
-    /// How much it matters.
+    /// Its severity.
     pub kind: EventKind,
-    /// One word for machines.
+    /// One word in CamelCase.
     pub reason: &'static str,
-    /// A sentence for people.
+    /// For people; longer messages are cut when it is written.
     pub message: String,
 }
 
 impl EventText {
-    /// The Event as an object, told by this process at this time.
+    /// The Event as an object of the API server.
     pub fn object(&self, reporter: &str, at: Timestamp) -> Value {
         let EventText {
             about,
@@ -72,10 +78,6 @@ impl EventText {
             reason,
             message,
         } = self;
-        let kind = match kind {
-            EventKind::Normal => "Normal",
-            EventKind::Warning => "Warning",
-        };
         let time = format!("{at:.0}");
         let mut message = message.clone();
         message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
@@ -86,7 +88,7 @@ impl EventText {
             "involvedObject": {
                 "apiVersion": about.api_version, "kind": about.kind, "name": about.name, "uid": about.uid,
             },
-            "type": kind,
+            "type": kind.as_str(),
             "reason": reason,
             "message": message,
             "count": 1,

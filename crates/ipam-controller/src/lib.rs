@@ -1,17 +1,19 @@
-//! Joins the rooms: files to [`Desired`], cluster to a plan, plan to outcomes. One path for every
-//! command.
+//! Connects files, cluster, plan and outcomes: one path for every command.
+//!
+//! It decides no addresses: the planner does. It knows no arguments and prints nothing.
 #![forbid(unsafe_code)]
 
 pub mod apply;
 pub mod event;
 pub mod status;
 
+mod apply_loop;
 mod claim_store;
-mod lock;
+mod lease;
 mod openstack;
 mod operator;
+mod ports;
 mod prepare;
-mod settle;
 mod telemetry;
 mod watch;
 
@@ -28,37 +30,37 @@ use ipam_planner::plan::{
     Change, Intent, Plan, PlanDocument, Refusal, effects, plan, plan_undo, refusals,
 };
 
-pub use lock::{Lock, LockRequest, hold, take};
-pub use openstack::{CloudsLocation, OpenStack, Reach, WithPorts};
+pub use apply_loop::{Applied, BATCH, OnConflict, Sending, apply_until_settled};
+pub use lease::{Attempt, Held, Lease, Lock, OtherHolder, Timing};
+pub use openstack::{CloudsLocation, OpenStack, Scope};
 pub use operator::{Operator, operate};
-pub use settle::{Applied, BATCH, LostRaces, Sending, apply_until_settled};
+pub use ports::{NoPorts, PortWriter};
 pub use telemetry::{Server, Telemetry};
 pub use watch::{
     ControllerEvent, Directory, OnEvent, Planned, Source, Waiting, WaitingChange, Watch, watch,
 };
 
-/// What a directory asks for, with everything that is wrong with it.
+/// The configuration of a directory, with all findings about it.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The files, for diagnostics that show them.
+    /// The files, for diagnostics.
     pub documents: Documents,
-    /// What they ask for; incomplete when there are errors.
+    /// What they specify; incomplete if there are errors.
     pub desired: Desired,
-    /// What is wrong.
     pub findings: Vec<Finding>,
-    /// The id of the commit that they are of, where they are read from Git.
+    /// Their commit id, if they were read from Git.
     pub revision: Option<String>,
 }
 
 impl Loaded {
-    /// Whether nothing may be planned from it.
+    /// Whether there are errors. If so, it must not be planned from.
     pub fn has_errors(&self) -> bool {
         self.findings
             .iter()
             .any(|finding| finding.severity == Severity::Error)
     }
 
-    /// Number of findings that are probably not what was meant.
+    /// Number of warnings.
     pub fn warnings(&self) -> usize {
         self.findings
             .iter()
@@ -66,8 +68,7 @@ impl Loaded {
             .count()
     }
 
-    /// These files, paused, where newer ones with faults say so: who pulls the brake is heard
-    /// whatever else is wrong.
+    /// These files with the pause of newer ones. A pause applies even if other files are invalid.
     pub fn paused_by(&self, newer: &Loaded) -> Option<Loaded> {
         if newer.desired.policy.activity == Activity::Active {
             return None;
@@ -87,12 +88,12 @@ pub fn load(location: &Location) -> Loaded {
     } = read(location);
     Loaded {
         revision: commit,
-        ..understand(documents, findings)
+        ..check_documents(documents, findings)
     }
 }
 
-/// Checks documents, besides what was found while they were read.
-pub fn understand(documents: Documents, mut findings: Vec<Finding>) -> Loaded {
+/// Checks documents; `findings` are those of reading them.
+pub fn check_documents(documents: Documents, mut findings: Vec<Finding>) -> Loaded {
     let (desired, lowering) = lower(&documents);
     findings.extend(lowering);
     findings.extend(check::files(&desired));
@@ -106,22 +107,22 @@ pub fn understand(documents: Documents, mut findings: Vec<Finding>) -> Loaded {
     }
 }
 
-/// What is planned: what the files ask for, or what an undo plan takes back. The policy of the
-/// files holds for both.
+/// What is planned: the files, or the undo of an earlier apply. The policy of the files holds for
+/// both.
 #[derive(Clone, Copy)]
 pub struct Job<'j> {
     /// The files, without errors.
     pub loaded: &'j Loaded,
-    /// A saved plan that takes an apply back; any other saved plan is planned from the files.
+    /// A saved undo plan. Any other saved plan is planned from the files.
     pub undo: Option<&'j PlanDocument>,
-    /// Limits that may be exceeded, and what else may be done.
+    /// Limits that may be exceeded, and other waivers.
     pub waivers: &'j BTreeSet<Waiver>,
-    /// Who is asked for subnets; without one nothing is known of them.
+    /// Where subnets and ports are read; without it they are unknown.
     pub openstack: Option<&'j OpenStack>,
 }
 
 impl<'j> Job<'j> {
-    /// What the files ask for, within all limits.
+    /// Plans from the files, within all limits.
     pub fn files(loaded: &'j Loaded) -> Job<'j> {
         const NONE: &BTreeSet<Waiver> = &BTreeSet::new();
         Job {
@@ -132,7 +133,7 @@ impl<'j> Job<'j> {
         }
     }
 
-    /// What a saved plan was made from, or else what the files ask for.
+    /// Plans from the same input as a saved plan, or from the files.
     pub fn saved(
         loaded: &'j Loaded,
         saved: Option<&'j PlanDocument>,
@@ -146,16 +147,16 @@ impl<'j> Job<'j> {
         }
     }
 
-    /// The same, with somebody who is asked for subnets.
+    /// The same job, which also reads from this OpenStack.
     #[must_use]
-    pub fn asking(self, openstack: &'j OpenStack) -> Job<'j> {
+    pub fn with_openstack(self, openstack: &'j OpenStack) -> Job<'j> {
         Job {
             openstack: Some(openstack),
             ..self
         }
     }
 
-    /// What speaks against these changes, and is not waived.
+    /// Limits and protections that refuse these changes and are not waived.
     pub fn refusals(&self, changes: &[Change], observed: &Observed) -> Vec<Refusal> {
         let mut refusals = refusals(
             changes,
@@ -167,7 +168,7 @@ impl<'j> Job<'j> {
         refusals
     }
 
-    /// The plan for what was observed.
+    /// Plans for an observed cluster.
     pub fn plan(&self, observed: &Observed) -> Plan {
         let Job {
             loaded,
@@ -189,14 +190,16 @@ impl<'j> Job<'j> {
 /// Observes the cluster and plans.
 ///
 /// # Errors
-/// A cluster that cannot be read.
+/// Fails if the cluster cannot be read.
 pub async fn observe_and_plan<C: Cluster>(
     cluster: &C,
     job: &Job<'_>,
 ) -> Result<(Observed, Plan), ClusterError> {
     let mut observed = observe(cluster, Extent::Plan).await?;
     if let Some(openstack) = job.openstack {
-        openstack.see(&job.loaded.desired, &mut observed).await;
+        openstack
+            .observe_into(&job.loaded.desired, &mut observed)
+            .await;
     }
     let plan = job.plan(&observed);
     Ok((observed, plan))

@@ -1,5 +1,7 @@
-//! Makes the objects that changes fill, before anything is claimed: an object that is there has a
-//! version, and a version ends a claim. What is made is empty, so it may land late, and twice.
+//! Creates the objects that changes fill, before their blocks are claimed: an existing object has a
+//! version, and a version ends a claim.
+//!
+//! The created objects are empty, so a create may arrive late, or twice.
 
 use std::num::NonZeroUsize;
 
@@ -9,13 +11,12 @@ use futures_util::stream::FuturesUnordered;
 use ipam_cluster::{Cluster, Write, WriteError};
 use ipam_planner::plan::Change;
 
-/// A batch whose objects are there.
+/// A batch whose objects exist. Changes are with their index in the plan.
 pub(super) struct Prepared {
-    /// Places and changes.
     pub(super) ready: Vec<(usize, Change)>,
-    /// Those whose object somebody else made meanwhile, or may have made: they are planned again.
-    pub(super) beaten: Vec<(usize, String)>,
-    /// Those whose object the server does not let us make.
+    /// Another process created the object, or may have: these are planned again.
+    pub(super) superseded: Vec<(usize, String)>,
+    /// The server refused to create the object.
     pub(super) refused: Vec<(usize, String)>,
 }
 
@@ -26,39 +27,39 @@ pub(super) async fn prepare<C: Cluster>(
 ) -> Prepared {
     let mut prepared = Prepared {
         ready: Vec::new(),
-        beaten: Vec::new(),
+        superseded: Vec::new(),
         refused: Vec::new(),
     };
     let mut writes = Vec::new();
-    for (place, change) in batch {
+    for (index, change) in batch {
         match change
             .as_node()
             .and_then(|node| Some((node, Write::preparing(node)?)))
         {
-            Some((node, write)) => writes.push((*place, node, write)),
-            None => prepared.ready.push((*place, change.clone())),
+            Some((node, write)) => writes.push((*index, node, write)),
+            None => prepared.ready.push((*index, change.clone())),
         }
     }
     let mut waiting = writes.into_iter();
-    let mut under_way = FuturesUnordered::new();
+    let mut in_flight = FuturesUnordered::new();
     loop {
-        let free = parallelism.get().saturating_sub(under_way.len());
-        for (place, node, write) in waiting.by_ref().take(free) {
-            under_way.push(async move { (place, node, cluster.write(&write).await) });
+        let free = parallelism.get().saturating_sub(in_flight.len());
+        for (index, node, write) in waiting.by_ref().take(free) {
+            in_flight.push(async move { (index, node, cluster.write(&write).await) });
         }
-        let Some((place, node, answer)) = under_way.next().await else {
+        let Some((index, node, answer)) = in_flight.next().await else {
             break;
         };
         match answer {
             Ok(written) => prepared
                 .ready
-                .push((place, Change::Node(node.prepared(written.version)))),
+                .push((index, Change::Node(node.prepared(written.version)))),
             Err(error @ (WriteError::Superseded(_) | WriteError::Unknown(_))) => {
-                prepared.beaten.push((place, error.to_string()));
+                prepared.superseded.push((index, error.to_string()));
             }
-            Err(error) => prepared.refused.push((place, error.to_string())),
+            Err(error) => prepared.refused.push((index, error.to_string())),
         }
     }
-    prepared.ready.sort_by_key(|(place, _)| *place);
+    prepared.ready.sort_by_key(|(index, _)| *index);
     prepared
 }

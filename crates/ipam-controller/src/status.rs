@@ -1,5 +1,6 @@
-//! What is told in the status of each object: whether it is in force, what became of it, and how
-//! full a pool is.
+//! The status of each object: whether it applies, what became of it, and how full a pool is.
+//!
+//! It only computes; it must not know when or how a status is written.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,33 +21,36 @@ use ipam_planner::plan::{BlockCounts, Overview, PoolOverview, Progress};
 /// Longest message of a condition, in bytes (`metav1.Condition`).
 const LONGEST_MESSAGE: usize = 32_768;
 
-/// What statuses are made from.
+/// Reasons that the condition `Misplaced` lists; the others are counted.
+const LISTED_REASONS: usize = 10;
+
+/// The inputs of all statuses.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusInput<'t> {
     /// The newest documents that were read.
     pub read: &'t Texts,
-    /// What is wrong with them.
+    /// Their errors.
     pub faults: &'t Faults,
-    /// The documents that are in force.
-    pub in_force: &'t Texts,
-    /// The last plan, if there was one.
+    /// The documents that apply.
+    pub applied: &'t Texts,
+    /// The last whole plan, if there is one.
     pub overview: Option<&'t Overview>,
-    /// Changes that wait for a person.
+    /// Number of changes that wait for a person.
     pub waiting: usize,
-    /// Now.
+    /// The current time.
     pub at: Timestamp,
 }
 
-/// Errors, by the path of what has them; what has no place is under none.
+/// Errors by the path of their document.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     by_path: BTreeMap<Arc<str>, Vec<String>>,
-    /// The first of all: its path, and what is wrong.
+    /// The first error of all: its path, if it has one, and its message.
     first: Option<(Option<Arc<str>>, String)>,
 }
 
 impl Faults {
-    /// Those among findings.
+    /// The errors among the findings.
     pub fn of(findings: &[Finding]) -> Faults {
         let mut faults = Faults::default();
         for finding in findings
@@ -66,14 +70,14 @@ impl Faults {
     }
 }
 
-/// Documents by their paths.
+/// Texts of documents by path.
 pub type Texts = BTreeMap<Arc<str>, Arc<str>>;
 
 fn has(texts: &Texts, document: &SourceFile) -> bool {
     texts.get(&document.path) == Some(&document.text)
 }
 
-/// A condition before it is known since when.
+/// A condition without its transition time.
 struct NewCondition {
     about: &'static str,
     status: ConditionStatus,
@@ -96,8 +100,8 @@ fn new_condition(
 }
 
 impl StatusInput<'_> {
-    /// The status of an object, if it is another one than it has. Of an object that was not read
-    /// yet nothing new is told.
+    /// The status of an object, if it differs from the stored one. `None` for an object that was
+    /// not read yet.
     pub fn new_status(&self, object: &StoredObject) -> Option<Value> {
         if object
             .document
@@ -167,25 +171,25 @@ impl StatusInput<'_> {
         if let Some(own) = by_path.get(&path) {
             return new_condition("Ready", ConditionStatus::False, "Invalid", own.join("; "));
         }
-        let is_in_force = object
+        let is_applied = object
             .document
             .as_ref()
-            .is_none_or(|document| has(self.in_force, document));
-        match (is_in_force, first) {
-            (true, _) => self.in_force(object),
+            .is_none_or(|document| has(self.applied, document));
+        match (is_applied, first) {
+            (true, _) => self.applied(object),
             (false, Some((path, message))) => {
                 let what = path
                     .as_ref()
-                    .map_or_else(|| message.clone(), |path| format!("{path} has faults"));
+                    .map_or_else(|| message.clone(), |path| format!("{path} has errors"));
                 let is_brake = object.kind == CustomKind::Policy && object.spec["paused"] == true;
-                let brake = if is_brake {
-                    "the pause is in force; besides, "
-                } else {
-                    ""
-                };
-                let message =
-                    format!("{brake}{what}, and nothing new is in force until that is mended");
-                new_condition("Ready", ConditionStatus::False, "OthersInvalid", message)
+                let brake = if is_brake { "the pause applies; " } else { "" };
+                let message = format!("{brake}{what}; nothing new applies until that is fixed");
+                new_condition(
+                    "Ready",
+                    ConditionStatus::False,
+                    "BlockedByInvalidConfig",
+                    message,
+                )
             }
             (false, None) => new_condition(
                 "Ready",
@@ -196,16 +200,16 @@ impl StatusInput<'_> {
         }
     }
 
-    fn in_force(&self, object: &StoredObject) -> NewCondition {
+    fn applied(&self, object: &StoredObject) -> NewCondition {
         match object.state {
             ObjectState::Present => {
-                new_condition("Ready", ConditionStatus::True, "InForce", "it is in force")
+                new_condition("Ready", ConditionStatus::True, "Applied", "it applies")
             }
-            ObjectState::Going => {
+            ObjectState::Deleting => {
                 let nodes = grouped_digits(self.pool(object).map_or(0, |pool| pool.nodes));
-                let until = "goes when no block of it is held or pinned any more";
+                let until = "is removed once no block of it is held or pinned";
                 let message = format!(
-                    "it was deleted, gives nothing new, and {until}; nodes that hold one: {nodes}"
+                    "it was deleted, gives no new blocks, and {until}; nodes that hold one: {nodes}"
                 );
                 new_condition("Ready", ConditionStatus::False, "InUse", message)
             }
@@ -216,7 +220,7 @@ impl StatusInput<'_> {
         self.overview?.pools.get(&object.name.parse().ok()?)
     }
 
-    /// What became of a pin.
+    /// The progress of an assignment.
     fn progress(&self, object: &StoredObject) -> Option<&Progress> {
         let overview = self.overview?;
         match object.kind {
@@ -229,7 +233,7 @@ impl StatusInput<'_> {
         }
     }
 
-    /// Since when is kept as long as nothing changes.
+    /// Keeps the transition time of a condition whose status stays the same.
     fn conditions(
         &self,
         object: &StoredObject,
@@ -275,31 +279,52 @@ fn exhausted(pool: &PoolOverview) -> NewCondition {
             "Exhausted",
             ConditionStatus::False,
             "Enough",
-            "every node that asked has its block",
+            "every node of the pool has its block",
         ),
     }
 }
 
 fn misplaced(pool: &PoolOverview) -> NewCondition {
-    let reasons: Vec<String> = pool
+    let mut reasons: Vec<(&String, usize)> = pool
         .misplaced
         .iter()
-        .map(|(reason, blocks)| format!("{blocks} blocks: {reason}"))
+        .map(|(reason, blocks)| (reason, *blocks))
         .collect();
-    match reasons.as_slice() {
-        [] => new_condition(
+    if reasons.is_empty() {
+        return new_condition(
             "Misplaced",
             ConditionStatus::False,
             "AsSpecified",
             "every block of it is where the files say",
-        ),
-        reasons => new_condition(
-            "Misplaced",
-            ConditionStatus::True,
-            "BlocksElsewhere",
-            reasons.join("; "),
-        ),
+        );
     }
+    // The most frequent first; the sort is stable, so equal numbers stay in order of the text.
+    reasons.sort_by_key(|(_, blocks)| std::cmp::Reverse(*blocks));
+    let number = |reasons: &[(&String, usize)]| {
+        let blocks = reasons.iter().map(|(_, blocks)| blocks).sum();
+        counted(blocks, "block")
+    };
+    let (listed, others) = reasons.split_at(reasons.len().min(LISTED_REASONS));
+    let mut sentences: Vec<String> = listed
+        .iter()
+        .map(|reason| format!("{}: {}", number(&[*reason]), reason.0))
+        .collect();
+    if !others.is_empty() {
+        let reasons = counted(others.len(), "other reason");
+        sentences.push(format!("{} for {reasons}", number(others)));
+    }
+    let message = format!("{} misplaced: {}", number(&reasons), sentences.join("; "));
+    new_condition(
+        "Misplaced",
+        ConditionStatus::True,
+        "BlocksElsewhere",
+        message,
+    )
+}
+
+fn counted(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", grouped_digits(number))
 }
 
 fn refused(overview: &Overview) -> NewCondition {
@@ -308,7 +333,7 @@ fn refused(overview: &Overview) -> NewCondition {
             "Refused",
             ConditionStatus::False,
             "WithinLimits",
-            "no limit and no protection is in the way",
+            "no limit or protection refuses a change",
         ),
         refusals => new_condition(
             "Refused",
@@ -329,13 +354,13 @@ fn assigned(progress: &Progress) -> NewCondition {
         Progress::Pending => (
             ConditionStatus::False,
             "Pending",
-            "it is about to be written, or waits for a person".to_owned(),
+            "it is being written, or waits for a person".to_owned(),
         ),
         Progress::Blocked(why) => (ConditionStatus::False, "Blocked", why.clone()),
         Progress::Absent => (
             ConditionStatus::False,
             "Absent",
-            "what it is for is not there".to_owned(),
+            "its node or Service does not exist".to_owned(),
         ),
     };
     new_condition("Assigned", status, reason, message)
@@ -358,3 +383,6 @@ fn family_blocks(family: Family, counts: &BlockCounts) -> FamilyBlocks {
         free,
     }
 }
+
+#[cfg(test)]
+mod tests;

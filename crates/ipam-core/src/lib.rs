@@ -1,5 +1,5 @@
-//! The nouns that every other crate shares: blocks and ranges, names, selectors, findings, claims,
-//! and the allocator that fits them together. Pure: it knows no file, no client, no clock.
+//! The vocabulary that every other crate shares: blocks and ranges, names, selectors, findings,
+//! claims, and the allocator. Pure: it must never know a file, a client, or a clock.
 #![forbid(unsafe_code)]
 
 pub mod alloc;
@@ -8,3 +8,4 @@ pub mod model;
 pub mod net;
 pub mod neutron;
 pub mod text;
+mod text_enum;

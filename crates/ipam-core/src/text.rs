@@ -1,9 +1,9 @@
-//! Text of strangers, made harmless before a terminal or a log shows it.
+//! Escapes untrusted text before a terminal or a log shows it.
 
 use std::borrow::Cow;
 
-/// Control characters, and invisible ones that change the direction or the look of what follows:
-/// Unicode's Default_Ignorable_Code_Point among them, which some programs pass over when they
+/// Control characters, and invisible characters that change the direction or look of the text after
+/// them. They include Unicode's Default_Ignorable_Code_Point, which some programs skip when they
 /// compare.
 pub fn is_harmful(c: char) -> bool {
     let invisible = matches!(
@@ -16,7 +16,7 @@ pub fn is_harmful(c: char) -> bool {
     invisible || (c.is_control() && c != '\n' && c != '\t')
 }
 
-/// Text that may hold anything, made harmless for a terminal: what is harmful is spelled out.
+/// The text with each harmful character escaped.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_harmful) {
         return Cow::Borrowed(text);

@@ -1,54 +1,30 @@
-//! The kinds of our own custom resources.
+//! The kinds of our own custom resources, and their names in the API.
+//!
+//! Knows nothing of their fields.
 
 /// API group of our kinds.
 pub const GROUP: &str = "cilium-ipam.io";
 
-/// Its version.
+/// Version of the API group.
 pub const VERSION: &str = "v1alpha1";
 
-/// A kind of our own. All are cluster-scoped, as the Nodes are that they are about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CustomKind {
-    /// A pool.
-    IpPool,
-    /// A pin of a node.
-    NodeAssignment,
-    /// A pin of a Service.
-    ServiceAssignment,
-    /// The policy.
-    Policy,
+ipam_core::text_enum! {
+    /// A kind of our own, as written after `kind:`. All are cluster-scoped, like Nodes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum CustomKind {
+        /// A pool.
+        IpPool = "IPPool",
+        /// A pin of a node.
+        NodeAssignment = "NodeAssignment",
+        /// A pin of a Service.
+        ServiceAssignment = "ServiceAssignment",
+        /// Write path, limits, protection and excluded ranges.
+        Policy = "Policy",
+    }
 }
 
 impl CustomKind {
-    /// All kinds.
-    pub const ALL: [CustomKind; 4] = [
-        CustomKind::IpPool,
-        CustomKind::NodeAssignment,
-        CustomKind::ServiceAssignment,
-        CustomKind::Policy,
-    ];
-
-    /// As written after `kind:`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            CustomKind::IpPool => "IPPool",
-            CustomKind::NodeAssignment => "NodeAssignment",
-            CustomKind::ServiceAssignment => "ServiceAssignment",
-            CustomKind::Policy => "Policy",
-        }
-    }
-
-    /// Plural name, as in the path of its objects.
-    pub fn plural(self) -> &'static str {
-        match self {
-            CustomKind::IpPool => "ippools",
-            CustomKind::NodeAssignment => "nodeassignments",
-            CustomKind::ServiceAssignment => "serviceassignments",
-            CustomKind::Policy => "policies",
-        }
-    }
-
-    /// Plural name with group, as `kubectl` takes it.
+    /// Plural name with group, as `kubectl` accepts it.
     pub fn resource(self) -> &'static str {
         match self {
             CustomKind::IpPool => "ippools.cilium-ipam.io",
@@ -56,6 +32,14 @@ impl CustomKind {
             CustomKind::ServiceAssignment => "serviceassignments.cilium-ipam.io",
             CustomKind::Policy => "policies.cilium-ipam.io",
         }
+    }
+
+    /// Plural name, as in the path of its objects.
+    pub fn plural(self) -> &'static str {
+        let resource = self.resource();
+        resource
+            .split_once('.')
+            .map_or(resource, |(plural, _)| plural)
     }
 
     /// Path of its collection.

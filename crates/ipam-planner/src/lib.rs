@@ -1,8 +1,11 @@
-//! Decides: what the files ask for and what the cluster shows become a plan, findings and
-//! explanations. Pure: it never parses a file, asks a server or reads a clock.
+//! From the files and the observed cluster to a plan, findings and explanations.
+//!
+//! Pure: it never parses a file, asks a server or reads a clock.
 #![forbid(unsafe_code)]
 
 pub mod check;
 pub mod doctor;
 pub mod explain;
+mod holders;
+pub mod openstack;
 pub mod plan;

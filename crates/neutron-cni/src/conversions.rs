@@ -1,4 +1,4 @@
-//! How what OpenStack and the node's files say becomes what a CNI runtime is told.
+//! Turns errors of OpenStack and of the node's files into CNI errors.
 
 use std::io;
 
@@ -10,7 +10,7 @@ fn code_and_way_out(error: &NeutronError) -> (ErrorCode, &'static str) {
     match error {
         NeutronError::Exhausted => (
             ErrorCode::TryAgainLater,
-            "enlarge the subnet, or remove ports that nobody uses",
+            "enlarge the subnet, or delete unused ports",
         ),
         NeutronError::Quota => (
             ErrorCode::TryAgainLater,
@@ -18,24 +18,24 @@ fn code_and_way_out(error: &NeutronError) -> (ErrorCode, &'static str) {
         ),
         NeutronError::AddressInUse => (
             ErrorCode::TryAgainLater,
-            "another Pod has it, perhaps one that is going",
+            "another Pod has it, perhaps one that is being deleted",
         ),
-        NeutronError::MacInUse => (ErrorCode::TryAgainLater, "somebody else's port has it"),
+        NeutronError::MacInUse => (ErrorCode::TryAgainLater, "another port has it"),
         NeutronError::InvalidAddress => (
             ErrorCode::InvalidConfiguration,
             "ask for an address of the network's subnets",
         ),
         NeutronError::NotFound(_) | NeutronError::NoSuchPort => (
             ErrorCode::InvalidConfiguration,
-            "see the ids of networks and subnets, the region and the interface",
+            "check the ids of networks and subnets, the region and the interface",
         ),
         NeutronError::Misconfigured(_) => (
             ErrorCode::InvalidConfiguration,
-            "see the address of Keystone, the region, the interface and the certificates",
+            "check the address of Keystone, the region, the interface and the certificates",
         ),
         NeutronError::Forbidden(_) => (
             ErrorCode::Refused,
-            "give the role what it lacks, or leave that wish out",
+            "grant it to the role, or do not ask for it",
         ),
         NeutronError::Unauthorized | NeutronError::UnauthorizedFor(_) => (
             ErrorCode::Refused,
@@ -43,16 +43,16 @@ fn code_and_way_out(error: &NeutronError) -> (ErrorCode, &'static str) {
         ),
         NeutronError::Refused => (
             ErrorCode::Refused,
-            "see user, password, project and domain, or whether the application credential was revoked; \
-                 the plugin of 2020 kept passwords obfuscated, this one takes them as they are",
+            "check user, password, project and domain, or whether the application credential was revoked; \
+                 unlike the plugin of 2020, this one takes passwords in plain text",
         ),
         NeutronError::Unavailable(_) | NeutronError::Unreachable(_) => {
-            (ErrorCode::TryAgainLater, "it will be tried again")
+            (ErrorCode::TryAgainLater, "the runtime will retry")
         }
-        NeutronError::Changed => (ErrorCode::TryAgainLater, "it will be tried again"),
+        NeutronError::Changed => (ErrorCode::TryAgainLater, "the runtime will retry"),
         NeutronError::TooManyPairs => (
             ErrorCode::Refused,
-            "raise `max_allowed_address_pair` in neutron.conf (10 unless it is set), or let out ranges instead of addresses",
+            "raise `max_allowed_address_pair` in neutron.conf (default 10), or allow ranges instead of addresses",
         ),
         NeutronError::Other(_) => (ErrorCode::Refused, "see Neutron's log"),
     }
@@ -75,11 +75,21 @@ impl From<FileError> for CniError {
             | FileError::OpenSecret(_)
             | FileError::UnknownMachine => ErrorCode::InvalidConfiguration,
         };
-        CniError::new(code, error.to_string(), error.way_out())
+        let details = match &error {
+            FileError::Locked(_) => {
+                "another run of the plugin holds it; the runtime retries".to_owned()
+            }
+            FileError::UnknownMachine => "set a unique node name in `ipam.node`".to_owned(),
+            FileError::Io { .. }
+            | FileError::WritableFolder(_)
+            | FileError::ForeignSecret(_)
+            | FileError::OpenSecret(_) => error.way_out(),
+        };
+        CniError::new(code, error.to_string(), details)
     }
 }
 
-/// An error of the system about a file.
+/// An error of the operating system about a file.
 pub fn file_error(what: &str, why: &io::Error) -> CniError {
     FileError::of(what, why).into()
 }

@@ -1,6 +1,5 @@
-//! Which port belongs to which interface of which container. It is told by fields that a creation
-//! sets at once, never by tags: Neutron drops the tags of a new port without a word unless an
-//! extension is on.
+//! Which port belongs to which interface of which container. Fields that a creation sets at once
+//! tell it, never tags: without an extension, Neutron drops the tags of a new port silently.
 
 use std::fmt;
 
@@ -9,22 +8,14 @@ use ring::digest::{Context, SHA256, digest as sha};
 use crate::cni::Attachment;
 use openstack::Port;
 
-/// What a port is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Owner {
-    /// An interface of a container, for which it was made.
-    Pod,
-    /// The node's warm pool, whoever has it at the moment: that is a matter of the node alone.
-    Pool,
-}
-
-impl Owner {
-    /// `device_owner`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Owner::Pod => "cilium-ipam:pod",
-            Owner::Pool => "cilium-ipam:pool",
-        }
+ipam_core::text_enum! {
+    /// The purpose of a port; its text is the port's `device_owner`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Owner {
+        /// One interface of a container.
+        Pod = "cilium-ipam:pod",
+        /// The node's warm pool. Only the node's files tell which interface holds it.
+        Pool = "cilium-ipam:pool",
     }
 }
 
@@ -32,30 +23,28 @@ impl Owner {
 /// `device_owner`).
 const LONGEST_FIELD: usize = 255;
 
-/// How ports of an attachment, or of a place in a pool, are found again.
+/// The fields by which the ports of an attachment, or of a slot in a pool, are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// What it is for.
     pub owner: Owner,
-    /// The node and the network's name on it; the port's `name`. All ports of a node have the same,
-    /// so they are found by it.
+    /// The port's `name`: node and network. All ports of a network on a node share it.
     pub name: String,
-    /// The container and its interface, or the place in the pool; the port's `device_id`.
+    /// The port's `device_id`: the container and its interface, or the slot in the pool.
     pub device: String,
 }
 
-/// One run of the plugin; the port's `description` tells which one made it, so that a run that
-/// fails takes back its own port and no other.
+/// One run of the plugin. The port's `description` names the run that created it, so that a failed
+/// run deletes its own port and no other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunId(String);
 
 impl RunId {
-    /// From 64 bits that no other run has.
+    /// From 64 random bits.
     pub fn new(random: u64) -> RunId {
         RunId(format!("cilium-ipam run {random:016x}"))
     }
 
-    /// As it stands in `description`.
+    /// The text of `description`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -68,7 +57,7 @@ impl fmt::Display for RunId {
 }
 
 impl Identity {
-    /// Of an attachment to this network on this node.
+    /// The identity of an attachment to this network on this node.
     pub fn new(node: &str, network_name: &str, attachment: &Attachment) -> Identity {
         let name = Identity::name_of(node, network_name);
         Identity {
@@ -78,7 +67,7 @@ impl Identity {
         }
     }
 
-    /// Of a new place in the pool of the ports with this name.
+    /// The identity of a new slot in the pool of this name.
     pub fn in_pool(name: &str, random: u64) -> Identity {
         Identity {
             owner: Owner::Pool,
@@ -87,7 +76,7 @@ impl Identity {
         }
     }
 
-    /// What all ports of a network on a node have in common.
+    /// The `name` of all ports of a network on a node. A name that is too long is hashed.
     pub fn name_of(node: &str, network_name: &str) -> String {
         let name = format!("{node}/{network_name}");
         if name.chars().count() <= LONGEST_FIELD {
@@ -97,7 +86,7 @@ impl Identity {
         }
     }
 
-    /// Whether a port is of this attachment, letter by letter: databases take `A` for `a`.
+    /// Whether a port has this identity. Compares letter by letter: databases take `A` for `a`.
     pub fn is_of(&self, port: &Port) -> bool {
         let Identity {
             owner,
@@ -107,12 +96,11 @@ impl Identity {
         port.device_owner == owner.as_str() && port.device_id == *device && port.name == *name
     }
 
-    /// The hardware address of its port: the same whenever it is asked for, so that a second
-    /// creation collides with the first. Another `attempt` gives another address, for the case that
-    /// it collides with somebody else's.
+    /// The hardware address of the port. It is deterministic, so that a second creation collides
+    /// with the first. Another `attempt` gives another address, in case another port has this one.
     pub fn mac(&self, attempt: u32) -> String {
         let hash = self.hash(attempt);
-        // Locally administered, of one interface (IEEE 802). Neutron's own begin with fa:16:3e.
+        // Locally administered unicast (IEEE 802). Neutron's own addresses begin with fa:16:3e.
         let first = (hash[0] & 0xfc) | 0x02;
         format!(
             "{first:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}",
@@ -120,7 +108,7 @@ impl Identity {
         )
     }
 
-    /// A name for a file about it.
+    /// The name of a file for this identity.
     pub fn file_name(&self) -> String {
         self.hash(0)
             .iter()
@@ -163,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn each_attachment_has_a_hardware_address_of_its_own_and_always_the_same() {
+    fn hardware_addresses_are_unique_and_deterministic() {
         let one = identity("n", "net", "c", "eth0");
         assert_eq!(one.mac(0), identity("n", "net", "c", "eth0").mac(0));
         let others = [
@@ -175,11 +163,7 @@ mod tests {
         assert!(others.iter().all(|other| other.mac(0) != one.mac(0)));
         assert_ne!(one.mac(0), one.mac(1));
         let first = u8::from_str_radix(&one.mac(0)[..2], 16).unwrap();
-        assert_eq!(
-            first & 0x03,
-            0x02,
-            "locally administered, and not of a group"
-        );
+        assert_eq!(first & 0x03, 0x02, "locally administered unicast");
         assert!(identity(&"n".repeat(300), "net", "c", "eth0").name.len() <= LONGEST_FIELD);
     }
 }

@@ -1,5 +1,5 @@
-//! The programs that run on nodes: the CNI plugins `cni-ipam-neutron` and `cni-vm-nic`. Which port belongs to which interface of which container, and what is
-//! done at Neutron for it. Knows nothing of pools or plans.
+//! The CNI plugins `cni-ipam-neutron` and `cni-vm-nic`, and the files that they share with the
+//! daemon `neutron-node`. Must never know pools of `cilium-ipam`, plans, Cilium or Kubernetes.
 #![forbid(unsafe_code)]
 
 pub mod cni;
@@ -17,7 +17,7 @@ pub mod state;
 mod warm_pool;
 
 pub use commands::{
-    Added, Collected, Left, NotAdded, add, check, collect_garbage, delete, outcome,
+    Added, Collected, Leftover, NotAdded, add, check, collect_garbage, delete, outcome,
 };
 pub use conversions::file_error;
 pub use identity::{Identity, Owner, RunId};
@@ -25,8 +25,8 @@ pub use liveness::{
     AttachmentRecord, Boot, Epochs, GarbageCandidates, Liveness, Netns, Remembered,
 };
 pub use settings::{
-    AttachmentRequest, DaemonConfig, GuardedInterface, PairsConfig, RouteMtu, STATE_DIRECTORY,
-    Settings, Source,
+    AttachmentRequest, DaemonConfig, PairsConfig, RouteMtu, STATE_DIRECTORY, Settings, Source,
+    VmInterface,
 };
 pub(crate) use settings::{invalid, shown};
 pub use warm_pool::{KeptFacts, MadeFor, PoolPorts, PoolSize, PooledPort, Upkeep, upkeep};

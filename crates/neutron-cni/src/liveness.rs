@@ -1,5 +1,5 @@
-//! Whether the interface that a port was made for still lives, by what the node knows. A port that
-//! is deleted too early is an address that two have, so whatever is not known is taken for life.
+//! Whether the interface of a port still exists, by the evidence on the node. A port that is deleted
+//! too early leads to a duplicate address, so unknown means alive. Pure: reads no file or clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,110 +11,105 @@ use crate::cni::Attachment;
 use ipam_core::neutron::Id;
 use openstack::Port;
 
-/// So far the clocks of Neutron and of the node may be apart.
+/// Largest difference between the clocks of Neutron and of the node.
 const CLOCKS_APART: SignedDuration = SignedDuration::from_mins(10);
 
-/// What is known of an interface.
+/// Whether an interface exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// It is there, or may be.
+    /// It exists, or may exist.
     Possible,
-    /// It is gone for certain.
-    Over,
+    /// It is certainly gone.
+    Gone,
 }
 
-/// What the runtimes of the node remember (libcni's cache, which has a file for each interface that
-/// was added and not deleted).
+/// The caches of the node's container runtimes (libcni's: a file for each interface that was added
+/// and not deleted).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remembered {
-    /// Interfaces.
     pub attachments: BTreeSet<Attachment>,
-    /// Addresses that they were given.
+    /// Addresses of these interfaces.
     pub addresses: BTreeSet<IpAddr>,
 }
 
-/// When things began on this node.
+/// The ages of the evidence on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epochs {
-    /// The kernel: no interface is older.
+    /// When the kernel booted. No interface is older.
     pub boot: Timestamp,
-    /// The files that the plugin keeps; `None` while there are none. What was made before may have
-    /// left no trace in them.
+    /// When the plugin's files were created; `None` while there are none. An older port may have no
+    /// record.
     pub files: Option<Timestamp>,
 }
 
-/// What an ADD left in the plugin's files before it asked for anything; its DEL takes it away at
-/// last.
+/// The record of an interface. Its ADD writes it first, and its DEL removes it last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttachmentRecord {
-    /// When.
     pub boot: Boot,
-    /// The network namespace that was named.
+    /// The network namespace of `CNI_NETNS`.
     pub netns: Netns,
 }
 
-/// Since which start of the kernel.
+/// The boot during which a record was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Boot {
-    /// It still runs.
     This,
-    /// Nothing of it is left.
+    /// Its interfaces are gone.
     Earlier,
 }
 
-/// A network namespace that was named by a path.
+/// The state of a network namespace, by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Netns {
-    /// There is something.
     There,
-    /// There is nothing any more, in a folder that is there.
+    /// The folder exists and the path does not.
     Gone,
-    /// It cannot be seen from here.
-    OutOfSight,
+    /// The folder is not visible to this process.
+    NotVisible,
 }
 
 impl Remembered {
-    /// Of a port for an interface of its own.
-    pub fn life_of_port(
+    /// Of a port that was created for one interface.
+    pub fn port_liveness(
         &self,
         port: &Port,
-        trace: Option<AttachmentRecord>,
+        record: Option<AttachmentRecord>,
         epochs: &Epochs,
     ) -> Liveness {
         let is_remembered = self
             .attachments
             .iter()
             .any(|attachment| attachment.to_string() == port.device_id);
-        match trace {
+        match record {
             _ if is_remembered || self.has_address_of(port) => Liveness::Possible,
-            Some(trace) => trace.liveness(),
-            None => life_by_age(port, epochs),
+            Some(record) => record.liveness(),
+            None => liveness_by_age(port, epochs),
         }
     }
 
-    /// Of an interface that has this port of the pool.
-    pub fn life_of_holder(
+    /// Of an interface that holds this pooled port.
+    pub fn holder_liveness(
         &self,
         holder: &Attachment,
         port: &Port,
-        trace: Option<AttachmentRecord>,
+        record: Option<AttachmentRecord>,
     ) -> Liveness {
-        match trace {
+        match record {
             _ if self.attachments.contains(holder) || self.has_address_of(port) => {
                 Liveness::Possible
             }
-            Some(trace) => trace.liveness(),
-            // Each leaves its trace before it takes, so the traces were lost.
+            Some(record) => record.liveness(),
+            // Each ADD writes its record before it takes a port, so the records were lost.
             None => Liveness::Possible,
         }
     }
 
-    /// Of whoever may have a port of the pool that no file knows.
-    pub fn life_behind_unknown(&self, port: &Port, epochs: &Epochs) -> Liveness {
+    /// Of an interface that may hold a pooled port without a file.
+    pub fn unknown_port_liveness(&self, port: &Port, epochs: &Epochs) -> Liveness {
         if self.has_address_of(port) {
             Liveness::Possible
         } else {
-            life_by_age(port, epochs)
+            liveness_by_age(port, epochs)
         }
     }
 
@@ -129,16 +124,16 @@ impl AttachmentRecord {
     fn liveness(self) -> Liveness {
         let is_over = self.boot == Boot::Earlier || self.netns == Netns::Gone;
         if is_over {
-            Liveness::Over
+            Liveness::Gone
         } else {
             Liveness::Possible
         }
     }
 }
 
-/// Of something without a trace: nothing survives the kernel, and what was made after the files
-/// began would have left one until its DEL.
-fn life_by_age(port: &Port, epochs: &Epochs) -> Liveness {
+/// Of a port without a record. No interface survives a boot, and a port that is younger than the
+/// files would have a record until its DEL.
+fn liveness_by_age(port: &Port, epochs: &Epochs) -> Liveness {
     let Ok(created) = port.created_at.parse::<Timestamp>() else {
         return Liveness::Possible;
     };
@@ -150,21 +145,21 @@ fn life_by_age(port: &Port, epochs: &Epochs) -> Liveness {
     let is_after =
         |files: Timestamp| created > files.saturating_add(CLOCKS_APART).unwrap_or(Timestamp::MAX);
     if is_before_boot || epochs.files.is_some_and(is_after) {
-        Liveness::Over
+        Liveness::Gone
     } else {
         Liveness::Possible
     }
 }
 
-/// Ports that look abandoned, and since when. One look is not enough: an ADD or a DEL may be under
-/// way.
+/// Ports that look like garbage, and since when. One sync is not enough: an ADD or a DEL may be
+/// under way.
 #[derive(Clone, Debug, Default)]
 pub struct GarbageCandidates(BTreeMap<Id, Duration>);
 
 impl GarbageCandidates {
-    /// Those that looked so in each look for as long as `grace`. `now` is of a clock that nobody
-    /// sets.
-    pub fn ripe(
+    /// Updates the candidates with those of this sync, and returns those that were candidates for
+    /// `grace` without a gap. `now` is the time of a monotonic clock.
+    pub fn expired(
         &mut self,
         seen: impl IntoIterator<Item = Id>,
         now: Duration,
@@ -175,13 +170,13 @@ impl GarbageCandidates {
             .into_iter()
             .map(|id| (id.clone(), before.get(&id).copied().unwrap_or(now)))
             .collect();
-        // At least two looks, however short the time.
-        let is_ripe = |(id, since): &(&Id, &Duration)| {
+        // At least two syncs, however short the grace period.
+        let is_expired = |(id, since): &(&Id, &Duration)| {
             before.contains_key(*id) && now.saturating_sub(**since) >= grace
         };
         self.0
             .iter()
-            .filter(is_ripe)
+            .filter(is_expired)
             .map(|(id, _)| id.clone())
             .collect()
     }
@@ -232,12 +227,12 @@ mod tests {
         }
     }
 
-    fn trace(boot: Boot, netns: Netns) -> Option<AttachmentRecord> {
+    fn record(boot: Boot, netns: Netns) -> Option<AttachmentRecord> {
         Some(AttachmentRecord { boot, netns })
     }
 
     #[test]
-    fn what_a_runtime_remembers_lives() {
+    fn an_interface_in_a_runtime_cache_is_alive() {
         let by_name = Remembered {
             attachments: [holder()].into(),
             ..Remembered::default()
@@ -248,61 +243,61 @@ mod tests {
         };
         let (old, over) = (
             port("2026-11-23T01:00:00Z"),
-            trace(Boot::Earlier, Netns::Gone),
+            record(Boot::Earlier, Netns::Gone),
         );
         for remembered in [&by_name, &by_address] {
             assert_eq!(
-                remembered.life_of_port(&old, over, &epochs(Some("00:30"))),
+                remembered.port_liveness(&old, over, &epochs(Some("00:30"))),
                 Liveness::Possible
             );
             assert_eq!(
-                remembered.life_of_holder(&holder(), &old, over),
+                remembered.holder_liveness(&holder(), &old, over),
                 Liveness::Possible
             );
         }
         assert_eq!(
-            by_address.life_behind_unknown(&old, &epochs(None)),
+            by_address.unknown_port_liveness(&old, &epochs(None)),
             Liveness::Possible
         );
     }
 
     #[test]
-    fn a_trace_tells_by_its_network_namespace_and_by_the_boot() {
+    fn a_record_decides_by_network_namespace_and_boot() {
         let nothing = Remembered::default();
         let young = port("2026-11-23T11:00:00Z");
-        let liveness = |trace| {
-            let liveness = nothing.life_of_port(&young, trace, &epochs(Some("08:00")));
-            assert_eq!(nothing.life_of_holder(&holder(), &young, trace), liveness);
+        let liveness = |record| {
+            let liveness = nothing.port_liveness(&young, record, &epochs(Some("08:00")));
+            assert_eq!(nothing.holder_liveness(&holder(), &young, record), liveness);
             liveness
         };
         assert_eq!(
-            liveness(trace(Boot::This, Netns::There)),
+            liveness(record(Boot::This, Netns::There)),
             Liveness::Possible
         );
         assert_eq!(
-            liveness(trace(Boot::This, Netns::OutOfSight)),
+            liveness(record(Boot::This, Netns::NotVisible)),
             Liveness::Possible
         );
-        assert_eq!(liveness(trace(Boot::This, Netns::Gone)), Liveness::Over);
+        assert_eq!(liveness(record(Boot::This, Netns::Gone)), Liveness::Gone);
         assert_eq!(
-            liveness(trace(Boot::Earlier, Netns::There)),
-            Liveness::Over,
+            liveness(record(Boot::Earlier, Netns::There)),
+            Liveness::Gone,
             "another container has that name now"
         );
         assert_eq!(
-            nothing.life_of_holder(&holder(), &young, None),
+            nothing.holder_liveness(&holder(), &young, None),
             Liveness::Possible
         );
     }
 
     #[test]
-    fn without_a_trace_age_tells_and_doubt_is_life() {
+    fn without_a_record_the_age_decides() {
         let liveness = |created: &str, files| {
-            Remembered::default().life_of_port(&port(created), None, &epochs(files))
+            Remembered::default().port_liveness(&port(created), None, &epochs(files))
         };
         assert_eq!(
             liveness("2026-11-23T09:45:00Z", None),
-            Liveness::Over,
+            Liveness::Gone,
             "before the boot"
         );
         assert_eq!(
@@ -312,8 +307,8 @@ mod tests {
         );
         assert_eq!(
             liveness("2026-11-23T11:00:00Z", Some("10:30")),
-            Liveness::Over,
-            "it would have left a trace"
+            Liveness::Gone,
+            "it would have left a record"
         );
         assert_eq!(
             liveness("2026-11-23T11:00:00Z", Some("10:55")),
@@ -329,12 +324,12 @@ mod tests {
     }
 
     #[test]
-    fn only_what_looks_so_all_the_time_is_ripe() {
+    fn a_candidate_expires_only_without_a_gap() {
         let (id, grace) = (ID.parse::<Id>().unwrap(), Duration::from_secs(60));
         let mut garbage_candidates = GarbageCandidates::default();
         let mut look = |seen: bool, now: u64| {
             !garbage_candidates
-                .ripe(seen.then(|| id.clone()), Duration::from_secs(now), grace)
+                .expired(seen.then(|| id.clone()), Duration::from_secs(now), grace)
                 .is_empty()
         };
         assert_eq!(
@@ -353,7 +348,7 @@ mod tests {
         let mut hasty = GarbageCandidates::default();
         assert!(
             hasty
-                .ripe([id.clone()], Duration::ZERO, Duration::ZERO)
+                .expired([id.clone()], Duration::ZERO, Duration::ZERO)
                 .is_empty(),
             "one look is not enough"
         );

@@ -1,31 +1,139 @@
-//! What the CNI plugins of this crate share as programs: standard input and environment in, one
-//! JSON object out.
+//! The programs of this crate as CNI plugins: standard input and environment in, one JSON object
+//! out. Must never know what a plugin does with a port or a NIC.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use crate::cni::{CniError, Command, Environment, ErrorCode, SpecVersion};
+use crate::cni::{Arguments, Attachment, CniError, Command, Environment, ErrorCode, SpecVersion};
 use crate::conversions::file_error;
 use crate::settings::{Settings, Source};
-use openstack::Cloud;
+use openstack::{Cloud, HttpNeutron, InsecureSetting, NeutronError, SessionCache};
 use private_files::read_secret;
 
 /// Longest input that is read, in bytes.
 const LONGEST_INPUT: u64 = 16 * 1024 * 1024;
 
-/// What is kept of the deadline for taking back what was made.
-pub const FOR_TAKING_BACK: Duration = Duration::from_secs(5);
+/// The end of the deadline that is reserved for undoing what a run did.
+pub const CLEANUP_TIME: Duration = Duration::from_secs(5);
 
 /// How long STATUS waits for Keystone: kubelet asks every few seconds.
-pub const FOR_STATUS: Duration = Duration::from_secs(3);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Hands standard input over, and says what comes of it as the protocol has it.
-pub fn answer(name: &str, run: fn(&[u8], Instant) -> Result<String, CniError>) -> ExitCode {
-    // No runtime gives any: these are of a person.
+/// A CNI plugin. [`serve`] reads requests and writes answers for it.
+pub trait Plugin: Sized {
+    /// The name of the program.
+    const NAME: &'static str;
+
+    /// How the program names itself to OpenStack: name and version.
+    const USER_AGENT: &'static str;
+
+    /// The section of the configuration with cloud, node and state.
+    const SECTION: &'static str;
+
+    /// Prepares for one request.
+    ///
+    /// # Errors
+    /// Fails if the node cannot be identified.
+    fn new(run: PluginRun) -> Result<Self, CniError>;
+
+    /// The run that this plugin was prepared for.
+    fn run(&self) -> &PluginRun;
+
+    /// ADD. Returns the result as JSON.
+    ///
+    /// # Errors
+    /// Fails if the interface cannot get its addresses. What this run did is undone then.
+    fn add(&self, target: &Target<'_>, arguments: &Arguments) -> Result<String, CniError>;
+
+    /// DEL. Succeeds if there is nothing to delete.
+    ///
+    /// # Errors
+    /// Fails if a retry can help.
+    fn del(&self, target: &Target<'_>) -> Result<(), CniError>;
+
+    /// CHECK.
+    ///
+    /// # Errors
+    /// Fails if the interface no longer has what its ADD gave.
+    fn check(&self, target: &Target<'_>) -> Result<(), CniError>;
+
+    /// GC: releases everything of this network whose attachment is not in `valid`.
+    ///
+    /// # Errors
+    /// Fails with the first error after trying the rest.
+    fn gc(&self, valid: &BTreeSet<Attachment>) -> Result<(), CniError>;
+
+    /// Whether an ADD could work on this node. Must not ask OpenStack.
+    ///
+    /// # Errors
+    /// Fails if the configuration or the node's files prevent an ADD.
+    fn can_add(&self, arguments: &Arguments) -> Result<(), CniError>;
+}
+
+/// The interface that ADD, DEL and CHECK are about.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'e> {
+    /// The container and its interface.
+    pub attachment: &'e Attachment,
+    /// The container's network namespace. A DEL may not name one.
+    pub netns: Option<&'e Path>,
+}
+
+/// One run of a plugin: its configuration and its time.
+#[derive(Debug)]
+pub struct PluginRun {
+    /// The network's configuration.
+    pub settings: Settings,
+    /// When requests to Neutron end. The time up to `deadline` is for undoing.
+    pub until: Instant,
+    /// When the run ends.
+    pub deadline: Instant,
+    user_agent: &'static str,
+}
+
+impl PluginRun {
+    fn new(settings: Settings, began: Instant, user_agent: &'static str) -> PluginRun {
+        let deadline = began + settings.deadline;
+        PluginRun {
+            settings,
+            until: deadline - CLEANUP_TIME,
+            deadline,
+            user_agent,
+        }
+    }
+
+    /// A client of Neutron that gives up at `until`.
+    ///
+    /// # Errors
+    /// Fails if the credentials cannot be read.
+    pub fn neutron(&self) -> Result<HttpNeutron, CniError> {
+        let cache = session_cache(self.settings.state.clone());
+        let cloud = cloud(&self.settings.source)?;
+        Ok(HttpNeutron::new(cloud, self.user_agent, cache, self.until)?)
+    }
+}
+
+/// The cache of sessions in this folder. Insecure settings are warnings on standard error, because
+/// standard output belongs to the runtime.
+#[must_use]
+pub fn session_cache(folder: PathBuf) -> SessionCache {
+    let on_insecure = |setting: &InsecureSetting| {
+        eprintln!("warning: {setting}\nhelp: {}", setting.way_out());
+    };
+    SessionCache::In {
+        folder,
+        on_insecure,
+    }
+}
+
+/// Runs a plugin once, as a container runtime does.
+pub fn serve<P: Plugin>() -> ExitCode {
+    // Runtimes pass no arguments, so a person typed these.
     if std::env::args_os().len() > 1 {
-        return introduce(name);
+        return introduce(P::NAME);
     }
     let began = Instant::now();
     let mut input = Vec::new();
@@ -35,7 +143,7 @@ pub fn answer(name: &str, run: fn(&[u8], Instant) -> Result<String, CniError>) -
         .read_to_end(&mut input);
     let outcome = read
         .map_err(|why| file_error("standard input", &why))
-        .and_then(|_| run(&input, began));
+        .and_then(|_| answer::<P>(&input, began));
     let (text, code) = match outcome {
         Ok(text) => (text, ExitCode::SUCCESS),
         Err(error) => (
@@ -43,12 +151,71 @@ pub fn answer(name: &str, run: fn(&[u8], Instant) -> Result<String, CniError>) -
             ExitCode::FAILURE,
         ),
     };
-    // Whoever does not read it knows the exit code.
+    // A runtime that closed the pipe still sees the exit code.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     code
 }
 
-/// What it is, for whoever starts it by hand.
+/// The answer; empty for commands without one.
+fn answer<P: Plugin>(input: &[u8], began: Instant) -> Result<String, CniError> {
+    let environment = Environment::read(|name| {
+        std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+    })?;
+    let command = environment.command;
+    if command == Command::Version {
+        return Ok(Settings::version_of(input).supported().to_string());
+    }
+    let settings = Settings::read_from(input, P::SECTION)?;
+    require_version(command, &settings)?;
+    let plugin = P::new(PluginRun::new(settings, began, P::USER_AGENT))?;
+    let arguments = &environment.arguments;
+    let done = |()| String::new();
+    match command {
+        Command::Add => plugin.add(&target(&environment)?, arguments),
+        Command::Del => plugin.del(&target(&environment)?).map(done),
+        Command::Check => plugin.check(&target(&environment)?).map(done),
+        Command::Gc => match plugin.run().settings.valid_attachments()? {
+            Some(valid) => plugin.gc(&valid).map(done),
+            None => Ok(String::new()),
+        },
+        Command::Status => status(&plugin, arguments).map(done),
+        Command::Version => Ok(String::new()),
+    }
+}
+
+fn target(environment: &Environment) -> Result<Target<'_>, CniError> {
+    let missing = || {
+        CniError::new(
+            ErrorCode::InvalidEnvironment,
+            "CNI_CONTAINERID and CNI_IFNAME are required",
+            "a container runtime or cnitool sets them",
+        )
+    };
+    Ok(Target {
+        attachment: environment.attachment.as_ref().ok_or_else(missing)?,
+        netns: environment.netns.as_deref(),
+    })
+}
+
+/// STATUS: whether an ADD could work on this node. An OpenStack that does not answer is no failure:
+/// kubelet would evict the node, although most of its Pods need no new address.
+fn status<P: Plugin>(plugin: &P, arguments: &Arguments) -> Result<(), CniError> {
+    plugin.can_add(arguments)?;
+    let neutron = plugin.run().neutron()?;
+    match neutron.until(Instant::now() + STATUS_TIMEOUT).log_in() {
+        Ok(()) | Err(NeutronError::Unavailable(_) | NeutronError::Unreachable(_)) => Ok(()),
+        Err(error) => {
+            let CniError {
+                code: _,
+                message,
+                details,
+            } = error.into();
+            Err(CniError::new(ErrorCode::NotAvailable, message, details))
+        }
+    }
+}
+
+/// Tells a person who starts the plugin by hand what it is.
 fn introduce(name: &str) -> ExitCode {
     let (version, spoken) = (
         env!("CARGO_PKG_VERSION"),
@@ -61,15 +228,8 @@ fn introduce(name: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The environment of the process.
-pub fn environment() -> Result<Environment, CniError> {
-    Environment::read(|name| {
-        std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
-    })
-}
-
-/// Whether the version that is spoken has the command.
-pub fn is_of_its_version(command: Command, settings: &Settings) -> Result<(), CniError> {
+/// Fails if the version of the configuration lacks the command.
+fn require_version(command: Command, settings: &Settings) -> Result<(), CniError> {
     match command {
         Command::Check => settings.needs(SpecVersion::V0_4_0, "CHECK"),
         Command::Gc => settings.needs(SpecVersion::V1_1_0, "GC"),
@@ -78,6 +238,10 @@ pub fn is_of_its_version(command: Command, settings: &Settings) -> Result<(), Cn
     }
 }
 
+/// Reads the credentials of a network.
+///
+/// # Errors
+/// Fails if the file cannot be read, others may read it, or it lacks the cloud.
 pub fn cloud(source: &Source) -> Result<Cloud, CniError> {
     match source {
         Source::Inline(cloud) => Ok(cloud.clone()),

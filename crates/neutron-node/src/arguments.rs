@@ -1,40 +1,39 @@
-//! The command line of the daemon.
+//! The command line of the daemon. Must never know what the daemon does.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
 
-use neutron_cni::{GuardedInterface, STATE_DIRECTORY};
+use neutron_cni::{STATE_DIRECTORY, VmInterface};
 
-/// What `--help` says.
+/// The text of `--help`.
 pub(super) const HELP: &str = "\
-Keeps what the CNI plugin cni-ipam-neutron needs on this node: a warm pool of Neutron's ports, no garbage, and the
-allowed_address_pairs of the VM's port, as the configurations of its networks ask for (NEUTRON.md).
+Serves the CNI plugin cni-ipam-neutron on this node, as the configurations of its networks ask (NEUTRON.md): fills
+a warm pool of Neutron ports, deletes garbage ports, and keeps the allowed_address_pairs of the VM's port.
 
 Usage: neutron-node [OPTIONS]
 
-      --networks DIR        configurations of networks; may be repeated [/etc/cni/net.d]
-      --results DIR         what a runtime remembers; may be repeated
+      --networks DIR        folder with network configurations; repeatable [/etc/cni/net.d]
+      --results DIR         folder with a container runtime's cache of results; repeatable
                             [/var/lib/cni/results and /var/lib/cni/multus/results]
-      --interval SECONDS    how often the node's files are looked at [5]
-      --look SECONDS        how often Neutron is asked at least [60]
-      --grace SECONDS       how long a port looks abandoned before it is deleted [600]
-      --once                look once, and end; no garbage is deleted, which takes two looks
-      --pod-cidrs-on PORT   let the Node's pod CIDRs out of this port of the VM: the interface of the node that has its
+      --interval SECONDS    interval between reads of the node's files [5]
+      --look SECONDS        longest interval between syncs with Neutron [60]
+      --grace SECONDS       how long a port must look like garbage before it is deleted [600]
+      --once                run once and exit; deletes no garbage, because that takes two runs
+      --pod-cidrs-on PORT   allow the Node's pod CIDRs on this port of the VM: an interface of the node with the port's
                             hardware address, or the port's id
-      --node-name NAME      the Node for it [$NODE_NAME]
-      --service-account DIR its token and its certificates
+      --node-name NAME      with --pod-cidrs-on: the Node [$NODE_NAME]
+      --service-account DIR with --pod-cidrs-on: token and certificates for Kubernetes
                             [/var/run/secrets/kubernetes.io/serviceaccount]
-      --cloud NAME          the cloud for it [the only one]
-      --clouds-file FILE    the file that has it [/etc/openstack/clouds.yaml]
-      --state-directory DIR where logins are kept for it, and where pools of networks without a configuration are found
+      --cloud NAME          with --pod-cidrs-on: the cloud [the only one]
+      --clouds-file FILE    with --pod-cidrs-on: the file with that cloud [/etc/openstack/clouds.yaml]
+      --state-directory DIR folder of cached logins and of pools without a configuration
                             [/var/lib/cni/cilium-ipam-neutron]
   -h, --help
   -V, --version
 ";
 
-/// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Help,
@@ -42,30 +41,30 @@ pub(super) enum Request {
     Run(Box<Arguments>),
 }
 
-/// How often, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Arguments {
     pub(super) networks: Vec<PathBuf>,
     pub(super) results: Vec<PathBuf>,
+    /// Interval between reads of the node's files.
     pub(super) interval: Duration,
-    pub(super) look: Duration,
+    /// Longest interval between syncs with Neutron (`--look`).
+    pub(super) neutron_interval: Duration,
     pub(super) grace: Duration,
-    pub(super) rounds: Rounds,
+    pub(super) run_mode: RunMode,
     pub(super) state: PathBuf,
     pub(super) pod_cidrs: Option<PodCidrs>,
 }
 
-/// When it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rounds {
-    One,
-    Endless,
+pub(super) enum RunMode {
+    Once,
+    Loop,
 }
 
-/// The port that lets the Node's pod CIDRs out.
+/// The arguments of `--pod-cidrs-on`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodCidrs {
-    pub(super) on: GuardedInterface,
+    pub(super) on: VmInterface,
     pub(super) node_name: String,
     pub(super) service_account: PathBuf,
     pub(super) cloud: Option<String>,
@@ -74,7 +73,7 @@ pub(super) struct PodCidrs {
 }
 
 impl Arguments {
-    /// Reads them; `node_name` is what the environment says.
+    /// Parses the command line; `node_name` is the default of `--node-name`.
     pub(super) fn read(
         mut parser: Parser,
         node_name: Option<String>,
@@ -83,9 +82,9 @@ impl Arguments {
             networks: Vec::new(),
             results: Vec::new(),
             interval: Duration::from_secs(5),
-            look: Duration::from_mins(1),
+            neutron_interval: Duration::from_mins(1),
             grace: Duration::from_mins(10),
-            rounds: Rounds::Endless,
+            run_mode: RunMode::Loop,
             state: STATE_DIRECTORY.into(),
             pod_cidrs: None,
         };
@@ -99,9 +98,9 @@ impl Arguments {
                 Arg::Long("networks") => arguments.networks.push(parser.value()?.into()),
                 Arg::Long("results") => arguments.results.push(parser.value()?.into()),
                 Arg::Long("interval") => arguments.interval = seconds(&mut parser)?,
-                Arg::Long("look") => arguments.look = seconds(&mut parser)?,
+                Arg::Long("look") => arguments.neutron_interval = seconds(&mut parser)?,
                 Arg::Long("grace") => arguments.grace = seconds(&mut parser)?,
-                Arg::Long("once") => arguments.rounds = Rounds::One,
+                Arg::Long("once") => arguments.run_mode = RunMode::Once,
                 Arg::Long("pod-cidrs-on") => on = Some(interface(&parser.value()?.string()?)?),
                 Arg::Long("node-name") => node_name = Some(parser.value()?.string()?),
                 Arg::Long("service-account") => service_account = parser.value()?.into(),
@@ -121,7 +120,7 @@ impl Arguments {
         }
         if let Some(on) = on {
             let node_name = node_name
-                .ok_or("--pod-cidrs-on needs --node-name, or NODE_NAME in the environment")?;
+                .ok_or("--pod-cidrs-on requires --node-name, or NODE_NAME in the environment")?;
             let state = arguments.state.clone();
             arguments.pod_cidrs = Some(PodCidrs {
                 on,
@@ -138,20 +137,20 @@ impl Arguments {
 
 fn seconds(parser: &mut Parser) -> Result<Duration, lexopt::Error> {
     let seconds: u64 = parser.value()?.parse()?;
-    // A day is longer than anybody wants, and what is added to a time stays a time.
+    // One day is long enough, and cannot overflow a time.
     if (1..=86_400).contains(&seconds) {
         Ok(Duration::from_secs(seconds))
     } else {
-        Err("a number of seconds from 1 to 86400 is needed".into())
+        Err("expected a number of seconds from 1 to 86400".into())
     }
 }
 
-fn interface(text: &str) -> Result<GuardedInterface, lexopt::Error> {
+fn interface(text: &str) -> Result<VmInterface, lexopt::Error> {
     if let Ok(id) = text.parse() {
-        return Ok(GuardedInterface::Port(id));
+        return Ok(VmInterface::Port(id));
     }
     text.parse()
-        .map(GuardedInterface::Interface)
+        .map(VmInterface::Interface)
         .map_err(|why| format!("--pod-cidrs-on: {why}").into())
 }
 
@@ -164,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_taken_and_nonsense_refused() {
+    fn valid_arguments_are_taken_and_others_refused() {
         let Ok(Request::Run(arguments)) = read(&["--grace", "7", "--once", "--results=/r"], None)
         else {
             panic!()
         };
         assert_eq!(
-            (arguments.grace, arguments.rounds),
-            (Duration::from_secs(7), Rounds::One)
+            (arguments.grace, arguments.run_mode),
+            (Duration::from_secs(7), RunMode::Once)
         );
         assert_eq!(
             (arguments.results, arguments.pod_cidrs),
@@ -198,7 +197,7 @@ mod tests {
         assert_eq!(arguments.networks, [PathBuf::from("/etc/cni/net.d")]);
         assert_eq!(
             arguments.pod_cidrs.unwrap().on,
-            GuardedInterface::Interface("eth0".parse().unwrap())
+            VmInterface::Interface("eth0".parse().unwrap())
         );
     }
 }

@@ -1,5 +1,5 @@
-//! What the node knows of its interfaces: what runtimes remember of them, and since when there is
-//! anything to know.
+//! Evidence about the interfaces of this node: the caches of container runtimes, and the ages of the
+//! kernel and of the plugin's files.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -12,8 +12,8 @@ use neutron_cni::cni::{Attachment, address_of};
 use neutron_cni::{Epochs, Remembered};
 use private_files::read_small;
 
-/// What the runtimes remember, or why it is not known: no folder is there, or something in one
-/// makes no sense. Then nothing is known to be forgotten.
+/// Reads the caches of the runtimes. Fails if no folder exists or a file is invalid: then no
+/// interface is known to be gone.
 pub(super) fn remembered(folders: &[PathBuf]) -> Result<Remembered, String> {
     let mut remembered = Remembered::default();
     let mut seen = 0;
@@ -27,11 +27,11 @@ pub(super) fn remembered(folders: &[PathBuf]) -> Result<Remembered, String> {
     if seen > 0 {
         Ok(remembered)
     } else {
-        Err("no runtime keeps what it has added where `--results` says".to_owned())
+        Err("no folder of `--results` exists, so the runtime's cache is unknown".to_owned())
     }
 }
 
-/// When things began; `None` where the system does not tell.
+/// The ages of the kernel and of the plugin's files; `None` if `/proc/stat` has no boot time.
 pub(super) fn epochs(node_file: &Path) -> Option<Epochs> {
     let statistics = read_small(Path::new("/proc/stat")).ok()?;
     let boot = statistics
@@ -47,14 +47,14 @@ fn read(folder: &Path, remembered: &mut Remembered) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let bytes = match fs::read(&path) {
-            // It was deleted meanwhile, and may be remembered for a moment more.
+            // A DEL removed it since the folder was listed.
             Err(why) if why.kind() == ErrorKind::NotFound => continue,
             bytes => bytes?,
         };
         let nonsense = || {
             io::Error::new(
                 ErrorKind::InvalidData,
-                format!("{} is no result of libcni", path.display()),
+                format!("{} is not a result of libcni", path.display()),
             )
         };
         let cached: Value = serde_json::from_slice(&bytes).map_err(|_| nonsense())?;
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_folder_and_a_strange_file_are_no_evidence() {
+    fn a_missing_folder_and_an_invalid_file_are_no_evidence() {
         let folder = tempfile::tempdir().unwrap();
         let (there, absent) = (folder.path().to_owned(), folder.path().join("absent"));
         assert!(remembered(std::slice::from_ref(&absent)).is_err());
@@ -96,12 +96,12 @@ mod tests {
         assert!(
             remembered(&[there])
                 .unwrap_err()
-                .contains("net-d-eth0 is no result of libcni")
+                .contains("net-d-eth0 is not a result of libcni")
         );
     }
 
     #[test]
-    fn the_kernel_tells_when_it_began() {
+    fn the_kernel_reports_its_boot_time() {
         let epochs = epochs(Path::new("/nowhere")).unwrap();
         assert!(epochs.boot < Timestamp::now() && epochs.files.is_none());
     }

@@ -1,187 +1,184 @@
-//! Ports of this node that nobody has any more. Runtimes hardly ask for it (containerd never does),
-//! and some main plugins keep a DEL to themselves.
+//! Deletes ports of this node whose interface is gone. Runtimes rarely send a GC (containerd sends
+//! none), and some main plugins do not pass on a DEL.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::arguments::Arguments;
 use crate::evidence::{epochs, remembered};
-use crate::network::{Look, Memory};
-use crate::say;
+use crate::log;
+use crate::network_state::NetworkState;
+use crate::sync::NeutronSync;
 use ipam_core::neutron::Id;
 use neutron_cni::cni::{Attachment, CniError};
 use neutron_cni::{Epochs, Liveness, Owner, Remembered};
 use openstack::{Neutron, Port};
 
-/// How long whoever adds or deletes is waited for. Who comes too often is not kept waiting: it is
-/// tried again.
-const FOR_LOCK: Duration = Duration::from_secs(2);
+/// Lock timeout against a concurrent ADD or DEL. The next sync retries.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Ports that are deleted while nobody else may add or delete.
+/// Ports that are deleted under one lock, which keeps ADDs and DELs waiting.
 const AT_ONCE: usize = 4;
 
-/// What the node knows at a moment.
-struct Known {
+/// What the node knows of its interfaces at a moment.
+struct Evidence {
     remembered: Remembered,
     epochs: Epochs,
 }
 
-impl Known {
-    /// What is known, or why too little is.
-    fn of(look: &Look<'_>, arguments: &Arguments) -> Result<Known, String> {
-        let epochs = epochs(&look.node_state.node_file())
-            .ok_or("/proc/stat does not tell when the node booted")?;
-        Ok(Known {
+impl Evidence {
+    /// Reads the evidence. Fails with the reason if it is incomplete.
+    fn read(sync: &NeutronSync<'_>, arguments: &Arguments) -> Result<Evidence, String> {
+        let epochs = epochs(&sync.node_state.node_file()).ok_or("/proc/stat has no boot time")?;
+        Ok(Evidence {
             remembered: remembered(&arguments.results)?,
             epochs,
         })
     }
 }
 
-/// Something that looks abandoned.
-enum Abandoned {
+/// A port whose interface looks gone.
+enum GarbagePort {
     /// A port at Neutron.
     Port(Port),
-    /// An interface that has a port of the pool.
+    /// A pooled port, and the interface that holds it.
     Holder(Attachment, Id),
 }
 
-impl Abandoned {
+impl GarbagePort {
     fn id(&self) -> &Id {
         match self {
-            Abandoned::Port(port) => &port.id,
-            Abandoned::Holder(_, id) => id,
+            GarbagePort::Port(port) => &port.id,
+            GarbagePort::Holder(_, id) => id,
         }
     }
 }
 
-/// Deletes what has looked abandoned for long, and still does while nobody can add or delete.
+/// Deletes ports that have looked like garbage for the grace period, and still do under the lock.
 pub(super) fn collect(
-    look: &Look<'_>,
+    sync: &NeutronSync<'_>,
     unknown: &[Port],
     at_neutron: &[Port],
-    memory: &mut Memory,
+    state: &mut NetworkState,
     arguments: &Arguments,
     began: Instant,
 ) -> Result<(), CniError> {
-    tell_blind(look, memory, arguments);
+    report_no_evidence(sync, state, arguments);
     let unknown: BTreeSet<&Id> = unknown.iter().map(|port| &port.id).collect();
-    let look_again = || abandoned(look, &unknown, at_neutron, arguments);
-    let seen = look_again()?;
-    let ripe = memory.garbage_candidates.ripe(
+    let find = || find_garbage(sync, &unknown, at_neutron, arguments);
+    let seen = find()?;
+    let expired = state.garbage_candidates.expired(
         seen.iter().map(|one| one.id().clone()),
         began.elapsed(),
         arguments.grace,
     );
-    if ripe.is_empty() {
+    if expired.is_empty() {
         return Ok(());
     }
-    let ripe: Vec<Id> = ripe.into_iter().collect();
-    for some in ripe.chunks(AT_ONCE) {
-        let Ok(_lock) = look
+    let expired: Vec<Id> = expired.into_iter().collect();
+    for some in expired.chunks(AT_ONCE) {
+        let Ok(_lock) = sync
             .node_state
-            .lock_all(look.until.min(Instant::now() + FOR_LOCK))
+            .lock_all(sync.until.min(Instant::now() + LOCK_TIMEOUT))
         else {
             return Ok(());
         };
-        for one in look_again()?
-            .into_iter()
-            .filter(|one| some.contains(one.id()))
-        {
-            remove(look, &one)?;
+        for one in find()?.into_iter().filter(|one| some.contains(one.id())) {
+            remove(sync, &one)?;
         }
     }
     Ok(())
 }
 
-/// All that looks so now. What Neutron said a moment ago will do: no port gets another user.
-fn abandoned(
-    look: &Look<'_>,
+/// All garbage of this moment. A recent list of ports is enough: no port gets another user.
+fn find_garbage(
+    sync: &NeutronSync<'_>,
     unknown: &BTreeSet<&Id>,
     at_neutron: &[Port],
     arguments: &Arguments,
-) -> Result<Vec<Abandoned>, CniError> {
-    // Without evidence nothing is known to be over.
-    let Ok(Known { remembered, epochs }) = Known::of(look, arguments) else {
+) -> Result<Vec<GarbagePort>, CniError> {
+    // Without evidence, nothing is garbage.
+    let Ok(Evidence { remembered, epochs }) = Evidence::read(sync, arguments) else {
         return Ok(Vec::new());
     };
-    let attachment_records = look.node_state.attachment_records();
+    let attachment_records = sync.node_state.attachment_records();
     let by_device = |device: &str| attachment_records.read(&attachment_of(device)?);
-    let in_files = look.node_state.pool().ports()?;
+    let in_files = sync.node_state.pool().ports()?;
     let is_known = |port: &Port| in_files.all().any(|pooled| pooled.port.id == port.id);
-    let is_over = |port: &&Port| {
+    let is_garbage = |port: &&Port| {
         let liveness = if port.device_owner == Owner::Pod.as_str() {
-            remembered.life_of_port(port, by_device(&port.device_id), &epochs)
+            remembered.port_liveness(port, by_device(&port.device_id), &epochs)
         } else if unknown.contains(&port.id) && !is_known(port) {
-            remembered.life_behind_unknown(port, &epochs)
+            remembered.unknown_port_liveness(port, &epochs)
         } else {
             Liveness::Possible
         };
-        liveness == Liveness::Over
+        liveness == Liveness::Gone
     };
     let ports = at_neutron
         .iter()
-        .filter(is_over)
-        .map(|port| Abandoned::Port(port.clone()));
+        .filter(is_garbage)
+        .map(|port| GarbagePort::Port(port.clone()));
     let holders = in_files.held.iter().filter(|(holder, pooled)| {
-        remembered.life_of_holder(holder, &pooled.port, attachment_records.read(holder))
-            == Liveness::Over
+        remembered.holder_liveness(holder, &pooled.port, attachment_records.read(holder))
+            == Liveness::Gone
     });
     Ok(ports
         .chain(
-            holders
-                .map(|(holder, pooled)| Abandoned::Holder(holder.clone(), pooled.port.id.clone())),
+            holders.map(|(holder, pooled)| {
+                GarbagePort::Holder(holder.clone(), pooled.port.id.clone())
+            }),
         )
         .collect())
 }
 
-fn remove(look: &Look<'_>, abandoned: &Abandoned) -> Result<(), CniError> {
-    let name = look.node_state.port_name();
-    match abandoned {
-        Abandoned::Port(port) => {
-            look.neutron.delete_port(&port.id)?;
+fn remove(sync: &NeutronSync<'_>, garbage: &GarbagePort) -> Result<(), CniError> {
+    let name = sync.node_state.port_name();
+    match garbage {
+        GarbagePort::Port(port) => {
+            sync.neutron.delete_port(&port.id)?;
             if let Some(attachment) = attachment_of(&port.device_id) {
-                look.node_state.attachment_records().take_away(&attachment);
+                sync.node_state.attachment_records().remove(&attachment);
             }
-            say(
+            log(
                 &name,
                 &format!(
-                    "deleted port {} of {}, which is no more",
+                    "deleted port {}: its interface {} is gone",
                     port.id,
                     port.device_id.escape_debug()
                 ),
             );
         }
-        Abandoned::Holder(holder, id) => {
-            let pool = look.node_state.pool();
+        GarbagePort::Holder(holder, id) => {
+            let pool = sync.node_state.pool();
             if let Some(pooled) = pool.held(holder)? {
                 pool.release(holder, &pooled)?;
             }
-            look.node_state.attachment_records().take_away(holder);
-            say(
+            sync.node_state.attachment_records().remove(holder);
+            log(
                 &name,
-                &format!("port {id} is free again: {holder} is no more"),
+                &format!("port {id} is free again: its interface {holder} is gone"),
             );
         }
     }
     Ok(())
 }
 
-/// What cannot be known is said once, as nothing is deleted meanwhile.
-fn tell_blind(look: &Look<'_>, memory: &mut Memory, arguments: &Arguments) {
-    let blind = Known::of(look, arguments).err();
-    if let Some(why) = &blind
-        && memory.blind != blind
+/// Reports once why no garbage can be recognised.
+fn report_no_evidence(sync: &NeutronSync<'_>, state: &mut NetworkState, arguments: &Arguments) {
+    let missing = Evidence::read(sync, arguments).err();
+    if let Some(why) = &missing
+        && state.no_evidence != missing
     {
-        say(
-            &look.node_state.port_name(),
-            &format!("no garbage is looked for: {why}"),
+        log(
+            &sync.node_state.port_name(),
+            &format!("garbage collection is paused: {why}"),
         );
     }
-    memory.blind = blind;
+    state.no_evidence = missing;
 }
 
-/// Whose a port's `device_id` is.
+/// The interface that a `device_id` names.
 fn attachment_of(device: &str) -> Option<Attachment> {
     let (container, interface) = device.split_once('/')?;
     Some(Attachment {

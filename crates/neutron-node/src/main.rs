@@ -1,14 +1,16 @@
-//! The daemon `neutron-node`: looks at the networks of its node again and again. Whatever it was
-//! doing when it ends, the next one goes on from the files and from what Neutron says.
+//! The daemon `neutron-node`: keeps the networks of its node in step with Neutron, for ever. After a
+//! kill, the next run goes on from the files and from Neutron.
 #![forbid(unsafe_code)]
 
 mod arguments;
 mod evidence;
+mod fill;
 mod garbage;
-mod network;
+mod network_state;
 mod networks;
 mod pairs;
 mod pod_cidrs;
+mod sync;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -20,16 +22,22 @@ use lexopt::Parser;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::arguments::{Arguments, HELP, Request, Rounds};
-use crate::network::{Memory, Round};
-use crate::networks::{forsaken, networks};
+use crate::arguments::{Arguments, HELP, Request, RunMode};
+use crate::network_state::{NetworkState, SyncResult};
+use crate::networks::{networks, orphaned_pools};
 use neutron_cni::cni::CniError;
-use retry::spread;
+use retry::jittered;
 
-/// A request that cannot be understood.
+/// Exit code for invalid arguments.
 const USAGE: u8 = 2;
 
-/// Runs until it is told to end.
+/// Limit for the requests of one run that no configuration limits.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// How this program names itself to OpenStack and Kubernetes.
+const USER_AGENT: &str = concat!("neutron-node/", env!("CARGO_PKG_VERSION"));
+
+/// Runs until SIGTERM or SIGINT.
 fn main() -> ExitCode {
     let arguments = match Arguments::read(Parser::from_env(), std::env::var("NODE_NAME").ok()) {
         Ok(Request::Help) => {
@@ -46,8 +54,8 @@ fn main() -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let end = match told_to_end() {
-        Ok(end) => end,
+    let shutdown = match shutdown_signal() {
+        Ok(shutdown) => shutdown,
         Err(why) => {
             eprintln!("neutron-node: signals: {why}");
             return ExitCode::FAILURE;
@@ -56,28 +64,28 @@ fn main() -> ExitCode {
     let mut daemon = Daemon {
         arguments,
         began: Instant::now(),
-        memories: BTreeMap::new(),
-        said: BTreeMap::new(),
+        states: BTreeMap::new(),
+        reported: BTreeMap::new(),
     };
     loop {
-        let faults = daemon.round();
-        if daemon.arguments.rounds == Rounds::One {
-            return if faults == 0 {
+        let errors = daemon.sync();
+        if daemon.arguments.run_mode == RunMode::Once {
+            return if errors == 0 {
                 ExitCode::SUCCESS
             } else {
                 ExitCode::FAILURE
             };
         }
-        // Nodes that were started together do not ask together for ever.
-        let pause = spread(daemon.arguments.interval, &mut fastrand::Rng::new());
-        if !matches!(end.recv_timeout(pause), Err(RecvTimeoutError::Timeout)) {
+        // Nodes that started together must not ask Neutron together for ever.
+        let pause = jittered(daemon.arguments.interval, &mut fastrand::Rng::new());
+        if !matches!(shutdown.recv_timeout(pause), Err(RecvTimeoutError::Timeout)) {
             return ExitCode::SUCCESS;
         }
     }
 }
 
-/// As the first process of a container it would be told in vain otherwise.
-fn told_to_end() -> std::io::Result<Receiver<()>> {
+/// Receives SIGTERM and SIGINT. The first process of a container ignores them by default.
+fn shutdown_signal() -> std::io::Result<Receiver<()>> {
     let (sender, receiver) = channel();
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     std::thread::spawn(move || {
@@ -90,93 +98,92 @@ fn told_to_end() -> std::io::Result<Receiver<()>> {
     Ok(receiver)
 }
 
+/// The result of one run for a network, by name.
+type Results = Vec<(String, Result<SyncResult, CniError>)>;
+
 struct Daemon {
     arguments: Arguments,
     began: Instant,
-    memories: BTreeMap<String, Memory>,
-    /// The last fault of each network, which is said once.
-    said: BTreeMap<String, String>,
+    states: BTreeMap<String, NetworkState>,
+    /// The last error of each network. Each is reported once.
+    reported: BTreeMap<String, String>,
 }
 
 impl Daemon {
-    /// Looks at everything once; how many faults there were.
-    fn round(&mut self) -> usize {
-        let mut rounds: Vec<(String, Result<Round, CniError>)> = Vec::new();
+    /// Syncs everything once. Returns the number of networks with an error.
+    fn sync(&mut self) -> usize {
+        let mut results: Results = Vec::new();
         let listed = networks(&self.arguments.networks);
-        let is_whole = listed
+        let is_complete = listed
             .as_ref()
             .is_ok_and(|networks| networks.values().all(Result::is_ok));
         match listed {
-            Err(fault) => rounds.push(("networks".to_owned(), Err(fault))),
+            Err(error) => results.push(("networks".to_owned(), Err(error))),
             Ok(networks) => {
-                for (name, settings) in forsaken(&networks, &self.arguments.state)
+                for (name, settings) in orphaned_pools(&networks, &self.arguments.state)
                     .into_iter()
                     .chain(networks)
                 {
-                    let memory = self.memories.entry(name.clone()).or_default();
-                    let kept = settings
-                        .and_then(|settings| memory.keep(&settings, &self.arguments, self.began));
-                    rounds.push((name, kept));
+                    let state = self.states.entry(name.clone()).or_default();
+                    let result = settings
+                        .and_then(|settings| state.sync(&settings, &self.arguments, self.began));
+                    results.push((name, result));
                 }
             }
         }
         if let Some(wanted) = &self.arguments.pod_cidrs {
-            let memory = self.memories.entry("pod CIDRs".to_owned()).or_default();
-            rounds.push((
-                "pod CIDRs".to_owned(),
-                pod_cidrs::keep(wanted, memory, self.arguments.look),
-            ));
+            let state = self.states.entry("pod CIDRs".to_owned()).or_default();
+            let result = pod_cidrs::sync(wanted, state, self.arguments.neutron_interval);
+            results.push(("pod CIDRs".to_owned(), result));
         }
-        if !is_whole {
-            // Nobody looked at these.
+        if !is_complete {
+            // These networks may be configured in a file that is invalid now.
             let unlisted = self
-                .said
+                .reported
                 .keys()
-                .filter(|name| !rounds.iter().any(|(round, _)| round == *name));
-            rounds.extend(
-                unlisted
-                    .map(|name| (name.clone(), Ok(Round::NotDue)))
-                    .collect::<Vec<_>>(),
-            );
+                .filter(|name| !results.iter().any(|(listed, _)| listed == *name));
+            let unlisted: Results = unlisted
+                .map(|name| (name.clone(), Ok(SyncResult::NotDue)))
+                .collect();
+            results.extend(unlisted);
         }
-        self.tell(rounds);
-        self.said.len()
+        self.report_changes(results);
+        self.reported.len()
     }
 
-    /// A fault lasts until a round without it; what was not looked at is no better than before.
-    fn tell(&mut self, rounds: Vec<(String, Result<Round, CniError>)>) {
-        let said = |(name, round): (String, Result<Round, CniError>)| {
-            let fault = match round {
-                Ok(Round::Done) => return None,
-                Ok(Round::NotDue) => self.said.get(&name).cloned()?,
+    /// Reports new errors, and networks that recovered. An error lasts until a sync succeeds.
+    fn report_changes(&mut self, results: Results) {
+        let error_of = |(name, result): (String, Result<SyncResult, CniError>)| {
+            let error = match result {
+                Ok(SyncResult::Done) => return None,
+                Ok(SyncResult::NotDue) => self.reported.get(&name).cloned()?,
                 Err(CniError {
-                    message, details, ..
+                    code: _,
+                    message,
+                    details,
                 }) => format!("{message} ({details})"),
             };
-            Some((name, fault))
+            Some((name, error))
         };
-        let now: BTreeMap<String, String> = rounds.into_iter().filter_map(said).collect();
-        for (name, fault) in now
-            .iter()
-            .filter(|(name, fault)| self.said.get(*name) != Some(fault))
-        {
-            say(name, fault);
+        let errors: BTreeMap<String, String> = results.into_iter().filter_map(error_of).collect();
+        for (name, error) in &errors {
+            if self.reported.get(name) != Some(error) {
+                log(name, error);
+            }
         }
-        self.said
-            .keys()
-            .filter(|name| !now.contains_key(*name))
-            .for_each(|name| say(name, "all is well again"));
-        self.said = now;
+        for name in self.reported.keys() {
+            if !errors.contains_key(name) {
+                log(name, "recovered");
+            }
+        }
+        self.reported = errors;
     }
 }
 
-/// A line for whoever reads logs.
-fn say(network: &str, what: &str) {
+/// Writes one line of the log.
+fn log(network: &str, what: &str) {
     let now = Timestamp::now()
         .round(jiff::Unit::Second)
         .unwrap_or_else(|_| Timestamp::now());
     eprintln!("{now} {network}: {what}");
 }
-
-/// How long something at Neutron may take in a round, without an end that a configuration sets.
-const DEADLINE: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! The networks of a node whose addresses are Neutron's: found where runtimes find them.
+//! Finds the networks whose addresses come from Neutron, in the folders where runtimes find them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,16 +12,15 @@ use neutron_cni::file_error;
 use neutron_cni::state::Pool;
 use private_files::read_small;
 
-/// How the names of configurations end (libcni).
-const ENDS: [&str; 3] = ["conf", "conflist", "json"];
+/// Extensions of configuration files (libcni).
+const EXTENSIONS: [&str; 3] = ["conf", "conflist", "json"];
 
-/// How the plugin is called: by its own name, or as that of 2020 was.
+/// How the name of the plugin ends: `cni-ipam-neutron`, or `ipam-neutron` in 2020.
 const PLUGIN: &str = "ipam-neutron";
 
-/// By their names; a file that cannot be read is told by its own.
+/// Settings by name of the network. An invalid file stands under its own path.
 pub(super) type Networks = BTreeMap<String, Result<Settings, CniError>>;
 
-/// Those of all folders.
 pub(super) fn networks(folders: &[PathBuf]) -> Result<Networks, CniError> {
     let mut networks = Networks::new();
     let files: Vec<Vec<PathBuf>> = folders
@@ -34,8 +33,11 @@ pub(super) fn networks(folders: &[PathBuf]) -> Result<Networks, CniError> {
             let twice = || {
                 CniError::new(
                     ErrorCode::InvalidConfiguration,
-                    format!("two files name it, and differ; one is {}", path.display()),
-                    "give each network a name of its own",
+                    format!(
+                        "two files configure this network differently; one is {}",
+                        path.display()
+                    ),
+                    "give each network its own name",
                 )
             };
             let read = if is_other { Err(twice()) } else { read };
@@ -45,7 +47,7 @@ pub(super) fn networks(folders: &[PathBuf]) -> Result<Networks, CniError> {
     Ok(networks)
 }
 
-/// The files of a folder that runtimes would read.
+/// The files of a folder that a runtime would read.
 fn configurations(folder: &Path) -> Result<Vec<PathBuf>, CniError> {
     let unreadable = |why| file_error(&folder.display().to_string(), &why);
     let entries = fs::read_dir(folder)
@@ -54,14 +56,14 @@ fn configurations(folder: &Path) -> Result<Vec<PathBuf>, CniError> {
     let paths = entries.into_iter().map(|entry| entry.path());
     let is_one = |path: &PathBuf| {
         path.extension()
-            .is_some_and(|end| ENDS.iter().any(|known| end == *known))
+            .is_some_and(|end| EXTENSIONS.iter().any(|known| end == *known))
     };
     Ok(paths.filter(is_one).collect())
 }
 
-/// Warm pools of networks that nobody configures any more, and how many ports they have: nobody
-/// else looks after these. With a file that cannot be read, nobody knows which they are.
-pub(super) fn forsaken(networks: &Networks, state: &Path) -> Networks {
+/// Warm pools that still have ports and no configuration, each as an error with the number of
+/// ports. Empty if a file is invalid: that file may configure the network.
+pub(super) fn orphaned_pools(networks: &Networks, state: &Path) -> Networks {
     let known: Option<Vec<&Settings>> = networks.values().map(|read| read.as_ref().ok()).collect();
     let Some(known) = known else {
         return Networks::new();
@@ -76,17 +78,17 @@ pub(super) fn forsaken(networks: &Networks, state: &Path) -> Networks {
             .into_iter()
             .map(move |name| (state, name))
     });
-    let forsaken = pools.filter(|(state, name)| {
+    let orphaned = pools.filter(|(state, name)| {
         !known
             .iter()
             .any(|settings| settings.state == **state && settings.network_name == *name)
     });
-    let told = forsaken.filter_map(|(state, name)| {
+    let errors = orphaned.filter_map(|(state, name)| {
         let count = Pool::of(state, &name).ports().ok()?.all().count();
         let message =
-            format!("no configuration names this network, and its warm pool has {count} ports");
+            format!("this network has no configuration, and its warm pool still has {count} ports");
         let details =
-            "bring it back with `\"warmPool\": {\"free\": 0}` until nothing is left of it";
+            "restore its configuration with `\"warmPool\": {\"free\": 0}` until the pool is empty";
         (count > 0).then(|| {
             (
                 name,
@@ -98,7 +100,7 @@ pub(super) fn forsaken(networks: &Networks, state: &Path) -> Networks {
             )
         })
     });
-    told.collect()
+    errors.collect()
 }
 
 fn of_file(path: &Path) -> Networks {
@@ -109,12 +111,12 @@ fn of_file(path: &Path) -> Networks {
     let written: Value = match serde_json::from_str(&text) {
         Ok(written) => written,
         Err(why) => {
-            let node_state = format!(
-                "it is no JSON (line {}, column {})",
+            let message = format!(
+                "invalid JSON (line {}, column {})",
                 why.line(),
                 why.column()
             );
-            let fault = CniError::new(ErrorCode::Decoding, node_state, "mend it, or take it away");
+            let fault = CniError::new(ErrorCode::Decoding, message, "fix or remove the file");
             return Networks::from([(path.display().to_string(), Err(fault))]);
         }
     };
@@ -152,7 +154,7 @@ mod tests {
     use neutron_cni::{MadeFor, PooledPort};
 
     #[test]
-    fn lists_and_single_plugins_are_read_and_others_left_alone() {
+    fn only_files_with_this_plugin_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, value: &Value| {
             fs::write(folder.path().join(name), value.to_string()).unwrap()
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_of_no_network_is_told_while_it_has_ports() {
+    fn an_orphaned_pool_is_reported_while_it_has_ports() {
         let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let id = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
         let ipam = json!({"type": "cni-ipam-neutron", "networks": [id], "cloud": "c", "stateDirectory": state.path()});
@@ -213,16 +215,16 @@ mod tests {
         let pools = ["one", "gone"].map(|name| Pool::of(state.path(), name));
         let read = || networks(&[folder.path().to_owned()]).unwrap();
         let told = || {
-            forsaken(&read(), state.path())
+            orphaned_pools(&read(), state.path())
                 .into_keys()
                 .collect::<Vec<_>>()
         };
-        pools.iter().for_each(|pool| pool.lay_out().unwrap());
+        pools.iter().for_each(|pool| pool.create_folders().unwrap());
         assert_eq!(told(), [""; 0]);
         let pooled = PooledPort { port, made_for };
         pools.iter().for_each(|pool| {
-            pool.made("p", &pooled)
-                .and_then(|()| pool.put("p", &pooled.port.id))
+            pool.record_created("p", &pooled)
+                .and_then(|()| pool.publish("p", &pooled.port.id))
                 .unwrap()
         });
         assert_eq!(told(), ["gone"]);
@@ -231,10 +233,6 @@ mod tests {
             json!({"plugins": [{"ipam": {"type": "ipam-neutron"}}]}).to_string(),
         )
         .unwrap();
-        assert_eq!(
-            told(),
-            [""; 0],
-            "the file that cannot be understood may be its"
-        );
+        assert_eq!(told(), [""; 0], "the invalid file may configure it");
     }
 }

@@ -1,5 +1,6 @@
-//! The `allowed_address_pairs` of the VM's port: what this daemon has written there it remembers,
-//! and touches nothing else.
+//! The `allowed_address_pairs` of the VM's port. A file records which pairs this daemon wrote; it
+//! changes no others. Both ways to keep pairs go through here: those of networks and
+//! `--pod-cidrs-on`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,33 +9,32 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-use crate::say;
+use crate::log;
 use ipam_core::neutron::Id;
 use neutron_cni::cni::{CniError, ErrorCode, InterfaceName};
 use neutron_cni::file_error;
 use neutron_cni::state::NodeState;
-use neutron_cni::{DaemonConfig, GuardedInterface};
-use openstack::{GuardedPorts, HttpNeutron, KeptPairs, Port, keep_pairs};
+use neutron_cni::{DaemonConfig, VmInterface};
+use openstack::{HttpNeutron, PairsOutcome, Port, keep_pairs, missing_ranges};
 use private_files::{kept, read_small, state_folder};
 
-/// Why not all is let out.
-pub(super) enum NotLetOut {
-    /// Neutron lets a port have no more pairs.
-    Full(CniError),
-    /// Anything else.
+/// Why the port does not allow everything.
+pub(super) enum PairsError {
+    /// Neutron's limit on pairs per port is reached.
+    LimitReached(CniError),
     Other(CniError),
 }
 
-impl From<CniError> for NotLetOut {
-    fn from(why: CniError) -> NotLetOut {
-        NotLetOut::Other(why)
+impl From<CniError> for PairsError {
+    fn from(why: CniError) -> PairsError {
+        PairsError::Other(why)
     }
 }
 
-impl From<NotLetOut> for CniError {
-    fn from(not: NotLetOut) -> CniError {
-        match not {
-            NotLetOut::Full(why) | NotLetOut::Other(why) => why,
+impl From<PairsError> for CniError {
+    fn from(error: PairsError) -> CniError {
+        match error {
+            PairsError::LimitReached(why) | PairsError::Other(why) => why,
         }
     }
 }
@@ -48,33 +48,33 @@ pub(super) struct PairsKeeper {
 }
 
 impl PairsKeeper {
-    /// For a network, if it asks for it.
+    /// The keeper for a network; `None` if its configuration asks for no pairs.
     pub(super) fn of(
         daemon_config: &DaemonConfig,
         node_state: &NodeState,
         neutron: &HttpNeutron,
     ) -> Result<Option<PairsKeeper>, CniError> {
-        let Some(chore) = &daemon_config.pairs else {
+        let Some(pairs_config) = &daemon_config.pairs else {
             return Ok(None);
         };
         let folder = state_folder(node_state.state())?;
-        let keeper = PairsKeeper::new(&chore.on, folder, &node_state.port_name(), neutron)?;
+        let keeper = PairsKeeper::new(&pairs_config.on, folder, &node_state.port_name(), neutron)?;
         Ok(Some(PairsKeeper {
-            ranges: chore.ranges.clone(),
+            ranges: pairs_config.ranges.clone(),
             ..keeper
         }))
     }
 
-    /// For a purpose that has a name.
+    /// The keeper for a purpose. The file of records is named after it.
     pub(super) fn new(
-        on: &GuardedInterface,
+        on: &VmInterface,
         folder: PathBuf,
         purpose: &str,
         neutron: &HttpNeutron,
     ) -> Result<PairsKeeper, CniError> {
         let port = match on {
-            GuardedInterface::Port(id) => id.clone(),
-            GuardedInterface::Interface(name) => port_of(name, neutron)?,
+            VmInterface::Port(id) => id.clone(),
+            VmInterface::Interface(name) => port_of(name, neutron)?,
         };
         let record = folder.join(format!("pairs-{port}-{}.json", purpose.replace('/', "@")));
         Ok(PairsKeeper {
@@ -85,12 +85,12 @@ impl PairsKeeper {
         })
     }
 
-    /// Lets these addresses out, or the ranges that were asked for instead.
+    /// Allows these addresses, or the configured ranges instead.
     pub(super) fn keep(
         &self,
         neutron: &HttpNeutron,
         addresses: &BTreeSet<IpAddr>,
-    ) -> Result<(), NotLetOut> {
+    ) -> Result<(), PairsError> {
         let wanted = self
             .ranges
             .clone()
@@ -98,13 +98,12 @@ impl PairsKeeper {
         self.keep_ranges(neutron, &wanted)
     }
 
-    /// Lets these ranges out. As many as Neutron allows; where not all, more is tried as long as
-    /// more comes through.
+    /// Allows these ranges. At Neutron's limit, retries as long as each attempt allows more.
     pub(super) fn keep_ranges(
         &self,
         neutron: &HttpNeutron,
         wanted: &BTreeSet<IpNet>,
-    ) -> Result<(), NotLetOut> {
+    ) -> Result<(), PairsError> {
         let mut missing: Option<BTreeSet<IpNet>> = None;
         loop {
             let now = self.keep_once(neutron, wanted)?;
@@ -113,12 +112,12 @@ impl PairsKeeper {
             }
             if missing.is_some_and(|before| before.len() <= now.len()) {
                 let message = format!(
-                    "Neutron does not let port {} let out {}",
+                    "port {} has Neutron's limit of pairs, and does not allow {}",
                     self.port,
                     list(&now)
                 );
-                let details = "raise `max_allowed_address_pair` in neutron.conf, or let `ranges` out instead of addresses";
-                return Err(NotLetOut::Full(CniError::new(
+                let details = "raise `max_allowed_address_pair` in neutron.conf, or allow `ranges` instead of addresses";
+                return Err(PairsError::LimitReached(CniError::new(
                     ErrorCode::Refused,
                     message,
                     details,
@@ -128,7 +127,7 @@ impl PairsKeeper {
         }
     }
 
-    /// What Neutron does not allow.
+    /// One attempt. Returns the ranges that exceed Neutron's limit.
     fn keep_once(
         &self,
         neutron: &HttpNeutron,
@@ -136,34 +135,30 @@ impl PairsKeeper {
     ) -> Result<BTreeSet<IpNet>, CniError> {
         let before: BTreeSet<IpNet> = kept::read(&self.record).unwrap_or_default();
         let others = self.of_other_purposes();
-        // What somebody else has written is not ours, whoever wants it now.
-        let read = neutron.guarded_port(&self.port)?;
-        let added = read
-            .change(wanted, |_| false)
-            .map(|change| change.added)
-            .unwrap_or_default();
+        // A pair that another writer added is not ours, even if it is wanted now.
+        let added = missing_ranges(neutron, &self.port, wanted)?;
         let mut ours: BTreeSet<IpNet> = before.union(&added).copied().collect();
-        // Whoever of us has added it: the last who needs it takes it away.
+        // Of several purposes that need a pair, the last one removes it.
         ours.extend(wanted.intersection(&others));
-        // Before anything is written: what is not remembered would never go again.
+        // Record first: a pair without a record would stay for ever.
         self.remember(&before, &ours)?;
         let outcome = keep_pairs(neutron, &self.port, wanted, |range| {
             ours.contains(range) && !others.contains(range)
         })?;
         self.remember(&ours, &ours.intersection(wanted).copied().collect())?;
         match outcome {
-            KeptPairs::AsItWas => Ok(BTreeSet::new()),
-            KeptPairs::Short(missing) => Ok(missing),
-            KeptPairs::Changed(change) => {
+            PairsOutcome::Unchanged => Ok(BTreeSet::new()),
+            PairsOutcome::LimitReached(missing) => Ok(missing),
+            PairsOutcome::Changed(change) => {
                 let parts = [
-                    ("now lets out", &change.added),
-                    ("no longer lets out", &change.removed),
+                    ("now allows", &change.added),
+                    ("no longer allows", &change.removed),
                 ];
                 let parts = parts.into_iter().filter(|(_, ranges)| !ranges.is_empty());
                 let parts: Vec<String> = parts
                     .map(|(verb, ranges)| format!("{verb} {}", list(ranges)))
                     .collect();
-                say(
+                log(
                     &self.purpose,
                     &format!("port {} {}", self.port, parts.join(", and ")),
                 );
@@ -172,7 +167,7 @@ impl PairsKeeper {
         }
     }
 
-    /// What is let out of this port for other networks, or for pod CIDRs.
+    /// The ranges that this port allows for other networks, or for pod CIDRs.
     fn of_other_purposes(&self) -> BTreeSet<IpNet> {
         let Some(Ok(entries)) = self.record.parent().map(fs::read_dir) else {
             return BTreeSet::new();
@@ -201,9 +196,9 @@ impl PairsKeeper {
     }
 }
 
-/// The addresses of the ports, but for those that are going.
-pub(super) fn addresses_of(ports: &[Port], going: &BTreeSet<Id>) -> BTreeSet<IpAddr> {
-    let staying = ports.iter().filter(|port| !going.contains(&port.id));
+/// The addresses of the ports that are not being deleted.
+pub(super) fn addresses_of(ports: &[Port], deleting: &BTreeSet<Id>) -> BTreeSet<IpAddr> {
+    let staying = ports.iter().filter(|port| !deleting.contains(&port.id));
     staying
         .flat_map(|port| &port.fixed_ips)
         .map(|fixed| fixed.ip_address)
@@ -215,15 +210,15 @@ fn port_of(name: &InterfaceName, neutron: &HttpNeutron) -> Result<Id, CniError> 
     let path = PathBuf::from(format!("/sys/class/net/{name}/address"));
     let mac = read_small(&path)?;
     let mac = mac.trim();
-    let ports = neutron.guarded_ports_with_mac(mac)?;
+    let ports = neutron.vm_ports_with_mac(mac)?;
     match ports.as_slice() {
         [port] => Ok(port.id.clone()),
         ports => {
             let message = format!(
-                "{} ports of Neutron have the hardware address {mac} of {name}",
+                "{} ports of Neutron have the hardware address {mac} of {name}; exactly one is required",
                 ports.len()
             );
-            let details = "name the `port` of the VM, or see which project the credentials are of";
+            let details = "name the `port` of the VM, and check the project of the credentials";
             Err(CniError::new(
                 ErrorCode::InvalidConfiguration,
                 message,

@@ -1,5 +1,5 @@
-//! Lets the Node's pod CIDRs out of the VM's port. The Node is read from Kubernetes as a Pod does
-//! it: one GET, with the token of its ServiceAccount.
+//! `--pod-cidrs-on`: allows the Node's pod CIDRs on the VM's port. Reads the Node from Kubernetes
+//! like a Pod does: one GET with the token of its ServiceAccount.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,32 +8,32 @@ use std::time::{Duration, Instant};
 use ipnet::IpNet;
 use serde_json::Value;
 
-use crate::DEADLINE;
 use crate::arguments::PodCidrs;
-use crate::network::{Memory, Round};
+use crate::network_state::{NetworkState, SyncResult};
 use crate::pairs::PairsKeeper;
+use crate::{DEADLINE, USER_AGENT};
 use ipam_core::net::Block;
 use neutron_cni::Source;
 use neutron_cni::cni::{CniError, ErrorCode};
-use neutron_cni::plugin::cloud;
-use openstack::{HttpNeutron, Keeping, get_json};
+use neutron_cni::plugin::{cloud, session_cache};
+use openstack::{HttpNeutron, get_json};
 use private_files::{read_small, state_folder};
 
-/// Reads the Node, and keeps the pairs.
-pub(super) fn keep(
+/// Reads the Node and keeps the pairs, if the last sync is at least this old.
+pub(super) fn sync(
     wanted: &PodCidrs,
-    memory: &mut Memory,
-    look: Duration,
-) -> Result<Round, CniError> {
-    if !memory.is_due(look) {
-        return Ok(Round::NotDue);
+    state: &mut NetworkState,
+    interval: Duration,
+) -> Result<SyncResult, CniError> {
+    if !state.is_due(interval) {
+        return Ok(SyncResult::NotDue);
     }
-    let outcome = keep_now(wanted);
-    memory.looked(&outcome);
-    outcome.map(|()| Round::Done)
+    let outcome = sync_now(wanted);
+    state.record(&outcome);
+    outcome.map(|()| SyncResult::Done)
 }
 
-fn keep_now(wanted: &PodCidrs) -> Result<(), CniError> {
+fn sync_now(wanted: &PodCidrs) -> Result<(), CniError> {
     let node = node(&wanted.node_name, &wanted.service_account)?;
     let ranges = pod_cidrs(&node)?;
     let source = Source::File {
@@ -42,21 +42,18 @@ fn keep_now(wanted: &PodCidrs) -> Result<(), CniError> {
     };
     let neutron = HttpNeutron::new(
         cloud(&source)?,
-        Keeping::In(wanted.state.clone()),
+        USER_AGENT,
+        session_cache(wanted.state.clone()),
         Instant::now() + DEADLINE,
     )?;
-    let keeper = PairsKeeper::new(
-        &wanted.on,
-        state_folder(&wanted.state)?,
-        "pod CIDRs",
-        &neutron,
-    )?;
+    let folder = state_folder(&wanted.state)?;
+    let keeper = PairsKeeper::new(&wanted.on, folder, "pod CIDRs", &neutron)?;
     Ok(keeper.keep_ranges(&neutron, &ranges)?)
 }
 
 fn node(name: &str, account: &Path) -> Result<Value, CniError> {
     let variable =
-        |name: &str| std::env::var(name).map_err(|_| unreachable(&format!("{name} is not set")));
+        |name: &str| std::env::var(name).map_err(|_| try_later(&format!("{name} is not set")));
     let [host, port] = ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"].map(variable);
     let (host, port) = (host?, port?);
     let host = if host.contains(':') {
@@ -66,26 +63,27 @@ fn node(name: &str, account: &Path) -> Result<Value, CniError> {
     };
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
     if name.is_empty() || !name.bytes().all(is_name) {
-        return Err(unreachable("the name of the Node is none"));
+        return Err(try_later("`--node-name` is not the name of a Node"));
     }
     let token = read_small(&account.join("token"))?;
     let url = format!("https://{host}:{port}/api/v1/nodes/{name}");
     let (status, body) = get_json(
         &url,
         token.trim(),
+        USER_AGENT,
         &account.join("ca.crt").display().to_string(),
         DEADLINE,
     )?;
     if status == 200 {
         Ok(body)
     } else {
-        Err(unreachable(&format!(
+        Err(try_later(&format!(
             "Kubernetes answers {status} for Node {name}"
         )))
     }
 }
 
-/// A Node without any has none yet, which is no reason to take away what it had.
+/// A Node without pod CIDRs has none yet. Its old pairs stay.
 fn pod_cidrs(node: &Value) -> Result<BTreeSet<IpNet>, CniError> {
     let listed = node["spec"]["podCIDRs"].as_array().into_iter().flatten();
     let ranges: Option<BTreeSet<IpNet>> = listed
@@ -93,14 +91,14 @@ fn pod_cidrs(node: &Value) -> Result<BTreeSet<IpNet>, CniError> {
         .collect();
     ranges
         .filter(|ranges| !ranges.is_empty())
-        .ok_or_else(|| unreachable("the Node has no pod CIDRs yet"))
+        .ok_or_else(|| try_later("the Node has no pod CIDRs yet"))
 }
 
-fn unreachable(message: &str) -> CniError {
+fn try_later(message: &str) -> CniError {
     CniError::new(
         ErrorCode::TryAgainLater,
         message,
-        "it will be tried again; see the chart's ServiceAccount",
+        "the daemon will retry; see the chart's ServiceAccount",
     )
 }
 
@@ -111,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_node_with_pod_cidrs_tells_which() {
+    fn only_a_node_with_valid_pod_cidrs_counts() {
         let node = json!({"spec": {"podCIDRs": ["::ffff:10.1.0.0/120", "fd00:1::/64"]}});
         assert_eq!(
             pod_cidrs(&node).unwrap(),

@@ -1,5 +1,5 @@
-//! What is asked of Neutron, and how it says no. The type of a fault decides, never its status: 409
-//! is an exhausted subnet, a quota, an address in use and a hardware address in use (Neutron 29).
+//! Requests to Neutron, and its errors. The type of an error decides, never its status: 409 means an
+//! exhausted subnet, a quota, an address in use or a hardware address in use (Neutron 29).
 
 use std::net::IpAddr;
 
@@ -8,112 +8,98 @@ use serde::{Deserialize, Serialize};
 
 use ipam_core::neutron::{Id, PortAddress};
 
-/// A port, as far as it is read.
+/// A port. Only these fields are read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
-    /// Its id.
     pub id: Id,
-    /// Its network.
     pub network_id: Id,
     /// The container and its interface.
     #[serde(default)]
     pub device_id: String,
-    /// What kind of user it has.
+    /// The kind of its user.
     #[serde(default)]
     pub device_owner: String,
     /// The node and the network's name on it.
     #[serde(default)]
     pub name: String,
-    /// Which run of the plugin made it.
+    /// The run of the plugin that created it.
     #[serde(default)]
     pub description: String,
-    /// Its hardware address.
     #[serde(default)]
     pub mac_address: String,
-    /// Its addresses.
     #[serde(default)]
     pub fixed_ips: Vec<PortAddress>,
-    /// When it was created; sorts as text.
+    /// The time of its creation; sorts as text.
     #[serde(default)]
     pub created_at: String,
 }
 
-/// A subnet, as far as it is read.
+/// A subnet. Only these fields are read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subnet {
-    /// Its network.
     pub network: Id,
-    /// Its range.
     pub range: IpNet,
-    /// The way out of it.
     pub gateway: Option<IpAddr>,
-    /// Further routes.
     pub routes: Vec<HostRoute>,
-    /// Name servers.
     pub nameservers: Vec<IpAddr>,
 }
 
-/// A route that Neutron hands to the ports of a subnet.
+/// A host route of a subnet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRoute {
-    /// Where it leads.
     pub destination: IpNet,
-    /// The next hop. Kept under the name of CNI's field, as files of earlier versions have it.
+    /// Stored as `gateway`, the name in files of earlier versions.
     #[serde(rename = "gateway")]
     pub nexthop: IpAddr,
 }
 
-/// A network, as far as it is read.
+/// A network. Only these fields are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
-    /// Largest packet, in bytes; `None` where Neutron does not tell.
+    /// Largest packet in bytes; `None` if Neutron does not report it.
     pub mtu: Option<u32>,
 }
 
-/// A port that should be.
+/// A port to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewPort<'p> {
-    /// Its network.
     pub network: &'p Id,
-    /// What it is for.
+    /// `device_owner`.
     pub owner: &'p str,
-    /// `name`.
     pub name: &'p str,
     /// `device_id`.
     pub device: &'p str,
-    /// `description`.
     pub description: &'p str,
-    /// `mac_address`; `None` leaves it to Neutron.
+    /// `mac_address`; `None` lets Neutron choose.
     pub mac: Option<String>,
-    /// Subnets and addresses that are asked for; without any, Neutron gives one of each family.
+    /// Requested subnets and addresses. Empty: Neutron gives one address of each family.
     pub wanted: Vec<Wanted<'p>>,
-    /// `security_groups`; without any, Neutron's own.
+    /// `security_groups`. Empty: Neutron's default.
     pub security_groups: &'p [Id],
 }
 
-/// A wish for an address.
+/// A requested address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted<'p> {
-    /// Any of this subnet.
+    /// Any address of this subnet.
     Subnet(&'p Id),
-    /// This one.
+    /// Exactly this address.
     Address(IpAddr),
 }
 
-/// Which ports are meant; what is absent does not matter.
+/// A filter of ports. An absent field matches every port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortFilter<'p> {
-    /// `name`.
     pub name: Option<&'p str>,
     /// `device_id`.
     pub device: Option<&'p str>,
     /// `device_owner`.
     pub owner: Option<&'p str>,
-    /// `mac_address`, in small letters. Each network may have a port of it.
+    /// `mac_address` in lower case. Each network may have one port with it.
     pub mac: Option<&'p str>,
 }
 
-/// How Neutron, or Keystone before it, says no.
+/// An error of Neutron, or of Keystone before it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NeutronError {
     /// `IpAddressGenerationFailure`.
@@ -123,85 +109,81 @@ pub enum NeutronError {
     #[error("the project's quota of ports is used up")]
     Quota,
     /// `IpAddressAlreadyAllocated`, `IpAddressInUse`.
-    #[error("an address that was asked for is in use")]
+    #[error("a requested address is in use")]
     AddressInUse,
     /// `MacAddressInUse`.
     #[error("the hardware address is in use")]
     MacInUse,
     /// `InvalidIpForNetwork`, `InvalidIpForSubnet`.
-    #[error("an address that was asked for is of no subnet of the network")]
+    #[error("a requested address is in no subnet of the network")]
     InvalidAddress,
-    /// Something is not there.
-    #[error("OpenStack knows nothing of that name: {0}")]
+    /// An object does not exist, or these credentials cannot see it.
+    #[error("not found in OpenStack: {0}")]
     NotFound(String),
     /// `PortNotFound`.
-    #[error("there is no such port")]
+    #[error("the port does not exist")]
     NoSuchPort,
-    /// The role does not allow it.
     #[error("the role of these credentials does not allow it: {0}")]
     Forbidden(String),
-    /// Neutron does not take the token.
     #[error("Neutron does not accept the token")]
     Unauthorized,
-    /// It does not even take a new one for this.
+    /// Neutron does not accept a new token for this request either.
     #[error("Neutron does not accept the token for {0}")]
     UnauthorizedFor(String),
-    /// Keystone does not take the credentials.
     #[error("Keystone does not accept the credentials")]
     Refused,
-    /// Neutron gives no answer, none in time, or one that says that it does not work at the moment.
-    /// What was asked for may have been done.
+    /// No answer, a late answer, or a temporary failure. Neutron may have done the request.
     #[error("Neutron does not answer: {0}")]
     Unavailable(String),
-    /// Keystone does not answer, or there is no time left, so Neutron was asked for nothing.
-    #[error("OpenStack cannot be asked: {0}")]
+    /// Keystone does not answer, or no time is left. Neutron did not get the request.
+    #[error("cannot reach OpenStack: {0}")]
     Unreachable(String),
-    /// The address, the region or the certificates that are configured cannot be right.
-    #[error("OpenStack cannot be reached as configured: {0}")]
+    /// The configured address, region or certificates are wrong.
+    #[error("wrong configuration of OpenStack: {0}")]
     Misconfigured(String),
-    /// `RevisionNumberConstraintFailed`: somebody else has written in between.
-    #[error("somebody else changes it all the time")]
+    /// `RevisionNumberConstraintFailed`: another client wrote in between.
+    #[error("another client changed it at the same time")]
     Changed,
     /// `AllowedAddressPairExhausted`.
     #[error("the port would have more `allowed_address_pairs` than Neutron allows")]
     TooManyPairs,
-    /// Another no.
+    /// Any other refusal.
     #[error("OpenStack refused it: {0}")]
     Other(String),
 }
 
-/// What is known of subnets and networks.
+/// Facts about subnets and networks.
 pub trait NetworkFacts {
-    /// A subnet; what it was minutes ago will do.
+    /// A subnet as it was in the last minutes.
     ///
     /// # Errors
-    /// Its no.
+    /// Fails if Neutron refuses or does not answer.
     fn subnet(&self, id: &Id) -> Result<Subnet, NeutronError>;
 
-    /// A network; what it was minutes ago will do.
+    /// A network as it was in the last minutes.
     ///
     /// # Errors
-    /// Its no.
+    /// Fails if Neutron refuses or does not answer.
     fn network(&self, id: &Id) -> Result<Network, NeutronError>;
 }
 
-/// Neutron.
+/// Neutron's requests about ports.
 pub trait Neutron: NetworkFacts {
-    /// Makes a port.
+    /// Creates a port.
     ///
     /// # Errors
-    /// Its no.
+    /// Fails if Neutron refuses or does not answer.
     fn create_port(&self, port: &NewPort<'_>) -> Result<Port, NeutronError>;
 
-    /// All ports of that kind. Databases compare texts in their own way, so there may be more.
+    /// Lists the ports that match. There may be more: databases compare text in their own way.
     ///
     /// # Errors
-    /// Its no; a part of a list is no list.
+    /// Fails if Neutron does not return the complete list.
     fn ports(&self, filter: &PortFilter<'_>) -> Result<Vec<Port>, NeutronError>;
 
-    /// Removes a port; one that is not there is no fault.
+    /// Deletes a port. Succeeds if the port does not exist.
     ///
     /// # Errors
-    /// Its no.
+    /// Fails if Neutron refuses or does not answer.
     fn delete_port(&self, id: &Id) -> Result<(), NeutronError>;
 }

@@ -1,76 +1,63 @@
-//! Credentials as OpenStack's clients keep them, in `clouds.yaml`: a password of a user in a
-//! project, or an application credential. Secrets are never shown.
+//! Credentials in `clouds.yaml`, the format of OpenStack's clients: a password of a user in a
+//! project, or an application credential. Must never show a secret.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// A cloud, and how to get in.
+/// A cloud and its credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cloud {
     /// Keystone, with its version: `https://keystone.example/v3`.
     pub auth_url: String,
-    /// How to get in.
     pub access: Access,
-    /// The region; `None` is whichever has a network service.
+    /// The region; `None` accepts any region with a network service.
     pub region: Option<String>,
     /// `public`, `internal` or `admin`.
     pub interface: String,
-    /// A file with the certificates that are trusted, instead of those of the machine.
+    /// A file with the trusted certificates; `None` trusts those of the machine.
     pub certificates: Option<String>,
-    /// Whether certificates are looked at.
     pub trust: Trust,
 }
 
-/// How certificates are taken.
+/// Whether certificates are verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// They must be signed by somebody who is trusted.
+    /// A trusted authority must have signed them.
     #[default]
     Verified,
-    /// Anything is believed, because the file says so.
+    /// `verify: false`: any certificate is accepted.
     Anything,
 }
 
-/// How to get in.
+/// Credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Access {
     /// A user's password, in a project.
     Password {
-        /// The user.
         username: String,
-        /// The user's domain.
         user_domain: Named,
-        /// The secret.
         password: String,
-        /// The project.
         project: Project,
     },
-    /// An application credential: of one project, and revocable by itself.
-    ApplicationCredential {
-        /// Its id.
-        id: String,
-        /// The secret.
-        secret: String,
-    },
+    /// An application credential: for one project, and revocable on its own.
+    ApplicationCredential { id: String, secret: String },
 }
 
-/// Something that Keystone knows by its name or by its id.
+/// An object of Keystone, by name or by id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// By its name.
     Name(String),
-    /// By its id.
     Id(String),
 }
 
 /// A project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Project {
-    /// By its id, which no other has.
     Id(String),
-    /// By its name in a domain.
+    /// Name and domain.
     Name(String, Named),
 }
 
@@ -85,34 +72,41 @@ impl fmt::Debug for Access {
     }
 }
 
-/// Why a file of clouds cannot be used.
+/// Why a clouds file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum CloudsFault {
-    /// It is not YAML, or not of clouds; what it says is not repeated, as it holds secrets.
-    #[error("it is no file of clouds (see `openstack --os-cloud NAME token issue`)")]
+pub enum CloudsError {
+    /// Not YAML, or not a clouds file. The message repeats nothing of it: it holds secrets.
+    #[error("not a clouds file (see `openstack --os-cloud NAME token issue`)")]
     Syntax,
-    /// There is no such cloud.
     #[error("it has no cloud `{0}`")]
     Unknown(String),
-    /// None is named.
-    #[error("it has {0} clouds, and nothing says which")]
+    /// The file has several clouds, and the caller names none.
+    #[error("it has {0} clouds, and none is selected")]
     Several(usize),
-    /// Keystone cannot be there.
+    /// Not an address of Keystone.
     #[error(
-        "`auth_url` (`authUrl`) is no address like https://keystone.example/v3, without a user or a password in it"
+        "`auth_url` (`authUrl`) is not an address like https://keystone.example/v3, without user and password"
     )]
     Address,
-    /// Another way to log in.
-    #[error("`auth_type` is `{0}`, and neither `v3applicationcredential` nor `password`")]
+    #[error("unknown `auth_type` `{0}`; expected `v3applicationcredential` or `password`")]
     Kind(String),
-    /// Something lacks.
     #[error("the cloud `{cloud}` has no `{field}`")]
-    Lacks {
-        /// The cloud.
-        cloud: String,
-        /// The field.
-        field: &'static str,
-    },
+    Lacks { cloud: String, field: &'static str },
+}
+
+/// The files where OpenStack's clients look for clouds, in order: in the current directory, in the
+/// user's configuration (`$XDG_CONFIG_HOME` or `~/.config`), and in `/etc`.
+pub fn clouds_files(user_configuration: Option<&Path>) -> Vec<PathBuf> {
+    let folders = [
+        Some(PathBuf::from(".")),
+        user_configuration.map(|folder| folder.join("openstack")),
+        Some(PathBuf::from("/etc/openstack")),
+    ];
+    folders
+        .into_iter()
+        .flatten()
+        .flat_map(|folder| ["clouds.yaml", "clouds.yml"].map(|name| folder.join(name)))
+        .collect()
 }
 
 #[derive(Deserialize)]
@@ -151,19 +145,18 @@ struct WrittenAuth {
 }
 
 impl Cloud {
-    /// As the plugin of 2020 was configured: one domain for both.
+    /// Credentials in the form of the plugin of 2020: one domain for user and project.
     ///
     /// # Errors
-    /// An address where no Keystone can be.
+    /// Fails if `auth_url` is not an address of Keystone.
     pub fn with_password(
         auth_url: &str,
         username: String,
         password: String,
         project: String,
         domain: String,
-    ) -> Result<Cloud, CloudsFault> {
-        // The domain that every cloud has is `Default` by name and `default` by id, and people
-        // write both.
+    ) -> Result<Cloud, CloudsError> {
+        // Each cloud has a domain with the name `Default` and the id `default`. Both are in use.
         let domain = if domain == "default" {
             Named::Id(domain)
         } else {
@@ -186,21 +179,21 @@ impl Cloud {
         })
     }
 
-    /// One of a file; without a name the only one.
+    /// Reads one cloud of a file; without a name, the only one.
     ///
     /// # Errors
-    /// A file that is something else, or has not what is needed.
-    pub fn read(text: &str, name: Option<&str>) -> Result<Cloud, CloudsFault> {
-        let mut written: Written = serde_yaml::from_str(text).map_err(|_| CloudsFault::Syntax)?;
+    /// Fails if the file is invalid, or lacks the cloud or a required field.
+    pub fn read(text: &str, name: Option<&str>) -> Result<Cloud, CloudsError> {
+        let mut written: Written = serde_yaml::from_str(text).map_err(|_| CloudsError::Syntax)?;
         let name = match (name, written.clouds.len()) {
             (Some(name), _) => name.to_owned(),
             (None, 1) => written.clouds.keys().next().cloned().unwrap_or_default(),
-            (None, many) => return Err(CloudsFault::Several(many)),
+            (None, many) => return Err(CloudsError::Several(many)),
         };
         let cloud = written
             .clouds
             .remove(&name)
-            .ok_or_else(|| CloudsFault::Unknown(name.clone()))?;
+            .ok_or_else(|| CloudsError::Unknown(name.clone()))?;
         let auth_url = needed(&name, "auth.auth_url", cloud.auth.auth_url.clone())?;
         Ok(Cloud {
             auth_url: versioned(&auth_url)?,
@@ -218,13 +211,13 @@ impl Cloud {
 }
 
 impl Access {
-    fn of(cloud: &str, kind: Option<&str>, auth: WrittenAuth) -> Result<Access, CloudsFault> {
+    fn of(cloud: &str, kind: Option<&str>, auth: WrittenAuth) -> Result<Access, CloudsError> {
         let has_credential = auth.application_credential_id.is_some();
         let is_credential = match kind {
             Some("v3applicationcredential") => true,
             Some("password" | "v3password") => false,
             None => has_credential,
-            Some(other) => return Err(CloudsFault::Kind(other.chars().take(64).collect())),
+            Some(other) => return Err(CloudsError::Kind(other.chars().take(64).collect())),
         };
         if is_credential {
             let id = needed(
@@ -263,25 +256,25 @@ fn domain(id: Option<String>, name: Option<String>) -> Named {
     }
 }
 
-fn needed(cloud: &str, field: &'static str, value: Option<String>) -> Result<String, CloudsFault> {
+fn needed(cloud: &str, field: &'static str, value: Option<String>) -> Result<String, CloudsError> {
     value
         .filter(|value| !value.is_empty())
-        .ok_or_else(|| CloudsFault::Lacks {
+        .ok_or_else(|| CloudsError::Lacks {
             cloud: cloud.to_owned(),
             field,
         })
 }
 
-/// People write Keystone's address with its version and without.
-fn versioned(auth_url: &str) -> Result<String, CloudsFault> {
+/// Adds the version to Keystone's address if it has none.
+fn versioned(auth_url: &str) -> Result<String, CloudsError> {
     let url = auth_url.trim_end_matches('/');
     let rest = url
         .strip_prefix("https://")
         .or_else(|| url.strip_prefix("http://"))
-        .ok_or(CloudsFault::Address)?;
+        .ok_or(CloudsError::Address)?;
     let is_possible = |byte: u8| byte.is_ascii_graphic() && !b"@?#\\\"<>{}|^`".contains(&byte);
     if rest.is_empty() || rest.starts_with('/') || !rest.bytes().all(is_possible) {
-        return Err(CloudsFault::Address);
+        return Err(CloudsError::Address);
     }
     Ok(if url.ends_with("/v3") {
         url.to_owned()
@@ -306,7 +299,7 @@ clouds:
 ";
 
     #[test]
-    fn both_kinds_are_read_and_no_secret_is_shown() {
+    fn both_kinds_of_credentials_are_read_and_no_secret_is_shown() {
         let lab = Cloud::read(FILE, Some("lab")).unwrap();
         assert_eq!(
             (lab.auth_url.as_str(), lab.interface.as_str()),
@@ -318,7 +311,7 @@ clouds:
     }
 
     #[test]
-    fn only_addresses_are_asked() {
+    fn only_addresses_of_keystone_are_accepted() {
         for bad in [
             "keystone:5000/v3",
             "http://",
@@ -328,7 +321,7 @@ clouds:
             "ftp://k",
             "http://k/v3?x",
         ] {
-            assert!(matches!(versioned(bad), Err(CloudsFault::Address)), "{bad}");
+            assert!(matches!(versioned(bad), Err(CloudsError::Address)), "{bad}");
         }
         assert_eq!(
             versioned("http://[::1]:5000").unwrap(),
@@ -337,14 +330,14 @@ clouds:
     }
 
     #[test]
-    fn what_lacks_is_named() {
+    fn missing_parts_are_named() {
         assert!(matches!(
             Cloud::read(FILE, None),
-            Err(CloudsFault::Several(2))
+            Err(CloudsError::Several(2))
         ));
         assert!(matches!(
             Cloud::read(FILE, Some("x")),
-            Err(CloudsFault::Unknown(_))
+            Err(CloudsError::Unknown(_))
         ));
         let lacks = "clouds: {a: {auth: {auth_url: http://k, username: u, password: hunter2}}}";
         assert_eq!(

@@ -1,22 +1,22 @@
-//! A client of OpenStack's Keystone and Neutron: `clouds.yaml`, logins kept between runs, ports,
-//! subnets and `allowed_address_pairs`. Knows nothing of CNI, Kubernetes or plans.
+//! A client of OpenStack's Keystone and Neutron: `clouds.yaml`, logins that are cached between
+//! runs, ports, subnets and `allowed_address_pairs`. Must never know CNI, Kubernetes or plans.
 #![forbid(unsafe_code)]
 
 mod api;
 mod clouds;
 mod http;
+mod insecure_setting;
 mod keep_pairs;
 mod login;
-mod patience;
-mod weakness;
+mod retries;
 
 pub use api::{
     HostRoute, Network, NetworkFacts, Neutron, NeutronError, NewPort, Port, PortFilter, Subnet,
     Wanted,
 };
-pub use clouds::{Access, Cloud, CloudsFault, Named, Project, Trust};
+pub use clouds::{Access, Cloud, CloudsError, Named, Project, Trust, clouds_files};
 pub use http::{HttpNeutron, get_json};
-pub use keep_pairs::{GuardedPorts, Kept as KeptPairs, keep_pairs};
-pub use login::Keeping;
-pub use patience::{Patience, Verdict, answered};
-pub use weakness::Weakness;
+pub use insecure_setting::InsecureSetting;
+pub use keep_pairs::{PairsOutcome, PairsPatch, keep_pairs, missing_ranges, write_pairs};
+pub use login::SessionCache;
+pub use retries::{NextAttempt, Retries, retry_until_answered};

@@ -1,5 +1,5 @@
-//! Logins between runs: a file for each that only its owner can read, one login at a time, and no
-//! second one soon after a refusal.
+//! Caches logins between runs: one file per login that only its owner can read, one login at a time,
+//! and no second attempt soon after a refusal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,37 +10,42 @@ use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
 use crate::http::Session;
-use crate::{Access, Cloud, Named, NeutronError, Project, Trust, Weakness};
+use crate::{Access, Cloud, InsecureSetting, Named, NeutronError, Project, Trust};
 use private_files::{Locked, kept, state_folder};
 
-/// A token that ends so soon is not used any more.
+/// A token that expires within this time is not used.
 const MARGIN: SignedDuration = SignedDuration::from_secs(60);
 
-/// So long a refusal is believed: each try costs Keystone the work of a password, and some clouds
-/// lock a user out after a few.
+/// How long a refusal is cached: each attempt costs Keystone a password hash, and some clouds lock a
+/// user out after a few.
 const REFUSED_FOR: SignedDuration = SignedDuration::from_secs(30);
 
-/// What is kept between runs.
+/// Where sessions are cached between runs.
 #[derive(Clone, Debug)]
-pub enum Keeping {
-    /// Nothing: each run logs in and asks for itself.
-    Nothing,
-    /// Logins and what was learnt lately, in this folder.
-    In(PathBuf),
+pub enum SessionCache {
+    /// Nowhere: each run logs in.
+    Disabled,
+    /// In a folder, with facts that were read recently.
+    In {
+        /// The folder.
+        folder: PathBuf,
+        /// Receives each insecure setting once per login, so not once per Pod.
+        on_insecure: fn(&InsecureSetting),
+    },
 }
 
-/// Where logins are kept.
+/// The cache of logins.
 #[derive(Clone, Debug)]
 pub(super) struct Logins {
-    keeping: Keeping,
+    cache: SessionCache,
 }
 
-/// What is kept of a login.
+/// One login as stored.
 #[derive(Serialize, Deserialize)]
-struct Kept {
-    /// Makes the next field tell nothing of a guessed secret that is not worth as much work again.
+struct CachedLogin {
+    /// Makes each guess at the secret cost a hash of its own.
     salt: u64,
-    /// Of the secret that it was got with: a changed one is another login.
+    /// A hash of the secret. A changed secret needs another login.
     proof: String,
     outcome: Outcome,
 }
@@ -51,17 +56,17 @@ enum Outcome {
     RefusedAt(Timestamp),
 }
 
-impl Kept {
-    fn new(secret: &str, outcome: Outcome) -> Kept {
+impl CachedLogin {
+    fn new(secret: &str, outcome: Outcome) -> CachedLogin {
         let salt = fastrand::u64(..);
-        Kept {
+        CachedLogin {
             salt,
             proof: proof(salt, secret),
             outcome,
         }
     }
 
-    fn in_force(self, secret: &str) -> Option<Result<Session, NeutronError>> {
+    fn still_valid(self, secret: &str) -> Option<Result<Session, NeutronError>> {
         if self.proof != proof(self.salt, secret) {
             return None;
         }
@@ -71,7 +76,7 @@ impl Kept {
                 (session.expires.duration_since(now) > MARGIN).then_some(Ok(session))
             }
             Outcome::RefusedAt(at) => {
-                // A clock that was set back does not make it last.
+                // A refusal of the future (the clock was set back) does not count.
                 let is_fresh =
                     (SignedDuration::ZERO..REFUSED_FOR).contains(&now.duration_since(at));
                 is_fresh.then_some(Err(NeutronError::Refused))
@@ -81,44 +86,53 @@ impl Kept {
 }
 
 impl Logins {
-    pub(super) fn new(keeping: Keeping) -> Logins {
-        Logins { keeping }
+    pub(super) fn new(cache: SessionCache) -> Logins {
+        Logins { cache }
     }
 
-    /// Where something else of this cloud is kept, if anything is.
-    pub(super) fn kept(&self, cloud: &Cloud, name: &str) -> Option<PathBuf> {
-        match &self.keeping {
-            Keeping::Nothing => None,
-            Keeping::In(folder) => Some(folder.join(format!("{}-{name}", who_and_where(cloud)))),
+    /// The file that caches something else of this cloud; `None` if nothing is cached.
+    pub(super) fn cache_path(&self, cloud: &Cloud, name: &str) -> Option<PathBuf> {
+        match &self.cache {
+            SessionCache::Disabled => None,
+            SessionCache::In { folder, .. } => {
+                Some(folder.join(format!("{}-{name}", who_and_where(cloud))))
+            }
         }
     }
 
-    /// The session that is kept, or else a new one. Of several at once one logs in, and the others
-    /// use what it got. Where nothing can be kept, as on a full disk, each logs in by itself.
+    /// Returns the cached session, or logs in. Of several runs at once, one logs in and the others
+    /// use its session. If nothing can be cached (full disk), each run logs in.
     pub(super) fn get_or(
         &self,
         cloud: &Cloud,
         until: Instant,
         login: impl Fn() -> Result<Session, NeutronError>,
     ) -> Result<Session, NeutronError> {
-        let Keeping::In(folder) = &self.keeping else {
+        let SessionCache::In {
+            folder,
+            on_insecure,
+        } = &self.cache
+        else {
             return login();
         };
         let (path, secret) = (path(folder, cloud), secret(&cloud.access));
-        let in_force = || kept::read::<Kept>(&path).and_then(|kept| kept.in_force(secret));
-        if let Some(outcome) = in_force() {
+        let still_valid =
+            || kept::read::<CachedLogin>(&path).and_then(|kept| kept.still_valid(secret));
+        if let Some(outcome) = still_valid() {
             return outcome;
         }
         let lock = locked(folder, &path, until);
         if lock.is_some()
-            && let Some(outcome) = in_force()
+            && let Some(outcome) = still_valid()
         {
             return outcome;
         }
         kept::clean(folder);
         let outcome = login();
         if let Ok(session) = &outcome {
-            warn(cloud, session);
+            InsecureSetting::all_of(cloud, Some(&session.network_url))
+                .iter()
+                .for_each(on_insecure);
         }
         let kept = match &outcome {
             Ok(session) => Some(Outcome::Session(session.clone())),
@@ -126,20 +140,20 @@ impl Logins {
             Err(_) => None,
         };
         if let Some(kept) = kept {
-            // Without it the next run logs in again.
-            let _ = kept::keep(&path, &Kept::new(secret, kept));
+            // If this fails, the next run logs in again.
+            let _ = kept::keep(&path, &CachedLogin::new(secret, kept));
         }
         outcome
     }
 
-    /// Drops a session that is not accepted any more, unless another one is kept by now.
+    /// Removes a session that Neutron no longer accepts, unless another one is cached by now.
     pub(super) fn forget(&self, cloud: &Cloud, until: Instant, session: &Session) {
-        let Keeping::In(folder) = &self.keeping else {
+        let SessionCache::In { folder, .. } = &self.cache else {
             return;
         };
         let path = path(folder, cloud);
         let _lock = locked(folder, &path, until);
-        if let Some(Kept {
+        if let Some(CachedLogin {
             outcome: Outcome::Session(kept),
             ..
         }) = kept::read(&path)
@@ -147,13 +161,6 @@ impl Logins {
         {
             let _ = fs::remove_file(&path);
         }
-    }
-}
-
-/// Once for each login and not for each Pod. Standard output is the runtime's.
-fn warn(cloud: &Cloud, session: &Session) {
-    for weakness in Weakness::all_of(cloud, Some(&session.network_url)) {
-        eprintln!("warning: {weakness}\nhelp: {}", weakness.way_out());
     }
 }
 
@@ -166,7 +173,7 @@ fn path(folder: &Path, cloud: &Cloud) -> PathBuf {
     folder.join(format!("{}-login.json", who_and_where(cloud)))
 }
 
-/// Tells logins apart: whose, where, and by whose certificates.
+/// A digest of everything that makes logins differ: user, place and certificates.
 fn who_and_where(cloud: &Cloud) -> String {
     let Cloud {
         auth_url,

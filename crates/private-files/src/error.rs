@@ -1,4 +1,6 @@
-//! What can be wrong with such a file, and the way out.
+//! Why a private file cannot be used, and how to fix it.
+//!
+//! Knows no program: the caller may replace the help with its own.
 
 use std::io;
 
@@ -7,35 +9,35 @@ use crate::{MACHINE_ID, PRODUCT_UUID};
 /// A file that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read or written.
+    /// Reading or writing failed.
     #[error("{what}: {why}")]
     Io {
-        /// The path, or another name of it.
+        /// The path, or another name for the file.
         what: String,
-        /// The system's words.
+        /// The message of the operating system.
         why: String,
-        /// Whether it is absent.
+        /// Tells an absent file from other faults.
         kind: io::ErrorKind,
     },
-    /// Another process holds the lock.
-    #[error("another run of the plugin keeps {0} locked")]
+    /// Another process still held the lock at the deadline.
+    #[error("another process holds the lock on {0}")]
     Locked(String),
     /// Other users can create files in the folder.
-    #[error("others may put files into {0}, where tokens are kept")]
+    #[error("other users may create files in {0}, which holds private files")]
     WritableFolder(String),
-    /// Another user owns the file.
-    #[error("{0} holds credentials, and is somebody else's")]
+    /// The owner is neither root nor the current user.
+    #[error("{0} holds credentials, but another user owns it")]
     ForeignSecret(String),
     /// Other users can read or write the file.
-    #[error("others than its owner may read or write {0}, which holds credentials")]
+    #[error("users other than the owner may read or write {0}, which holds credentials")]
     OpenSecret(String),
-    /// No file names this machine.
-    #[error("neither {PRODUCT_UUID} nor {MACHINE_ID} tells which machine this is")]
+    /// No file identifies this machine.
+    #[error("neither {PRODUCT_UUID} nor {MACHINE_ID} identifies this machine")]
     UnknownMachine,
 }
 
 impl FileError {
-    /// An error of the system.
+    /// An error of the operating system about `what`.
     pub fn of(what: &str, why: &io::Error) -> FileError {
         FileError::Io {
             what: what.to_owned(),
@@ -44,22 +46,22 @@ impl FileError {
         }
     }
 
-    /// What the person can do.
+    /// How to fix it.
     pub fn way_out(&self) -> String {
         match self {
             FileError::Io {
                 kind: io::ErrorKind::NotFound,
                 ..
-            } => "make it, or say where it is".to_owned(),
-            FileError::Io { .. } => "see the permissions and the space left".to_owned(),
-            FileError::Locked(_) => "it will be tried again".to_owned(),
+            } => "create the file, or correct its path".to_owned(),
+            FileError::Io { .. } => "check its permissions and the free space".to_owned(),
+            FileError::Locked(_) => "retry when the other process has ended".to_owned(),
             FileError::WritableFolder(name) => {
                 format!("chown root {name} && chmod 700 {name}")
             }
             FileError::ForeignSecret(name) => format!("chown root {name}"),
             FileError::OpenSecret(name) => format!("chmod 600 {name}"),
             FileError::UnknownMachine => {
-                "give the node a name of its own in `ipam.node`".to_owned()
+                format!("create {MACHINE_ID} with `systemd-machine-id-setup`")
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Small facts that are kept in files between runs, for the owner alone. A file that cannot be
-//! written is as good as none: what it would have told is asked for again.
+//! Small JSON files that keep facts between runs, for their owner alone. A lost file is harmless:
+//! its caller asks for the facts again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -10,23 +10,29 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// How the names of files begin that are not whole yet; nothing that is kept is called so.
+/// Prefix of the names of unfinished files. No finished file has it.
 const UNFINISHED: &str = ".";
 
-/// Nobody writes for so long.
+/// Age at which an unfinished file counts as left by a killed process.
 const ABANDONED: Duration = Duration::from_mins(10);
 
-/// What a file keeps.
+/// The fact in a file; `None` if the file is absent or cannot be read.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// Keeps it: whoever reads sees the old or the new, never a part.
+/// Replaces the file atomically: a reader sees the old or the new fact, never a part.
+///
+/// # Errors
+/// Fails if the new file cannot be written or renamed.
 pub fn keep<T: Serialize>(path: &Path, fact: &T) -> io::Result<()> {
     replace(path, fact, |_| Ok(()))
 }
 
-/// The same, and a crash of the machine does not undo it.
+/// Replaces the file as [`keep`] does, and survives a crash of the machine.
+///
+/// # Errors
+/// As for [`keep`], and if syncing fails.
 pub fn keep_synced<T: Serialize>(path: &Path, fact: &T) -> io::Result<()> {
     replace(path, fact, File::sync_all)?;
     path.parent()
@@ -47,13 +53,13 @@ fn replace<T: Serialize>(
     written
 }
 
-/// Whether it is the name of a file that is not whole yet.
+/// Whether the name is that of an unfinished file.
 pub fn is_unfinished(path: &Path) -> bool {
     path.file_name()
         .is_some_and(|name| name.to_string_lossy().starts_with(UNFINISHED))
 }
 
-/// Removes what killed runs left unfinished.
+/// Removes unfinished files that killed processes left.
 pub fn clean(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;

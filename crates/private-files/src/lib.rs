@@ -13,35 +13,44 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Longest file that is read, in bytes.
-const LONGEST: u64 = 1024 * 1024;
+/// Largest file that is read, in bytes.
+const MAX_BYTES: u64 = 1024 * 1024;
 
-/// How often a lock is asked for: no call of the system waits for one with a limit.
+/// Pause between attempts to lock: no system call waits for a lock with a time limit.
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// What the firmware of a machine calls it; in a VM of OpenStack that is the server's id.
+/// Name of the machine by its firmware. In a VM of OpenStack it is the server's id.
 const PRODUCT_UUID: &str = "/sys/class/dmi/id/product_uuid";
 
-/// What its system calls it (machine-id(5)).
+/// Name of the machine by its operating system (machine-id(5)).
 const MACHINE_ID: &str = "/etc/machine-id";
 
-/// A lock, until it is dropped or the process ends.
+/// A lock on a file. Dropping it, or the end of the process, releases it.
 pub struct Locked {
     _file: File,
 }
 
 impl Locked {
-    /// Nobody else has it, shared or alone.
+    /// Takes the lock alone, and waits for it until `until`.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be opened, or another process still holds the lock at `until`.
     pub fn alone(path: &Path, until: Instant) -> Result<Locked, FileError> {
         Locked::with(path, until, File::try_lock)
     }
 
-    /// Others may share it.
+    /// Takes the lock together with others who share it, and waits for it until `until`.
+    ///
+    /// # Errors
+    /// As for [`Locked::alone`].
     pub fn shared(path: &Path, until: Instant) -> Result<Locked, FileError> {
         Locked::with(path, until, File::try_lock_shared)
     }
 
-    /// Says whether it could be tried.
+    /// Checks that the lock's file can be opened, without locking it.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be opened or created.
     pub fn is_possible(path: &Path) -> Result<(), FileError> {
         Locked::open(path).map(drop)
     }
@@ -76,7 +85,10 @@ impl Locked {
     }
 }
 
-/// The folder of what is kept, which is made when it is not there, for its owner alone.
+/// A folder for private files. Creates it for its owner alone if it is absent.
+///
+/// # Errors
+/// Fails if the folder cannot be created or read, or if other users may write to it.
 pub fn state_folder(folder: &Path) -> Result<PathBuf, FileError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     let name = folder.display().to_string();
@@ -88,7 +100,7 @@ pub fn state_folder(folder: &Path) -> Result<PathBuf, FileError> {
     Ok(folder.to_owned())
 }
 
-/// Whether something is root's, or of whoever runs this.
+/// Whether root or the current user owns the file.
 fn is_trusted(metadata: &Metadata) -> Result<bool, FileError> {
     let own = fs::metadata("/proc/self")
         .map_err(|why| FileError::of("/proc/self", &why))?
@@ -96,7 +108,10 @@ fn is_trusted(metadata: &Metadata) -> Result<bool, FileError> {
     Ok(metadata.uid() == 0 || metadata.uid() == own)
 }
 
-/// A file that others can neither read nor write.
+/// Reads a file with credentials.
+///
+/// # Errors
+/// Fails if another user owns it or may read or write it, or as [`read_small`] does.
 pub fn read_secret(path: &Path) -> Result<String, FileError> {
     let name = path.display().to_string();
     let file = open(path).map_err(|why| FileError::of(&name, &why))?;
@@ -110,45 +125,51 @@ pub fn read_secret(path: &Path) -> Result<String, FileError> {
     read(file).map_err(|why| FileError::of(&name, &why))
 }
 
-/// Any other small file.
+/// Reads a file of at most 1 MiB.
 ///
 /// # Errors
-/// One that cannot be read, is none, or is not small.
+/// Fails if it is not a regular file, is larger, or cannot be read.
 pub fn read_small(path: &Path) -> Result<String, FileError> {
     open(path)
         .and_then(read)
         .map_err(|why| FileError::of(&path.display().to_string(), &why))
 }
 
-/// A pipe, which would keep whoever opens it, is none.
+/// Rejects FIFOs: opening one blocks.
 fn open(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        ));
     }
     File::open(path)
 }
 
 fn read(file: File) -> io::Result<String> {
     let mut text = String::new();
-    file.take(LONGEST + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LONGEST {
+    file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
-            "it is longer than 1 MiB",
+            "larger than 1 MiB",
         ));
     }
     Ok(text)
 }
 
-/// What tells this machine from all others. Names of hosts do not.
+/// A unique name of this machine; host names are not unique.
+///
+/// # Errors
+/// Fails if no file identifies the machine, or one that exists cannot be read.
 pub fn node_name() -> Result<String, FileError> {
     let of = |path: &str| match open(Path::new(path)).and_then(read) {
-        // A name that changed with the readability of a file would be two names.
+        // Falling back when a file is unreadable would give one machine two names.
         Err(why) if why.kind() != io::ErrorKind::NotFound => Err(FileError::of(path, &why)),
         Err(_) => Ok(None),
         Ok(text) => {
             let text = text.trim().to_ascii_lowercase();
-            // Some firmware has only zeros, or only `f`.
+            // Some firmware reports only zeros or only `f`.
             let tells = |byte: u8| byte.is_ascii_hexdigit() && !b"0f".contains(&byte);
             Ok(Some(text).filter(|text| text.len() >= 32 && text.bytes().any(tells)))
         }

@@ -1,14 +1,14 @@
-//! The header `Retry-After` (RFC 9110, 10.2.3): seconds or a date. What is neither says nothing.
+//! The header `Retry-After` (RFC 9110, 10.2.3): seconds or a date.
 
 use std::time::{Duration, SystemTime};
 
-/// How long the server asks to wait, from `now` on: zero for a date that has passed, `None` for
-/// what cannot be read.
+/// How long the server asks to wait, counted from `now`. Zero for a date in the past, `None` for a
+/// value that is neither seconds nor a date.
 #[must_use]
 pub fn retry_after(value: &[u8], now: SystemTime) -> Option<Duration> {
     let text = str::from_utf8(value).ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // A number that is too large still asks for a long time.
+        // An overflow still means a long time.
         return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
     }
     let date = httpdate::parse_http_date(text).ok()?;

@@ -1,8 +1,9 @@
-//! How long to wait before something that failed is tried again, for the whole program.
+//! Exponential back-off with jitter, for every retry of the program.
 //!
-//! Must never know what is tried. It never sleeps and reads no clock: time and randomness are
-//! arguments.
+//! It must never know what is retried. It does not sleep and reads no clock: time and randomness
+//! are arguments.
 
+mod budget;
 mod header;
 
 use std::time::Duration;
@@ -10,68 +11,68 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use fastrand::Rng;
 
+pub use budget::Budget;
 pub use header::retry_after;
 
-/// The unit of `Retry-After`. A server that asks for less asks for nothing: the own pauses apply,
-/// so that `Retry-After: 0` cannot make a client send without end.
-const LEAST_ASKED: Duration = Duration::from_secs(1);
+/// Shortest `Retry-After` that counts, which is its unit. A shorter one is ignored, so that
+/// `Retry-After: 0` cannot make a client send in a tight loop.
+const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Bounds of the pauses between attempts. Each pause lies in `floor..=cap`.
+/// Bounds of the pauses between attempts. Each pause lies in `min..=retry_after_cap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    floor: Duration,
-    longest: Duration,
-    cap: Duration,
+    min: Duration,
+    max: Duration,
+    retry_after_cap: Duration,
 }
 
 impl Backoff {
-    /// Pauses that begin at `floor` and about double up to `longest`. A server cannot ask for more
-    /// than `longest` either.
+    /// Pauses start at `min` and about double up to `max`. `max` also caps `Retry-After`.
     #[must_use]
-    pub const fn new(floor: Duration, longest: Duration) -> Backoff {
-        let longest = if longest.as_nanos() < floor.as_nanos() {
-            floor
+    pub const fn new(min: Duration, max: Duration) -> Backoff {
+        let max = if max.as_nanos() < min.as_nanos() {
+            min
         } else {
-            longest
+            max
         };
         Backoff {
-            floor,
-            longest,
-            cap: longest,
+            min,
+            max,
+            retry_after_cap: max,
         }
     }
 
-    /// The same, but a server may ask for pauses of up to `cap`.
+    /// Follows a server's `Retry-After` up to `cap`.
     #[must_use]
-    pub const fn obeying(self, cap: Duration) -> Backoff {
-        let Backoff { floor, longest, .. } = self;
-        let cap = if cap.as_nanos() < longest.as_nanos() {
-            longest
+    pub const fn with_retry_after_cap(self, cap: Duration) -> Backoff {
+        let Backoff { min, max, .. } = self;
+        let retry_after_cap = if cap.as_nanos() < max.as_nanos() {
+            max
         } else {
             cap
         };
         Backoff {
-            floor,
-            longest,
-            cap,
+            min,
+            max,
+            retry_after_cap,
         }
     }
 
-    /// A first attempt has failed, or will.
+    /// Starts the sequence of pauses.
     #[must_use]
     pub fn retry(self, mut rng: Rng) -> Retry {
         Retry {
             backoff: self,
-            growth: self.growth(rng.u64(..)),
+            schedule: self.schedule(rng.u64(..)),
             rng,
         }
     }
 
-    /// The jitter is up to the pause itself, so half of the longest one still leaves room for it.
-    fn growth(self, seed: u64) -> ExponentialBackoff {
+    /// The jitter is at most the pause itself, so the schedule grows to half of `max`.
+    fn schedule(self, seed: u64) -> ExponentialBackoff {
         ExponentialBuilder::new()
-            .with_min_delay(self.floor)
-            .with_max_delay(self.longest / 2)
+            .with_min_delay(self.min)
+            .with_max_delay(self.max / 2)
             .without_max_times()
             .with_jitter()
             .with_jitter_seed(seed)
@@ -79,55 +80,59 @@ impl Backoff {
     }
 }
 
-/// A period that differs by up to a quarter, so that programs that were started together do not
-/// stay together.
+/// `period` plus or minus up to a quarter, so that replicas that start together drift apart.
 #[must_use]
-pub fn spread(about: Duration, rng: &mut Rng) -> Duration {
-    (about - about / 4).saturating_add((about / 2).mul_f64(rng.f64()))
+pub fn jittered(period: Duration, rng: &mut Rng) -> Duration {
+    (period - period / 4).saturating_add((period / 2).mul_f64(rng.f64()))
 }
 
-/// One thing that is tried until it succeeds or until patience ends.
+/// The pauses of one operation that is retried until it succeeds or its time is over.
 #[derive(Debug)]
 pub struct Retry {
     backoff: Backoff,
-    growth: ExponentialBackoff,
+    schedule: ExponentialBackoff,
     rng: Rng,
 }
 
 impl Retry {
-    /// The next pause.
+    /// The next pause, without a `Retry-After`.
     pub fn pause(&mut self) -> Duration {
-        self.pause_asked(None)
+        self.next_pause(None)
     }
 
-    /// The next pause, `None` when patience ends. `asked` is what the server asks for, `left` is
-    /// what is left of patience. The last pause is cut to what is left, so sums of pauses never
-    /// exceed patience.
-    pub fn pause_within(&mut self, left: Duration, asked: Option<Duration>) -> Option<Duration> {
-        (!left.is_zero() && left >= self.backoff.floor).then(|| self.pause_asked(asked).min(left))
+    /// The next pause within the time that is `left`; `None` if the retry must stop.
+    ///
+    /// The last pause is cut to `left`, so the sum of all pauses never exceeds the total time.
+    pub fn pause_within(
+        &mut self,
+        left: Duration,
+        retry_after: Option<Duration>,
+    ) -> Option<Duration> {
+        (!left.is_zero() && left >= self.backoff.min)
+            .then(|| self.next_pause(retry_after).min(left))
     }
 
-    /// Begins with short pauses again.
+    /// Starts again with the shortest pause.
     pub fn reset(&mut self) {
-        self.growth = self.backoff.growth(self.rng.u64(..));
+        self.schedule = self.backoff.schedule(self.rng.u64(..));
     }
 
-    fn pause_asked(&mut self, asked: Option<Duration>) -> Duration {
+    fn next_pause(&mut self, retry_after: Option<Duration>) -> Duration {
         let Backoff {
-            floor,
-            longest,
-            cap,
+            min,
+            max,
+            retry_after_cap,
         } = self.backoff;
-        // Attempts count even where the server names the pause.
-        let own = self.growth.next().unwrap_or(longest).clamp(floor, longest);
-        match asked.filter(|asked| *asked >= LEAST_ASKED) {
+        // An attempt lengthens the next pause even if the server names this one.
+        let own = self.schedule.next().unwrap_or(max).clamp(min, max);
+        match retry_after.filter(|asked| *asked >= MIN_RETRY_AFTER) {
             None => own,
-            // Never sooner than asked, and not all clients at the same moment.
+            // Never sooner than the server asks, and with jitter.
             Some(asked) => {
-                let asked = asked.min(cap);
+                let asked = asked.min(retry_after_cap);
                 asked
                     .saturating_add(asked.mul_f64(self.rng.f64() / 2.0))
-                    .clamp(floor, cap)
+                    .clamp(min, retry_after_cap)
             }
         }
     }
@@ -196,13 +201,13 @@ mod tests {
             floor in durations(), longest in durations(), cap in durations(), seed in any::<u64>(),
             headers in proptest::collection::vec(headers(), 1..60),
         ) {
-            let backoff = Backoff::new(floor, longest).obeying(cap);
+            let backoff = Backoff::new(floor, longest).with_retry_after_cap(cap);
             let cap = floor.max(longest).max(cap);
             let now = std::time::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
             let mut retry = backoff.retry(fastrand::Rng::with_seed(seed));
             for (index, header) in headers.iter().enumerate() {
                 let asked = header.as_ref().and_then(|text| retry_after(text.as_bytes(), now));
-                let pause = retry.pause_asked(asked);
+                let pause = retry.next_pause(asked);
                 prop_assert!((floor..=cap).contains(&pause), "{header:?}: {pause:?} is not in {floor:?}..={cap:?}");
                 if let Some(asked) = asked.filter(|asked| *asked >= SECOND) {
                     prop_assert!(pause >= asked.min(cap), "{pause:?} is sooner than the server asks ({asked:?})");
@@ -214,7 +219,7 @@ mod tests {
         }
 
         #[test]
-        fn patience_bounds_attempts_and_their_sum(
+        fn the_time_bounds_attempts_and_their_sum(
             floor in (1..2_000_u64).prop_map(Duration::from_millis),
             longest in (1..60_000_u64).prop_map(Duration::from_millis),
             cap in durations(),
@@ -224,7 +229,7 @@ mod tests {
         ) {
             let longest = longest.max(floor);
             let now = std::time::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-            let mut retry = Backoff::new(floor, longest).obeying(cap).retry(fastrand::Rng::with_seed(seed));
+            let mut retry = Backoff::new(floor, longest).with_retry_after_cap(cap).retry(fastrand::Rng::with_seed(seed));
             let mut waited = Duration::ZERO;
             let mut pauses = 0;
             for header in headers.iter().cycle() {
@@ -258,11 +263,11 @@ mod tests {
     }
 
     #[test]
-    fn a_period_is_spread_by_a_quarter() {
+    fn jitter_is_at_most_a_quarter() {
         let mut rng = fastrand::Rng::with_seed(1);
         for _ in 0..100 {
-            assert!((3 * SECOND..=5 * SECOND).contains(&spread(4 * SECOND, &mut rng)));
-            let _ = spread(Duration::MAX, &mut rng);
+            assert!((3 * SECOND..=5 * SECOND).contains(&jittered(4 * SECOND, &mut rng)));
+            let _ = jittered(Duration::MAX, &mut rng);
         }
     }
 
@@ -271,7 +276,7 @@ mod tests {
         let pauses = |seed| {
             let mut retry = Backoff::new(SECOND, 60 * SECOND).retry(fastrand::Rng::with_seed(seed));
             (0..9)
-                .map(|n| retry.pause_asked((n % 2 == 0).then_some(2 * SECOND)))
+                .map(|n| retry.next_pause((n % 2 == 0).then_some(2 * SECOND)))
                 .collect::<Vec<_>>()
         };
         assert_eq!(pauses(7), pauses(7));

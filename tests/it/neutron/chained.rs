@@ -175,9 +175,9 @@ fn both_families_behind_veth_pairs(stack: &OpenStack, node: &Node) {
     assert_eq!(ports(stack, &network), [""; 0]);
 }
 
-/// The same on all nodes and of no subnet, so that none has to keep an address for it. `ptp` adds
-/// the routes before it makes such a gateway reachable: that is what the first of our routes is
-/// for, which the versions before 1.1.0 cannot say.
+/// The same on all nodes and of no subnet, so that no subnet has to reserve an address for it.
+/// `ptp` adds the routes before it makes such a gateway reachable. The first of our routes makes it
+/// reachable; versions before 1.1.0 cannot express that route.
 fn a_gateway_beyond_the_subnet(stack: &OpenStack, node: &Node) {
     let network = neutron_network(stack, "10.3.0");
     let plugin = through_the_node(stack, &network, "10.3.0", &["0.0.0.0/0"])
@@ -230,9 +230,8 @@ fn networks_that_vanish(stack: &OpenStack, node: &Node) {
     assert_eq!(ports(stack, &network), [""; 0]);
 }
 
-/// No main plugin of CNI's own hands GC on to where addresses come from (1.9.1 has only a note
-/// there), so that only a runtime that remembers its attachments, or whoever asks our plugin
-/// itself, frees what is left.
+/// No main plugin of CNI passes GC on to the IPAM plugin (1.9.1 has only a note there). So only a
+/// runtime that remembers its attachments, or a direct call of our plugin, frees what is left.
 fn garbage(stack: &OpenStack, node: &Node) {
     let network = neutron_network(stack, "10.5.0");
     let plugin = through_the_node(stack, &network, "10.5.0", &[]);

@@ -1,4 +1,4 @@
-//! Credentials: where they come from, who may read them, and what happens when they are not good.
+//! Credentials: their sources, their permissions, and the handling of refused ones.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

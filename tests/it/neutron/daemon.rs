@@ -1,5 +1,4 @@
-//! The daemon of a node, as a DaemonSet runs it: beside the plugin, with what the runtime
-//! remembers.
+//! The daemon of a node, as a DaemonSet runs it, with the runtime's records of attachments.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,22 +12,22 @@ use testbed::wait_until;
 use super::support::Plugin;
 use crate::support::node_program;
 
-/// Longest that anything is waited for.
+/// The longest wait for any event.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// What the daemon finds on its node.
+/// The node's folders.
 pub struct DaemonSet {
     folder: TempDir,
 }
 
-/// A daemon that runs. Dropping it kills it.
+/// A running daemon. Dropping it kills it.
 pub struct Daemon<'d> {
     child: Child,
     set: &'d DaemonSet,
 }
 
 impl DaemonSet {
-    /// For the networks of these plugins; the runtime remembers nothing yet.
+    /// For the networks of these plugins; the runtime has no records yet.
     pub fn new(plugins: &[&Plugin]) -> DaemonSet {
         let folder = tempfile::tempdir().unwrap();
         for part in ["net.d", "results"] {
@@ -46,7 +45,7 @@ impl DaemonSet {
         fs::write(self.folder.path().join("net.d").join(file), text).unwrap();
     }
 
-    /// What the runtime remembers, as libcni keeps it.
+    /// The runtime's records, in the format of libcni.
     pub fn remember(&self, container: &str, addresses: &[String]) {
         let ips: Vec<Value> = addresses
             .iter()
@@ -68,12 +67,12 @@ impl DaemonSet {
         self.folder.path().join("results")
     }
 
-    /// What the daemons have said so far.
+    /// The output of the daemons so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Looks every second, and believes what it sees after one more.
+    /// Starts one that looks every second, with a grace of one second.
     pub fn start(&self) -> Daemon<'_> {
         self.start_with(&["--grace", "1"])
     }
@@ -125,7 +124,7 @@ impl Daemon<'_> {
         assert!(so.is_ok(), "{what} did not come about:\n{}", self.set.log());
     }
 
-    /// Ends it as Kubernetes does, and says how it ended.
+    /// Ends it as Kubernetes does; returns its exit status.
     pub fn end(mut self) -> i32 {
         let terminated = Command::new("kill")
             .arg(self.child.id().to_string())
@@ -143,7 +142,7 @@ impl Drop for Daemon<'_> {
     }
 }
 
-/// How many files lie in a part of the pool.
+/// The number of files in a folder of the pool.
 pub fn in_pool(plugin: &Plugin, part: &str) -> usize {
     let folder: &Path = &plugin.state().join("pool/examplenet").join(part);
     let whole = |name: &str| !name.starts_with('.');

@@ -76,7 +76,7 @@ fn answers_that_do_not_come(stack: &OpenStack, network: &str) {
             if command == "DEL" {
                 plugin.add("a");
             }
-            // What was done, and only not told, is found by the next look.
+            // If Neutron acted but its answer got lost, the next look finds the result.
             let times = if fault == Fault::Lose { 1 } else { 2 };
             faults.next(times, method, "/v2.0/ports", fault.clone());
             plugin.run(command, "a").expect(0);

@@ -1,4 +1,4 @@
-//! What the daemon deletes, and what it leaves alone.
+//! What the daemon deletes, and what it keeps.
 
 use std::fs;
 
@@ -32,7 +32,7 @@ fn add_in(plugin: &Plugin, container: &str, netns: &std::path::Path) -> Vec<Stri
     )
 }
 
-/// So often the daemon asks Neutron before the test believes that it leaves something alone.
+/// Number of rounds of the daemon before the test concludes that it keeps something.
 const LOOKS: usize = 5;
 
 fn looks_again(stack: &OpenStack, daemon: &Daemon<'_>) {
@@ -92,7 +92,7 @@ fn the_runtime_forgot_and_the_network_namespace_went(stack: &OpenStack, network:
         .unwrap();
 }
 
-/// Whatever cannot be read is no sign that something is over.
+/// A state that cannot be read does not mean that an attachment has ended.
 fn without_evidence(stack: &OpenStack, network: &str) {
     let plugin = Plugin::new(stack, network, "n1");
     let set = DaemonSet::new(&[&plugin]);
@@ -119,7 +119,7 @@ fn a_port_of_the_pool_whose_holder_vanished(stack: &OpenStack, network: &str) {
     let [first] = add_in(&plugin, "a", &gone).try_into().unwrap();
     let daemon = set.start();
     daemon.wait_until("it to be free again", || {
-        set.log().contains("a/eth0 is no more")
+        set.log().contains("a/eth0 is gone")
     });
     drop(daemon);
     assert_eq!(set.once(), 0, "{}", set.log());

@@ -9,9 +9,9 @@ use super::input::snippets;
 use super::support::{addresses, ports, stack};
 use crate::support::{Ran, node_program, repository};
 
-/// What the firmware calls the guest, and so what its ports are named after.
+/// The guest's name in its firmware; its ports are named after it.
 const MACHINE: &str = "0f1e2d3c-4b5a-4697-8877-665544332211";
-/// What NEUTRON.md says of its example: the address of the node, and one of the range of Services.
+/// From the example in NEUTRON.md: the address of the node, and one of the Service range.
 const OF_NODE: &str = "10.7.0.250";
 const OF_SERVICE: &str = "10.96.0.10";
 /// The ids of its networks, and its secret.

@@ -1,4 +1,4 @@
-//! What cannot be understood, without any OpenStack.
+//! Input that the plugin refuses, without an OpenStack.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn refused(input: &str, variables: &[(&str, &str)]) -> (u64, String) {
     fault(&finish(start(input, variables)))
 }
 
-/// Its files lie in the folder.
+/// Its files are in the folder.
 fn configuration(folder: &Folder, version: &str) -> String {
     let state = folder.join("state");
     let openstack = json!({"username": "u", "password": "hunter2", "project": "p", "domain": "d", "authUrl": "http://127.0.0.1:1/v3"});

@@ -1,4 +1,4 @@
-//! What Neutron's lists and objects have: pages, and security groups.
+//! Neutron's lists and objects: pages, and security groups.
 
 use serde_json::json;
 use testbed::openstack::Options;

@@ -1,11 +1,8 @@
 //! `cni-ipam-neutron` and `cni-vm-nic` against a real Neutron and a real Keystone.
 
-mod asked;
-mod before;
 mod chained;
 mod clouds;
 mod daemon;
-mod echo;
 mod faults;
 mod garbage;
 mod guest;
@@ -14,9 +11,12 @@ mod lists;
 mod nic;
 mod node;
 mod pairs;
+mod plugin_of_2020;
 mod pools;
 mod port_pairs;
 mod races;
+mod repeated_secrets;
+mod requests;
 mod support;
 mod tls;
 mod warm;

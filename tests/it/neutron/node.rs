@@ -1,5 +1,5 @@
 //! A node that is a network namespace, with Pods that are others, and CNI's own command line on it.
-//! All of it goes with the process that holds it, whatever becomes of the test: the machine sees
+//! All of it ends with the process that holds it, also if the test is killed. The machine sees
 //! neither its links nor its mounts.
 
 use std::fs;
@@ -15,7 +15,7 @@ use testbed::{CniPlugin, Program, Programs, build, debian_file};
 use super::support::Plugin;
 use crate::support::{Ran, node_program};
 
-/// What the configurations of the tests name.
+/// Names in the configurations of the tests.
 const PLUGINS: [CniPlugin; 4] = [
     CniPlugin::Ptp,
     CniPlugin::Macvlan,
@@ -23,12 +23,12 @@ const PLUGINS: [CniPlugin; 4] = [
     CniPlugin::HostDevice,
 ];
 
-/// Says so when all is there, and waits until nobody holds its standard input any more. `/var/lib`
-/// is where `cnitool` keeps what it gave.
+/// Reports when it is ready, and waits until its standard input is closed. `cnitool` keeps its
+/// results in `/var/lib`.
 const HOLDER: &str =
     "ip link set lo up && mount --no-mtab -t tmpfs none /var/lib && echo ready && exec cat";
 
-/// A node. Dropping it takes away all that is on it.
+/// A node. Dropping it removes everything on it.
 pub struct Node {
     holder: Child,
     lifeline: Option<ChildStdin>,
@@ -177,7 +177,7 @@ impl Node {
         .expect(0);
     }
 
-    /// The Pod's network goes, as at a reboot, and nobody is asked.
+    /// The Pod's network goes, as at a reboot, without a call of the plugin.
     #[track_caller]
     pub fn remove_pod(&self, pod: &str) {
         let netns = self.netns(pod);

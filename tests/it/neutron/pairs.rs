@@ -1,4 +1,4 @@
-//! `allowed_address_pairs` of a VM's port, with several who write them at the same time.
+//! `allowed_address_pairs` of a VM's port, with several writers at the same time.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +14,11 @@ use crate::operator::GROUP;
 use crate::server::{kubernetes, node};
 use crate::support::node_program;
 
-/// Daemons that write, and addresses that each lets out.
+/// Daemons that write, and the addresses that each allows.
 const WRITERS: usize = 6;
 const ADDRESSES: usize = 4;
-/// How often all that they wrote is replaced. On a busy machine, without an end nobody would ever
-/// be done.
+/// How often another writer replaces all pairs. Without a bound, no writer would finish on a busy
+/// machine.
 const OVERWRITES: usize = 10;
 
 #[test]
@@ -48,7 +48,7 @@ fn port_of_vm(stack: &OpenStack, network: &str) -> String {
         .unwrap()
 }
 
-/// Lets out what its ports have, on this port.
+/// Allows the addresses of its ports on this port.
 fn plugin(stack: &OpenStack, network: &str, node: &str, port: &str) -> Plugin {
     Plugin::new(stack, network, node).with("allowedAddressPairs", json!({"port": port}))
 }
@@ -68,7 +68,7 @@ fn pairs(stack: &OpenStack, port: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// As whoever does not say which revision was read.
+/// As a client that names no revision.
 fn overwrite(stack: &OpenStack, port: &str, addresses: &[&str]) {
     let pairs: Vec<Value> = addresses
         .iter()
@@ -153,7 +153,7 @@ fn six_writers_and_one_who_overwrites(stack: &OpenStack, network: &str) {
         .unwrap();
 }
 
-/// Pods with ports of their own, those of others, and more than Neutron allows.
+/// Pairs of Pods with their own ports, pairs of others, and more pairs than Neutron allows.
 fn what_comes_and_goes(stack: &OpenStack, network: &str) {
     let vm = port_of_vm(stack, network);
     overwrite(stack, &vm, &["10.1.0.200", "192.0.2.0/24"]);
@@ -206,8 +206,7 @@ fn what_comes_and_goes(stack: &OpenStack, network: &str) {
         .unwrap();
 }
 
-/// A pool for which there is no room makes no ports in vain, and what is wrong is wrong until it is
-/// looked at again.
+/// A pool without room makes no useless ports, and an error stays reported until the next look.
 fn a_pool_without_room(stack: &OpenStack, network: &str) {
     let vm = port_of_vm(stack, network);
     let many: Vec<String> = (1..=40).map(|last| format!("198.51.100.{last}")).collect();
@@ -251,10 +250,10 @@ fn a_pool_without_room(stack: &OpenStack, network: &str) {
     // It goes round each second; the other network is read anew each time.
     set.add_network("broken.conf", "{");
     slow.wait_until("a further round", || {
-        set.log()[marker..].contains("it is no JSON")
+        set.log()[marker..].contains("invalid JSON")
     });
     assert!(
-        !set.log()[marker..].contains("well again"),
+        !set.log()[marker..].contains("recovered"),
         "{}",
         &set.log()[marker..]
     );
@@ -266,7 +265,7 @@ fn a_pool_without_room(stack: &OpenStack, network: &str) {
         .unwrap();
 }
 
-/// That Neutron says no once is not taken for a port that is full.
+/// A single refusal by Neutron does not mean that the port is full.
 fn a_no_of_another_kind(stack: &OpenStack, network: &str) {
     let vm = port_of_vm(stack, network);
     let plugin = plugin(stack, network, "of-no", &vm).with("warmPool", json!({"free": 1}));

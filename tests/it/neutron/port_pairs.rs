@@ -1,4 +1,4 @@
-//! What VMs' ports at a real Neutron let out, planned and applied with everything else.
+//! Allowed addresses of VMs' ports at a real Neutron, planned and applied with everything else.
 
 use serde_json::{Value, json};
 use testbed::openstack::{DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, Options};
@@ -63,7 +63,7 @@ fn changes(folder: &Folder) -> Vec<Value> {
     let plan = run(folder, &["plan", "-o", "json", "--fail-on", "never"])
         .expect(0)
         .json();
-    assert_eq!(plan["format_version"], "1.7");
+    assert_eq!(plan["format_version"], "1.8");
     plan["changes"]
         .as_array()
         .unwrap()
@@ -97,7 +97,7 @@ fn pairs(stack: &OpenStack, port: &str) -> Vec<String> {
     ranges
 }
 
-/// Somebody else lets these out, too.
+/// Another client allows these as well.
 fn let_out(stack: &OpenStack, port: &str, ranges: &[String]) {
     let path = format!("/v2.0/ports/{port}");
     let mut pairs = stack.as_member().get(&path).unwrap()["port"]["allowed_address_pairs"].take();
@@ -213,10 +213,10 @@ fn planned_applied_and_taken_back(stack: &OpenStack, port: &str) {
         .stderr;
     assert!(
         stale.contains("its state is unknown"),
-        "what is not seen is not gone: {stale}"
+        "what cannot be seen is not gone: {stale}"
     );
     stack.neutron().start().unwrap();
-    // Another node has by now what was let out before.
+    // Another node now has the block that was allowed before.
     let alone = folder.read("cluster.json");
     let nodes = [
         vm("n1", VM, "10.20.0.0/24"),
@@ -242,11 +242,11 @@ fn planned_applied_and_taken_back(stack: &OpenStack, port: &str) {
     assert_eq!(
         pairs(stack, port),
         kept,
-        "what the node holds is let out as before"
+        "the node's block is allowed as before"
     );
 }
 
-/// What an apply gave and let out goes together, and stays together where it cannot go.
+/// The undo removes the block and its pair together, or keeps both.
 fn blocks_and_pairs_are_taken_back_together(stack: &OpenStack, network: &str) {
     let of_vm = port(stack, network, "compute:nova", MOVED_VM, &json!({}));
     let id = format!("\"providerID\":\"openstack:///{MOVED_VM}\",\"podCIDR\"");

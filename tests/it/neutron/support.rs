@@ -137,7 +137,7 @@ pub fn start_of(program: &Path, input: &str, variables: &[(&str, &str)]) -> Chil
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // Whoever refuses early does not read all of it.
+    // A plugin that refuses early does not read all of it.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child
 }

@@ -1,5 +1,4 @@
-//! Certificates: what is not signed by somebody who is trusted learns no password and makes no
-//! port.
+//! Certificates: a server without a trusted certificate learns no password and makes no port.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -9,7 +8,7 @@ use testbed::{OpenStack, TlsFront, or_skip};
 
 use super::support::{Plugin, ports, stack};
 
-/// A clouds.yaml of the node, whose cloud says this besides.
+/// A clouds.yaml of the node, whose cloud has these additional fields.
 fn plugin(stack: &OpenStack, network: &str, keystone: &TlsFront, more: &Value) -> Plugin {
     let plugin = Plugin::new(stack, network, "n1")
         .with("openstackConf", Value::Null)
@@ -75,12 +74,12 @@ fn only_who_is_trusted_is_told_a_secret() {
             "{code} {message}"
         );
     }
-    assert_eq!(logins(), before, "nobody has heard the password");
+    assert_eq!(logins(), before, "no server got the password");
     trusted(&[&keystone]);
     let (code, message) = at(&json!({"cacert": authorities})).refused("ADD", "a");
     assert!(
         message.to_lowercase().contains("certificate"),
-        "Neutron is somebody else: {code} {message}"
+        "Neutron has another certificate: {code} {message}"
     );
     trusted(&[&keystone, &neutron]);
     let good = at(&json!({"cacert": authorities}));

@@ -55,7 +55,7 @@ fn pods_start_without_openstack_as_long_as_the_pool_lasts() {
     switched_off(&stack, &network, plugin);
 }
 
-/// The three of the pool are had by three, however often they are asked for; the fourth must wait.
+/// Three Pods get the three ports of the pool, however often they request them; the fourth waits.
 fn while_openstack_is_away(stack: &OpenStack, plugin: &Plugin) {
     stack.neutron().stop();
     stack.keystone().stop();
@@ -108,7 +108,7 @@ fn while_openstack_is_away(stack: &OpenStack, plugin: &Plugin) {
     plugin.run("DEL", "f").expect(0);
 }
 
-/// Somebody deletes a free port, and one that is in use: the one is replaced, the other is told.
+/// A client deletes a free port and a used one: the first is replaced, the second is reported.
 fn fills_after_a_deletion(stack: &OpenStack, network: &str, plugin: &Plugin, set: &DaemonSet) {
     let listed = stack.ports(&format!("network_id={network}")).unwrap();
     let id = |address: &str| {
@@ -147,7 +147,7 @@ fn fills_after_a_deletion(stack: &OpenStack, network: &str, plugin: &Plugin, set
     assert!(code == 101 && message.contains("gone"), "{code} {message}");
 }
 
-/// Without a pool in the configuration nothing stays free; whoever has a port keeps it.
+/// Without a pool in the configuration no port stays free; Pods keep their ports.
 fn switched_off(stack: &OpenStack, network: &str, plugin: Plugin) {
     let kept = plugin.add("kept");
     let plugin = plugin.with("warmPool", json!(null));

@@ -1,7 +1,7 @@
 //! The claims as they are kept in a ConfigMap.
 
-use crate::{promises, worlds};
-use ipam_cilium::observed::{KeptClaims, Observed};
+use crate::{fixtures, plan_invariants};
+use ipam_cilium::observed::{Observed, StoredClaims};
 use ipam_core::claims::Claims;
 use ipam_core::net::Block;
 use ipam_planner::plan::{claim_changes, plan};
@@ -24,15 +24,15 @@ pub fn check(data: &[u8]) {
         claims
     );
     assert_eq!(claims.is_empty(), written == Claims::default().to_json());
-    worlds::clusters()
+    fixtures::clusters()
         .iter()
         .for_each(|observed| assert_respected(observed, &claims));
 }
 
-/// Nobody gets what is claimed for another node, and what is planned can be claimed.
+/// No node gets a block that is claimed for another, and every planned block can be claimed.
 fn assert_respected(observed: &Observed, claims: &Claims) {
-    let desired = &worlds::directory().desired;
-    let kept = KeptClaims {
+    let desired = &fixtures::directory().desired;
+    let kept = StoredClaims {
         claims: claims.clone(),
         version: observed.claims.version.clone(),
     };
@@ -40,26 +40,26 @@ fn assert_respected(observed: &Observed, claims: &Claims) {
         claims: kept,
         ..observed.clone()
     };
-    let in_force = observed.claims_in_force(desired.policy.quarantine);
+    let in_force = observed.live_claims(desired.policy.quarantine);
     let again = Observed {
-        claims: KeptClaims {
+        claims: StoredClaims {
             claims: in_force.clone(),
             version: None,
         },
         ..observed.clone()
     };
     assert_eq!(
-        again.claims_in_force(desired.policy.quarantine),
+        again.live_claims(desired.policy.quarantine),
         in_force,
-        "what is in force stays so"
+        "live claims stay live"
     );
     if !is_consistent(&in_force) {
-        // Nothing that we write; it must not panic, and no more is promised.
+        // We never write this; the only promise is that it does not panic.
         plan(desired, &observed, Vec::new());
         return;
     }
     let planned = plan(desired, &observed, Vec::new());
-    promises::assert_plan(&planned, desired, &observed);
+    plan_invariants::assert_plan(&planned, desired, &observed);
     let (_, conflicts) = claim_changes(
         &in_force,
         &planned.changes,

@@ -7,12 +7,12 @@ use std::path::Path;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::spin::block_on;
-use crate::{promises, worlds};
+use crate::block_on::block_on;
+use crate::{fixtures, plan_invariants};
 use ipam_cilium::observed::{ANNOTATION_KEYS, CLAIMS_NAME, Observed};
 use ipam_cluster::{ClusterError, Extent, FileCluster, Opening, observe, snapshot};
 use ipam_controller::apply::{Event, Outcome, Stop};
-use ipam_controller::{Applied, Job, LostRaces, Sending, apply_until_settled};
+use ipam_controller::{Applied, Job, NoPorts, OnConflict, Sending, apply_until_settled};
 use ipam_planner::plan::{AddressPoolChange, Change, Plan, node_changes};
 
 /// In memory, where there is such a place: every run writes and syncs.
@@ -34,7 +34,7 @@ pub fn check(data: &[u8]) {
     let Some((observed, plan, cluster)) = planned(&path) else {
         return;
     };
-    promises::assert_plan(&plan, &worlds::directory().desired, &observed);
+    plan_invariants::assert_plan(&plan, &fixtures::directory().desired, &observed);
     let _ = block_on(snapshot(&cluster));
     let before = text(&path);
     let Some(applied) = apply(&cluster, observed, plan) else {
@@ -55,7 +55,7 @@ fn text(path: &Path) -> String {
     std::fs::read_to_string(path).expect("the file was read before")
 }
 
-/// What is planned for the file; `None` where it is refused, with the reason in words.
+/// The plan for the file; `None` if the file is refused with a reason.
 fn planned(path: &Path) -> Option<(Observed, Plan, FileCluster)> {
     let refused = |error: ClusterError| drop(error.to_string());
     let cluster = FileCluster::open(path, Opening::Write)
@@ -64,14 +64,14 @@ fn planned(path: &Path) -> Option<(Observed, Plan, FileCluster)> {
     let observed = block_on(observe(&cluster, Extent::Examination))
         .map_err(refused)
         .ok()?;
-    let plan = Job::files(worlds::directory()).plan(&observed);
+    let plan = Job::files(fixtures::directory()).plan(&observed);
     Some((observed, plan, cluster))
 }
 
-/// No server counts so far, so there is no next version.
+/// No real server counts so far: there is no next version.
 const LAST_VERSION: &str = "no resourceVersion is left";
 
-/// Nobody else writes, so every change goes through; `None` where there is no next version.
+/// There is no other writer, so every change is applied; `None` if there is no next version.
 fn apply(cluster: &FileCluster, observed: Observed, plan: Plan) -> Option<Applied> {
     let stop = Stop::default();
     let mut on_event = |_: Event<'_>| {};
@@ -83,13 +83,14 @@ fn apply(cluster: &FileCluster, observed: Observed, plan: Plan) -> Option<Applie
     let mut sending = Sending {
         batch,
         parallelism,
-        lost_races: LostRaces::PlannedAgain,
+        on_conflict: OnConflict::Replan,
         stop: &stop,
         on_event: &mut on_event,
     };
-    let job = Job::files(worlds::directory());
+    let job = Job::files(fixtures::directory());
     let (applied, failure) = block_on(apply_until_settled(
         cluster,
+        &NoPorts,
         &job,
         observed,
         plan.changes,
@@ -195,7 +196,7 @@ fn forget_written(object: &mut Value) {
         let Some(fields) = object.pointer_mut(pointer).and_then(Value::as_object_mut) else {
             return;
         };
-        // What is no object there is replaced by one, as a merge patch does.
+        // A value that is no object is replaced by one, as in a merge patch.
         let is_empty = |value: &Value| value.as_object().is_none_or(serde_json::Map::is_empty);
         if fields.get(key).is_some_and(is_empty) {
             fields.remove(key);

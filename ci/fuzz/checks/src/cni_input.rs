@@ -3,13 +3,13 @@
 
 use serde_json::Value;
 
-use crate::harmless::assert_harmless;
+use crate::safe_text::assert_harmless;
 use neutron_cni::Settings;
 use neutron_cni::cni::{Arguments, CniError, SpecVersion};
 use neutron_cni::nic::NicSettings;
 use openstack::Cloud;
 
-/// A shorter password may stand in a message by chance.
+/// A shorter password could occur in a message that does not repeat it.
 const SECRET: usize = 8;
 
 /// The bytes are both.

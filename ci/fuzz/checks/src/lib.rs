@@ -1,8 +1,8 @@
-//! What must hold for any bytes that cilium-ipam reads. Each module is the body of one fuzz target,
-//! `check`, which panics where something does not hold; it builds on the stable toolchain, so that
-//! the corpus runs in the normal tests too.
+//! Invariants for any bytes that cilium-ipam reads. Each public module has the body of one fuzz
+//! target, `check`, which panics if an invariant does not hold. It builds on the stable toolchain,
+//! so that the normal tests run the corpus as well.
 //!
-//! Knows nothing of fuzzers, and of the program only what it makes public.
+//! It knows nothing of fuzzers, and only the public part of the program.
 
 pub mod claims;
 pub mod cluster_file;
@@ -10,7 +10,7 @@ pub mod cni_input;
 pub mod plan_file;
 pub mod yaml_directory;
 
-mod harmless;
-mod promises;
-mod spin;
-mod worlds;
+mod block_on;
+mod fixtures;
+mod plan_invariants;
+mod safe_text;

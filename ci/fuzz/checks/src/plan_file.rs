@@ -3,8 +3,8 @@
 //! Its digest keeps slips out, not forgers. So every plan is sealed anew, and what lies behind the
 //! digest is reached.
 
-use crate::harmless::assert_harmless;
-use crate::{promises, worlds};
+use crate::safe_text::assert_harmless;
+use crate::{fixtures, plan_invariants};
 use ipam_cilium::observed::Observed;
 use ipam_controller::Job;
 use ipam_planner::plan::{
@@ -33,8 +33,8 @@ pub fn check(data: &[u8]) {
         }) else {
             return;
         };
-        promises::assert_printable(&document);
-        worlds::clusters()
+        plan_invariants::assert_printable(&document);
+        fixtures::clusters()
             .iter()
             .for_each(|observed| assert_judged(&document, observed));
     }
@@ -58,7 +58,7 @@ fn sealed(document: &PlanDocument) -> Option<PlanDocument> {
 
 /// Held against a cluster as `apply` does it.
 fn assert_judged(saved: &PlanDocument, observed: &Observed) {
-    let directory = worlds::directory();
+    let directory = fixtures::directory();
     let waivers = saved
         .waivers
         .iter()
@@ -66,13 +66,13 @@ fn assert_judged(saved: &PlanDocument, observed: &Observed) {
         .collect();
     let fresh = Job::saved(directory, Some(saved), &waivers).plan(observed);
     if saved.intent == Intent::Undo {
-        promises::assert_changes(&fresh.changes, &directory.desired, observed);
-        promises::assert_document(&fresh);
+        plan_invariants::assert_changes(&fresh.changes, &directory.desired, observed);
+        plan_invariants::assert_document(&fresh);
     }
     assert_wanted(saved, &fresh, observed);
 }
 
-/// Nothing is taken from the file but what is planned anew, and nothing is passed over in silence.
+/// Only freshly planned changes of the file are used, and every other one is reported.
 fn assert_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) {
     match still_wanted(saved, fresh, observed) {
         Staleness::Current {
@@ -88,12 +88,12 @@ fn assert_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) {
             assert_eq!(
                 changes.len() + done + gone,
                 saved.changes.len(),
-                "each saved change is told of"
+                "each saved change is reported"
             );
             assert_eq!(
                 changes.len() + further,
                 fresh.changes.len(),
-                "each planned change is told of"
+                "each planned change is reported"
             );
         }
         Staleness::Stale(why) => {

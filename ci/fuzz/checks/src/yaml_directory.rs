@@ -1,7 +1,7 @@
 //! A directory of YAML files: reading, checking, planning and printing.
 
-use crate::harmless::{assert_harmless, assert_harmless_but_colours};
-use crate::{promises, worlds};
+use crate::safe_text::{assert_harmless, assert_harmless_but_colours};
+use crate::{fixtures, plan_invariants};
 use cilium_ipam::render::{Detail, diagnostics, finding_documents, markdown_findings};
 use ipam_cilium::observed::Observed;
 use ipam_config::documents::{Documents, SourceFile, lower};
@@ -37,7 +37,7 @@ pub fn check(data: &[u8]) {
         files: documents.files.iter().rev().cloned().collect(),
     };
     let (again, _) = read(&backwards);
-    for observed in worlds::clusters() {
+    for observed in fixtures::clusters() {
         assert_planned(&desired, &again, &findings, observed, &documents);
     }
 }
@@ -58,7 +58,7 @@ fn assert_planned(
     files: &Documents,
 ) {
     let planned = plan(desired, observed, findings.to_vec());
-    promises::assert_plan(&planned, desired, observed);
+    plan_invariants::assert_plan(&planned, desired, observed);
     assert_findings(&planned.findings, files);
     let twin = plan(again, observed, findings.to_vec());
     assert!(

@@ -75,7 +75,7 @@ pub(super) fn answer(status: u16, body: &str) -> String {
     )
 }
 
-/// What has come so far, and how long the head is in it.
+/// The bytes received so far, and the length of the head in them.
 fn read_head(client: &mut impl Read) -> io::Result<Option<(Vec<u8>, usize)>> {
     let mut bytes = Vec::new();
     loop {

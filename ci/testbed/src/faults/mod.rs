@@ -44,7 +44,7 @@ impl Faults {
     /// there yet.
     ///
     /// # Errors
-    /// When it cannot listen.
+    /// Fails if it cannot listen.
     pub fn start(upstream: &str) -> Result<Self> {
         let anywhere = "127.0.0.1:0";
         let listener = TcpListener::bind(anywhere).map_err(Error::file(anywhere))?;
@@ -70,8 +70,8 @@ impl Faults {
         format!("http://{}", self.address)
     }
 
-    /// Lets the next `count` requests of this method whose path starts so meet a fault; any method
-    /// where it is `*`. What was asked for first comes first.
+    /// Injects a fault into the next `count` requests with this method and path prefix; `*` is any
+    /// method. Earlier orders come first.
     pub fn next(&self, count: usize, method: &str, path_prefix: &str, fault: Fault) {
         self.shared.book().order(count, method, path_prefix, fault);
     }

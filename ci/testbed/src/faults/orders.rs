@@ -27,7 +27,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What a load balancer says that has no server: 503, and a text that is not JSON.
+    /// The answer of a load balancer without a server: 503, and a text that is not JSON.
     #[must_use]
     pub fn unavailable() -> Self {
         Self::Answer {
@@ -68,7 +68,7 @@ struct Order {
     fault: Fault,
 }
 
-/// All that came by, and all that is asked for.
+/// All requests seen so far, and all orders.
 #[derive(Debug, Default)]
 pub(super) struct Book {
     orders: Vec<Order>,

@@ -30,7 +30,7 @@ fn server() -> (String, Receiver<String>) {
     (address, heard)
 }
 
-/// The status and the body, or why there is none.
+/// The status and the body, or the error.
 fn ask(
     faults: &Faults,
     method: &str,

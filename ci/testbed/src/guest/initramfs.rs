@@ -1,5 +1,5 @@
 //! A guest's files, as the archive that a kernel unpacks before it starts anything: cpio's `newc`
-//! (buffer-format.rst of the kernel's documentation). Knows nothing of what the files are for.
+//! (buffer-format.rst of the kernel's documentation). Knows nothing of the purpose of the files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -52,7 +52,7 @@ impl Initramfs {
     /// they have here.
     ///
     /// # Errors
-    /// When one of them cannot be read.
+    /// Fails if one of them cannot be read.
     pub fn program(mut self, path: &str, program: &Path) -> Result<Self> {
         for library in libraries(program)? {
             self = self.file(&library, 0o755, read(Path::new(&library))?);

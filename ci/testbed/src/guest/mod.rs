@@ -1,6 +1,6 @@
-//! A machine of its own kernel, for what this machine's kernel has not: Debian's kernel and a shell
-//! in QEMU, which does what it is told command by command. No root and no KVM are needed, but
-//! Debian's apt is. It knows nothing of what is run in it.
+//! A machine with its own kernel, for features that this machine's kernel lacks: Debian's kernel
+//! and a shell in QEMU, which runs one command after the other. It requires Debian's apt, but
+//! neither root nor KVM. It knows nothing of what runs in it.
 
 mod initramfs;
 mod modules;
@@ -27,17 +27,17 @@ const LIMIT: Duration = Duration::from_secs(120);
 const NETWORK: [&str; 2] = ["virtio_pci", "virtio_net"];
 const READY: &str = "ready\n";
 
-/// What a guest is started with.
+/// How a guest starts.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Its files, besides a busybox in `/bin`.
+    /// Its files, in addition to a busybox in `/bin`.
     pub files: Initramfs,
-    /// Modules of its kernel that are loaded, by name, besides those that its own network needs.
+    /// Kernel modules to load, by name, in addition to those for its own network.
     pub modules: Vec<&'static str>,
-    /// What its firmware calls it: a UUID.
+    /// The UUID in its firmware.
     pub uuid: String,
     /// Hardware addresses of further NICs, of which the first is 0000:00:10.0 on the PCI bus.
-    /// Behind the first is nobody but 10.77.0.1, behind the second 10.78.0.1.
+    /// Behind the first is only 10.77.0.1, behind the second only 10.78.0.1.
     pub nics: Vec<String>,
 }
 
@@ -46,9 +46,9 @@ pub struct Setup {
 pub struct Answer {
     /// Its exit code.
     pub code: i32,
-    /// What it printed.
+    /// Standard output.
     pub stdout: String,
-    /// What it said besides.
+    /// Standard error.
     pub stderr: String,
 }
 
@@ -114,7 +114,7 @@ impl Guest {
     /// Runs a line of shell.
     ///
     /// # Errors
-    /// When the guest does not answer in time, or ends; with what it said on its console. It is of
+    /// Fails if the guest does not answer in time, or ends; with its console output. It is of
     /// no use any more then.
     pub fn run(&self, command: &str) -> Result<Answer> {
         self.run_within(LIMIT, command)
@@ -196,7 +196,7 @@ impl Guest {
     }
 }
 
-/// What the guest is given, with what Debian has for it in `small`.
+/// The files for the guest; those from Debian are in `small`.
 fn files(setup: &Setup, small: &Path) -> Result<Initramfs> {
     let kernels = small.join("usr/lib/modules");
     let mut entries = fs::read_dir(&kernels).map_err(Error::file(&kernels))?;

@@ -26,7 +26,7 @@ impl OpenStack {
     /// A network of the member's project; its id.
     ///
     /// # Errors
-    /// When Neutron says no.
+    /// Fails if Neutron says no.
     pub fn create_network(&self, name: &str) -> Result<String> {
         self.create("/v2.0/networks", "network", json!({"name": name}))
     }
@@ -34,7 +34,7 @@ impl OpenStack {
     /// A subnet without DHCP, and with whatever `more` says (an object); its id.
     ///
     /// # Errors
-    /// When Neutron says no.
+    /// Fails if Neutron says no.
     pub fn create_subnet(&self, network: &str, cidr: &str, more: &Value) -> Result<String> {
         let version = if cidr.contains(':') { 6 } else { 4 };
         let subnet = json!({"network_id": network, "ip_version": version, "cidr": cidr, "enable_dhcp": false});
@@ -44,7 +44,7 @@ impl OpenStack {
     /// A port, with whatever `more` says (an object); its id.
     ///
     /// # Errors
-    /// When Neutron says no.
+    /// Fails if Neutron says no.
     pub fn create_port(&self, network: &str, more: &Value) -> Result<String> {
         self.create(
             "/v2.0/ports",
@@ -56,7 +56,7 @@ impl OpenStack {
     /// The member's ports that fit a query such as `network_id=ID&device_owner=x`.
     ///
     /// # Errors
-    /// When Neutron says no.
+    /// Fails if Neutron says no.
     pub fn ports(&self, query: &str) -> Result<Vec<Value>> {
         let path = format!("/v2.0/ports?{query}");
         match self.as_member().get(&path)?["ports"].take() {
@@ -69,7 +69,7 @@ impl OpenStack {
     /// possible, too.
     ///
     /// # Errors
-    /// When Neutron says no.
+    /// Fails if Neutron says no.
     pub fn set_quota(&self, ports: i64) -> Result<()> {
         let path = format!("/v2.0/quotas/{}", self.as_member().project_id()?);
         self.as_admin()
@@ -81,7 +81,7 @@ impl OpenStack {
     /// good for these requests only.
     ///
     /// # Errors
-    /// When Keystone says no.
+    /// Fails if Keystone says no.
     pub fn create_application_credential(
         &self,
         name: &str,
@@ -113,7 +113,7 @@ impl OpenStack {
     /// Takes a credential of the member back.
     ///
     /// # Errors
-    /// When Keystone says no.
+    /// Fails if Keystone says no.
     pub fn delete_application_credential(&self, credential: &ApplicationCredential) -> Result<()> {
         let user = self.as_member().user_id()?;
         self.as_member()

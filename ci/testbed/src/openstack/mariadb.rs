@@ -60,7 +60,7 @@ impl Programs {
         self.root.join("sbin/mariadbd")
     }
 
-    /// What every run of it is told. Nothing here has to survive a power cut.
+    /// The flags of every run. Nothing here has to survive a power cut.
     fn arguments(&self, data: &Path) -> Vec<String> {
         let root = self.root.display();
         vec![

@@ -63,17 +63,16 @@ pub struct Options {
     pub database: Database,
     /// How many `allowed_address_pairs` a port may have.
     pub max_allowed_address_pair: u32,
-    /// How many objects a page of a list has at most; without it, as many as are asked for.
+    /// The most objects in a page of a list; without it, as many as the client requests.
     pub largest_page: Option<u32>,
-    /// For how long a token is good, in whole seconds. 2 are too few: Neutron itself logs in with
-    /// such a token, too.
+    /// Lifetime of a token in seconds. 2 is too short: Neutron itself uses such a token.
     pub token_lifetime: Duration,
     /// Whom the catalog's internal interface of Neutron is for.
     pub internal: Internal,
 }
 
 impl Default for Options {
-    /// SQLite, and what Neutron and Keystone do when nobody says otherwise.
+    /// SQLite, and the defaults of Neutron and Keystone.
     fn default() -> Self {
         let (database, internal) = (Database::Sqlite, Internal::Machine);
         let token_lifetime = Duration::from_secs(3600);
@@ -155,7 +154,7 @@ impl OpenStack {
         &self.admin
     }
 
-    /// A session of whoever that is; past the fault proxies.
+    /// A session of this user that bypasses the fault proxies.
     #[must_use]
     pub fn session(&self, credentials: Credentials) -> Session {
         Session::new(
@@ -166,8 +165,8 @@ impl OpenStack {
     }
 }
 
-/// Fetches, builds and fills all that a start needs, as the first start would. For those who want
-/// it to be seen: what is told from inside of a test is not.
+/// Fetches, builds and fills everything that a start needs, as the first start would. Call it
+/// outside of a test to make its progress visible.
 ///
 /// # Errors
 /// [`Error::Missing`] where Python or the packages cannot be had; otherwise when something cannot
@@ -283,7 +282,7 @@ fn write(folder: &std::path::Path, name: &str, text: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Where a service that has not been started yet stands between its clients and nobody.
+/// The fault proxy of a service that has not been started yet.
 fn faults_before(port: u16) -> Result<Faults> {
     Faults::start(&format!("127.0.0.1:{port}"))
 }

@@ -11,9 +11,9 @@ use crate::error::{Error, Result};
 use crate::process::isolated;
 use crate::programs::cache;
 
-/// What a `pip freeze` of an environment that works said.
+/// From `pip freeze` in a working environment.
 const CONSTRAINTS: &str = include_str!("../../openstack-constraints.txt");
-/// What is asked for; the pins bring the versions and all else.
+/// The packages to install; the constraints pin their versions and dependencies.
 const PACKAGES: [&str; 4] = ["uwsgi", "neutron", "keystone", "pymysql"];
 /// Part of the fingerprint: raise it when the way of installing changes.
 const RECIPE_VERSION: &str = "1";
@@ -27,8 +27,7 @@ const ASK: &str = "import ensurepip, sys, venv\n\
                    assert sys.version_info >= (3, 10)\n\
                    print(sys.executable)\n\
                    print(sys.version)";
-/// What pip says where it cannot reach the index; a pin that is not there is told with the versions
-/// that are.
+/// Messages of pip if it cannot reach the index. For a missing version it lists the existing ones.
 const UNREACHABLE: [&str; 3] = [
     "from versions: none",
     "Retry(total=0",

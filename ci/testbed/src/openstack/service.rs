@@ -16,10 +16,10 @@ use crate::wait::wait_until;
 const READY_LIMIT: Duration = Duration::from_secs(120);
 /// More than the kernel needs to end a process.
 const PORT_LIMIT: Duration = Duration::from_secs(10);
-/// For the question whether it is there.
+/// For the readiness check.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
 
-/// What uWSGI is told.
+/// The configuration of uWSGI.
 pub(super) struct Recipe<'a> {
     pub(super) name: &'static str,
     pub(super) module: &'static str,
@@ -109,7 +109,7 @@ impl Service {
     /// Starts it again on the same port, if it is away, and waits until it answers.
     ///
     /// # Errors
-    /// When it does not.
+    /// Fails if it does not.
     pub fn start(&self) -> Result<()> {
         self.launch()?;
         self.wait_ready()
@@ -118,7 +118,7 @@ impl Service {
     /// Ends it that way, starts it again on the same port, and waits until it answers.
     ///
     /// # Errors
-    /// When it does not.
+    /// Fails if it does not.
     pub fn restart(&self, ending: Ending) -> Result<()> {
         if let Some(server) = self.server().take() {
             server.end_with(ending);

@@ -91,7 +91,7 @@ pub struct Answer {
     request: (String, String),
     /// The HTTP status.
     pub status: u16,
-    /// The body as JSON; `Null` where there is none or where it is none.
+    /// The body as JSON; `Null` if it is absent or is not JSON.
     pub body: Value,
 }
 
@@ -177,7 +177,7 @@ impl Session {
     /// Reads.
     ///
     /// # Errors
-    /// When the service says no.
+    /// Fails if the service says no.
     pub fn get(&self, path: &str) -> Result<Value> {
         self.exchange("GET", path, None)?.success()
     }
@@ -185,7 +185,7 @@ impl Session {
     /// Creates.
     ///
     /// # Errors
-    /// When the service says no.
+    /// Fails if the service says no.
     pub fn post(&self, path: &str, body: &Value) -> Result<Value> {
         self.exchange("POST", path, Some(body))?.success()
     }
@@ -193,7 +193,7 @@ impl Session {
     /// Changes. A `Null` is no body at all.
     ///
     /// # Errors
-    /// When the service says no.
+    /// Fails if the service says no.
     pub fn put(&self, path: &str, body: &Value) -> Result<Value> {
         self.exchange("PUT", path, Some(body).filter(|body| !body.is_null()))?
             .success()
@@ -202,7 +202,7 @@ impl Session {
     /// Deletes.
     ///
     /// # Errors
-    /// When the service says no.
+    /// Fails if the service says no.
     pub fn delete(&self, path: &str) -> Result<Value> {
         self.exchange("DELETE", path, None)?.success()
     }
@@ -211,7 +211,7 @@ impl Session {
     /// more.
     ///
     /// # Errors
-    /// When there is no answer, or the login fails.
+    /// Fails if there is no answer, or the login fails.
     pub fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer> {
         self.exchange_with(method, path, &[], body)
     }
@@ -219,7 +219,7 @@ impl Session {
     /// As [`Session::exchange`], with further headers, such as `If-Match`.
     ///
     /// # Errors
-    /// When there is no answer, or the login fails.
+    /// Fails if there is no answer, or the login fails.
     pub fn exchange_with(
         &self,
         method: &str,
@@ -238,7 +238,7 @@ impl Session {
     /// The token as it is sent.
     ///
     /// # Errors
-    /// When the login fails.
+    /// Fails if the login fails.
     pub fn token(&self) -> Result<String> {
         Ok(self.login()?.token.clone())
     }
@@ -246,7 +246,7 @@ impl Session {
     /// The user's id.
     ///
     /// # Errors
-    /// When the login fails.
+    /// Fails if the login fails.
     pub fn user_id(&self) -> Result<String> {
         Ok(self.login()?.user.clone())
     }
@@ -254,7 +254,7 @@ impl Session {
     /// The project's id.
     ///
     /// # Errors
-    /// When the login fails.
+    /// Fails if the login fails.
     pub fn project_id(&self) -> Result<String> {
         Ok(self.login()?.project.clone())
     }

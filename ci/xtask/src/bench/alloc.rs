@@ -1,4 +1,4 @@
-//! `bench alloc`: our allocator against the one of kube-controller-manager, `cidrset`, in Go.
+//! `bench alloc`: the tool's allocator against `cidrset` of kube-controller-manager, in Go.
 
 use std::process::Command;
 
@@ -6,14 +6,14 @@ use anyhow::{Context, Result, bail};
 use testbed::{Program, Programs, build};
 use xtask::line::Line;
 
-use crate::ours::Measured;
+use crate::allocator::Measured;
 use crate::process::this;
 use crate::samples::Samples;
 
-/// What the README promises.
+/// The size of the README's figure.
 pub const BLOCKS: usize = 1_000_000;
 const RATIO_LIMIT: f64 = 10.0;
-/// Of each, by turns.
+/// Runs of each, alternating.
 const RUNS: usize = 5;
 
 /// One way of measuring, and what came of it.
@@ -67,7 +67,6 @@ struct Comparison {
     allocate: Peer,
 }
 
-/// Runs it and prints its line.
 pub fn run(blocks: usize) -> Result<()> {
     let programs = build(&[Program::CidrsetBenchmark])?;
     let plain = compare(&programs, blocks, None)?;
@@ -126,7 +125,7 @@ fn compare(programs: &Programs, blocks: usize, layout: Option<&str>) -> Result<C
         for peer in [&mut comparison.slots, &mut comparison.allocate] {
             let flag = layout.map(|layout| format!("--{layout}"));
             peer.measure(
-                this("ours")?
+                this("allocator")?
                     .args([peer.name, "--blocks", &blocks])
                     .args(flag),
             )?;

@@ -1,8 +1,8 @@
 //! `bench apply`: a whole `cilium-ipam apply` on a real API server, against a raw loop of the same
 //! PATCHes.
 //!
-//! Both write the same number of Nodes of the same shape, created freshly for each run and deleted
-//! after it, so neither finds a server that the other has warmed or filled. They take turns in
+//! Both write the same number of Nodes of the same shape. The Nodes are created before each run and
+//! deleted after it, so no run finds a server that another has warmed or filled. They alternate in
 //! going first.
 
 use std::ffi::OsStr;
@@ -21,13 +21,13 @@ use crate::process::{finished, timer};
 use crate::raw;
 use crate::samples::Samples;
 
-/// What the README promises.
+/// The size of the README's figure.
 pub const NODES: usize = 5_000;
 const RATIO_LIMIT: f64 = 0.8;
 const ROUNDS: usize = 3;
-/// The tool's own default.
+/// The tool's default.
 const CONNECTIONS: usize = 16;
-/// How the tool begins the line of a Node that the server has accepted.
+/// Prefix of the tool's line for a Node that the server has accepted.
 const WRITTEN: &str = "written Node/";
 
 #[derive(Default)]
@@ -38,7 +38,6 @@ struct Measured {
     rss: Samples,
 }
 
-/// Runs it and prints its line.
 pub fn run(tool: &Path, nodes: usize) -> Result<()> {
     let tool = Tool::new(tool)?;
     let plane = cluster::start()?;
@@ -114,7 +113,7 @@ fn run_tool(
     Ok(())
 }
 
-/// When each Node was written, and everything else that was said.
+/// The time of each Node's write, and the rest of the output.
 fn watch(talk: impl BufRead) -> Result<(Vec<Instant>, String)> {
     let (mut writes, mut text) = (Vec::new(), String::new());
     for line in talk.lines() {

@@ -1,8 +1,8 @@
-//! `bench claims`: what claims cost an apply, on a real API server: the product's own apply with
-//! them and without.
+//! `bench claims`: the cost of claims in an apply on a real API server: the product's own apply
+//! with claims, against the same without.
 //!
-//! Both run in this process by turns, each on freshly created Nodes; without them, nothing of the
-//! claims is read or written. Only here can they be left out: the tool has no such flag.
+//! Both run in this process, alternating, each on new Nodes. Without claims, nothing of them is
+//! read or written. Only this benchmark can leave them out: the tool has no such flag.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -19,15 +19,15 @@ use crate::samples::Samples;
 use ipam_cilium::observed::{ObjectVersion, ObservedKind};
 use ipam_cluster::live::{Connection, LiveCluster};
 use ipam_cluster::{
-    Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Seen, Target, Write, WriteError,
-    Written,
+    Cluster, ClusterError, LeaseName, ListVisitor, LockSeen, Moment, Seen, Target, Write,
+    WriteError, Written,
 };
 use ipam_controller::apply::Stop;
 use ipam_controller::{
-    BATCH, Job, Loaded, LostRaces, Sending, apply_until_settled, load, observe_and_plan,
+    BATCH, Job, Loaded, NoPorts, OnConflict, Sending, apply_until_settled, load, observe_and_plan,
 };
 
-/// What the README promises.
+/// The size of the README's figure.
 pub const NODES: usize = 5_000;
 const COST_LIMIT: f64 = 5.0;
 const ROUNDS: usize = 5;
@@ -39,8 +39,7 @@ enum Claims {
     LeftOut,
 }
 
-/// A cluster in which claims may be left out, and in which it is measured how long they are
-/// written.
+/// A cluster that can leave claims out, and that measures the time of their writes.
 struct Watched {
     cluster: LiveCluster,
     claims: Claims,
@@ -70,11 +69,11 @@ impl Cluster for Watched {
         kind: ObservedKind,
         namespace: &str,
         moment: &Moment,
-        listener: &mut dyn Listener,
+        visitor: &mut dyn ListVisitor,
     ) -> Result<Seen, ClusterError> {
         match (kind, self.claims) {
             (ObservedKind::Claims, Claims::LeftOut) => Ok(Seen::All),
-            _ => self.cluster.list(kind, namespace, moment, listener).await,
+            _ => self.cluster.list(kind, namespace, moment, visitor).await,
         }
     }
 
@@ -100,15 +99,14 @@ impl Cluster for Watched {
 
 /// One apply.
 struct Run {
-    /// Nodes per second, from looking at the cluster to the last write.
+    /// Nodes per second, from the observation of the cluster to the last write.
     rate: f64,
-    /// Time that the claims were being written, in percent of all.
+    /// Time of the claims' writes, in percent of the apply.
     claiming_percent: f64,
 }
 
-/// Runs it and prints its line: what claims cost, and, as rates vary from run to run by more than
-/// that, how long claims are being written, which they cannot cost more than but for the little
-/// that this process computes.
+/// Measures the cost of claims. Rates vary between runs by more than that cost, so it also measures
+/// the time of the claims' writes, which bounds the cost except for a little computation.
 pub fn run(nodes: usize) -> Result<()> {
     let plane = cluster::start()?;
     let pools = Pools::racks()?;
@@ -203,12 +201,19 @@ async fn apply_all(cluster: &Watched, loaded: &Loaded, nodes: usize) -> Result<(
     let mut sending = Sending {
         batch: BATCH,
         parallelism,
-        lost_races: LostRaces::PlannedAgain,
+        on_conflict: OnConflict::Replan,
         stop: &stop,
         on_event: &mut |_| {},
     };
-    let (applied, failure) =
-        apply_until_settled(cluster, &job, observed, plan.changes, &mut sending).await;
+    let (applied, failure) = apply_until_settled(
+        cluster,
+        &NoPorts,
+        &job,
+        observed,
+        plan.changes,
+        &mut sending,
+    )
+    .await;
     if let Some(error) = failure {
         bail!(error);
     }

@@ -15,7 +15,7 @@ use xtask::line::Line;
 
 use crate::samples::Samples;
 
-/// Turns of each.
+/// Rounds of each.
 pub const TURNS: usize = 60;
 const RATIO_LIMIT: f64 = 1.15;
 const WARM_PORTS: usize = 4;
@@ -56,7 +56,6 @@ impl Plugin<'_> {
     }
 }
 
-/// Runs it and prints its line.
 pub fn run(program: &Path, turns: usize) -> Result<()> {
     let options = Options {
         database: Database::MariaDb,
@@ -109,7 +108,7 @@ pub fn run(program: &Path, turns: usize) -> Result<()> {
     Ok(())
 }
 
-/// ADDs of ports that the daemon beside the plugin has made.
+/// ADDs of ports that the daemon has made.
 fn warm(stack: &OpenStack, network: &str, program: &Path, turns: usize) -> Result<Samples> {
     let folder = tempfile::tempdir()?;
     let mut configuration: Value =
@@ -156,7 +155,7 @@ fn configuration(stack: &OpenStack, network: &str, state: &Path) -> String {
     json!({"cniVersion": "1.1.0", "name": "bench", "ipam": ipam}).to_string()
 }
 
-/// The same port, over a connection of its own as well: this server closes each after its answer.
+/// The same port, also over a new connection: this server closes each after its answer.
 fn raw_post(stack: &OpenStack, network: &str, turn: usize) -> Result<f64> {
     let port = json!({
         "network_id": network, "name": "n/raw", "device_id": "raw/eth0", "device_owner": "cilium-ipam:pod",

@@ -18,14 +18,13 @@ use crate::raw;
 use crate::samples::Samples;
 use ipam_cilium::observed::ObservedKind;
 
-/// What the README promises.
+/// The size of the README's figure.
 pub const NODES: usize = 5_000;
 const RATIO_LIMIT: f64 = 1.3;
-/// Of each, by turns, after one that does not count.
+/// Runs of each, alternating, after a warm-up run.
 const RUNS: usize = 7;
 const CONNECTIONS: usize = 16;
 
-/// Runs it and prints its line.
 pub fn run(tool: &Path, nodes: usize) -> Result<()> {
     let tool = Tool::new(tool)?;
     let plane = cluster::start()?;

@@ -18,10 +18,10 @@ use xtask::tool::Tool;
 use crate::process::timed;
 use crate::samples::Samples;
 
-/// What the README promises.
+/// The size of the README's figure.
 pub const NODES: usize = 100_000;
 const RATIO_LIMIT: f64 = 1.0;
-/// Of each, by turns, after one that does not count.
+/// Runs of each, alternating, after a warm-up run.
 const RUNS: usize = 3;
 const JSON_LOAD: &str = "import json,sys; json.load(open(sys.argv[1]))";
 
@@ -35,7 +35,7 @@ struct List {
     metadata: Value,
 }
 
-/// The objects of a cluster with so many nodes.
+/// The objects of a cluster with this many nodes.
 struct Items(usize);
 
 impl Serialize for Items {
@@ -44,7 +44,6 @@ impl Serialize for Items {
     }
 }
 
-/// Runs it and prints its line.
 pub fn run(tool: &Path, nodes: usize) -> Result<()> {
     let tool = Tool::new(tool)?;
     let pools = Pools::racks()?;

@@ -1,6 +1,6 @@
-//! `bench join`: how long a node that joins waits for its block while `cilium-ipam watch` runs,
-//! against one raw PATCH; what an event costs in a cluster of a tenth of the size; and how long a
-//! file that is saved takes to act.
+//! `bench join`: how long a new node waits for its block while `cilium-ipam watch` runs, against
+//! one raw PATCH; the cost of an event in a cluster of a tenth of the size; and the time from a
+//! saved file to its effect.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -17,13 +17,13 @@ use xtask::{cluster, fleet, node};
 
 use crate::samples::Samples;
 
-/// What the README promises.
+/// The size of the README's figure.
 pub const NODES: usize = 5_000;
 const RATIO_LIMIT: f64 = 2.0;
 const REPLAN_LIMIT_MS: f64 = 200.0;
 /// Nodes that join, one after the other.
 const JOINS: usize = 40;
-/// Files that are saved.
+/// Saved files.
 const SAVES: usize = 9;
 
 #[derive(Default)]
@@ -37,7 +37,6 @@ struct Measured {
     peak_rss_mib: f64,
 }
 
-/// Runs it and prints its line.
 pub fn run(tool: &Path, nodes: usize) -> Result<()> {
     let tool = Tool::new(tool)?;
     let few = measure(&tool, nodes / 10)?;
@@ -117,14 +116,14 @@ fn measure(tool: &Tool, nodes: usize) -> Result<Measured> {
     Ok(measured)
 }
 
-/// A Node that joins: all that happened before it is done with when it has its block.
+/// A new Node: when it has its block, all earlier events are done.
 fn joins(plane: &ControlPlane, watching: &Running, index: usize) -> Result<()> {
     plane.create(node::NODES, &node::node(index))?;
     watching.until("written", Some(&node::name(index)))?;
     Ok(())
 }
 
-/// The same writes on Nodes of no pool, which nobody else writes.
+/// The same writes on Nodes of no pool, which have no other writer.
 fn raw_patches(plane: &ControlPlane, first: usize, measured: &mut Measured) -> Result<()> {
     for index in first..first + JOINS {
         let mut object = node::node(index);
@@ -141,7 +140,7 @@ fn raw_patches(plane: &ControlPlane, first: usize, measured: &mut Measured) -> R
     Ok(())
 }
 
-/// Nodes that wait for a pool, and a file that brings it.
+/// Nodes that wait for a pool, and the file that adds it.
 fn saves(
     plane: &ControlPlane,
     pools: &Pools,

@@ -1,12 +1,12 @@
-//! `xtask-bench`: what `cargo xtask bench` runs. Prints the figures of each benchmark on stdout,
-//! the last line as `NAME: key=value …`; a limit that is missed is said there, and fails nothing.
+//! `xtask-bench`: the benchmarks behind `cargo xtask bench`. Each prints its figures on stdout, the
+//! last line as `NAME: key=value …`. That line also says if a limit is missed; this fails nothing.
 //!
-//! Every limit is measured in the same run, on the same data and by turns with what it limits. What
-//! is measured runs as a process of its own, started anew each time, unless its benchmark says why
-//! not.
+//! Every limit is measured in the same run, on the same data, and in alternation with what it
+//! limits. Each measured program is a new process, unless its benchmark says why not.
 #![forbid(unsafe_code)]
 
 mod alloc;
+mod allocator;
 mod apply;
 mod claims;
 mod cni;
@@ -14,8 +14,7 @@ mod doctor;
 mod file;
 mod growth;
 mod join;
-mod newcomers;
-mod ours;
+mod mass_join;
 mod plan;
 mod process;
 mod raw;
@@ -40,14 +39,14 @@ use xtask::tool::{PLUGIN_PLACE, PLUGIN_VARIABLE, TOOL_VARIABLE, USUAL_PLACE};
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
-    /// How many nodes, blocks for `alloc`, Services for `services`, or turns for `cni`; each
-    /// benchmark has a number of its own.
+    /// Number of nodes; of blocks for `alloc`, Services for `services`, rounds for `cni`. Each
+    /// benchmark has its own default.
     #[arg(long, global = true, value_name = "N")]
     nodes: Option<usize>,
-    /// The program to measure, instead of the one that is built from these sources.
+    /// Measure this program instead of the one built from these sources.
     #[arg(long, global = true, value_name = "FILE", env = TOOL_VARIABLE, default_value = USUAL_PLACE)]
     tool: PathBuf,
-    /// The CNI plugin to measure, instead of the one that is built from these sources.
+    /// Measure this CNI plugin instead of the one built from these sources.
     #[arg(long, global = true, value_name = "FILE", env = PLUGIN_VARIABLE, default_value = PLUGIN_PLACE)]
     plugin: PathBuf,
 }
@@ -58,11 +57,11 @@ enum Verb {
     Plan,
     /// `apply` on a real API server, against a raw PATCH loop of the same concurrency; 5,000 nodes.
     Apply,
-    /// `plan` on a cluster in a JSON file, against json.load of Python; 100,000 nodes.
+    /// `plan` on a cluster in a JSON file, against Python's `json.load`; 100,000 nodes.
     File,
-    /// The allocator, against Kubernetes' own; 1,000,000 blocks.
+    /// The allocator, against that of kube-controller-manager; 1,000,000 blocks.
     Alloc,
-    /// `apply` with claims and without, on a real API server; 5,000 nodes.
+    /// `apply` with claims, against `apply` without, on a real API server; 5,000 nodes.
     Claims,
     /// `plan` of LoadBalancer pools on a real API server, against a process that only lists the
     /// same objects; 1,000 Services, 100 pools.
@@ -76,25 +75,26 @@ enum Verb {
     /// kube-controller-manager's node-ipam-controller; 2,000 nodes.
     Newcomers,
     /// ADD of `cni-ipam-neutron` on a real Neutron, against one raw POST of a port; its start and
-    /// its size; 60 turns.
+    /// its size; 60 rounds.
     Cni,
-    /// What reading, checking and showing files of 1 KiB to 8 MiB costs, for many shapes; each size
-    /// against the one before. `--nodes` is the largest size, in bytes.
+    /// Files of 1 KiB to 8 MiB in many shapes, read, checked and shown; plans of up to 100,000
+    /// nodes or 8,000 pools, shown and applied to a cluster file. Each size is compared with the
+    /// one before. `--nodes` is the largest size: bytes, nodes or pools.
     Growth,
-    /// One after the other.
+    /// All of them, one after the other.
     All,
-    /// Run a program, and print how long it took and the most memory that it had.
+    /// Run a program; print its time and its peak memory.
     #[command(hide = true)]
     Timed(timed::Arguments),
-    /// List every kind that the tool reads, page after page, and throw it away.
+    /// List every kind that the tool reads, page after page, and discard it.
     #[command(hide = true)]
     RawList {
-        /// Of the testbed.
+        /// The kubeconfig of the testbed.
         kubeconfig: PathBuf,
     },
-    /// Run our allocator in this process.
+    /// Run the tool's allocator in this process.
     #[command(hide = true)]
-    Ours(ours::Arguments),
+    Allocator(allocator::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -123,7 +123,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Verb::Services => services::run(tool, nodes.unwrap_or(services::SERVICES)),
         Verb::Doctor => doctor::run(tool, nodes.unwrap_or(doctor::NODES)),
         Verb::Join => join::run(tool, nodes.unwrap_or(join::NODES)),
-        Verb::Newcomers => newcomers::run(tool, nodes.unwrap_or(newcomers::NODES)),
+        Verb::Newcomers => mass_join::run(tool, nodes.unwrap_or(mass_join::NODES)),
         Verb::Cni => cni::run(plugin, nodes.unwrap_or(cni::TURNS)),
         Verb::Growth => growth::run(nodes.unwrap_or(growth::LARGEST)),
         Verb::All => {
@@ -136,13 +136,13 @@ fn run(arguments: &Arguments) -> Result<()> {
             alloc::run(nodes.unwrap_or(alloc::BLOCKS))?;
             claims::run(nodes.unwrap_or(claims::NODES))?;
             join::run(tool, nodes.unwrap_or(join::NODES))?;
-            newcomers::run(tool, nodes.unwrap_or(newcomers::NODES))?;
+            mass_join::run(tool, nodes.unwrap_or(mass_join::NODES))?;
             cni::run(plugin, nodes.unwrap_or(cni::TURNS))
         }
         Verb::Timed(arguments) => timed::run(arguments),
         Verb::RawList { kubeconfig } => {
             raw::list(&testbed::Client::of_kubeconfig(kubeconfig)?).map(drop)
         }
-        Verb::Ours(arguments) => ours::run(arguments),
+        Verb::Allocator(arguments) => allocator::run(arguments),
     }
 }

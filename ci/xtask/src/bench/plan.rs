@@ -15,14 +15,13 @@ use crate::process::timed;
 use crate::raw;
 use crate::samples::Samples;
 
-/// What the README promises.
+/// The size of the README's figure.
 pub const NODES: usize = 5_000;
 const RATIO_LIMIT: f64 = 1.25;
 const RSS_LIMIT_MIB: f64 = 64.0;
-/// Of each, by turns, after one that does not count.
+/// Runs of each, alternating, after a warm-up run.
 const RUNS: usize = 7;
 
-/// Runs it and prints its line.
 pub fn run(tool: &Path, nodes: usize) -> Result<()> {
     let tool = Tool::new(tool)?;
     let plane = cluster::start()?;

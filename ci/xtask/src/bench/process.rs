@@ -1,4 +1,4 @@
-//! Starting what is measured.
+//! Starts the measured processes.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use xtask::tool::clean;
 
 use crate::timed::Timed;
 
-/// Runs a command line as a whole process, with its standard output thrown away.
+/// Runs a command line as a process and discards its standard output.
 pub fn timed(words: &[&OsStr]) -> Result<Timed> {
     let output = timer(words)?.output().context("the timer does not start")?;
     if !output.status.success() {
@@ -17,8 +17,7 @@ pub fn timed(words: &[&OsStr]) -> Result<Timed> {
     finished(&output.stdout, &output.stderr)
 }
 
-/// The same, not started yet: prints a [`Timed`] at its end; its standard error is the program's
-/// own.
+/// The same as a command. It prints a [`Timed`] at its end; its standard error is the program's.
 pub fn timer(words: &[&OsStr]) -> Result<Command> {
     let mut command = this("timed")?;
     command
@@ -29,14 +28,14 @@ pub fn timer(words: &[&OsStr]) -> Result<Command> {
     Ok(command)
 }
 
-/// A verb of this program, as a process of its own.
+/// A verb of this program, as a separate process.
 pub fn this(verb: &str) -> Result<Command> {
     let mut command = clean(&std::env::current_exe().context("this program has no path")?);
     command.arg(verb);
     Ok(command)
 }
 
-/// What a timer printed, if what it timed succeeded.
+/// The output of a timer, if the timed program succeeded.
 pub fn finished(stdout: &[u8], stderr: &[u8]) -> Result<Timed> {
     let timed: Timed = serde_json::from_slice(stdout).context("cannot read what the timer says")?;
     if !timed.succeeded {

@@ -1,5 +1,5 @@
-//! The limits on a real API server: the same requests as the tool's with nothing around them.
-//! Answers are read to their end and thrown away; connections are warm, and no process starts.
+//! The limits on a real API server: the tool's requests alone. Answers are read to their end and
+//! discarded; connections are warm, and no process starts.
 
 use std::time::Instant;
 
@@ -10,17 +10,17 @@ use xtask::parallel::for_each;
 
 use ipam_cilium::observed::ObservedKind;
 
-/// As the tool asks for it.
+/// The same page size as the tool's.
 const PAGE: usize = 500;
-/// Both ends of a page are looked through for its continue token: of a custom resource, `metadata`
+/// Where to search a page for its continue token, at both ends: in custom resources, `metadata`
 /// comes last.
 const TOKEN_WITHIN: usize = 2_048;
 
-/// How long a LIST took, and how much came.
+/// The time and the size of a LIST.
 pub struct Listed {
     /// From the first request to the last byte.
     pub milliseconds: f64,
-    /// Of the bodies.
+    /// Size of the bodies.
     pub bytes: usize,
 }
 
@@ -88,7 +88,7 @@ pub struct Patch {
     body: Value,
 }
 
-/// A block for every Node that is there.
+/// A block for every existing Node.
 pub fn patches(plane: &ControlPlane) -> Result<Vec<Patch>> {
     let nodes = plane.list("/api/v1/nodes")?;
     Ok(nodes
@@ -110,7 +110,7 @@ fn patch(node: &Value, index: u32) -> Patch {
     }
 }
 
-/// Sends them over `connections`, and gives how many got through in a second.
+/// Sends them over `connections`; returns how many succeed per second.
 pub fn patch_all(client: &Client, patches: &[Patch], connections: usize) -> Result<f64> {
     let start = Instant::now();
     for_each(patches, connections, |Patch { path, body }| {

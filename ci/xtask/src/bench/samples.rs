@@ -1,16 +1,16 @@
-//! Measurements of the same thing.
+//! Repeated measurements of one quantity.
 
-/// What was measured, run by run.
+/// The values, in the order of the runs.
 #[derive(Debug, Default)]
 pub struct Samples(Vec<f64>);
 
 impl Samples {
-    /// One run more.
+    /// Adds a value.
     pub fn add(&mut self, value: f64) {
         self.0.push(value);
     }
 
-    /// The one in the middle: neither a lucky run nor a disturbed one decides.
+    /// The median: neither a lucky run nor a disturbed one decides.
     pub fn median(&self) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -26,7 +26,7 @@ impl Samples {
         self.0.iter().copied().fold(f64::NAN, f64::max)
     }
 
-    /// Lowest, median and highest, for the talk before a figure.
+    /// Minimum, median and maximum, for the text before a figure.
     pub fn spread(&self) -> String {
         let lowest = self.0.iter().copied().fold(f64::NAN, f64::min);
         format!("{lowest:.1} … {:.1} … {:.1}", self.median(), self.max())

@@ -1,7 +1,7 @@
 //! `bench services`: a whole `cilium-ipam plan` of LoadBalancer pools on a real API server, from
-//! the start of the process to its end, against a whole process that does nothing but the raw paged
-//! LIST of the same objects, and beside it against that LIST alone over a warm connection: once
-//! with one pool edited, and once with every pool edited.
+//! the start of the process to its end. It is compared with a process that only does the raw paged
+//! LIST of the same objects, and with that LIST over a warm connection: once with one pool edited,
+//! and once with every pool edited.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -19,15 +19,14 @@ use crate::process::timed;
 use crate::raw;
 use crate::samples::Samples;
 
-/// What the README promises.
+/// The size of the README's figure.
 pub const SERVICES: usize = 1_000;
 const POOLS: usize = 100;
 const RATIO_LIMIT: f64 = 1.3;
-/// Of each, by turns, after one that does not count.
+/// Runs of each, alternating, after a warm-up run.
 const RUNS: usize = 7;
 const CONNECTIONS: usize = 16;
 
-/// Runs it and prints its line.
 pub fn run(tool: &Path, services: usize) -> Result<()> {
     let tool = Tool::new(tool)?;
     let plane = cluster::start()?;
@@ -116,7 +115,7 @@ fn as_words(owned: &[OsString]) -> Vec<&OsStr> {
     owned.iter().map(OsString::as_os_str).collect()
 }
 
-/// The files, with so many of the pools wider than in the cluster.
+/// The files, with this many pools wider than in the cluster.
 fn pools(edited: usize) -> Result<Pools> {
     let document = |index: usize| {
         let mut pool = pool_object(index);

@@ -1,4 +1,4 @@
-//! `timed`: runs one program and says how long it took and the most memory that it had at once.
+//! `timed`: runs one program and reports its time and its peak memory.
 //!
 //! This runs in a small process of its own, as `/usr/bin/time` does, because the kernel counts the
 //! memory of the process that starts a program as the program's until it has started: the
@@ -11,10 +11,10 @@ use anyhow::{Context, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
 
-/// Run a program, and print how long it took and the most memory that it had.
+/// Run a program; print its time and its peak memory.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The program and its arguments. Its standard output is thrown away.
+    /// The program and its arguments. Its standard output is discarded.
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
@@ -30,7 +30,7 @@ pub struct Timed {
     pub succeeded: bool,
 }
 
-/// Runs it, and prints a [`Timed`].
+/// Runs the program and prints a [`Timed`].
 pub fn run(arguments: &Arguments) -> Result<()> {
     let (program, rest) = arguments.command.split_first().context("no program")?;
     let mut command = Command::new(program);

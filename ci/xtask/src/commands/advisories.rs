@@ -1,12 +1,12 @@
-//! `advisories`: known vulnerabilities of the dependencies, and dependencies that nobody maintains.
+//! `advisories`: known vulnerabilities of the dependencies, and unmaintained dependencies.
 
 use anyhow::Result;
 
 use super::check::deny_is_there;
 use crate::cargo;
 
-/// Runs it. The list comes from a Git host that not every machine reaches; then the check is
-/// skipped, by name and with the reason.
+/// Runs the check. Its list comes from a Git host that not every machine reaches; without the list,
+/// the check is reported as skipped, with the reason.
 pub fn run() -> Result<()> {
     deny_is_there()?;
     if let Err(why) = cargo::run("deny --workspace --all-features fetch db") {

@@ -1,20 +1,20 @@
-//! `bench`: builds the tool and the program that measures it, and runs the latter. What is
-//! measured, it alone knows.
+//! `bench`: builds the tool and `xtask-bench`, and runs the latter. It knows nothing of what is
+//! measured.
 
 use anyhow::Result;
 
 use super::companion;
 use crate::cargo;
+use crate::suite::Guard;
 
 /// Measure against limits of the same run.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// For `xtask-bench`.
+    /// Arguments of `xtask-bench`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
 
-/// Runs it.
 pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments
         .arguments
@@ -25,5 +25,5 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             "build --profile plugin --package neutron-cni --package neutron-node --bin cni-ipam-neutron --bin neutron-node",
         )?;
     }
-    companion::run("bench", &arguments.arguments)
+    companion::run("bench", &arguments.arguments, Guard::None)
 }

@@ -4,7 +4,6 @@ use anyhow::{Result, bail};
 
 use crate::cargo;
 
-/// Runs it.
 pub fn run() -> Result<()> {
     cargo::run("fmt --all --check")?;
     cargo::run("clippy --workspace --all-targets --all-features -- --deny warnings")?;

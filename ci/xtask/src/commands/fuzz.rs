@@ -1,5 +1,5 @@
-//! `fuzz`: runs the fuzz targets of `ci/fuzz`, which need cargo-fuzz and a nightly toolchain. What
-//! is found lies in `.cache/fuzz`; what is worth keeping of the corpus goes into `ci/fuzz/corpus`,
+//! `fuzz`: runs the fuzz targets of `ci/fuzz`, which need cargo-fuzz and a nightly toolchain. The
+//! findings are in `.cache/fuzz`. With `--keep`, a choice of the inputs goes into `ci/fuzz/corpus`,
 //! which the normal tests run.
 
 use std::fs::File;
@@ -20,9 +20,9 @@ const TARGETS: [&str; 5] = [
     "cni_input",
 ];
 const CARGO_FUZZ: &str = "0.13.2";
-/// No sanitizer: there is no unsafe code for one to look at.
+/// No sanitizer: there is no unsafe code.
 const BUILD: &str = "--fuzz-dir ci/fuzz --target-dir target/fuzz --sanitizer none";
-/// Longer inputs find nothing that shorter ones do not.
+/// Longer inputs find no further faults.
 const LONGEST_INPUT: usize = 8192;
 /// Files for each target in `ci/fuzz/corpus`.
 const KEPT_FILES: usize = 150;
@@ -36,12 +36,11 @@ pub struct Arguments {
     /// How long each target runs.
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     seconds: u64,
-    /// Replace the corpus that is kept in the repository by a choice of what reaches most.
+    /// Replace the repository's corpus by the inputs that reach most of the code.
     #[arg(long)]
     keep: bool,
 }
 
-/// Runs it.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let chosen: Vec<&str> = TARGETS
         .into_iter()
@@ -82,12 +81,12 @@ fn install() -> Result<()> {
     )
 }
 
-/// Where a target keeps what.
+/// The folders of a target.
 struct Places {
     target: &'static str,
-    /// Everything that was worth trying so far, on this machine.
+    /// All inputs found so far on this machine.
     found: PathBuf,
-    /// The part of it that is in the repository.
+    /// The part of them in the repository.
     kept: PathBuf,
     artifacts: PathBuf,
 }
@@ -108,7 +107,7 @@ impl Places {
         Ok(places)
     }
 
-    /// libFuzzer with these folders and arguments; what it says.
+    /// Runs libFuzzer with these folders and arguments; returns its output.
     fn lib_fuzzer(&self, folders: &[&Path], arguments: &[String]) -> Result<String> {
         let log = self.artifacts.with_extension("log");
         let shown = format!("cargo fuzz run {BUILD} {}", self.target);

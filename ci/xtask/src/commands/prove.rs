@@ -1,26 +1,32 @@
-//! `prove`: one door to all proofs. Those on a real API server are a companion of this program; the
-//! model and the simulator are programs of their own; three are tests, some with more cases. What
-//! is proved, they alone know.
+//! `prove`: the one entry to all proofs. Those on a real API server are in `xtask-prove`; the model
+//! and the simulator are programs of their own; three are tests, some with more cases. It knows
+//! nothing of what is proved.
+
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
 use super::companion;
 use crate::cargo;
-use crate::suite::{Guard, Output, Suite};
+use crate::suite::{Expected, Guard, Output, Suite};
 
 /// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts,
-/// restore, rival, leader, soak, properties, hostile, retry, or all.
+/// restore, rival, leader, faulty, soak, properties, hostile, retry, or all.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
+    /// Fail if a proof skips a test that this file does not list. Goes before the name.
+    #[arg(long, value_name = "FILE")]
+    expected_skips: Option<PathBuf>,
     /// The proof.
     name: String,
-    /// For the proof.
+    /// Arguments of the proof.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
 
-/// All of them, as the suite runs them: fewer repetitions of those whose repetitions take long. The
-/// tests of the model check its smaller worlds; the large ones take many minutes.
+/// The proofs of the suite, with fewer repetitions where a repetition takes long. The model is not
+/// among them: its tests explore the smaller worlds, and the large ones take many minutes. `faulty`
+/// and `soak` are not either: they take more than 20 seconds, and `.ci/scheduled` runs them.
 const IN_SUITE: [(&str, &[&str]); 11] = [
     ("simulate", &["--seeds", "10000"]),
     ("appliers", &[]),
@@ -35,88 +41,115 @@ const IN_SUITE: [(&str, &[&str]); 11] = [
     ("retry", &["--cases", "2000"]),
 ];
 
-/// Runs it.
+/// How the proofs run.
+#[derive(Clone, Copy)]
+pub struct Setting<'s> {
+    /// Protects the machine's own folders.
+    pub guard: Guard,
+    /// The skips that are allowed; without it, every skip is.
+    pub expected: Option<&'s Expected>,
+}
+
+/// Runs one proof, or all of the suite.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    match arguments.name.as_str() {
-        "all" => all(),
-        name => one(name, &arguments.arguments),
-    }
-}
-
-/// Runs all of them as the suite does.
-pub fn all() -> Result<()> {
-    for (name, arguments) in IN_SUITE {
-        one(
-            name,
-            &arguments
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>(),
-        )?;
-    }
-    Ok(())
-}
-
-fn one(name: &str, arguments: &[String]) -> Result<()> {
-    match name {
-        "model" => cargo::run_with("run --release --package model --", arguments, None),
-        "simulate" => cargo::run_with("run --release --package simulator --", arguments, None),
-        "properties" => {
-            let cases = cases("properties", arguments, "5000")?;
-            tests("properties", Some(("PROPTEST_CASES", &cases)))
-        }
-        "hostile" => tests("hostile", None),
-        "retry" => retry(&cases("retry", arguments, "10000")?),
-        _ => {
-            let words: Vec<String> = [name.to_owned()]
-                .into_iter()
-                .chain(arguments.iter().cloned())
-                .collect();
-            companion::run("prove", &words)
-        }
-    }
-}
-
-/// How many random cases.
-fn cases(name: &str, arguments: &[String], usual: &str) -> Result<String> {
-    match arguments {
-        [] => Ok(usual.to_owned()),
-        [flag, cases] if flag == "--cases" => Ok(cases.clone()),
-        _ => bail!("it is `prove {name} [--cases N]`"),
-    }
-}
-
-/// A server with random answers, and random patience; the test prints the figures.
-fn retry(cases: &str) -> Result<()> {
-    let told = cargo::output_with(
-        "test --workspace --all-features --test it retry:: -- --nocapture",
-        Some(("RETRY_CASES", cases)),
-    )?;
-    match told.lines().find(|line| line.starts_with("retry: ")) {
-        Some(figures) => println!("{figures}"),
-        None => bail!("the test prints no figures"),
-    }
-    Ok(())
-}
-
-/// The tests whose names have this in them; prints how many there are when all hold.
-fn tests(name: &'static str, variable: Option<(&str, &str)>) -> Result<()> {
-    // As the suite builds it, or it would be built once more.
-    let words = format!("test --workspace --all-features --test it {name}");
-    let tally = Suite {
-        words: &words,
-        arguments: &[],
-        variable,
+    let expected = arguments
+        .expected_skips
+        .as_deref()
+        .map(Expected::read)
+        .transpose()?;
+    let setting = Setting {
         guard: Guard::None,
+        expected: expected.as_ref(),
+    };
+    match arguments.name.as_str() {
+        "all" => setting.all(),
+        name => setting.one(name, &arguments.arguments),
     }
-    .run(Output::Kept)?;
-    let (passed, skipped) = (tally.passed(), tally.skips().count());
-    if passed == 0 {
-        bail!("there is no test of that name\n{tally}");
+}
+
+impl Setting<'_> {
+    /// Runs all proofs of the suite.
+    pub fn all(self) -> Result<()> {
+        for (name, arguments) in IN_SUITE {
+            let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+            self.one(name, &arguments)?;
+        }
+        Ok(())
     }
-    let cases = variable
-        .map(|(_, cases)| format!(" cases={cases}"))
-        .unwrap_or_default();
-    println!("{name}: tests={passed}{cases} skipped={skipped} failures=0");
-    Ok(())
+
+    fn one(self, name: &str, arguments: &[String]) -> Result<()> {
+        match name {
+            "model" => self.program("model", arguments),
+            "simulate" => self.program("simulator", arguments),
+            "properties" => {
+                let cases = cases("properties", arguments, "5000")?;
+                self.tests("properties", Some(("PROPTEST_CASES", &cases)))
+            }
+            "hostile" => self.tests("hostile", None),
+            "retry" => self.retry(&cases("retry", arguments, "10000")?),
+            _ => {
+                let words: Vec<String> = [name.to_owned()]
+                    .into_iter()
+                    .chain(arguments.iter().cloned())
+                    .collect();
+                companion::run("prove", &words, self.guard)
+            }
+        }
+    }
+
+    /// Runs the model or the simulator.
+    fn program(self, package: &str, arguments: &[String]) -> Result<()> {
+        let words = format!("run --release --package {package} --");
+        cargo::run_as(self.guard.around(cargo::cargo()), &words, arguments, None)
+    }
+
+    /// A server with random answers, and random patience; the test prints the figures.
+    fn retry(self, cases: &str) -> Result<()> {
+        let printed = cargo::output_as(
+            self.guard.around(cargo::cargo()),
+            "test --workspace --all-features --test it retry:: -- --nocapture",
+            Some(("RETRY_CASES", cases)),
+        )?;
+        match printed.lines().find(|line| line.starts_with("retry: ")) {
+            Some(figures) => println!("{figures}"),
+            None => bail!("the test printed no figures"),
+        }
+        Ok(())
+    }
+
+    /// Runs the tests whose paths contain `name`; prints how many passed.
+    fn tests(self, name: &'static str, variable: Option<(&str, &str)>) -> Result<()> {
+        // The flags of the suite, so that cargo builds nothing twice.
+        let words = format!("test --workspace --all-features --test it {name}");
+        let tally = Suite {
+            words: &words,
+            arguments: &[],
+            variable,
+            guard: self.guard,
+        }
+        .run(Output::Kept)?;
+        let (passed, skipped) = (tally.passed(), tally.skips().count());
+        if passed == 0 {
+            bail!("no test has `{name}` in its path\n{tally}");
+        }
+        if skipped > 0 {
+            println!("{tally}");
+        }
+        self.expected
+            .map_or(Ok(()), |expected| expected.check(&tally))?;
+        let cases = variable
+            .map(|(_, cases)| format!(" cases={cases}"))
+            .unwrap_or_default();
+        println!("{name}: tests={passed}{cases} skipped={skipped} failures=0");
+        Ok(())
+    }
+}
+
+/// The value of `--cases`, or the default.
+fn cases(name: &str, arguments: &[String], default: &str) -> Result<String> {
+    match arguments {
+        [] => Ok(default.to_owned()),
+        [flag, cases] if flag == "--cases" => Ok(cases.clone()),
+        _ => bail!("usage: `prove {name} [--cases N]`"),
+    }
 }

@@ -4,7 +4,6 @@ use anyhow::Result;
 
 use crate::cargo;
 
-/// Runs it.
 pub fn run() -> Result<()> {
     cargo::run(
         "test --package ipam-core --package ipam-cilium --package ipam-desired --package ipam-planner",

@@ -1,4 +1,4 @@
-//! `test`: the whole suite, with the real programs that it runs against, and the proofs.
+//! `test`: builds the real programs, then runs the whole suite and the proofs.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 use testbed::openstack::{Database, prepare};
 use testbed::{CiliumVersion, Error, Program, build};
 
-use super::prove;
+use super::prove::Setting;
 use super::testbed::PROGRAMS;
 use crate::suite::{Expected, Guard, Output, Suite};
 
@@ -27,9 +27,9 @@ pub struct Arguments {
     arguments: Vec<String>,
 }
 
-/// Runs it.
+/// Builds the programs, then runs the tests and the proofs.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    // Before the tests, because what is told meanwhile cannot be seen from inside of one.
+    // Not inside a test, where libtest hides the progress of the build.
     build(&PROGRAMS)?;
     for database in [Database::Sqlite, Database::MariaDb] {
         match prepare(database) {
@@ -42,18 +42,20 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         .as_deref()
         .map(Expected::read)
         .transpose()?;
-    suite(SUITE, &arguments.arguments, expected.as_ref())?;
+    let expected = expected.as_ref();
+    let guard = suite(SUITE, &arguments.arguments, expected)?;
     if arguments.arguments.is_empty() {
-        prove::all()?;
+        Setting { guard, expected }.all()?;
     }
     if arguments.agent {
-        agent_tests(expected.as_ref())
+        agent_tests(expected)
     } else {
         Ok(())
     }
 }
 
-fn suite(words: &str, arguments: &[String], expected: Option<&Expected>) -> Result<()> {
+/// Runs the tests; returns the guard that it found.
+fn suite(words: &str, arguments: &[String], expected: Option<&Expected>) -> Result<Guard> {
     let (guard, missing) = Guard::find()?;
     let mut tally = Suite {
         words,
@@ -64,10 +66,11 @@ fn suite(words: &str, arguments: &[String], expected: Option<&Expected>) -> Resu
     .run(Output::Shown)?;
     missing.into_iter().for_each(|skip| tally.add(skip));
     println!("{tally}");
-    expected.map_or(Ok(()), |expected| expected.check(&tally))
+    expected.map_or(Ok(()), |expected| expected.check(&tally))?;
+    Ok(guard)
 }
 
-/// One guest at a time, as each keeps a core busy.
+/// Runs one guest at a time: each keeps a core busy.
 fn agent_tests(expected: Option<&Expected>) -> Result<()> {
     build(&[CiliumVersion::V1_15, CiliumVersion::V1_19].map(Program::CiliumAgent))?;
     suite(
@@ -75,4 +78,5 @@ fn agent_tests(expected: Option<&Expected>) -> Result<()> {
         &[],
         expected,
     )
+    .map(drop)
 }

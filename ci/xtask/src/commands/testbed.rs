@@ -1,4 +1,4 @@
-//! `testbed`: the real programs of the tests, for a person to try something on.
+//! `testbed`: builds or starts the real programs of the tests, to try things on.
 
 use std::io::Read;
 
@@ -9,7 +9,7 @@ use testbed::{
 };
 use xtask::fleet;
 
-/// All that the tests need, but for the agents of the slow ones.
+/// All programs of the tests, except the agents of the slow ones.
 pub const PROGRAMS: [Program; 9] = [
     Program::KubeApiserver,
     Program::Etcd,
@@ -32,7 +32,7 @@ pub enum Verb {
     Start(Start),
 }
 
-/// What the control plane has in it.
+/// The content of the control plane.
 #[derive(Debug, clap::Args)]
 pub struct Start {
     /// Nodes with the label `rack`, a, b and c by turns, and none with a block.
@@ -44,7 +44,6 @@ pub struct Start {
     cilium: Option<String>,
 }
 
-/// Runs it.
 pub fn run(verb: &Verb) -> Result<()> {
     match verb {
         Verb::Build => build(&PROGRAMS).map(drop).map_err(Into::into),
@@ -75,7 +74,7 @@ fn serve(start: &Start) -> Result<()> {
     Ok(())
 }
 
-/// The path alone is data; the rest is talk.
+/// Only the path goes to stdout; the rest goes to stderr.
 fn tell(programs: &Programs, plane: &ControlPlane) -> Result<()> {
     let kubeconfig = plane.kubeconfig().display();
     println!("{kubeconfig}");

@@ -1,4 +1,4 @@
-//! One `cilium-ipam apply` as a process of its own, which can be stopped, continued and killed.
+//! One `cilium-ipam apply` as a process, which can be stopped, resumed and killed.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,11 +14,11 @@ use xtask::pools::Pools;
 use xtask::stopping;
 use xtask::tool::Tool;
 
-/// Everything was done.
+/// All changes were applied.
 pub const DONE: i32 = 0;
-/// Somebody else was faster with everything.
+/// Another writer won every race.
 pub const BEATEN: i32 = 6;
-/// Some of it was done, and the rest is listed.
+/// Some changes were applied, and the rest is listed.
 pub const PARTLY: i32 = 7;
 /// The cluster could not be read.
 pub const UNREACHABLE: i32 = 8;
@@ -26,7 +26,7 @@ pub const UNREACHABLE: i32 = 8;
 const REPORT: &str = "report.json";
 const TALK: &str = "talk.txt";
 
-/// Lines of talk that say why one failed.
+/// Lines of stderr that a failure shows.
 const TALK_TAIL: usize = 4;
 
 /// Whether an applier takes the Lease that lets only one run at a time.
@@ -38,7 +38,7 @@ pub enum Courtesy {
     None,
 }
 
-/// How appliers are started: all alike, but for the directory.
+/// How appliers start: all alike, except for the directory.
 #[derive(Clone, Copy)]
 pub struct Manner<'m> {
     /// The program.
@@ -52,7 +52,7 @@ pub struct Manner<'m> {
 }
 
 impl Manner<'_> {
-    /// Starts one, in a folder of its own: it writes files there.
+    /// Starts one in a new folder, because it writes files there.
     pub fn start(&self, pools: &Pools) -> Result<Applier> {
         let folder = TempDir::new().context("no temporary folder")?;
         let mut command = self.command(OsStr::new("apply"), pools, folder.path())?;
@@ -120,13 +120,13 @@ impl Manner<'_> {
     }
 }
 
-/// One that was started. Dropping it kills it.
+/// A running applier. Dropping it kills it.
 pub struct Applier {
     child: Child,
     folder: TempDir,
 }
 
-/// What became of one.
+/// The end of an applier.
 pub struct Ended {
     status: ExitStatus,
     report: Value,
@@ -166,7 +166,7 @@ impl Applier {
         stopping::pause(&self.child)
     }
 
-    /// Lets one go on that was stopped.
+    /// Resumes a stopped one.
     pub fn resume(&self) -> Result<()> {
         stopping::resume(&self.child)
     }
@@ -200,7 +200,7 @@ impl Ended {
         self.status.signal() == Some(Signal::SIGKILL as i32)
     }
 
-    /// Fails unless its exit code is one of these.
+    /// Fails if its exit code is none of these.
     pub fn expect(self, codes: &[i32]) -> Result<Self> {
         match self.code() {
             Some(code) if codes.contains(&code) => Ok(self),
@@ -212,7 +212,7 @@ impl Ended {
         }
     }
 
-    /// What it says it did.
+    /// Its report.
     pub fn applied(&self) -> Vec<Reported> {
         self.reported("applied")
     }
@@ -237,12 +237,12 @@ impl Ended {
             .collect()
     }
 
-    /// What it said on stderr.
+    /// Its stderr.
     pub fn talk(&self) -> &str {
         &self.talk
     }
 
-    /// The last of it, where the failure is.
+    /// The last lines, which have the failure.
     pub fn end_of_talk(&self) -> String {
         let lines: Vec<&str> = self.talk.lines().filter(|line| !line.is_empty()).collect();
         lines[lines.len().saturating_sub(TALK_TAIL)..].join("\n")

@@ -29,7 +29,6 @@ struct Applied {
     beside: Counts,
 }
 
-/// Runs it and prints its line.
 pub fn run(tool: &Tool, nodes: usize, seed: u64) -> Result<()> {
     eprintln!("prove appliers: --seed {seed}");
     let mut trial = Trial::start(tool)?;
@@ -71,7 +70,7 @@ fn renew(plane: &ControlPlane, nodes: usize, round: usize, random: &mut Random) 
     Ok(())
 }
 
-/// Each thread has its own nodes, since whoever deletes one must be the only one.
+/// Each thread has its own nodes, because only one thread may delete a node.
 fn lives<'c>(plane: &'c ControlPlane, nodes: usize, random: &mut Random) -> Vec<Churn<'c>> {
     (0..LIVES)
         .map(|first| {

@@ -1,6 +1,5 @@
-//! What goes on in a cluster while somebody applies: heartbeats, labels, agents that write down
-//! what they read, nodes that are deleted and registered again. It knows nothing of appliers, and
-//! gives no block to anybody.
+//! Events in a cluster during an apply: heartbeats, labels, agents that publish their blocks, nodes
+//! that are deleted and registered again. It knows nothing of appliers and gives out no block.
 
 use std::convert::Infallible;
 use std::ops::AddAssign;
@@ -13,21 +12,21 @@ use serde_json::{Value, json};
 use testbed::{ControlPlane, Error, Random};
 use xtask::{fleet, node};
 
-/// Between two steps: quick enough to meet every batch of writes, and slow enough to leave the
+/// Pause between two steps: short enough to hit every batch of writes, and long enough to leave the
 /// processor to the appliers.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Of so many steps …
+/// Steps of a cycle.
 const STEPS: usize = 100;
-/// … these are heartbeats,
+/// Of these, heartbeats.
 const HEARTBEATS: usize = 70;
-/// these are labels,
+/// Of these, labels.
 const LABELS: usize = 10;
-/// these are agents,
+/// Of these, agents.
 const AGENTS: usize = 8;
-/// these are CiliumNodes which are deleted, and the rest are nodes which are registered again.
+/// Of these, deletions of CiliumNodes. In the rest, nodes register again.
 const DELETED_CILIUM_NODES: usize = 4;
 
-/// The life of some nodes. It alone deletes them.
+/// The events of some nodes. Only this thread deletes them.
 pub struct Churn<'c> {
     plane: &'c ControlPlane,
     nodes: Vec<usize>,
@@ -35,10 +34,10 @@ pub struct Churn<'c> {
     counts: Counts,
 }
 
-/// What it did.
+/// Its counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Writes that moved a resourceVersion and nothing else.
+    /// Writes that only changed a resourceVersion.
     pub touched: usize,
     /// Nodes that were deleted and created again.
     pub recreated: usize,
@@ -59,7 +58,7 @@ impl AddAssign for Counts {
     }
 }
 
-/// Does something while all of these nodes live.
+/// Runs `work` while these nodes have events.
 pub fn beside<T>(lives: Vec<Churn<'_>>, action: impl FnOnce() -> Result<T>) -> Result<(T, Counts)> {
     thread::scope(|scope| {
         let (stops, threads): (Vec<Sender<Infallible>>, Vec<_>) = lives
@@ -92,7 +91,7 @@ impl<'c> Churn<'c> {
         }
     }
 
-    /// Goes on until the other end of the channel is dropped.
+    /// Runs until the other end of the channel is dropped.
     fn until(mut self, stop: &Receiver<Infallible>) -> Result<Counts> {
         while stop.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
             self.step()?;
@@ -124,7 +123,7 @@ impl<'c> Churn<'c> {
         Ok(())
     }
 
-    /// The agent writes the block that its Node shows. Nobody else deletes the Node, so the block
+    /// The agent writes the block that its Node shows. No one else deletes the Node, so the block
     /// is still the node's.
     fn agent(&self, index: usize) -> Result<usize> {
         let node = self.plane.get(&node::path(index))?;
@@ -137,7 +136,7 @@ impl<'c> Churn<'c> {
         count(self.plane.create(node::CILIUM_NODES, &cilium_node), 409)
     }
 
-    /// As the garbage collector does some time after the Node, and as people do.
+    /// As the garbage collector does after the Node's deletion, and as people do.
     fn delete_cilium_node(&self, index: usize) -> Result<usize> {
         count(self.plane.delete(&node::cilium_node_path(index)), 404)
     }

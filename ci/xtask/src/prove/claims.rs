@@ -23,7 +23,7 @@ pub struct Claim {
     pub resource_version: String,
 }
 
-/// All of them; none while nobody has claimed anything yet.
+/// All claims; none before the first claim.
 pub fn read(client: &Client) -> Result<Vec<Claim>> {
     let map = match client.get(CLAIMS) {
         Err(error) if error.status() == Some(404) => return Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! Directories that disagree about the same addresses.
+//! Directories that conflict over the same addresses.
 
 use std::net::Ipv4Addr;
 
@@ -9,7 +9,7 @@ use xtask::pools::{Pools, document, pin, pool};
 /// Room in every /14 for 4,096 nodes.
 const BLOCK_SIZE: u32 = 26;
 
-/// Addresses that directories disagree about.
+/// The addresses that directories conflict over.
 #[derive(Clone, Copy)]
 pub struct Space {
     first: u32,
@@ -70,7 +70,7 @@ impl Space {
         self.directory("only-pins", BLOCK_SIZE, nobody, &self.pins(nodes))
     }
 
-    /// Freed blocks do not rest in any of them: claims alone must keep blocks apart.
+    /// None of them quarantines freed blocks: claims alone must keep blocks unique.
     fn directory(self, name: &str, block_size: u32, more: &str, pins: &str) -> Result<Pools> {
         let pool = pool(
             name,

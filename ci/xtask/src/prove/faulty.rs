@@ -1,6 +1,5 @@
-//! `prove faulty`: a large file with very many faults comes into the directory of `watch` again and
-//! again while nodes join. They are served as if it were not there, which is measured in the same
-//! run.
+//! `prove faulty`: a large file with very many faults appears in the directory of `watch` again and
+//! again while nodes join. They get their blocks as fast as without it; the same run measures both.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -16,20 +15,19 @@ use xtask::{fleet, node};
 
 use crate::trial::Trial;
 
-/// So many are there before.
+/// Nodes at the start.
 pub const NODES: usize = 200;
-/// Nodes that join with the file there, and as many without.
+/// Nodes that join with the file present, and as many without.
 const JOINS: usize = 40;
-/// Of the file, in bytes.
+/// Size of the file, in bytes.
 const SIZE: usize = 512 * 1024;
 /// Longest pause between the file and the node, so that the node meets any part of the work.
 const PAUSE_MS: usize = 1_000;
-/// How much longer than the slowest one without the file a node may wait, in milliseconds. Reading
-/// takes another thread's time, and machines have few.
+/// How much longer a node may wait than the slowest one without the file, in milliseconds. Reading
+/// takes the time of another thread, and machines have few.
 const SLACK_MS: f64 = 1_000.0;
 const AT_MOST: Duration = Duration::from_secs(120);
 
-/// Runs it and prints its line.
 pub fn run(tool: &Tool, nodes: usize, seed: u64) -> Result<()> {
     let mut trial = Trial::start(tool)?;
     let pools = Pools::racks()?;
@@ -96,7 +94,7 @@ fn waited(trial: &Trial<'_>, index: usize) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64() * 1e3)
 }
 
-/// A pool with as many faults in one line as fit; no two of these files are the same.
+/// A pool with as many faults in one line as fit; each turn has another file.
 fn faults(turn: usize) -> String {
     pool(
         &format!("faulty-{turn}"),

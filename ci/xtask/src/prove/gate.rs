@@ -5,7 +5,7 @@
 //! A level without any share lets one request at a time through if it rejects, and none if it
 //! queues (canAccommodateSeatsLocked in
 //! k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing/queueset/queueset.go, v0.36.3). So it has a
-//! queue, of one place, and what is in it is refused after a quarter of the time that a request may
+//! queue of one place. A request in it is refused after a quarter of the time that a request may
 //! take.
 
 use std::time::Duration;
@@ -28,7 +28,7 @@ const REFUSALS: [&str; 2] = ["RejectedRequests", "TimedoutRequests"];
 /// The server reads its configuration from a cache.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The gate. It is open at first.
+/// The gate. It is open at the start.
 pub struct Gate {
     user: Client,
 }
@@ -44,7 +44,7 @@ impl Gate {
         }
     }
 
-    /// Gives the user all rights, and sets up a priority level that serves nobody.
+    /// Gives the user all rights, and creates a priority level that serves no request.
     pub fn new(plane: &ControlPlane) -> Result<Self> {
         plane.create(ROLE_BINDINGS, &role_binding())?;
         plane.create(LEVELS, &level())?;
@@ -55,24 +55,24 @@ impl Gate {
         Ok(Self { user })
     }
 
-    /// The kubeconfig of whoever has to pass the gate.
+    /// The kubeconfig of the user that has to pass the gate.
     pub fn kubeconfig(plane: &ControlPlane) -> Result<std::path::PathBuf> {
         Ok(plane.kubeconfig_for(USER)?)
     }
 
-    /// From now on every write of a Node by the user is refused.
+    /// Refuses every write of a Node by the user from now on.
     pub fn shut(&self, plane: &ControlPlane) -> Result<()> {
         plane.create(FLOWS, &flow())?;
         self.wait_for("the gate to be shut", 429)
     }
 
-    /// From now on it is served again.
+    /// Serves these writes again.
     pub fn open(&self, plane: &ControlPlane) -> Result<()> {
         plane.delete(&format!("{FLOWS}/{USER}"))?;
         self.wait_for("the gate to be open", 404)
     }
 
-    /// How many writes were refused so far, those of this module among them.
+    /// The number of refused writes so far, including those of this module.
     pub fn refused(plane: &ControlPlane) -> Result<u64> {
         let table = String::from_utf8(plane.client().get_bytes(DUMP)?)?;
         let cells = |line: &str| {

@@ -1,6 +1,5 @@
-//! What the cluster shows: which node has which blocks, in any field that some Cilium reads, and
-//! which blocks two nodes have. It knows nothing of how the tool decides, and uses none of its
-//! code.
+//! The blocks of each node, in any field that some Cilium reads, and the blocks that two nodes
+//! have. It knows nothing of how the tool decides, and uses none of its code.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +35,7 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// Lists both kinds whole, so that each is of one moment.
+    /// Lists both kinds without pages, so that each list is of one moment.
     pub fn read(client: &Client) -> Result<Self> {
         let list = |path: &str| {
             wait_until("the server to list nodes", BUSY_LIMIT, || {

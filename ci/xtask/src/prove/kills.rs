@@ -18,24 +18,25 @@ use crate::directories::Space;
 use crate::holdings::Holdings;
 use crate::trial::{Convergence, Trial};
 
-/// So many that writing takes longer than planning, and so few that a kill costs half a second.
+/// Enough nodes that writing takes longer than planning, and few enough that a kill costs half a
+/// second.
 pub const NODES: usize = 100;
 /// One write at a time, so that most of the kills fall between two writes.
 const PARALLELISM: usize = 1;
-/// After so many kills an apply may end by itself.
+/// After this many kills, an apply may end by itself.
 const REST: usize = 20;
-/// An apply that ends before its signal is tried again, but not for ever.
+/// An apply that ends before its signal is repeated, up to this often.
 const ATTEMPTS_PER_KILL: usize = 5;
 
 /// How long it goes on.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// So many kills that hit a running apply.
+    /// Kills that hit a running apply.
     #[arg(long, value_name = "N", default_value_t = 200)]
     times: usize,
 }
 
-/// The proof on its way.
+/// A proof in progress.
 struct Run<'t> {
     trial: Trial<'t>,
     random: Random,
@@ -60,7 +61,6 @@ struct Counts {
     amid_writes: usize,
 }
 
-/// Runs it and prints its line.
 pub fn run(tool: &Tool, nodes: usize, seed: u64, arguments: &Arguments) -> Result<()> {
     let Arguments { times } = arguments;
     eprintln!("prove kills: --seed {seed}");
@@ -129,7 +129,7 @@ impl<'t> Run<'t> {
         let delay = Duration::from_micros(u64::try_from(self.random.below(micros))?);
         let before = claims::read(self.trial.plane.client())?;
         let applier = self.manner().start(pools)?;
-        // The moment is the very thing that is tried; nothing is waited for.
+        // The moment of the kill is what varies, so it waits for no event.
         thread::sleep(delay);
         let ended = applier.kill()?;
         let holdings = self.trial.look()?;

@@ -15,13 +15,13 @@ use xtask::{fleet, node, objects};
 use crate::holdings::Holdings;
 use crate::trial::Trial;
 
-/// As many as join at once.
+/// Nodes that join at once.
 pub const NODES: usize = 2_000;
 const LIMIT: Duration = Duration::from_secs(120);
-/// So many come after the old leader has woken up.
+/// Nodes that join after the old leader has woken up.
 const LATER: usize = 20;
 
-/// What befalls the leader.
+/// The fate of the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blow {
     Killed,
@@ -36,7 +36,7 @@ const ROUNDS: [Blow; 5] = [
     Blow::Killed,
 ];
 
-/// The proof on its way.
+/// A proof in progress.
 struct Run<'t> {
     trial: Trial<'t>,
     tool: &'t Tool,
@@ -50,7 +50,6 @@ struct Run<'t> {
     late_writes: usize,
 }
 
-/// Runs it and prints its line.
 pub fn run(tool: &Tool, nodes: usize, seed: u64) -> Result<()> {
     let trial = Trial::start(tool)?;
     objects::install_definitions(tool, &trial.plane)?;
@@ -170,8 +169,8 @@ impl Run<'_> {
         old.resume()?;
         old.until("stands-by", None)?;
         self.woken += 1;
-        // The one that leads now works on, and what the old one had begun has failed or is over
-        // meanwhile.
+        // The new leader works on. By then, the writes that the old one had begun have failed or
+        // ended.
         fleet::create_nodes(&self.trial.plane, self.nodes..self.nodes + LATER)?;
         let after = self.wait_for_blocks()?;
         let changed = (0..self.nodes)

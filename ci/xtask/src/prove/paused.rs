@@ -1,5 +1,5 @@
-//! `prove paused`: an applier is stopped with SIGSTOP after it has claimed and before it has
-//! written, and goes on when the world has changed.
+//! `prove paused`: an applier is stopped with SIGSTOP after its claims and before its writes, and
+//! resumes after the cluster has changed.
 
 use std::time::{Duration, Instant};
 
@@ -16,28 +16,27 @@ use crate::directories::Space;
 use crate::gate::Gate;
 use crate::trial::{Convergence, Trial, start_all};
 
-/// More than are written at the same time, so that some of the claims belong to writes that have
-/// not even begun.
+/// More than the writes in flight, so that some of the claims belong to writes that have not begun.
 pub const NODES: usize = 60;
-/// The tool asks a busy server several times, a second apart.
+/// The tool retries a busy server several times, a second apart.
 const REFUSED_LIMIT: Duration = Duration::from_secs(30);
-/// Freed blocks do not rest here.
+/// Freed blocks are not quarantined here.
 const FREED_LIMIT: Duration = Duration::from_secs(15);
 
-/// What happens while it is stopped.
+/// Events while the applier is stopped.
 #[derive(Clone, Copy, Debug)]
 enum Meanwhile {
-    /// Its writes are as good as they were.
+    /// None: its writes still succeed.
     Nothing,
-    /// Others want the same for the same nodes.
+    /// Other applies plan the same blocks for the same nodes.
     SamePlan,
-    /// The same, but half of the resourceVersions have moved before.
+    /// The same, but half of the resourceVersions have changed before.
     HeartbeatsAndSamePlan,
-    /// Others want the blocks for other nodes, and other blocks for those that were there.
+    /// Other applies give the blocks to other nodes, and other blocks to the existing nodes.
     OtherOrder,
-    /// Others want the blocks for nodes that came later, and nothing for those that were there.
+    /// Other applies give the blocks to newer nodes, and none to the existing nodes.
     LaterNodes,
-    /// The same, but all resourceVersions have moved before.
+    /// The same, but all resourceVersions have changed before.
     HeartbeatsAndLaterNodes,
     /// The same, but the Nodes are other objects of the same names.
     RecreatedAndLaterNodes,
@@ -57,8 +56,8 @@ const ROUNDS: [Meanwhile; 8] = [
 ];
 
 impl Meanwhile {
-    /// Whether all claims are dead then, and others want the blocks. They must get them, or nothing
-    /// would be tried.
+    /// Whether all claims are dead then, and other applies want the blocks. These must get them, or
+    /// the case tests nothing.
     fn frees(self) -> bool {
         match self {
             Self::HeartbeatsAndLaterNodes | Self::RecreatedAndLaterNodes => true,
@@ -68,7 +67,7 @@ impl Meanwhile {
     }
 }
 
-/// The proof on its way.
+/// A proof in progress.
 struct Run<'t> {
     trial: Trial<'t>,
     gate: Gate,
@@ -76,11 +75,10 @@ struct Run<'t> {
     nodes: usize,
     paused_between: usize,
     claims: usize,
-    /// Rounds in which all claims were dead, and others got the blocks.
+    /// Rounds in which all claims were dead and other nodes got the blocks.
     freed: usize,
 }
 
-/// Runs it and prints its line.
 pub fn run(tool: &Tool, nodes: usize, seed: u64) -> Result<()> {
     eprintln!("prove paused: --seed {seed}");
     let programs = build(&[Program::KubeApiserver, Program::Etcd])?;
@@ -134,7 +132,7 @@ impl Run<'_> {
         self.trial.converge(&plain, 1).map(drop)
     }
 
-    /// It claims before it writes; so once a write was refused, the claims are there.
+    /// It claims before it writes: once a write was refused, the claims exist.
     fn wait_for_refusal(&self, applier: &mut Applier, before: u64) -> Result<()> {
         Ok(wait_until("a write to be refused", REFUSED_LIMIT, || {
             let refused = Gate::refused(&self.trial.plane).is_ok_and(|refused| refused > before);
@@ -143,7 +141,7 @@ impl Run<'_> {
         })?)
     }
 
-    /// How many claims of the stopped applier there are, with nothing written.
+    /// The number of the stopped applier's claims, with nothing written.
     fn look_between(&mut self) -> Result<usize> {
         let holdings = self.trial.look()?;
         ensure!(
@@ -203,7 +201,7 @@ impl Run<'_> {
         self.others(&space.only_pins(later)?)
     }
 
-    /// Somebody has to find the claims dead first, and times are kept in whole seconds.
+    /// An apply has to find the claims dead first, and times are in whole seconds.
     fn later_nodes_once_freed(&self, space: Space) -> Result<usize> {
         let start = Instant::now();
         let mut applied = self.later_nodes(space)?;
@@ -214,7 +212,7 @@ impl Run<'_> {
         Ok(applied)
     }
 
-    /// Two others run to their ends.
+    /// Two other applies run to their end.
     fn others(&self, pools: &Pools) -> Result<usize> {
         let mut applied = 0;
         for applier in start_all(&self.trial.manner(), [pools; 2])? {

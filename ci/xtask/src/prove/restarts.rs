@@ -1,9 +1,9 @@
 //! `prove restarts`: kube-apiserver and etcd end and come back while appliers write, twice on an
-//! older snapshot. The appliers either get over it, or list exactly what they have not done, and
-//! the next one does it.
+//! older snapshot. The appliers either recover, or list exactly what they have not applied, and
+//! the next one applies it.
 //!
-//! What a snapshot forgets is gone for an apply, which remembers nothing: `prove restore` shows
-//! what `watch` makes of it.
+//! An apply has no memory, so blocks that a snapshot lacks are lost to it. `prove restore` shows
+//! that `watch` remembers them.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -75,7 +75,6 @@ struct Counts {
     untrue: usize,
 }
 
-/// Runs it and prints its line.
 pub fn run(tool: &Tool, nodes: usize) -> Result<()> {
     let programs = build(&[
         Program::KubeApiserver,
@@ -180,7 +179,7 @@ fn wait_for(what: &str, is_so: impl Fn() -> Result<bool>) -> Result<()> {
     while !is_so()? {
         ensure!(
             start.elapsed() < WRITE_LIMIT,
-            "no applier came as far as this: {what}"
+            "no applier reached this: {what}"
         );
     }
     Ok(())
@@ -195,8 +194,8 @@ fn is_any_running(appliers: &mut [Applier]) -> Result<bool> {
 }
 
 impl Counts {
-    /// Nodes are not deleted here, so what was written must be there still unless it is forgotten,
-    /// and no change is listed twice.
+    /// Nodes are not deleted here. So every written block must still exist, except those that a
+    /// snapshot lacks, and no change is listed twice.
     fn add(
         &mut self,
         ended: &Ended,

@@ -1,6 +1,6 @@
 //! `prove restore`: etcd is restored from a snapshot again and again while nodes join, under
-//! `watch` and under two operators. What nodes got since a snapshot they run with; nobody else may
-//! get it, and new nodes must have a block soon after the agents are back.
+//! `watch` and under two operators. Nodes use the blocks that they got since a snapshot: no other
+//! node may get them, and new nodes must have a block soon after the agents are back.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -20,20 +20,20 @@ use xtask::{cluster, fleet, node, objects};
 use crate::prefix::Prefix;
 use crate::trial::Trial;
 
-/// So many join at a time, at the most.
+/// The most nodes that join at a time.
 pub const NODES: usize = 8;
-/// New nodes must have a block so soon after the last agent is back.
+/// The longest time from the last agent's return until new nodes have a block, in seconds.
 const SOON: f64 = 60.0;
-/// Far longer than anything that comes at all.
+/// Far longer than any expected event takes.
 const LIMIT: Duration = Duration::from_secs(180);
-/// How often machines ask how it is.
+/// Interval of the health checks.
 const ASK: Duration = Duration::from_millis(100);
-/// How long a server runs on over a restore before somebody restarts it, in seconds.
+/// How long a server keeps running during a restore before its restart, in seconds.
 const RUNS_ON: usize = 25;
 const CIDR: &str = "10.16.0.0/12";
 const BLOCK_SIZE: u8 = 24;
 
-/// How often.
+/// How often etcd is restored.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Restores under `watch`, and as many under the operators.
@@ -45,7 +45,7 @@ pub struct Arguments {
 #[derive(Clone, Copy, Debug)]
 enum Manner {
     Restarted(Revision),
-    /// The API server runs on over it for so many seconds.
+    /// The API server keeps running during it, for this many seconds.
     RunsOn(usize),
 }
 
@@ -53,12 +53,12 @@ enum Manner {
 struct Counts {
     restores: usize,
     forgotten: usize,
-    /// Restores at which `/readyz` said no, and `trouble` was 1.
+    /// Restores at which `/readyz` failed, and those at which `trouble` was 1.
     unready: usize,
     trouble: usize,
     /// Nodes that came back and show another block than they run with.
     moved: usize,
-    /// Blocks that another node got than the one that runs with it.
+    /// Blocks that another node got than the one that uses them.
     taken: usize,
     longest: Duration,
 }
@@ -68,12 +68,11 @@ struct Restores<'t> {
     programs: Programs,
     random: Random,
     next: usize,
-    /// The blocks that each node runs with, by its index.
+    /// The blocks that each node uses, by its index.
     runs: BTreeMap<usize, Prefix>,
     counts: Counts,
 }
 
-/// Runs it and prints its line.
 pub fn run(tool: &Tool, nodes: usize, seed: u64, arguments: &Arguments) -> Result<()> {
     let programs = build(&[
         Program::KubeApiserver,

@@ -3,8 +3,8 @@
 //! exactly one of the two has written.
 //!
 //! The rival keeps no claims, so a block that both give at the same moment is held twice, whatever
-//! the tool does. What the tool can promise, and what is required here: it never gives a block that
-//! a Node showed before, never gives one twice by itself, and names each that is held twice.
+//! the tool does. The tool promises this, and the proof requires it: it never gives a block that a
+//! Node showed before, never gives one twice by itself, and names each that is held twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,10 +28,10 @@ use crate::trial::{Convergence, Trial, start_all};
 /// Ten gusts.
 pub const NODES: usize = 800;
 const APPLIERS: usize = 3;
-/// So many nodes register at once. It is more than the rival may write at once and in the time of
-/// an apply on a busy machine, so neither of the two gets everything.
+/// Nodes that register at once. The rival may not write that many at once or during an apply on a
+/// busy machine, so neither of the two gets all.
 const GUST: usize = 80;
-/// Its range is ours, and its blocks are as large.
+/// The rival has our range and our block size.
 const RIVAL_FLAGS: [&str; 6] = [
     "--controllers=node-ipam-controller",
     "--allocate-node-cidrs=true",
@@ -40,27 +40,27 @@ const RIVAL_FLAGS: [&str; 6] = [
     "--kube-api-qps=20",
     "--kube-api-burst=10",
 ];
-/// The names that they write under.
+/// The field managers of the two.
 const OUR_NAME: &str = "cilium-ipam";
 const RIVAL_NAME: &str = "kube-controller-manager";
 /// How a plan names a block that two nodes hold.
 const HELD_TWICE: &str = "block-held-twice";
-/// The rival works off its queue.
+/// Time for the rival to empty its queue.
 const REST_LIMIT: Duration = Duration::from_secs(120);
-/// It may still be faster with a node that the last apply has planned for.
+/// Several runs: the rival may still win a node of the last apply.
 const RUNS: usize = 5;
 
 /// How the applies went that ran beside it.
 #[derive(Default)]
 struct Contest {
     runs: usize,
-    /// Changes that somebody else was faster with.
+    /// Changes that lost a race.
     lost: usize,
-    /// Blocks that it gave though another Node showed them before it started.
+    /// Blocks that an apply gave although another Node showed them before it started.
     against_sight: usize,
 }
 
-/// Who gave how many nodes their blocks.
+/// The number of nodes that each of the two gave a block.
 #[derive(Default)]
 struct Won {
     ours: usize,
@@ -73,7 +73,6 @@ struct Won {
     crossed: usize,
 }
 
-/// Runs it and prints its line.
 pub fn run(tool: &Tool, nodes: usize) -> Result<()> {
     let programs = build(&[
         Program::KubeApiserver,

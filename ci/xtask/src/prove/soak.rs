@@ -1,6 +1,6 @@
 //! `prove soak`: `watch` for a long time, while nodes come and go, files change and have faults,
 //! and the API server ends and comes back. Its memory does not grow, no block is given twice, and
-//! in the end everybody has one.
+//! in the end every node has one.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -16,21 +16,21 @@ use xtask::tool::Tool;
 
 use crate::trial::Trial;
 
-/// So many are there at a time.
+/// Nodes at any time.
 pub const NODES: usize = 500;
-/// Of them, how many are replaced in a step.
+/// How many of them a step replaces.
 const REPLACED: usize = 10;
 const STEP: Duration = Duration::from_secs(2);
 const FILES_EVERY: u64 = 5;
-/// In a large file.
+/// Faults in a large file.
 const FAULTS: usize = 100_000;
-/// Long enough apart that much happens in between.
+/// Long enough that much happens between two restarts.
 const RESTART_EVERY: Duration = Duration::from_secs(180);
-/// By how much memory may grow from the second sixth of the time to the last one, in percent.
+/// The most that memory may grow from the second sixth of the time to the last one, in percent.
 const GROWTH: f64 = 10.0;
 const SETTLED: Duration = Duration::from_secs(120);
 
-/// How long.
+/// How long the soak runs.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Minutes.
@@ -45,12 +45,11 @@ struct Soak<'s, 't> {
     steps: u64,
     restarts: u64,
     faults: u64,
-    /// Indices of the nodes that are there.
+    /// Indices of the existing nodes.
     present: Vec<usize>,
     next: usize,
 }
 
-/// Runs it and prints its line.
 pub fn run(tool: &Tool, nodes: usize, seed: u64, arguments: &Arguments) -> Result<()> {
     let mut trial = Trial::start(tool)?;
     let pools = Pools::racks()?;
@@ -158,8 +157,7 @@ impl Soak<'_, '_> {
         Ok(())
     }
 
-    /// Ranges that nobody needs come and go, and now and then half a file, or a large one with very
-    /// many faults.
+    /// Unused ranges come and go; at times half a file, or a large one with very many faults.
     fn change_files(&mut self) -> Result<()> {
         let path = Path::new(self.pools.path()).join("further.yaml");
         let text = pool(

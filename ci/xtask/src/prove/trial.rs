@@ -1,5 +1,5 @@
-//! What the proofs on a real control plane have in common: the server, appliers on it, and the two
-//! questions that each of them answers: has a block been given twice, and does it converge?
+//! Common parts of the proofs on a real control plane: the server, appliers on it, and the two
+//! questions of every proof: was a block given twice, and does the cluster converge?
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
@@ -13,9 +13,9 @@ use xtask::tool::Tool;
 use crate::applier::{Applier, Courtesy, DONE, Manner};
 use crate::holdings::Holdings;
 
-/// So many duplicates are shown; the rest are counted.
+/// The most duplicates that are shown; the rest are counted.
 const SHOWN: usize = 10;
-/// The tool's own default.
+/// The tool's default.
 pub const PARALLELISM: usize = 16;
 
 /// A control plane with appliers on it.
@@ -27,10 +27,10 @@ pub struct Trial<'t> {
     convergence: Convergence,
 }
 
-/// Whether one apply that has the cluster to itself always brought all nodes to a block.
+/// Whether an apply without competitors always gave every node a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Convergence {
-    /// As far as was looked.
+    /// It did in every check so far.
     Yes,
     /// At least once it did not.
     No,
@@ -55,7 +55,7 @@ impl<'t> Trial<'t> {
         )
     }
 
-    /// The same with programs that were built already, and options of the caller's own.
+    /// The same with programs that are already built, and with the caller's options.
     pub fn start_with(tool: &'t Tool, programs: &Programs, options: Options) -> Result<Self> {
         let plane = cluster::start_with(programs, options)?;
         Ok(Self {
@@ -66,7 +66,7 @@ impl<'t> Trial<'t> {
         })
     }
 
-    /// Appliers that run beside others, as the administrator.
+    /// Appliers that run with others, as the administrator.
     pub fn manner(&self) -> Manner<'_> {
         let Self { plane, tool, .. } = self;
         Manner {
@@ -77,7 +77,7 @@ impl<'t> Trial<'t> {
         }
     }
 
-    /// Looks for blocks that two nodes have.
+    /// Searches for blocks that two nodes have.
     pub fn look(&mut self) -> Result<Holdings> {
         let holdings = Holdings::read(self.plane.client())?;
         for duplicate in holdings.duplicates() {
@@ -89,9 +89,9 @@ impl<'t> Trial<'t> {
         Ok(holdings)
     }
 
-    /// Runs applies one after the other, with the cluster to themselves, until one ends with 0, for
-    /// `limit` at the most; returns how many it took. Nothing may be left to plan then, and every
-    /// Node must have a block.
+    /// Runs applies one after the other, without competitors, until one ends with 0, at most for
+    /// `limit`; returns their number. Then nothing may be left to plan, and every Node must have a
+    /// block.
     pub fn converge(&mut self, pools: &Pools, limit: usize) -> Result<usize> {
         let mut runs = 0;
         loop {
@@ -106,7 +106,7 @@ impl<'t> Trial<'t> {
                 break;
             }
             eprintln!(
-                "an apply with nobody beside it ended with {code:?}:\n{}",
+                "an apply without competitors ended with {code:?}:\n{}",
                 ended.end_of_talk()
             );
             if runs == limit {

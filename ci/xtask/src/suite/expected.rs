@@ -1,4 +1,4 @@
-//! The skips that are expected of a machine, from a file. A line names what is missing and the
+//! The skips that are expected on a machine, from a file. A line names the missing thing and the
 //! test, or `*` for every test that needs it.
 
 use std::path::Path;
@@ -14,7 +14,7 @@ impl Expected {
     /// Reads the file.
     ///
     /// # Errors
-    /// When it cannot be read or understood.
+    /// Fails if it cannot be read or understood.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         Self::of(&text).with_context(|| path.display().to_string())

@@ -1,4 +1,4 @@
-//! What keeps the tests from the machine's own folders: `ci/guarded.sh`, where the machine allows
+//! Protects the machine's own folders from the tests with `ci/guarded.sh`, if the machine allows
 //! it.
 
 use std::path::PathBuf;
@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use super::tally::Skip;
 use crate::cargo::root;
 
-/// What the script exits with where the machine does not allow it (EX_TEMPFAIL).
+/// Exit code of the script if the machine does not allow the guard (EX_TEMPFAIL).
 const CANNOT_HERE: i32 = 75;
-/// Succeeds if none of the folders can be written, and the first has its trap.
+/// Succeeds if no folder is writable and the first has its trap.
 const CHECK: &str = "for folder in /var/lib /run \"$HOME\"; do\n\
                      if touch \"$folder/not-for-tests\" 2>/dev/null; then echo \"$folder can be written\"; exit 1; fi; done\n\
                      cat /var/lib/cni/cilium-ipam-neutron/node.json";
@@ -19,17 +19,17 @@ const CHECK: &str = "for folder in /var/lib /run \"$HOME\"; do\n\
 /// Whether the tests can reach the machine's own folders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
-    /// They cannot be written, and have traps in them.
+    /// They are read-only and contain traps.
     ReadOnly,
-    /// They are as they are.
+    /// They are unprotected.
     None,
 }
 
 impl Guard {
-    /// The best that this machine allows, and what is missing for more.
+    /// The best guard that this machine allows; if it is none, the reason as a skip.
     ///
     /// # Errors
-    /// When it is set up and does not hold.
+    /// Fails if the guard starts but does not protect the folders.
     pub fn find() -> Result<(Self, Option<Skip>)> {
         let output = Command::new(script())
             .args(["sh", "-c", CHECK])
@@ -51,7 +51,7 @@ impl Guard {
         }
     }
 
-    /// The same command behind it.
+    /// The same command behind the guard. Its environment is not kept: set variables afterwards.
     #[must_use]
     pub fn around(self, command: Command) -> Command {
         match self {

@@ -1,5 +1,5 @@
-//! Runs of tests, with one sum of what libtest and the tests say: how many passed, and which were
-//! skipped and why. It knows nothing of what is tested.
+//! Runs of tests, with one tally from libtest's output and the record of skips: how many passed,
+//! which were skipped, and why. It knows nothing of what is tested.
 
 mod expected;
 mod guard;
@@ -20,30 +20,29 @@ pub use tally::Tally;
 
 /// One run of `cargo test`.
 pub struct Suite<'s> {
-    /// What cargo is told, with blanks between.
+    /// The arguments of cargo, separated by spaces.
     pub words: &'s str,
     /// Further arguments.
     pub arguments: &'s [String],
     /// A variable for the tests.
     pub variable: Option<(&'s str, &'s str)>,
-    /// What keeps the tests from the machine's own folders.
+    /// Protects the machine's own folders.
     pub guard: Guard,
 }
 
-/// What becomes of what libtest prints.
+/// What happens to the output of libtest.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Output {
-    /// It is shown as it comes.
+    /// It is shown at once.
     Shown,
     /// It is shown if a test fails.
     Kept,
 }
 
 impl Suite<'_> {
-    /// Runs it.
     ///
     /// # Errors
-    /// When a test fails, after the sum was shown, or when skipped tests cannot be counted.
+    /// Fails if a test fails, after the sum was shown, or when skipped tests cannot be counted.
     pub fn run(&self, output: Output) -> Result<Tally> {
         let record = NamedTempFile::new().context("there is no file for skipped tests")?;
         let shown = self.shown();

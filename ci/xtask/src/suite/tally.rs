@@ -1,18 +1,18 @@
-//! The sum of a run of tests, from what libtest prints and from the record of skipped tests.
+//! The tally of a run of tests, from libtest's output and from the record of skipped tests.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::{Context, Result, ensure};
 
-/// A test that did not run, or not to its end.
+/// A test that was skipped, before its start or at run time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Skip {
     /// One word for what is missing.
     pub what: String,
     /// As libtest names it.
     pub test: String,
-    /// What says that it is missing.
+    /// The evidence that it is missing.
     pub why: String,
 }
 
@@ -25,11 +25,11 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Of what libtest printed, and of the record, one line for each skipped test. To libtest such
-    /// a test has passed.
+    /// From libtest's output, and from the record with one line per skipped test. libtest counts
+    /// such a test as passed.
     ///
     /// # Errors
-    /// When one of both cannot be understood.
+    /// Fails if one of both cannot be understood.
     pub fn of(told: &str, record: &str) -> Result<Self> {
         let recorded = record
             .lines()
@@ -63,7 +63,7 @@ impl Tally {
         self.skips.iter()
     }
 
-    /// With one that no test has recorded.
+    /// Adds a skip that no test has recorded.
     pub fn add(&mut self, skip: Skip) {
         self.skips.insert(skip);
     }

@@ -1,35 +1,33 @@
-//! Pools whose ranges overlap: all ranges of the one that loses are out of use (`settleConflicts`).
+//! Finds pools whose ranges overlap. The operator disables all ranges of the losing pool
+//! (`settleConflicts`).
 
 use std::collections::BTreeMap;
 
 use super::pool::{AddressPool, Marking, OperatorState};
 use ipam_core::net::{Range, RangeIndex, merge};
 
-/// Whether it is known which of two pools loses.
+/// Whether the losing pool is predictable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Certainty {
-    /// It does: an older pool that overlaps nothing older is in use, or it overlaps itself, or the
-    /// running operator says so.
+    /// The pool loses: it overlaps an older pool that certainly stays, or itself, or the operator
+    /// has marked it.
     Certain,
-    /// The order of a Go map decides: both were created in the same second, or what it overlaps may
-    /// lose itself.
+    /// The order of a Go map decides: both were created in the same second, or the other pool may
+    /// lose too.
     LeftToChance,
 }
 
-/// Why a pool is, or may be, out of use.
+/// A conflict that disables a pool, or may disable it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// A range of it.
+    /// The pool's range.
     pub range: Range,
-    /// The pool with which it shares addresses; its own name when it overlaps itself.
+    /// The other pool; its own name if it overlaps itself.
     pub with: String,
-    /// That pool's range.
     pub with_range: Range,
-    /// Whether it is this one that loses.
     pub certainty: Certainty,
 }
 
-/// An overlap, seen from one of the two pools.
 #[derive(Clone, Copy)]
 struct Overlap {
     range: Range,
@@ -37,9 +35,10 @@ struct Overlap {
     with_range: Range,
 }
 
-/// The pools that lose, or may lose, by name. Selectors and disabled pools make no difference. One
-/// that the running operator has put out of use stays so while anything overlaps it, and puts none
-/// out of use itself.
+/// The pools that lose or may lose, by name. Selectors and `disabled` have no effect.
+///
+/// A pool that the running operator has marked stays marked while it overlaps another pool. It
+/// disables no other pool.
 pub fn conflicts<'p>(
     pools: &'p [AddressPool],
     state: OperatorState<'_>,
@@ -60,7 +59,7 @@ pub fn conflicts<'p>(
             .filter(|overlap| !is_marked(overlap.with))
     };
     let is_younger = |place: usize, other: usize| age(&pools[place]) > age(&pools[other]);
-    // Nothing that is as old overlaps it, so nothing can push it out.
+    // No pool as old overlaps it, so no pool can disable it.
     let is_safe = |place: usize| {
         own[place].is_none()
             && !is_marked(place)
@@ -100,7 +99,7 @@ pub fn conflicts<'p>(
 fn overlap_within(place: usize, pool: &AddressPool) -> Option<Overlap> {
     let mut ranges: Vec<Range> = pool.ranges.iter().map(|range| range.range).collect();
     ranges.sort_unstable();
-    // The one that reaches furthest of those before.
+    // Of the ranges before, the one that reaches furthest.
     let mut widest: Option<Range> = None;
     for range in ranges {
         match widest {
@@ -117,8 +116,8 @@ fn overlap_within(place: usize, pool: &AddressPool) -> Option<Overlap> {
     None
 }
 
-/// One overlap for each pool with each other one, by place. Ranges of a pool that overlap one
-/// another are made one first: a hostile pool may have thousands of them.
+/// One overlap per pair of pools, by index. Overlapping ranges of one pool are merged first: a
+/// hostile pool may have thousands of them.
 fn overlaps_between(pools: &[AddressPool], own: &[Option<Overlap>]) -> Vec<Vec<Overlap>> {
     let ranges_of = |(place, pool): (usize, &AddressPool)| {
         let ranges = pool.ranges.iter().map(|range| range.range);
@@ -150,7 +149,7 @@ fn overlaps_between(pools: &[AddressPool], own: &[Option<Overlap>]) -> Vec<Vec<O
     ranges.iter().enumerate().map(of_pool).collect()
 }
 
-/// Older is less; one that is yet to be created is newer than all.
+/// Sort key: older is less. A pool that does not exist yet is the newest.
 fn age(pool: &AddressPool) -> (bool, Option<&str>) {
     (pool.created.is_none(), pool.created.as_deref())
 }

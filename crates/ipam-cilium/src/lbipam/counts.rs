@@ -1,18 +1,16 @@
-//! Addresses of a pool: all, used, left (`updatePoolCounts`).
+//! Counts addresses of a pool (`updatePoolCounts`).
 
-/// Addresses of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All; those that are kept back are among them.
+    /// Includes reserved addresses.
     pub total: u128,
-    /// Those of Services, and those that are kept back.
+    /// Addresses of Services, and reserved ones.
     pub used: u128,
-    /// The others.
     pub available: u128,
 }
 
 impl Counts {
-    /// Counts one range more.
+    /// Adds a range.
     pub(super) fn add(&mut self, total: u128, used: u128) {
         let used = used.min(total);
         self.total = self.total.saturating_add(total);

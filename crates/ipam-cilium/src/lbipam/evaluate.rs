@@ -1,23 +1,25 @@
-//! Where Services end up with given pools: what each keeps, loses, gains, or waits for.
+//! Evaluates Services against pools: what each Service keeps, loses, gains or waits for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::conflict::{Certainty, conflicts};
+use super::active_range::{ActiveRange, active_ranges};
+use super::contested::Imported;
 use super::counts::Counts;
-use super::outlook::{Evaluated, Gain, Loss, Outlook};
-use super::pool::{AddressPool, AddressRange, OperatorState, ServingState};
+use super::pool::{AddressPool, OperatorState};
 use super::rules::{ClassUse, LbRules};
-use super::satisfy::Promised;
-use super::selection::{Asking, Selection};
-use super::service::{LbService, Wish};
+use super::satisfy::Reservation;
+use super::selection::{Request, Selection};
+use super::service::{AddressRequest, LbService};
+use super::service_outcome::{Evaluated, GainedAddress, LossReason, ServiceOutcome};
 use super::sharing::incompatibility;
-use ipam_core::model::ServiceName;
 use ipam_core::net::{Family, Range, RangeIndex};
 
-/// What becomes of each Service that LB-IPAM takes. Those that have addresses are served before
-/// those that have none, as the operator does it from 1.18.2 on; among those that compete for the
-/// last addresses, the order is that of their names, which the operator's is not.
+/// Evaluates every Service that LB-IPAM serves.
+///
+/// Services with addresses come before those without, as in the operator from 1.18.2 on. Services
+/// that compete for the last addresses come in the order of their names; the operator's order is
+/// not predictable.
 pub fn evaluate<'s>(
     pools: &'s [AddressPool],
     services: impl IntoIterator<Item = &'s LbService>,
@@ -28,56 +30,59 @@ pub fn evaluate<'s>(
         .into_iter()
         .filter(|service| rules.class_use(service.class.as_deref()) == ClassUse::Ours)
         .collect();
-    // Without a pool it slept, and wakes up as if it had just started.
+    // Without a pool the operator is idle, and then behaves as if it had just started.
     let (before, state) = match state {
         OperatorState::Running(before) if !before.is_empty() => (before, state),
         OperatorState::Running(_) | OperatorState::Restarted => (&[][..], OperatorState::Restarted),
     };
     if pools.is_empty() && before.is_empty() {
-        // Without any pool the operator sleeps, and touches nothing.
-        let untouched = |service: &&LbService| Outlook {
+        // Without any pool the operator is idle and changes nothing.
+        let untouched = |service: &&LbService| ServiceOutcome {
             keeps: service.ingress.clone(),
-            ..Outlook::default()
+            ..ServiceOutcome::default()
         };
-        let outlooks = services
+        let outcomes = services
             .iter()
             .map(|service| (service.name.clone(), untouched(service)))
             .collect();
         return Evaluated {
-            outlooks,
+            outcomes,
             counts: BTreeMap::new(),
         };
     }
     let selection = Selection::new(pools);
-    let asking: Vec<Asking<'_, '_>> = services
+    let requests: Vec<Request<'_, '_>> = services
         .iter()
-        .map(|service| Asking::new(service, rules, &selection))
+        .map(|service| Request::new(service, rules, &selection))
         .collect();
-    let mut settling = Settling::new(pools, rules, state);
-    let mut outlooks: Vec<Outlook> = asking.iter().map(|asking| settling.keep(asking)).collect();
-    let counts = settling.counts();
-    settling.contest(&asking, &mut outlooks);
-    for (asking, outlook) in asking.iter().zip(&mut outlooks) {
-        settling.satisfy(asking, outlook);
-        regain(outlook);
+    let mut evaluation = Evaluation::new(pools, rules, state);
+    let mut outcomes: Vec<ServiceOutcome> = requests
+        .iter()
+        .map(|request| evaluation.keep(request))
+        .collect();
+    let counts = evaluation.counts();
+    evaluation.mark_contested(&requests, &mut outcomes);
+    for (request, outcome) in requests.iter().zip(&mut outcomes) {
+        evaluation.satisfy(request, outcome);
+        restore(outcome);
     }
     let names = services.iter().map(|service| service.name.clone());
     Evaluated {
-        outlooks: names.zip(outlooks).collect(),
+        outcomes: names.zip(outcomes).collect(),
         counts,
     }
 }
 
-/// What is taken away and given back at once stays, unless another Service is faster.
-fn regain(outlook: &mut Outlook) {
-    let Outlook {
+/// Keeps addresses that are lost and gained again at once, unless another Service is faster.
+fn restore(outcome: &mut ServiceOutcome) {
+    let ServiceOutcome {
         keeps,
         contested,
         loses,
         gains,
         ..
-    } = outlook;
-    let is_regained = |address: &IpAddr| gains.contains(&Gain::Exactly(*address));
+    } = outcome;
+    let is_regained = |address: &IpAddr| gains.contains(&GainedAddress::Exactly(*address));
     let regained: Vec<IpAddr> = loses
         .iter()
         .map(|(address, _)| *address)
@@ -86,141 +91,54 @@ fn regain(outlook: &mut Outlook) {
     contested.extend(regained.iter().copied());
     keeps.extend(regained);
     loses.retain(|(address, _)| !keeps.contains(address));
-    gains.retain(|gain| !matches!(gain, Gain::Exactly(address) if keeps.contains(address)));
+    gains
+        .retain(|gain| !matches!(gain, GainedAddress::Exactly(address) if keeps.contains(address)));
 }
 
-/// Whether nothing of a family is kept.
-pub(super) fn lacks(outlook: &Outlook, family: Family) -> bool {
-    !outlook
+/// Whether no address of the family is kept.
+pub(super) fn lacks(outcome: &ServiceOutcome, family: Family) -> bool {
+    !outcome
         .keeps
         .iter()
         .any(|address| Family::of(*address) == family)
 }
 
-/// A range in use, with its pool.
-pub(super) struct Serving<'p> {
-    pub(super) pool: &'p AddressPool,
-    /// Place of the pool.
-    pub(super) of_pool: usize,
-    pub(super) range: AddressRange,
-    /// Whether addresses are given from it.
-    use_of: Result<(), Loss>,
-    /// Whether an address that a Service shows already is recognised as one of it.
-    imports: Result<(), Loss>,
-    /// Addresses that are given, and those that are kept back.
-    pub(super) taken: u128,
-}
-
-impl Serving<'_> {
-    /// Whether addresses are given from it: the operator that runs does so too from a pool out of
-    /// use that was edited just now.
-    pub(super) fn gives(&self) -> bool {
-        self.use_of.is_ok() || self.imports.is_ok()
-    }
-}
-
-/// How an address stays.
+/// Why a Service keeps an address.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stay {
-    /// The operator has it on its list.
+pub(super) enum KeptBecause {
+    /// The operator has allocated it.
     Allocated,
-    /// It is put on the list when the Service is looked at.
+    /// The operator allocates it when it processes the Service.
     Imported,
-    /// It came from one of several ranges, and not all of them are left.
+    /// Several ranges may be its source, and some of them are gone.
     Doubtful,
 }
 
-/// An address that is on nobody's list until its Service is looked at.
-struct Imported<'p> {
-    address: IpAddr,
-    /// Place of its pool.
-    of_pool: usize,
-    service: &'p LbService,
-}
-
-pub(super) struct Settling<'p> {
+pub(super) struct Evaluation<'p> {
     pub(super) rules: &'p LbRules,
     state: OperatorState<'p>,
-    pub(super) ranges: Vec<Serving<'p>>,
-    /// Places of the ranges.
+    pub(super) ranges: Vec<ActiveRange<'p>>,
+    /// Indexes into `ranges`.
     index: RangeIndex<usize>,
-    /// Ranges of the pools that there were before, with the pools' places.
+    /// Ranges of the previous pools, with the indexes of the pools.
     known: RangeIndex<usize>,
     pub(super) holders: BTreeMap<IpAddr, Vec<&'p LbService>>,
-    pub(super) promised: Vec<Promised<'p>>,
-    imported: Vec<Imported<'p>>,
+    pub(super) reservations: Vec<Reservation<'p>>,
+    pub(super) imported: Vec<Imported<'p>>,
 }
 
-/// Whether a running operator recognises addresses of a pool: it looks only when a pool is edited,
-/// and only at pools that it knows; that an edit makes a conflict it finds out later.
-fn imports_of(
-    pool: &AddressPool,
-    before: &[AddressPool],
-    out_before: &BTreeSet<&str>,
-) -> Result<(), Loss> {
-    let Some(known) = before.iter().find(|known| known.name == pool.name) else {
-        return Err(Loss::NoPool);
-    };
-    let is_same = |known: &AddressPool| {
-        AddressPool {
-            marking: known.marking,
-            ..pool.clone()
-        } == *known
-    };
-    match pool.state {
-        ServingState::Disabled => Err(Loss::PoolDisabled),
-        ServingState::Enabled if is_same(known) && out_before.contains(pool.name.as_str()) => {
-            Err(Loss::PoolConflicting)
-        }
-        ServingState::Enabled => Ok(()),
-    }
-}
-
-impl<'p> Settling<'p> {
-    fn new(pools: &'p [AddressPool], rules: &'p LbRules, state: OperatorState<'p>) -> Settling<'p> {
-        let losers = conflicts(pools, state);
-        let is_out = |pool: &AddressPool| {
-            losers
-                .get(pool.name.as_str())
-                .is_some_and(|conflict| conflict.certainty == Certainty::Certain)
-        };
-        let use_of = |pool: &AddressPool| match pool.state {
-            _ if is_out(pool) => Err(Loss::PoolConflicting),
-            ServingState::Disabled => Err(Loss::PoolDisabled),
-            ServingState::Enabled => Ok(()),
-        };
-        let out_before: BTreeSet<&str> = match state {
-            OperatorState::Running(before) => conflicts(before, state).into_keys().collect(),
-            OperatorState::Restarted => BTreeSet::new(),
-        };
-        let serving = |(of_pool, pool): (usize, &'p AddressPool)| {
-            let use_of = use_of(pool);
-            let imports = match state {
-                OperatorState::Running(before) => imports_of(pool, before, &out_before),
-                OperatorState::Restarted => use_of,
-            };
-            pool.ranges.iter().map(move |range| {
-                let taken = if rules.reserves_first_and_last(pool.first_last, range) {
-                    2
-                } else {
-                    0
-                };
-                Serving {
-                    pool,
-                    of_pool,
-                    range: *range,
-                    use_of,
-                    imports,
-                    taken,
-                }
-            })
-        };
-        let ranges: Vec<Serving<'_>> = pools.iter().enumerate().flat_map(serving).collect();
+impl<'p> Evaluation<'p> {
+    fn new(
+        pools: &'p [AddressPool],
+        rules: &'p LbRules,
+        state: OperatorState<'p>,
+    ) -> Evaluation<'p> {
+        let ranges = active_ranges(pools, rules, state);
         let index = RangeIndex::new(
             ranges
                 .iter()
                 .enumerate()
-                .map(|(place, serving)| (serving.range.range, place)),
+                .map(|(place, active)| (active.range.range, place)),
         );
         let before: &[AddressPool] = match state {
             OperatorState::Running(before) => before,
@@ -233,63 +151,63 @@ impl<'p> Settling<'p> {
                 .collect::<Vec<_>>()
         };
         let known = RangeIndex::new(before.iter().enumerate().flat_map(of_pool));
-        let (holders, promised, imported) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Settling {
+        let (holders, reservations, imported) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Evaluation {
             rules,
             state,
             ranges,
             index,
             known,
             holders,
-            promised,
+            reservations,
             imported,
         }
     }
 
     fn counts(&self) -> BTreeMap<String, Counts> {
         let mut counts: BTreeMap<String, Counts> = BTreeMap::new();
-        for serving in &self.ranges {
-            let total = self.rules.counted(&serving.range.range);
+        for active in &self.ranges {
+            let total = self.rules.counted(&active.range.range);
             counts
-                .entry(serving.pool.name.clone())
+                .entry(active.pool.name.clone())
                 .or_default()
-                .add(total, serving.taken);
+                .add(total, active.taken);
         }
         counts
     }
 
-    /// Whether an address of a range is kept back.
-    pub(super) fn is_reserved(&self, serving: &Serving<'_>, address: IpAddr) -> bool {
-        let range = &serving.range.range;
+    /// Whether the range reserves the address.
+    pub(super) fn is_reserved(&self, active: &ActiveRange<'_>, address: IpAddr) -> bool {
+        let range = &active.range.range;
         (address == range.first() || address == range.last())
             && self
                 .rules
-                .reserves_first_and_last(serving.pool.first_last, &serving.range)
+                .reserves_first_and_last(active.pool.first_last, &active.range)
     }
 
-    /// What a Service keeps and loses of what it has.
-    fn keep(&mut self, asking: &Asking<'_, 'p>) -> Outlook {
-        let service = asking.service;
-        let mut outlook = Outlook::default();
+    /// The addresses that a Service keeps and loses.
+    fn keep(&mut self, request: &Request<'_, 'p>) -> ServiceOutcome {
+        let service = request.service;
+        let mut outcome = ServiceOutcome::default();
         for address in &service.ingress {
-            let is_wanted = match &asking.wish {
-                Wish::Exactly(requested) => requested.contains(address),
-                Wish::AnyOf(families) => families.contains(&Family::of(*address)),
+            let is_wanted = match &request.wanted {
+                AddressRequest::Exactly(requested) => requested.contains(address),
+                AddressRequest::AnyOf(families) => families.contains(&Family::of(*address)),
             };
             let place = if is_wanted {
-                self.place_of(asking, *address)
+                self.place_of(request, *address)
             } else {
-                Err(Loss::NotRequested)
+                Err(LossReason::NotRequested)
             };
-            match place.and_then(|(place, stay)| {
-                self.take(service, *address, place, stay)
-                    .map(|()| (place, stay))
+            match place.and_then(|(place, because)| {
+                self.take(service, *address, place, because)
+                    .map(|()| (place, because))
             }) {
-                Ok((place, stay)) => {
-                    outlook.keeps.push(*address);
-                    if stay == Stay::Doubtful {
-                        outlook.contested.push(*address);
-                    } else if stay == Stay::Imported {
+                Ok((place, because)) => {
+                    outcome.keeps.push(*address);
+                    if because == KeptBecause::Doubtful {
+                        outcome.contested.push(*address);
+                    } else if because == KeptBecause::Imported {
                         self.imported.push(Imported {
                             address: *address,
                             of_pool: self.ranges[place].of_pool,
@@ -297,75 +215,13 @@ impl<'p> Settling<'p> {
                         });
                     }
                 }
-                Err(loss) => outlook.loses.push((*address, loss)),
+                Err(loss) => outcome.loses.push((*address, loss)),
             }
         }
-        outlook
+        outcome
     }
 
-    /// Marks what another Service may take before its owner is looked at. Those that have all that
-    /// they want are looked at first from 1.18.2 on; before, and among the others, the order is
-    /// that of a Go map.
-    fn contest(&self, services: &[Asking<'_, '_>], outlooks: &mut [Outlook]) {
-        let places: BTreeMap<&ServiceName, usize> = services
-            .iter()
-            .enumerate()
-            .map(|(place, asking)| (&asking.service.name, place))
-            .collect();
-        let needy: Vec<usize> = (0..services.len())
-            .filter(|place| services[*place].lacks_in(&outlooks[*place]))
-            .collect();
-        let needs = |place: usize, imported: &Imported<'_>| {
-            let asking = &services[place];
-            let is_other = asking.service.name != imported.service.name;
-            is_other
-                && asking.may_take(imported.address, &outlooks[place])
-                && asking.selecting().contains(&imported.of_pool)
-        };
-        let mut contested: Vec<(usize, IpAddr)> = Vec::new();
-        for imported in &self.imported {
-            let Some(owner) = places.get(&imported.service.name).copied() else {
-                continue;
-            };
-            let is_late =
-                !self.rules.serves_holders_first() || services[owner].lacks_in(&outlooks[owner]);
-            let is_rival =
-                |place: &&usize| is_late || !services[**place].service.ingress.is_empty();
-            let is_taken = needy
-                .iter()
-                .filter(is_rival)
-                .any(|place| needs(*place, imported));
-            if is_taken || self.may_change_places(imported) {
-                contested.push((owner, imported.address));
-            }
-        }
-        contested
-            .into_iter()
-            .for_each(|(owner, address)| outlooks[owner].contested.push(address));
-    }
-
-    /// Of Services that share, the second one that is looked at joins any address of its key.
-    fn may_change_places(&self, imported: &Imported<'_>) -> bool {
-        let Some(key) = imported.service.sharing_key.read(self.rules) else {
-            return false;
-        };
-        let is_shared = self
-            .holders
-            .get(&imported.address)
-            .is_some_and(|holders| holders.len() > 1);
-        let has_key = |holders: &Vec<&LbService>| {
-            holders
-                .iter()
-                .any(|h| h.sharing_key.read(self.rules) == Some(key))
-        };
-        is_shared
-            && self
-                .holders
-                .iter()
-                .any(|(address, holders)| *address != imported.address && has_key(holders))
-    }
-
-    /// The ranges that cover an address, in their order.
+    /// Indexes of the ranges that cover an address, in order.
     pub(super) fn covering(&self, address: IpAddr) -> Vec<usize> {
         let mut places: Vec<usize> = self
             .index
@@ -376,53 +232,56 @@ impl<'p> Settling<'p> {
         places
     }
 
-    /// The range in which an address stays, and how.
-    fn place_of(&self, asking: &Asking<'_, '_>, address: IpAddr) -> Result<(usize, Stay), Loss> {
-        let owners = self.owners(asking, address);
+    /// The range that keeps an address, and why.
+    fn place_of(
+        &self,
+        request: &Request<'_, '_>,
+        address: IpAddr,
+    ) -> Result<(usize, KeptBecause), LossReason> {
+        let owners = self.owners(request, address);
         let is_owner = |place: &usize| {
-            let serving = &self.ranges[*place];
-            owners.contains(&(serving.pool.name.as_str(), serving.range.range))
+            let active = &self.ranges[*place];
+            owners.contains(&(active.pool.name.as_str(), active.range.range))
         };
-        let selects = |place: &usize| asking.is_selected_by(self.ranges[*place].of_pool);
+        let selects = |place: &usize| request.is_selected_by(self.ranges[*place].of_pool);
         let mut covering = self.covering(address);
         let left = covering
             .iter()
             .filter(|place| is_owner(place) && selects(place))
             .count();
-        let stay = if left == owners.len() {
-            Stay::Allocated
+        let because = if left == owners.len() {
+            KeptBecause::Allocated
         } else {
-            Stay::Doubtful
+            KeptBecause::Doubtful
         };
-        // Where two pools cover it, the one that has it keeps it, or else the one that is in use.
+        // If two pools cover it, its owner keeps it, or else the active pool.
         covering.sort_by_key(|place| (!is_owner(place), self.ranges[*place].use_of.is_err()));
-        let mut loss = Loss::NoPool;
+        let mut loss = LossReason::NoPool;
         for place in covering {
             if !selects(&place) {
-                loss = loss.max(Loss::NotSelected);
+                loss = loss.max(LossReason::NotSelected);
                 continue;
             }
             match self.ranges[place].imports {
-                _ if is_owner(&place) => return Ok((place, stay)),
+                _ if is_owner(&place) => return Ok((place, because)),
                 Ok(()) if self.is_reserved(&self.ranges[place], address) => {
-                    loss = loss.max(Loss::Reserved)
+                    loss = loss.max(LossReason::Reserved)
                 }
-                Ok(()) => return Ok((place, Stay::Imported)),
+                Ok(()) => return Ok((place, KeptBecause::Imported)),
                 Err(why) => loss = loss.max(why),
             }
         }
         Err(loss)
     }
 
-    /// The pools and ranges from which the operator that runs may have given an address; of several
-    /// that cover it, nothing tells which.
-    fn owners(&self, asking: &Asking<'_, '_>, address: IpAddr) -> Vec<(&'p str, Range)> {
+    /// Pools and ranges that may have given the address. Nothing tells which of several it was.
+    fn owners(&self, request: &Request<'_, '_>, address: IpAddr) -> Vec<(&'p str, Range)> {
         let OperatorState::Running(before) = self.state else {
             return Vec::new();
         };
         let covering = self.known.overlapping(&Range::from(address));
         let selecting =
-            covering.filter(|(_, place)| before[*place].selects(&asking.service.labels));
+            covering.filter(|(_, place)| before[*place].selects(&request.service.labels));
         let mut owners: Vec<(&str, Range)> = selecting
             .map(|(range, place)| (before[*place].name.as_str(), *range))
             .collect();
@@ -436,18 +295,18 @@ impl<'p> Settling<'p> {
         service: &'p LbService,
         address: IpAddr,
         place: usize,
-        stay: Stay,
-    ) -> Result<(), Loss> {
+        because: KeptBecause,
+    ) -> Result<(), LossReason> {
         let is_reserved = self.is_reserved(&self.ranges[place], address);
         let holders = self.holders.entry(address).or_default();
-        let is_clash = holders
+        let is_incompatible = holders
             .iter()
             .any(|holder| incompatibility(holder, service, self.rules).is_some());
-        // Two pools that overlap have a list each, and may have given it to both.
-        if is_clash && stay == Stay::Imported {
-            return Err(Loss::Taken);
+        // Two overlapping pools allocate independently, so both may have given it.
+        if is_incompatible && because == KeptBecause::Imported {
+            return Err(LossReason::Taken);
         }
-        // One that is kept back is counted already.
+        // A reserved address is counted already.
         if holders.is_empty() && !is_reserved {
             self.ranges[place].taken += 1;
         }
@@ -460,7 +319,8 @@ impl<'p> Settling<'p> {
 mod tests {
     use super::*;
     use crate::lbipam::{
-        Annotation, FamilyPolicy, FirstLast, Marking, Port, RangeForm, TrafficPolicy,
+        AddressRange, Annotation, FamilyPolicy, FirstLast, Marking, Port, RangeForm, ServingState,
+        TrafficPolicy,
     };
     use ipam_core::model::{Labels, Operator, Requirement, Selector, ServiceName};
 
@@ -518,20 +378,20 @@ mod tests {
     }
 
     /// A line for each Service.
-    fn told(
+    fn reported(
         pools: &[AddressPool],
         services: &[LbService],
         version: &str,
         state: OperatorState<'_>,
     ) -> Vec<String> {
-        let line = |(name, outlook): (ServiceName, Outlook)| {
-            let Outlook {
+        let line = |(name, outcome): (ServiceName, ServiceOutcome)| {
+            let ServiceOutcome {
                 keeps,
                 contested,
                 loses,
                 gains,
                 pending,
-            } = outlook;
+            } = outcome;
             let contested = |address| {
                 if contested.contains(address) {
                     " (contested)"
@@ -549,8 +409,8 @@ mod tests {
                     .map(|(address, why)| format!("loses {address} ({why})")),
             );
             parts.extend(gains.iter().map(|gain| match gain {
-                Gain::Exactly(address) => format!("gets {address}"),
-                Gain::OneOf { pools, .. } => {
+                GainedAddress::Exactly(address) => format!("gets {address}"),
+                GainedAddress::OneOf { pools, .. } => {
                     format!(
                         "gets one of {}",
                         pools.iter().cloned().collect::<Vec<_>>().join(" ")
@@ -565,7 +425,7 @@ mod tests {
             format!("{}: {}", name.name(), parts.join(", "))
         };
         evaluate(pools, services, &rules(version), state)
-            .outlooks
+            .outcomes
             .into_iter()
             .map(line)
             .collect()
@@ -580,9 +440,9 @@ mod tests {
             service("has", "blue", &[], &["10.0.0.7"]),
             service("new", "blue", &[], &[]),
         ];
-        let running = told(&after, &services, "1.19.3", OperatorState::Running(&before));
+        let running = reported(&after, &services, "1.19.3", OperatorState::Running(&before));
         assert_eq!(running, ["has: keeps 10.0.0.7", "new: waits: no_pool"]);
-        let restarted = told(&after, &services, "1.19.3", OperatorState::Restarted);
+        let restarted = reported(&after, &services, "1.19.3", OperatorState::Restarted);
         assert_eq!(
             restarted,
             [
@@ -604,7 +464,7 @@ mod tests {
             service("waits", "blue", &[], &[]),
             OperatorState::Running(&before),
         );
-        let shrunk = told(&after, &[high, low.clone()], "1.19.3", state);
+        let shrunk = reported(&after, &[high, low.clone()], "1.19.3", state);
         assert_eq!(
             shrunk,
             [
@@ -614,17 +474,17 @@ mod tests {
         );
         let (new, old) = (["1.19.3", "1.18.2"], ["1.18.1", "1.15.19"]);
         for version in new {
-            let told = told(&after, &[low.clone(), waits.clone()], version, state);
+            let reported = reported(&after, &[low.clone(), waits.clone()], version, state);
             assert_eq!(
-                told,
+                reported,
                 ["low: keeps 10.0.0.7", "waits: gets one of blue"],
                 "{version}"
             );
         }
         for version in old {
-            let told = told(&after, &[low.clone(), waits.clone()], version, state);
+            let reported = reported(&after, &[low.clone(), waits.clone()], version, state);
             assert_eq!(
-                told,
+                reported,
                 ["low: keeps 10.0.0.7 (contested)", "waits: gets one of blue"],
                 "{version}"
             );
@@ -640,12 +500,12 @@ mod tests {
         let has = service("has", "blue", &[], &["10.0.0.7"]);
         let state = OperatorState::Running(&before);
         let renamed = [pool("c", "blue", &["10.0.0.0/24"]), before[1].clone()];
-        let told_renamed = told(&renamed, std::slice::from_ref(&has), "1.19.3", state);
+        let reported_renamed = reported(&renamed, std::slice::from_ref(&has), "1.19.3", state);
         assert_eq!(
-            told_renamed,
+            reported_renamed,
             ["has: loses 10.0.0.7 (no pool covers it), gets one of b c"]
         );
-        let deleted = told(&[], std::slice::from_ref(&has), "1.19.3", state);
+        let deleted = reported(&[], std::slice::from_ref(&has), "1.19.3", state);
         assert_eq!(
             deleted,
             ["has: loses 10.0.0.7 (no pool covers it), waits: no_pool"]
@@ -654,7 +514,7 @@ mod tests {
             before[0].clone(),
             pool("b", "blue", &["10.0.9.0/24", "10.0.0.0/24"]),
         ];
-        let widened = told(&overlapping, &[has], "1.19.3", state);
+        let widened = reported(&overlapping, &[has], "1.19.3", state);
         assert_eq!(widened, ["has: keeps 10.0.0.7"]);
     }
 
@@ -673,7 +533,7 @@ mod tests {
             service("f", "blue", &[], &[]),
             service("g", "blue", &[], &[]),
         ];
-        let told = told(&pools, &services, "1.19.3", OperatorState::Restarted);
+        let reported = reported(&pools, &services, "1.19.3", OperatorState::Restarted);
         let expected = [
             "a: keeps 10.0.0.0",
             "b: waits: already_allocated",
@@ -683,7 +543,7 @@ mod tests {
             "f: gets one of blue",
             "g: waits: out_of_ips",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     }
 
     #[test]
@@ -706,7 +566,7 @@ mod tests {
             sharing("b", 443, &[]),
             sharing("c", 80, &[]),
         ];
-        let shared = told(&pools, &services, "1.19.3", OperatorState::Restarted);
+        let shared = reported(&pools, &services, "1.19.3", OperatorState::Restarted);
         assert_eq!(
             shared,
             [
@@ -721,9 +581,9 @@ mod tests {
             sharing("b", 443, &[]),
             sharing("c", 80, &[]),
         ];
-        let promised = told(&single, &services, "1.19.3", OperatorState::Restarted);
+        let reservations = reported(&single, &services, "1.19.3", OperatorState::Restarted);
         assert_eq!(
-            promised,
+            reservations,
             [
                 "a: gets one of blue",
                 "b: gets one of blue",
@@ -743,16 +603,16 @@ mod tests {
             ..service("newer", "blue", &[], &["10.0.0.1"])
         };
         let services = [newer, service("z", "blue", &["10.0.0.0"], &[])];
-        let old = told(&pools, &services, "1.15.19", OperatorState::Restarted);
+        let old = reported(&pools, &services, "1.15.19", OperatorState::Restarted);
         assert_eq!(
             old,
             ["newer: keeps 10.0.0.1", "z: waits: already_allocated"]
         );
-        let new = told(&pools, &services, "1.19.3", OperatorState::Restarted);
+        let new = reported(&pools, &services, "1.19.3", OperatorState::Restarted);
         assert_eq!(
             new,
             [
-                "newer: loses 10.0.0.1 (the Service does not ask for it), gets 10.0.0.5",
+                "newer: loses 10.0.0.1 (the Service does not request it), gets 10.0.0.5",
                 "z: gets 10.0.0.0"
             ]
         );
@@ -762,7 +622,7 @@ mod tests {
     fn without_a_pool_the_operator_sleeps() {
         let services = [service("a", "blue", &[], &["192.0.2.1"])];
         assert_eq!(
-            told(&[], &services, "1.19.3", OperatorState::Restarted),
+            reported(&[], &services, "1.19.3", OperatorState::Restarted),
             ["a: keeps 192.0.2.1"]
         );
     }

@@ -1,5 +1,5 @@
-//! A `CiliumLoadBalancerIPPool` as it is written: the fields of its spec, what they mean, and what
-//! of them an operator reads.
+//! The spec of a `CiliumLoadBalancerIPPool`: its fields, their meaning, and the fields that an
+//! operator reads.
 //!
 //! Source: `pkg/k8s/apis/cilium.io/v2/lbipam_types.go` @ 1.19, `v2alpha1/lbipam_types.go` @ 1.15.
 
@@ -9,10 +9,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::pool::{AddressPool, AddressRange, FirstLast, Marking, RangeForm, ServingState};
 use super::rules::LbRules;
-use ipam_core::model::{Labels, Operator, Requirement, RequirementError, Selector, is_ours};
+use super::written_selector::WrittenSelector;
+use ipam_core::model::{Labels, Selector, is_ours};
 use ipam_core::net::{Address, Block, BlockError, Range, is_written_as_mapped};
 
-/// What of an address pool people and we write.
+/// The parts of an address pool that users and this program write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AddressPoolManifest {
@@ -30,21 +31,21 @@ pub struct AddressPoolManifest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressPoolSpec {
-    /// Ranges; read up to 1.15.
+    /// Ranges, read up to 1.15.
     #[serde(
         default,
         deserialize_with = "nullable",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub cidrs: Vec<AddressBlock>,
-    /// Ranges; read from 1.15 on.
+    /// Ranges, read from 1.15 on.
     #[serde(
         default,
         deserialize_with = "nullable",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub blocks: Vec<AddressBlock>,
-    /// The Services that it is for; absent: all.
+    /// Services that may use it; absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_selector: Option<WrittenSelector>,
     /// `Yes` or `No`.
@@ -54,7 +55,7 @@ pub struct AddressPoolSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub allow_first_last: Option<String>,
-    /// Whether it gives nothing new.
+    /// Whether it gives no new addresses.
     #[serde(
         default,
         deserialize_with = "nullable",
@@ -63,120 +64,65 @@ pub struct AddressPoolSpec {
     pub disabled: bool,
 }
 
-/// One range: a CIDR, or a first address with or without a last one.
+/// A range: a CIDR, or a first address with an optional last one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressBlock {
-    /// CIDR.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cidr: Option<String>,
-    /// First address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
-    /// Last address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<String>,
 }
 
-/// `serviceSelector`, as `metav1.LabelSelector`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct WrittenSelector {
-    /// Label and value, all of them.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
-    pub match_labels: Labels,
-    /// Further requirements, all of them.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "Vec::is_empty"
-    )]
-    pub match_expressions: Vec<WrittenRequirement>,
-}
-
-/// One requirement.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WrittenRequirement {
-    /// Label key.
-    pub key: String,
-    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
-    pub operator: String,
-    /// Values.
-    #[serde(
-        default,
-        deserialize_with = "nullable",
-        skip_serializing_if = "BTreeSet::is_empty"
-    )]
-    pub values: BTreeSet<String>,
-}
-
-fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+pub(super) fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-// As serde wants it.
+// `skip_serializing_if` passes a reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// A version of the API in which address pools are served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AddressPoolApi {
-    /// From 1.18 on.
-    V2,
-    /// From 1.13 on, deprecated from 1.19 on.
-    V2Alpha1,
-}
-
-impl AddressPoolApi {
-    /// As in `apiVersion`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            AddressPoolApi::V2 => "cilium.io/v2",
-            AddressPoolApi::V2Alpha1 => "cilium.io/v2alpha1",
-        }
-    }
-
-    /// The version that is written so, if it is one of these.
-    pub fn from_text(text: &str) -> Option<AddressPoolApi> {
-        [AddressPoolApi::V2, AddressPoolApi::V2Alpha1]
-            .into_iter()
-            .find(|api| api.as_str() == text)
+ipam_core::text_enum! {
+    /// A version of the API that serves address pools, as written in `apiVersion`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum AddressPoolApi {
+        /// From 1.18 on.
+        V2 = "cilium.io/v2",
+        /// From 1.13 on, deprecated from 1.19 on.
+        V2Alpha1 = "cilium.io/v2alpha1",
     }
 }
 
-/// A spec that a version cannot be given.
+/// Why a version cannot read a spec.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum NotRead {
-    /// Up to 1.14 a range is a CIDR.
-    #[error("this Cilium reads CIDRs only, and `{0}` is a first and a last address")]
+    /// Up to 1.14, every range is a CIDR.
+    #[error("this Cilium reads only CIDRs, and `{0}` is a range of addresses")]
     StartStop(String),
-    /// Up to 1.14 the first and the last address are always kept back.
+    /// Up to 1.14, the first and last address are always reserved.
     #[error(
-        "this Cilium does not know `allowFirstLastIPs`, and keeps the first and the last address of each CIDR back"
+        "this Cilium ignores `allowFirstLastIPs`, and always reserves the first and last address of each CIDR"
     )]
     FirstLast,
 }
 
-/// Whether a spec had to be written otherwise for the running version.
+/// How a spec was changed for the running version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Translation {
-    /// It is as it was.
+    /// It is unchanged.
     None,
-    /// `spec.cidrs` is written as `spec.blocks`.
+    /// `spec.cidrs` became `spec.blocks`.
     CidrsToBlocks,
-    /// `spec.blocks` is written as `spec.cidrs`.
+    /// `spec.blocks` became `spec.cidrs`.
     BlocksToCidrs,
 }
 
-/// The addresses of a CIDR as netip reads it: no leading zeros, any prefix length, any bits behind
-/// the prefix.
+/// The addresses of a CIDR as netip reads it: no leading zeros, any prefix length, any host bits.
 fn cidr_range(cidr: &str) -> Option<Range> {
     match cidr.parse::<Block>() {
         Ok(block) | Err(BlockError::HostBits { aligned: block, .. }) => Some(block.range()),
@@ -187,15 +133,14 @@ fn cidr_range(cidr: &str) -> Option<Range> {
 }
 
 impl AddressPoolManifest {
-    /// Whether it carries our label.
     pub fn is_ours(&self) -> bool {
         is_ours(&self.labels)
     }
 }
 
 impl AddressBlock {
-    /// Its addresses; `None` where an operator stops with an error. An IPv4-mapped address counts
-    /// as IPv4, which is what packets have, although LB-IPAM keeps it apart (`netip.ParseAddr`).
+    /// Its addresses; `None` if the operator rejects the entry. An IPv4-mapped address counts as
+    /// IPv4, as in packets, although LB-IPAM treats it as IPv6 (`netip.ParseAddr`).
     pub fn range(&self) -> Option<AddressRange> {
         let range = match (&self.cidr, &self.start, &self.stop) {
             (Some(cidr), _, _) if !cidr.is_empty() => {
@@ -216,12 +161,12 @@ impl AddressBlock {
         })
     }
 
-    /// Whether LB-IPAM takes it for IPv6 addresses and everything else for IPv4.
+    /// Whether it is IPv4-mapped, so that only LB-IPAM treats it as IPv6.
     pub fn is_written_as_mapped(&self) -> bool {
         is_written_as_mapped(&self.text())
     }
 
-    /// As a person would write it in one line.
+    /// The entry as one line of text.
     pub fn text(&self) -> String {
         match (&self.cidr, &self.start, &self.stop) {
             (Some(cidr), ..) if !cidr.is_empty() => cidr.clone(),
@@ -231,61 +176,8 @@ impl AddressBlock {
     }
 }
 
-impl WrittenSelector {
-    /// What it means.
-    ///
-    /// # Errors
-    /// A requirement that Kubernetes does not know.
-    pub fn selector(&self) -> Result<Selector, String> {
-        let text = |error: RequirementError| error.to_string();
-        let mut requirements = Vec::new();
-        for (key, value) in &self.match_labels {
-            requirements
-                .push(Requirement::new(key, Operator::In([value.clone()].into())).map_err(text)?);
-        }
-        for WrittenRequirement {
-            key,
-            operator,
-            values,
-        } in &self.match_expressions
-        {
-            let operator = match operator.as_str() {
-                "In" => Operator::In(values.clone()),
-                "NotIn" => Operator::NotIn(values.clone()),
-                "Exists" => Operator::Exists,
-                "DoesNotExist" => Operator::DoesNotExist,
-                other => return Err(format!("`{}` is no operator", other.escape_debug())),
-            };
-            requirements.push(Requirement::new(key, operator).map_err(text)?);
-        }
-        Ok(Selector::all_of(requirements))
-    }
-}
-
-impl From<&Selector> for WrittenSelector {
-    fn from(selector: &Selector) -> WrittenSelector {
-        let written = |requirement: &Requirement| {
-            let (operator, values) = match requirement.operator() {
-                Operator::In(values) => ("In", values.clone()),
-                Operator::NotIn(values) => ("NotIn", values.clone()),
-                Operator::Exists => ("Exists", BTreeSet::new()),
-                Operator::DoesNotExist => ("DoesNotExist", BTreeSet::new()),
-            };
-            WrittenRequirement {
-                key: requirement.key().to_owned(),
-                operator: operator.to_owned(),
-                values,
-            }
-        };
-        WrittenSelector {
-            match_labels: Labels::new(),
-            match_expressions: selector.requirements().map(written).collect(),
-        }
-    }
-}
-
 impl AddressPoolSpec {
-    /// Every range that can be read, whichever version reads it.
+    /// Every valid range, even those that the running version ignores.
     pub fn ranges(&self) -> impl Iterator<Item = Range> + '_ {
         self.cidrs
             .iter()
@@ -302,8 +194,7 @@ impl AddressPoolSpec {
         }
     }
 
-    /// The pool that an operator of these rules makes of it. A selector that cannot be read is
-    /// taken to select nothing.
+    /// The pool as an operator with these rules sees it. An invalid selector selects nothing.
     pub fn as_read(
         &self,
         rules: &LbRules,
@@ -317,7 +208,7 @@ impl AddressPoolSpec {
         AddressPool {
             name: name.to_owned(),
             created: created.map(str::to_owned),
-            // The operator stops at the first entry that it cannot read (`handleNewPool`).
+            // The operator stops at the first invalid entry (`handleNewPool`).
             ranges: cidrs.chain(blocks).map_while(AddressBlock::range).collect(),
             selector: selector
                 .map(|selector| selector.selector().unwrap_or_else(|_| Selector::nothing())),
@@ -331,15 +222,14 @@ impl AddressPoolSpec {
         }
     }
 
-    /// The same for an operator of these rules, in the field that the newest version of those that
-    /// read it keeps.
+    /// The spec for an operator with these rules, in the newest field that it reads.
     ///
     /// # Errors
-    /// What this version has no way to say.
+    /// Fails if this version cannot express the spec.
     pub fn translated(&self, rules: &LbRules) -> Result<(AddressPoolSpec, Translation), NotRead> {
         let mut spec = self.clone();
         if rules.reads_blocks() {
-            // In the order in which 1.15 reads them.
+            // In the order of 1.15.
             spec.blocks.splice(..0, spec.cidrs.drain(..));
             let is_same = self.cidrs.is_empty();
             return Ok((
@@ -364,7 +254,7 @@ impl AddressPoolSpec {
         if spec.first_last() == FirstLast::Allowed {
             return Err(NotRead::FirstLast);
         }
-        // `No` is what it does anyway, and the API server would drop it.
+        // `No` is the fixed behaviour, and the API server would drop the field.
         spec.allow_first_last = None;
         spec.cidrs.append(&mut spec.blocks);
         Ok((
@@ -377,11 +267,10 @@ impl AddressPoolSpec {
         ))
     }
 
-    /// The same for an operator of these rules, left as it stands where such an operator reads
-    /// every field of it.
+    /// The spec for an operator with these rules, unchanged if the operator reads both fields.
     ///
     /// # Errors
-    /// Something that this version cannot express.
+    /// Fails if this version cannot express the spec.
     pub fn readable(&self, rules: &LbRules) -> Result<(AddressPoolSpec, Translation), NotRead> {
         match rules.reads_cidrs() && rules.reads_blocks() {
             true => Ok((self.clone(), Translation::None)),
@@ -389,11 +278,10 @@ impl AddressPoolSpec {
         }
     }
 
-    /// Whether both mean the same to the API server and an operator of these rules, however they
-    /// are spelled.
+    /// Whether both specs mean the same to the API server and to an operator with these rules.
     pub fn means_the_same(&self, other: &AddressPoolSpec, rules: &LbRules) -> bool {
         let ranges = |blocks: &[AddressBlock]| -> Option<BTreeSet<AddressRange>> {
-            // One that is written as mapped means something else to LB-IPAM than the IPv4 range.
+            // To LB-IPAM an IPv4-mapped range differs from the IPv4 range.
             blocks
                 .iter()
                 .map(|block| block.range().filter(|_| !block.is_written_as_mapped()))
@@ -411,8 +299,8 @@ impl AddressPoolSpec {
                 ranges(&spec.cidrs)?,
                 ranges(&spec.blocks)?,
                 selector,
-                // What it comes to changes with an upgrade, so where the field exists it counts as
-                // it stands.
+                // An upgrade changes the effective value, so the written value counts if the field
+                // exists.
                 if rules.reads_blocks() {
                     spec.first_last()
                 } else {

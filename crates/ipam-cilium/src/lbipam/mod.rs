@@ -1,33 +1,37 @@
-//! What Cilium's LB-IPAM makes of address pools and Services, version by version: which addresses a
-//! pool has, which of two pools loses, which Services keep, lose, gain or wait, and why.
+//! Predicts Cilium's LB-IPAM by version: the addresses of each pool, which of two conflicting pools
+//! loses, and which Services keep, lose, gain or wait for addresses, and why.
 //!
-//! Pure functions over what was read or is wished for; they know neither files nor clients, nor
-//! whether anything of it will be written. Source: `operator/pkg/lbipam` of Cilium 1.15.19 and
-//! 1.19.3; other versions as their release notes differ from these.
+//! Pure functions. They know neither files nor clients, nor whether a plan is applied. Source:
+//! `operator/pkg/lbipam` of Cilium 1.15.19 and 1.19.3; other versions follow their release notes.
 
+mod active_range;
 mod conflict;
+mod contested;
 mod counts;
 mod evaluate;
 mod manifest;
-mod outlook;
 mod pool;
 mod rules;
 mod satisfy;
 mod selection;
 mod service;
+mod service_outcome;
 mod sharing;
+mod written_selector;
 
 pub use conflict::{Certainty, Conflict, conflicts};
 pub use counts::Counts;
 pub use evaluate::evaluate;
 pub use manifest::{
     AddressBlock, AddressPoolApi, AddressPoolManifest, AddressPoolSpec, NotRead, Translation,
-    WrittenRequirement, WrittenSelector,
 };
-pub use outlook::{Evaluated, Gain, Loss, Outlook, Pending};
 pub use pool::{
     AddressPool, AddressRange, FirstLast, Marking, OperatorState, RangeForm, ServingState,
 };
 pub use rules::{ClassUse, LbRules};
-pub use service::{ADDRESSES, Annotation, FamilyPolicy, LbService, Port, TrafficPolicy, Wish};
+pub use service::{
+    ADDRESSES, AddressRequest, Annotation, FamilyPolicy, LbService, Port, TrafficPolicy,
+};
+pub use service_outcome::{Evaluated, GainedAddress, LossReason, Pending, ServiceOutcome};
 pub use sharing::may_share;
+pub use written_selector::{WrittenRequirement, WrittenSelector};

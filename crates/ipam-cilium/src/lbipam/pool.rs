@@ -1,23 +1,20 @@
-//! An address pool as LB-IPAM sees it, and what the operator remembers of pools.
+//! Address pools as LB-IPAM sees them, and the operator's memory of them.
 
 use ipam_core::model::{Labels, Selector};
 use ipam_core::net::Range;
 
-/// How a range is written; only a CIDR can have its first and last address reserved.
+/// Form of a range in the spec. Only a CIDR can have its first and last address reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RangeForm {
     /// `cidr`.
     Cidr,
-    /// `start`, and `stop` where it has one.
+    /// `start`, optionally with `stop`.
     StartStop,
 }
 
-/// One range of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AddressRange {
-    /// Its addresses.
     pub range: Range,
-    /// How it is written.
     pub form: RangeForm,
 }
 
@@ -36,19 +33,18 @@ pub enum FirstLast {
 /// `spec.disabled`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ServingState {
-    /// It gives addresses.
     #[default]
     Enabled,
-    /// It gives none.
+    /// It gives no addresses.
     Disabled,
 }
 
-/// What the running operator says of a pool's overlaps, in its condition.
+/// Conflict state of a pool, from the condition that the operator writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Marking {
-    /// Out of use.
+    /// The operator does not use the pool.
     Conflicting,
-    /// In use, or not looked at yet.
+    /// The operator uses the pool, or has not evaluated it yet.
     #[default]
     None,
 }
@@ -56,25 +52,21 @@ pub enum Marking {
 /// A `CiliumLoadBalancerIPPool`, with the ranges that the running version reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressPool {
-    /// Name.
     pub name: String,
-    /// `metadata.creationTimestamp`, RFC 3339 in whole seconds; `None` for one that does not exist
-    /// yet, which is the newest.
+    /// `metadata.creationTimestamp`, RFC 3339 in whole seconds. `None`: it does not exist yet, so
+    /// it is the newest.
     pub created: Option<String>,
-    /// Its ranges, in the order of the spec.
+    /// In the order of the spec.
     pub ranges: Vec<AddressRange>,
-    /// The Services that it is for; `None` means all.
+    /// Services that may use it; `None` means all.
     pub selector: Option<Selector>,
-    /// Whether the first and last address of a CIDR are given.
     pub first_last: FirstLast,
-    /// Whether it gives addresses.
     pub state: ServingState,
-    /// What the running operator says of its overlaps.
     pub marking: Marking,
 }
 
 impl AddressPool {
-    /// Whether a Service with these labels, pseudo-labels included, may have an address of it.
+    /// Whether a Service with these labels may use it. `labels` include the pseudo-labels.
     pub fn selects(&self, labels: &Labels) -> bool {
         self.selector
             .as_ref()
@@ -82,12 +74,12 @@ impl AddressPool {
     }
 }
 
-/// What the operator remembers.
+/// The operator's memory of pools.
 #[derive(Clone, Copy, Debug)]
 pub enum OperatorState<'s> {
-    /// It has run with these pools until now: an address in a range that stays as it is stays, even
-    /// where the pool is disabled or in conflict.
+    /// It runs with these pools. It keeps addresses in unchanged ranges, even if their pool is
+    /// disabled or conflicting.
     Running(&'s [AddressPool]),
-    /// It starts: only addresses of pools that are in use are recognised.
+    /// It starts, and recognises only addresses of active pools.
     Restarted,
 }

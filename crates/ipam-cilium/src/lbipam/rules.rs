@@ -1,58 +1,61 @@
-//! What differs between versions and settings of the operator.
+//! Rules of LB-IPAM that depend on the operator's version or settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::manifest::AddressPoolApi;
 use super::pool::{AddressRange, FirstLast, RangeForm};
 use super::service::ADDRESSES;
+use crate::observed::setting_key;
 use ipam_core::model::CiliumVersion;
 use ipam_core::net::{Family, Range};
 
-/// The newest version whose rules are known here; a newer or an unknown one is judged by it.
+/// The newest version with known rules. Newer and unknown versions use its rules.
 const NEWEST: CiliumVersion = CiliumVersion::minor(19);
 
-/// Whether LB-IPAM takes a Service.
+/// Whether LB-IPAM serves a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassUse {
-    /// It does.
+    /// LB-IPAM serves it.
     Ours,
-    /// Its class is for another controller, or for a part of Cilium that is switched off.
+    /// Its class belongs to another controller, or to a disabled part of Cilium.
     AnotherController,
 }
 
-/// The rules of one running operator.
 #[derive(Clone, Debug)]
 pub struct LbRules {
     version: CiliumVersion,
-    /// Families that are switched on.
+    /// Enabled families.
     families: BTreeSet<Family>,
-    /// Values of `spec.loadBalancerClass` that it takes.
+    /// Served values of `spec.loadBalancerClass`.
     classes: BTreeSet<&'static str>,
-    /// Whether it takes Services without a class.
+    /// Use of Services without a class.
     default: ClassUse,
-    /// Whether it takes any.
+    /// Use of all Services.
     all: ClassUse,
 }
 
 impl LbRules {
-    /// The rules of a version with these settings, which are those of `cilium-config`. Without a
-    /// version, those of the newest.
+    /// Rules of a version with the settings of `cilium-config`. Without a version, those of the
+    /// newest.
     pub fn new(version: Option<CiliumVersion>, settings: &BTreeMap<String, String>) -> LbRules {
         let version = version.unwrap_or(NEWEST);
         let is_on =
             |key: &str, default: bool| settings.get(key).map_or(default, |value| value == "true");
         let mut families = BTreeSet::new();
-        // `pkg/defaults/defaults.go`: both are on where the settings say nothing.
-        for (family, key) in [(Family::Ipv4, "enable-ipv4"), (Family::Ipv6, "enable-ipv6")] {
+        // `pkg/defaults/defaults.go`: both are on by default.
+        for (family, key) in [
+            (Family::Ipv4, setting_key::ENABLE_IPV4),
+            (Family::Ipv6, setting_key::ENABLE_IPV6),
+        ] {
             if is_on(key, true) {
                 families.insert(family);
             }
         }
         let mut classes = BTreeSet::new();
-        if is_on("enable-bgp-control-plane", false) {
+        if is_on(setting_key::ENABLE_BGP_CONTROL_PLANE, false) {
             classes.insert("io.cilium/bgp-control-plane");
         }
-        if version.minor >= 15 && is_on("enable-l2-announcements", false) {
+        if version.minor >= 15 && is_on(setting_key::ENABLE_L2_ANNOUNCEMENTS, false) {
             classes.insert("io.cilium/l2-announcer");
         }
         // `operator/pkg/lbipam/cell.go` @ 1.19: both from 1.17 on.
@@ -66,10 +69,10 @@ impl LbRules {
         };
         let default = ours(
             settings
-                .get("default-lb-service-ipam")
+                .get(setting_key::DEFAULT_LB_SERVICE_IPAM)
                 .is_none_or(|value| value == "lbipam"),
         );
-        let all = ours(is_on("enable-lb-ipam", true));
+        let all = ours(is_on(setting_key::ENABLE_LB_IPAM, true));
         LbRules {
             version,
             families,
@@ -79,7 +82,7 @@ impl LbRules {
         }
     }
 
-    /// The rules of the newest version that is known here, with the same settings.
+    /// Rules of the newest known version, with the same settings.
     pub fn upgraded(&self) -> LbRules {
         LbRules {
             version: self.version.max(NEWEST),
@@ -103,12 +106,11 @@ impl LbRules {
         self.version.minor >= 15
     }
 
-    /// Whether a family is switched on.
     pub fn uses(&self, family: Family) -> bool {
         self.families.contains(&family)
     }
 
-    /// Whether LB-IPAM takes a Service of type LoadBalancer with this `spec.loadBalancerClass`.
+    /// Whether LB-IPAM serves a Service of type LoadBalancer with this `spec.loadBalancerClass`.
     pub fn class_use(&self, class: Option<&str>) -> ClassUse {
         match class {
             _ if self.all == ClassUse::AnotherController => self.all,
@@ -118,9 +120,9 @@ impl LbRules {
         }
     }
 
-    /// Whether the first and last address of a range are kept back. Up to 1.15 they are unless
-    /// `allowFirstLastIPs` is `Yes`, from 1.16 on only when it is `No`; from 1.15 on never in a
-    /// range of one or two addresses.
+    /// Whether the first and last address of a range are reserved. Up to 1.15 they are unless
+    /// `allowFirstLastIPs` is `Yes`; from 1.16 on only if it is `No`. From 1.15 on they are never
+    /// reserved in a range of one or two addresses.
     pub fn reserves_first_and_last(&self, first_last: FirstLast, range: &AddressRange) -> bool {
         if range.form != RangeForm::Cidr {
             return false;
@@ -129,7 +131,7 @@ impl LbRules {
         is_reserved && (self.version.minor <= 14 || range.range.width() > 1)
     }
 
-    /// What `allowFirstLastIPs` comes to in this version.
+    /// The effective value of `allowFirstLastIPs`.
     pub fn meaning_of(&self, first_last: FirstLast) -> FirstLast {
         match first_last {
             _ if self.version.minor <= 14 => FirstLast::Reserved,
@@ -139,7 +141,7 @@ impl LbRules {
         }
     }
 
-    /// The version of the API in which pools are served, as far as the version of Cilium tells.
+    /// API version of pools, derived from the version of Cilium.
     pub fn address_pool_api(&self) -> AddressPoolApi {
         if self.version.minor >= 18 {
             AddressPoolApi::V2
@@ -148,7 +150,7 @@ impl LbRules {
         }
     }
 
-    /// The annotation by which a Service asks for addresses: the newest one that is read.
+    /// The annotation that requests addresses: the newest one that is read.
     pub fn addresses_annotation(&self) -> &'static str {
         if self.reads_newer_annotations() {
             ADDRESSES[0]
@@ -157,24 +159,24 @@ impl LbRules {
         }
     }
 
-    /// Whether an address that an altered pool still covers surely stays where it is: from 1.18.2
-    /// on, Services that have addresses are looked at first; before, one that waits may take it.
+    /// Whether Services with addresses are served before those that wait: from 1.18.2 on. Before, a
+    /// waiting Service may take an address of a changed pool.
     pub fn serves_holders_first(&self) -> bool {
         self.version.is_at_least(18, 2)
     }
 
-    /// Whether the annotations `lbipam.cilium.io/…` are read, which hide the older ones: from 1.16
-    /// on.
+    /// Whether the annotations `lbipam.cilium.io/…` are read, from 1.16 on. They hide the older
+    /// ones.
     pub fn reads_newer_annotations(&self) -> bool {
         self.version.minor >= 16
     }
 
-    /// Whether Services of two namespaces can share an address: from 1.16 on.
+    /// Whether Services of two namespaces may share an address, from 1.16 on.
     pub(super) fn shares_across_namespaces(&self) -> bool {
         self.version.minor >= 16
     }
 
-    /// Reason of the condition when a requested address cannot be shared.
+    /// Reason of the condition if a requested address cannot be shared.
     pub(super) fn incompatible_reason(&self) -> &'static str {
         if self.version.minor <= 15 {
             "already_allocated_different_sharing_key"
@@ -183,13 +185,13 @@ impl LbRules {
         }
     }
 
-    /// Whether equal ports of two protocols can share an address: from 1.17 on.
+    /// Whether equal ports of two protocols may share an address, from 1.17 on.
     pub(super) fn tells_protocols_apart(&self) -> bool {
         self.version.minor >= 17
     }
 
-    /// Addresses of a range that count, before anything is taken: IPv6 was cut to 65,536 up to
-    /// 1.14.
+    /// Number of addresses of a range as the operator counts them. Up to 1.14, at most 65,536 for
+    /// IPv6.
     pub fn counted(&self, range: &Range) -> u128 {
         let all = range.width().saturating_add(1);
         if self.version.minor <= 14 && range.family() == Family::Ipv6 {

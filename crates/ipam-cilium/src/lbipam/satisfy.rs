@@ -1,83 +1,89 @@
-//! Gives Services what they lack: requested addresses, shared ones, or any of a family
+//! Gives Services the addresses they lack: requested, shared, or any of a family
 //! (`satisfyService`).
 
 use std::net::IpAddr;
 
-use super::evaluate::{Serving, Settling, Stay, lacks};
-use super::outlook::{Gain, Outlook, Pending};
-use super::selection::Asking;
-use super::service::{LbService, Wish};
+use super::active_range::ActiveRange;
+use super::evaluate::{Evaluation, KeptBecause, lacks};
+use super::selection::Request;
+use super::service::{AddressRequest, LbService};
+use super::service_outcome::{GainedAddress, Pending, ServiceOutcome};
 use super::sharing::incompatibility;
 use ipam_core::net::Family;
 
-/// An address that is promised to Services of one sharing key, and not known yet.
-pub(super) struct Promised<'p> {
-    gain: Gain,
+/// An address for Services of one sharing key; the operator has not chosen it yet.
+pub(super) struct Reservation<'p> {
+    gain: GainedAddress,
     family: Family,
     members: Vec<&'p LbService>,
 }
 
-impl Asking<'_, '_> {
-    /// Whether it lacks something of what it wants.
-    pub(super) fn lacks_in(&self, outlook: &Outlook) -> bool {
-        match &self.wish {
-            Wish::Exactly(requested) => requested
+impl Request<'_, '_> {
+    /// Whether a requested address or family is missing.
+    pub(super) fn lacks_in(&self, outcome: &ServiceOutcome) -> bool {
+        match &self.wanted {
+            AddressRequest::Exactly(requested) => requested
                 .iter()
-                .any(|address| !outlook.keeps.contains(address)),
-            Wish::AnyOf(families) => families.iter().any(|family| lacks(outlook, *family)),
+                .any(|address| !outcome.keeps.contains(address)),
+            AddressRequest::AnyOf(families) => {
+                families.iter().any(|family| lacks(outcome, *family))
+            }
         }
     }
 
-    /// Whether what it lacks may be this address.
-    pub(super) fn may_take(&self, address: IpAddr, outlook: &Outlook) -> bool {
-        match &self.wish {
-            Wish::Exactly(requested) => requested.contains(&address),
-            Wish::AnyOf(families) => {
-                families.contains(&Family::of(address)) && lacks(outlook, Family::of(address))
+    /// Whether the Service may take this address.
+    pub(super) fn may_take(&self, address: IpAddr, outcome: &ServiceOutcome) -> bool {
+        match &self.wanted {
+            AddressRequest::Exactly(requested) => requested.contains(&address),
+            AddressRequest::AnyOf(families) => {
+                families.contains(&Family::of(address)) && lacks(outcome, Family::of(address))
             }
         }
     }
 }
 
-impl<'p> Settling<'p> {
-    /// Gives a Service what it still lacks.
-    pub(super) fn satisfy(&mut self, asking: &Asking<'_, 'p>, outlook: &mut Outlook) {
-        match asking.wish.clone() {
-            Wish::Exactly(requested) => {
+impl<'p> Evaluation<'p> {
+    pub(super) fn satisfy(&mut self, request: &Request<'_, 'p>, outcome: &mut ServiceOutcome) {
+        match request.wanted.clone() {
+            AddressRequest::Exactly(requested) => {
                 for address in requested
                     .into_iter()
-                    .filter(|address| !outlook.keeps.contains(address))
+                    .filter(|address| !outcome.keeps.contains(address))
                     .collect::<Vec<_>>()
                 {
-                    match self.request(asking, address) {
-                        Ok(()) => outlook.gains.push(Gain::Exactly(address)),
-                        Err(pending) => outlook.pending.push(pending),
+                    match self.take_requested(request, address) {
+                        Ok(()) => outcome.gains.push(GainedAddress::Exactly(address)),
+                        Err(pending) => outcome.pending.push(pending),
                     }
                 }
             }
-            Wish::AnyOf(families) => {
+            AddressRequest::AnyOf(families) => {
                 for family in families
                     .into_iter()
-                    .filter(|family| lacks(outlook, *family))
+                    .filter(|family| lacks(outcome, *family))
                     .collect::<Vec<_>>()
                 {
-                    match self.any_of(asking, family) {
-                        Ok(gain) => outlook.gains.push(gain),
-                        Err(pending) => outlook.pending.push(pending),
+                    match self.any_of(request, family) {
+                        Ok(gain) => outcome.gains.push(gain),
+                        Err(pending) => outcome.pending.push(pending),
                     }
                 }
             }
         }
     }
 
-    fn request(&mut self, asking: &Asking<'_, 'p>, address: IpAddr) -> Result<(), Pending> {
-        let service = asking.service;
+    fn take_requested(
+        &mut self,
+        request: &Request<'_, 'p>,
+        address: IpAddr,
+    ) -> Result<(), Pending> {
+        let service = request.service;
         let covering: Vec<usize> = self
             .covering(address)
             .into_iter()
             .filter(|place| self.ranges[*place].gives())
             .collect();
-        let selects = |place: &usize| asking.is_selected_by(self.ranges[*place].of_pool);
+        let selects = |place: &usize| request.is_selected_by(self.ranges[*place].of_pool);
         let Some(place) = covering.iter().copied().find(selects) else {
             let is_covered = !covering.is_empty();
             return Err(if is_covered {
@@ -106,27 +112,31 @@ impl<'p> Settling<'p> {
                 why,
             });
         }
-        // Nobody incompatible has it, so it can be taken.
-        let _ = self.take(service, address, place, Stay::Imported);
+        // No incompatible Service has it, so this succeeds.
+        let _ = self.take(service, address, place, KeptBecause::Imported);
         Ok(())
     }
 
-    fn any_of(&mut self, asking: &Asking<'_, 'p>, family: Family) -> Result<Gain, Pending> {
-        let service = asking.service;
+    fn any_of(
+        &mut self,
+        request: &Request<'_, 'p>,
+        family: Family,
+    ) -> Result<GainedAddress, Pending> {
+        let service = request.service;
         if let Some(gain) = self.share(service, family) {
             return Ok(gain);
         }
-        let selecting = asking.selecting();
-        let is_candidate = |serving: &Serving<'_>| {
-            serving.gives()
-                && serving.range.range.family() == family
-                && selecting.contains(&serving.of_pool)
+        let selecting = request.selecting();
+        let is_candidate = |active: &ActiveRange<'_>| {
+            active.gives()
+                && active.range.range.family() == family
+                && selecting.contains(&active.of_pool)
         };
         let places: Vec<usize> = self
             .ranges
             .iter()
             .enumerate()
-            .filter(|(_, serving)| is_candidate(serving))
+            .filter(|(_, active)| is_candidate(active))
             .map(|(place, _)| place)
             .collect();
         let is_free =
@@ -139,9 +149,9 @@ impl<'p> Settling<'p> {
                     .map(|place| self.ranges[*place].pool.name.clone())
                     .collect();
                 self.ranges[*first].taken += 1;
-                let gain = Gain::OneOf { family, pools };
+                let gain = GainedAddress::OneOf { family, pools };
                 if service.sharing_key.read(self.rules).is_some() {
-                    self.promised.push(Promised {
+                    self.reservations.push(Reservation {
                         gain: gain.clone(),
                         family,
                         members: vec![service],
@@ -154,8 +164,8 @@ impl<'p> Settling<'p> {
         }
     }
 
-    /// Joins an address of its sharing key, or one that is promised to it.
-    fn share(&mut self, service: &'p LbService, family: Family) -> Option<Gain> {
+    /// Joins an address, or a reservation, of its sharing key.
+    fn share(&mut self, service: &'p LbService, family: Family) -> Option<GainedAddress> {
         service.sharing_key.read(self.rules)?;
         let rules = self.rules;
         let may_join = |members: &[&LbService]| {
@@ -170,14 +180,14 @@ impl<'p> Settling<'p> {
             .filter(|(address, _)| Family::of(**address) == family);
         if let Some((address, holders)) = of_family.find(|(_, holders)| may_join(holders)) {
             holders.push(service);
-            return Some(Gain::Exactly(*address));
+            return Some(GainedAddress::Exactly(*address));
         }
-        let mut promised = self
-            .promised
+        let reservation = self
+            .reservations
             .iter_mut()
-            .filter(|promised| promised.family == family);
-        let promised = promised.find(|promised| may_join(&promised.members))?;
-        promised.members.push(service);
-        Some(promised.gain.clone())
+            .filter(|reservation| reservation.family == family)
+            .find(|reservation| may_join(&reservation.members))?;
+        reservation.members.push(service);
+        Some(reservation.gain.clone())
     }
 }

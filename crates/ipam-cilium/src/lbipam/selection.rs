@@ -1,5 +1,5 @@
-//! Which pools select which Services. Where all pools are asked for, each selector is evaluated
-//! once for each distinct set of the labels that selectors look at.
+//! Finds the pools that select a Service. Selectors are evaluated once per distinct set of the
+//! labels they use.
 //!
 //! Knows nothing of addresses.
 
@@ -9,48 +9,48 @@ use std::rc::Rc;
 
 use super::pool::AddressPool;
 use super::rules::LbRules;
-use super::service::{LbService, Wish};
+use super::service::{AddressRequest, LbService};
 use ipam_core::model::Labels;
 
-/// Pools by their places.
+/// Indexes of pools.
 type Places = Rc<BTreeSet<usize>>;
 
-/// A Service with what it wants, and with the pools that select it.
-pub(super) struct Asking<'a, 's> {
+/// A Service with its requested addresses and the pools that select it.
+pub(super) struct Request<'a, 's> {
     pub(super) service: &'s LbService,
-    pub(super) wish: Wish,
+    pub(super) wanted: AddressRequest,
     selection: &'a Selection<'s>,
     selecting: OnceCell<Places>,
 }
 
-impl<'a, 's> Asking<'a, 's> {
+impl<'a, 's> Request<'a, 's> {
     pub(super) fn new(
         service: &'s LbService,
         rules: &LbRules,
         selection: &'a Selection<'s>,
-    ) -> Asking<'a, 's> {
-        Asking {
+    ) -> Request<'a, 's> {
+        Request {
             service,
-            wish: service.wish(rules),
+            wanted: service.address_request(rules),
             selection,
             selecting: OnceCell::new(),
         }
     }
 
-    /// Whether the pool at this place selects it. Most Services have what they want, and one pool
-    /// is all that is asked about.
+    /// Whether the pool at this index selects it. Cheaper than [`Request::selecting`], and enough
+    /// for most Services.
     pub(super) fn is_selected_by(&self, place: usize) -> bool {
         self.selection.pools[place].selects(&self.service.labels)
     }
 
-    /// Places of all pools that select it.
+    /// Indexes of all pools that select it.
     pub(super) fn selecting(&self) -> &BTreeSet<usize> {
         self.selecting
             .get_or_init(|| self.selection.of(&self.service.labels))
     }
 }
 
-/// All pools, and what is known of their selectors.
+/// All pools, with a cache of selected pools.
 pub(super) struct Selection<'p> {
     pools: &'p [AddressPool],
     keys: BTreeSet<&'p str>,

@@ -12,7 +12,7 @@ const NAMESPACE_LABEL: &str = "io.kubernetes.service.namespace";
 /// Pseudo-label of a Service's name.
 const NAME_LABEL: &str = "io.kubernetes.service.name";
 
-/// Keys of the annotation that asks for addresses, the newer one first (`pkg/annotation/k8s.go` @
+/// Keys of the annotation that requests addresses, the newer one first (`pkg/annotation/k8s.go` @
 /// 1.19, `operator/pkg/lbipam/lbipam.go` @ 1.15).
 pub const ADDRESSES: [&str; 2] = ["lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips"];
 
@@ -38,12 +38,11 @@ pub enum TrafficPolicy {
     Local,
 }
 
-/// One of `spec.ports`.
+/// An entry of `spec.ports`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Port {
-    /// Number.
     pub port: u16,
-    /// Protocol, such as `TCP`.
+    /// Such as `TCP`.
     pub protocol: String,
 }
 
@@ -57,7 +56,7 @@ pub struct Annotation {
 }
 
 impl Annotation {
-    /// The place of the value of one of two keys, the newer one first.
+    /// The value at `key`, which is one of two keys, the newer one first. `None` for any other key.
     pub fn at(&mut self, [newer, older]: [&str; 2], key: &str) -> Option<&mut Option<String>> {
         match key {
             _ if key == newer => Some(&mut self.newer),
@@ -66,7 +65,7 @@ impl Annotation {
         }
     }
 
-    /// The value of one of two keys, the newer one first.
+    /// The value at `key`, which is one of two keys, the newer one first.
     pub fn get(&self, [newer, older]: [&str; 2], key: &str) -> Option<&String> {
         match key {
             _ if key == newer => self.newer.as_ref(),
@@ -75,7 +74,8 @@ impl Annotation {
         }
     }
 
-    /// What an operator of these rules reads (`annotation.Get`); an empty text counts as none.
+    /// The value that an operator with these rules reads (`annotation.Get`). An empty text counts
+    /// as absent.
     pub(super) fn read(&self, rules: &LbRules) -> Option<&str> {
         let newer = self
             .newer
@@ -90,11 +90,9 @@ impl Annotation {
 /// A Service of type LoadBalancer.
 #[derive(Clone, Debug)]
 pub struct LbService {
-    /// Namespace and name.
     pub name: ServiceName,
-    /// Version of the object.
     pub version: ObjectVersion,
-    /// Its labels with the pseudo-labels.
+    /// Its labels, including the pseudo-labels.
     pub labels: Labels,
     /// `spec.loadBalancerClass`.
     pub class: Option<String>,
@@ -104,11 +102,11 @@ pub struct LbService {
     pub families: Vec<Family>,
     /// `spec.loadBalancerIP`.
     pub spec_address: Option<IpAddr>,
-    /// Addresses that it asks for, with commas between them.
+    /// Requested addresses, separated by commas.
     pub addresses: Annotation,
-    /// The key under which it shares addresses.
+    /// Services with equal keys may share addresses.
     pub sharing_key: Annotation,
-    /// Namespaces with which it shares, with commas between them; `*` for all.
+    /// Namespaces to share with, separated by commas; `*` for all.
     pub sharing_namespaces: Annotation,
     /// `spec.externalTrafficPolicy`.
     pub traffic_policy: TrafficPolicy,
@@ -118,13 +116,13 @@ pub struct LbService {
     pub pod_selector: Labels,
     /// `status.loadBalancer.ingress[].ip`.
     pub ingress: Vec<IpAddr>,
-    /// Reason of the condition in which Cilium says whether the Service has what it asks for.
+    /// Reason of the condition that tells whether Cilium satisfied the request.
     pub reason: Option<String>,
 }
 
-/// What a Service wants.
+/// The addresses that a Service requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum AddressRequest {
     /// These addresses.
     Exactly(Vec<IpAddr>),
     /// One address of each of these families.
@@ -132,25 +130,24 @@ pub enum Wish {
 }
 
 impl LbService {
-    /// A Service's own labels with the pseudo-labels, which win.
+    /// The labels with the pseudo-labels added. Pseudo-labels win.
     pub fn with_pseudo_labels(name: &ServiceName, mut labels: Labels) -> Labels {
         labels.insert(NAMESPACE_LABEL.to_owned(), name.namespace().to_owned());
         labels.insert(NAME_LABEL.to_owned(), name.name().to_owned());
         labels
     }
 
-    /// What it wants: requested addresses outweigh families (`serviceIPFamilyRequest`,
-    /// `isSatisfied`).
-    pub fn wish(&self, rules: &LbRules) -> Wish {
+    /// Requested addresses, or else families (`serviceIPFamilyRequest`, `isSatisfied`).
+    pub fn address_request(&self, rules: &LbRules) -> AddressRequest {
         let requested = self.requested(rules);
         if requested.is_empty() {
-            Wish::AnyOf(self.wanted_families(rules))
+            AddressRequest::AnyOf(self.wanted_families(rules))
         } else {
-            Wish::Exactly(requested)
+            AddressRequest::Exactly(requested)
         }
     }
 
-    /// The addresses that it asks for; what is no address is passed over (`getSVCRequestedIPs`).
+    /// The requested addresses. Invalid entries are skipped (`getSVCRequestedIPs`).
     pub fn requested(&self, rules: &LbRules) -> Vec<IpAddr> {
         let written = self.addresses.read(rules).unwrap_or_default().split(',');
         let mut requested: Vec<IpAddr> = self.spec_address.into_iter().collect();
@@ -161,7 +158,7 @@ impl LbService {
         requested
     }
 
-    /// The families that it asks for by its spec.
+    /// The families that its spec requests.
     pub(super) fn wanted_families(&self, rules: &LbRules) -> Vec<Family> {
         let on = |families: &[Family]| {
             families

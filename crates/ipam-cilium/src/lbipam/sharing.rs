@@ -1,16 +1,15 @@
-//! Which Services may share one address (`ServiceView.isCompatible`).
+//! Decides which Services may share one address (`ServiceView.isCompatible`).
 
 use super::rules::LbRules;
 use super::service::{LbService, Port, TrafficPolicy};
 
 const ANY_NAMESPACE: &str = "*";
 
-/// Whether two Services may share an address.
 pub fn may_share(one: &LbService, other: &LbService, rules: &LbRules) -> bool {
     incompatibility(one, other, rules).is_none()
 }
 
-/// Why two Services may not share an address, in the operator's words; `None` when they may.
+/// Why two Services may not share an address, in the operator's words; `None` if they may.
 pub(super) fn incompatibility(
     one: &LbService,
     other: &LbService,
@@ -23,11 +22,12 @@ pub(super) fn incompatibility(
     if !(allows(one, other, rules) && allows(other, one, rules)) {
         return Some("different and not permitted namespace");
     }
-    if one
-        .ports
-        .iter()
-        .any(|port| other.ports.iter().any(|other| clash(port, other, rules)))
-    {
+    if one.ports.iter().any(|port| {
+        other
+            .ports
+            .iter()
+            .any(|other| ports_conflict(port, other, rules))
+    }) {
         return Some("same port and protocol");
     }
     if one.traffic_policy != other.traffic_policy {
@@ -40,7 +40,7 @@ pub(super) fn incompatibility(
     None
 }
 
-fn clash(one: &Port, other: &Port, rules: &LbRules) -> bool {
+fn ports_conflict(one: &Port, other: &Port, rules: &LbRules) -> bool {
     one.port == other.port && (one.protocol == other.protocol || !rules.tells_protocols_apart())
 }
 

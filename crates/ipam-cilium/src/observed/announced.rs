@@ -1,84 +1,73 @@
-//! Where a node's Pods live, and which blocks it announces by BGP.
+//! The blocks of a node's Pods, and the blocks that it announces by BGP.
 //!
-//! Which field the announced block comes from depends on the implementation (`pkg/bgp/speaker` @
-//! 1.11 and 1.12, `pkg/bgpv1` @ 1.12 to 1.18, `pkg/bgp` @ 1.19): the first speaker took it from the
-//! Node whatever the IPAM mode, later ones from where the agent takes it.
+//! The source field depends on the implementation (`pkg/bgp/speaker` @ 1.11 and 1.12, `pkg/bgpv1` @
+//! 1.12 to 1.18, `pkg/bgp` @ 1.19). The first speaker reads the Node in every IPAM mode; later ones
+//! read the field that the agent reads.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
-use super::{HoldingField, ModeSeen, Node, Observed, PodCidrs, Reading};
+use super::{HoldingField, ModeSeen, Node, Observed, PodCidrs, Reading, setting_key};
 use ipam_core::model::{IpamMode, NodeName};
 use ipam_core::net::{Block, Family};
 
-/// Which part of Cilium speaks BGP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Speaker {
-    /// The MetalLB speaker inside the agent, 1.11 to 1.16.
-    MetalLb,
-    /// The BGP control plane with `CiliumBGPPeeringPolicy`, 1.12 to 1.18.
-    PeeringPolicy,
-    /// The BGP control plane with `CiliumBGPClusterConfig`, 1.16 and later.
-    ClusterConfig,
-}
-
-impl fmt::Display for Speaker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Speaker::MetalLb => "the BGP speaker of MetalLB (bgp-announce-pod-cidr)",
-            Speaker::PeeringPolicy => "the BGP control plane (CiliumBGPPeeringPolicy)",
-            Speaker::ClusterConfig => "the BGP control plane (CiliumBGPClusterConfig)",
-        })
+ipam_core::text_enum! {
+    /// The part of Cilium that speaks BGP.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum BgpSpeaker {
+        /// The MetalLB speaker inside the agent, 1.11 to 1.16.
+        MetalLb = "the BGP speaker of MetalLB (bgp-announce-pod-cidr)",
+        /// The BGP control plane with `CiliumBGPPeeringPolicy`, 1.12 to 1.18.
+        PeeringPolicy = "the BGP control plane (CiliumBGPPeeringPolicy)",
+        /// The BGP control plane with `CiliumBGPClusterConfig`, 1.16 and later.
+        ClusterConfig = "the BGP control plane (CiliumBGPClusterConfig)",
     }
 }
 
-/// What a node announces.
+/// The announcement of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announced {
-    /// By which part.
-    pub speaker: Speaker,
-    /// The field that it takes them from.
+    pub speaker: BgpSpeaker,
+    /// Source of the blocks.
     pub field: HoldingField,
-    /// The blocks.
     pub blocks: Vec<Block>,
 }
 
 impl Announced {
-    /// Whether a block of that family is announced at all.
+    /// Whether a block of this family is announced, or the blocks are unknown.
     pub fn family_is_announced(&self, family: Family) -> bool {
         self.blocks.is_empty() || self.blocks.iter().any(|block| block.family() == family)
     }
 }
 
 impl Observed {
-    /// Whether it is known where Pods live.
-    pub fn knows_homes(&self) -> bool {
+    /// Whether the blocks of Pods are known in this IPAM mode.
+    pub fn knows_pod_blocks(&self) -> bool {
         matches!(
             self.cilium.mode(),
             ModeSeen::Known(IpamMode::Kubernetes | IpamMode::ClusterPool | IpamMode::MultiPool)
         )
     }
 
-    /// Whether what is announced depends on the version, and the version is not known.
+    /// Whether the announcement depends on the version, and the version is unknown.
     pub fn is_announced_by_unknown_rules(&self) -> bool {
         let mode = self.cilium.mode();
         let depends = match self.speaker() {
-            Some(Speaker::MetalLb) => mode == ModeSeen::Known(IpamMode::ClusterPool),
-            Some(Speaker::PeeringPolicy) => mode == ModeSeen::Known(IpamMode::Kubernetes),
-            Some(Speaker::ClusterConfig) | None => false,
+            Some(BgpSpeaker::MetalLb) => mode == ModeSeen::Known(IpamMode::ClusterPool),
+            Some(BgpSpeaker::PeeringPolicy) => mode == ModeSeen::Known(IpamMode::Kubernetes),
+            Some(BgpSpeaker::ClusterConfig) | None => false,
         };
         depends && self.cilium.version.is_none()
     }
 
-    /// The speaker, where one is switched on and has anything to do. Of both kinds of control-plane
-    /// objects, which one counts depends on the node.
-    pub fn speaker(&self) -> Option<Speaker> {
+    /// The enabled speaker, if it has objects to act on. With both kinds of control-plane objects,
+    /// the node decides which one applies.
+    pub fn speaker(&self) -> Option<BgpSpeaker> {
         let version = self.cilium.version.map(|(version, _)| version);
         let is_at_least = |minor| version.is_some_and(|version| version.is_at_least(minor, 0));
-        if self.is_on("bgp-announce-pod-cidr") && !is_at_least(17) {
-            return Some(Speaker::MetalLb);
+        if self.is_on(setting_key::BGP_ANNOUNCE_POD_CIDR) && !is_at_least(17) {
+            return Some(BgpSpeaker::MetalLb);
         }
-        if !self.is_on("enable-bgp-control-plane") {
+        if !self.is_on(setting_key::ENABLE_BGP_CONTROL_PLANE) {
             return None;
         }
         let (old, new) = (
@@ -89,34 +78,34 @@ impl Observed {
             old && !is_at_least(19),
             new && (version.is_none() || is_at_least(16)),
         ) {
-            (true, _) => Some(Speaker::PeeringPolicy),
-            (false, true) => Some(Speaker::ClusterConfig),
+            (true, _) => Some(BgpSpeaker::PeeringPolicy),
+            (false, true) => Some(BgpSpeaker::ClusterConfig),
             (false, false) => None,
         }
     }
 
-    /// The blocks that a node announces; `None` where it announces none.
+    /// The blocks that a node announces; `None` if it announces none.
     pub fn announces(&self, node: &Node) -> Option<Announced> {
         let speaker = self.speaker_of(node)?;
-        // In multi-pool it is pools that are announced, and elsewhere nobody knows where Pods live.
+        // In multi-pool, pools are announced. In other modes, the blocks of Pods are unknown.
         if self.is_announced_by_unknown_rules() || !self.is_host_scoped() {
             return None;
         }
         let field = match speaker {
-            Speaker::MetalLb => self.field_of_metal_lb(),
-            Speaker::PeeringPolicy => {
+            BgpSpeaker::MetalLb => self.field_of_metal_lb(),
+            BgpSpeaker::PeeringPolicy => {
                 let mut policies = self
                     .announcing
                     .policies
                     .iter()
                     .filter(|policy| policy.nodes.matches(&node.labels));
                 let policy = policies.next()?;
-                // Two that select one node are an error, and nothing is announced.
+                // Two policies that select one node are an error, and nothing is announced.
                 (policies.next().is_none() && policy.pod_cidrs == PodCidrs::Announced)
                     .then_some(())?;
                 self.field_of_policies()
             }
-            Speaker::ClusterConfig => {
+            BgpSpeaker::ClusterConfig => {
                 self.advertisements_of(node)
                     .any(|entry| entry.pod_cidrs == PodCidrs::Announced)
                     .then_some(())?;
@@ -138,8 +127,9 @@ impl Observed {
         })
     }
 
-    /// A policy that selects a node wins over the newer objects there (`pkg/bgpv1/agent` @ 1.16).
-    fn speaker_of(&self, node: &Node) -> Option<Speaker> {
+    /// On a node that a policy selects, the policy wins over the newer objects (`pkg/bgpv1/agent` @
+    /// 1.16).
+    fn speaker_of(&self, node: &Node) -> Option<BgpSpeaker> {
         let speaker = self.speaker()?;
         let is_later = self
             .cilium
@@ -151,15 +141,15 @@ impl Observed {
             .iter()
             .any(|policy| policy.nodes.matches(&node.labels));
         let has_newer = is_later && !self.announcing.cluster_configs.is_empty();
-        let passes_on = speaker == Speaker::PeeringPolicy && !is_selected && has_newer;
+        let passes_on = speaker == BgpSpeaker::PeeringPolicy && !is_selected && has_newer;
         Some(if passes_on {
-            Speaker::ClusterConfig
+            BgpSpeaker::ClusterConfig
         } else {
             speaker
         })
     }
 
-    /// What the peers of a node get, by `CiliumBGPClusterConfig`.
+    /// Advertisements to the peers of a node, by `CiliumBGPClusterConfig`.
     pub fn advertisements_of<'o>(
         &'o self,
         node: &'o Node,
@@ -203,8 +193,8 @@ impl Observed {
         }
     }
 
-    /// The blocks that an agent which starts on a node now would take from the Node: none but in
-    /// ipam `kubernetes`.
+    /// The blocks that an agent would read from the Node if it started now. Empty except in ipam
+    /// `kubernetes`.
     pub fn read_from_node(&self, node: &Node) -> Vec<Block> {
         if self.cilium.mode() != ModeSeen::Known(IpamMode::Kubernetes) {
             return Vec::new();
@@ -216,12 +206,12 @@ impl Observed {
             .collect()
     }
 
-    /// Whether nodes have blocks of several pools, as their Pods need them.
+    /// Whether nodes get blocks of several pools on demand.
     pub fn is_multi_pool(&self) -> bool {
         self.cilium.mode() == ModeSeen::Known(IpamMode::MultiPool)
     }
 
-    /// Whether each node has one block of each family, which its agent gives Pods addresses of.
+    /// Whether each node has one block per family, from which its agent serves Pods.
     pub fn is_host_scoped(&self) -> bool {
         matches!(
             self.cilium.mode(),
@@ -229,21 +219,20 @@ impl Observed {
         )
     }
 
-    /// Where the Pods of all nodes live, by name; CiliumNodes without a Node count too.
-    pub fn homes(&self) -> impl Iterator<Item = (&NodeName, Block)> {
+    /// Blocks of the Pods of all nodes, by name. Includes CiliumNodes without a Node.
+    pub fn pod_blocks(&self) -> impl Iterator<Item = (&NodeName, Block)> {
         let names: BTreeSet<&NodeName> =
             self.nodes.keys().chain(self.cilium_nodes.keys()).collect();
         names.into_iter().flat_map(|name| {
-            self.lives_in(name)
+            self.pod_blocks_of(name)
                 .into_iter()
                 .map(move |block| (name, block))
         })
     }
 
-    /// The blocks that Pods of a node have addresses of: what its agent published, or, where there
-    /// is no CiliumNode, what it would take from the Node. In multi-pool, all that is allocated to
-    /// it.
-    pub fn lives_in(&self, name: &NodeName) -> Vec<Block> {
+    /// Blocks of the Pods of a node: those its agent published, or, without a CiliumNode, those it
+    /// would read from the Node. In multi-pool, all allocated blocks.
+    pub fn pod_blocks_of(&self, name: &NodeName) -> Vec<Block> {
         let cilium_node = self.cilium_nodes.get(name);
         match self.cilium.mode() {
             ModeSeen::Known(IpamMode::MultiPool) => cilium_node

@@ -1,5 +1,4 @@
-//! Who announces what: Cilium's BGP and L2 objects, as far as they select nodes, blocks and
-//! Services.
+//! Cilium's BGP and L2 objects: which nodes announce which blocks and Services.
 //!
 //! Sources: `pkg/bgpv1/agent/controller.go` and `pkg/bgpv1/manager/reconciler` @ 1.15,
 //! `pkg/bgp/manager/reconciler` @ 1.19, `pkg/l2announcer/l2announcer.go` @ 1.19. An absent selector
@@ -14,14 +13,14 @@ use super::view::nullable;
 use crate::lbipam::WrittenSelector;
 use ipam_core::model::{Labels, Selector};
 
-/// All of them.
+/// All observed BGP and L2 objects.
 #[derive(Clone, Debug, Default)]
 pub struct Announcing {
     /// `CiliumBGPPeeringPolicy`s.
     pub policies: Vec<PeeringPolicy>,
     /// `CiliumBGPClusterConfig`s.
     pub cluster_configs: Vec<ClusterConfig>,
-    /// `CiliumBGPPeerConfig`s by name: which advertisements their peers get.
+    /// `CiliumBGPPeerConfig`s by name: selectors of the advertisements for their peers.
     pub peer_configs: BTreeMap<String, Vec<Selector>>,
     /// `CiliumBGPAdvertisement`s.
     pub advertisements: Vec<Advertisement>,
@@ -32,58 +31,59 @@ pub struct Announcing {
 /// A `CiliumBGPPeeringPolicy`.
 #[derive(Clone, Debug)]
 pub struct PeeringPolicy {
-    /// Name.
     pub name: String,
-    /// The nodes that it is for.
     pub nodes: Selector,
-    /// Whether one of its routers has `exportPodCIDR`.
     pub pod_cidrs: PodCidrs,
-    /// The Services that its routers announce.
     pub services: Vec<Selector>,
 }
 
 /// Whether pod CIDRs are announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodCidrs {
-    /// They are.
     Announced,
-    /// They are not.
     Kept,
 }
 
 /// A `CiliumBGPClusterConfig`.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
-    /// Name.
     pub name: String,
-    /// The nodes that it is for.
     pub nodes: Selector,
-    /// Peer configs of its peers.
+    /// Names of its peers' `CiliumBGPPeerConfig`s.
     pub peer_configs: Vec<String>,
 }
 
 /// A `CiliumBGPAdvertisement`.
 #[derive(Clone, Debug)]
 pub struct Advertisement {
-    /// Name.
     pub name: String,
-    /// Its labels, by which peers choose it.
+    /// Peers select it by these labels.
     pub labels: Labels,
     /// Whether it has an entry of type `PodCIDR`.
     pub pod_cidrs: PodCidrs,
-    /// The Services whose LoadBalancer addresses it announces.
+    /// Services whose LoadBalancer addresses it announces.
     pub services: Vec<Selector>,
 }
 
 /// A `CiliumL2AnnouncementPolicy`.
 #[derive(Clone, Debug)]
 pub struct L2Policy {
-    /// The Services that it is for.
     pub services: Selector,
 }
 
+/// A `CiliumBGPPeeringPolicy`.
+pub(super) type PeeringPolicyView = Named<PeeringPolicySpec>;
+/// A `CiliumBGPClusterConfig`.
+pub(super) type ClusterConfigView = Named<ClusterConfigSpec>;
+/// A `CiliumBGPPeerConfig`.
+pub(super) type PeerConfigView = Named<PeerConfigSpec>;
+/// A `CiliumBGPAdvertisement`.
+pub(super) type AdvertisementView = Named<AdvertisementSpec>;
+/// A `CiliumL2AnnouncementPolicy`.
+pub(super) type L2PolicyView = Named<L2PolicySpec>;
+
 #[derive(Deserialize)]
-struct Named<S> {
+pub(super) struct Named<S> {
     metadata: NamedMetadata,
     #[serde(bound(deserialize = "S: Deserialize<'de>"))]
     spec: S,
@@ -98,7 +98,7 @@ struct NamedMetadata {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PeeringPolicySpec {
+pub(super) struct PeeringPolicySpec {
     node_selector: Option<WrittenSelector>,
     #[serde(default, deserialize_with = "nullable")]
     virtual_routers: Vec<VirtualRouter>,
@@ -114,7 +114,7 @@ struct VirtualRouter {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ClusterConfigSpec {
+pub(super) struct ClusterConfigSpec {
     node_selector: Option<WrittenSelector>,
     #[serde(default, deserialize_with = "nullable")]
     bgp_instances: Vec<Instance>,
@@ -138,7 +138,7 @@ struct Reference {
 }
 
 #[derive(Deserialize)]
-struct PeerConfigSpec {
+pub(super) struct PeerConfigSpec {
     #[serde(default, deserialize_with = "nullable")]
     families: Vec<PeerFamily>,
 }
@@ -149,7 +149,7 @@ struct PeerFamily {
 }
 
 #[derive(Deserialize)]
-struct AdvertisementSpec {
+pub(super) struct AdvertisementSpec {
     #[serde(default, deserialize_with = "nullable")]
     advertisements: Vec<Entry>,
 }
@@ -171,25 +171,24 @@ struct EntryService {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct L2PolicySpec {
+pub(super) struct L2PolicySpec {
     service_selector: Option<WrittenSelector>,
     #[serde(default, rename = "loadBalancerIPs")]
     load_balancer_ips: Option<bool>,
 }
 
-/// One that cannot be understood selects nothing.
+/// An invalid selector selects nothing.
 fn selector(written: &WrittenSelector) -> Selector {
     written.selector().unwrap_or_else(|_| Selector::nothing())
 }
 
-/// An absent one selects everything.
 fn everything_if_absent(written: Option<&WrittenSelector>) -> Selector {
     written.map_or_else(Selector::default, selector)
 }
 
 impl Announcing {
     pub(super) fn read_policy(&mut self, json: &str) -> Result<(), serde_json::Error> {
-        let Named { metadata, spec } = serde_json::from_str::<Named<PeeringPolicySpec>>(json)?;
+        let Named { metadata, spec } = serde_json::from_str::<PeeringPolicyView>(json)?;
         let exports = spec
             .virtual_routers
             .iter()
@@ -212,7 +211,7 @@ impl Announcing {
     }
 
     pub(super) fn read_cluster_config(&mut self, json: &str) -> Result<(), serde_json::Error> {
-        let Named { metadata, spec } = serde_json::from_str::<Named<ClusterConfigSpec>>(json)?;
+        let Named { metadata, spec } = serde_json::from_str::<ClusterConfigView>(json)?;
         let peers = spec
             .bgp_instances
             .into_iter()
@@ -228,7 +227,7 @@ impl Announcing {
     }
 
     pub(super) fn read_peer_config(&mut self, json: &str) -> Result<(), serde_json::Error> {
-        let Named { metadata, spec } = serde_json::from_str::<Named<PeerConfigSpec>>(json)?;
+        let Named { metadata, spec } = serde_json::from_str::<PeerConfigView>(json)?;
         let chosen = spec
             .families
             .iter()
@@ -240,7 +239,7 @@ impl Announcing {
     }
 
     pub(super) fn read_advertisement(&mut self, json: &str) -> Result<(), serde_json::Error> {
-        let Named { metadata, spec } = serde_json::from_str::<Named<AdvertisementSpec>>(json)?;
+        let Named { metadata, spec } = serde_json::from_str::<AdvertisementView>(json)?;
         let announces = spec
             .advertisements
             .iter()
@@ -270,7 +269,7 @@ impl Announcing {
     }
 
     pub(super) fn read_l2_policy(&mut self, json: &str) -> Result<(), serde_json::Error> {
-        let Named { spec, .. } = serde_json::from_str::<Named<L2PolicySpec>>(json)?;
+        let Named { spec, .. } = serde_json::from_str::<L2PolicyView>(json)?;
         if spec.load_balancer_ips == Some(true) {
             self.l2_policies.push(L2Policy {
                 services: everything_if_absent(spec.service_selector.as_ref()),

@@ -1,83 +1,72 @@
-//! Which Cilium this is, and what it reads.
+//! The running Cilium: version, settings, and the fields that it reads.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
+use super::setting_key;
 use super::settings::Agent;
 use ipam_core::model::{CiliumVersion, IpamMode};
 use ipam_core::net::{Block, Family};
 
-/// Version and settings of the running Cilium, as far as they were seen.
+/// Observed version and settings of the running Cilium.
 #[derive(Clone, Debug, Default)]
 pub struct Cilium {
     /// Namespace of its DaemonSet or ConfigMap.
     pub namespace: Option<String>,
-    /// Version, and what tells it.
+    /// Version and its source.
     pub version: Option<(CiliumVersion, Evidence)>,
-    /// `cilium-config`; `None` when there is none.
+    /// `cilium-config`; `None` if it is absent.
     pub settings: Option<BTreeMap<String, String>>,
-    /// The IPAM mode, where a person says it.
-    pub mode_said: Option<IpamMode>,
-    /// When `cilium-config` was last written, RFC 3339, where the server tells.
+    /// The IPAM mode that the user forces.
+    pub mode_override: Option<IpamMode>,
+    /// Last write of `cilium-config`, RFC 3339, if the server tells it.
     pub settings_written: Option<String>,
-    /// Arguments of the DaemonSet's agent; they win over the settings.
+    /// Arguments of the DaemonSet's agent. They override the settings.
     pub agent_arguments: BTreeMap<String, String>,
-    /// Arguments of the operator, where its Deployment was seen.
+    /// Arguments of the operator, if its Deployment is visible.
     pub operator_arguments: Option<BTreeMap<String, String>>,
-    /// How many of it are wanted, where its Deployment says so.
+    /// Desired replicas of the operator, if its Deployment sets them.
     pub operator_replicas: Option<u32>,
-    /// Whether what its Deployment says is what runs.
+    /// Whether the operator's Deployment is rolled out.
     pub operator_state: OperatorState,
-    /// Arguments of the step that puts the settings of single nodes over those of all.
+    /// Arguments of the init container that merges settings of single nodes.
     pub resolver_arguments: BTreeMap<String, String>,
-    /// The operator's version.
     pub operator_version: Option<CiliumVersion>,
-    /// The agents' Pods.
     pub agents: Vec<Agent>,
 }
 
-/// Whether what the Deployment of Cilium's operator says is what runs.
+/// Rollout of the Deployment of Cilium's operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OperatorState {
-    /// It is.
+    /// It is complete.
     #[default]
     Settled,
-    /// It is being rolled out or scaled.
+    /// It is in progress, or the Deployment is being scaled.
     Changing,
     /// There are several Deployments.
     Several,
 }
 
-/// What a version was concluded from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Evidence {
-    /// A person said so.
-    Flag,
-    /// Image tag of the container `cilium-agent`.
-    ImageTag,
-    /// Label `helm.sh/chart` of the DaemonSet.
-    ChartLabel,
-    /// Label `io.cilium.k8s.crd.schema.version` of Cilium's CRDs.
-    SchemaLabel,
-}
-
-impl fmt::Display for Evidence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Evidence::Flag => "--cilium-version",
-            Evidence::ImageTag => "image tag of the DaemonSet's cilium-agent",
-            Evidence::ChartLabel => "label helm.sh/chart of the DaemonSet",
-            Evidence::SchemaLabel => "schema label of the CRD of CiliumNode",
-        })
+ipam_core::text_enum! {
+    /// The source of a version, the most reliable first.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Evidence {
+        /// The command line.
+        Flag = "--cilium-version",
+        /// Image tag of the container `cilium-agent`.
+        ImageTag = "image tag of the DaemonSet's cilium-agent",
+        /// Label `helm.sh/chart` of the DaemonSet.
+        ChartLabel = "label helm.sh/chart of the DaemonSet",
+        /// Label `io.cilium.k8s.crd.schema.version` of Cilium's CRDs.
+        SchemaLabel = "schema label of the CRD of CiliumNode",
     }
 }
 
-/// The IPAM mode, as far as it is known.
+/// The observed IPAM mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModeSeen {
     /// A known mode.
     Known(IpamMode),
-    /// A mode that this program has never heard of.
+    /// A mode that this program does not know.
     Unknown(String),
     /// No `cilium-config` was seen.
     NoSettings,
@@ -86,44 +75,43 @@ pub enum ModeSeen {
 /// Whether agents use an address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FamilyUse {
-    /// It is switched on, and an agent waits for its block.
+    /// It is enabled, and agents wait for a block.
     Required,
-    /// It is switched off.
+    /// It is disabled.
     Off,
-    /// The settings do not say.
-    NotSaid,
+    /// The settings do not tell.
+    Unspecified,
 }
 
 /// Whether the agents read the pod-CIDR annotations of their Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnnotationReads {
-    /// They do; these keys.
     Yes(AnnotationKeys),
     /// `annotate-k8s-node` is not `"true"`.
     GateClosed,
-    /// The version is unknown, and with it the meaning of the missing setting.
+    /// The version is unknown, and so is the default of the missing setting.
     VersionUnknown,
 }
 
 /// Which annotation keys an agent knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnnotationKeys {
-    /// The older ones only, up to 1.12.
+    /// Only the older keys, up to 1.12.
     Older,
-    /// The newer ones, which hide the older ones.
+    /// Both. The newer keys hide the older ones.
     Both,
 }
 
 impl Cilium {
     /// `ipam` of `cilium-config`; absent means `cluster-pool` since 1.9.
     pub fn mode(&self) -> ModeSeen {
-        if let Some(mode) = self.mode_said {
+        if let Some(mode) = self.mode_override {
             return ModeSeen::Known(mode);
         }
         if self.settings.is_none() {
             return ModeSeen::NoSettings;
         }
-        match self.setting("ipam") {
+        match self.setting(setting_key::IPAM) {
             None => ModeSeen::Known(IpamMode::ClusterPool),
             Some(text) => text
                 .parse()
@@ -162,27 +150,28 @@ impl Cilium {
     /// its IPv6 twin are forced on).
     pub fn use_of(&self, family: Family) -> FamilyUse {
         let key = match family {
-            Family::Ipv4 => "enable-ipv4",
-            Family::Ipv6 => "enable-ipv6",
+            Family::Ipv4 => setting_key::ENABLE_IPV4,
+            Family::Ipv6 => setting_key::ENABLE_IPV6,
         };
         match self.setting(key) {
             Some(value) if is_true(value) => FamilyUse::Required,
             Some(_) => FamilyUse::Off,
-            None => FamilyUse::NotSaid,
+            None => FamilyUse::Unspecified,
         }
     }
 
-    /// The ranges that the operator gives blocks of, from one of its settings: Helm puts spaces
-    /// between them, people commas.
+    /// The operator's ranges, from one of its settings. Helm separates them by spaces, users by
+    /// commas. `None` if the setting is absent or invalid.
     pub fn cluster_pool(&self, key: &str) -> Option<Vec<Block>> {
         let text = self.operator_setting(key)?;
         let texts = text.split([' ', ',']).filter(|text| !text.is_empty());
-        // A range that cannot be read may be any.
+        // An invalid range may be any range.
         texts.map(|text| Block::lenient(text).ok()).collect()
     }
 
-    /// What the operator is set to: its arguments win over the settings.
+    /// A setting of the operator. Arguments override `cilium-config`.
     pub fn operator_setting(&self, key: &str) -> Option<&str> {
+        setting_key::assert_known(key);
         let argument = self
             .operator_arguments
             .as_ref()
@@ -191,8 +180,8 @@ impl Cilium {
         argument.or_else(setting).map(String::as_str)
     }
 
-    /// Why a setting of single nodes would not be read, although it is there
-    /// (`pkg/option/resolver/resolver.go` @ 1.19).
+    /// Why Cilium would ignore a setting of a `CiliumNodeConfig` (`pkg/option/resolver/resolver.go`
+    /// @ 1.19).
     pub fn overriding_is_off(&self, key: &str) -> Option<String> {
         let list = |name: &str| -> Vec<&str> {
             let text = self.resolver_arguments.get(name).map_or("", String::as_str);
@@ -211,17 +200,18 @@ impl Cilium {
                 .iter()
                 .any(|source| source.starts_with("cilium-node-config"))
         {
-            return Some("Cilium's config sources leave CiliumNodeConfigs out".to_owned());
+            return Some("Cilium's config sources do not include CiliumNodeConfigs".to_owned());
         }
         let is_denied = if allowed.is_empty() {
             denied.contains(&key)
         } else {
             !allowed.contains(&key)
         };
-        is_denied.then(|| format!("Cilium is set not to take {key} from a CiliumNodeConfig"))
+        is_denied.then(|| format!("Cilium's settings do not allow {key} in a CiliumNodeConfig"))
     }
 
     fn setting(&self, key: &str) -> Option<&str> {
+        setting_key::assert_known(key);
         let of_config = || self.settings.as_ref()?.get(key);
         self.agent_arguments
             .get(key)
@@ -230,7 +220,7 @@ impl Cilium {
     }
 }
 
-/// Go's `strconv.ParseBool`, which is what Cilium's options are read with.
+/// Go's `strconv.ParseBool`, which parses Cilium's options.
 pub(super) fn is_true(text: &str) -> bool {
     matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
 }

@@ -1,37 +1,36 @@
-//! The claims as they were read, and what is left of them in the light of everything else that was
-//! seen.
+//! The stored claims, and the live ones by the rest of the observation.
 
 use jiff::SignedDuration;
 
 use super::view::ConfigMapView;
 use super::{CLAIMS_KEY, Observed, ObservedKind};
-use ipam_core::claims::{Claim, ClaimGuard, Claims, RecordError, Witness};
+use ipam_core::claims::{Claim, ClaimGuard, Claims, ObservedObject, RecordError};
 use ipam_core::model::ObjectVersion;
 use ipam_core::net::Block;
 
-/// The claims and the version of the object that keeps them.
+/// The claims and the version of the object that stores them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeptClaims {
-    /// The claims as they were kept, dead ones included.
+pub struct StoredClaims {
+    /// As stored, including dead claims.
     pub claims: Claims,
-    /// `None`: there is no object yet.
+    /// `None`: the object does not exist.
     pub version: Option<ObjectVersion>,
 }
 
-impl KeptClaims {
-    pub(super) fn read(view: &ConfigMapView) -> Result<KeptClaims, RecordError> {
+impl StoredClaims {
+    pub(super) fn read(view: &ConfigMapView) -> Result<StoredClaims, RecordError> {
         let metadata = &view.metadata;
         let version = ObjectVersion {
             uid: metadata.uid.clone(),
             resource_version: metadata.resource_version.clone(),
         };
-        // An object that somebody made beforehand, so that nobody needs the right to create one, is
-        // empty at first.
+        // An administrator may create the empty object beforehand, so that we need no right to
+        // create it.
         let claims = view
             .data
             .get(CLAIMS_KEY)
             .map_or_else(|| Ok(Claims::default()), |text| Claims::from_json(text))?;
-        Ok(KeptClaims {
+        Ok(StoredClaims {
             claims,
             version: Some(version),
         })
@@ -39,37 +38,36 @@ impl KeptClaims {
 }
 
 impl Observed {
-    /// The claims that are still in force; freed blocks rest for `rest`.
-    pub fn claims_in_force(&self, rest: SignedDuration) -> Claims {
+    /// The live claims. Freed blocks are quarantined for `quarantine_for`.
+    pub fn live_claims(&self, quarantine_for: SignedDuration) -> Claims {
         self.claims
             .claims
-            .in_force(|claim| self.witness(claim), self.at, rest)
+            .live(|claim| self.observed_object(claim), self.at, quarantine_for)
     }
 
-    /// The object whose UID a claim names: the Node of that name, its CiliumNode, or a
-    /// `CiliumNodeConfig`.
-    fn witness(&self, claim: &Claim) -> Option<Witness<'_>> {
+    /// The object of a claim, by its UID: the Node, its CiliumNode, or a `CiliumNodeConfig`.
+    fn observed_object(&self, claim: &Claim) -> Option<ObservedObject<'_>> {
         let is_it = |version: &ObjectVersion| !claim.uid.is_empty() && version.uid == claim.uid;
         if let Some(node) = self
             .cilium_nodes
             .get(&claim.node)
             .filter(|node| is_it(&node.version))
         {
-            return Some(witness(&node.version, node.pod_cidrs.clone()));
+            return Some(observed_object(&node.version, node.pod_cidrs.clone()));
         }
         if let Some(config) = self
             .node_configs
             .iter()
             .find(|config| is_it(&config.version))
         {
-            return Some(witness(&config.version, config.ranges().collect()));
+            return Some(observed_object(&config.version, config.ranges().collect()));
         }
         let is_of_node = self
             .nodes
             .get(&claim.node)
             .is_some_and(|node| node.uid == claim.uid);
         if self.blind_spot(ObservedKind::CiliumNodeConfig).is_some() && !is_of_node {
-            // It may be of an object that cannot be seen.
+            // The object may be hidden, so the claim stays pending.
             let kept = self
                 .claims
                 .claims
@@ -79,14 +77,14 @@ impl Observed {
             let ClaimGuard::Version(version) = &kept.guard else {
                 return None;
             };
-            return Some(Witness {
+            return Some(ObservedObject {
                 uid: &kept.uid,
                 resource_version: version,
                 shown: Vec::new(),
             });
         }
         let node = self.nodes.get(&claim.node)?;
-        Some(Witness {
+        Some(ObservedObject {
             uid: &node.uid,
             resource_version: &node.resource_version,
             shown: node.shown.clone(),
@@ -94,8 +92,8 @@ impl Observed {
     }
 }
 
-fn witness(version: &ObjectVersion, shown: Vec<Block>) -> Witness<'_> {
-    Witness {
+fn observed_object(version: &ObjectVersion, shown: Vec<Block>) -> ObservedObject<'_> {
+    ObservedObject {
         uid: &version.uid,
         resource_version: &version.resource_version,
         shown,

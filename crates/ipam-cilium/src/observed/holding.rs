@@ -1,6 +1,4 @@
-//! Which blocks a node holds, and through which field.
-
-use std::fmt;
+//! The blocks that a node holds, and the fields that show them.
 
 use jiff::Timestamp;
 
@@ -11,66 +9,43 @@ use super::{
 use ipam_core::model::{IpamMode, NodeName, PerFamily};
 use ipam_core::net::{Block, Family};
 
-/// A field that shows a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HoldingField {
-    /// `Node.spec.podCIDRs`.
-    NodeSpec,
-    /// The newer annotation.
-    Annotation,
-    /// The older annotation.
-    OldAnnotation,
-    /// `CiliumNode.spec.ipam.podCIDRs`.
-    CiliumNode,
-    /// The setting `ipv4-range` or `ipv6-range`.
-    Setting,
-    /// `CiliumNode.spec.ipam.pools.allocated`.
-    Allocated,
-}
-
-impl HoldingField {
-    /// As printed.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            HoldingField::NodeSpec => "spec.podCIDRs",
-            HoldingField::Annotation => "annotation network.cilium.io/ipv*-pod-cidr",
-            HoldingField::OldAnnotation => "annotation io.cilium.network.ipv*-pod-cidr",
-            HoldingField::CiliumNode => "CiliumNode.spec.ipam.podCIDRs",
-            HoldingField::Setting => "setting ipv*-range",
-            HoldingField::Allocated => "CiliumNode.spec.ipam.pools.allocated",
-        }
+ipam_core::text_enum! {
+    /// A field that shows a block. The text is printed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum HoldingField {
+        /// `Node.spec.podCIDRs`.
+        NodeSpec = "spec.podCIDRs",
+        /// The newer annotation.
+        Annotation = "annotation network.cilium.io/ipv*-pod-cidr",
+        /// The older annotation.
+        OldAnnotation = "annotation io.cilium.network.ipv*-pod-cidr",
+        /// `CiliumNode.spec.ipam.podCIDRs`.
+        CiliumNode = "CiliumNode.spec.ipam.podCIDRs",
+        /// The setting `ipv4-range` or `ipv6-range`.
+        Setting = "setting ipv*-range",
+        /// `CiliumNode.spec.ipam.pools.allocated`.
+        Allocated = "CiliumNode.spec.ipam.pools.allocated",
     }
 }
 
-impl fmt::Display for HoldingField {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// A block that a node holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holding {
-    /// The block.
     pub block: Block,
-    /// The field that shows it.
     pub field: HoldingField,
-    /// Whether the running agent would take it from there.
     pub reading: Reading,
 }
 
-/// Whether the running agent takes a block from a field.
+/// Whether the running agent reads a block from its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// It does.
     Read,
-    /// It does not, or it is not known.
+    /// It does not, or this is unknown.
     NotRead,
 }
 
 impl Node {
-    /// What ParseNode (`pkg/k8s/node.go`, 1.9 to 1.20) takes from the Node: spec, or else the
-    /// annotations that the agent reads, of which the newer key hides the older one.
+    /// What ParseNode (`pkg/k8s/node.go`, 1.9 to 1.20) reads from the Node: spec, or else the
+    /// annotations. The newer key hides the older one.
     fn read_by_agent(
         &self,
         family: Family,
@@ -94,7 +69,7 @@ impl Node {
         }
     }
 
-    /// The block that one of the annotation keys shows; `None` for any other key.
+    /// The block of one annotation key; `None` for any other key.
     pub fn annotation_at(&self, key: &str) -> Option<Block> {
         let is_older = matches!(key, OLD_ANNOTATION_IPV4 | OLD_ANNOTATION_IPV6);
         let blocks = if is_older {
@@ -105,8 +80,7 @@ impl Node {
         blocks.get(family_of_annotation(key)?).copied()
     }
 
-    /// The block that the annotations show, whether the agent reads them or not; the newer key
-    /// first.
+    /// The block of the annotations, even if the agent ignores them. The newer key wins.
     pub fn annotated(&self, family: Family) -> Option<(Block, HoldingField)> {
         let newer = self
             .annotation
@@ -119,7 +93,7 @@ impl Node {
     }
 }
 
-/// The family whose block an annotation key holds; `None` for any other key.
+/// The family of an annotation key; `None` for any other key.
 pub fn family_of_annotation(key: &str) -> Option<Family> {
     match key {
         ANNOTATION_IPV4 | OLD_ANNOTATION_IPV4 => Some(Family::Ipv4),
@@ -128,8 +102,8 @@ pub fn family_of_annotation(key: &str) -> Option<Family> {
     }
 }
 
-/// Every block that one object shows, from what is understood of it, where it is. One that cannot
-/// be read shows none.
+/// Every block that one object shows. `understood` saves parsing it again. An unreadable object
+/// shows none.
 pub fn blocks_shown(kind: ObservedKind, json: &str, understood: Option<&Understood>) -> Vec<Block> {
     let mut reader = Reader::default();
     match understood {
@@ -139,7 +113,7 @@ pub fn blocks_shown(kind: ObservedKind, json: &str, understood: Option<&Understo
     }
     let observed = reader.finish(Timestamp::UNIX_EPOCH);
     let mut blocks: Vec<Block> = observed.shown_blocks().map(|(_, block)| block).collect();
-    blocks.extend(observed.ranges_of_nobody());
+    blocks.extend(observed.unowned_ranges());
     blocks.extend(&observed.unattributed);
     blocks.sort();
     blocks.dedup();
@@ -147,10 +121,13 @@ pub fn blocks_shown(kind: ObservedKind, json: &str, understood: Option<&Understo
 }
 
 impl Observed {
-    /// What a node holds. In ipam `cluster-pool` that is what its CiliumNode shows, and nothing
-    /// else is read. Otherwise it is what its agent reads from the Node, or from the setting that
-    /// stands in for it; or else what its CiliumNode shows, which is what a running agent uses; or
-    /// else what an annotation shows that nobody reads.
+    /// The blocks that a node holds.
+    ///
+    /// In ipam `cluster-pool`, only the CiliumNode counts. Otherwise the first of these that has a
+    /// block:
+    /// 1. The fields of the Node that its agent reads, or the setting that replaces them.
+    /// 2. The CiliumNode, which a running agent uses.
+    /// 3. An annotation that the agent ignores.
     pub fn holds(&self, node: &Node) -> PerFamily<Holding> {
         let reads = self.annotation_reads(node);
         let is_cluster_pool = self.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool);
@@ -185,7 +162,7 @@ impl Observed {
         held
     }
 
-    /// The block that the CiliumNode of a node shows.
+    /// The block of the node's CiliumNode.
     pub fn cilium_node_shows(
         &self,
         node: &NodeName,
@@ -199,9 +176,8 @@ impl Observed {
         Some((*block, HoldingField::CiliumNode))
     }
 
-    /// Every block that any field of any Node or CiliumNode shows, or a setting gives to it, with
-    /// its node. A block is taken whichever field shows it, even one that the running Cilium would
-    /// not read.
+    /// Every block in any field of a Node or CiliumNode, or in a setting, with its node. A block
+    /// counts as taken even if the running Cilium ignores the field.
     pub fn shown_blocks(&self) -> impl Iterator<Item = (&NodeName, Block)> {
         let of_nodes = self
             .nodes
@@ -221,8 +197,8 @@ impl Observed {
             .chain(self.set_ranges())
     }
 
-    /// What the agent of a node could not read, and so what nobody knows about what the node holds.
-    /// An annotation does not matter where spec has a block of each family that is in use.
+    /// The first unreadable field of a node, so that its blocks are unknown. An annotation does not
+    /// count if spec has a block of each enabled family.
     pub fn unreadable<'n>(&'n self, node: &'n Node) -> Option<&'n str> {
         let is_needed = |family: &Family| {
             self.cilium.use_of(*family) != FamilyUse::Off && node.spec.get(*family).is_none()

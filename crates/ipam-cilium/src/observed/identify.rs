@@ -1,11 +1,11 @@
-//! Which kind an item of a list of mixed kinds is.
+//! Identifies the items of a list of mixed kinds.
 //!
-//! Kinds that are not read are ignored. What looks like one that is read must not be: the blocks of
-//! a CiliumNode that is overlooked would be given to another node.
+//! Other kinds are ignored. An item that resembles a known kind is an error: the blocks of an
+//! overlooked CiliumNode would be given to another node.
 
 use super::kind::{CILIUM_NODE_DEFINITION, CLAIMS_NAME, CONFIG_NAME, OWN_NAMESPACE, ObservedKind};
 
-/// What identifies an object in a list of mixed kinds.
+/// Fields that identify an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
     /// `apiVersion`.
@@ -14,46 +14,43 @@ pub struct Head<'a> {
     pub kind: &'a str,
     /// `metadata.name`.
     pub name: &'a str,
-    /// `metadata.namespace`, empty where there is none.
+    /// `metadata.namespace`, or empty.
     pub namespace: &'a str,
-    /// The labels `k8s-app` and `component`.
+    /// The label `k8s-app`.
     pub app: Option<&'a str>,
-    /// See `app`.
+    /// The label `component`.
     pub component: Option<&'a str>,
     /// The label `io.cilium/app`.
     pub cilium_app: Option<&'a str>,
 }
 
-/// Why an item of a list is neither read nor ignored.
+/// Why an item can be neither read nor ignored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MisnamedItem {
-    /// Without this field nothing tells what it is.
+    /// A required field is absent.
     #[error("has no `{0}`")]
     Unnamed(&'static str),
-    /// A kind that is nearly one that is read.
+    /// A kind that resembles a known one.
     #[error("is a `{kind}`; did you mean `{near}`?")]
     Misspelt {
-        /// As written, escaped.
         kind: String,
-        /// The kind that is read.
+        /// The known kind.
         near: &'static str,
     },
-    /// A kind that is read, of a group that does not have it.
+    /// A known kind with the wrong API group.
     #[error("is a {kind} with apiVersion `{api_version}`; expected `{expected}`")]
     WrongGroup {
-        /// The kind.
         kind: &'static str,
         /// As written, escaped.
         api_version: String,
-        /// What it should be.
         expected: &'static str,
     },
-    /// A list inside of the list.
+    /// A nested list.
     #[error("is a `{0}`; move its items into the list around it")]
     Nested(String),
 }
 
-/// All kinds that are read, with the `apiVersion` of each.
+/// All known kinds, with their `apiVersion`s.
 fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
     let kinds = ObservedKind::OF_PLANS
         .into_iter()
@@ -65,8 +62,8 @@ fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// Whether other projects define kinds there: Knative has a Service, Longhorn a Node. Kubernetes'
-/// own groups have no dot, or end in `.k8s.io`.
+/// Whether the group belongs to another project: Knative has a Service, Longhorn a Node.
+/// Kubernetes' own groups have no dot, or end in `.k8s.io`.
 fn is_group_of_others(group: &str) -> bool {
     group.contains('.') && !group.ends_with(".k8s.io") && group != "cilium.io"
 }
@@ -75,8 +72,7 @@ fn is_cilium_kind(kind: &str) -> bool {
     kind.starts_with("Cilium")
 }
 
-/// A kind without what resource names and file names add to it: case, separators, a group, a
-/// plural.
+/// A kind without case, separators, group and plural.
 fn plain(kind: &str) -> String {
     let name = kind.split('.').next().unwrap_or_default();
     let mut plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -85,8 +81,8 @@ fn plain(kind: &str) -> String {
     plain
 }
 
-/// The kind that is meant, where one is so near that it can hardly be another. Short names differ
-/// in one letter at most: two lead from Node to Role, and from Pod to Job.
+/// The known kind that is probably meant. Short names may differ in one letter only: two letters
+/// lead from Node to Role, and from Pod to Job.
 fn near(kind: &str) -> Option<&'static str> {
     let kind = plain(kind);
     let is_near = |known: &&str| {
@@ -99,7 +95,7 @@ fn near(kind: &str) -> Option<&'static str> {
 }
 
 impl Head<'_> {
-    /// What speaks against ignoring an object that is not read.
+    /// Why an unknown object must not be ignored.
     fn misnamed(&self) -> Option<MisnamedItem> {
         let group = group_of(self.api_version);
         let is_of_others = |kind: &str| is_group_of_others(group) && !is_cilium_kind(kind);
@@ -131,10 +127,10 @@ impl Head<'_> {
 }
 
 impl ObservedKind {
-    /// What an object of a mixed list is for us, if anything.
+    /// The kind of an object; `None` if it can be ignored.
     ///
     /// # Errors
-    /// An object that may be one that is read, and is not written as one.
+    /// Fails if the object resembles a known kind.
     pub fn of(head: &Head<'_>) -> Result<Option<ObservedKind>, MisnamedItem> {
         for (field, text) in [("apiVersion", head.api_version), ("kind", head.kind)] {
             if text.is_empty() {

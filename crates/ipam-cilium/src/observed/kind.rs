@@ -1,9 +1,9 @@
-//! The kinds that are read, and how each is asked for.
+//! The kinds that are read, with their names in the API and their queries.
 
-/// A kind of object that a plan needs.
+/// A kind that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObservedKind {
-    /// Our own ConfigMap of claims; read before everything else that tells who has a block.
+    /// Our own ConfigMap of claims. Read before every kind that shows blocks.
     Claims,
     /// DaemonSet of the agent: version, and the namespace of the settings.
     CiliumDaemonSet,
@@ -43,10 +43,10 @@ pub enum ObservedKind {
     Node,
 }
 
-/// How a kind is asked for over HTTP.
+/// HTTP request of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// Paths of the collection, the preferred API version first; the next one is asked on 404.
+    /// Paths of the collection, the preferred API version first. On 404, the next one is tried.
     pub paths: Vec<String>,
     /// `labelSelector` and `fieldSelector` parameters.
     pub parameters: Vec<(&'static str, &'static str)>,
@@ -55,22 +55,23 @@ pub struct Query {
 pub(super) const CILIUM_NODE_DEFINITION: &str = "ciliumnodes.cilium.io";
 pub(super) const CONFIG_NAME: &str = "cilium-config";
 
-/// Where the claims and the lock lie. Fixed, because applies that look in different places do not
-/// see each other, and this namespace exists in every cluster.
+/// Namespace of the claims and the lock. It is fixed, so that all applies use the same one, and it
+/// exists in every cluster.
 pub const OWN_NAMESPACE: &str = "kube-system";
-/// Name of the ConfigMap that keeps the claims.
+/// ConfigMap of the claims.
 pub const CLAIMS_NAME: &str = "cilium-ipam-claims";
-/// Its key.
+/// Key of the claims in the ConfigMap.
 pub const CLAIMS_KEY: &str = "claims.json";
 
-/// The key of it that names the commit of the files that they were made for last. For people;
-/// nothing reads it.
+/// Key of the commit for which the claims were written last. For people; no program reads it.
 pub const CLAIMS_REVISION_KEY: &str = "revision";
 
 impl ObservedKind {
-    /// What a plan needs, in the order in which it is read: the claims first, so that a claim which
-    /// is gone is seen as the object that it became; a Node after its CiliumNode, so that a block
-    /// which moves from the one to the other in between is seen twice rather than not at all.
+    /// The kinds that a plan needs, in the order of reading.
+    ///
+    /// Claims come first: if a claim ends meanwhile, its object is seen. Nodes come after
+    /// CiliumNodes: a block that moves from one to the other meanwhile is seen twice rather than
+    /// never.
     pub const OF_PLANS: [ObservedKind; 13] = [
         ObservedKind::Claims,
         ObservedKind::CiliumDaemonSet,
@@ -87,7 +88,7 @@ impl ObservedKind {
         ObservedKind::Node,
     ];
 
-    /// What an examination needs besides.
+    /// Further kinds that an examination needs.
     pub const OF_EXAMINATIONS: [ObservedKind; 6] = [
         ObservedKind::CiliumAgentPod,
         ObservedKind::BgpPeeringPolicy,
@@ -97,8 +98,7 @@ impl ObservedKind {
         ObservedKind::L2AnnouncementPolicy,
     ];
 
-    /// Whether an object of it that cannot be understood hides the kind, rather than ending the
-    /// reading.
+    /// Whether an unreadable object makes the kind a blind spot instead of an error.
     pub fn can_be_missed(self) -> bool {
         let is_setting = matches!(
             self,
@@ -107,65 +107,88 @@ impl ObservedKind {
         is_setting || ObservedKind::OF_EXAMINATIONS.contains(&self)
     }
 
-    /// Whether it is a Node or a CiliumNode.
     pub fn shows_pod_cidrs(self) -> bool {
         matches!(self, ObservedKind::Node | ObservedKind::CiliumNode)
     }
 
-    /// Plural name with group, as `kubectl` takes it.
+    /// Plural name with group, as `kubectl` accepts it.
     pub fn resource(self) -> &'static str {
-        match self {
-            ObservedKind::CiliumDaemonSet => "daemonsets.apps",
-            ObservedKind::Claims | ObservedKind::CiliumConfig => "configmaps",
-            ObservedKind::CiliumNodeDefinition => "customresourcedefinitions.apiextensions.k8s.io",
-            ObservedKind::ControllerManagerPod => "pods",
-            ObservedKind::ServiceCidr => "servicecidrs.networking.k8s.io",
-            ObservedKind::LoadBalancerPool => "ciliumloadbalancerippools.cilium.io",
-            ObservedKind::PodIpPool => "ciliumpodippools.cilium.io",
-            ObservedKind::Service => "services",
-            ObservedKind::CiliumOperator => "deployments.apps",
-            ObservedKind::CiliumAgentPod => "pods",
-            ObservedKind::CiliumNodeConfig => "ciliumnodeconfigs.cilium.io",
-            ObservedKind::BgpPeeringPolicy => "ciliumbgppeeringpolicies.cilium.io",
-            ObservedKind::BgpClusterConfig => "ciliumbgpclusterconfigs.cilium.io",
-            ObservedKind::BgpPeerConfig => "ciliumbgppeerconfigs.cilium.io",
-            ObservedKind::BgpAdvertisement => "ciliumbgpadvertisements.cilium.io",
-            ObservedKind::L2AnnouncementPolicy => "ciliuml2announcementpolicies.cilium.io",
-            ObservedKind::CiliumNode => "ciliumnodes.cilium.io",
-            ObservedKind::Node => "nodes",
-        }
+        self.names().0
     }
 
-    /// `kind`, and the `apiVersion` that a single object gets when its list does not tell.
+    /// The `apiVersion` and the `kind` of a single object. A list from the server may name another
+    /// version.
     pub fn api_version_and_kind(self) -> (&'static str, &'static str) {
+        let (_, api_version, kind) = self.names();
+        (api_version, kind)
+    }
+
+    /// Resource, `apiVersion` and `kind`.
+    fn names(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            ObservedKind::CiliumDaemonSet => ("apps/v1", "DaemonSet"),
-            ObservedKind::Claims | ObservedKind::CiliumConfig => ("v1", "ConfigMap"),
-            ObservedKind::CiliumNodeDefinition => {
-                ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-            }
-            ObservedKind::ControllerManagerPod => ("v1", "Pod"),
-            ObservedKind::ServiceCidr => ("networking.k8s.io/v1", "ServiceCIDR"),
-            ObservedKind::LoadBalancerPool => ("cilium.io/v2alpha1", "CiliumLoadBalancerIPPool"),
-            ObservedKind::PodIpPool => ("cilium.io/v2alpha1", "CiliumPodIPPool"),
-            ObservedKind::Service => ("v1", "Service"),
-            ObservedKind::CiliumOperator => ("apps/v1", "Deployment"),
-            ObservedKind::CiliumAgentPod => ("v1", "Pod"),
-            ObservedKind::CiliumNodeConfig => ("cilium.io/v2", "CiliumNodeConfig"),
-            ObservedKind::BgpPeeringPolicy => ("cilium.io/v2alpha1", "CiliumBGPPeeringPolicy"),
-            ObservedKind::BgpClusterConfig => ("cilium.io/v2alpha1", "CiliumBGPClusterConfig"),
-            ObservedKind::BgpPeerConfig => ("cilium.io/v2alpha1", "CiliumBGPPeerConfig"),
-            ObservedKind::BgpAdvertisement => ("cilium.io/v2alpha1", "CiliumBGPAdvertisement"),
-            ObservedKind::L2AnnouncementPolicy => {
-                ("cilium.io/v2alpha1", "CiliumL2AnnouncementPolicy")
-            }
-            ObservedKind::CiliumNode => ("cilium.io/v2", "CiliumNode"),
-            ObservedKind::Node => ("v1", "Node"),
+            ObservedKind::Claims => ("configmaps", "v1", "ConfigMap"),
+            ObservedKind::CiliumDaemonSet => ("daemonsets.apps", "apps/v1", "DaemonSet"),
+            ObservedKind::CiliumConfig => ("configmaps", "v1", "ConfigMap"),
+            ObservedKind::CiliumNodeDefinition => (
+                "customresourcedefinitions.apiextensions.k8s.io",
+                "apiextensions.k8s.io/v1",
+                "CustomResourceDefinition",
+            ),
+            ObservedKind::ControllerManagerPod => ("pods", "v1", "Pod"),
+            ObservedKind::ServiceCidr => (
+                "servicecidrs.networking.k8s.io",
+                "networking.k8s.io/v1",
+                "ServiceCIDR",
+            ),
+            ObservedKind::LoadBalancerPool => (
+                "ciliumloadbalancerippools.cilium.io",
+                "cilium.io/v2alpha1",
+                "CiliumLoadBalancerIPPool",
+            ),
+            ObservedKind::PodIpPool => (
+                "ciliumpodippools.cilium.io",
+                "cilium.io/v2alpha1",
+                "CiliumPodIPPool",
+            ),
+            ObservedKind::Service => ("services", "v1", "Service"),
+            ObservedKind::CiliumOperator => ("deployments.apps", "apps/v1", "Deployment"),
+            ObservedKind::CiliumAgentPod => ("pods", "v1", "Pod"),
+            ObservedKind::CiliumNodeConfig => (
+                "ciliumnodeconfigs.cilium.io",
+                "cilium.io/v2",
+                "CiliumNodeConfig",
+            ),
+            ObservedKind::BgpPeeringPolicy => (
+                "ciliumbgppeeringpolicies.cilium.io",
+                "cilium.io/v2alpha1",
+                "CiliumBGPPeeringPolicy",
+            ),
+            ObservedKind::BgpClusterConfig => (
+                "ciliumbgpclusterconfigs.cilium.io",
+                "cilium.io/v2alpha1",
+                "CiliumBGPClusterConfig",
+            ),
+            ObservedKind::BgpPeerConfig => (
+                "ciliumbgppeerconfigs.cilium.io",
+                "cilium.io/v2alpha1",
+                "CiliumBGPPeerConfig",
+            ),
+            ObservedKind::BgpAdvertisement => (
+                "ciliumbgpadvertisements.cilium.io",
+                "cilium.io/v2alpha1",
+                "CiliumBGPAdvertisement",
+            ),
+            ObservedKind::L2AnnouncementPolicy => (
+                "ciliuml2announcementpolicies.cilium.io",
+                "cilium.io/v2alpha1",
+                "CiliumL2AnnouncementPolicy",
+            ),
+            ObservedKind::CiliumNode => ("ciliumnodes.cilium.io", "cilium.io/v2", "CiliumNode"),
+            ObservedKind::Node => ("nodes", "v1", "Node"),
         }
     }
 
-    /// How to ask for it; `namespace` is where Cilium's DaemonSet was found, and the settings lie
-    /// beside it.
+    /// The request for this kind. `namespace` is that of Cilium's DaemonSet and settings.
     pub fn query(self, namespace: &str) -> Query {
         let one = |path: &str| vec![path.to_owned()];
         let (paths, parameters) = match self {
@@ -213,7 +236,7 @@ impl ObservedKind {
                 vec![format!("/api/v1/namespaces/{namespace}/pods")],
                 vec![("labelSelector", "k8s-app=cilium")],
             ),
-            // Those of other namespaces are not read by anybody.
+            // Cilium does not read other namespaces.
             ObservedKind::CiliumNodeConfig => (
                 ["v2", "v2alpha1"]
                     .map(|v| {

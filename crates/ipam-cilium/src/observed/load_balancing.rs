@@ -1,4 +1,4 @@
-//! From raw objects to what LB-IPAM works with: address pools and Services of type LoadBalancer.
+//! Reads the input of LB-IPAM: address pools and Services of type LoadBalancer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -23,78 +23,74 @@ const SHARING_NAMESPACES: [&str; 2] = [
     "io.cilium/lb-ipam-sharing-cross-namespace",
 ];
 
-/// Names of the condition that tells whether a Service has what it asks for, from 1.15 on and
-/// before.
+/// Every annotation of a Service that is read.
+pub(super) const SERVICE_ANNOTATIONS: [[&str; 2]; 3] = [ADDRESSES, SHARING_KEY, SHARING_NAMESPACES];
+
+/// The condition that tells whether a Service's request is satisfied: from 1.15 on, and before.
 const SATISFIED: [&str; 2] = [
     "cilium.io/IPAMRequestSatisfied",
     "io.cilium/lb-ipam-request-satisfied",
 ];
 
-/// Whether the server knows `CiliumLoadBalancerIPPool`s.
+/// Whether the server serves `CiliumLoadBalancerIPPool`s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressPoolsServed {
     /// In this version, and perhaps in others.
     As(AddressPoolApi),
-    /// It does not: their CustomResourceDefinition is not installed.
+    /// No: their CustomResourceDefinition is not installed.
     No,
-    /// A file does not say.
+    /// Nothing tells, as with a file.
     #[default]
-    Unsaid,
+    Unknown,
 }
 
-/// A `CiliumLoadBalancerIPPool` as it was seen.
+/// An observed `CiliumLoadBalancerIPPool`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeenAddressPool {
-    /// Name, as the API server gave it.
     pub name: String,
-    /// Version of the object.
     pub version: ObjectVersion,
-    /// `metadata.creationTimestamp`; `None` for one that does not exist yet.
+    /// `metadata.creationTimestamp`; `None` if it does not exist yet.
     pub created: Option<String>,
-    /// What people and we write.
+    /// The parts that users and this program write.
     pub manifest: AddressPoolManifest,
     /// Keys of labels that we wrote.
     pub our_labels: BTreeSet<String>,
     /// Keys of annotations that we wrote.
     pub our_annotations: BTreeSet<String>,
-    /// Who wrote its spec last, and when.
+    /// Field manager of the last write to its spec, and the time.
     pub author: Option<(String, String)>,
-    /// What Cilium says of it.
     pub status: AddressPoolStatus,
-    /// What Cilium says of its overlaps.
     pub marking: Marking,
 }
 
-/// Conditions of a `CiliumLoadBalancerIPPool`, in Cilium's words; absent until the operator has
-/// seen it.
+/// Conditions of a `CiliumLoadBalancerIPPool`, as Cilium writes them. Absent until the operator has
+/// processed it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressPoolStatus {
-    /// `True` when it overlaps another pool.
+    /// `True` if it overlaps another pool.
     pub conflicting: Option<String>,
-    /// Addresses.
+    /// Number of addresses.
     pub total: Option<String>,
-    /// Addresses in use.
+    /// Number of addresses in use.
     pub used: Option<String>,
-    /// Addresses that are left.
+    /// Number of free addresses.
     pub available: Option<String>,
 }
 
 impl SeenAddressPool {
-    /// The pool with the ranges that an operator of these rules reads.
+    /// The pool as an operator with these rules reads it.
     pub fn as_read(&self, rules: &LbRules) -> AddressPool {
         self.manifest
             .spec
             .as_read(rules, &self.name, self.created.as_deref(), self.marking)
     }
 
-    /// Whether it carries our label.
     pub fn is_ours(&self) -> bool {
         self.manifest.is_ours()
     }
 }
 
 impl Observed {
-    /// The rules of the running operator.
     pub fn lb_rules(&self) -> LbRules {
         let Cilium {
             version, settings, ..
@@ -105,7 +101,6 @@ impl Observed {
         )
     }
 
-    /// The address pools as the running operator reads them.
     pub fn address_pools_as_read(&self, rules: &LbRules) -> Vec<AddressPool> {
         self.address_pools
             .values()
@@ -113,7 +108,7 @@ impl Observed {
             .collect()
     }
 
-    /// Every range of every address pool, whether Cilium reads it or not, with the pool's name.
+    /// Every range of every address pool, even if Cilium ignores it, with the pool's name.
     pub fn load_balancer_ranges(&self) -> impl Iterator<Item = (&str, Range)> {
         let ranges = |pool: &SeenAddressPool| pool.manifest.spec.ranges().collect::<Vec<_>>();
         self.address_pools.iter().flat_map(move |(name, pool)| {
@@ -121,13 +116,12 @@ impl Observed {
         })
     }
 
-    /// The version of the API in which address pools are written; `None` where the server does not
-    /// know them.
+    /// API version for writing address pools; `None` if the server does not serve them.
     pub fn address_pool_api(&self) -> Option<AddressPoolApi> {
         match self.address_pools_served {
             AddressPoolsServed::As(api) => Some(api),
             AddressPoolsServed::No => None,
-            AddressPoolsServed::Unsaid => Some(self.lb_rules().address_pool_api()),
+            AddressPoolsServed::Unknown => Some(self.lb_rules().address_pool_api()),
         }
     }
 
@@ -138,9 +132,9 @@ impl Observed {
             spec,
             status,
         } = view;
-        if let (AddressPoolsServed::Unsaid, Some(api)) = (
+        if let (AddressPoolsServed::Unknown, Some(api)) = (
             self.address_pools_served,
-            api_version.as_deref().and_then(AddressPoolApi::from_text),
+            api_version.as_deref().and_then(|text| text.parse().ok()),
         ) {
             self.address_pools_served = AddressPoolsServed::As(api);
         }
@@ -153,8 +147,8 @@ impl Observed {
         {
             self.faulty_pool(
                 &name,
-                "an entry of its spec is no range",
-                "its addresses are not kept free",
+                "an entry of its spec is not a range",
+                "its addresses are not reserved",
             );
         }
         for block in spec
@@ -171,7 +165,7 @@ impl Observed {
             .map(WrittenSelector::selector)
         {
             let what = format!("its selector cannot be read: {error}");
-            self.faulty_pool(&name, &what, "it is taken to select nothing");
+            self.faulty_pool(&name, &what, "it selects nothing");
         }
         let status = read_status(&status.conditions);
         let pool = SeenAddressPool {
@@ -216,7 +210,7 @@ impl Observed {
         let finding = Finding::new(Severity::Warning, Rule("unreadable-range"), message);
         let finding = finding.about(ObjectRef::address_pool(name));
         self.findings
-            .push(finding.help(format!("mend the object; {consequence}")));
+            .push(finding.help(format!("fix the object; {consequence}")));
     }
 
     pub(super) fn read_service(&mut self, view: ServiceView) {
@@ -228,7 +222,6 @@ impl Observed {
     }
 }
 
-/// Keys that our field manager owns.
 fn our_keys(
     entries: &[SpecManager],
     of: fn(&OwnedKeys) -> &BTreeMap<String, serde::de::IgnoredAny>,
@@ -295,11 +288,7 @@ fn service(view: ServiceView) -> LbService {
         metadata.namespace.as_deref().unwrap_or("default"),
         &metadata.name,
     );
-    let family = |text: &String| {
-        Family::BOTH
-            .into_iter()
-            .find(|family| family.to_string() == *text)
-    };
+    let family = |text: &String| text.parse::<Family>().ok();
     let port = |port: &super::view_lb::ServicePort| Port {
         port: port.port,
         protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),

@@ -1,8 +1,7 @@
-//! What the cluster shows: slim views of the few fields that a plan needs.
+//! The observed cluster: the few fields of its objects that a plan needs.
 //!
-//! Reads raw JSON objects, however they were fetched, and never fetches. What could not be seen is
-//! data here ([`BlindSpot`]), and what cannot be understood is kept as unreadable rather than
-//! dropped.
+//! Reads raw JSON objects and never fetches them. Hidden kinds are data too ([`BlindSpot`]).
+//! Invalid fields are kept as unreadable rather than dropped.
 
 mod announced;
 mod bgp;
@@ -15,14 +14,18 @@ mod load_balancing;
 mod operator;
 mod pod_pools;
 mod ports;
+mod project;
 mod read;
 mod read_error;
 mod read_node;
+mod read_workload;
+pub mod setting_key;
 mod settings;
 mod slim;
 mod subnets;
 mod view;
 mod view_lb;
+mod view_workload;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,17 +40,17 @@ use ipam_core::net::{Block, Family, Range};
 
 pub use ipam_core::model::{OWNER_LABEL, ObjectVersion};
 
-pub use announced::{Announced, Speaker};
+pub use announced::{Announced, BgpSpeaker};
 pub use bgp::{Advertisement, Announcing, ClusterConfig, L2Policy, PeeringPolicy, PodCidrs};
 pub use cilium::{
     AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen, OperatorState,
 };
-pub use claimed::KeptClaims;
+pub use claimed::StoredClaims;
 pub use holding::{Holding, HoldingField, Reading, blocks_shown, family_of_annotation};
 pub use identify::{Head, MisnamedItem};
 pub use kind::{CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, OWN_NAMESPACE, ObservedKind, Query};
 pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool};
-pub use operator::{BlockGiver, IGNORE_ANNOTATION, OperatorAttention, OperatorRefusal};
+pub use operator::{BlockAllocator, IGNORE_ANNOTATION, OperatorAttention, OperatorRefusal};
 pub use pod_pools::{DEFAULT_POOL_SETTING, PodRanges, SeenPodPool};
 pub use ports::SeenPorts;
 pub use read::{Definition, Reader, Understood};
@@ -62,12 +65,12 @@ pub use subnets::{SeenSubnet, SeenSubnets};
 pub const ANNOTATION_IPV4: &str = "network.cilium.io/ipv4-pod-cidr";
 /// See [`ANNOTATION_IPV4`].
 pub const ANNOTATION_IPV6: &str = "network.cilium.io/ipv6-pod-cidr";
-/// Annotation keys up to Cilium 1.12, an alias after that, read only where the newer key is absent.
+/// Annotation keys up to Cilium 1.12. Later versions read them only if the newer key is absent.
 pub const OLD_ANNOTATION_IPV4: &str = "io.cilium.network.ipv4-pod-cidr";
 /// See [`OLD_ANNOTATION_IPV4`].
 pub const OLD_ANNOTATION_IPV6: &str = "io.cilium.network.ipv6-pod-cidr";
 
-/// All of them.
+/// All pod-CIDR annotations.
 pub const ANNOTATION_KEYS: [&str; 4] = [
     ANNOTATION_IPV4,
     ANNOTATION_IPV6,
@@ -75,32 +78,32 @@ pub const ANNOTATION_KEYS: [&str; 4] = [
     OLD_ANNOTATION_IPV6,
 ];
 
-/// The name under which the server notes what we write (`metadata.managedFields`).
+/// Our field manager in `metadata.managedFields`.
 pub const FIELD_MANAGER: &str = "cilium-ipam";
 
-/// On a Node: `"true"` protects it, whatever the files say.
+/// On a Node: `"true"` protects it, even if the files do not.
 pub const PROTECTED_ANNOTATION: &str = "cilium-ipam.io/protected";
 
-/// Everything that was seen.
+/// Everything that was observed.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     /// The Nodes.
     pub nodes: BTreeMap<NodeName, Arc<Node>>,
     /// The CiliumNodes.
     pub cilium_nodes: BTreeMap<NodeName, Arc<CiliumNode>>,
-    /// When it was seen, by the clock of whoever looked.
+    /// Time of the observation, by the observer's clock.
     pub at: Timestamp,
     /// The claims.
-    pub claims: KeptClaims,
+    pub claims: StoredClaims,
     /// Cilium's version and settings.
     pub cilium: Cilium,
-    /// Blocks of objects that could not be attributed to a node.
+    /// Blocks of objects that belong to no known node.
     pub unattributed: Vec<Block>,
-    /// Addresses of Services.
+    /// Service CIDRs.
     pub service_ranges: Vec<Range>,
     /// The cluster's first family: that of the first CIDR of the ServiceCIDR `kubernetes`.
     pub primary_family: Option<Family>,
-    /// Whether the server knows `CiliumLoadBalancerIPPool`s.
+    /// Whether the server serves `CiliumLoadBalancerIPPool`s.
     pub address_pools_served: AddressPoolsServed,
     /// `CiliumLoadBalancerIPPool`s by name.
     pub address_pools: BTreeMap<String, SeenAddressPool>,
@@ -110,38 +113,38 @@ pub struct Observed {
     pub pod_pools: BTreeMap<String, SeenPodPool>,
     /// Services of type LoadBalancer.
     pub services: BTreeMap<ServiceName, LbService>,
-    /// Whether kube-controller-manager hands out blocks too.
+    /// Whether kube-controller-manager also allocates blocks.
     pub controller_manager: NodeCidrAllocation,
-    /// kube-controller-manager's `--cluster-cidr`, where it is visible.
+    /// kube-controller-manager's `--cluster-cidr`, if it is visible.
     pub cluster_cidrs: Vec<Range>,
-    /// Whether the server knows settings of some nodes.
+    /// Whether the server serves `CiliumNodeConfig`s.
     pub node_configs_served: NodeConfigsServed,
-    /// Settings of some nodes, by name.
+    /// `CiliumNodeConfig`s, sorted by name. A later one wins.
     pub node_configs: Vec<NodeConfig>,
-    /// Who announces what.
+    /// BGP and L2 announcements.
     pub announcing: Announcing,
-    /// Ports of the VMs that nodes are; `None` where nobody asked.
+    /// Ports of the nodes' VMs; `None` if they were not requested.
     pub ports: Option<SeenPorts>,
-    /// Subnets of Neutron that were asked for.
+    /// Requested subnets of Neutron.
     pub subnets: SeenSubnets,
-    /// What was hidden.
+    /// Kinds that could not be read.
     pub blind_spots: Vec<BlindSpot>,
-    /// What could not be understood.
+    /// Faults of observed objects.
     pub findings: Vec<Finding>,
 }
 
 impl Observed {
-    /// Why a kind could not be read, if it could not.
+    /// The blind spot of a kind, if it has one.
     pub fn blind_spot(&self, kind: ObservedKind) -> Option<&BlindSpot> {
         self.blind_spots.iter().find(|spot| spot.kind == kind)
     }
 
-    /// Whether one of these kinds could not be read.
+    /// Whether one of these kinds is a blind spot.
     pub fn is_blind_to_any(&self, kinds: &[ObservedKind]) -> bool {
         kinds.iter().any(|kind| self.blind_spot(*kind).is_some())
     }
 
-    /// Addresses in the cluster that something else than nodes' Pods uses.
+    /// Addresses in use by anything but Pods of nodes.
     pub fn used_by_others(&self) -> impl Iterator<Item = (Range, OtherUser<'_>)> {
         let services = self
             .service_ranges
@@ -159,14 +162,12 @@ impl Observed {
     }
 }
 
-/// What uses addresses that no node's Pods may have.
+/// A user of addresses that Pods must not get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OtherUser<'o> {
     /// A `CiliumLoadBalancerIPPool`, by its name.
     AddressPool(&'o str),
-    /// The machine of a node.
     Machine(&'o NodeName),
-    /// Services.
     ServiceCidr,
 }
 
@@ -186,11 +187,11 @@ impl fmt::Display for OtherUser<'_> {
 /// (`cmd/kube-controller-manager/app/core.go` @ 1.36).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodeCidrAllocation {
-    /// Its Pod says so.
+    /// Its Pod sets the flag.
     On,
-    /// Its Pod says it does not.
+    /// Its Pod does not set the flag.
     Off,
-    /// No Pod of it is visible, as with hosted control planes.
+    /// None of its Pods is visible, as with hosted control planes.
     #[default]
     Unseen,
 }
@@ -198,7 +199,7 @@ pub enum NodeCidrAllocation {
 /// Whether the server knows `CiliumPodIPPool`s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodPoolsServed {
-    /// Nothing speaks against it.
+    /// It does, or nothing tells.
     #[default]
     Yes,
     /// It does not.
@@ -210,44 +211,42 @@ pub enum PodPoolsServed {
 pub struct BlindSpot {
     /// The kind.
     pub kind: ObservedKind,
-    /// Why, in the server's words.
+    /// The server's message.
     pub why: String,
 }
 
-/// The fields of a Node that matter.
+/// A Node.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Name.
     pub name: NodeName,
-    /// UID, which a re-created Node does not keep.
+    /// UID. A re-created Node has another one.
     pub uid: String,
-    /// Version of the object as it was read.
     pub resource_version: String,
-    /// RFC 3339, as Kubernetes writes it: sorts as text.
+    /// RFC 3339 in the form of Kubernetes, so it sorts as text.
     pub created: String,
     /// Labels.
     pub labels: Labels,
-    /// `spec.podCIDRs`, or `spec.podCIDR` where only that is set.
+    /// `spec.podCIDRs`, or `spec.podCIDR` if only that is set.
     pub spec: PerFamily<Block>,
     /// The newer annotation keys.
     pub annotation: PerFamily<Block>,
     /// The older annotation keys.
     pub old_annotation: PerFamily<Block>,
-    /// Every block that any of its fields shows, whatever Cilium makes of it.
+    /// Blocks of all fields, even those that Cilium ignores.
     pub shown: Vec<Block>,
-    /// What is wrong with `spec.podCIDRs`, when Cilium could not use it.
+    /// Why Cilium cannot use `spec.podCIDRs`.
     pub unreadable_spec: Option<String>,
-    /// What is wrong with an annotation, when Cilium could not use it.
+    /// Why Cilium cannot use an annotation.
     pub unreadable_annotation: Option<String>,
-    /// Whether Cilium's operator is told to leave it alone.
+    /// Whether Cilium's operator ignores it.
     pub attention: OperatorAttention,
-    /// Whether the Node protects itself.
     pub protection: Protection,
     /// Addresses of the machine.
     pub addresses: Vec<IpAddr>,
-    /// `spec.providerID`: what the machine is to its cloud.
+    /// `spec.providerID`: the machine's identity in its cloud.
     pub provider_id: Option<String>,
-    /// Who wrote the pod-CIDR fields.
+    /// Authors of the pod-CIDR fields.
     pub authors: Vec<Author>,
 }
 
@@ -264,35 +263,32 @@ pub enum Protection {
 /// Who wrote a pod-CIDR field, from `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Author {
-    /// The field manager.
     pub manager: String,
     /// RFC 3339.
     pub time: String,
-    /// What of it.
     pub field: HoldingField,
 }
 
-/// The fields of a CiliumNode that matter.
+/// A CiliumNode.
 #[derive(Clone, Debug)]
 pub struct CiliumNode {
-    /// Name, which is the Node's.
+    /// Name, equal to the Node's.
     pub name: NodeName,
-    /// Version of the object as it was read.
     pub version: ObjectVersion,
-    /// Whether Cilium's operator is told to leave it alone.
+    /// Whether Cilium's operator ignores it.
     pub attention: OperatorAttention,
     /// `spec.ipam.podCIDRs`.
     pub pod_cidrs: Vec<Block>,
-    /// Entries that are no CIDR.
+    /// Entries that are not CIDRs.
     pub unreadable: Vec<String>,
     /// `spec.ipam.pools.allocated`: pool and blocks.
     pub allocated: Vec<(String, Vec<Block>)>,
     /// `status.ipam.operator-status.error`.
     pub operator_error: Option<String>,
-    /// UID of the Node that owns it, if one does.
+    /// UID of the owning Node.
     pub owner: Option<String>,
-    /// Whether it stays when nothing refers to it: it has an owner, or an annotation says so.
+    /// What protects it from garbage collection: an owner or an annotation.
     pub keeper: Option<String>,
-    /// Who wrote `spec.ipam.podCIDRs`.
+    /// Authors of `spec.ipam.podCIDRs`.
     pub authors: Vec<Author>,
 }

@@ -1,5 +1,5 @@
-//! What Cilium's operator does in ipam `cluster-pool`: whom it gives blocks, and what it says to a
-//! block that somebody else wrote.
+//! Cilium's operator in ipam `cluster-pool`: which nodes it gives blocks, and which blocks of other
+//! writers it refuses.
 //!
 //! Rules: `pkg/ipam/allocator/podcidr/podcidr.go` @ 1.15 and 1.19,
 //! `operator/pkg/ipam/allocator/podcidr` @ 1.20; the annotation that makes it skip a node:
@@ -7,14 +7,14 @@
 
 use std::fmt;
 
-use super::{ModeSeen, Node, Observed, ObservedKind, OperatorState};
+use super::{ModeSeen, Node, Observed, ObservedKind, OperatorState, setting_key};
 use ipam_core::model::{IpamMode, NodeName};
 use ipam_core::net::{Block, Family};
 
 /// Makes the operator skip a CiliumNode, from 1.18 on. An agent copies it from its Node.
 pub const IGNORE_ANNOTATION: &str = "ipam.cilium.io/ignore";
 
-/// Whether the operator is told to leave a node alone.
+/// Whether the operator handles a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OperatorAttention {
     /// It serves the node.
@@ -24,35 +24,34 @@ pub enum OperatorAttention {
     Ignored,
 }
 
-/// Who gives a node its block in ipam `cluster-pool`.
+/// Who allocates a node's block in ipam `cluster-pool`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum BlockGiver {
-    /// The operator, as soon as it sees a CiliumNode without one.
+pub enum BlockAllocator {
+    /// The operator, as soon as a CiliumNode has no block.
     Operator,
-    /// The operator may: its Deployment cannot be seen, or is being changed, or there are several.
+    /// Perhaps the operator: its Deployment is hidden or changing, or there are several.
     Unseen,
-    /// Whoever writes it: the operator skips this node, and does not know that its block is taken.
-    AnyoneForThisNode,
-    /// Whoever writes it: the operator runs in another mode and gives nothing.
-    Anyone,
-    /// Nobody for now: the operator is scaled to zero. When it is back it keeps the blocks that it
-    /// finds, if they are of its ranges.
-    NobodyForNow,
+    /// Any writer: the operator skips this node, and does not know that its block is taken.
+    SkippedNode,
+    /// Any writer: the operator runs in another mode.
+    External,
+    /// The operator, but it is scaled to zero. When it starts, it keeps existing blocks of its
+    /// ranges.
+    ScaledToZero,
 }
 
-/// What the operator says of a block, in its own words.
+/// Why the operator refuses a block, in its own words.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OperatorRefusal {
     /// It has no ranges of this family.
     NoAllocator(Block),
-    /// None of its ranges has it.
+    /// None of its ranges contains the block.
     OutOfRange(Block),
     /// Another CiliumNode has it.
     Taken(Block, NodeName),
 }
 
 impl OperatorRefusal {
-    /// The node that has the block.
     pub fn holder(&self) -> Option<&NodeName> {
         match self {
             OperatorRefusal::Taken(_, holder) => Some(holder),
@@ -82,58 +81,57 @@ impl fmt::Display for OperatorRefusal {
 }
 
 impl Observed {
-    /// Who gives this node its block.
-    pub fn block_giver(&self, node: &Node) -> BlockGiver {
+    /// The allocator of this node's block.
+    pub fn block_allocator(&self, node: &Node) -> BlockAllocator {
         let cilium = &self.cilium;
         let is_seen = self.blind_spot(ObservedKind::CiliumOperator).is_none();
         let Some(arguments) = cilium.operator_arguments.as_ref().filter(|_| is_seen) else {
-            return BlockGiver::Unseen;
+            return BlockAllocator::Unseen;
         };
         if cilium.operator_state != OperatorState::Settled {
-            return BlockGiver::Unseen;
+            return BlockAllocator::Unseen;
         }
         if arguments.get("ipam").and_then(|text| text.parse().ok()) == Some(IpamMode::Kubernetes) {
-            return BlockGiver::Anyone;
+            return BlockAllocator::External;
         }
         if self.attention(node) == OperatorAttention::Ignored {
             match cilium.operator_version {
                 Some(version) if version.is_at_least(18, 0) => {
-                    return BlockGiver::AnyoneForThisNode;
+                    return BlockAllocator::SkippedNode;
                 }
-                // An older one does not know the annotation.
+                // An older operator does not know the annotation.
                 Some(_) => {}
-                None => return BlockGiver::Unseen,
+                None => return BlockAllocator::Unseen,
             }
         }
         if cilium.operator_replicas == Some(0) {
-            BlockGiver::NobodyForNow
+            BlockAllocator::ScaledToZero
         } else {
-            BlockGiver::Operator
+            BlockAllocator::Operator
         }
     }
 
-    /// The operator reads the annotation of the CiliumNode. Where there is none yet, it will have
-    /// that of the Node.
+    /// The operator reads the annotation of the CiliumNode. A new CiliumNode copies it from the
+    /// Node.
     fn attention(&self, node: &Node) -> OperatorAttention {
         self.cilium_nodes
             .get(&node.name)
             .map_or(node.attention, |cilium_node| cilium_node.attention)
     }
 
-    /// The ranges that the operator gives blocks of.
+    /// The operator's ranges.
     pub fn operator_ranges(&self, family: Family) -> Vec<Block> {
         let key = match family {
-            Family::Ipv4 => "cluster-pool-ipv4-cidr",
-            Family::Ipv6 => "cluster-pool-ipv6-cidr",
+            Family::Ipv4 => setting_key::CLUSTER_POOL_IPV4_CIDR,
+            Family::Ipv6 => setting_key::CLUSTER_POOL_IPV6_CIDR,
         };
         self.cilium.cluster_pool(key).unwrap_or_default()
     }
 
-    /// The prefix length of the operator's blocks.
     pub fn operator_mask(&self, family: Family) -> u8 {
         let (key, default) = match family {
-            Family::Ipv4 => ("cluster-pool-ipv4-mask-size", 24),
-            Family::Ipv6 => ("cluster-pool-ipv6-mask-size", 112),
+            Family::Ipv4 => (setting_key::CLUSTER_POOL_IPV4_MASK_SIZE, 24),
+            Family::Ipv6 => (setting_key::CLUSTER_POOL_IPV6_MASK_SIZE, 112),
         };
         self.cilium
             .operator_setting(key)
@@ -141,14 +139,14 @@ impl Observed {
             .unwrap_or(default)
     }
 
-    /// The same in ipam `cluster-pool`, and nothing elsewhere.
+    /// As [`Observed::operator_refuses`], but only in ipam `cluster-pool`.
     pub fn cluster_pool_refusal(&self, block: Block, name: &NodeName) -> Option<OperatorRefusal> {
         let is_cluster_pool = self.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool);
         self.operator_refuses(block, name)
             .filter(|_| is_cluster_pool)
     }
 
-    /// What the operator would say if a node's CiliumNode showed this block.
+    /// Why the operator would refuse this block in the node's CiliumNode.
     pub fn operator_refuses(&self, block: Block, name: &NodeName) -> Option<OperatorRefusal> {
         let ranges = self.operator_ranges(block.family());
         if ranges.is_empty() {

@@ -1,4 +1,4 @@
-//! `CiliumPodIPPool`s: what ipam `multi-pool` gives Pods addresses of
+//! `CiliumPodIPPool`s: the pools of Pod addresses in ipam `multi-pool`
 //! (`pkg/k8s/apis/cilium.io/v2alpha1/ippool_types.go` @ 1.14 to 1.20).
 
 use std::collections::BTreeMap;
@@ -10,38 +10,35 @@ use super::{Node, NodeConfig, Observed};
 use ipam_core::model::{Labels, NodeName, ObjectVersion, PerFamily, is_ours};
 use ipam_core::net::{Block, BlockSize, Family};
 
-/// Names the pool that an agent takes addresses of for Pods which ask for none, from 1.15 on.
-pub const DEFAULT_POOL_SETTING: &str = "ipam-default-ip-pool";
+/// Setting that names the pool of Pods without a pool annotation, from 1.15 on.
+pub const DEFAULT_POOL_SETTING: &str = super::setting_key::DEFAULT_POOL;
 
-/// A `CiliumPodIPPool` as it was seen.
+/// An observed `CiliumPodIPPool`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenPodPool {
-    /// Version of the object.
     pub version: ObjectVersion,
-    /// Labels.
     pub labels: Labels,
-    /// What it gives.
     pub ranges: PerFamily<PodRanges>,
-    /// Entries that are no CIDR, or no size.
+    /// Entries that are not CIDRs or sizes.
     pub unreadable: Vec<String>,
 }
 
-/// What a pool gives of one family.
+/// CIDRs and block size of one family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRanges {
-    /// CIDRs, in the order in which they stand.
+    /// In the order of the spec.
     pub cidrs: Vec<Block>,
-    /// The size of the blocks that a node gets.
+    /// Size of the blocks of nodes.
     pub size: BlockSize,
 }
 
 impl SeenPodPool {
-    /// Whether we made it.
+    /// Whether it carries our label.
     pub fn is_ours(&self) -> bool {
         is_ours(&self.labels)
     }
 
-    /// Its CIDRs of both families.
+    /// CIDRs of both families.
     pub fn cidrs(&self) -> impl Iterator<Item = Block> + '_ {
         self.ranges
             .iter()
@@ -141,21 +138,20 @@ impl From<PodPoolView> for (String, SeenPodPool) {
 }
 
 impl NodeConfig {
-    /// The pool that it makes the default of its nodes.
+    /// The default pool that it sets for its nodes.
     pub fn default_pool(&self) -> Option<&str> {
         self.defaults.get(DEFAULT_POOL_SETTING).map(String::as_str)
     }
 }
 
 impl Observed {
-    /// The pool that an agent which starts on a node now takes addresses of for Pods that ask for
-    /// none.
+    /// The default pool of an agent that starts on this node now.
     pub fn default_pool(&self, node: &Node) -> &str {
         self.setting(&node.labels, DEFAULT_POOL_SETTING)
             .map_or("default", |setting| setting.value)
     }
 
-    /// Blocks that nodes have of each `CiliumPodIPPool`, by its name.
+    /// Allocated blocks of each `CiliumPodIPPool`, by its name.
     pub fn allocated_of_pools(&self) -> BTreeMap<&str, Vec<(&NodeName, Block)>> {
         let mut allocated: BTreeMap<&str, Vec<(&NodeName, Block)>> = BTreeMap::new();
         for node in self.cilium_nodes.values() {

@@ -1,16 +1,16 @@
-//! Ports of the VMs that nodes are, at OpenStack Neutron.
+//! Neutron ports of the nodes' VMs.
 
 use std::collections::BTreeMap;
 
 use super::{Node, Observed};
-use ipam_core::neutron::{GuardedPort, Id};
+use ipam_core::neutron::{Id, VmPort};
 
-/// Ports by the VM that has them, or why they could not be read.
-pub type SeenPorts = BTreeMap<Id, Result<Vec<GuardedPort>, String>>;
+/// Ports by VM, or why they could not be read.
+pub type SeenPorts = BTreeMap<Id, Result<Vec<VmPort>, String>>;
 
 impl Node {
-    /// The VM that it is: `openstack:///ID`, or `openstack://REGION/ID` (cloud-provider-openstack
-    /// `instances.go` @ 1.35).
+    /// The id of the node's VM, from `openstack:///ID` or `openstack://REGION/ID`
+    /// (cloud-provider-openstack `instances.go` @ 1.35).
     pub fn vm(&self) -> Option<Id> {
         self.provider_id
             .as_deref()?
@@ -23,8 +23,8 @@ impl Node {
 }
 
 impl Observed {
-    /// A port of a VM, with the node that the VM is.
-    pub fn port(&self, id: &Id) -> Option<(&Node, &GuardedPort)> {
+    /// The port with this id, and its node.
+    pub fn port(&self, id: &Id) -> Option<(&Node, &VmPort)> {
         let ports = self.ports.as_ref()?;
         self.nodes.values().find_map(|node| {
             let seen = ports.get(&node.vm()?)?.as_ref().ok()?;

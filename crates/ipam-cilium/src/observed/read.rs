@@ -1,63 +1,56 @@
-//! From raw JSON objects to [`Observed`], one object at a time.
+//! Reads raw JSON objects into [`Observed`], one at a time.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::cilium::{version_of_chart, version_of_image, version_of_schema};
 use super::kind::ObservedKind;
 use super::pod_pools::PodPoolView;
 use super::read_error::ReadError;
 use super::read_node::{read_cilium_node, read_node};
-use super::settings::{AgentView, NodeConfigView, arguments};
-use super::view::{
-    CiliumNodeView, ConfigMapView, Container, DefinitionView, NodeView, ServiceCidrView,
-    WorkloadView,
-};
+use super::settings::{AgentView, NodeConfigView};
+use super::view::{CiliumNodeView, ConfigMapView, NodeView, ServiceCidrView};
 use super::{
-    AddressPoolsServed, BlindSpot, CiliumNode, Evidence, KeptClaims, Node, NodeCidrAllocation,
-    NodeConfig, NodeConfigApi, NodeConfigsServed, Observed, OperatorState, PodPoolsServed,
+    AddressPoolsServed, BlindSpot, CiliumNode, Evidence, Node, NodeConfig, NodeConfigsServed,
+    Observed, PodPoolsServed, StoredClaims,
 };
-use crate::lbipam::AddressPoolApi;
 use ipam_core::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
 use ipam_core::net::Block;
 
 /// Collects objects into an [`Observed`].
 #[derive(Debug, Default)]
 pub struct Reader {
-    observed: Observed,
+    pub(super) observed: Observed,
     /// Namespaces of DaemonSets that run the agent.
-    daemon_sets: Vec<String>,
-    /// Settings with their namespaces.
+    pub(super) daemon_sets: Vec<String>,
     config_maps: Vec<ConfigMapView>,
-    versions: Vec<(Evidence, CiliumVersion)>,
-    definition: Definition,
-    /// Settings of some nodes, with their namespaces.
+    pub(super) versions: Vec<(Evidence, CiliumVersion)>,
+    pub(super) definition: Definition,
+    /// `CiliumNodeConfig`s with their namespaces.
     node_configs: Vec<(String, NodeConfig)>,
 }
 
 /// Whether Cilium's CRDs are installed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Definition {
-    /// The CRD of CiliumNode is there.
+    /// The CRD of CiliumNode is installed.
     Installed,
-    /// It was not seen.
     #[default]
     Unseen,
 }
 
 impl Reader {
-    /// Reads one object of a known kind from its JSON text.
+    /// Reads one object from its JSON text.
     ///
     /// # Errors
-    /// JSON that is not an object of that kind. Addresses that make no sense are not an error but a
-    /// finding.
+    /// Fails if the JSON is not an object of that kind. An invalid address is a finding, not an
+    /// error.
     pub fn object(&mut self, kind: ObservedKind, json: &str) -> Result<(), ReadError> {
         let outcome = match kind {
             ObservedKind::Claims => {
                 let claims = parse(json).map_err(|error| ReadError::new(kind, json, &error))?;
-                self.observed.claims = KeptClaims::read(&claims)
+                self.observed.claims = StoredClaims::read(&claims)
                     .map_err(|error| ReadError::new(kind, json, &error))?;
                 Ok(())
             }
@@ -102,21 +95,17 @@ impl Reader {
         }
     }
 
-    /// Notes in which version the server serves a kind.
+    /// Records the API version of a kind.
     pub fn served(&mut self, kind: ObservedKind, api_version: &str) {
-        if let (ObservedKind::LoadBalancerPool, Some(api)) =
-            (kind, AddressPoolApi::from_text(api_version))
-        {
+        if let (ObservedKind::LoadBalancerPool, Some(api)) = (kind, api_version.parse().ok()) {
             self.observed.address_pools_served = AddressPoolsServed::As(api);
         }
-        if let (ObservedKind::CiliumNodeConfig, Some(api)) =
-            (kind, NodeConfigApi::from_text(api_version))
-        {
+        if let (ObservedKind::CiliumNodeConfig, Some(api)) = (kind, api_version.parse().ok()) {
             self.observed.node_configs_served = NodeConfigsServed::As(api);
         }
     }
 
-    /// Notes that the server does not know a kind.
+    /// Records that the server does not serve a kind.
     pub fn not_served(&mut self, kind: ObservedKind) {
         if kind == ObservedKind::LoadBalancerPool {
             self.observed.address_pools_served = AddressPoolsServed::No;
@@ -129,27 +118,26 @@ impl Reader {
         }
     }
 
-    /// Notes that a kind could not be read.
+    /// Records that a kind could not be read.
     pub fn hidden(&mut self, kind: ObservedKind, why: String) {
         self.observed.blind_spots.push(BlindSpot { kind, why });
     }
 
-    /// Notes addresses that somebody had a moment ago: nobody gets them.
-    pub fn lingering(&mut self, block: Block) {
+    /// Reserves a block of an object that was just deleted.
+    pub fn tombstone(&mut self, block: Block) {
         self.observed.unattributed.push(block);
     }
 
-    /// Where Cilium's DaemonSet lies, once it was read.
+    /// Namespace of Cilium's DaemonSet, once it was read.
     pub fn cilium_namespace(&self) -> Option<&str> {
         self.daemon_sets.first().map(String::as_str)
     }
 
-    /// Whether the CRD of CiliumNode was read.
     pub fn definition_of_cilium_node(&self) -> Definition {
         self.definition
     }
 
-    /// Everything that was read, at this time.
+    /// The observation, made at this time.
     pub fn finish(mut self, at: Timestamp) -> Observed {
         self.observed.at = at;
         self.versions.sort();
@@ -182,8 +170,7 @@ impl Reader {
             format!("{of_first}: {first}"),
             format!("{of_other}: {other}"),
         ]);
-        let finding =
-            finding.causes("what is read and what is announced may differ from node to node");
+        let finding = finding.causes("nodes may read and announce different fields");
         Some(
             finding.help(
                 "finish the upgrade before planning, or check that both read the same fields",
@@ -191,8 +178,8 @@ impl Reader {
         )
     }
 
-    /// The settings beside the DaemonSet; without one, the only ones there are. Two Ciliums are
-    /// nobody's settings.
+    /// Selects the settings in the namespace of the DaemonSet, or the only ones. With two Ciliums,
+    /// none are selected.
     fn choose_settings(&mut self) {
         self.daemon_sets.sort();
         self.daemon_sets.dedup();
@@ -201,7 +188,7 @@ impl Reader {
             candidates.retain(|view| self.daemon_sets.contains(&view.namespace()));
         }
         if candidates.len() > 1 || self.daemon_sets.len() > 1 {
-            let message = "more than one Cilium is visible, so it is not known whose settings hold";
+            let message = "more than one Cilium is visible, so the effective settings are unknown";
             let finding = Finding::new(Severity::Warning, Rule("two-ciliums"), message);
             self.observed.findings.push(
                 finding.help(
@@ -217,7 +204,8 @@ impl Reader {
         cilium.settings = Some(view.data);
     }
 
-    /// Those beside the settings, by name: the later one wins.
+    /// Selects the `CiliumNodeConfig`s in the namespace of the settings, sorted by name: a later
+    /// one wins.
     fn choose_node_configs(&mut self) {
         let namespace = self.observed.cilium.namespace.clone();
         let is_read = |of: &str| namespace.as_deref().is_none_or(|namespace| namespace == of);
@@ -238,13 +226,13 @@ impl Reader {
         }
     }
 
-    /// Its blocks count as taken all the same.
+    /// Records an object with an invalid name. Its blocks count as taken.
     fn unusable_name(&mut self, kind: &'static str, name: &str, shown: Vec<Block>) {
-        let message = format!("a {kind} has the impossible name `{}`", name.escape_debug());
+        let message = format!("a {kind} has the invalid name `{}`", name.escape_debug());
         let finding = Finding::new(Severity::Warning, Rule("unusable-name"), message);
         self.observed
             .findings
-            .push(finding.help("it is left alone, and its blocks are kept free"));
+            .push(finding.help("it is ignored, and its blocks are reserved"));
         self.observed.unattributed.extend(shown);
     }
 
@@ -256,7 +244,7 @@ impl Reader {
         }
     }
 
-    /// Takes an object that was read before.
+    /// Adds an object that was read before.
     pub fn understood(&mut self, object: &Understood) {
         match object {
             Understood::Node(node) => {
@@ -269,7 +257,7 @@ impl Reader {
                         format!("CiliumNode `{name}` shows a block that cannot be read ({text})");
                     let finding =
                         Finding::new(Severity::Warning, Rule("unreadable-block"), message);
-                    let help = "mend the object; nothing is known about what its node holds";
+                    let help = "fix the object; the blocks of its node are unknown";
                     self.observed.findings.push(finding.help(help));
                 }
                 self.observed
@@ -286,7 +274,7 @@ impl Reader {
                 Err(_) => self.unreadable_range("ServiceCIDR", &view.metadata.name, text),
             }
         }
-        // The one that kube-apiserver makes from --service-cluster-ip-range; others may come in any
+        // kube-apiserver creates this one from --service-cluster-ip-range. Others come in any
         // order.
         if view.metadata.name == "kubernetes" {
             let first = view
@@ -311,119 +299,11 @@ impl Reader {
         });
         self.observed
             .findings
-            .push(finding.help("mend the object; its addresses are not kept free"));
-    }
-
-    fn daemon_set(&mut self, view: &WorkloadView<'_>) {
-        let containers = view
-            .spec
-            .template
-            .iter()
-            .flat_map(|template| &template.spec.containers);
-        let agent: Vec<&Container> = containers
-            .filter(|container| container.name == "cilium-agent")
-            .collect();
-        let resolvers = view
-            .spec
-            .template
-            .iter()
-            .flat_map(|template| &template.spec.init_containers);
-        let resolvers = resolvers.filter(|container| container.name == "config");
-        self.observed.cilium.resolver_arguments = resolvers.flat_map(arguments).collect();
-        self.observed.cilium.agent_arguments = agent
-            .iter()
-            .flat_map(|container| arguments(container))
-            .collect();
-        self.daemon_sets.push(
-            view.metadata
-                .namespace
-                .as_deref()
-                .unwrap_or_default()
-                .to_owned(),
-        );
-        self.versions.extend(
-            agent
-                .iter()
-                .filter_map(|c| version_of_image(&c.image))
-                .map(|v| (Evidence::ImageTag, v)),
-        );
-        let chart = view
-            .metadata
-            .labels
-            .as_ref()
-            .and_then(|labels| labels.get("helm.sh/chart"));
-        self.versions.extend(
-            chart
-                .and_then(|label| version_of_chart(label))
-                .map(|v| (Evidence::ChartLabel, v)),
-        );
-    }
-
-    fn operator(&mut self, view: &WorkloadView<'_>) {
-        let containers = view
-            .spec
-            .template
-            .iter()
-            .flat_map(|template| &template.spec.containers);
-        for container in containers.filter(|container| container.name == "cilium-operator") {
-            let cilium = &mut self.observed.cilium;
-            cilium.operator_state = match (&cilium.operator_arguments, view.is_settled()) {
-                (Some(_), _) => OperatorState::Several,
-                (None, true) => OperatorState::Settled,
-                (None, false) => OperatorState::Changing,
-            };
-            cilium.operator_replicas = view.spec.replicas;
-            cilium.operator_version =
-                version_of_image(&container.image).or(cilium.operator_version);
-            cilium
-                .operator_arguments
-                .get_or_insert_default()
-                .extend(arguments(container));
-        }
-    }
-
-    fn definition(&mut self, view: &DefinitionView<'_>) {
-        self.definition = Definition::Installed;
-        let label = view
-            .metadata
-            .labels
-            .as_ref()
-            .and_then(|labels| labels.get("io.cilium.k8s.crd.schema.version"));
-        self.versions.extend(
-            label
-                .and_then(|label| version_of_schema(label))
-                .map(|v| (Evidence::SchemaLabel, v)),
-        );
-    }
-
-    fn controller_manager(&mut self, view: &WorkloadView<'_>) {
-        let cidrs = view
-            .spec
-            .containers
-            .iter()
-            .filter_map(|container| arguments(container).remove("cluster-cidr"));
-        let ranges = cidrs.flat_map(|texts| {
-            texts
-                .split(',')
-                .filter_map(|text| Block::lenient(text.trim()).ok())
-                .collect::<Vec<_>>()
-        });
-        self.observed
-            .cluster_cidrs
-            .extend(ranges.map(|block| block.range()));
-        let seen: Vec<NodeCidrAllocation> =
-            view.spec.containers.iter().filter_map(allocation).collect();
-        if seen.contains(&NodeCidrAllocation::On) {
-            self.observed.controller_manager = NodeCidrAllocation::On;
-        } else if !seen.is_empty() && self.observed.controller_manager == NodeCidrAllocation::Unseen
-        {
-            self.observed.controller_manager = NodeCidrAllocation::Off;
-        }
+            .push(finding.help("fix the object; its addresses are not reserved"));
     }
 }
 
-/// An object of a kind of which there are many, as it was read: who keeps it need not read it
-/// again.
+/// A parsed object of a frequent kind. A cache keeps it, so that it is not parsed again.
 #[derive(Clone, Debug)]
 pub enum Understood {
     /// A Node.
@@ -433,8 +313,8 @@ pub enum Understood {
 }
 
 impl Understood {
-    /// `None` for other kinds, and for objects that cannot be taken as they are: those are told of
-    /// whenever the object itself is read.
+    /// `None` for other kinds, and for invalid objects: reading the object itself reports the
+    /// fault.
     pub fn of(kind: ObservedKind, json: &str) -> Option<Understood> {
         match kind {
             ObservedKind::Node => read_node(&parse(json).ok()?)
@@ -450,36 +330,4 @@ impl Understood {
 
 fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, serde_json::Error> {
     serde_json::from_str(json)
-}
-
-/// What a container's command line says; a shell's script counts, and no trace of the program says
-/// nothing. The flag is off by default.
-fn allocation(container: &Container) -> Option<NodeCidrAllocation> {
-    const FLAG: &str = "--allocate-node-cidrs";
-    let words: Vec<&str> = container
-        .command
-        .iter()
-        .chain(&container.args)
-        .map(String::as_str)
-        .collect();
-    let values: Vec<&str> = words
-        .iter()
-        .flat_map(|word| word.split(FLAG).skip(1))
-        .collect();
-    let is_off = |value: &&str| {
-        ["=false", "=0", "=f", "=F", "=False", "=FALSE"]
-            .iter()
-            .any(|off| value.starts_with(off))
-    };
-    if !values.is_empty() {
-        return Some(if values.iter().all(is_off) {
-            NodeCidrAllocation::Off
-        } else {
-            NodeCidrAllocation::On
-        });
-    }
-    words
-        .iter()
-        .any(|word| word.contains("kube-controller-manager"))
-        .then_some(NodeCidrAllocation::Off)
 }

@@ -1,8 +1,8 @@
-//! Why an object could not be read, in words for people.
+//! Errors for objects that cannot be read, in words for users.
 
 use super::kind::{CLAIMS_NAME, ObservedKind};
 
-/// An object that is not what its kind says.
+/// An object that its kind's view rejects.
 #[derive(Debug, thiserror::Error)]
 #[error("{resource} `{name}` cannot be read: {why}")]
 pub struct ReadError {
@@ -12,12 +12,12 @@ pub struct ReadError {
 }
 
 impl ReadError {
-    /// An object of that kind could not be read from this text.
+    /// An error for an object of a known kind.
     pub fn new(kind: ObservedKind, json: &str, why: &dyn std::error::Error) -> ReadError {
         ReadError::of(kind.resource(), json, why)
     }
 
-    /// The same for a kind that no plan reads.
+    /// An error for an object of any resource.
     pub fn of(resource: &'static str, json: &str, why: &dyn std::error::Error) -> ReadError {
         ReadError {
             resource,
@@ -26,14 +26,14 @@ impl ReadError {
         }
     }
 
-    /// Whether the object is the one that keeps the claims.
+    /// Whether the object is the ConfigMap of claims.
     pub fn is_of_claims(&self) -> bool {
         self.resource == ObservedKind::Claims.resource() && self.name == CLAIMS_NAME
     }
 }
 
-/// What serde says of a value, in words of JSON and not of this program: `expected struct Spec`
-/// says nothing to a person.
+/// Serde's message without type names of this program: `expected struct Spec` means nothing to
+/// users.
 pub fn without_type_names(why: &str) -> String {
     let mut text = String::new();
     let mut rest = why;
@@ -45,7 +45,7 @@ pub fn without_type_names(why: &str) -> String {
     text + rest
 }
 
-/// The name of an object that cannot be read as what it should be.
+/// The name of an unreadable object, if it has one.
 fn name_of(json: &str) -> String {
     let object: serde_json::Value = serde_json::from_str(json).unwrap_or_default();
     let name = object
@@ -61,8 +61,8 @@ mod tests {
     #[test]
     fn no_name_of_a_type_reaches_a_person() {
         let why = "invalid type: string \"x\", expected struct ItemMetadata at line 1 column 63";
-        let told = "invalid type: string \"x\", expected a mapping at line 1 column 63";
-        assert_eq!(without_type_names(why), told);
+        let message = "invalid type: string \"x\", expected a mapping at line 1 column 63";
+        assert_eq!(without_type_names(why), message);
         assert_eq!(
             without_type_names("expected a sequence"),
             "expected a sequence"

@@ -1,5 +1,4 @@
-//! From the wire views of a Node and a CiliumNode to what they show, with the meaning that Cilium's
-//! ParseNode gives it.
+//! Reads Nodes and CiliumNodes as Cilium's ParseNode does.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,7 +10,7 @@ use super::{Author, CiliumNode, HoldingField, Node, ObjectVersion, OperatorAtten
 use ipam_core::model::PerFamily;
 use ipam_core::net::{Address, Block, Family};
 
-/// The Node, unless its name is impossible, and every block that it shows.
+/// The Node. If its name is invalid, only the blocks that it shows.
 pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
     let metadata = &view.metadata;
     let mut shown = Vec::new();
@@ -49,7 +48,7 @@ pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
     (Some(node), Vec::new())
 }
 
-/// The CiliumNode; where its name is impossible, the blocks that nobody may get for its sake.
+/// The CiliumNode. If its name is invalid, only its blocks, which stay reserved.
 pub(super) fn read_cilium_node(view: &CiliumNodeView<'_>) -> (Option<CiliumNode>, Vec<Block>) {
     let mut unreadable = Vec::new();
     let mut pod_cidrs = Vec::new();
@@ -108,7 +107,7 @@ pub(super) fn read_cilium_node(view: &CiliumNodeView<'_>) -> (Option<CiliumNode>
     (Some(node), Vec::new())
 }
 
-/// Internal ones first, and in an order that does not hang on the kubelet's.
+/// Internal addresses first. The order does not depend on kubelet's.
 fn machine_addresses(written: &[NodeAddress<'_>]) -> Vec<IpAddr> {
     let read = |written: &NodeAddress<'_>| {
         let address = written.address.parse::<Address>().ok().map(IpAddr::from)?;
@@ -128,7 +127,7 @@ fn attention(ignore: Option<&str>) -> OperatorAttention {
     }
 }
 
-/// ParseNode takes one CIDR of each family, and none at all from a list that has more.
+/// ParseNode reads one CIDR per family, and none from a list with more.
 fn read_spec(spec: &NodeSpec<'_>, shown: &mut Vec<Block>) -> (PerFamily<Block>, Option<String>) {
     let single = spec.pod_cidr.as_deref().filter(|text| !text.is_empty());
     let listed = spec.pod_cidrs.iter().map(|text| text.as_ref());
@@ -161,8 +160,7 @@ fn read_spec(spec: &NodeSpec<'_>, shown: &mut Vec<Block>) -> (PerFamily<Block>, 
     (blocks, fault)
 }
 
-/// A key that exists but holds nothing that can be read still hides the older key
-/// (`pkg/annotation/k8s.go` Get).
+/// A newer key with an invalid value still hides the older key (`pkg/annotation/k8s.go` Get).
 fn read_annotations(
     keys: [(&'static str, Option<&str>, Family); 2],
     shown: &mut Vec<Block>,

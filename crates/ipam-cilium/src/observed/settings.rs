@@ -1,16 +1,17 @@
-//! What an agent is set to: `cilium-config`, then the `CiliumNodeConfig`s of its node, then its
-//! arguments.
+//! Settings of an agent: `cilium-config`, then the `CiliumNodeConfig`s of its node, then its
+//! arguments. Later sources win.
 //!
-//! `pkg/option/resolver/resolver.go` @ 1.20: of several `CiliumNodeConfig`s the later name wins.
-//! They are read when an agent starts.
+//! `pkg/option/resolver/resolver.go` @ 1.20: of several `CiliumNodeConfig`s the later name wins. An
+//! agent reads them when it starts.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
 
-use super::view::{Container, OwnerReference, nullable};
-use super::{AnnotationReads, Node, Observed};
+use super::view::{OwnerReference, nullable};
+use super::view_workload::Container;
+use super::{AnnotationReads, Node, Observed, setting_key};
 use crate::lbipam::WrittenSelector;
 use ipam_core::model::{CiliumVersion, Labels, NodeName, ObjectVersion, Selector, is_ours};
 use ipam_core::net::{Block, Family};
@@ -18,53 +19,33 @@ use ipam_core::net::{Block, Family};
 /// A `CiliumNodeConfig` in Cilium's namespace.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// Name.
     pub name: String,
-    /// Version of the object as it was read.
     pub version: ObjectVersion,
-    /// Labels of the object.
     pub labels: Labels,
-    /// UID of the Node that owns it, if one does.
+    /// UID of the owning Node.
     pub owner: Option<String>,
-    /// The nodes that it is for; absent selects none, empty every one.
+    /// Its nodes. An absent selector selects none, an empty one all.
     pub nodes: Selector,
-    /// Settings.
     pub defaults: BTreeMap<String, String>,
 }
 
-/// A version of the API in which `CiliumNodeConfig`s are served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NodeConfigApi {
-    /// Up to Cilium 1.15.
-    V2Alpha1,
-    /// 1.16 and later.
-    V2,
-}
-
-impl NodeConfigApi {
-    /// `apiVersion`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            NodeConfigApi::V2Alpha1 => "cilium.io/v2alpha1",
-            NodeConfigApi::V2 => "cilium.io/v2",
-        }
-    }
-
-    pub(super) fn from_text(text: &str) -> Option<NodeConfigApi> {
-        [NodeConfigApi::V2Alpha1, NodeConfigApi::V2]
-            .into_iter()
-            .find(|api| api.as_str() == text)
+ipam_core::text_enum! {
+    /// A version of the API that serves `CiliumNodeConfig`s, as written in `apiVersion`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum NodeConfigApi {
+        /// Up to Cilium 1.15.
+        V2Alpha1 = "cilium.io/v2alpha1",
+        /// 1.16 and later.
+        V2 = "cilium.io/v2",
     }
 }
 
-/// Whether the server knows `CiliumNodeConfig`s.
+/// Whether the server serves `CiliumNodeConfig`s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodeConfigsServed {
-    /// In this version.
     As(NodeConfigApi),
-    /// It does not.
     No,
-    /// Nothing tells, as with a cluster that is kept in a file.
+    /// Nothing tells, as with a cluster in a file.
     #[default]
     Unknown,
 }
@@ -72,15 +53,14 @@ pub enum NodeConfigsServed {
 /// An agent's Pod.
 #[derive(Clone, Debug)]
 pub struct Agent {
-    /// The node that it runs on.
     pub node: String,
-    /// Its version, where the image's tag tells it.
+    /// Version by its image tag.
     pub version: Option<CiliumVersion>,
-    /// When it started, RFC 3339; empty where it has not.
+    /// Start time, RFC 3339; empty before the start.
     pub started: String,
 }
 
-/// Where an effective setting comes from.
+/// Source of an effective setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingSource<'o> {
     /// `cilium-config`.
@@ -103,12 +83,10 @@ impl fmt::Display for SettingSource<'_> {
     }
 }
 
-/// A setting as an agent that starts now would have it.
+/// An effective setting of an agent that starts now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting<'o> {
-    /// Value.
     pub value: &'o str,
-    /// Who says so.
     pub source: SettingSource<'o>,
 }
 
@@ -234,7 +212,7 @@ pub(super) fn arguments(container: &Container) -> BTreeMap<String, String> {
                     .map_or_else(|| "true".to_owned(), Clone::clone),
             ),
         };
-        // Lists of CIDRs grow with each flag; of others the last one counts.
+        // Repeated flags extend lists of CIDRs. Of other flags the last one wins.
         match arguments
             .get_mut(key)
             .filter(|_| key.ends_with("-cidr") || key == "source")
@@ -248,21 +226,21 @@ pub(super) fn arguments(container: &Container) -> BTreeMap<String, String> {
     arguments
 }
 
-/// Overrides the block that an agent takes from its Node.
+/// Setting that overrides the block of the Node.
 pub const fn range_setting(family: Family) -> &'static str {
     match family {
-        Family::Ipv4 => "ipv4-range",
-        Family::Ipv6 => "ipv6-range",
+        Family::Ipv4 => setting_key::IPV4_RANGE,
+        Family::Ipv6 => setting_key::IPV6_RANGE,
     }
 }
 
 impl NodeConfig {
-    /// Whether we made it.
+    /// Whether it carries our label.
     pub fn is_ours(&self) -> bool {
         is_ours(&self.labels)
     }
 
-    /// The blocks that it sets.
+    /// Blocks in its range settings.
     pub fn ranges(&self) -> impl Iterator<Item = Block> + '_ {
         let texts = Family::BOTH
             .into_iter()
@@ -272,8 +250,8 @@ impl NodeConfig {
 }
 
 impl Observed {
-    /// The block that an agent takes in place of that of its Node (`pkg/ipam/cell/ipam_init.go`
-    /// ConfigureAndStartIPAM @ 1.20; it waits for that of the Node all the same).
+    /// The block that an agent uses instead of its Node's (`pkg/ipam/cell/ipam_init.go`
+    /// ConfigureAndStartIPAM @ 1.20). The agent still waits for the Node's block.
     pub fn set_range(&self, node: &Node, family: Family) -> Option<Block> {
         let setting = self.setting(&node.labels, range_setting(family))?;
         Block::lenient(setting.value)
@@ -281,7 +259,7 @@ impl Observed {
             .filter(|block| block.family() == family)
     }
 
-    /// Every block that a setting gives to a node.
+    /// Every block that a setting gives to a node, effective or not.
     pub(super) fn set_ranges(&self) -> impl Iterator<Item = (&NodeName, Block)> {
         let is_set = |family: Family| {
             let key = range_setting(family);
@@ -302,7 +280,7 @@ impl Observed {
                 .values()
                 .filter_map(move |node| Some((&node.name, self.set_range(node, family)?)))
         });
-        // One that another setting outweighs now may win again.
+        // A setting that is overridden now may win later.
         let written = self
             .node_configs
             .iter()
@@ -317,8 +295,8 @@ impl Observed {
         winning.chain(written)
     }
 
-    /// Blocks of settings that select no node that is there: one that joins may take them.
-    pub fn ranges_of_nobody(&self) -> impl Iterator<Item = Block> + '_ {
+    /// Blocks of settings that select no existing node. A new node may take them.
+    pub fn unowned_ranges(&self) -> impl Iterator<Item = Block> + '_ {
         let configs = self
             .node_configs
             .iter()
@@ -332,12 +310,11 @@ impl Observed {
         of_nobody.flat_map(NodeConfig::ranges)
     }
 
-    /// A `CiliumNodeConfig` by its name.
     pub fn node_config(&self, name: &str) -> Option<&NodeConfig> {
         self.node_configs.iter().find(|config| config.name == name)
     }
 
-    /// The version in which `CiliumNodeConfig`s are written, if they can be.
+    /// API version for writing `CiliumNodeConfig`s; `None` if they cannot be written.
     pub fn node_config_api(&self) -> Option<NodeConfigApi> {
         let version = self.cilium.version.map(|(version, _)| version);
         match (self.node_configs_served, version) {
@@ -352,8 +329,9 @@ impl Observed {
         }
     }
 
-    /// What an agent that starts on a node with these labels now would be set to.
+    /// The effective setting of an agent that starts now on a node with these labels.
     pub fn setting(&self, labels: &Labels, key: &str) -> Option<Setting<'_>> {
+        setting_key::assert_known(key);
         let of_node = self.node_configs.iter().rev().find_map(|config| {
             let value = config
                 .defaults
@@ -370,24 +348,25 @@ impl Observed {
         }
     }
 
-    /// Whether the agent of a node would read its annotations.
+    /// Whether the agent of a node reads its annotations.
     pub fn annotation_reads(&self, node: &Node) -> AnnotationReads {
         let asked = self
-            .setting(&node.labels, "annotate-k8s-node")
+            .setting(&node.labels, setting_key::ANNOTATE_NODE)
             .map(|setting| setting.value);
         self.cilium.annotation_reads(asked)
     }
 
-    /// Whether agents read annotations, but for settings of single nodes.
+    /// Whether agents read annotations, without settings of single nodes.
     pub fn common_annotation_reads(&self) -> AnnotationReads {
         self.cilium.annotation_reads(
-            self.common_setting("annotate-k8s-node")
+            self.common_setting(setting_key::ANNOTATE_NODE)
                 .map(|setting| setting.value),
         )
     }
 
-    /// What agents are set to, but for settings of single nodes.
+    /// The effective setting of agents, without settings of single nodes.
     pub fn common_setting(&self, key: &str) -> Option<Setting<'_>> {
+        setting_key::assert_known(key);
         if let Some(value) = self.cilium.agent_arguments.get(key) {
             return Some(Setting {
                 value,
@@ -401,7 +380,7 @@ impl Observed {
         })
     }
 
-    /// Whether a setting of all nodes is on; absent is off.
+    /// Whether a common setting is on. Absent means off.
     pub fn is_on(&self, key: &str) -> bool {
         self.common_setting(key)
             .is_some_and(|setting| super::cilium::is_true(setting.value))

@@ -1,248 +1,186 @@
 //! The part of an object that is ever read, for files that people share: no secrets, no status
 //! noise.
+//!
+//! The views' types decide which fields stay. Only what a type cannot express has a rule here:
+//! arguments of containers, owned fields, annotations of Services, and keys of ConfigMaps.
 
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
-use super::ObservedKind;
+use super::bgp::{
+    AdvertisementView, ClusterConfigView, L2PolicyView, PeerConfigView, PeeringPolicyView,
+};
+use super::load_balancing::SERVICE_ANNOTATIONS;
+use super::pod_pools::PodPoolView;
+use super::project::project;
+use super::settings::{AgentView, NodeConfigView};
+use super::view::{CiliumNodeView, ConfigMapView, ManagedFields, NodeView, ServiceCidrView};
+use super::view_lb::{AddressPoolView, ServiceView, SpecManager};
+use super::view_workload::{DefinitionView, WorkloadView};
+use super::{CLAIMS_KEY, ObservedKind, setting_key};
 
 /// The object with nothing in it that [`super::Reader`] does not read.
+///
+/// An object that cannot be read stays unreadable: its copy ends with the first fault.
 pub fn slim(kind: ObservedKind, object: &Value) -> Value {
+    let mut slimmed = as_read(kind, object);
+    if !slimmed.is_object() {
+        slimmed = Value::Object(Map::new());
+    }
+    if let Value::Object(fields) = &mut slimmed
+        && fields
+            .get("metadata")
+            .is_some_and(|value| !value.is_object())
+    {
+        fields.remove("metadata");
+    }
     let (api_version, name) = kind.api_version_and_kind();
-    let mut slimmed = Value::Object(Map::new());
     let text =
         |key: &str, default: &str| object.get(key).cloned().unwrap_or_else(|| default.into());
     slimmed["apiVersion"] = text("apiVersion", api_version);
     slimmed["kind"] = text("kind", name);
-    for path in paths(kind) {
-        copy(object, &mut slimmed, path);
-    }
-    match kind {
-        ObservedKind::Node => slim_managed_fields(&mut slimmed, slim_node_manager),
-        ObservedKind::CiliumNode => slim_managed_fields(&mut slimmed, slim_cilium_node_manager),
-        ObservedKind::LoadBalancerPool => slim_managed_fields(&mut slimmed, slim_pool_manager),
-        ObservedKind::CiliumConfig => slim_managed_fields(&mut slimmed, slim_time),
-        _ => {}
+    let labels: &[&str] = match kind {
+        // They tell which kind of Pod it is (`identify.rs`).
+        ObservedKind::CiliumAgentPod => &["labels"],
+        _ => &[],
+    };
+    for key in IDENTITY.iter().chain(labels) {
+        if let Some(value) = object
+            .get("metadata")
+            .and_then(|metadata| metadata.get(key))
+        {
+            slimmed["metadata"][*key] = value.clone();
+        }
     }
     slimmed
 }
 
-const IDENTITY: [&[&str]; 5] = [
-    &["metadata", "name"],
-    &["metadata", "namespace"],
-    &["metadata", "uid"],
-    &["metadata", "resourceVersion"],
-    &["metadata", "creationTimestamp"],
+/// Kept of each object, whether its view reads it or not.
+const IDENTITY: [&str; 5] = [
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
 ];
 
-fn paths(kind: ObservedKind) -> Vec<&'static [&'static str]> {
-    let fields: &[&'static [&'static str]] = match kind {
-        ObservedKind::Node => &[
-            &["metadata", "labels"],
-            &["metadata", "annotations", super::ANNOTATION_IPV4],
-            &["metadata", "annotations", super::ANNOTATION_IPV6],
-            &["metadata", "annotations", super::OLD_ANNOTATION_IPV4],
-            &["metadata", "annotations", super::OLD_ANNOTATION_IPV6],
-            &["metadata", "annotations", super::PROTECTED_ANNOTATION],
-            &["metadata", "annotations", super::IGNORE_ANNOTATION],
-            &["metadata", "managedFields"],
-            &["spec", "podCIDR"],
-            &["spec", "podCIDRs"],
-            &["spec", "providerID"],
-            &["status", "addresses"],
-        ],
-        ObservedKind::Claims => &[&["data", super::CLAIMS_KEY]],
-        ObservedKind::CiliumNode => &[
-            &["metadata", "ownerReferences"],
-            &["metadata", "annotations", "cilium.io/do-not-gc"],
-            &["metadata", "managedFields"],
-            &["metadata", "annotations", super::IGNORE_ANNOTATION],
-            &["spec", "ipam", "podCIDRs"],
-            &["spec", "ipam", "pools", "allocated"],
-            &["status", "ipam", "operator-status", "error"],
-        ],
-        ObservedKind::ServiceCidr => &[&["spec", "cidrs"]],
-        ObservedKind::LoadBalancerPool => &[
-            &["metadata", "labels"],
-            &["metadata", "annotations"],
-            &["metadata", "managedFields"],
-            &["spec", "cidrs"],
-            &["spec", "blocks"],
-            &["spec", "serviceSelector"],
-            &["spec", "allowFirstLastIPs"],
-            &["spec", "disabled"],
-            &["status", "conditions"],
-        ],
-        ObservedKind::PodIpPool => &[
-            &["metadata", "labels"],
-            &["spec", "ipv4"],
-            &["spec", "ipv6"],
-        ],
-        ObservedKind::Service => &[
-            &["metadata", "labels"],
-            &["metadata", "annotations", "lbipam.cilium.io/ips"],
-            &["metadata", "annotations", "lbipam.cilium.io/sharing-key"],
-            &[
-                "metadata",
-                "annotations",
-                "lbipam.cilium.io/sharing-cross-namespace",
-            ],
-            &["metadata", "annotations", "io.cilium/lb-ipam-ips"],
-            &["metadata", "annotations", "io.cilium/lb-ipam-sharing-key"],
-            &[
-                "metadata",
-                "annotations",
-                "io.cilium/lb-ipam-sharing-cross-namespace",
-            ],
-            &["spec", "type"],
-            &["spec", "loadBalancerClass"],
-            &["spec", "loadBalancerIP"],
-            &["spec", "ipFamilyPolicy"],
-            &["spec", "ipFamilies"],
-            &["spec", "externalTrafficPolicy"],
-            &["spec", "ports"],
-            &["spec", "selector"],
-            &["status", "loadBalancer"],
-            &["status", "conditions"],
-        ],
-        ObservedKind::CiliumConfig => &[
-            &["metadata", "managedFields"],
-            &["data", "ipam"],
-            &["data", "annotate-k8s-node"],
-            &["data", "enable-ipv4"],
-            &["data", "enable-ipv6"],
-            &["data", "enable-lb-ipam"],
-            &["data", "default-lb-service-ipam"],
-            &["data", "enable-bgp-control-plane"],
-            &["data", "enable-l2-announcements"],
-            &["data", "bgp-announce-pod-cidr"],
-            &["data", "bgp-announce-lb-ip"],
-            &["data", "cluster-pool-ipv4-cidr"],
-            &["data", "cluster-pool-ipv6-cidr"],
-            &["data", "cluster-pool-ipv4-mask-size"],
-            &["data", "cluster-pool-ipv6-mask-size"],
-            &["data", "routing-mode"],
-            &["data", "tunnel"],
-            &["data", "ipv4-native-routing-cidr"],
-            &["data", "ipv6-native-routing-cidr"],
-            &["data", "enable-ipv4-masquerade"],
-            &["data", "enable-ipv6-masquerade"],
-            &["data", "enable-ip-masq-agent"],
-            &["data", "ipv4-range"],
-            &["data", "ipv6-range"],
-            &["data", super::DEFAULT_POOL_SETTING],
-        ],
-        ObservedKind::CiliumOperator => &[
-            &["metadata", "labels"],
-            &["metadata", "generation"],
-            &["spec", "replicas"],
-            &["spec", "template", "spec", "containers"],
-            &["status", "observedGeneration"],
-            &["status", "replicas"],
-            &["status", "updatedReplicas"],
-        ],
-        ObservedKind::CiliumAgentPod => &[
-            &["metadata", "labels"],
-            &["spec", "nodeName"],
-            &["spec", "containers"],
-            &["status", "startTime"],
-        ],
-        ObservedKind::CiliumNodeConfig => &[
-            &["metadata", "labels"],
-            &["metadata", "ownerReferences"],
-            &["spec", "nodeSelector"],
-            &["spec", "defaults"],
-        ],
-        ObservedKind::BgpPeeringPolicy => &[&["spec", "nodeSelector"], &["spec", "virtualRouters"]],
-        ObservedKind::BgpClusterConfig => &[&["spec", "nodeSelector"], &["spec", "bgpInstances"]],
-        ObservedKind::BgpPeerConfig => &[&["spec", "families"]],
-        ObservedKind::BgpAdvertisement => &[&["metadata", "labels"], &["spec", "advertisements"]],
-        ObservedKind::L2AnnouncementPolicy => {
-            &[&["spec", "serviceSelector"], &["spec", "loadBalancerIPs"]]
+/// The fields that the view of the kind reads.
+fn as_read(kind: ObservedKind, object: &Value) -> Value {
+    match kind {
+        ObservedKind::Node => project::<NodeView<'_>>(object, narrow_node),
+        ObservedKind::CiliumNode => project::<CiliumNodeView<'_>>(object, narrow_node),
+        ObservedKind::Claims => project::<ConfigMapView>(object, narrow_claims),
+        ObservedKind::CiliumConfig => project::<ConfigMapView>(object, narrow_config),
+        ObservedKind::ServiceCidr => project::<ServiceCidrView<'_>>(object, whole),
+        ObservedKind::LoadBalancerPool => project::<AddressPoolView>(object, narrow_address_pool),
+        ObservedKind::PodIpPool => project::<PodPoolView>(object, whole),
+        ObservedKind::Service => project::<ServiceView>(object, narrow_service),
+        ObservedKind::CiliumDaemonSet
+        | ObservedKind::CiliumOperator
+        | ObservedKind::ControllerManagerPod => {
+            project::<WorkloadView<'_>>(object, narrow_containers)
         }
-        ObservedKind::CiliumDaemonSet => &[
-            &["metadata", "labels"],
-            &["spec", "template", "spec", "containers"],
-            &["spec", "template", "spec", "initContainers"],
-        ],
-        ObservedKind::CiliumNodeDefinition => &[&["metadata", "labels"]],
-        ObservedKind::ControllerManagerPod => &[&["metadata", "labels"], &["spec", "containers"]],
-    };
-    IDENTITY.iter().chain(fields).copied().collect()
-}
-
-fn copy(from: &Value, to: &mut Value, path: &[&str]) {
-    let [key, rest @ ..] = path else { return };
-    let Some(value) = from.get(key) else { return };
-    if !rest.is_empty() {
-        // An absent leaf must not leave an empty parent behind.
-        let mut child = to
-            .get(key)
-            .cloned()
-            .unwrap_or_else(|| Value::Object(Map::new()));
-        copy(value, &mut child, rest);
-        if child.as_object().is_some_and(|object| !object.is_empty()) {
-            to[*key] = child;
-        }
-    } else if matches!(*key, "containers" | "initContainers") {
-        to[*key] = value
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(slim_container)
-            .collect();
-    } else {
-        to[*key] = value.clone();
+        ObservedKind::CiliumAgentPod => project::<AgentView>(object, narrow_containers),
+        ObservedKind::CiliumNodeDefinition => project::<DefinitionView<'_>>(object, whole),
+        ObservedKind::CiliumNodeConfig => project::<NodeConfigView>(object, whole),
+        ObservedKind::BgpPeeringPolicy => project::<PeeringPolicyView>(object, whole),
+        ObservedKind::BgpClusterConfig => project::<ClusterConfigView>(object, whole),
+        ObservedKind::BgpPeerConfig => project::<PeerConfigView>(object, whole),
+        ObservedKind::BgpAdvertisement => project::<AdvertisementView>(object, whole),
+        ObservedKind::L2AnnouncementPolicy => project::<L2PolicyView>(object, whole),
     }
 }
 
-/// The arguments that are read.
-const ARGUMENTS: [&str; 24] = [
-    "--allow-config-keys",
-    "--deny-config-keys",
-    "--source",
-    "--ipam-default-ip-pool",
-    "--allocate-node-cidrs",
-    "--cluster-cidr",
-    "--ipam",
-    "--cluster-pool-ipv4-cidr",
-    "--cluster-pool-ipv6-cidr",
-    "--cluster-pool-ipv4-mask-size",
-    "--cluster-pool-ipv6-mask-size",
-    "--annotate-k8s-node",
-    "--enable-ipv4",
-    "--enable-ipv6",
-    "--ipv4-range",
-    "--ipv6-range",
-    "--enable-bgp-control-plane",
-    "--enable-l2-announcements",
-    "--bgp-announce-pod-cidr",
-    "--bgp-announce-lb-ip",
-    "--routing-mode",
-    "--tunnel",
-    "--ipv4-native-routing-cidr",
-    "--ipv6-native-routing-cidr",
-];
+/// No rule beside the type.
+fn whole(_: &[&str], _: &Value) -> Option<Value> {
+    None
+}
 
+fn narrow_node(path: &[&str], value: &Value) -> Option<Value> {
+    match path {
+        ["metadata", "managedFields"] => Some(managers::<ManagedFields>(value)),
+        _ => None,
+    }
+}
+
+fn narrow_address_pool(path: &[&str], value: &Value) -> Option<Value> {
+    match path {
+        ["metadata", "managedFields"] => Some(managers::<SpecManager>(value)),
+        _ => None,
+    }
+}
+
+/// Other annotations of a Service may hold secrets.
+fn narrow_service(path: &[&str], value: &Value) -> Option<Value> {
+    match path {
+        ["metadata", "annotations"] => Some(only(value, |key| {
+            SERVICE_ANNOTATIONS.as_flattened().contains(&key)
+        })),
+        _ => None,
+    }
+}
+
+fn narrow_claims(path: &[&str], value: &Value) -> Option<Value> {
+    match path {
+        ["metadata", "managedFields"] => Some(json!([])),
+        ["data"] => Some(only(value, |key| key == CLAIMS_KEY)),
+        _ => None,
+    }
+}
+
+fn narrow_config(path: &[&str], value: &Value) -> Option<Value> {
+    match path {
+        ["metadata", "managedFields"] => Some(times(value)),
+        ["data"] => Some(only(value, |key| setting_key::ALL.contains(&key))),
+        _ => None,
+    }
+}
+
+fn narrow_containers(path: &[&str], value: &Value) -> Option<Value> {
+    match path {
+        ["spec", .., "containers" | "initContainers"] => {
+            Some(items(value).iter().map(slim_container).collect())
+        }
+        _ => None,
+    }
+}
+
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// These keys of an object.
+fn only(value: &Value, is_read: impl Fn(&str) -> bool) -> Value {
+    let Value::Object(object) = value else {
+        return value.clone();
+    };
+    let read = object.iter().filter(|(key, _)| is_read(key));
+    Value::Object(
+        read.map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
+    )
+}
+
+/// Whether a word is an argument that is read, with or without its value.
 fn is_read(word: &str) -> bool {
-    ARGUMENTS.contains(&word.split('=').next().unwrap_or(word))
+    let Some(flag) = word.strip_prefix("--") else {
+        return false;
+    };
+    let key = flag.split('=').next().unwrap_or(flag);
+    setting_key::ALL.contains(&key) || setting_key::ARGUMENTS_ONLY.contains(&key)
 }
 
 /// Name, image and the arguments that are read: a container's environment and other arguments may
 /// hold secrets.
 fn slim_container(container: &Value) -> Value {
-    let mut slimmed = Value::Object(Map::new());
-    for key in ["name", "image"] {
-        copy(container, &mut slimmed, &[key]);
+    let mut slimmed = only(container, |key| matches!(key, "name" | "image"));
+    if !slimmed.is_object() {
+        return Value::Object(Map::new());
     }
     for key in ["command", "args"] {
         let mut words: Vec<Value> = Vec::new();
         let mut keeps_value = false;
-        for word in container
-            .get(key)
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-        {
+        for word in container.get(key).map_or(&[][..], items) {
             let text = word.as_str().unwrap_or_default();
             if is_read(text) || (keeps_value && !text.starts_with('-')) {
                 words.push(word.clone());
@@ -257,76 +195,51 @@ fn slim_container(container: &Value) -> Value {
     slimmed
 }
 
-/// Keeps, of each manager, only whether it wrote a field that matters.
-fn slim_managed_fields(object: &mut Value, slim_manager: fn(Value) -> Option<Value>) {
-    let Some(managers) = object.pointer_mut("/metadata/managedFields") else {
-        return;
+/// The managers that wrote a field which `M` reads, with those fields. Entries that no API server
+/// writes are left out.
+fn managers<'v, M: Deserialize<'v>>(entries: &'v Value) -> Value {
+    let manager = |entry: &'v Value| {
+        let mut read = project::<M>(entry, whole);
+        let fields = owned_fields(read.get_mut("fieldsV1")?.take())?;
+        read["fieldsV1"] = fields;
+        Some(read)
     };
-    let entries = managers
-        .as_array_mut()
-        .map(std::mem::take)
-        .unwrap_or_default();
-    *managers = entries.into_iter().filter_map(slim_manager).collect();
+    let objects = items(entries).iter().filter(|entry| entry.is_object());
+    objects.filter_map(manager).collect()
 }
 
-/// `None` for one that wrote no pod CIDR, or that is nothing an API server writes.
-fn slim_node_manager(entry: Value) -> Option<Value> {
-    with_fields(entry, |written, fields| {
-        for key in ["f:podCIDR", "f:podCIDRs"] {
-            copy(written, fields, &["f:spec", key]);
+/// Owned fields as an API server writes them, without empty parents; `None` where none are left.
+fn owned_fields(read: Value) -> Option<Value> {
+    match read {
+        // The projection of a field whose presence is read.
+        Value::Bool(true) => Some(Value::Object(Map::new())),
+        Value::Object(fields) => {
+            let kept = fields.into_iter();
+            let kept: Map<String, Value> = kept
+                .filter_map(|(key, field)| Some((key, owned_fields(field)?)))
+                .collect();
+            (!kept.is_empty()).then_some(Value::Object(kept))
         }
-        for key in super::ANNOTATION_KEYS {
-            copy(
-                written,
-                fields,
-                &["f:metadata", "f:annotations", &format!("f:{key}")],
-            );
-        }
-    })
+        Value::Bool(false)
+        | Value::Null
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_) => None,
+    }
 }
 
-/// `None` for one that did not write `spec.ipam.podCIDRs`.
-fn slim_cilium_node_manager(entry: Value) -> Option<Value> {
-    with_fields(entry, |written, fields| {
-        copy(written, fields, &["f:spec", "f:ipam", "f:podCIDRs"])
-    })
-}
-
-/// When it wrote.
-fn slim_time(entry: Value) -> Option<Value> {
-    Some(serde_json::json!({"time": entry.get("time")?}))
-}
-
-/// `None` for one that wrote neither the spec nor labels or annotations.
-fn slim_pool_manager(entry: Value) -> Option<Value> {
-    with_fields(entry, |written, fields| {
-        if written.get("f:spec").is_some() {
-            fields["f:spec"] = Value::Object(Map::new());
-        }
-        for key in ["f:labels", "f:annotations"] {
-            copy(written, fields, &["f:metadata", key]);
-        }
-    })
-}
-
-/// An entry with those of its fields that are copied; `None` where none are.
-fn with_fields(entry: Value, copied: impl Fn(&Value, &mut Value)) -> Option<Value> {
-    let Value::Object(mut entry) = entry else {
-        return None;
-    };
-    let mut fields = Value::Object(Map::new());
-    let written = entry.remove("fieldsV1")?;
-    copied(&written, &mut fields);
-    fields.as_object().filter(|fields| !fields.is_empty())?;
-    entry.insert("fieldsV1".to_owned(), fields);
-    Some(Value::Object(entry))
+/// When each manager wrote.
+fn times(entries: &Value) -> Value {
+    let time = |entry: &Value| Some(json!({"time": entry.get("time")?}));
+    items(entries).iter().filter_map(time).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use jiff::Timestamp;
 
     use super::*;
+    use crate::observed::{Observed, Reader};
 
     #[test]
     fn managers_that_no_server_writes_are_left_out() {
@@ -347,6 +260,265 @@ mod tests {
             assert!(
                 left.iter()
                     .all(|entry| entry["fieldsV1"] == json!({"f:spec": {"f:podCIDR": {}}}))
+            );
+        }
+    }
+
+    /// One object of each kind, in which every field that a view reads has a value.
+    fn full_objects() -> Vec<(ObservedKind, Value)> {
+        let selector = json!({
+            "matchLabels": {"a": "b"},
+            "matchExpressions": [{"key": "c", "operator": "In", "values": ["d"]}],
+        });
+        let containers = |name: &str, args: Value| {
+            json!([{"name": name, "image": "r/cilium:v1.19.3", "command": [name], "args": args,
+                "env": [{"name": "TOKEN", "value": "secret"}]}])
+        };
+        let workload = |name: &str, args: Value| {
+            json!({"replicas": 2, "template": {"spec": {"containers": containers(name, args),
+                "initContainers": containers("config", json!(["--source=cilium-node-config"]))}}})
+        };
+        let owned = json!([{"manager": "m", "operation": "Update", "time": "2026-01-02T03:04:05Z",
+            "fieldsV1": {
+                "f:metadata": {"f:labels": {"f:l": {}}, "f:annotations": {
+                    "f:network.cilium.io/ipv4-pod-cidr": {}, "f:other": {}}},
+                "f:spec": {"f:podCIDR": {}, "f:podCIDRs": {"v:\"x\"": {}}, "f:taints": {},
+                    "f:ipam": {"f:podCIDRs": {}}}}},
+            {"manager": "n", "fieldsV1": {"f:status": {}}}]);
+        let ours = json!([{"manager": "cilium-ipam", "time": "2026-01-02T03:04:05Z",
+            "fieldsV1": {"f:metadata": {"f:labels": {"f:l": {}}, "f:annotations": {"f:n": {}}},
+                "f:spec": {"f:blocks": {}}}}]);
+        let condition = |kind: &str| {
+            json!({"type": kind, "status": "True", "reason": "r", "message": "7",
+                "lastTransitionTime": "2026-01-02T03:04:05Z"})
+        };
+        let objects = [
+            (
+                ObservedKind::CiliumDaemonSet,
+                json!({"metadata": {"labels":
+                {"helm.sh/chart": "cilium-1.19.3"}},
+                "spec": workload("cilium-agent", json!(["--ipam", "kubernetes", "--secret=x"]))}),
+            ),
+            (
+                ObservedKind::CiliumConfig,
+                json!({
+                "metadata": {"managedFields": [{"manager": "helm", "time": "2026-01-02T03:04:05Z"}]},
+                "data": setting_key::ALL.iter().map(|key| ((*key).to_owned(), json!("true")))
+                    .chain([("ipam".to_owned(), json!("kubernetes")),
+                        ("secret".to_owned(), json!("secret"))])
+                    .collect::<Map<String, Value>>()}),
+            ),
+            (
+                ObservedKind::CiliumNodeDefinition,
+                json!({"metadata": {"labels":
+                {"io.cilium.k8s.crd.schema.version": "1.32.1"}}}),
+            ),
+            (
+                ObservedKind::CiliumOperator,
+                json!({"metadata": {"generation": 3},
+                "spec": workload("cilium-operator", json!(["--cluster-pool-ipv4-cidr=10.0.0.0/8"])),
+                "status": {"observedGeneration": 3, "replicas": 2, "updatedReplicas": 2}}),
+            ),
+            (
+                ObservedKind::ControllerManagerPod,
+                json!({"spec": {"containers": containers(
+                "kube-controller-manager",
+                json!(["--allocate-node-cidrs=true", "--cluster-cidr=10.1.0.0/16"]))}}),
+            ),
+            (
+                ObservedKind::CiliumAgentPod,
+                json!({"spec": {"nodeName": "n", "containers":
+                containers("cilium-agent", json!([]))},
+                "status": {"startTime": "2026-01-02T03:04:05Z"}}),
+            ),
+            (
+                ObservedKind::CiliumNodeConfig,
+                json!({
+                "metadata": {"labels": {"l": "m"}, "ownerReferences":
+                    [{"kind": "Node", "uid": "u", "name": "n"}]},
+                "spec": {"nodeSelector": selector, "defaults": {"ipv4-range": "10.0.7.0/24"}}}),
+            ),
+            (
+                ObservedKind::ServiceCidr,
+                json!({"spec": {"cidrs": ["10.96.0.0/12"]}}),
+            ),
+            (
+                ObservedKind::LoadBalancerPool,
+                json!({
+                "metadata": {"labels": {"l": "m"}, "annotations": {"n": "o"},
+                    "managedFields": ours},
+                "spec": {"cidrs": [{"cidr": "20.0.0.0/24"}], "disabled": true,
+                    "blocks": [{"start": "20.0.1.1", "stop": "20.0.1.9"}],
+                    "serviceSelector": selector, "allowFirstLastIPs": "No"},
+                "status": {"conditions": [condition("cilium.io/PoolConflict"),
+                    condition("cilium.io/IPsTotal"), condition("cilium.io/IPsUsed"),
+                    condition("cilium.io/IPsAvailable")]}}),
+            ),
+            (
+                ObservedKind::PodIpPool,
+                json!({"metadata": {"labels": {"l": "m"}},
+                "spec": {"ipv4": {"cidrs": ["10.3.0.0/16"], "maskSize": 24},
+                    "ipv6": {"cidrs": ["fd00::/48"], "maskSize": 64}}}),
+            ),
+            (
+                ObservedKind::Service,
+                json!({
+                "metadata": {"labels": {"l": "m"}, "annotations": SERVICE_ANNOTATIONS.as_flattened()
+                    .iter().map(|key| ((*key).to_owned(), json!("20.0.0.9")))
+                    .chain([("secret".to_owned(), json!("secret"))])
+                    .collect::<Map<String, Value>>()},
+                "spec": {"type": "LoadBalancer", "loadBalancerClass": "io.cilium/l2-announcer",
+                    "loadBalancerIP": "20.0.0.9", "ipFamilyPolicy": "PreferDualStack",
+                    "ipFamilies": ["IPv4", "IPv6"], "externalTrafficPolicy": "Local",
+                    "ports": [{"port": 53, "protocol": "UDP", "name": "dns"}],
+                    "selector": {"app": "a"}},
+                "status": {"loadBalancer": {"ingress": [{"ip": "20.0.0.9"}]},
+                    "conditions": [condition("cilium.io/IPAMRequestSatisfied")]}}),
+            ),
+            (
+                ObservedKind::BgpPeeringPolicy,
+                json!({"spec": {"nodeSelector": selector,
+                "virtualRouters": [{"exportPodCIDR": true, "serviceSelector": selector}]}}),
+            ),
+            (
+                ObservedKind::BgpClusterConfig,
+                json!({"spec": {"nodeSelector": selector,
+                "bgpInstances": [{"peers": [{"peerConfigRef": {"name": "p"}}]}]}}),
+            ),
+            (
+                ObservedKind::BgpPeerConfig,
+                json!({"spec": {"families":
+                [{"advertisements": selector}]}}),
+            ),
+            (
+                ObservedKind::BgpAdvertisement,
+                json!({"metadata": {"labels": {"l": "m"}},
+                "spec": {"advertisements": [{"advertisementType": "PodCIDR",
+                    "selector": selector, "service": {"addresses": ["LoadBalancerIP"]}}]}}),
+            ),
+            (
+                ObservedKind::L2AnnouncementPolicy,
+                json!({"spec": {"serviceSelector": selector,
+                "loadBalancerIPs": true}}),
+            ),
+            (
+                ObservedKind::CiliumNode,
+                json!({
+                "metadata": {"ownerReferences": [{"kind": "Node", "uid": "u"}],
+                    "annotations": {"cilium.io/do-not-gc": "true",
+                        "ipam.cilium.io/ignore": "true"},
+                    "managedFields": owned},
+                "spec": {"ipam": {"podCIDRs": ["10.0.0.0/24"], "pools": {"allocated":
+                    [{"pool": "p", "cidrs": ["10.0.1.0/24"]}]}}},
+                "status": {"ipam": {"operator-status": {"error": "e"}}}}),
+            ),
+            (
+                ObservedKind::Node,
+                json!({
+                "metadata": {"labels": {"l": "m"}, "managedFields": owned, "annotations": {
+                    "network.cilium.io/ipv4-pod-cidr": "10.0.0.0/24",
+                    "network.cilium.io/ipv6-pod-cidr": "fd00::/64",
+                    "io.cilium.network.ipv4-pod-cidr": "10.0.1.0/24",
+                    "io.cilium.network.ipv6-pod-cidr": "fd00:1::/64",
+                    "cilium-ipam.io/protected": "true", "ipam.cilium.io/ignore": "true",
+                    "secret": "secret"}},
+                "spec": {"podCIDR": "10.0.2.0/24", "podCIDRs": ["10.0.2.0/24", "fd00:2::/64"],
+                    "providerID": "p"},
+                "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}}),
+            ),
+            (
+                ObservedKind::Claims,
+                json!({"data": {CLAIMS_KEY:
+                "{\"format_version\":\"1.0\",\"claims\":[],\"resting\":[]}"}}),
+            ),
+        ];
+        objects.into_iter().map(named).collect()
+    }
+
+    fn named((kind, mut object): (ObservedKind, Value)) -> (ObservedKind, Value) {
+        let (api_version, name) = kind.api_version_and_kind();
+        object["apiVersion"] = api_version.into();
+        object["kind"] = name.into();
+        for (key, value) in [
+            ("name", "n"),
+            ("namespace", "kube-system"),
+            ("uid", "u"),
+            ("resourceVersion", "7"),
+            ("creationTimestamp", "2026-01-01T00:00:00Z"),
+        ] {
+            object["metadata"][key] = value.into();
+        }
+        (kind, object)
+    }
+
+    fn read(objects: &[(ObservedKind, Value)]) -> Observed {
+        let mut reader = Reader::default();
+        for (kind, object) in objects {
+            reader.object(*kind, &object.to_string()).unwrap();
+        }
+        reader.finish(Timestamp::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn a_slim_object_reads_as_the_whole_one() {
+        let whole = full_objects();
+        for kind in ObservedKind::OF_PLANS
+            .iter()
+            .chain(&ObservedKind::OF_EXAMINATIONS)
+        {
+            assert!(
+                whole.iter().any(|(of, _)| of == kind),
+                "{kind:?} is missing"
+            );
+        }
+        let slimmed: Vec<(ObservedKind, Value)> = whole
+            .iter()
+            .map(|(kind, object)| (*kind, slim(*kind, object)))
+            .collect();
+        let mut observed = read(&whole);
+        assert!(observed.blind_spots.is_empty());
+        for map in [
+            observed.cilium.settings.as_mut().unwrap(),
+            &mut observed.cilium.agent_arguments,
+        ] {
+            assert!(map.remove("secret").is_some());
+        }
+        let (of_whole, of_slim) = (format!("{observed:#?}"), format!("{:#?}", read(&slimmed)));
+        let mut lines = of_whole.lines().zip(of_slim.lines());
+        assert_eq!(lines.find(|(whole, slim)| whole != slim), None);
+        assert_eq!(of_whole.lines().count(), of_slim.lines().count());
+        let text = serde_json::to_string(&slimmed.iter().map(|(_, o)| o).collect::<Vec<_>>());
+        assert!(!text.unwrap().contains("secret"));
+        for (kind, object) in slimmed {
+            assert_eq!(slim(kind, &object), object, "slim is not idempotent");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_stays_unreadable() {
+        for (kind, object) in [
+            (
+                ObservedKind::Node,
+                json!({"metadata": {"name": "n"}, "spec": {"podCIDRs": [7]}}),
+            ),
+            (
+                ObservedKind::CiliumNode,
+                json!({"metadata": {"name": "n"}, "spec": "text"}),
+            ),
+            (
+                ObservedKind::Service,
+                json!({"metadata": {"name": "n"}, "spec": {"ports": {}}}),
+            ),
+            (ObservedKind::ServiceCidr, json!({"metadata": 7})),
+            (ObservedKind::Node, json!({"metadata": {}})),
+            (ObservedKind::Node, json!("text")),
+        ] {
+            let slimmed = slim(kind, &object);
+            assert!(
+                Reader::default()
+                    .object(kind, &slimmed.to_string())
+                    .is_err(),
+                "{slimmed}"
             );
         }
     }

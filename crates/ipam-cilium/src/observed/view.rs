@@ -1,4 +1,4 @@
-//! Wire views: the fields that are read of each kind, and nothing else of the object.
+//! Wire views: exactly the fields that are read of each kind. [`super::slim`] keeps these fields.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use super::{ANNOTATION_IPV4, ANNOTATION_IPV6, OLD_ANNOTATION_IPV4, OLD_ANNOTATIO
 use ipam_core::model::Labels;
 use ipam_core::net::Family;
 
-/// `null` is what Go writes and reads for an empty value.
+/// Go reads and writes `null` for an empty value.
 pub(super) fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -272,7 +272,7 @@ pub(super) struct ServiceCidrSpec {
     pub cidrs: Vec<String>,
 }
 
-/// Owned, because which one counts is only known when all have been read.
+/// Owned, because the relevant one is known only when all have been read.
 #[derive(Debug, Deserialize)]
 pub(super) struct ConfigMapView {
     pub metadata: ConfigMapMetadata,
@@ -299,7 +299,7 @@ pub(super) struct ConfigMapMetadata {
 }
 
 impl ConfigMapView {
-    /// When it was last written.
+    /// Time of the last write.
     pub(super) fn written(&self) -> Option<String> {
         self.metadata
             .managed_fields
@@ -313,87 +313,7 @@ impl ConfigMapView {
     }
 }
 
-#[derive(Deserialize)]
-pub(super) struct WorkloadView<'a> {
-    #[serde(borrow)]
-    pub metadata: NamedMetadata<'a>,
-    #[serde(default, deserialize_with = "nullable")]
-    pub spec: WorkloadSpec,
-    #[serde(default, deserialize_with = "nullable")]
-    pub status: WorkloadStatus,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct WorkloadStatus {
-    #[serde(default)]
-    pub observed_generation: Option<u64>,
-    #[serde(default)]
-    pub replicas: Option<u32>,
-    #[serde(default)]
-    pub updated_replicas: Option<u32>,
-}
-
-impl WorkloadView<'_> {
-    /// Whether all that is wanted runs, and nothing else. Without a status nothing has run yet.
-    pub(super) fn is_settled(&self) -> bool {
-        let WorkloadStatus {
-            observed_generation,
-            replicas,
-            updated_replicas,
-        } = self.status;
-        let (running, updated) = (replicas.unwrap_or(0), updated_replicas.unwrap_or(0));
-        let is_seen = observed_generation.is_none_or(|seen| Some(seen) == self.metadata.generation);
-        is_seen
-            && running == updated
-            && (replicas.is_none() || self.spec.replicas.is_none_or(|wanted| wanted >= running))
-    }
-}
-
-#[derive(Default, Deserialize)]
-pub(super) struct WorkloadSpec {
-    #[serde(default)]
-    pub replicas: Option<u32>,
-    #[serde(default)]
-    pub template: Option<PodTemplate>,
-    #[serde(default, deserialize_with = "nullable")]
-    pub containers: Vec<Container>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct PodTemplate {
-    #[serde(default, deserialize_with = "nullable")]
-    pub spec: PodSpec,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct PodSpec {
-    #[serde(default, deserialize_with = "nullable")]
-    pub containers: Vec<Container>,
-    #[serde(default, deserialize_with = "nullable")]
-    pub init_containers: Vec<Container>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Container {
-    #[serde(default)]
-    pub name: String,
-    #[serde(default)]
-    pub image: String,
-    #[serde(default, deserialize_with = "nullable")]
-    pub command: Vec<String>,
-    #[serde(default, deserialize_with = "nullable")]
-    pub args: Vec<String>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct DefinitionView<'a> {
-    #[serde(borrow)]
-    pub metadata: NamedMetadata<'a>,
-}
-
-/// The UID of the Node that owns an object.
+/// UID of the owning Node.
 pub(super) fn owning_node(owners: &[OwnerReference]) -> Option<String> {
     owners
         .iter()

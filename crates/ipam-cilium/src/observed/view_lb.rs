@@ -1,5 +1,4 @@
-//! Wire views of what LB-IPAM works with: the fields that are read, and nothing else of the
-//! objects.
+//! Wire views of LB-IPAM's input: exactly the fields that are read.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +39,7 @@ pub(super) struct AddressPoolMetadata {
     pub managed_fields: Vec<SpecManager>,
 }
 
-/// One of `metadata.managedFields`.
+/// An entry of `metadata.managedFields`.
 #[derive(Deserialize)]
 pub(super) struct SpecManager {
     #[serde(default)]

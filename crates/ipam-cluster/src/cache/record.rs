@@ -1,13 +1,14 @@
-//! Passes lists on and keeps what was in them.
+//! Passes lists on and keeps their objects. It must never know what they are listed for.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
 
-use super::kept::Kept;
+use super::cached_kind::CachedKind;
 use crate::{
-    Cluster, ClusterError, LeaseName, Listener, LockSeen, Moment, Seen, Write, WriteError, Written,
+    Cluster, ClusterError, LeaseName, ListVisitor, LockSeen, Moment, Seen, Write, WriteError,
+    Written,
 };
 use ipam_cilium::observed::{OWN_NAMESPACE, ObservedKind, ReadError};
 use ipam_core::net::Block;
@@ -15,36 +16,36 @@ use ipam_core::net::Block;
 /// A cluster whose lists are kept.
 pub(super) struct Recorder<'r, C> {
     cluster: &'r C,
-    kinds: Mutex<BTreeMap<ObservedKind, Kept>>,
+    kinds: Mutex<BTreeMap<ObservedKind, CachedKind>>,
 }
 
-/// Hears of a list before somebody else does.
+/// Keeps the objects of a list, and passes them on to another visitor.
 struct Tee<'l> {
     kind: ObservedKind,
-    kept: Kept,
-    listener: &'l mut dyn Listener,
+    cached: CachedKind,
+    visitor: &'l mut dyn ListVisitor,
 }
 
-impl Listener for Tee<'_> {
+impl ListVisitor for Tee<'_> {
     fn begun(&mut self, version: &str) -> Result<(), ClusterError> {
-        self.kept.begin(version);
-        self.listener.begun(version)
+        self.cached.begin(version);
+        self.visitor.begun(version)
     }
 
     fn served(&mut self, api_version: &str) {
-        self.kept.served = Some(api_version.to_owned());
-        self.listener.served(api_version);
+        self.cached.served = Some(api_version.to_owned());
+        self.visitor.served(api_version);
     }
 
-    fn lingering(&mut self, block: Block) {
-        self.listener.lingering(block);
+    fn tombstone(&mut self, block: Block) {
+        self.visitor.tombstone(block);
     }
 
     fn object(&mut self, json: &str) -> Result<(), ReadError> {
         let object =
             serde_json::from_str(json).map_err(|error| ReadError::new(self.kind, json, &error))?;
-        self.kept.put(self.kind, &object);
-        self.listener.object(json)
+        self.cached.put(self.kind, &object);
+        self.visitor.object(json)
     }
 }
 
@@ -56,7 +57,7 @@ impl<'r, C> Recorder<'r, C> {
         }
     }
 
-    pub(super) fn kinds(self) -> BTreeMap<ObservedKind, Kept> {
+    pub(super) fn kinds(self) -> BTreeMap<ObservedKind, CachedKind> {
         self.kinds
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner)
@@ -69,19 +70,19 @@ impl<C: Cluster> Cluster for Recorder<'_, C> {
         kind: ObservedKind,
         namespace: &str,
         moment: &Moment,
-        listener: &mut dyn Listener,
+        visitor: &mut dyn ListVisitor,
     ) -> Result<Seen, ClusterError> {
         let mut tee = Tee {
             kind,
-            kept: Kept::of(namespace),
-            listener,
+            cached: CachedKind::of(namespace),
+            visitor,
         };
         let seen = self.cluster.list(kind, namespace, moment, &mut tee).await?;
-        tee.kept.seen = seen.clone();
+        tee.cached.seen = seen.clone();
         self.kinds
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(kind, tee.kept);
+            .insert(kind, tee.cached);
         Ok(seen)
     }
 
@@ -102,20 +103,20 @@ impl<C: Cluster> Cluster for Recorder<'_, C> {
     }
 }
 
-/// Hears of nothing.
-struct Deaf;
+/// Ignores the objects of a list.
+struct Ignore;
 
-impl Listener for Deaf {
+impl ListVisitor for Ignore {
     fn object(&mut self, _: &str) -> Result<(), ReadError> {
         Ok(())
     }
 }
 
-/// Keeps the moment of a list.
+/// Keeps the resourceVersion of a list.
 #[derive(Default)]
-struct Dated(Option<u64>);
+struct AtVersion(Option<u64>);
 
-impl Listener for Dated {
+impl ListVisitor for AtVersion {
     fn begun(&mut self, version: &str) -> Result<(), ClusterError> {
         self.0 = version.parse().ok();
         Ok(())
@@ -126,27 +127,27 @@ impl Listener for Dated {
     }
 }
 
-/// The newest resourceVersion of the cluster: that of a list of one small object.
+/// The newest resourceVersion of the cluster, from a list of one small object.
 pub(super) async fn newest_version<C: Cluster>(cluster: &C) -> Result<Option<u64>, ClusterError> {
-    let mut dated = Dated::default();
+    let mut list = AtVersion::default();
     cluster
         .list(
             ObservedKind::Claims,
             OWN_NAMESPACE,
             &Moment::Latest,
-            &mut dated,
+            &mut list,
         )
         .await?;
-    Ok(dated.0)
+    Ok(list.0)
 }
 
-/// How far a kind can be read now.
+/// Whether a kind can be read now.
 pub(super) async fn look<C: Cluster>(
     cluster: &C,
     kind: ObservedKind,
     namespace: &str,
 ) -> Result<Seen, ClusterError> {
     cluster
-        .list(kind, namespace, &Moment::Latest, &mut Deaf)
+        .list(kind, namespace, &Moment::Latest, &mut Ignore)
         .await
 }

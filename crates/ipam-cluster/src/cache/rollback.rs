@@ -1,48 +1,47 @@
-//! A cluster that went back in time, as after a backup of etcd was restored: how that is noticed,
-//! and which blocks it forgot.
+//! A cluster that went back in time, as after a restore of etcd: how to notice it, and which blocks
+//! the cluster forgot.
 //!
-//! Pure. What is forgotten here is in use: nodes that got a block since the backup run on it,
-//! whether an object shows it or not.
+//! Pure. Forgotten blocks are in use: nodes that got a block since the backup run on it, whether an
+//! object shows it or not. It must never know how the blocks are quarantined.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::kept::{Kept, Owed, claims_key};
+use super::cached_kind::{CachedKind, PendingWrite, claims_key};
 use crate::Seen;
 use ipam_cilium::observed::{ANNOTATION_KEYS, CLAIMS_KEY, ObservedKind};
 use ipam_core::claims::Claims;
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 
-/// What a cluster was before it went back.
+/// A restore that the cache noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollback {
-    /// The newest resourceVersion that was seen before.
+    /// The newest resourceVersion before.
     pub from: u64,
     /// The resourceVersion of the first list after it.
     pub to: u64,
-    /// Blocks that nodes had or may have had before and that no object shows any more, with those
-    /// nodes.
+    /// Blocks that nodes had or may have had, and that no object shows any more.
     pub forgotten: BTreeMap<Block, NodeName>,
 }
 
-type Kinds = BTreeMap<ObservedKind, Kept>;
+type Kinds = BTreeMap<ObservedKind, CachedKind>;
 
-/// Compares what was known with what is listed now. `written` are blocks that we
-/// claimed for nodes or wrote to them, and that did not show yet.
+/// Compares the cache with new lists. `written` are blocks that we claimed for nodes or wrote to
+/// them, and that did not show yet.
 pub(super) fn between(
     old: &Kinds,
     new: &Kinds,
     written: &[(Block, NodeName)],
-    writes: Writes,
+    writes: WritesSeen,
 ) -> Option<Rollback> {
     let pairs = || {
         old.iter()
-            .filter_map(|(kind, kept)| Some((kept, new.get(kind)?)))
+            .filter_map(|(kind, cached)| Some((cached, new.get(kind)?)))
     };
     let mut all = pairs().filter(|(old, new)| (&old.seen, &new.seen) == (&Seen::All, &Seen::All));
-    if writes == Writes::Kept && !all.any(|(old, new)| went_back(old, new)) {
+    if writes == WritesSeen::Intact && !all.any(|(old, new)| went_back(old, new)) {
         return None;
     }
     let claimed = claims(old);
@@ -54,7 +53,7 @@ pub(super) fn between(
     let reached = |kinds: &Kinds| {
         kinds
             .values()
-            .map(|kept| kept.reached)
+            .map(|cached| cached.reached)
             .max()
             .unwrap_or_default()
     };
@@ -65,8 +64,8 @@ pub(super) fn between(
     })
 }
 
-/// Adds a block that a node may hold. One that two nodes may hold, as when an earlier restore
-/// brought a Node back with a block that had moved on, is kept from both.
+/// Adds a block that a node may hold. A block that two nodes may hold is kept from both: an earlier
+/// restore can bring a Node back with a block that has moved on.
 pub(super) fn note(forgotten: &mut BTreeMap<Block, NodeName>, block: Block, node: NodeName) {
     let before = forgotten.get(&block).filter(|before| **before != node);
     let node = if before.is_some() {
@@ -77,8 +76,8 @@ pub(super) fn note(forgotten: &mut BTreeMap<Block, NodeName>, block: Block, node
     forgotten.insert(block, node);
 }
 
-/// Takes away what its node shows by now. That another one shows it says nothing: that may be of
-/// before the backup, and go.
+/// Removes the blocks that their nodes show by now. Another node that shows a block proves nothing:
+/// it may be from before the backup, and disappear.
 pub(super) fn leave_out_shown(kinds: &Kinds, forgotten: &mut BTreeMap<Block, NodeName>) {
     let mut shown: BTreeMap<NodeName, Vec<Block>> = BTreeMap::new();
     for (block, node) in holdings(kinds) {
@@ -94,53 +93,55 @@ pub(super) fn leave_out_shown(kinds: &Kinds, forgotten: &mut BTreeMap<Block, Nod
     forgotten.retain(|block, node| !shows(node, *block));
 }
 
-/// Whether the claims keep all of this for its nodes.
+/// Whether the claims keep all these blocks for their nodes.
 pub(super) fn is_quarantined(kinds: &Kinds, forgotten: &BTreeMap<Block, NodeName>) -> bool {
     let claims = claims(kinds);
-    let kept: BTreeMap<Block, &NodeName> = claims.held().collect();
+    let cached: BTreeMap<Block, &NodeName> = claims.held().collect();
     forgotten
         .iter()
-        .all(|(block, node)| kept.get(block) == Some(&node))
+        .all(|(block, node)| cached.get(block) == Some(&node))
 }
 
-/// Whether what we wrote is in lists that began after the answers.
+/// Whether our writes are in lists that began after their answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writes {
-    /// As far as can be told.
-    Kept,
-    /// The server had it, and has an earlier object, an earlier moment, or no claims.
+pub(super) enum WritesSeen {
+    /// No list shows that one is missing.
+    Intact,
+    /// The server had a write, and has an earlier object, an earlier moment, or no claims.
     Undone,
 }
 
-impl Writes {
+impl WritesSeen {
     pub(super) fn of<'w>(
-        owed: impl Iterator<Item = (&'w (ObservedKind, String), &'w Owed)>,
+        pending: impl Iterator<Item = (&'w (ObservedKind, String), &'w PendingWrite)>,
         listed: &Kinds,
-    ) -> Writes {
-        let mut owed =
-            owed.filter_map(|((kind, key), owed)| Some((*kind, key, owed, listed.get(kind)?)));
-        let is_undone = |(kind, key, owed, kept): (ObservedKind, &String, &Owed, &Kept)| match (
-            owed,
-            kept.objects.get(key),
-        ) {
-            (Owed::Version(at), Some(object)) => object.version < *at,
-            (Owed::Version(at), None) => kept.listed_at < *at || kind == ObservedKind::Claims,
-            (Owed::End(_), _) => false,
-        };
-        if owed.any(is_undone) {
-            Writes::Undone
+    ) -> WritesSeen {
+        let mut pending = pending
+            .filter_map(|((kind, key), pending)| Some((*kind, key, pending, listed.get(kind)?)));
+        let is_undone =
+            |(kind, key, pending, cached): (ObservedKind, &String, &PendingWrite, &CachedKind)| {
+                match (pending, cached.objects.get(key)) {
+                    (PendingWrite::Version(at), Some(object)) => object.version < *at,
+                    (PendingWrite::Version(at), None) => {
+                        cached.listed_at < *at || kind == ObservedKind::Claims
+                    }
+                    (PendingWrite::Deletion(_), _) => false,
+                }
+            };
+        if pending.any(is_undone) {
+            WritesSeen::Undone
         } else {
-            Writes::Kept
+            WritesSeen::Intact
         }
     }
 }
 
-/// A list that is older than what was heard of its kind, or has an earlier version of an object:
-/// resourceVersions only go up (apimachinery `pkg/util/resourceversion` @ 1.36). The same where
-/// claims are gone that were there: they may be of after the backup, and whoever else deletes them
-/// takes away what was claimed all the same.
-fn went_back(old: &Kept, new: &Kept) -> bool {
-    let is_earlier = |(key, new): (&String, &super::kept::Object)| {
+/// Whether a list is older than the cached kind, or has an earlier version of an object:
+/// resourceVersions only go up (apimachinery `pkg/util/resourceversion` @ 1.36). Claims that are
+/// gone count too: they may be from after the backup, and a person who deletes them makes the
+/// cluster forget the claimed blocks all the same.
+fn went_back(old: &CachedKind, new: &CachedKind) -> bool {
+    let is_earlier = |(key, new): (&String, &super::cached_kind::Object)| {
         old.objects
             .get(key)
             .is_some_and(|old| old.uid == new.uid && old.version > new.version)
@@ -156,7 +157,7 @@ fn holdings(kinds: &Kinds) -> impl Iterator<Item = (Block, NodeName)> + '_ {
         .into_iter()
         .filter_map(|kind| kinds.get(&kind));
     of_nodes
-        .flat_map(|kept| kept.objects.iter())
+        .flat_map(|cached| cached.objects.iter())
         .flat_map(|(name, object)| {
             let name: Option<NodeName> = name.parse().ok();
             object
@@ -166,11 +167,11 @@ fn holdings(kinds: &Kinds) -> impl Iterator<Item = (Block, NodeName)> + '_ {
         })
 }
 
-/// The claims; none where they cannot be read, as nothing is written then.
+/// The claims; empty if they cannot be read, because nothing is written then.
 fn claims(kinds: &Kinds) -> Claims {
     let object = kinds
         .get(&ObservedKind::Claims)
-        .and_then(|kept| kept.objects.get(&claims_key()));
+        .and_then(|cached| cached.objects.get(&claims_key()));
     let object: Option<Value> = object.and_then(|object| serde_json::from_str(&object.json).ok());
     object
         .map(|object| read_claims(&object))
@@ -183,7 +184,7 @@ fn read_claims(object: &Value) -> Claims {
         .unwrap_or_default()
 }
 
-/// What claims that are written keep for nodes.
+/// The blocks that claims keep for nodes.
 pub(super) fn held_by_claims(content: &Value) -> BTreeMap<Block, NodeName> {
     read_claims(content)
         .held()
@@ -223,23 +224,26 @@ mod tests {
     }
 
     fn kinds(listed_at: u64, nodes: &[Value], claims: &str) -> Kinds {
-        let mut kept: Kinds = [ObservedKind::Claims, ObservedKind::Node]
-            .map(|kind| (kind, Kept::of("")))
+        let mut cached: Kinds = [ObservedKind::Claims, ObservedKind::Node]
+            .map(|kind| (kind, CachedKind::of("")))
             .into_iter()
             .collect();
-        kept.values_mut()
-            .for_each(|kept| kept.begin(&listed_at.to_string()));
+        cached
+            .values_mut()
+            .for_each(|cached| cached.begin(&listed_at.to_string()));
         for node in nodes {
-            kept.get_mut(&ObservedKind::Node)
+            cached
+                .get_mut(&ObservedKind::Node)
                 .unwrap()
                 .put(ObservedKind::Node, node);
         }
         let metadata = json!({"namespace": OWN_NAMESPACE, "name": CLAIMS_NAME, "uid": "c", "resourceVersion": "1"});
         let claims = json!({"metadata": metadata, "data": {CLAIMS_KEY: claims}});
-        kept.get_mut(&ObservedKind::Claims)
+        cached
+            .get_mut(&ObservedKind::Claims)
             .unwrap()
             .put(ObservedKind::Claims, &claims);
-        kept
+        cached
     }
 
     fn forgotten(rollback: Option<Rollback>) -> Vec<String> {
@@ -264,11 +268,11 @@ mod tests {
                 &old,
                 &kinds(11, &[node("n", 7, "10.0.0.0/24")], NONE),
                 &[],
-                Writes::Kept
+                WritesSeen::Intact
             ),
             None
         );
-        assert_eq!(between(&old, &old, &[], Writes::Kept), None);
+        assert_eq!(between(&old, &old, &[], WritesSeen::Intact), None);
     }
 
     #[test]
@@ -279,7 +283,7 @@ mod tests {
             NONE,
         );
         let earlier = kinds(9, &[node("n", 5, "10.0.0.0/24")], NONE);
-        let rollback = between(&old, &earlier, &[], Writes::Kept);
+        let rollback = between(&old, &earlier, &[], WritesSeen::Intact);
         assert_eq!(
             rollback
                 .as_ref()
@@ -297,7 +301,7 @@ mod tests {
         );
         let both = ["10.0.0.0/24 n", "10.0.1.0/24 m"];
         assert_eq!(
-            forgotten(between(&old, &taken, &[], Writes::Kept)),
+            forgotten(between(&old, &taken, &[], WritesSeen::Intact)),
             both,
             "others show them as before the backup, and may be gone"
         );
@@ -307,7 +311,7 @@ mod tests {
             NONE,
         );
         assert_eq!(
-            forgotten(between(&old, &half, &[], Writes::Kept)),
+            forgotten(between(&old, &half, &[], WritesSeen::Intact)),
             ["10.0.0.0/24 n"],
             "its other half is not shown"
         );
@@ -317,7 +321,7 @@ mod tests {
     fn a_block_that_two_nodes_may_hold_is_for_neither() {
         let claimed = r#"{"format_version":"1.0","resting":[{"block":"10.0.0.0/24","node":"m","free_at":"2999-01-01T00:00:00Z"}]}"#;
         let old = kinds(10, &[node("n", 5, "10.0.0.0/24")], claimed);
-        let rollback = between(&old, &kinds(3, &[], NONE), &[], Writes::Kept);
+        let rollback = between(&old, &kinds(3, &[], NONE), &[], WritesSeen::Intact);
         assert_eq!(
             forgotten(rollback),
             [format!("10.0.0.0/24 {}", NodeName::nobody())]
@@ -333,13 +337,18 @@ mod tests {
         );
         let bumped = kinds(1_000, &[node("n", 4, "10.0.0.0/24")], NONE);
         assert_eq!(
-            forgotten(between(&old, &bumped, &[], Writes::Kept)),
+            forgotten(between(&old, &bumped, &[], WritesSeen::Intact)),
             ["10.0.1.0/24 m"]
         );
         let mut another = node("n", 4, "10.0.0.0/24");
         another["metadata"]["uid"] = json!("another");
         assert_eq!(
-            between(&old, &kinds(1_000, &[another], NONE), &[], Writes::Kept),
+            between(
+                &old,
+                &kinds(1_000, &[another], NONE),
+                &[],
+                WritesSeen::Intact
+            ),
             None,
             "it was made anew"
         );
@@ -354,13 +363,13 @@ mod tests {
         );
         let mut bumped = kinds(1_000, &[node("n", 5, "10.0.0.0/24")], NONE);
         assert_eq!(
-            between(&old, &bumped, &[], Writes::Kept),
+            between(&old, &bumped, &[], WritesSeen::Intact),
             None,
             "a node that was deleted"
         );
         bumped.get_mut(&ObservedKind::Claims).unwrap().objects = std::sync::Arc::default();
         assert_eq!(
-            forgotten(between(&old, &bumped, &[], Writes::Kept)),
+            forgotten(between(&old, &bumped, &[], WritesSeen::Intact)),
             ["10.0.1.0/24 m"]
         );
     }
@@ -374,10 +383,20 @@ mod tests {
         let old = kinds(10, &[], claims);
         let written = [("10.0.4.0/24".parse().unwrap(), "r".parse().unwrap())];
         assert_eq!(
-            forgotten(between(&old, &kinds(9, &[], NONE), &written, Writes::Kept)),
+            forgotten(between(
+                &old,
+                &kinds(9, &[], NONE),
+                &written,
+                WritesSeen::Intact
+            )),
             ["10.0.2.0/24 p", "10.0.3.0/24 q", "10.0.4.0/24 r"]
         );
-        let same = forgotten(between(&old, &kinds(9, &[], claims), &[], Writes::Kept));
+        let same = forgotten(between(
+            &old,
+            &kinds(9, &[], claims),
+            &[],
+            WritesSeen::Intact,
+        ));
         assert_eq!(
             same,
             ["10.0.2.0/24 p", "10.0.3.0/24 q"],

@@ -1,4 +1,5 @@
-//! One moment of a mirror, as a cluster that can be read and written.
+//! One moment of a cache, as a cluster that can be read and written. It must never list anything
+//! from the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,21 +7,21 @@ use jiff::Timestamp;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::ClusterCache;
-use super::kept::Kept;
+use super::cached_kind::CachedKind;
 use super::state::State;
 use crate::{
-    Cluster, ClusterError, Follow, LeaseName, Listener, LockSeen, Moment, Seen, Write, WriteError,
-    Written,
+    Cluster, ClusterError, Follow, LeaseName, ListVisitor, LockSeen, Moment, Seen, Write,
+    WriteError, Written,
 };
 use ipam_cilium::observed::ObservedKind;
 use ipam_core::net::Block;
 
-/// Everything at one moment. It does not move; what is written goes to the cluster itself.
+/// The cache at one moment. It does not change; writes go to the cluster itself.
 #[derive(Debug)]
 pub struct Snapshot<'m, C> {
     cache: &'m ClusterCache<C>,
-    kinds: BTreeMap<ObservedKind, Kept>,
-    lingering: BTreeSet<Block>,
+    kinds: BTreeMap<ObservedKind, CachedKind>,
+    tombstones: BTreeSet<Block>,
 }
 
 impl<'m, C: Follow> Snapshot<'m, C> {
@@ -28,39 +29,39 @@ impl<'m, C: Follow> Snapshot<'m, C> {
         Snapshot {
             cache,
             kinds: state.kinds.clone(),
-            lingering: state.lingering(),
+            tombstones: state.tombstones(),
         }
     }
 }
 
 impl<C: Follow> Cluster for Snapshot<'_, C> {
-    /// All kinds are of this one moment, whichever is asked for.
+    /// Ignores `moment`: all kinds show the moment of the snapshot.
     async fn list(
         &self,
         kind: ObservedKind,
         _namespace: &str,
         _moment: &Moment,
-        listener: &mut dyn Listener,
+        visitor: &mut dyn ListVisitor,
     ) -> Result<Seen, ClusterError> {
-        let Some(kept) = self.kinds.get(&kind) else {
+        let Some(cached) = self.kinds.get(&kind) else {
             return Err(ClusterError::Refused {
                 resource: kind.resource(),
-                message: "it is not followed".to_owned(),
+                message: "it is not cached".to_owned(),
             });
         };
-        if kept.seen == Seen::All {
-            listener.begun(&kept.shown_version(kind).to_string())?;
-            if let Some(api_version) = &kept.served {
-                listener.served(api_version);
+        if cached.seen == Seen::All {
+            visitor.begun(&cached.shown_version(kind).to_string())?;
+            if let Some(api_version) = &cached.served {
+                visitor.served(api_version);
             }
             if kind == ObservedKind::Node {
-                self.lingering
+                self.tombstones
                     .iter()
-                    .for_each(|block| listener.lingering(*block));
+                    .for_each(|block| visitor.tombstone(*block));
             }
-            in_place(|| kept.give_to(listener))?;
+            in_place(|| cached.give_to(visitor))?;
         }
-        Ok(kept.seen.clone())
+        Ok(cached.seen.clone())
     }
 
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
@@ -80,8 +81,8 @@ impl<C: Follow> Cluster for Snapshot<'_, C> {
     }
 }
 
-/// Does what takes long with many objects. Where another thread can poll everything else meanwhile,
-/// it does.
+/// Runs work that takes long with many objects. Where it can, another thread polls everything else
+/// meanwhile.
 fn in_place<T>(work: impl FnOnce() -> T) -> T {
     match Handle::current().runtime_flavor() {
         RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),

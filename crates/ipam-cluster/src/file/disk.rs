@@ -1,6 +1,6 @@
 //! The file on disk: locked while it is written, and replaced in one step.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, Permissions, TryLockError};
 use std::io::{Error, ErrorKind, Result, Write as _};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ impl Lock {
     }
 }
 
-/// Opens the file, locked for writing where that is asked.
+/// Opens the file; for writing, locks it.
 pub(super) fn open_file(
     path: &Path,
     opening: Opening,
@@ -62,7 +62,9 @@ pub(super) fn open_file(
     if !is_same(&file, path).map_err(fault)? {
         return Err(locked());
     }
-    remove_leftovers(path);
+    if let Ok(target) = std::fs::canonicalize(path) {
+        remove_leftovers(folder_of(&target), &prefix(&target));
+    }
     Ok((file, Some(lock)))
 }
 
@@ -144,10 +146,8 @@ impl Replacement {
     fn of(path: &Path) -> Result<Replacement> {
         let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let folder = folder_of(&target).to_owned();
-        // It is made with mode 0600.
-        let file = tempfile::Builder::new()
-            .prefix(&prefix(&target))
-            .tempfile_in(&folder)?;
+        remove_leftovers(&folder, &prefix(&target));
+        let file = create_locked(&folder, &prefix(&target))?;
         Ok(Replacement {
             target,
             folder,
@@ -186,6 +186,22 @@ impl Replacement {
     }
 }
 
+/// Creates a file with mode 0600 and locks it, so that no other process takes it for a leftover.
+/// Between the two steps, another process can remove it. Then it tries again.
+fn create_locked(folder: &Path, prefix: &OsStr) -> Result<NamedTempFile> {
+    const ATTEMPTS: usize = 10;
+    let create = || tempfile::Builder::new().prefix(prefix).tempfile_in(folder);
+    for _ in 1..ATTEMPTS {
+        let file = create()?;
+        // A file system without locks keeps its leftovers.
+        let _ = file.as_file().try_lock();
+        if is_same(file.as_file(), file.path()).unwrap_or(false) {
+            return Ok(file);
+        }
+    }
+    create()
+}
+
 fn folder_of(target: &Path) -> &Path {
     target
         .parent()
@@ -201,23 +217,41 @@ fn prefix(target: &Path) -> OsString {
     prefix
 }
 
-/// Removes what killed processes have left beside a file. Its lock must be held: what another
-/// process is writing stays.
-fn remove_leftovers(path: &Path) {
-    let Ok(target) = std::fs::canonicalize(path) else {
-        return;
-    };
-    let prefix = prefix(&target);
-    let entries = std::fs::read_dir(folder_of(&target))
-        .into_iter()
-        .flatten()
-        .flatten();
+/// Removes temporary files of killed processes: those with this prefix that no process has locked.
+fn remove_leftovers(folder: &Path, prefix: &OsStr) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let is_ours = |name: OsString| {
         name.as_encoded_bytes()
             .starts_with(prefix.as_encoded_bytes())
     };
     for entry in entries.filter(|entry| is_ours(entry.file_name())) {
-        let _ = std::fs::remove_file(entry.path());
+        remove_unlocked(&entry.path());
+    }
+}
+
+fn remove_unlocked(path: &Path) {
+    if let Ok(file) = open_regular(path)
+        && file.try_lock().is_ok()
+    {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Removes the temporary files that killed processes left for files named `START….json` in a
+/// folder.
+///
+/// Files that another process is writing stay.
+pub fn remove_leftovers_of(folder: &Path, start: &str) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let (start, end) = (format!(".{start}"), ".json.cilium-ipam-");
+    for entry in entries {
+        let name = entry.file_name();
+        let is_ours = name
+            .to_str()
+            .is_some_and(|name| name.starts_with(&start) && name.contains(end));
+        if is_ours {
+            remove_unlocked(&entry.path());
+        }
     }
 }
 
@@ -283,11 +317,52 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "theirs");
     }
 
+    /// A temporary file of a killed process.
+    fn leftover(path: &Path) -> PathBuf {
+        let left = Replacement::of(path).unwrap().write("half", None).unwrap();
+        let (file, left) = left.file.keep().unwrap();
+        drop(file);
+        left
+    }
+
+    #[test]
+    fn what_a_kill_has_left_goes_with_the_next_replacement() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.json");
+        leftover(&path);
+        assert_eq!(names(folder.path()).len(), 1);
+        replace_private(&path, "whole").unwrap();
+        assert_eq!(names(folder.path()), ["plan.json"]);
+        leftover(&path);
+        replace(&path, "whole").unwrap();
+        assert_eq!(names(folder.path()), ["plan.json"]);
+    }
+
+    #[test]
+    fn what_another_process_is_writing_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.json");
+        let slow = Replacement::of(&path).unwrap();
+        replace_private(&path, "fast").unwrap();
+        let slow = slow.write("slow", None).unwrap();
+        slow.persist().unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "slow");
+        assert_eq!(names(folder.path()), ["plan.json"]);
+    }
+
+    #[test]
+    fn leftovers_are_found_by_the_start_of_their_names() {
+        let folder = tempfile::tempdir().unwrap();
+        leftover(&folder.path().join("undo-20260101T000000Z.json"));
+        let other = leftover(&folder.path().join("plan.json"));
+        remove_leftovers_of(folder.path(), "undo-");
+        assert_eq!(names(folder.path()), [other.file_name().unwrap()]);
+    }
+
     #[test]
     fn what_a_kill_has_left_goes_with_the_next_opening() {
         let (folder, path) = file();
-        let left = Replacement::of(&path).unwrap().write("half", None).unwrap();
-        let (_, left) = left.file.keep().unwrap();
+        let left = leftover(&path);
         std::fs::write(folder.path().join(".other.json.cilium-ipam-123456"), "").unwrap();
         open_file(&path, Opening::Read).unwrap();
         assert!(left.exists());

@@ -1,4 +1,4 @@
-//! The heads of a list's items: what each is, and the identity that an API server would have given
+//! The heads of a list's items: the kind of each, and the identity that an API server would give
 //! it.
 
 use serde::Deserialize;
@@ -61,7 +61,7 @@ impl ItemHead {
     /// Reads the head of an item.
     ///
     /// # Errors
-    /// An item that is not an object, in words that fit behind its number.
+    /// Fails if the item is not an object. The message fits after the item's number.
     pub(super) fn read(item: &str) -> Result<ItemHead, String> {
         let read = serde_json::from_str(item);
         read.map_err(|error: serde_json::Error| {
@@ -76,10 +76,10 @@ impl ItemHead {
         self.kind.as_deref().unwrap_or_default()
     }
 
-    /// What it is for us, if anything.
+    /// The kind, if plans read it.
     ///
     /// # Errors
-    /// An item that may be one that is read, in words that fit behind its number.
+    /// Fails if the item may be one that plans read. The message fits after the item's number.
     pub(super) fn observed_kind(&self) -> Result<Option<ObservedKind>, String> {
         let labels = self.metadata.labels.as_ref();
         let kind = ObservedKind::of(&Head {
@@ -101,12 +101,11 @@ impl ItemHead {
         })
     }
 
-    /// The object with the UID and resourceVersion that an API server would have given it on
-    /// creation; the UID depends on kind and name only, so that the order of objects does not
-    /// matter.
+    /// The object with the UID and resourceVersion that an API server would give it. The UID
+    /// depends only on kind and name, so that the order of objects does not matter.
     pub(super) fn with_identity(&self, item: &str) -> Result<Value, serde_json::Error> {
         let mut object: Value = serde_json::from_str(item)?;
-        // A list would do as well for serde, and for nobody else.
+        // serde would accept a list too; the API server would not.
         let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
             return Err(serde::de::Error::custom(format!(
                 "is a {} without metadata",
@@ -133,7 +132,7 @@ impl ItemHead {
     }
 }
 
-/// A UID that depends on nothing but what is named.
+/// A UID that depends only on its arguments.
 pub(super) fn uid_of(kind: &str, namespace: &str, name: &str) -> String {
     let digest = Sha256::digest(format!("{kind}/{namespace}/{name}"));
     let hex: String = digest

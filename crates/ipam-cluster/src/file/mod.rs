@@ -1,13 +1,13 @@
-//! A cluster that is kept in a file: a `v1 List` in JSON or YAML, as `kubectl get
-//! nodes,ciliumnodes,… -o json` prints it.
+//! A cluster in a file: a `v1 List` in JSON or YAML, as `kubectl get nodes,ciliumnodes,… -o json`
+//! prints it.
 //!
-//! Writes follow the API server's rules: UID and resourceVersion must fit, `spec.podCIDRs` is
-//! write-once, every write gets a new resourceVersion. Objects that are not written stay byte for
-//! byte as they are in a JSON file.
+//! Writes follow the API server's rules: UID and resourceVersion must match, `spec.podCIDRs` is
+//! write-once, every write gets a new resourceVersion. In a JSON file, the bytes of all other
+//! objects stay as they are.
 
 mod disk;
+mod item_location;
 mod items;
-mod place;
 mod save;
 mod state;
 mod text;
@@ -19,29 +19,29 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use disk::open_file;
+use item_location::ItemLocation;
 use items::{ItemHead, List};
 use jiff::Timestamp;
-use place::Place;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use state::{Base, State};
 use text::yaml_to_json;
 
 use super::{
-    Cluster, ClusterError, Durability, LeaseName, Listener, LockSeen, Moment, Operation, Saved,
+    Cluster, ClusterError, Durability, LeaseName, ListVisitor, LockSeen, Moment, Operation, Saved,
     Seen, Write, WriteError, Written,
 };
 use ipam_cilium::observed::ObservedKind;
 use ipam_core::model::grouped_digits;
 
-pub use disk::{open_regular, replace, replace_private};
+pub use disk::{open_regular, remove_leftovers_of, replace, replace_private};
 
 /// Why a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// To read.
+    /// To read only.
     Read,
-    /// To write too: no other process may do so until this one ends.
+    /// To read and write. No other process may write until this one ends.
     Write,
 }
 
@@ -52,9 +52,9 @@ pub struct FileCluster {
     format: Format,
     /// The whole file as JSON.
     json: String,
-    places: Vec<(Place, Range<usize>)>,
-    /// Numbers of the objects that can be written.
-    index: BTreeMap<Place, usize>,
+    locations: Vec<(ItemLocation, Range<usize>)>,
+    /// Positions of the objects that can be written.
+    index: BTreeMap<ItemLocation, usize>,
     items: Range<usize>,
     state: Mutex<State>,
 }
@@ -69,7 +69,7 @@ impl FileCluster {
     /// Reads a cluster file.
     ///
     /// # Errors
-    /// A file that cannot be read, is no list, or is being written by another process.
+    /// Fails if the file cannot be read, is not a list, or another process is writing it.
     pub fn open(path: &Path, opening: Opening) -> Result<FileCluster, ClusterError> {
         let fault = |message: String| ClusterError::File {
             path: path.display().to_string(),
@@ -95,7 +95,7 @@ impl FileCluster {
             path: path.to_owned(),
             format,
             json,
-            places: Vec::new(),
+            locations: Vec::new(),
             index: BTreeMap::new(),
             items: 0..0,
             state: Mutex::default(),
@@ -115,10 +115,10 @@ impl FileCluster {
             ));
         }
         let items: Vec<&RawValue> = serde_json::from_str(list.items.get())
-            .map_err(|error| format!("`items` is no list of objects: {error}"))?;
-        let (mut state, mut places, mut faults) = (State::default(), Vec::new(), Vec::new());
+            .map_err(|error| format!("`items` is not a list of objects: {error}"))?;
+        let (mut state, mut locations, mut faults) = (State::default(), Vec::new(), Vec::new());
         for (index, item) in items.iter().enumerate() {
-            if let Err(fault) = self.locate_item(item, &mut state, &mut places) {
+            if let Err(fault) = self.locate_item(item, &mut state, &mut locations) {
                 faults.push(format!("item {} of its list {fault}", index + 1));
             }
         }
@@ -130,23 +130,23 @@ impl FileCluster {
             };
             return Err(format!("{first}{more}"));
         }
-        self.items = self.place_of(list.items);
-        (self.places, self.state) = (places, Mutex::new(state));
+        self.items = self.range_of(list.items);
+        (self.locations, self.state) = (locations, Mutex::new(state));
         self.index_objects()
     }
 
-    /// Where a part of the file stands in it.
-    fn place_of(&self, raw: &RawValue) -> Range<usize> {
+    /// The byte range of a part of the file.
+    fn range_of(&self, raw: &RawValue) -> Range<usize> {
         let start = raw.get().as_ptr().addr() - self.json.as_ptr().addr();
         start..start + raw.get().len()
     }
 
-    /// Notes an item if it is of a kind that is read.
+    /// Adds an item if plans read its kind.
     fn locate_item(
         &self,
         item: &RawValue,
         state: &mut State,
-        places: &mut Vec<(Place, Range<usize>)>,
+        locations: &mut Vec<(ItemLocation, Range<usize>)>,
     ) -> Result<(), String> {
         let head = ItemHead::read(item.get())?;
         let version = head.metadata.resource_version.parse().unwrap_or(0);
@@ -158,27 +158,27 @@ impl FileCluster {
             let object = head
                 .with_identity(item.get())
                 .map_err(|error| error.to_string())?;
-            state.identified.insert(places.len(), object);
+            state.identified.insert(locations.len(), object);
         }
-        places.push((
-            Place::new(kind, head.metadata.namespace(), &head.metadata.name),
-            self.place_of(item),
+        locations.push((
+            ItemLocation::new(kind, head.metadata.namespace(), &head.metadata.name),
+            self.range_of(item),
         ));
         Ok(())
     }
 
     fn index_objects(&mut self) -> Result<(), String> {
-        for (index, (place, _)) in self
-            .places
+        for (index, (location, _)) in self
+            .locations
             .iter()
             .enumerate()
-            .filter(|(_, (place, _))| place.is_unique())
+            .filter(|(_, (location, _))| location.is_unique())
         {
-            if self.index.insert(place.clone(), index).is_some() {
-                let kind = place.kind.api_version_and_kind().1;
+            if self.index.insert(location.clone(), index).is_some() {
+                let kind = location.kind.api_version_and_kind().1;
                 return Err(format!(
-                    "{kind} `{}` is there twice",
-                    place.name.escape_debug()
+                    "{kind} `{}` appears twice",
+                    location.name.escape_debug()
                 ));
             }
         }
@@ -191,12 +191,12 @@ impl FileCluster {
 }
 
 impl Base for FileCluster {
-    fn index(&self, place: &Place) -> Option<usize> {
-        self.index.get(place).copied()
+    fn index(&self, location: &ItemLocation) -> Option<usize> {
+        self.index.get(location).copied()
     }
 
     fn object(&self, index: usize) -> Result<Value, serde_json::Error> {
-        serde_json::from_str(&self.json[self.places[index].1.clone()])
+        serde_json::from_str(&self.json[self.locations[index].1.clone()])
     }
 }
 
@@ -206,36 +206,42 @@ impl Cluster for FileCluster {
         kind: ObservedKind,
         _namespace: &str,
         _moment: &Moment,
-        listener: &mut dyn Listener,
+        visitor: &mut dyn ListVisitor,
     ) -> Result<Seen, ClusterError> {
         let state = self.state();
-        listener.begun(&state.resource_version.to_string())?;
+        visitor.begun(&state.resource_version.to_string())?;
         let of_kind = self
-            .places
+            .locations
             .iter()
             .enumerate()
-            .filter(|(_, (place, _))| place.kind == kind);
-        for (index, (_, place)) in of_kind.filter(|(index, _)| !state.deleted.contains(index)) {
+            .filter(|(_, (location, _))| location.kind == kind);
+        for (index, (_, location)) in of_kind.filter(|(index, _)| !state.deleted.contains(index)) {
             match state.object(index) {
-                Some(object) => listener.object(&object.to_string())?,
-                None => listener.object(&self.json[place.clone()])?,
+                Some(object) => visitor.object(&object.to_string())?,
+                None => visitor.object(&self.json[location.clone()])?,
             }
         }
-        for (_, object) in state.created.iter().filter(|(place, _)| place.kind == kind) {
-            listener.object(&object.to_string())?;
+        for (_, object) in state
+            .created
+            .iter()
+            .filter(|(location, _)| location.kind == kind)
+        {
+            visitor.object(&object.to_string())?;
         }
         Ok(Seen::All)
     }
 
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
-        let place = Place::of(&write.target)?;
+        let location = ItemLocation::of(&write.target)?;
         let mut state = self.state();
         match &write.operation {
-            // Nothing tells who owns a field here, and what an apply does not name stays, as with a
-            // patch.
-            Operation::Patch(patch) | Operation::Apply(patch) => state.patch(self, &place, patch),
-            Operation::Create(object) => state.create(self, place, object, self.now()),
-            Operation::Delete(version) => state.delete(self, &place, version),
+            // A file records no owners of fields. Fields that an apply does not name stay, as with
+            // a patch.
+            Operation::Patch(patch) | Operation::Apply(patch) => {
+                state.patch(self, &location, patch)
+            }
+            Operation::Create(object) => state.create(self, location, object, self.now()),
+            Operation::Delete(version) => state.delete(self, &location, version),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The text of a cluster file with all that was written to it, and when it is put on disk.
+//! Renders a cluster file with all writes, and decides when to save it.
 
 use serde_json::{Value, json};
 
@@ -10,24 +10,24 @@ use super::{FileCluster, Format};
 use ipam_cilium::observed::CLAIMS_KEY;
 use ipam_core::claims::Claims;
 
-/// Writes that a file which is small beside them waits for.
+/// A small file is saved after this number of writes.
 const FEWEST_WRITES: usize = 2_000;
 
-/// The share of a file's objects that are written before it is saved: so often at most is the whole
-/// file written for writes to all of it.
+/// A large file is saved after writes to one in this many of its objects. So writes to all of them
+/// save the file this often.
 const SHARE: usize = 4;
 
 impl FileCluster {
-    /// Saves if that is worth a whole file.
+    /// Saves the file if enough writes wait for it.
     pub(super) fn save_if_worth_it(&self) -> Result<Saved, ClusterError> {
         let mut state = self.state();
-        if state.unsaved < FEWEST_WRITES.max(self.places.len() / SHARE) {
+        if state.unsaved < FEWEST_WRITES.max(self.locations.len() / SHARE) {
             return Ok(Saved::Some);
         }
         self.save_state(&mut state).map(|()| Saved::All)
     }
 
-    /// Saves all that was written.
+    /// Saves all writes.
     pub(super) fn save_all(&self) -> Result<(), ClusterError> {
         self.save_state(&mut self.state())
     }
@@ -53,14 +53,14 @@ impl FileCluster {
     fn render(&self, state: &State) -> Result<String, String> {
         let mut text = String::with_capacity(self.json.len() + state.changed.len() * 200);
         let mut at = 0;
-        for (index, (_, place)) in self.places.iter().enumerate() {
+        for (index, (_, location)) in self.locations.iter().enumerate() {
             if state.deleted.contains(&index) {
-                text.push_str(&self.json[at..place.start]);
-                at = place.end + cut_comma(&mut text, &self.json[place.end..]);
+                text.push_str(&self.json[at..location.start]);
+                at = location.end + cut_comma(&mut text, &self.json[location.end..]);
             } else if let Some(object) = state.changed.get(&index) {
-                text.push_str(&self.json[at..place.start]);
+                text.push_str(&self.json[at..location.start]);
                 text.push_str(&pretty(object).map_err(|error| error.to_string())?);
-                at = place.end;
+                at = location.end;
             }
         }
         let end = self.items.end - 1;
@@ -85,8 +85,8 @@ impl FileCluster {
     }
 }
 
-/// Takes away the comma before an item that is cut out; of the first item the one behind it, whose
-/// length is the answer.
+/// Removes the comma before a deleted item. Before a first item there is none: then it returns the
+/// length of the comma behind it, to be skipped.
 fn cut_comma(before: &mut String, behind: &str) -> usize {
     before.truncate(before.trim_end().len());
     if before.ends_with(',') {
@@ -100,7 +100,7 @@ fn cut_comma(before: &mut String, behind: &str) -> usize {
     })
 }
 
-/// Claims that are over leave nothing behind in a file that had none.
+/// A file without claims gets no empty claims.
 fn is_worth_keeping(created: &Value) -> bool {
     created["data"][CLAIMS_KEY] != json!(Claims::default().to_json())
 }

@@ -1,4 +1,4 @@
-//! What was written to a cluster file since it was read, by the API server's rules.
+//! The writes to a cluster file since it was read, by the API server's rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,53 +9,53 @@ use super::super::rules::{admitted, patched, version_of};
 use super::super::write::guard;
 use super::super::{WriteError, Written};
 use super::disk::Lock;
+use super::item_location::ItemLocation;
 use super::items::uid_of;
-use super::place::Place;
 use ipam_cilium::observed::ObjectVersion;
 
-/// Objects that are not as the file had them.
+/// Objects that differ from the file as it was read.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Objects that were written, by their number in the file.
+    /// Patched objects, by their position in the file.
     pub(super) changed: BTreeMap<usize, Value>,
-    /// Objects with the identity that an API server would have given them; the file does not get it
-    /// unless they are written.
+    /// Objects with the identity that an API server would give them. The file gets it only when
+    /// they are written.
     pub(super) identified: BTreeMap<usize, Value>,
-    /// Objects that the file did not have.
-    pub(super) created: BTreeMap<Place, Value>,
-    /// Objects that are gone, by their number in the file.
+    /// Created objects.
+    pub(super) created: BTreeMap<ItemLocation, Value>,
+    /// Deleted objects, by their position in the file.
     pub(super) deleted: BTreeSet<usize>,
-    /// The highest in use.
+    /// The highest resourceVersion in use.
     pub(super) resource_version: u64,
-    /// Writes that are not on disk yet.
+    /// Number of writes that are not on disk yet.
     pub(super) unsaved: usize,
     /// Whether the file on disk is the one that was read.
     pub(super) disk: Disk,
-    /// The lock, where the file is open for writing.
+    /// The lock, if the file is open for writing.
     pub(super) lock: Option<Lock>,
 }
 
-/// What lies on disk.
+/// The content on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Disk {
     /// The file as it was read.
     #[default]
     AsRead,
-    /// What was saved since.
+    /// A version that was saved since.
     Saved,
 }
 
 /// The objects of the file as it was read.
 pub(super) trait Base {
-    /// The number of an object in the file.
-    fn index(&self, place: &Place) -> Option<usize>;
+    /// The position of an object in the file.
+    fn index(&self, location: &ItemLocation) -> Option<usize>;
 
-    /// An object as the file has it.
+    /// An object as it was read.
     fn object(&self, index: usize) -> Result<Value, serde_json::Error>;
 }
 
 impl State {
-    /// An object that is not as the file has it, but for its number there.
+    /// An object that differs from the file, by its position there.
     pub(super) fn object(&self, index: usize) -> Option<&Value> {
         self.changed.get(&index).or(self.identified.get(&index))
     }
@@ -63,26 +63,26 @@ impl State {
     /// Patches an object.
     ///
     /// # Errors
-    /// There is none, its guard does not fit, or an API server would refuse it.
+    /// Fails if the object does not exist, its guard does not match, or an API server would refuse.
     pub(super) fn patch(
         &mut self,
         base: &impl Base,
-        place: &Place,
+        location: &ItemLocation,
         patch: &Value,
     ) -> Result<Written, WriteError> {
-        let index = if self.created.contains_key(place) {
+        let index = if self.created.contains_key(location) {
             None
         } else {
-            Some(self.index_of(base, place)?)
+            Some(self.index_of(base, location)?)
         };
         let before = match index {
-            None => self.created.get(place).cloned().unwrap_or_default(),
+            None => self.created.get(location).cloned().unwrap_or_default(),
             Some(index) => self.object_at(base, index)?,
         };
         let object = self.next_version(patched(&before, patch)?)?;
         let version = version_of(&object);
         match index {
-            None => self.created.insert(place.clone(), object),
+            None => self.created.insert(location.clone(), object),
             Some(index) => self.changed.insert(index, object),
         };
         Ok(Written { version })
@@ -91,50 +91,54 @@ impl State {
     /// Adds an object.
     ///
     /// # Errors
-    /// It is there.
+    /// Fails if the object exists, or an API server would refuse.
     pub(super) fn create(
         &mut self,
         base: &impl Base,
-        place: Place,
+        location: ItemLocation,
         object: &Value,
         now: Timestamp,
     ) -> Result<Written, WriteError> {
-        if self.created.contains_key(&place) || self.index_of(base, &place).is_ok() {
+        if self.created.contains_key(&location) || self.index_of(base, &location).is_ok() {
             let message = format!(
                 "{} \"{}\" already exists",
-                place.kind.resource(),
-                place.name
+                location.kind.resource(),
+                location.name
             );
             return Err(WriteError::Superseded(message));
         }
         admitted(object)?;
         let mut object = object.clone();
-        let uid = uid_of(object["kind"].as_str().unwrap_or_default(), "", &place.name);
+        let uid = uid_of(
+            object["kind"].as_str().unwrap_or_default(),
+            "",
+            &location.name,
+        );
         object["metadata"]["uid"] = json!(uid);
         object["metadata"]["creationTimestamp"] =
             json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
         let object = self.next_version(object)?;
         let version = version_of(&object);
-        self.created.insert(place, object);
+        self.created.insert(location, object);
         Ok(Written { version })
     }
 
     /// Deletes an object.
     ///
     /// # Errors
-    /// There is none, or it is another one.
+    /// Fails if the object does not exist, or its guard does not match.
     pub(super) fn delete(
         &mut self,
         base: &impl Base,
-        place: &Place,
+        location: &ItemLocation,
         version: &ObjectVersion,
     ) -> Result<Written, WriteError> {
         let guard = json!({"metadata": guard(version)});
-        if let Some(object) = self.created.get(place) {
+        if let Some(object) = self.created.get(location) {
             patched(object, &guard)?;
-            self.created.remove(place);
+            self.created.remove(location);
         } else {
-            let index = self.index_of(base, place)?;
+            let index = self.index_of(base, location)?;
             patched(&self.object_at(base, index)?, &guard)?;
             self.deleted.insert(index);
         }
@@ -144,15 +148,15 @@ impl State {
         })
     }
 
-    fn index_of(&self, base: &impl Base, place: &Place) -> Result<usize, WriteError> {
+    fn index_of(&self, base: &impl Base, location: &ItemLocation) -> Result<usize, WriteError> {
         let gone = || {
             WriteError::Superseded(format!(
                 "{} \"{}\" not found",
-                place.kind.resource(),
-                place.name
+                location.kind.resource(),
+                location.name
             ))
         };
-        base.index(place)
+        base.index(location)
             .filter(|index| !self.deleted.contains(index))
             .ok_or_else(gone)
     }
@@ -166,7 +170,7 @@ impl State {
         }
     }
 
-    /// The object as it is after a write.
+    /// The object at the next resourceVersion.
     fn next_version(&mut self, mut object: Value) -> Result<Value, WriteError> {
         let next = self.resource_version.checked_add(1);
         self.resource_version =

@@ -3,8 +3,7 @@
 use serde_json::Value;
 
 pub(super) fn yaml_to_json(text: &str) -> Result<String, String> {
-    // As much as kubectl prints; depth and aliases, which kubectl hardly uses, keep their strict
-    // limits.
+    // kubectl prints lists of any length. Depth and aliases keep their strict limits.
     let options = serde_yaml::options! {
         strict_booleans: true,
         budget: serde_yaml::budget! {

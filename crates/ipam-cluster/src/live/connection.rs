@@ -1,4 +1,4 @@
-//! Which API server, with which credentials, and how its connections behave. Sends nothing.
+//! Finds the API server and the credentials, and sets up connections. It must never send a request.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 
-/// Which cluster, as with `kubectl`.
+/// Selects the cluster, as with `kubectl`.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// A kubeconfig file; otherwise `$KUBECONFIG`, the usual place, or the Pod's own account.
+    /// A kubeconfig file. Default: `$KUBECONFIG`, `~/.kube/config`, or the Pod's service account.
     pub kubeconfig: Option<PathBuf>,
-    /// A context of that file; otherwise its current one.
+    /// A context of that file. Default: its current context.
     pub context: Option<String>,
-    /// How long a server that has answered before is waited for when it fails or is busy.
+    /// How long to retry when a server that has answered before fails or is busy.
     pub patience: Duration,
 }
 
-/// A client for that cluster; nothing is sent yet.
+/// A client for that cluster.
 pub(super) async fn client(connection: &Connection) -> Result<Client, String> {
     let fault = |error: &dyn std::error::Error| error.to_string();
     let options = KubeConfigOptions {
@@ -40,17 +40,17 @@ pub(super) async fn client(connection: &Connection) -> Result<Client, String> {
             .map_err(|error| fault(&error))?,
         None => Config::infer().await.map_err(|error| fault(&error))?,
     };
-    // The client's own retries are long and silent.
+    // The client's own retries take long and report nothing.
     config.default_retry = false;
     prompt_client(config).map_err(|error| fault(&error))
 }
 
-/// A client that sends small packets at once. The usual one lets each new connection wait 40 ms for
-/// an acknowledgement that the other side delays (RFC 896 with RFC 1122 4.2.3.2), which is longer
-/// than a list of a small cluster takes.
+/// A client that sends small packets at once. The default client makes each new connection wait
+/// 40 ms for a delayed acknowledgement (RFC 896 with RFC 1122 4.2.3.2). A list of a small cluster
+/// takes less.
 fn prompt_client(config: Config) -> Result<Client, kube::Error> {
     if config.proxy_url.is_some() {
-        // The usual one knows proxies, or says that it does not.
+        // The default client supports proxies, or reports that it does not.
         return Client::try_from(config);
     }
     let mut connector = HttpConnector::new();

@@ -1,27 +1,27 @@
-//! Our own custom resources on the server.
+//! Lists and watches our own custom resources. It must never know what they mean.
 
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::LiveCluster;
-use crate::{ClusterError, Following, Listener, ObjectEvent, Seen};
+use crate::{ClusterError, Following, ListVisitor, ObjectEvent, Seen};
 use ipam_cilium::observed::ReadError;
 use ipam_desired::CustomKind;
 
-/// All objects of one kind at one moment.
+/// All objects of one of our kinds.
 #[derive(Clone, Debug)]
 pub struct CustomList {
     resource: &'static str,
-    /// How far they could be read.
+    /// Whether the kind could be read.
     pub seen: Seen,
-    /// The moment.
+    /// The resourceVersion of the list.
     pub version: u64,
-    /// The objects.
+    /// The objects as JSON.
     pub objects: Vec<Value>,
 }
 
-impl Listener for CustomList {
+impl ListVisitor for CustomList {
     fn begun(&mut self, version: &str) -> Result<(), ClusterError> {
         self.version = version.parse().unwrap_or(0);
         Ok(())
@@ -35,12 +35,12 @@ impl Listener for CustomList {
     }
 }
 
-/// Whether a kind of ours is there to stay.
+/// Whether one of our kinds is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defined {
-    /// It is.
+    /// It is, and its definition stays.
     Yes,
-    /// Its definition is gone, or goes and takes all objects with it.
+    /// Its definition is gone, or terminating: then all its objects go too.
     No,
 }
 
@@ -56,10 +56,10 @@ struct DefinitionMetadata {
 }
 
 impl LiveCluster {
-    /// Whether the CustomResourceDefinition of a kind stays.
+    /// Whether the CustomResourceDefinition of a kind exists and stays.
     ///
     /// # Errors
-    /// A cluster that does not answer, or does not tell.
+    /// Fails if the cluster does not answer, or hides the definition.
     pub async fn defined(&self, kind: CustomKind) -> Result<Defined, ClusterError> {
         let resource = "customresourcedefinitions.apiextensions.k8s.io";
         let path = format!(
@@ -89,10 +89,10 @@ impl LiveCluster {
         }
     }
 
-    /// Every object of a kind of ours.
+    /// Lists one of our kinds.
     ///
     /// # Errors
-    /// A cluster that does not answer, or answers nonsense.
+    /// Fails if the cluster does not answer, or the answer is malformed.
     pub async fn list_custom(&self, kind: CustomKind) -> Result<CustomList, ClusterError> {
         let mut list = CustomList {
             resource: kind.resource(),
@@ -105,10 +105,10 @@ impl LiveCluster {
         Ok(list)
     }
 
-    /// Hears what happens to the objects of a kind of ours after that moment.
+    /// Follows one of our kinds after the resourceVersion `from`.
     ///
     /// # Errors
-    /// A cluster that does not answer, or answers nonsense.
+    /// Fails if the cluster does not answer, or the answer is malformed.
     pub async fn follow_custom(
         &self,
         kind: CustomKind,

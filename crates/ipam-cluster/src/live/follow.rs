@@ -1,4 +1,4 @@
-//! Follows a kind by a Kubernetes watch.
+//! Follows a kind by a Kubernetes watch. It must never know what the events mean.
 
 use std::time::Duration;
 
@@ -7,25 +7,28 @@ use http::{Request, StatusCode};
 use kube::core::{Status, WatchEvent};
 use serde_json::Value;
 
-use super::place::collection;
-use super::{LiveCluster, PatchedObject, chain, parameters};
+use super::LiveCluster;
+use super::list::parameters;
+use super::paths::collection;
+use super::request::{chain, is_ahead_of_the_server};
+use super::write::PatchedObject;
 use crate::{ClusterError, Follow, Following, ObjectEvent, Stored, Target};
 use ipam_cilium::observed::{CLAIMS_NAME, ObservedKind};
 
-/// How long the server keeps a watch open, in seconds. Short, because who ends it last says how far
-/// it was heard, and a connection that was lost on the way is not noticed sooner.
+/// How long the server keeps a watch open, in seconds. It sends a bookmark shortly before the end.
+/// A lost connection shows only after this time, so it is short.
 const OPEN: u64 = 55;
 
-/// A connection that is silent for longer than the server keeps it open has been lost on the way.
+/// A connection without a byte for longer than the server keeps it open was lost on the way.
 const SILENCE: Duration = Duration::from_secs(OPEN + 15);
 
-/// How long the server may take to begin.
+/// How long the server may take to begin a watch.
 const BEGINNING: Duration = Duration::from_secs(30);
 
 impl Follow for LiveCluster {
     async fn stored_claims(&self) -> Result<Stored, ClusterError> {
-        // A GET without a resourceVersion is answered by etcd (apiserver
-        // `pkg/storage/cacher/cacher.go` @ 1.36), a list may be by memory.
+        // etcd answers a GET without a resourceVersion (apiserver `pkg/storage/cacher/cacher.go`
+        // @ 1.36); memory may answer a list.
         let answer = self
             .get(format!("{}/{CLAIMS_NAME}", collection(&Target::Claims)))
             .await?;
@@ -45,7 +48,7 @@ impl Follow for LiveCluster {
                 version
                     .parse()
                     .map(Stored::At)
-                    .map_err(|_| malformed("its resourceVersion is no number".to_owned()))
+                    .map_err(|_| malformed("its resourceVersion is not a number".to_owned()))
             }
         }
     }
@@ -87,7 +90,7 @@ impl LiveCluster {
                 Err(kube::Error::Api(status))
                     if status.code == StatusCode::UNAUTHORIZED.as_u16() =>
                 {
-                    // What is wrong with them is said by the next attempt.
+                    // If the new credentials are wrong too, the next attempt reports it.
                     let _ = self.reconnect().await;
                     return Err(ClusterError::Unreachable(status.message.clone()));
                 }
@@ -95,7 +98,7 @@ impl LiveCluster {
                 Ok(following) => return Ok(following),
             }
         }
-        Ok(Following::Lost("the server serves it no more".to_owned()))
+        Ok(Following::Lost("the server no longer serves it".to_owned()))
     }
 
     async fn events(
@@ -110,12 +113,12 @@ impl LiveCluster {
         let Ok(events) =
             tokio::time::timeout(BEGINNING, client.request_events::<Value>(request)).await
         else {
-            return Ok(Following::Closed);
+            return Ok(Following::Silent);
         };
         let mut events = std::pin::pin!(events?);
         loop {
             let Ok(event) = tokio::time::timeout(SILENCE, events.try_next()).await else {
-                return Ok(Following::Closed);
+                return Ok(Following::Silent);
             };
             match event? {
                 None => return Ok(Following::Closed),
@@ -136,10 +139,4 @@ fn must_be_listed_again(status: &Status) -> bool {
     let is_one_of = |codes: &[StatusCode]| codes.iter().any(|code| code.as_u16() == status.code);
     is_one_of(&[StatusCode::GONE, StatusCode::FORBIDDEN])
         || is_ahead_of_the_server(status.code, &status.message)
-}
-
-/// Whether a request named a later moment than the server knows (apiserver `pkg/storage/errors.go`
-/// @ 1.36): it went back in time.
-pub(super) fn is_ahead_of_the_server(code: u16, message: &str) -> bool {
-    code == StatusCode::GATEWAY_TIMEOUT.as_u16() && message.contains("Too large resource version")
 }

@@ -1,4 +1,4 @@
-//! One client of the world. Between any two things that it does, others may do something.
+//! One client of the simulated cluster. Others may act between any two of its steps.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -10,23 +10,26 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::super::rules::version_of;
 use super::super::{
-    Cluster, ClusterError, Follow, Following, LeaseName, Listener, LockSeen, Moment, ObjectEvent,
-    Seen, Stored, Write, WriteError, Written,
+    Cluster, ClusterError, Follow, Following, LeaseName, ListVisitor, LockSeen, Moment,
+    ObjectEvent, Seen, Stored, Write, WriteError, Written,
 };
-use super::server::{Next, Serving, Told};
-use super::world::{Happens, Objects, Sender, SimWorld, World};
+use super::server::{Next, ObjectState, Serving};
+use super::state::{Chance, Objects, Sender, SimCluster, SimState};
 use ipam_cilium::observed::{CLAIMS_NAME, ObservedKind};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 
-/// How late a notice may be, in milliseconds.
-const LATEST_NOTICE: u64 = 8_000;
+/// How long a client waits for a stream to begin.
+const BEGINNING: Duration = Duration::from_secs(30);
 
-/// Lets others run so many times.
+/// Longest delay of an event, in milliseconds.
+const LONGEST_DELAY: u64 = 8_000;
+
+/// Lets the other futures run this many times.
 #[derive(Debug)]
 pub struct Yield(pub u32);
 
@@ -43,21 +46,21 @@ impl Future for Yield {
     }
 }
 
-/// What passes between any two things that a client does.
+/// What passes between two steps of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// Steps of whoever polls it.
+pub enum Clock {
+    /// Polls of its future.
     Steps,
-    /// Time of the runtime, whose clock must be paused.
+    /// Time of the runtime. Its clock must be paused.
     Time,
 }
 
-/// A client.
 #[derive(Debug)]
+/// A client of a simulated cluster.
 pub struct SimClient {
     name: u32,
-    pace: Pace,
-    world: SimWorld,
+    clock: Clock,
+    cluster: SimCluster,
     pins: Arc<BTreeMap<NodeName, Vec<Block>>>,
     listed_at: AtomicU64,
 }
@@ -65,45 +68,59 @@ pub struct SimClient {
 impl SimClient {
     pub(super) fn new(
         name: u32,
-        world: SimWorld,
+        cluster: SimCluster,
         pins: Arc<BTreeMap<NodeName, Vec<Block>>>,
-        pace: Pace,
+        clock: Clock,
     ) -> SimClient {
         SimClient {
             name,
-            pace,
-            world,
+            clock,
+            cluster,
             pins,
             listed_at: AtomicU64::new(0),
         }
     }
 
-    /// At least once, so that a crash can come before and after every request.
+    /// Lets others run at least once, so that a crash can come before and after every request.
     async fn others(&self) {
-        match self.pace {
-            Pace::Steps => {
-                let times = self.world.lock().rng.u32(1..3);
+        match self.clock {
+            Clock::Steps => {
+                let times = self.cluster.lock().rng.u32(1..3);
                 Yield(times).await;
             }
-            Pace::Time => {
-                let way = self.world.lock().rng.u64(1..20);
-                sleep(Duration::from_millis(way)).await;
+            Clock::Time => {
+                let delay = self.cluster.lock().rng.u64(1..20);
+                sleep(Duration::from_millis(delay)).await;
             }
         }
     }
 
-    /// The run of the server, where it answers.
-    fn reached(&self) -> Result<u64, ClusterError> {
-        let world = self.world.lock();
-        match world.server.serving {
-            Serving::Up => Ok(world.server.run),
-            Serving::Down => Err(reset()),
+    /// Waits until a packet gets through. Returns the run of the server.
+    async fn reached(&self) -> Result<u64, ClusterError> {
+        loop {
+            let happened = {
+                let state = self.cluster.lock();
+                match state.server.serving {
+                    Serving::Up => return Ok(state.server.run),
+                    Serving::Down => return Err(reset()),
+                    Serving::Silent => state.happened(),
+                }
+            };
+            happened.notified().await;
         }
     }
 
-    /// Whether an answer of this run still arrives.
-    fn arrives(&self, run: u64) -> Result<(), ClusterError> {
-        if self.reached()? == run {
+    /// How a stream ends after its time is up.
+    fn ending(&self) -> Following {
+        match self.cluster.lock().server.serving {
+            Serving::Silent => Following::Silent,
+            Serving::Up | Serving::Down => Following::Closed,
+        }
+    }
+
+    /// Fails if the run that answers has ended.
+    async fn arrives(&self, run: u64) -> Result<(), ClusterError> {
+        if self.reached().await? == run {
             Ok(())
         } else {
             Err(reset())
@@ -121,18 +138,19 @@ impl Cluster for SimClient {
         kind: ObservedKind,
         _namespace: &str,
         moment: &Moment,
-        listener: &mut dyn Listener,
+        visitor: &mut dyn ListVisitor,
     ) -> Result<Seen, ClusterError> {
         self.others().await;
-        let run = self.reached()?;
+        let run = self.reached().await?;
         let (version, objects) = {
-            let mut world = self.world.lock();
-            let per_mille = world.faults.failed_list;
-            if world.happens(per_mille) == Happens::Now {
+            let mut state = self.cluster.lock();
+            let per_mille = state.faults.failed_list;
+            if state.chance(per_mille) == Chance::Hit {
                 return Err(reset());
             }
-            let listed = list(&mut world, kind, moment)?;
-            world.note(|| {
+            let listed = list(&mut state, kind, moment)?;
+            *state.server.lists.entry(kind).or_default() += 1;
+            state.note(|| {
                 format!(
                     "client {} lists {} as of {}",
                     self.name,
@@ -142,15 +160,15 @@ impl Cluster for SimClient {
             });
             listed
         };
-        listener.begun(&version.to_string())?;
+        visitor.begun(&version.to_string())?;
         if kind == ObservedKind::Node {
             self.listed_at.store(version, Ordering::Relaxed);
         }
-        // The pages of a list come one by one, and all show the same moment.
+        // The pages of a list come one by one. All show the same moment.
         self.others().await;
-        self.arrives(run)?;
+        self.arrives(run).await?;
         for object in objects {
-            listener.object(&object.to_string())?;
+            visitor.object(&object.to_string())?;
         }
         Ok(Seen::All)
     }
@@ -162,16 +180,16 @@ impl Cluster for SimClient {
         };
         self.others().await;
         let unknown = |error: ClusterError| WriteError::Unknown(error.to_string());
-        let run = self.reached().map_err(unknown)?;
+        let run = self.reached().await.map_err(unknown)?;
         let answer = {
-            let mut world = self.world.lock();
-            world.note(|| format!("client {} writes {:?}", self.name, write.target));
-            let answer = answer(&mut world, &sender, write);
-            world.note(|| format!("client {} is told {answer:?}", self.name));
+            let mut state = self.cluster.lock();
+            state.note(|| format!("client {} writes {:?}", self.name, write.target));
+            let answer = answer(&mut state, &sender, write);
+            state.note(|| format!("client {} gets {answer:?}", self.name));
             answer
         };
         self.others().await;
-        self.arrives(run).map_err(unknown)?;
+        self.arrives(run).await.map_err(unknown)?;
         answer
     }
 
@@ -180,7 +198,7 @@ impl Cluster for SimClient {
     }
 
     fn now(&self) -> Timestamp {
-        self.world.lock().now
+        self.cluster.lock().now
     }
 
     async fn finish(&self) -> Result<(), ClusterError> {
@@ -191,10 +209,10 @@ impl Cluster for SimClient {
 impl Follow for SimClient {
     async fn stored_claims(&self) -> Result<Stored, ClusterError> {
         self.others().await;
-        self.reached()?;
+        self.reached().await?;
         let stored = {
-            let world = self.world.lock();
-            let claims = world
+            let state = self.cluster.lock();
+            let claims = state
                 .objects
                 .get(&(ObservedKind::Claims, CLAIMS_NAME.to_owned()));
             claims.map_or(Stored::Absent, |claims| {
@@ -218,13 +236,16 @@ impl Follow for SimClient {
         on_event: &mut (dyn FnMut(ObjectEvent<'_>) + Send),
     ) -> Result<Following, ClusterError> {
         self.others().await;
-        self.reached()?;
+        let Ok(reached) = timeout(BEGINNING, self.reached()).await else {
+            return Ok(Following::Silent);
+        };
+        reached?;
         let (opened, happened, open) = {
-            let mut world = self.world.lock();
+            let mut state = self.cluster.lock();
             (
-                world.open(kind, from),
-                world.happened(),
-                Duration::from_secs(world.rng.u64(10..56)),
+                state.open(kind, from),
+                state.happened(),
+                Duration::from_secs(state.rng.u64(10..56)),
             )
         };
         let mut stream = match opened {
@@ -235,30 +256,34 @@ impl Follow for SimClient {
         loop {
             let mut happening = std::pin::pin!(happened.notified());
             happening.as_mut().enable();
-            let next = self.world.lock().next(&mut stream);
+            let next = self.cluster.lock().next(&mut stream);
             match next {
-                Next::Event(object, Told::There) => on_event(ObjectEvent::Changed(&object)),
-                Next::Event(object, Told::Gone) => on_event(ObjectEvent::Deleted(&object)),
+                Next::Event(object, ObjectState::Present) => {
+                    on_event(ObjectEvent::Changed(&object))
+                }
+                Next::Event(object, ObjectState::Deleted) => {
+                    on_event(ObjectEvent::Deleted(&object))
+                }
                 Next::Bookmark(version) => on_event(ObjectEvent::Bookmark(&version.to_string())),
                 Next::End(end) => return end,
                 Next::Nothing => {
                     if timeout_at(end, happening).await.is_err() {
-                        return Ok(Following::Closed);
+                        return Ok(self.ending());
                     }
-                    let way = self.world.lock().way_of_notice();
-                    sleep(way).await;
+                    let delay = self.cluster.lock().event_delay();
+                    sleep(delay).await;
                 }
             }
         }
     }
 }
 
-impl World {
-    /// Each kind has a stream of its own, and none knows how late another is.
-    fn way_of_notice(&mut self) -> Duration {
+impl SimState {
+    /// Delay of the next event. Each kind has its own stream with its own delays.
+    fn event_delay(&mut self) -> Duration {
         let per_mille = self.faults.late_notice;
-        let most = if self.happens(per_mille) == Happens::Now {
-            LATEST_NOTICE
+        let most = if self.chance(per_mille) == Chance::Hit {
+            LONGEST_DELAY
         } else {
             30
         };
@@ -267,11 +292,11 @@ impl World {
 }
 
 fn list(
-    world: &mut World,
+    state: &mut SimState,
     kind: ObservedKind,
     moment: &Moment,
 ) -> Result<(u64, Vec<Value>), ClusterError> {
-    if let Some((at, objects)) = &world.server.memory {
+    if let Some((at, objects)) = &state.server.memory {
         return match moment {
             Moment::Of(version) if *version != at.to_string() => Err(ClusterError::Expired {
                 resource: kind.resource(),
@@ -279,10 +304,10 @@ fn list(
             Moment::Of(_) | Moment::Latest => Ok((*at, of_kind(objects, kind))),
         };
     }
-    let (per_mille, earlier) = (world.faults.stale_list, world.history.len());
+    let (per_mille, earlier) = (state.faults.stale_list, state.history.len());
     let seen = match moment {
-        Moment::Of(version) if *version != world.version.to_string() => {
-            let there = world
+        Moment::Of(version) if *version != state.version.to_string() => {
+            let there = state
                 .history
                 .iter()
                 .position(|(at, _)| at.to_string() == *version);
@@ -291,17 +316,17 @@ fn list(
             })?)
         }
         Moment::Of(_) => None,
-        Moment::Latest if earlier > 0 && world.happens(per_mille) == Happens::Now => {
-            Some(world.rng.usize(..earlier))
+        Moment::Latest if earlier > 0 && state.chance(per_mille) == Chance::Hit => {
+            Some(state.rng.usize(..earlier))
         }
         Moment::Latest => None,
     };
     let (version, objects) = match seen {
-        Some(index) => (world.history[index].0, &world.history[index].1),
-        None => (world.version, &world.objects),
+        Some(index) => (state.history[index].0, &state.history[index].1),
+        None => (state.version, &state.objects),
     };
     let mut objects = of_kind(objects, kind);
-    world.rng.shuffle(&mut objects);
+    state.rng.shuffle(&mut objects);
     Ok((version, objects))
 }
 
@@ -313,23 +338,23 @@ fn of_kind(objects: &Objects, kind: ObservedKind) -> Vec<Value> {
         .collect()
 }
 
-fn answer(world: &mut World, sender: &Sender, write: &Write) -> Result<Written, WriteError> {
+fn answer(state: &mut SimState, sender: &Sender, write: &Write) -> Result<Written, WriteError> {
     let lost = |what: &str| Err(WriteError::Unknown(what.to_owned()));
-    let faults = world.faults;
-    if world.happens(faults.lost_request) == Happens::Now {
+    let faults = state.faults;
+    if state.chance(faults.lost_request) == Chance::Hit {
         return lost("the request was lost");
     }
-    if world.happens(faults.conflict) == Happens::Now {
+    if state.chance(faults.conflict) == Chance::Hit {
         return Err(WriteError::Superseded(
             "a conflict for no reason".to_owned(),
         ));
     }
-    if world.happens(faults.late_landing) == Happens::Now {
-        world.late.push((sender.clone(), write.clone()));
+    if state.chance(faults.late_landing) == Chance::Hit {
+        state.late.push((sender.clone(), write.clone()));
         return lost("no answer in time");
     }
-    let answer = world.write(sender, write);
-    if world.happens(faults.lost_answer) == Happens::Now {
+    let answer = state.write(sender, write);
+    if state.chance(faults.lost_answer) == Chance::Hit {
         lost("the answer was lost")
     } else {
         answer

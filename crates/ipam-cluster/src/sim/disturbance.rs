@@ -1,11 +1,11 @@
-//! What happens to a cluster without our doing.
+//! Changes that others make to a cluster.
 
 use serde_json::{Value, json};
 
-use super::world::{Happens, SimWorld, World, Writer, blocks};
+use super::state::{Chance, SimCluster, SimState, Writer, blocks};
 use ipam_cilium::observed::ObservedKind;
 
-/// One thing that happens to a node, or because of one.
+/// A change of one node, or because of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disturbance {
     /// Its kubelet reports, which moves the resourceVersion.
@@ -14,20 +14,20 @@ pub enum Disturbance {
     Deletion,
     /// It is deleted, and its kubelet registers it again: another UID under the same name.
     Registration,
-    /// Somebody else writes its blocks, of addresses that are nobody's.
+    /// Another writer gives it a block that is in no pool.
     Rival,
-    /// Its agent starts with the block that the Node shows, and says so in the CiliumNode.
+    /// Its agent starts with the block that the Node shows, and writes the CiliumNode.
     AgentStart,
-    /// The CiliumNode of one that is gone is collected.
+    /// Garbage collection removes the CiliumNode of a deleted Node.
     Collection,
     /// A person deletes its CiliumNode.
     CiliumNodeDeletion,
-    /// A write that was given up lands.
+    /// A write that its client gave up lands.
     LateLanding,
 }
 
 impl Disturbance {
-    /// All of them.
+    /// Every disturbance.
     pub const ALL: [Disturbance; 8] = [
         Disturbance::Heartbeat,
         Disturbance::Deletion,
@@ -40,20 +40,20 @@ impl Disturbance {
     ];
 }
 
-impl SimWorld {
-    /// Lets it happen to some node.
+impl SimCluster {
+    /// Applies it to a random node.
     pub fn disturb(&self, disturbance: Disturbance) {
-        let mut world = self.lock();
+        let mut state = self.lock();
         if disturbance == Disturbance::LateLanding {
-            let late = world.late.len();
+            let late = state.late.len();
             if late > 0 {
-                let index = world.rng.usize(..late);
-                let (sender, write) = world.late.swap_remove(index);
-                let _ = world.write(&sender, &write);
+                let index = state.rng.usize(..late);
+                let (sender, write) = state.late.swap_remove(index);
+                let _ = state.write(&sender, &write);
             }
             return;
         }
-        let names: Vec<(ObservedKind, String)> = world
+        let names: Vec<(ObservedKind, String)> = state
             .objects
             .keys()
             .filter(|(kind, _)| *kind == ObservedKind::Node)
@@ -62,16 +62,16 @@ impl SimWorld {
         if names.is_empty() {
             return;
         }
-        let key = names[world.rng.usize(..names.len())].clone();
-        let node = world.objects[&key].clone();
+        let key = names[state.rng.usize(..names.len())].clone();
+        let node = state.objects[&key].clone();
         match disturbance {
-            Disturbance::Heartbeat => world.heartbeat(key, node),
-            Disturbance::Deletion => world.shut_down(&key),
-            Disturbance::Registration => world.register_again(&key, &node),
-            Disturbance::Rival => world.rival(key, node),
-            Disturbance::AgentStart => world.agent_start(&key.1, &node),
-            Disturbance::Collection => world.collect(),
-            Disturbance::CiliumNodeDeletion => world.delete_cilium_node(key.1),
+            Disturbance::Heartbeat => state.heartbeat(key, node),
+            Disturbance::Deletion => state.shut_down(&key),
+            Disturbance::Registration => state.register_again(&key, &node),
+            Disturbance::Rival => state.rival(key, node),
+            Disturbance::AgentStart => state.agent_start(&key.1, &node),
+            Disturbance::Collection => state.collect(),
+            Disturbance::CiliumNodeDeletion => state.delete_cilium_node(key.1),
             Disturbance::LateLanding => {}
         }
     }
@@ -81,20 +81,20 @@ impl SimWorld {
         self.lock().boot(node);
     }
 
-    /// Every kubelet reports once, as all do every few minutes, and every agent.
+    /// Every kubelet and every agent reports once.
     pub fn all_report(&self) {
-        let mut world = self.lock();
+        let mut state = self.lock();
         let of_nodes = |(kind, _): &&(ObservedKind, String)| {
             matches!(kind, ObservedKind::Node | ObservedKind::CiliumNode)
         };
-        let nodes: Vec<_> = world.objects.keys().filter(of_nodes).cloned().collect();
+        let nodes: Vec<_> = state.objects.keys().filter(of_nodes).cloned().collect();
         for key in nodes {
-            let node = world.objects[&key].clone();
-            world.heartbeat(key, node);
+            let node = state.objects[&key].clone();
+            state.heartbeat(key, node);
         }
     }
 
-    /// How many nodes there are.
+    /// Number of Nodes.
     pub fn nodes(&self) -> usize {
         self.lock()
             .objects
@@ -104,7 +104,7 @@ impl SimWorld {
     }
 }
 
-impl World {
+impl SimState {
     fn heartbeat(&mut self, key: (ObservedKind, String), mut node: Value) {
         node["status"]["heartbeat"] = json!(self.version);
         self.put(key, node, Writer::Other);
@@ -129,7 +129,7 @@ impl World {
     }
 
     fn collect(&mut self) {
-        if self.happens(self.faults.late_collection) == Happens::Now {
+        if self.chance(self.faults.late_collection) == Chance::Hit {
             return;
         }
         let is_orphan = |(key, object): &(&(ObservedKind, String), &Value)| {
@@ -141,15 +141,15 @@ impl World {
             .find(is_orphan)
             .map(|(key, _)| key.clone())
         {
-            self.machine_lets_go(&orphan.1);
+            self.agent_releases(&orphan.1);
             self.remove(&orphan);
         }
     }
 
-    /// Only where no agent has started with it: elsewhere it puts back what it has.
+    /// Only if no agent has started with it: a running agent writes its CiliumNode again.
     fn delete_cilium_node(&mut self, name: String) {
         let key = (ObservedKind::CiliumNode, name);
-        if self.is_cluster_pool() && self.objects.contains_key(&key) && self.machine_lets_go(&key.1)
+        if self.is_cluster_pool() && self.objects.contains_key(&key) && self.agent_releases(&key.1)
         {
             self.remove(&key);
         }

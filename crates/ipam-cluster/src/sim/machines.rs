@@ -1,23 +1,21 @@
-//! Machines: what runs, whether the cluster shows it or not. A store that goes back in time forgets
-//! nodes; their machines run on with what they were given, and tell of it when they are back.
+//! The machines behind the Nodes. A store that goes back in time forgets Nodes. Their machines keep
+//! the blocks that they got, and report them later.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::world::{SimWorld, World, Writer, blocks};
+use super::state::{SimCluster, SimState, Writer, blocks};
 use ipam_cilium::observed::ObservedKind;
 use ipam_core::net::Block;
 
-/// One machine.
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
-    /// As its kubelet registers it.
+    /// The Node that its kubelet registers.
     node: Value,
-    /// Blocks that its Node or CiliumNode has shown since it booted: its agent may run with any of
-    /// them.
+    /// Blocks that its Node or CiliumNode has shown since it booted. Its agent may use any of them.
     holds: BTreeSet<Block>,
-    /// What its agent started with, and publishes.
+    /// Blocks that its agent started with, and publishes.
     runs: Vec<Block>,
 }
 
@@ -25,57 +23,56 @@ fn node_key(name: &str) -> (ObservedKind, String) {
     (ObservedKind::Node, name.to_owned())
 }
 
-impl SimWorld {
-    /// One machine that the cluster has forgotten tells of itself: its kubelet registers, or its
-    /// agent publishes what it runs with. Says whether there was one.
+impl SimCluster {
+    /// A forgotten machine reports: its kubelet registers, or its agent publishes its blocks.
+    /// Returns whether there was one.
     pub fn report_back(&self) -> bool {
-        let mut world = self.lock();
-        let forgotten: Vec<String> = world
+        let mut state = self.lock();
+        let forgotten: Vec<String> = state
             .machines
             .keys()
-            .filter(|name| world.is_forgotten(name))
+            .filter(|name| state.is_forgotten(name))
             .cloned()
             .collect();
         if forgotten.is_empty() {
             return false;
         }
-        let index = world.rng.usize(..forgotten.len());
-        world.report(&forgotten[index]);
+        let index = state.rng.usize(..forgotten.len());
+        state.report(&forgotten[index]);
         true
     }
 
-    /// The Node of a machine that is long gone is deleted, as a cloud does. Says whether there was
-    /// one.
-    pub fn bury(&self) -> bool {
-        let mut world = self.lock();
+    /// Deletes the Node of a machine that is gone, as a cloud does. Returns whether there was one.
+    pub fn reap_agents(&self) -> bool {
+        let mut state = self.lock();
         let is_dead = |(kind, name): &&(ObservedKind, String)| {
-            *kind == ObservedKind::Node && !world.machines.contains_key(name)
+            *kind == ObservedKind::Node && !state.machines.contains_key(name)
         };
-        let Some(dead) = world.objects.keys().find(is_dead).cloned() else {
+        let Some(dead) = state.objects.keys().find(is_dead).cloned() else {
             return false;
         };
-        world.remove(&dead);
+        state.remove(&dead);
         true
     }
 
-    /// Machines whose Node shows no block, and whose CiliumNode does not either.
+    /// Machines whose Node and CiliumNode show no block.
     pub fn unserved(&self) -> Vec<String> {
-        let world = self.lock();
+        let state = self.lock();
         let has_none = |name: &&String| {
             let shows = |kind| {
-                world
+                state
                     .objects
                     .get(&(kind, (*name).clone()))
                     .is_some_and(|object| !blocks(object).is_empty())
             };
             !shows(ObservedKind::Node) && !shows(ObservedKind::CiliumNode)
         };
-        world.machines.keys().filter(has_none).cloned().collect()
+        state.machines.keys().filter(has_none).cloned().collect()
     }
 }
 
-impl World {
-    /// A machine boots for the first time under its name, and its kubelet registers it.
+impl SimState {
+    /// A new machine boots, and its kubelet registers it.
     pub(super) fn boot(&mut self, node: Value) {
         let name = node["metadata"]["name"]
             .as_str()
@@ -92,22 +89,22 @@ impl World {
         self.create(node);
     }
 
-    /// A machine ends for good, and its Node is deleted.
+    /// A machine ends, and its Node is deleted.
     pub(super) fn shut_down(&mut self, key: &(ObservedKind, String)) {
         self.machines.remove(&key.1);
         self.remove(key);
     }
 
-    /// Its Node or CiliumNode shows this block from now on.
-    pub(super) fn machine_reads(&mut self, name: &str, block: Block) {
+    /// The agent reads this block from its Node or CiliumNode.
+    pub(super) fn agent_reads(&mut self, name: &str, block: Block) {
         if let Some(machine) = self.machines.get_mut(name) {
             machine.holds.insert(block);
         }
     }
 
-    /// What its CiliumNode shows is used by nobody, and the machine forgets it. Says whether that
-    /// is so: an agent that has started with it goes on to use it.
-    pub(super) fn machine_lets_go(&mut self, name: &str) -> bool {
+    /// The agent gives up the blocks of its CiliumNode, unless it has started with them. Returns
+    /// whether it did.
+    pub(super) fn agent_releases(&mut self, name: &str) -> bool {
         let of_node = self
             .objects
             .get(&node_key(name))
@@ -122,7 +119,7 @@ impl World {
         machine.runs.is_empty()
     }
 
-    /// Its agent has started, with what its CiliumNode shows.
+    /// The agent starts with the blocks of its CiliumNode.
     pub(super) fn agent_runs(&mut self, name: &str) {
         let shown = self
             .objects
@@ -134,7 +131,7 @@ impl World {
         }
     }
 
-    /// Another machine that holds addresses of this block.
+    /// Another machine that holds addresses of this block, with what it holds.
     pub(super) fn machine_with(&self, name: &str, block: Block) -> Option<(String, Block)> {
         let others = self.machines.iter().filter(|(other, _)| *other != name);
         let mut held = others.flat_map(|(other, machine)| {
@@ -144,10 +141,10 @@ impl World {
     }
 
     fn is_forgotten(&self, name: &str) -> bool {
-        !self.objects.contains_key(&node_key(name)) || self.is_agent_unheard(name)
+        !self.objects.contains_key(&node_key(name)) || self.is_agent_unreported(name)
     }
 
-    fn is_agent_unheard(&self, name: &str) -> bool {
+    fn is_agent_unreported(&self, name: &str) -> bool {
         let shown = self
             .objects
             .get(&(ObservedKind::CiliumNode, name.to_owned()))

@@ -1,42 +1,43 @@
-//! The API server in front of the store: what it tells those who follow, and what becomes of it
-//! when the store goes back in time.
+//! The API server in front of the store: its watches, its runs, and a store that goes back in time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::super::{ClusterError, Following};
-use super::world::{Happens, Objects, SimWorld, World, Writers};
+use super::state::{Chance, Objects, SimCluster, SimState, Writers};
 use ipam_cilium::observed::ObservedKind;
 
-/// How many events it remembers.
+/// Number of events that it remembers.
 const REMEMBERED: usize = 200;
 
-/// Far beyond what a history writes.
+/// More resourceVersions than a history uses.
 const BUMP: u64 = 1_000_000;
 
-/// What becomes of the resourceVersion when a snapshot is restored.
+/// The resourceVersion after a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
-    /// It goes back to that of the snapshot: its numbers come a second time.
+    /// That of the snapshot: its numbers are used a second time.
     AsSaved,
-    /// It is raised beyond all that was seen, and what was before is forgotten.
+    /// Above all that were used, and the events before are forgotten.
     Bumped,
 }
 
 /// Whether the API server answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Serving {
-    /// It does.
+    /// It answers.
     #[default]
     Up,
-    /// It does not.
+    /// It refuses connections, and its streams end.
     Down,
+    /// It runs on, but no packet gets through in either direction.
+    Silent,
 }
 
-/// The store as it was.
+/// A snapshot of the store.
 #[derive(Clone, Debug)]
 pub struct Saved {
     version: u64,
@@ -44,11 +45,11 @@ pub struct Saved {
     writers: Writers,
 }
 
-/// What became of an object.
+/// An object in an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
-    There,
-    Gone,
+pub(super) enum ObjectState {
+    Present,
+    Deleted,
 }
 
 #[derive(Clone, Debug)]
@@ -56,102 +57,115 @@ struct Event {
     version: u64,
     kind: ObservedKind,
     object: Arc<Value>,
-    told: Told,
+    object_state: ObjectState,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Server {
     pub(super) serving: Serving,
     events: VecDeque<Event>,
-    /// What happened up to this moment is forgotten.
+    /// Events up to this resourceVersion are forgotten.
     forgotten: u64,
-    /// Streams of an earlier run end.
+    /// Number of starts. Streams of an earlier run end.
     pub(super) run: u64,
-    /// What it lists from memory, where the store went back in time under it: the moment and the
-    /// objects.
+    /// The moment and the objects that it lists from memory, if the store went back in time under
+    /// it.
     pub(super) memory: Option<(u64, Objects)>,
-    /// The newest version that ever was.
+    /// The newest resourceVersion ever used.
     newest: u64,
-    /// Events that were told.
-    told: u64,
+    /// Events that were sent.
+    sent: u64,
+    /// Lists of each kind that were answered.
+    pub(super) lists: BTreeMap<ObservedKind, usize>,
     happened: Arc<Notify>,
 }
 
-/// One who follows a kind.
+/// A watch of one kind.
 pub(super) struct Stream {
     kind: ObservedKind,
     at: u64,
     run: u64,
 }
 
-/// What a stream says next.
+/// What a stream does next.
 pub(super) enum Next {
-    Event(Arc<Value>, Told),
+    Event(Arc<Value>, ObjectState),
     Bookmark(u64),
     Nothing,
     End(Result<Following, ClusterError>),
 }
 
-impl SimWorld {
-    /// Saves the store.
+impl SimCluster {
+    /// Takes a snapshot of the store.
     pub fn save(&self) -> Saved {
-        let world = self.lock();
+        let state = self.lock();
         Saved {
-            version: world.version,
-            objects: world.objects.clone(),
-            writers: world.writers.clone(),
+            version: state.version,
+            objects: state.objects.clone(),
+            writers: state.writers.clone(),
         }
     }
 
-    /// Puts the store back, under a server that goes on running or is down.
+    /// Restores a snapshot, under a server that runs or is down.
     pub fn restore(&self, saved: &Saved, revision: Revision) {
-        let mut world = self.lock();
-        world.note(|| format!("the store goes back to {}: {revision:?}", saved.version));
+        let mut state = self.lock();
+        state.note(|| format!("the store goes back to {}: {revision:?}", saved.version));
         let before = (
-            world.version,
-            std::mem::replace(&mut world.objects, saved.objects.clone()),
+            state.version,
+            std::mem::replace(&mut state.objects, saved.objects.clone()),
         );
-        world.writers = saved.writers.clone();
-        world.server.newest = world.server.newest.max(world.version);
-        world.version = match revision {
+        state.writers = saved.writers.clone();
+        state.server.newest = state.server.newest.max(state.version);
+        state.version = match revision {
             Revision::AsSaved => saved.version,
-            Revision::Bumped => world.server.newest + BUMP,
+            Revision::Bumped => state.server.newest + BUMP,
         };
-        world.history.clear();
-        match (revision, world.server.serving) {
-            // Its own stream of the store goes on from a moment that is yet to come, so it hears of
-            // nothing.
-            (Revision::AsSaved, Serving::Up) => {
-                let memory = world.server.memory.take();
-                world.server.memory =
+        state.history.clear();
+        match (revision, state.server.serving) {
+            // The server's own watch of the store waits for a moment that is yet to come, so it
+            // gets no events.
+            (Revision::AsSaved, Serving::Up | Serving::Silent) => {
+                let memory = state.server.memory.take();
+                state.server.memory =
                     Some(memory.filter(|(at, _)| *at > before.0).unwrap_or(before));
             }
-            // Its stream is refused, because that moment is compacted: it reads all anew.
-            (Revision::Bumped, _) | (_, Serving::Down) => world.begin_run(),
+            // The store refuses that watch, because the moment is compacted: the server reads
+            // everything anew.
+            (Revision::Bumped, _) | (_, Serving::Down) => state.begin_run(),
         }
     }
 
-    /// Ends the server, or starts it.
+    /// Starts the server, ends it, or cuts it off.
     pub fn serve(&self, serving: Serving) {
-        let mut world = self.lock();
-        world.note(|| format!("the API server is {serving:?}"));
-        world.server.serving = serving;
-        world.begin_run();
+        let mut state = self.lock();
+        state.note(|| format!("the API server is {serving:?}"));
+        let before = std::mem::replace(&mut state.server.serving, serving);
+        if [before, serving].contains(&Serving::Down) {
+            state.begin_run();
+        } else {
+            state.server.happened.notify_waiters();
+        }
     }
 
-    /// The newest version that ever was.
+    /// The newest resourceVersion ever used.
     pub fn newest(&self) -> u64 {
-        let world = self.lock();
-        world.server.newest.max(world.version)
+        let state = self.lock();
+        state.server.newest.max(state.version)
     }
 
-    /// How many events were told so far, to all who follow.
+    /// Number of lists of a kind that were answered.
+    pub fn lists(&self, kind: ObservedKind) -> usize {
+        let state = self.lock();
+        state.server.lists.get(&kind).copied().unwrap_or_default()
+    }
+
+    /// Number of events that were sent, to all clients.
     pub fn events(&self) -> u64 {
-        self.lock().server.told
+        self.lock().server.sent
     }
 }
 
-impl World {
+impl SimState {
     fn begin_run(&mut self) {
         self.server.run += 1;
         self.server.memory = None;
@@ -161,7 +175,7 @@ impl World {
         self.server.happened.notify_waiters();
     }
 
-    /// The moment that the server shows.
+    /// The resourceVersion that the server shows.
     fn shown(&self) -> u64 {
         self.server
             .memory
@@ -169,24 +183,29 @@ impl World {
             .map_or(self.version, |(at, _)| *at)
     }
 
-    /// Something happened in the store.
-    pub(super) fn tell(&mut self, key: &(ObservedKind, String), object: Value, told: Told) {
+    /// Sends a change of the store to the streams.
+    pub(super) fn publish(
+        &mut self,
+        key: &(ObservedKind, String),
+        object: Value,
+        object_state: ObjectState,
+    ) {
         let version = self.version;
         if let Some((at, objects)) = &mut self.server.memory {
             if version <= *at {
                 return;
             }
             *at = version;
-            match told {
-                Told::There => objects.insert(key.clone(), object.clone()),
-                Told::Gone => objects.remove(key),
+            match object_state {
+                ObjectState::Present => objects.insert(key.clone(), object.clone()),
+                ObjectState::Deleted => objects.remove(key),
             };
         }
         self.server.events.push_back(Event {
             version,
             kind: key.0,
             object: Arc::new(object),
-            told,
+            object_state,
         });
         if self.server.events.len() > REMEMBERED
             && let Some(oldest) = self.server.events.pop_front()
@@ -202,7 +221,7 @@ impl World {
 
     pub(super) fn open(&mut self, kind: ObservedKind, from: u64) -> Result<Stream, Following> {
         let per_mille = self.faults.forgotten_moment;
-        if from < self.server.forgotten || self.happens(per_mille) == Happens::Now {
+        if from < self.server.forgotten || self.chance(per_mille) == Chance::Hit {
             return Err(Following::Lost("too old resource version".to_owned()));
         }
         Ok(Stream {
@@ -213,6 +232,9 @@ impl World {
     }
 
     pub(super) fn next(&mut self, stream: &mut Stream) -> Next {
+        if self.server.serving == Serving::Silent {
+            return Next::Nothing;
+        }
         if stream.run != self.server.run {
             let is_polite = self.rng.bool();
             let reset = || {
@@ -230,7 +252,7 @@ impl World {
             return Next::End(Ok(Following::Lost("too old resource version".to_owned())));
         }
         let faults = self.faults;
-        if stream.at < self.shown() && self.happens(faults.early_bookmark) == Happens::Now {
+        if stream.at < self.shown() && self.chance(faults.early_bookmark) == Chance::Hit {
             return Next::Bookmark(self.shown());
         }
         let later = self
@@ -244,14 +266,15 @@ impl World {
             .cloned()
         {
             stream.at = event.version;
-            self.server.told += 1;
-            if self.happens(faults.lost_notice) == Happens::Now {
+            self.server.sent += 1;
+            if self.chance(faults.lost_notice) == Chance::Hit {
                 return self.next(stream);
             }
-            return Next::Event(event.object, event.told);
+            return Next::Event(event.object, event.object_state);
         }
         let shown = self.shown();
-        if stream.at < shown && self.rng.bool() {
+        let is_late = self.chance(faults.late_bookmark) == Chance::Hit;
+        if stream.at < shown && !is_late && self.rng.bool() {
             stream.at = shown;
             return Next::Bookmark(shown);
         }

@@ -1,8 +1,8 @@
-//! CustomResourceDefinitions, made from the types that read the files, so that a document means the
-//! same in a file and in the cluster.
+//! CustomResourceDefinitions, generated from the types that read the files. So a document has the
+//! same meaning in a file and in the cluster.
 //!
-//! A structural schema (`apiextensions.k8s.io/v1`) says less than a JSON Schema does; what it
-//! cannot say is said in CEL, and what CEL cannot say either is told in the object's status.
+//! A structural schema (`apiextensions.k8s.io/v1`) can express less than a JSON Schema. CEL rules
+//! express the rest. The status of the object reports everything else.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -11,24 +11,23 @@ use crate::custom_resources::status::{AssignmentStatus, PolicyStatus, PoolStatus
 use crate::documents::{inline_settings, json_schema};
 use ipam_desired::{CustomKind, GROUP, VERSION};
 
-/// Longest text of a CIDR, range or address, in characters: two IPv6 addresses and what stands
-/// between them.
+/// Longest text of a CIDR, range or address, in characters: two IPv6 addresses and a separator.
 const LONGEST_RANGE: u64 = 100;
 
 /// Longest name of an object (DNS subdomain, RFC 1123).
 const LONGEST_NAME: u64 = 253;
 
-/// An id of OpenStack.
+/// Pattern of an OpenStack id.
 const ID: &str = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$";
 
-/// Most CIDRs of a pool. The server estimates what a rule costs from it (`CELSchema` limits of
-/// Kubernetes 1.30 and later).
+/// Most CIDRs of a pool. The API server uses it to estimate the cost of a rule (`CELSchema` limits
+/// of Kubernetes 1.30 and later).
 const MOST_CIDRS: u64 = 64;
 
 /// Most entries of the other lists.
 const MOST_ENTRIES: u64 = 256;
 
-/// The definition of each kind.
+/// The CustomResourceDefinition of each kind.
 pub fn definitions() -> Vec<Value> {
     CustomKind::ALL.map(definition).into()
 }
@@ -91,15 +90,15 @@ fn status_schema(kind: CustomKind) -> Value {
     schema
 }
 
-/// Takes away what a structural schema may not have. Defaults go too: the server would write them
-/// into objects, and Git would differ.
+/// Removes keywords that a structural schema cannot have. Also removes defaults: the API server
+/// would write them into objects, which would then differ from Git.
 fn structural(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             for field in ["$schema", "title", "default", "format", "if", "else"] {
                 fields.remove(field);
             }
-            // Unknown fields are refused by strict validation, or dropped.
+            // The API server drops unknown fields, or refuses them with strict validation.
             if fields.get("additionalProperties") == Some(&Value::Bool(false)) {
                 fields.remove("additionalProperties");
             }
@@ -120,8 +119,7 @@ fn structural(schema: &mut Value) {
     }
 }
 
-/// A field has one type, may be absent rather than null, and a choice of types cannot be said at
-/// all.
+/// Reduces a list of types to one type without null. A field with several types accepts any value.
 fn one_type(fields: &mut Map<String, Value>) {
     let Some(Value::Array(types)) = fields.get("type") else {
         return;
@@ -141,7 +139,7 @@ fn one_type(fields: &mut Map<String, Value>) {
     }
 }
 
-/// A rule in CEL, with what is said to who breaks it.
+/// A CEL rule with its message.
 fn rule(rule: &str, message: &str) -> Value {
     json!({"rule": rule, "message": message})
 }
@@ -159,12 +157,12 @@ fn is_cidr(list: &str) -> [Value; 2] {
     ]
 }
 
-/// `blockSize` cannot be named in CEL, because the schema gives it no type.
+/// CEL cannot refer to `blockSize`, because the schema gives it no type.
 fn either_kind_of_pool() -> Value {
     json!([{"required": ["cidrs", "blockSize"]}, {"required": ["neutron"], "not": {"required": ["blockSize"]}}])
 }
 
-/// What CEL can say of it, in words for people.
+/// The part of [`either_kind_of_pool`] that CEL can express, with messages.
 fn of_nodes_or_of_neutron() -> [Value; 2] {
     let others = ["cidrs", "nodeSelector", "priority", "reserved", "disabled"];
     let none = others
@@ -177,18 +175,18 @@ fn of_nodes_or_of_neutron() -> [Value; 2] {
         ),
         rule(
             &format!("!has(self.neutron) || ({none})"),
-            "a subnet of Neutron gives no blocks to nodes: take the other fields away",
+            "a subnet of Neutron gives no blocks to nodes: remove the other fields",
         ),
     ]
 }
 
-/// Bounds, and rules in CEL.
+/// Adds bounds and CEL rules.
 fn narrow(kind: CustomKind, spec: &mut Value) {
     bounded(spec, "");
     match kind {
         CustomKind::IpPool => {
-            // The server drops a null that is not allowed, and the pool would select every node. So
-            // it is kept, and refused when it is read. CEL cannot refuse it: `has` is false for
+            // The API server drops a null that is not allowed, and the pool would select every
+            // node. So the schema allows it, and reading refuses it. CEL cannot: `has` is false for
             // null.
             spec["properties"]["nodeSelector"]["nullable"] = json!(true);
             spec["oneOf"] = either_kind_of_pool();
@@ -224,7 +222,7 @@ fn narrow(kind: CustomKind, spec: &mut Value) {
     }
 }
 
-/// Gives every list and text a bound.
+/// Gives every list and text a maximum length.
 fn bounded(schema: &mut Value, name: &str) {
     let Some(fields) = schema.as_object_mut() else {
         return;
@@ -249,7 +247,7 @@ fn bounded(schema: &mut Value, name: &str) {
     }
     if let Some(items) = fields.get_mut("items") {
         bounded(items, name);
-        // Short texts keep the estimate of a rule's cost small.
+        // Short texts keep the estimated cost of a rule small.
         if ["cidrs", "podCIDRs", "ips", "reserved", "excluded"].contains(&name) {
             items["maxLength"] = json!(LONGEST_RANGE);
         }
@@ -336,7 +334,7 @@ mod tests {
             "definitions",
             "$defs",
         ] {
-            // Which fields go together may be said so, but not what they are.
+            // `oneOf` is allowed for combinations of fields, not for their types.
             let is_ours = keyword == "oneOf" && fields.get(keyword) == Some(&either_kind_of_pool());
             if fields.contains_key(keyword) && !is_ours {
                 found.push(format!("{path}/{keyword}"));

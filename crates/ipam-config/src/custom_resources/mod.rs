@@ -1,7 +1,6 @@
-//! Custom resources: what is asked for as objects of the cluster instead of files. Their
-//! definitions, how an object becomes a document, and the shape of its status.
+//! Our custom resources: their definitions, their conversion to documents, and their status.
 //!
-//! Pure: it is given objects and gives back text and JSON. It never knows how they come and go.
+//! Converts objects to text and JSON. Never reads or writes them.
 
 mod definition;
 mod object;

@@ -1,4 +1,4 @@
-//! An object of one of our kinds, and the document that it is.
+//! An object of one of our kinds, and its conversion to a document.
 
 use std::sync::Arc;
 
@@ -9,19 +9,18 @@ use crate::documents::{API_VERSION, SourceFile};
 use ipam_cilium::observed::ObjectVersion;
 use ipam_desired::CustomKind;
 
-/// Keeps a pool until no node has a block of it.
+/// Keeps a deleted pool until no node has a block of it.
 pub const FINALIZER: &str = "cilium-ipam.io/in-use";
 
-/// Whether somebody has deleted it.
+/// Whether an object is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectState {
-    /// It stays.
     Present,
-    /// It goes as soon as nothing holds it.
-    Going,
+    /// Deleted, and kept by a finalizer.
+    Deleting,
 }
 
-/// An object as the server keeps it.
+/// An object as stored by the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredObject {
     /// Kind.
@@ -30,17 +29,13 @@ pub struct StoredObject {
     pub name: String,
     /// UID and resourceVersion.
     pub version: ObjectVersion,
-    /// Counts changes of the spec.
+    /// `metadata.generation`: counts changes of the spec.
     pub generation: i64,
-    /// Whether it has been deleted.
     pub state: ObjectState,
-    /// What holds it.
     pub finalizers: Vec<String>,
-    /// What is asked for.
     pub spec: Value,
-    /// The document that it is.
+    /// The document; `None` for deleted objects that ask for nothing.
     pub document: Option<SourceFile>,
-    /// What was told of it last.
     pub status: Value,
 }
 
@@ -72,20 +67,19 @@ fn path(kind: CustomKind, name: &str) -> Arc<str> {
     format!("{}/{name}", kind.resource()).into()
 }
 
-/// A pool that goes keeps what it gave and gives nothing new; a pin or a policy that goes asks for
-/// nothing any more.
+/// A deleted pool keeps its blocks and gives no new ones. A deleted pin or policy has no document.
 fn document(kind: CustomKind, name: &str, spec: &Value, state: ObjectState) -> Option<SourceFile> {
     let mut spec = spec.clone();
     match (state, kind) {
         (ObjectState::Present, _) => {}
-        // A subnet of Neutron gave no node anything that it could keep.
-        (ObjectState::Going, CustomKind::IpPool) if spec["neutron"].is_object() => return None,
-        (ObjectState::Going, CustomKind::IpPool) => {
+        // A subnet of Neutron has no blocks to keep.
+        (ObjectState::Deleting, CustomKind::IpPool) if spec["neutron"].is_object() => return None,
+        (ObjectState::Deleting, CustomKind::IpPool) => {
             if let Some(fields) = spec.as_object_mut() {
                 fields.insert("disabled".to_owned(), json!(true));
             }
         }
-        (ObjectState::Going, _) => return None,
+        (ObjectState::Deleting, _) => return None,
     }
     let object = json!({"apiVersion": API_VERSION, "kind": kind.as_str(), "metadata": {"name": name}, "spec": spec});
     let text = serde_yaml::to_string(&object).unwrap_or_else(|_| object.to_string());
@@ -99,7 +93,7 @@ impl StoredObject {
     /// Reads an object.
     ///
     /// # Errors
-    /// JSON that is none.
+    /// Fails if a field has the wrong type, or `metadata.name` is missing.
     pub fn read(kind: CustomKind, object: &Value) -> Result<StoredObject, serde_json::Error> {
         let Written {
             metadata,
@@ -115,7 +109,7 @@ impl StoredObject {
             finalizers,
         } = metadata;
         let state = if deletion_timestamp.is_some() {
-            ObjectState::Going
+            ObjectState::Deleting
         } else {
             ObjectState::Present
         };
@@ -137,31 +131,31 @@ impl StoredObject {
         })
     }
 
-    /// The name of its document, as findings and plans give it.
+    /// The path of its document in findings and plans.
     pub fn path(&self) -> Arc<str> {
         path(self.kind, &self.name)
     }
 
-    /// The document that it would be with another spec.
+    /// The document with another spec.
     pub fn document_with(&self, spec: &Value) -> Option<SourceFile> {
         document(self.kind, &self.name, spec, self.state)
     }
 
-    /// Whether it lacks our finalizer and should have it.
+    /// Whether our finalizer is missing.
     pub fn lacks_finalizer(&self) -> bool {
         self.kind == CustomKind::IpPool
             && self.state == ObjectState::Present
             && !self.is_held_by_us()
     }
 
-    /// Whether our finalizer is what it waits for.
+    /// Whether it has our finalizer.
     pub fn is_held_by_us(&self) -> bool {
         self.finalizers
             .iter()
             .any(|finalizer| finalizer == FINALIZER)
     }
 
-    /// Its finalizers with ours among them.
+    /// Its finalizers, including ours.
     pub fn finalizers_with_ours(&self) -> Vec<String> {
         self.finalizers_without_ours()
             .into_iter()
@@ -169,7 +163,7 @@ impl StoredObject {
             .collect()
     }
 
-    /// Its finalizers, ours taken away.
+    /// Its finalizers without ours.
     pub fn finalizers_without_ours(&self) -> Vec<String> {
         self.finalizers
             .iter()

@@ -1,4 +1,4 @@
-//! The shape of the status of each kind, from which its definition is made.
+//! The status of each kind. The doc comments are the descriptions in the CustomResourceDefinition.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolStatus {
-    /// The generation that this is about.
+    /// Generation of the spec that this status describes.
     pub observed_generation: i64,
     /// Nodes that have a block of it.
     pub nodes: i64,
-    /// Its blocks, for each family that it has.
+    /// Numbers of blocks, per family.
     pub blocks: Vec<FamilyBlocks>,
-    /// What is the case.
+    /// Conditions.
     pub conditions: Vec<Condition>,
 }
 
@@ -22,13 +22,13 @@ pub struct PoolStatus {
 pub struct FamilyBlocks {
     /// `IPv4` or `IPv6`.
     pub family: String,
-    /// In all its ranges, at most the largest number of 63 bits.
+    /// Blocks in all ranges, capped at 2^63-1.
     pub total: i64,
-    /// Held by nodes or pinned.
+    /// Blocks that nodes hold or pins name.
     pub used: i64,
-    /// Kept free of nodes: reserved, excluded, claimed, resting, or used by something else.
+    /// Blocks that no node can get: reserved, excluded, claimed, quarantined, or otherwise in use.
     pub reserved: i64,
-    /// To be given, at most the largest number of 63 bits.
+    /// Free blocks, capped at 2^63-1.
     pub free: i64,
 }
 
@@ -36,9 +36,9 @@ pub struct FamilyBlocks {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AssignmentStatus {
-    /// The generation that this is about.
+    /// Generation of the spec that this status describes.
     pub observed_generation: i64,
-    /// What is the case.
+    /// Conditions.
     pub conditions: Vec<Condition>,
 }
 
@@ -46,36 +46,35 @@ pub struct AssignmentStatus {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyStatus {
-    /// The generation that this is about.
+    /// Generation of the spec that this status describes.
     pub observed_generation: i64,
-    /// Changes that wait for a person.
+    /// Changes that wait for approval.
     pub waiting: i64,
-    /// Wanted changes that must wait for something else.
+    /// Changes that are blocked.
     pub blocked: i64,
-    /// Nodes with a block that the files would not give them today. An older operator does not
-    /// write it.
+    /// Nodes with a misplaced block. Older operators do not write this field.
     #[serde(default)]
     pub misplaced: i64,
-    /// What is the case.
+    /// Conditions.
     pub conditions: Vec<Condition>,
 }
 
-/// As `metav1.Condition`.
+/// A `metav1.Condition`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about.
+    /// Type of the condition.
     #[serde(rename = "type")]
     pub about: String,
-    /// Whether it is so.
+    /// `True`, `False` or `Unknown`.
     pub status: ConditionStatus,
-    /// The generation that this is about.
+    /// Generation of the spec that this status describes.
     pub observed_generation: i64,
-    /// Since when it is so.
+    /// Time of the last change of `status`.
     pub last_transition_time: String,
-    /// One word for machines.
+    /// Reason as one word, for programs.
     pub reason: String,
-    /// A sentence for people.
+    /// Message for people.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! What every lowering needs: the document, and the place where its faults go.
+//! The context of lowering one document: the document, its structural faults and its findings.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -10,10 +10,9 @@ use crate::documents::tree::{Document, Step};
 use ipam_core::model::{Finding, Origin, Rule, Severity};
 use ipam_core::net::{BlockError, Range, RangeError, is_written_as_mapped};
 
-/// One document and the place where its faults go.
 pub(super) struct Context<'d> {
     pub document: &'d Document,
-    /// Places that have a fault of structure, which is told already.
+    /// Paths of the structural faults. They are reported already.
     pub faulty: &'d [Vec<Step>],
     pub findings: Vec<Finding>,
 }
@@ -24,7 +23,8 @@ impl Context<'_> {
             Ok(typed) => Some(typed),
             Err(_) if !self.faulty.is_empty() => None,
             Err(error) => {
-                let message = format!("the document fits its schema and cannot be read: {error}");
+                let message =
+                    format!("the document matches its schema but cannot be read: {error}");
                 self.fault(
                     "internal",
                     message,
@@ -43,8 +43,8 @@ impl Context<'_> {
             .any(|finding| finding.severity == Severity::Error)
     }
 
-    /// Whether nothing at or below a place has a fault of structure. What is missing there is not
-    /// told again.
+    /// Whether nothing at or below a path has a structural fault. Below a faulty path, missing
+    /// values are not reported again.
     pub(super) fn is_sound(&self, path: &[Step]) -> bool {
         !self.faulty.iter().any(|faulty| faulty.starts_with(path))
     }
@@ -64,11 +64,10 @@ impl Context<'_> {
         );
     }
 
-    /// Reads an address, a CIDR or a range. One that is written as IPv4-mapped is read as IPv4,
-    /// with a warning.
+    /// Parses an address, a CIDR or a range. Converts an IPv4-mapped one to IPv4, with a warning.
     ///
     /// # Errors
-    /// As of the type that is read.
+    /// Fails if the text is not of the type.
     pub(super) fn addresses<T: FromStr + Display>(
         &mut self,
         text: &str,
@@ -90,7 +89,7 @@ impl Context<'_> {
         Ok(read)
     }
 
-    /// The items of a list of ranges that are ranges; the others become findings.
+    /// The valid ranges of a list. Invalid ones become findings.
     pub(super) fn ranges(&mut self, list: &TextList, path: &[Step]) -> Vec<(Range, Origin)> {
         let mut ranges = Vec::new();
         for (index, text) in list.iter().enumerate() {
@@ -101,7 +100,7 @@ impl Context<'_> {
             match self.addresses::<Range>(text, &origin) {
                 Ok(range) => ranges.push((range, origin)),
                 Err(RangeError::Block(error @ BlockError::Everything { .. })) => {
-                    let help = "name the part that is meant; to give nothing at all, set `disabled: true` on the pool";
+                    let help = "name a part of it; to give no blocks at all, set `disabled: true` on the pool";
                     self.fault(
                         "whole-address-space",
                         error.to_string(),
@@ -160,7 +159,6 @@ impl Context<'_> {
     }
 }
 
-/// A path from keys.
 pub(super) fn keys<const N: usize>(keys: [&str; N]) -> Vec<Step> {
     keys.into_iter()
         .map(|key| Step::Key(key.to_owned()))

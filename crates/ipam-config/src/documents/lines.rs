@@ -1,27 +1,24 @@
-//! The lines of a text, indexed once: where each begins, and at which byte each of its characters
-//! stands.
+//! An index of the lines of a text: the byte of every line and of every character.
 //!
-//! Knows nothing of YAML. The cost of a look-up depends neither on the length of the text nor on
-//! that of the line.
+//! Knows nothing of YAML. The cost of a look-up does not depend on the length of text or line.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Characters of a long line between two whose bytes are known.
+/// Number of characters between two indexed ones in a long line.
 const STEP: usize = 64;
 
-/// An index of the lines of a text.
 #[derive(Clone, Debug)]
 pub struct Lines {
     text: Arc<str>,
     starts: Vec<usize>,
-    /// For each long line beyond ASCII, the byte of every [`STEP`]th character.
+    /// For each long line with non-ASCII characters, the byte of every [`STEP`]th character.
     marks: BTreeMap<usize, Vec<usize>>,
 }
 
 impl Lines {
-    /// Reads the text once.
+    /// Indexes a text.
     pub fn new(text: &Arc<str>) -> Lines {
         let newlines = text.match_indices('\n').map(|(at, _)| at + 1);
         let starts = std::iter::once(0).chain(newlines).collect();
@@ -45,13 +42,13 @@ impl Lines {
         lines
     }
 
-    /// How many there are; one at least.
+    /// Number of lines; at least 1.
     pub fn count(&self) -> usize {
         self.starts.len()
     }
 
-    /// The bytes of a line, without its end. Lines count from 1; beyond the last one there is
-    /// nothing.
+    /// The bytes of a line without its line ending. Lines count from 1. After the last line, the
+    /// range is empty.
     pub fn range(&self, line: usize) -> Range<usize> {
         let Some(start) = line.checked_sub(1).and_then(|index| self.starts.get(index)) else {
             return self.text.len()..self.text.len();
@@ -64,7 +61,7 @@ impl Lines {
         *start..if is_carriage { end - 1 } else { end }
     }
 
-    /// The text of a line.
+    /// The text of a line without its line ending.
     pub fn text(&self, line: usize) -> &str {
         &self.text[self.range(line)]
     }
@@ -74,15 +71,15 @@ impl Lines {
         &self.text[bytes]
     }
 
-    /// The byte of a character of a line, or where the line ends. Characters count from 0.
+    /// The byte of a character of a line, or the end of the line. Characters count from 0.
     pub fn byte(&self, line: usize, character: usize) -> usize {
         let (near, characters) = self.near(line, character);
         let next = self.text[near.clone()].char_indices().nth(characters);
         next.map_or(near.end, |(at, _)| near.start + at)
     }
 
-    /// The rest of a line from a byte that is known, and how many characters further the one that
-    /// is asked for stands.
+    /// The rest of a line from the nearest indexed character, and the number of characters from
+    /// there to the wanted one.
     fn near(&self, line: usize, character: usize) -> (Range<usize>, usize) {
         let range = self.range(line);
         match self.marks.get(&line) {

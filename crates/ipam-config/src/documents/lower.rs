@@ -1,15 +1,15 @@
-//! From documents to [`Desired`]: reads every document of every file, and collects what is wrong
-//! with each.
+//! Lowers documents to [`Desired`] and collects the findings of each document.
 //!
-//! Faults between documents that are about addresses belong to the checks, not here.
+//! Compares names between documents, but never addresses: that is the job of the checks.
 
 use std::collections::BTreeMap;
 
 use crate::documents::context::{Context, keys};
-use crate::documents::doubt::Doubt;
+use crate::documents::incomplete_pools::IncompletePools;
 use crate::documents::lower_pool::AnyPool;
-use crate::documents::schema::{DocumentKind, NodeAssignmentDocument, PolicyDocument};
+use crate::documents::schema::{DocumentKind, NodeAssignmentDocument};
 use crate::documents::schema_lb::{AddressPoolDocument, ServiceAssignmentDocument};
+use crate::documents::schema_policy::PolicyDocument;
 use crate::documents::schema_pool::IpPoolDocument;
 use crate::documents::tree::{Document, Step};
 use crate::documents::{
@@ -19,8 +19,8 @@ use crate::documents::{
 use ipam_core::model::{Finding, Origin, Rule, Severity};
 use ipam_desired::{Activity, Desired, ServicePin};
 
-/// Everything that the documents ask for, and everything that is wrong with them. With an error
-/// among the findings the [`Desired`] is incomplete and nothing may be planned from it.
+/// Lowers all documents. If a finding is an error, the [`Desired`] is incomplete and must not be
+/// planned.
 pub fn lower(documents: &Documents) -> (Desired, Vec<Finding>) {
     let mut lowering = Lowering::default();
     let mut files: Vec<_> = documents.files.iter().collect();
@@ -36,7 +36,7 @@ pub fn lower(documents: &Documents) -> (Desired, Vec<Finding>) {
             }
             Err(finding) => {
                 lowering.findings.push(*finding);
-                lowering.doubt.note(None);
+                lowering.incomplete.add(None);
             }
         }
     }
@@ -46,16 +46,16 @@ pub fn lower(documents: &Documents) -> (Desired, Vec<Finding>) {
     lowering.finish()
 }
 
-/// Files without documents ask for as little as a directory without files, which is far more often
-/// a slip than a wish.
+/// Refuses files without documents, like a directory without files: it is more often a mistake than
+/// intended.
 fn nothing_in(files: &[&SourceFile]) -> Option<Finding> {
     let first = files.first()?;
     let message = match files.len() {
-        1 => format!("`{}` holds no document", first.path),
-        count => format!("none of the {count} files holds a document"),
+        1 => format!("`{}` has no documents", first.path),
+        count => format!("none of the {count} files has a document"),
     };
     let finding = Finding::new(Severity::Error, Rule("empty-directory"), message);
-    let help = "write a pool, or name the directory that holds them; no pools never means that everything should go";
+    let help = "write a pool, or name the directory that has the pools; an empty configuration never deletes everything";
     Some(
         finding
             .at(&Origin::whole_file(&first.path), "nothing here")
@@ -69,7 +69,7 @@ struct Lowering {
     pins: Vec<lower_pin::WrittenPin>,
     policy: Option<Origin>,
     names: BTreeMap<(DocumentKind, String), Origin>,
-    doubt: Doubt,
+    incomplete: IncompletePools,
     findings: Vec<Finding>,
 }
 
@@ -79,8 +79,8 @@ impl Lowering {
             Ok(kind) => self.document_of(kind, document),
             Err(finding) => {
                 self.findings.push(*finding);
-                self.doubt
-                    .note(document.text_at(&keys(["metadata", "name"])));
+                self.incomplete
+                    .add(document.text_at(&keys(["metadata", "name"])));
             }
         }
     }
@@ -102,8 +102,8 @@ impl Lowering {
                 let pool = context.typed::<IpPoolDocument>(readable);
                 let pool = pool.and_then(|written| lower_pool::lower(&mut context, written));
                 if context.has_errors() {
-                    self.doubt
-                        .note(document.text_at(&keys(["metadata", "name"])));
+                    self.incomplete
+                        .add(document.text_at(&keys(["metadata", "name"])));
                     self.desired
                         .faulty
                         .extend(pool.as_ref().map(|pool| pool.name().clone()));
@@ -149,7 +149,7 @@ impl Lowering {
                     .typed::<PolicyDocument>(readable)
                     .and_then(|written| written.spec)
                 {
-                    // Where there are several, which is a fault, one brake is enough.
+                    // Several policies are a fault. If one of them pauses, the pause applies.
                     let before = self.desired.policy.activity;
                     self.desired.policy = lower_policy::lower(&mut context, &spec);
                     if before == Activity::Paused {
@@ -201,8 +201,8 @@ impl Lowering {
         }
         if let Some(first) = self.names.insert((kind, name.to_owned()), origin.clone()) {
             if kind == DocumentKind::IpPool {
-                // Pins may belong to either of the two.
-                self.doubt.note(Some(name));
+                // Pins may belong to either pool.
+                self.incomplete.add(Some(name));
             }
             let message = format!("{} `{name}` is declared twice", kind.as_str());
             let finding = Finding::new(Severity::Error, Rule("duplicate-name"), message);
@@ -216,7 +216,7 @@ impl Lowering {
     }
 
     fn finish(mut self) -> (Desired, Vec<Finding>) {
-        let mut pools = lower_pin::Pools::new(&self.desired, &self.doubt);
+        let mut pools = lower_pin::Pools::new(&self.desired, &self.incomplete);
         let pins: Vec<_> = std::mem::take(&mut self.pins)
             .into_iter()
             .map(|pin| pools.resolve(pin))

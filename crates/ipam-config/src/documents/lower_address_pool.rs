@@ -1,4 +1,4 @@
-//! A `CiliumLoadBalancerIPPool` document becomes a [`WantedAddressPool`].
+//! Lowers a `CiliumLoadBalancerIPPool` document to a [`WantedAddressPool`].
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -36,7 +36,7 @@ pub(super) fn lower(
             .document
             .origin(&keys(["metadata", "labels", OWNER_LABEL.0]));
         let message = format!(
-            "the label `{}: {}` is not for files to set",
+            "files cannot set the label `{}: {}`",
             OWNER_LABEL.0,
             owner.escape_debug()
         );
@@ -45,7 +45,7 @@ pub(super) fn lower(
             message,
             &at,
             "set by us",
-            "remove it; what is applied from here gets our own",
+            "remove it; `apply` sets it",
         );
     }
     check_keys(context, &labels, "labels");
@@ -105,7 +105,7 @@ pub(super) fn lower(
     })
 }
 
-/// As the API server will take them: keys of both, and values of labels.
+/// Checks labels and annotations like the API server: the keys of both, and the values of labels.
 fn check_keys(context: &mut Context<'_>, texts: &BTreeMap<String, String>, field: &str) {
     for (key, value) in texts {
         let operator = if field == "labels" {
@@ -115,7 +115,7 @@ fn check_keys(context: &mut Context<'_>, texts: &BTreeMap<String, String>, field
         };
         if let Err(error) = Requirement::new(key, operator) {
             let at = context.document.origin(&keys(["metadata", field, key]));
-            let help = "write it as the API server takes it";
+            let help = "write it in a form that the API server accepts";
             context.fault(
                 "bad-metadata",
                 error.to_string(),
@@ -196,7 +196,8 @@ fn range_of(
             }
         }
         (None, None, _) => {
-            let message = "an empty range: the API server takes it, and Cilium's operator stops there with an error";
+            let message =
+                "an empty range: the API server accepts it, but Cilium's operator fails on it";
             context.fault(
                 "empty-block",
                 message,
@@ -209,7 +210,7 @@ fn range_of(
     }
 }
 
-/// Cilium ignores the bits behind the prefix, so what people have in Git works, with a warning.
+/// Warns about bits after the prefix. Cilium ignores them.
 fn cidr_range(context: &mut Context<'_>, text: &str, at: &Origin) -> Option<Range> {
     match text.parse::<Block>() {
         Ok(block) => is_not_mapped(context, text, &block, at).then(|| block.range()),
@@ -221,7 +222,7 @@ fn cidr_range(context: &mut Context<'_>, text: &str, at: &Origin) -> Option<Rang
                 return None;
             }
             let finding = Finding::new(Severity::Warning, Rule("host-bits"), error.to_string());
-            let help = format!("write {aligned}, which is what Cilium takes it for");
+            let help = format!("write {aligned}, which Cilium uses instead");
             context
                 .findings
                 .push(finding.at(at, "bits behind the prefix").help(help));
@@ -237,7 +238,7 @@ fn cidr_range(context: &mut Context<'_>, text: &str, at: &Origin) -> Option<Rang
 fn address(context: &mut Context<'_>, text: &str, at: &Origin) -> Option<Address> {
     let text = text.trim();
     let Ok(address) = text.parse::<Address>() else {
-        let message = format!("`{}` is no address", text.escape_debug());
+        let message = format!("`{}` is not an address", text.escape_debug());
         context.fault(
             "bad-address",
             message,
@@ -250,14 +251,14 @@ fn address(context: &mut Context<'_>, text: &str, at: &Origin) -> Option<Address
     is_not_mapped(context, text, &address, at).then_some(address)
 }
 
-/// LB-IPAM takes an IPv4-mapped range for IPv6 addresses (`netip.ParseAddr`,
+/// LB-IPAM uses an IPv4-mapped range for IPv6 addresses (`netip.ParseAddr`,
 /// `operator/pkg/lbipam/lbipam.go` @ 1.19.3), and everything else for IPv4.
 fn is_not_mapped(context: &mut Context<'_>, text: &str, read: &dyn Display, at: &Origin) -> bool {
     if !is_written_as_mapped(text) {
         return true;
     }
     let message = format!(
-        "`{}` is IPv4-mapped: LB-IPAM would give it out as IPv6",
+        "`{}` is IPv4-mapped: LB-IPAM would assign it as IPv6",
         text.escape_debug()
     );
     context.fault(
@@ -281,7 +282,7 @@ fn range_fault(context: &mut Context<'_>, error: &RangeError, at: &Origin) {
     context.fault("bad-range", error.to_string(), at, label, help);
 }
 
-/// Ranges of one pool that overlap put the whole pool out of use.
+/// If ranges of one pool overlap, Cilium does not use the pool.
 fn overlaps(context: &mut Context<'_>, ranges: &[AddressPoolRange]) {
     let pairs = overlapping_pairs(
         ranges
@@ -292,7 +293,7 @@ fn overlaps(context: &mut Context<'_>, ranges: &[AddressPoolRange]) {
     for (one, other) in pairs {
         let (first, second) = (&ranges[one.min(other)], &ranges[one.max(other)]);
         let message = format!(
-            "{} overlaps {} of the same pool: Cilium gives no address of it",
+            "{} overlaps {} of the same pool: Cilium does not use the pool",
             second.range, first.range
         );
         let finding = Finding::new(Severity::Error, Rule("ranges-overlap"), message);
@@ -301,7 +302,7 @@ fn overlaps(context: &mut Context<'_>, ranges: &[AddressPoolRange]) {
             .and(&first.origin, "this one");
         context
             .findings
-            .push(finding.help("take one of them out, or shorten it"));
+            .push(finding.help("remove or shorten one of them"));
     }
 }
 
@@ -311,7 +312,7 @@ fn check_selector(context: &mut Context<'_>, written: &LabelSelector) {
     if let Some(key) = lowered.contradiction() {
         let at = context.document.origin(&path);
         let message = format!(
-            "no Service can match: what is asked of the label `{}` contradicts itself",
+            "no Service can match: the requirements for the label `{}` contradict each other",
             key.escape_debug()
         );
         context.fault(
@@ -319,7 +320,7 @@ fn check_selector(context: &mut Context<'_>, written: &LabelSelector) {
             message,
             &at,
             "matches nothing",
-            "mend it, or set `disabled: true`",
+            "fix the selector, or set `disabled: true`",
         );
     }
 }

@@ -1,5 +1,5 @@
-//! An `IPPool` document with `spec.neutron` becomes a [`NeutronPool`]. Which addresses it has is
-//! not in the files.
+//! Lowers an `IPPool` document with `spec.neutron` to a [`NeutronPool`]. The files do not contain
+//! its addresses.
 
 use crate::documents::context::{Context, keys};
 use crate::documents::schema_pool::NeutronSubnet;
@@ -8,15 +8,12 @@ use ipam_core::model::{Origin, PoolName};
 use ipam_core::neutron::Id;
 use ipam_desired::NeutronPool;
 
-/// Fields of other pools, and why this one has none of them.
-const OF_OTHERS: [(&str, &str); 6] = [
-    (
-        "cidrs",
-        "the subnet says its range, and Neutron is asked for it",
-    ),
+/// Fields of pools for nodes, and why a Neutron pool must not have them.
+const NODE_POOL_FIELDS: [(&str, &str); 6] = [
+    ("cidrs", "its range is that of the subnet in Neutron"),
     (
         "blockSize",
-        "Neutron gives its addresses port by port, so no node gets a block",
+        "Neutron assigns its addresses per port, so no node gets a block",
     ),
     (
         "nodeSelector",
@@ -24,13 +21,13 @@ const OF_OTHERS: [(&str, &str); 6] = [
     ),
     (
         "priority",
-        "no node gets a block of it, so it comes before no other pool",
+        "no node gets a block of it, so its order does not matter",
     ),
     (
         "reserved",
         "no node gets a block of it, so all of it is kept free",
     ),
-    ("disabled", "it gives nothing to nodes anyway"),
+    ("disabled", "it gives no blocks to nodes anyway"),
 ];
 
 pub(super) fn lower(
@@ -39,7 +36,7 @@ pub(super) fn lower(
     origin: Origin,
     written: NeutronSubnet,
 ) -> Option<NeutronPool> {
-    for (field, why) in OF_OTHERS {
+    for (field, why) in NODE_POOL_FIELDS {
         let path = keys(["spec", field]);
         if context.document.has(&path) {
             let message = format!("a pool with `spec.neutron` has no `spec.{field}`: {why}");
@@ -48,14 +45,14 @@ pub(super) fn lower(
                 "neutron-pool-field",
                 message,
                 &at,
-                "of no use here",
+                "not allowed here",
                 format!("remove `{field}`"),
             );
         }
     }
     let network = id(context, "network", written.network);
     let subnet = id(context, "subnet", written.subnet);
-    let subnet_origin = context.document.origin(&place("subnet"));
+    let subnet_origin = context.document.origin(&field_path("subnet"));
     Some(NeutronPool {
         name: name?,
         origin,
@@ -65,7 +62,7 @@ pub(super) fn lower(
     })
 }
 
-fn place(field: &str) -> Vec<Step> {
+fn field_path(field: &str) -> Vec<Step> {
     keys(["spec", "neutron", field])
 }
 
@@ -76,9 +73,9 @@ fn id(context: &mut Context<'_>, field: &'static str, text: Option<String>) -> O
         Err(error) => {
             let message = format!("`spec.neutron.{field}` is {error}");
             let help = format!(
-                "see `openstack {field} list`; a name would do for people, but may mean another one tomorrow"
+                "see `openstack {field} list`; a name is not accepted, because its meaning can change"
             );
-            let origin = context.document.origin(&place(field));
+            let origin = context.document.origin(&field_path(field));
             context.fault("bad-neutron-id", message, &origin, "not an id", help);
             None
         }

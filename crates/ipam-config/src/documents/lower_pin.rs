@@ -1,17 +1,17 @@
-//! A `NodeAssignment` document becomes a [`Pin`], once all pools are known.
+//! Lowers a `NodeAssignment` document to a [`Pin`] when all pools are known.
 
 use std::collections::BTreeMap;
 
 use crate::documents::context::{Context, keys};
-use crate::documents::doubt::Doubt;
+use crate::documents::incomplete_pools::IncompletePools;
+use crate::documents::messages::suggestion;
 use crate::documents::schema::{NodeAssignmentDocument, TextList};
 use crate::documents::tree::Step;
-use crate::documents::words::suggestion;
 use ipam_core::model::{Finding, NodeName, Origin, PerFamily, PoolName, Rule, Severity};
 use ipam_core::net::Block;
 use ipam_desired::{Desired, Pin, Pool};
 
-/// A pin whose pool has not been looked up yet.
+/// A pin whose pool is not looked up yet.
 pub(super) struct WrittenPin {
     node: NodeName,
     pool: Option<(String, Origin)>,
@@ -80,23 +80,23 @@ fn lower_blocks(context: &mut Context<'_>, cidrs: &TextList) -> Vec<(Block, Orig
     blocks
 }
 
-/// Comparisons of names that are made for all pins together, so that many wrong names do not cost
+/// Maximum number of name comparisons for all pins together. Otherwise many wrong names would cost
 /// pins times pools.
 const COMPARISONS: usize = 200_000;
 
-/// All pools, searchable by what pins say of them.
+/// An index of all pools by name and by CIDR.
 pub(super) struct Pools<'d> {
     desired: &'d Desired,
-    doubt: &'d Doubt,
-    /// The first pool by name that has a CIDR.
+    incomplete: &'d IncompletePools,
+    /// For each CIDR, the pool that has it; of several, the first by name.
     by_cidr: BTreeMap<Block, &'d Pool>,
     names: Vec<&'d str>,
-    /// The way out for each name that no pool has.
-    told: BTreeMap<String, String>,
+    /// The help for each unknown pool name.
+    suggestions: BTreeMap<String, String>,
 }
 
 impl<'d> Pools<'d> {
-    pub(super) fn new(desired: &'d Desired, doubt: &'d Doubt) -> Pools<'d> {
+    pub(super) fn new(desired: &'d Desired, incomplete: &'d IncompletePools) -> Pools<'d> {
         let mut by_cidr = BTreeMap::new();
         for pool in desired.pools.values() {
             for range in &pool.ranges {
@@ -106,14 +106,14 @@ impl<'d> Pools<'d> {
         let names = desired.pools.keys().map(PoolName::as_str).collect();
         Pools {
             desired,
-            doubt,
+            incomplete,
             by_cidr,
             names,
-            told: BTreeMap::new(),
+            suggestions: BTreeMap::new(),
         }
     }
 
-    /// The pin with its pool; nothing when its pool was not read whole.
+    /// The pin with its pool; `None` if its pool is incomplete.
     pub(super) fn resolve(&mut self, pin: WrittenPin) -> Result<Option<Pin>, Vec<Finding>> {
         if let Some(finding) = into_neutron(&pin, self.desired) {
             return Err(vec![finding]);
@@ -121,7 +121,7 @@ impl<'d> Pools<'d> {
         let Some(pool) = self.find(&pin).map_err(|finding| vec![*finding])? else {
             return Ok(None);
         };
-        let fault = |block| fault_of_block(&pin, block, pool, self.doubt);
+        let fault = |block| fault_of_block(&pin, block, pool, self.incomplete);
         let findings: Vec<Finding> = pin.blocks.iter().filter_map(fault).collect();
         if !findings.is_empty() {
             return Err(findings);
@@ -141,7 +141,7 @@ impl<'d> Pools<'d> {
                 .parse::<PoolName>()
                 .ok()
                 .and_then(|name| self.desired.pools.get(&name));
-            if pool.is_some() || self.doubt.may_have(name) {
+            if pool.is_some() || self.incomplete.may_exist(name) {
                 return Ok(pool);
             }
             let message = format!(
@@ -151,7 +151,7 @@ impl<'d> Pools<'d> {
             return Err(Box::new(
                 error("pin-pool-unknown", message)
                     .at(origin, "no such pool")
-                    .help(self.way_out(name)),
+                    .help(self.suggest(name)),
             ));
         }
         let (block, origin) = &pin.blocks[0];
@@ -159,11 +159,11 @@ impl<'d> Pools<'d> {
             .enclosing()
             .filter_map(|block| self.by_cidr.get(&block).copied())
             .min_by_key(|pool| &pool.name);
-        if pool.is_some() || !self.doubt.is_none() {
+        if pool.is_some() || !self.incomplete.is_empty() {
             return Ok(pool);
         }
         let message = format!(
-            "node `{}` is pinned to {block}, which lies in no pool",
+            "node `{}` is pinned to {block}, which is in no pool",
             pin.node
         );
         let help = "widen a pool's `cidrs`, or pin a block of a pool";
@@ -174,19 +174,19 @@ impl<'d> Pools<'d> {
         ))
     }
 
-    fn way_out(&mut self, name: &str) -> String {
+    fn suggest(&mut self, name: &str) -> String {
         if self.names.is_empty() {
-            return "declare the pool; there is none yet".to_owned();
+            return "declare the pool; there are no pools yet".to_owned();
         }
-        if let Some(told) = self.told.get(name) {
-            return told.clone();
+        if let Some(known) = self.suggestions.get(name) {
+            return known.clone();
         }
-        if self.told.len() >= COMPARISONS / self.names.len() {
+        if self.suggestions.len() >= COMPARISONS / self.names.len() {
             return "declare the pool, or correct the name".to_owned();
         }
-        let told = suggestion(name, &self.names);
-        self.told.insert(name.to_owned(), told.clone());
-        told
+        let suggestion = suggestion(name, &self.names);
+        self.suggestions.insert(name.to_owned(), suggestion.clone());
+        suggestion
     }
 }
 
@@ -194,7 +194,7 @@ fn error(rule: &'static str, message: String) -> Finding {
     Finding::new(Severity::Error, Rule(rule), message)
 }
 
-/// Neutron gives the addresses of its subnets itself, port by port.
+/// Refuses a pin into a Neutron subnet: Neutron assigns its addresses per port.
 fn into_neutron(pin: &WrittenPin, desired: &Desired) -> Option<Finding> {
     let (name, origin) = pin.pool.as_ref()?;
     let pool = desired.neutron_pools.get(&name.parse::<PoolName>().ok()?)?;
@@ -205,17 +205,17 @@ fn into_neutron(pin: &WrittenPin, desired: &Desired) -> Option<Finding> {
     let finding = error("pin-neutron-pool", message)
         .at(origin, "gives no blocks")
         .and(&pool.origin, "the pool");
-    Some(finding.help("pin a block of a pool with `cidrs`, or take the pin away"))
+    Some(finding.help("pin a block of a pool with `cidrs`, or remove the pin"))
 }
 
 fn fault_of_block(
     pin: &WrittenPin,
     (block, origin): &(Block, Origin),
     pool: &Pool,
-    doubt: &Doubt,
+    incomplete: &IncompletePools,
 ) -> Option<Finding> {
     if !pool.contains(*block) {
-        if doubt.has(pool.name.as_str()) {
+        if incomplete.contains(pool.name.as_str()) {
             return None;
         }
         let message = format!(

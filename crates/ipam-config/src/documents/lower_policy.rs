@@ -1,4 +1,4 @@
-//! The `Policy` document becomes a [`Policy`].
+//! Lowers the `Policy` document to a [`Policy`].
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -6,8 +6,9 @@ use std::str::FromStr;
 use jiff::SignedDuration;
 
 use crate::documents::context::{Context, keys};
-use crate::documents::schema::{
-    PolicySpec, TextList, WrittenAddressPairs, WrittenLimit, WrittenLimits, WrittenProtected,
+use crate::documents::schema::TextList;
+use crate::documents::schema_policy::{
+    PolicySpec, WrittenAddressPairs, WrittenLimit, WrittenLimits, WrittenProtected,
     WrittenUnattended, WrittenWritePath,
 };
 use crate::documents::tree::Step;
@@ -89,7 +90,7 @@ fn quarantine(context: &mut Context<'_>, text: Option<&str>) -> SignedDuration {
     }
 }
 
-/// What is written, over what holds by itself.
+/// The default limits, with those of the document on top.
 fn limits(written: &WrittenLimits) -> BTreeMap<LimitName, u32> {
     let WrittenLimits {
         failure_domain: _,

@@ -1,4 +1,4 @@
-//! An `IPPool` document becomes a [`Pool`].
+//! Lowers an `IPPool` document to a [`Pool`] or a [`NeutronPool`].
 
 use crate::documents::context::{Context, keys};
 use crate::documents::schema::TextList;
@@ -9,11 +9,10 @@ use ipam_core::model::{Finding, Origin, PerFamily, PoolName, Rule, Severity};
 use ipam_core::net::{Block, BlockSize, Family, RangeIndex};
 use ipam_desired::{NeutronPool, Pool, PoolRange, PoolState};
 
-/// A pool of either sort.
 pub(super) enum AnyPool {
-    /// Its blocks go to nodes.
+    /// Gives blocks to nodes.
     OfNodes(Pool),
-    /// Its addresses go to ports of Neutron.
+    /// A subnet of Neutron.
     OfNeutron(NeutronPool),
 }
 
@@ -43,7 +42,7 @@ pub(super) fn lower(context: &mut Context<'_>, written: IpPoolDocument) -> Optio
         }
     });
     let spec = written.spec?;
-    // Whatever is wrong with it there: such a document is no pool for nodes.
+    // Even with faults in `spec.neutron`, the document is not a pool for nodes.
     if context.document.has(&keys(["spec", "neutron"])) {
         return lower_neutron_pool::lower(context, name, origin, spec.neutron?)
             .map(AnyPool::OfNeutron);
@@ -87,16 +86,17 @@ fn lower_of_nodes(
     })
 }
 
-/// The CIDRs of a pool that could be read. What seems to be missing may be in one that could not.
+/// The valid CIDRs of a pool.
 struct Ranges {
     read: Vec<PoolRange>,
-    reading: Reading,
+    completeness: Completeness,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reading {
-    Whole,
-    InPart,
+enum Completeness {
+    Complete,
+    /// A CIDR is invalid, so a seemingly missing address may be in it.
+    Incomplete,
 }
 
 fn pool_ranges(context: &mut Context<'_>, cidrs: &TextList) -> Ranges {
@@ -112,13 +112,13 @@ fn pool_ranges(context: &mut Context<'_>, cidrs: &TextList) -> Ranges {
             Err(error) => context.block_fault(&error, &origin),
         }
     }
-    let is_whole = context.is_sound(&path) && read.len() == cidrs.len();
+    let is_complete = context.is_sound(&path) && read.len() == cidrs.len();
     Ranges {
         read,
-        reading: if is_whole {
-            Reading::Whole
+        completeness: if is_complete {
+            Completeness::Complete
         } else {
-            Reading::InPart
+            Completeness::Incomplete
         },
     }
 }
@@ -156,12 +156,12 @@ fn block_sizes(
             }
             (Some(length), _) => match BlockSize::new(family, length) {
                 Ok(size) if used.is_some() => *sizes.get_mut(family) = Some(size),
-                Ok(_) if ranges.reading == Reading::InPart => {}
+                Ok(_) if ranges.completeness == Completeness::Incomplete => {}
                 Ok(_) => context.fault(
                     "unused-block-size",
                     format!("a block size for {family}, but no {family} CIDR"),
                     &origin,
-                    "of no use",
+                    "unused",
                     "remove it, or add a CIDR of that family",
                 ),
                 Err(error) => context.fault(
@@ -208,13 +208,15 @@ fn reserved_ranges(
     let written = context.ranges(reserved, &keys(["spec", "reserved"]));
     let of_pool = RangeIndex::new(ranges.read.iter().map(|pool| (pool.block.range(), ())));
     for (range, origin) in &written {
-        if ranges.reading == Reading::Whole && of_pool.overlapping(range).next().is_none() {
+        if ranges.completeness == Completeness::Complete
+            && of_pool.overlapping(range).next().is_none()
+        {
             let message = format!("`{range}` is reserved, but lies in no CIDR of the pool");
             let finding = Finding::new(Severity::Warning, Rule("reserved-outside-pool"), message);
             context.findings.push(
                 finding
                     .at(origin, "outside the pool")
-                    .help("remove it, or mend the address"),
+                    .help("remove it, or fix the address"),
             );
         }
     }

@@ -1,4 +1,4 @@
-//! A label selector of a document becomes a [`Selector`].
+//! Lowers a label selector to a [`Selector`].
 
 use crate::documents::context::{Context, keys};
 use crate::documents::schema::{LabelSelector, SelectorOperator};

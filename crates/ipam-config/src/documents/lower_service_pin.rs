@@ -1,4 +1,4 @@
-//! A `ServiceAssignment` document becomes a [`ServicePin`].
+//! Lowers a `ServiceAssignment` document to a [`ServicePin`].
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ pub(super) fn lower(
         .and_then(|text| match text.trim().parse::<ServiceName>() {
             Ok(service) => Some(service),
             Err(_) => {
-                let message = format!("`{}` names no Service", text.escape_debug());
+                let message = format!("`{}` is not the name of a Service", text.escape_debug());
                 context.fault(
                     "bad-service",
                     message,
@@ -67,7 +67,7 @@ fn addresses(context: &mut Context<'_>, ips: &TextList) -> Vec<PinnedAddress> {
             }
             Ok(address) => addresses.push(PinnedAddress { address, origin }),
             Err(_) => {
-                let message = format!("`{}` is no address", text.escape_debug());
+                let message = format!("`{}` is not an address", text.escape_debug());
                 context.fault(
                     "bad-address",
                     message,

@@ -1,10 +1,10 @@
-//! What the person asks for: documents in, `Desired` and findings out.
+//! Reads documents: YAML text in, `Desired` and findings out.
 //!
-//! Reads text, never files, and knows nothing of a cluster. Nothing here stops at the first fault:
-//! every document of every file is read, and each fault keeps its place in the file.
+//! Reads text, never files, and knows nothing of a cluster. Does not stop at the first fault: reads
+//! every document of every file, and reports each fault at its place in the file.
 
 mod context;
-mod doubt;
+mod incomplete_pools;
 mod lines;
 mod lower;
 mod lower_address_pool;
@@ -14,12 +14,14 @@ mod lower_policy;
 mod lower_pool;
 mod lower_selector;
 mod lower_service_pin;
+mod messages;
 mod schema;
 mod schema_lb;
+mod schema_policy;
 mod schema_pool;
 mod structure;
 mod tree;
-mod words;
+mod validator;
 mod yaml;
 
 use std::sync::Arc;

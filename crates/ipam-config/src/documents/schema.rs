@@ -1,7 +1,8 @@
-//! The documents as people write them; their JSON Schema is made from these types.
+//! The documents as people write them. These types also generate the JSON Schema, and their doc
+//! comments are its descriptions.
 //!
-//! Wire format only: what the values mean is decided when they are lowered. What the schema
-//! requires is `Option` here, because a document with faults is read as far as it goes.
+//! Wire format only: lowering decides what the values mean. Required fields are `Option`, because a
+//! document with faults is still read.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +13,28 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::documents::schema_lb::{AddressPoolDocument, ServiceAssignmentDocument};
+use crate::documents::schema_policy::PolicyDocument;
 use crate::documents::schema_pool::IpPoolDocument;
 use ipam_desired::CustomKind;
 
 /// `apiVersion` of all our kinds.
 pub const API_VERSION: &str = "cilium-ipam.io/v1alpha1";
 
-/// A kind of document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DocumentKind {
-    /// A pool.
-    IpPool,
-    /// A pin.
-    NodeAssignment,
-    /// The policy.
-    Policy,
-    /// A pool of LoadBalancer addresses, Cilium's own kind.
-    AddressPool,
-    /// A pin for a Service.
-    ServiceAssignment,
+ipam_core::text_enum! {
+    /// A kind of document, as written after `kind:`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum DocumentKind {
+        /// A pool.
+        IpPool = "IPPool",
+        /// A pin of a node.
+        NodeAssignment = "NodeAssignment",
+        /// Settings for the whole directory.
+        Policy = "Policy",
+        /// Cilium's own kind: a pool of LoadBalancer addresses.
+        AddressPool = "CiliumLoadBalancerIPPool",
+        /// A pin of a Service.
+        ServiceAssignment = "ServiceAssignment",
+    }
 }
 
 impl From<CustomKind> for DocumentKind {
@@ -45,27 +49,7 @@ impl From<CustomKind> for DocumentKind {
 }
 
 impl DocumentKind {
-    /// All kinds.
-    pub const ALL: [DocumentKind; 5] = [
-        DocumentKind::IpPool,
-        DocumentKind::NodeAssignment,
-        DocumentKind::Policy,
-        DocumentKind::AddressPool,
-        DocumentKind::ServiceAssignment,
-    ];
-
-    /// As written after `kind:`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            DocumentKind::IpPool => "IPPool",
-            DocumentKind::NodeAssignment => "NodeAssignment",
-            DocumentKind::Policy => "Policy",
-            DocumentKind::AddressPool => "CiliumLoadBalancerIPPool",
-            DocumentKind::ServiceAssignment => "ServiceAssignment",
-        }
-    }
-
-    /// What may stand after `apiVersion:`.
+    /// Accepted values of `apiVersion`.
     pub fn api_versions(self) -> &'static [&'static str] {
         match self {
             DocumentKind::AddressPool => &["cilium.io/v2", "cilium.io/v2alpha1"],
@@ -73,21 +57,14 @@ impl DocumentKind {
         }
     }
 
-    /// Whether the API server reads the document as it stands. It drops fields that are null
+    /// Whether the API server reads the document unchanged. It drops fields that are null
     /// (`PruneNonNullableNullsWithoutDefaults`, k8s.io/apiextensions-apiserver @ 1.36).
     pub(super) fn is_ciliums(self) -> bool {
         self == DocumentKind::AddressPool
     }
-
-    /// The kind with this name.
-    pub fn from_name(name: &str) -> Option<DocumentKind> {
-        DocumentKind::ALL
-            .into_iter()
-            .find(|kind| kind.as_str() == name)
-    }
 }
 
-/// JSON Schema (2020-12) of one kind, or of a document of any kind.
+/// JSON Schema (2020-12) of one kind, or of a document of any kind if `kind` is `None`.
 pub fn json_schema(kind: Option<DocumentKind>) -> Value {
     match kind {
         Some(DocumentKind::IpPool) => schema_of::<IpPoolDocument>(DocumentKind::IpPool),
@@ -130,8 +107,7 @@ fn schema_of<T: JsonSchema>(kind: DocumentKind) -> Value {
     schema
 }
 
-/// Without `$ref`, and with each paragraph of a description on one line: where a doc comment wraps
-/// means nothing to readers of the schema.
+/// Settings without `$ref`, and with each paragraph of a description on one line.
 pub(crate) fn inline_settings(settings: SchemaSettings) -> SchemaSettings {
     settings
         .with(|settings| settings.inline_subschemas = true)
@@ -149,8 +125,8 @@ fn one_line_for_each_paragraph(schema: &mut Schema) {
     *description = paragraphs.join("\n\n");
 }
 
-/// Takes null away from what a field may be: a field without a value is far more often a blank
-/// template than a wish for the default.
+/// Removes null from the types and values of every field. An empty field is more often an
+/// unfinished template than a wish for the default.
 fn without_null(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -176,17 +152,17 @@ fn without_null(schema: &mut Value) {
     }
 }
 
-/// A list in which an item that is not readable is `None`, so that the others keep their places.
+/// A list in which an unreadable item is `None`, so that the other items keep their indexes.
 pub(super) type TextList = Vec<Option<String>>;
 
-/// As `metav1.LabelSelector`.
+/// A `metav1.LabelSelector`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct LabelSelector {
-    /// Label and value, all of them.
+    /// Labels with their values. All must match.
     #[serde(default)]
     pub match_labels: BTreeMap<String, String>,
-    /// Further requirements, all of them.
+    /// Further requirements. All must match.
     #[serde(default)]
     #[schemars(with = "Vec<LabelSelectorRequirement>")]
     pub match_expressions: Vec<Option<LabelSelectorRequirement>>,
@@ -204,27 +180,17 @@ pub(super) struct LabelSelectorRequirement {
     pub values: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-pub(super) enum SelectorOperator {
-    In,
-    NotIn,
-    Exists,
-    DoesNotExist,
-}
-
-impl SelectorOperator {
-    /// As written.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            SelectorOperator::In => "In",
-            SelectorOperator::NotIn => "NotIn",
-            SelectorOperator::Exists => "Exists",
-            SelectorOperator::DoesNotExist => "DoesNotExist",
-        }
+ipam_core::text_enum! {
+    #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+    pub(super) enum SelectorOperator {
+        In = "In",
+        NotIn = "NotIn",
+        Exists = "Exists",
+        DoesNotExist = "DoesNotExist",
     }
 }
 
-/// A pin: this node gets these blocks. The document's name is the node's name.
+/// A pin: this node gets these blocks. The name of the document is the name of the node.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct NodeAssignmentDocument {
@@ -243,7 +209,7 @@ pub(super) struct NodeAssignmentDocument {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct NodeAssignmentSpec {
-    /// The pool that the blocks belong to; looked up when absent.
+    /// The pool of the blocks. Default: the pool that contains them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// One block for each family.
@@ -252,164 +218,16 @@ pub(super) struct NodeAssignmentSpec {
     pub pod_cidrs: Option<TextList>,
 }
 
-/// What holds for the whole directory; at most one.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct PolicyDocument {
-    #[serde(rename = "apiVersion")]
-    #[schemars(with = "String")]
-    _api_version: Option<String>,
-    #[serde(rename = "kind")]
-    #[schemars(with = "String")]
-    _kind: Option<String>,
-    #[serde(rename = "metadata")]
-    #[schemars(with = "Metadata")]
-    _metadata: Option<Metadata>,
-    #[schemars(with = "PolicySpec")]
-    pub spec: Option<PolicySpec>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct PolicySpec {
-    /// Where blocks are written; `auto` decides from the running Cilium.
-    #[serde(default)]
-    pub write_path: WrittenWritePath,
-    /// CIDRs, `first-last` ranges or addresses that no node may get, not even by a pin.
-    #[serde(default)]
-    #[schemars(with = "Vec<String>")]
-    pub excluded: TextList,
-    /// Address space that is not private, but ours.
-    #[serde(default)]
-    #[schemars(with = "Vec<String>")]
-    pub own_address_space: TextList,
-    /// How long a freed block is not given to another node, such as `10m` or `1h 30m`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub quarantine: Option<String>,
-    /// How much one apply may change.
-    #[serde(default)]
-    pub limits: WrittenLimits,
-    /// What is kept from changes.
-    #[serde(default)]
-    pub protected: WrittenProtected,
-    /// The worst that `watch` and the operator do while nobody looks; what is worse waits for a
-    /// person.
-    #[serde(default)]
-    pub unattended: WrittenUnattended,
-    /// What is done at OpenStack Neutron.
-    #[serde(default)]
-    pub neutron: WrittenNeutron,
-    /// `watch` and the operator write nothing, not even the block of a new node; `apply` does.
-    #[serde(default)]
-    pub paused: bool,
-}
-
-/// Limits by kind of change.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct WrittenLimits {
-    /// Label key whose values tell failure domains apart.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure_domain: Option<String>,
-    /// Nodes that get a block.
-    #[serde(default)]
-    pub assign: WrittenLimit,
-    /// Nodes whose agent must be restarted.
-    #[serde(default)]
-    pub disruptive: WrittenLimit,
-    /// Nodes from which a block is taken.
-    #[serde(default)]
-    pub release: WrittenLimit,
-}
-
-/// One kind of change.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct WrittenLimit {
-    /// At most so many nodes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = u32::MAX))]
-    pub count: Option<u32>,
-    /// At most this share of all nodes; one node is always allowed, unless it is 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 100))]
-    pub percent: Option<u32>,
-    /// At most so many nodes of one failure domain.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = u32::MAX))]
-    pub domain_count: Option<u32>,
-    /// At most this share of the nodes of one failure domain; one node is always allowed, unless it
-    /// is 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 100))]
-    pub domain_percent: Option<u32>,
-}
-
-/// Nodes and pools from which nothing is taken, and whose agents need no restart because of us.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct WrittenProtected {
-    /// Names of Nodes.
-    #[serde(default)]
-    #[schemars(with = "Vec<String>")]
-    pub nodes: TextList,
-    /// Names of IPPools; they may not vanish from the directory either.
-    #[serde(default)]
-    #[schemars(with = "Vec<String>")]
-    pub pools: TextList,
-}
-
-/// What is done at OpenStack Neutron.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct WrittenNeutron {
-    /// `PodCIDRs`: `apply` lets the pod CIDRs of each node out of the ports of its VM, which
-    /// `spec.providerID` names.
-    #[serde(default)]
-    pub allowed_address_pairs: WrittenAddressPairs,
-}
-
-/// What is done with the pairs of VMs' ports.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-pub(super) enum WrittenAddressPairs {
-    #[default]
-    Ignored,
-    #[serde(rename = "PodCIDRs")]
-    PodCidrs,
-}
-
-/// Hazards.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum WrittenUnattended {
-    #[default]
-    None,
-    Disruptive,
-    Destructive,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum WrittenWritePath {
-    #[default]
-    Auto,
-    NodeSpec,
-    NodeAnnotation,
-    CiliumNode,
-    NodeConfig,
-    PodIpPool,
-}
-
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Metadata {
     /// Name, unique among its kind.
     #[schemars(with = "String")]
     pub name: Option<String>,
-    /// Labels; kept for people and other tools, not read.
+    /// Labels, for people and other tools. Not read.
     #[serde(default, rename = "labels")]
     _labels: BTreeMap<String, String>,
-    /// Annotations; kept for people and other tools, not read.
+    /// Annotations, for people and other tools. Not read.
     #[serde(default, rename = "annotations")]
     _annotations: BTreeMap<String, String>,
 }

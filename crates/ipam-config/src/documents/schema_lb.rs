@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::documents::schema::{LabelSelector, Metadata, TextList};
 
-/// A pool of LoadBalancer addresses, as Cilium takes it.
+/// Cilium's own pool of LoadBalancer addresses.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct AddressPoolDocument {
@@ -41,27 +41,27 @@ pub(super) struct AddressPoolMetadata {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct WrittenAddressPoolSpec {
-    /// Ranges as Cilium up to 1.15 reads them; written as `blocks` where that is read.
+    /// Ranges for Cilium up to 1.15. Written as `blocks` if the running Cilium reads that.
     #[serde(default)]
     #[schemars(with = "Vec<WrittenAddressBlock>")]
     pub cidrs: Vec<Option<WrittenAddressBlock>>,
-    /// Ranges as Cilium 1.15 and later reads them.
+    /// Ranges for Cilium 1.15 and later.
     #[serde(default)]
     #[schemars(with = "Vec<WrittenAddressBlock>")]
     pub blocks: Vec<Option<WrittenAddressBlock>>,
-    /// The Services that the pool is for, by their labels and by `io.kubernetes.service.namespace`
-    /// and `io.kubernetes.service.name`; absent: all.
+    /// The Services that the pool serves, by their labels and by `io.kubernetes.service.namespace`
+    /// and `io.kubernetes.service.name`. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_selector: Option<LabelSelector>,
-    /// Whether the first and the last address of a CIDR are given; absent: up to 1.15 they are not,
-    /// later they are.
+    /// Whether the first and the last address of a CIDR are assigned. Default: no up to Cilium
+    /// 1.15, yes later.
     #[serde(
         default,
         rename = "allowFirstLastIPs",
         skip_serializing_if = "Option::is_none"
     )]
     pub allow_first_last: Option<YesOrNo>,
-    /// The pool gives nothing new.
+    /// The pool gives no new addresses.
     #[serde(default)]
     pub disabled: bool,
 }
@@ -82,12 +82,12 @@ pub(super) struct WrittenAddressBlock {
     /// First address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
-    /// Last address; without one the first is the only one.
+    /// Last address. Default: `start`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<String>,
 }
 
-/// A pin: this LoadBalancer Service asks for these addresses.
+/// A pin: this LoadBalancer Service gets these addresses.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ServiceAssignmentDocument {
@@ -110,7 +110,7 @@ pub(super) struct ServiceAssignmentSpec {
     /// Namespace and name, as `shop/web`.
     #[schemars(with = "String")]
     pub service: Option<String>,
-    /// The addresses that it asks for.
+    /// The pinned addresses.
     #[schemars(with = "Vec<String>", length(min = 1))]
     pub ips: Option<TextList>,
 }

@@ -1,4 +1,4 @@
-//! `IPPool`s as people write them: of nodes, or a subnet of Neutron.
+//! `IPPool`s as people write them: pools for nodes, and subnets of Neutron.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::documents::schema::{LabelSelector, Metadata, TextList};
 
-/// A supply of blocks for the nodes that a selector matches.
+/// A pool of blocks for the nodes that a selector matches.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct IpPoolDocument {
@@ -26,32 +26,31 @@ pub(super) struct IpPoolDocument {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(extend("if" = {"required": ["neutron"]}, "else" = {"required": ["cidrs", "blockSize"]}))]
 pub(super) struct IpPoolSpec {
-    /// CIDRs of one or both families, used in this order; the next when one is full.
+    /// CIDRs of one or both families, used in this order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<String>", length(min = 1))]
     pub cidrs: Option<TextList>,
-    /// Prefix length of the block that each node gets: one number for IPv4, or one for each family.
+    /// Prefix length of the block of each node: a number for IPv4, or one for each family.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "BlockSizes")]
     pub block_size: Option<BlockSizes>,
-    /// The pool is a subnet of OpenStack Neutron, which gives its addresses port by port: no node
-    /// gets a block of it, and no other pool may overlap it. In place of all other fields.
+    /// Makes the pool a subnet of OpenStack Neutron, which assigns its addresses per port. No node
+    /// gets a block of it, and no other pool may overlap it. Excludes all other fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "NeutronSubnet")]
     pub neutron: Option<NeutronSubnet>,
-    /// The nodes that the pool is for; absent: every node.
+    /// The nodes that the pool serves. Default: every node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<LabelSelector>,
-    /// The pool with the higher priority is tried first.
+    /// Pools with a higher priority are tried first.
     #[serde(default)]
     #[schemars(range(min = i32::MIN, max = i32::MAX))]
     pub priority: i32,
-    /// CIDRs, `first-last` ranges or addresses that are never handed out by themselves; a pin may
-    /// use them.
+    /// CIDRs, `first-last` ranges or addresses that only pins may use.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub reserved: TextList,
-    /// The pool keeps what it gave and gives nothing new.
+    /// The pool keeps its assigned blocks and gives no new ones.
     #[serde(default)]
     pub disabled: bool,
 }
@@ -63,7 +62,7 @@ pub(super) struct NeutronSubnet {
     /// Id of the network.
     #[schemars(with = "String")]
     pub network: Option<String>,
-    /// Id of the subnet, which says the range.
+    /// Id of the subnet, which has the address range.
     #[schemars(with = "String")]
     pub subnet: Option<String>,
 }
@@ -102,8 +101,8 @@ impl JsonSchema for BlockSizes {
         "BlockSizes".into()
     }
 
-    /// One type list rather than `oneOf`, so that a fault inside the mapping is named at its own
-    /// place.
+    /// Uses a list of types instead of `oneOf`, so that a fault inside the mapping has its own
+    /// path.
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let length = |most: u8| json!({"type": "integer", "minimum": 1, "maximum": most});
         schemars::json_schema!({

@@ -1,36 +1,29 @@
-//! The structure of a document against the JSON Schema of its kind: every fault at once, each at
-//! its place, and what of the document can be read in spite of them.
+//! Checks the structure of a document against the JSON Schema of its kind. Reports every fault at
+//! its place, and keeps the parts of the document that can be read.
 //!
-//! Knows field names and types only, not what values mean.
+//! Knows field names and types, not the meaning of values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use jsonschema::error::ValidationErrorKind;
-use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 
+use crate::documents::messages::{self, suggestion};
 use crate::documents::schema::{API_VERSION, DocumentKind, json_schema};
 use crate::documents::tree::{Document, Step};
-use crate::documents::words::{self, suggestion};
+use crate::documents::validator::{Fault, FaultKind, faults};
 use ipam_core::model::{Finding, Rule, Severity};
 
-struct Kind {
-    schema: Value,
-    validator: Validator,
-}
-
-static KINDS: LazyLock<Vec<(DocumentKind, Option<Kind>)>> = LazyLock::new(|| {
-    let compile = |kind| {
-        let schema = json_schema(Some(kind));
-        jsonschema::validator_for(&schema)
-            .ok()
-            .map(|validator| Kind { schema, validator })
-    };
-    DocumentKind::ALL.map(|kind| (kind, compile(kind))).into()
+static SCHEMAS: LazyLock<BTreeMap<DocumentKind, Value>> = LazyLock::new(|| {
+    DocumentKind::ALL
+        .map(|kind| (kind, json_schema(Some(kind))))
+        .into()
 });
 
-/// The kind of a document, when it has one of ours.
+/// Reads `kind`.
+///
+/// # Errors
+/// Fails if `kind` is missing, is not text, or is unknown.
 pub(super) fn kind_of(document: &Document) -> Result<DocumentKind, Box<Finding>> {
     let path = [Step::Key("kind".into())];
     let fault = |rule: &'static str, message: String, label: &str, help: String| {
@@ -56,47 +49,32 @@ pub(super) fn kind_of(document: &Document) -> Result<DocumentKind, Box<Finding>>
             )
         });
     };
-    DocumentKind::from_name(name).ok_or_else(|| {
+    name.parse().map_err(|()| {
         let help = suggestion(name, &DocumentKind::ALL.map(DocumentKind::as_str));
         fault(
             "unknown-kind",
-            format!("`{name}` is no kind that is known here"),
+            format!("unknown kind `{name}`"),
             "unknown kind",
             help,
         )
     })
 }
 
-/// A document held against its schema.
+/// The result of a check.
 pub(super) struct Checked {
     /// Every structural fault.
     pub findings: Vec<Finding>,
-    /// The document without the faulty parts; a faulty item of a list is null, so that the others
-    /// keep their places.
+    /// The document without the faulty parts. A faulty item of a list becomes null, so that the
+    /// other items keep their indexes.
     pub readable: Value,
-    /// The places of the faults.
+    /// Paths of the faults.
     pub faulty: Vec<Vec<Step>>,
 }
 
-/// Holds a document against the schema of its kind.
+/// Checks a document against the schema of its kind.
 pub(super) fn check(document: &Document, kind: DocumentKind) -> Checked {
     let mut value = document.to_json();
-    let Some((_, Some(Kind { schema, validator }))) =
-        KINDS.iter().find(|(known, _)| *known == kind)
-    else {
-        let message = format!("the JSON Schema of {} cannot be compiled", kind.as_str());
-        let finding = Finding::new(Severity::Error, Rule("internal"), message);
-        let findings = vec![
-            finding
-                .at(&document.start(), "here")
-                .help("report it as a bug"),
-        ];
-        return Checked {
-            findings,
-            readable: value,
-            faulty: Vec::new(),
-        };
-    };
+    let schema = &SCHEMAS[&kind];
     let dropped = if kind.is_ciliums() {
         drop_nulls(&mut value, schema, &mut Vec::new())
     } else {
@@ -104,76 +82,63 @@ pub(super) fn check(document: &Document, kind: DocumentKind) -> Checked {
     };
     let findings = dropped
         .iter()
-        .map(|path| words::dropped(document, path))
+        .map(|path| messages::dropped(document, path))
         .collect();
     let mut checked = Checked {
         findings,
         readable: value.clone(),
         faulty: Vec::new(),
     };
-    let errors: Vec<(Vec<Step>, ValidationError<'_>)> = validator
-        .iter_errors(&value)
-        .map(|error| (steps(&value, &error), error))
-        .collect();
-    let unknown = Unknown::of(&errors);
-    let floats = floats_of(&value, &errors, &unknown);
-    let is_told = |path: &Vec<Step>, error: &ValidationError<'_>| {
-        is_bound(error) && floats.contains(path)
-            || is_empty_choice(error) && has_wrong_type(&errors, path)
+    let faults = faults(schema, &value);
+    let unknown = Unknown::new(&faults);
+    let floats = floats_in(&value, &faults, &unknown);
+    let is_repeated = |fault: &Fault<'_, '_>| {
+        is_bound(fault) && floats.contains(&fault.path)
+            || is_empty_choice(fault) && has_wrong_type(&faults, &fault.path)
     };
-    for (path, error) in errors.iter().filter(|(path, error)| !is_told(path, error)) {
-        checked.note(document, schema, path, error, &unknown);
+    for fault in faults.iter().filter(|fault| !is_repeated(fault)) {
+        checked.add(document, fault, &unknown);
     }
     for path in floats {
         checked
             .findings
-            .push(words::fraction(document, &path, &value));
+            .push(messages::fraction(document, &path, &value));
         checked.remove(path);
     }
     checked
 }
 
 impl Checked {
-    fn note(
-        &mut self,
-        document: &Document,
-        schema: &Value,
-        path: &[Step],
-        error: &ValidationError<'_>,
-        unknown: &Unknown<'_>,
-    ) {
-        match error.kind() {
-            ValidationErrorKind::AdditionalProperties { .. } => {
-                self.findings
-                    .extend(words::findings(document, schema, path, error));
-                unknown_fields(path, error)
-                    .into_iter()
-                    .for_each(|path| self.remove(path));
+    fn add(&mut self, document: &Document, fault: &Fault<'_, '_>, unknown: &Unknown<'_>) {
+        let child = |name: &str| [&fault.path[..], &[Step::Key(name.to_owned())]].concat();
+        let is_misspelt = |missing: &str| {
+            unknown
+                .beside(&fault.path)
+                .any(|unknown| messages::is_misspelt(fault, unknown, missing))
+        };
+        match &fault.kind {
+            FaultKind::AdditionalProperties(names) => {
+                self.findings.extend(messages::findings(document, fault));
+                names.iter().for_each(|name| self.remove(child(name)));
             }
-            ValidationErrorKind::Required { property } => {
-                let missing = [
-                    path,
-                    &[Step::Key(property.as_str().unwrap_or_default().to_owned())],
-                ]
-                .concat();
-                let name = property.as_str().unwrap_or_default();
-                if !unknown
-                    .beside(path)
-                    .any(|unknown| words::is_misspelt(schema, error, unknown, name))
-                {
-                    self.findings
-                        .extend(words::findings(document, schema, path, error));
+            FaultKind::Required(name) => {
+                if !is_misspelt(name) {
+                    self.findings.extend(messages::findings(document, fault));
                 }
-                self.remove(missing);
+                self.remove(child(name));
             }
-            kind => {
-                self.findings
-                    .extend(words::findings(document, schema, path, error));
-                if is_count(kind) {
-                    self.faulty.push(path.to_vec());
-                } else {
-                    self.remove(path.to_vec());
-                }
+            // Too few or too many items can still be read.
+            FaultKind::MinItems(_) | FaultKind::MaxItems(_) | FaultKind::MinProperties => {
+                self.findings.extend(messages::findings(document, fault));
+                self.faulty.push(fault.path.clone());
+            }
+            FaultKind::Type(_)
+            | FaultKind::Enum(_)
+            | FaultKind::Const(_)
+            | FaultKind::Minimum(_)
+            | FaultKind::Maximum(_) => {
+                self.findings.extend(messages::findings(document, fault));
+                self.remove(fault.path.clone());
             }
         }
     }
@@ -184,8 +149,8 @@ impl Checked {
     }
 }
 
-/// Takes away the fields that are null, and says where they were. A field that the schema does not
-/// know stays, and is told as unknown.
+/// Removes the fields that are null and returns their paths. Keeps fields that the schema does not
+/// know: they are reported as unknown.
 fn drop_nulls(value: &mut Value, schema: &Value, path: &mut Vec<Step>) -> Vec<Vec<Step>> {
     let mut dropped = Vec::new();
     let mut child = |step: Step, value: &mut Value, schema: &Value| {
@@ -206,7 +171,7 @@ fn drop_nulls(value: &mut Value, schema: &Value, path: &mut Vec<Step>) -> Vec<Ve
             let of_field = schema["properties"].get(key).or(of_others);
             of_field.is_none_or(|schema| child(Step::Key(key.clone()), value, schema))
         }),
-        // An item of a list stays, and the API server refuses it.
+        // The API server keeps null items, and then refuses them.
         Value::Array(items) => items.iter_mut().enumerate().for_each(|(index, item)| {
             child(Step::Index(index), item, &schema["items"]);
         }),
@@ -215,31 +180,19 @@ fn drop_nulls(value: &mut Value, schema: &Value, path: &mut Vec<Step>) -> Vec<Ve
     dropped
 }
 
-/// Too few or too many of something that can be read.
-fn is_count(kind: &ValidationErrorKind) -> bool {
-    use ValidationErrorKind::{MaxItems, MinItems, MinProperties};
-    matches!(
-        kind,
-        MinItems { .. } | MaxItems { .. } | MinProperties { .. }
-    )
+/// An empty field that takes one of a few texts. The fault of its type suffices.
+fn is_empty_choice(fault: &Fault<'_, '_>) -> bool {
+    matches!(fault.kind, FaultKind::Enum(_)) && fault.instance.is_null()
 }
 
-/// A field without a value where one of a few texts must stand: that it is no text says all.
-fn is_empty_choice(error: &ValidationError<'_>) -> bool {
-    matches!(error.kind(), ValidationErrorKind::Enum { .. }) && error.instance().is_null()
-}
-
-fn has_wrong_type(errors: &[(Vec<Step>, ValidationError<'_>)], path: &[Step]) -> bool {
-    errors
+fn has_wrong_type(faults: &[Fault<'_, '_>], path: &[Step]) -> bool {
+    faults
         .iter()
-        .any(|(at, error)| at == path && matches!(error.kind(), ValidationErrorKind::Type { .. }))
+        .any(|fault| fault.path == path && matches!(fault.kind, FaultKind::Type(_)))
 }
 
-fn is_bound(error: &ValidationError<'_>) -> bool {
-    matches!(
-        error.kind(),
-        ValidationErrorKind::Minimum { .. } | ValidationErrorKind::Maximum { .. }
-    )
+fn is_bound(fault: &Fault<'_, '_>) -> bool {
+    matches!(fault.kind, FaultKind::Minimum(_) | FaultKind::Maximum(_))
 }
 
 fn remove(value: &mut Value, path: &[Step]) {
@@ -261,28 +214,25 @@ fn remove(value: &mut Value, path: &[Step]) {
     }
 }
 
-/// The fields that no schema knows, by the mapping that has them.
-struct Unknown<'e>(BTreeMap<&'e [Step], BTreeSet<&'e str>>);
+/// Unknown fields, by the path of the mapping that has them.
+struct Unknown<'f>(BTreeMap<&'f [Step], BTreeSet<&'f str>>);
 
-impl<'e> Unknown<'e> {
-    fn of(errors: &'e [(Vec<Step>, ValidationError<'_>)]) -> Unknown<'e> {
+impl<'f> Unknown<'f> {
+    fn new(faults: &'f [Fault<'_, 'f>]) -> Unknown<'f> {
         let mut unknown: BTreeMap<&[Step], BTreeSet<&str>> = BTreeMap::new();
-        for (path, error) in errors {
-            if let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() {
-                unknown
-                    .entry(path)
-                    .or_default()
-                    .extend(unexpected.iter().map(String::as_str));
+        for fault in faults {
+            if let FaultKind::AdditionalProperties(names) = &fault.kind {
+                unknown.entry(&fault.path).or_default().extend(names);
             }
         }
         Unknown(unknown)
     }
 
-    fn beside(&self, path: &[Step]) -> impl Iterator<Item = &'e str> {
+    fn beside(&self, path: &[Step]) -> impl Iterator<Item = &'f str> {
         self.0.get(path).into_iter().flatten().copied()
     }
 
-    /// Whether a place is one of them, or lies in one.
+    /// Whether a path is that of an unknown field, or lies below one.
     fn has(&self, path: &[Step]) -> bool {
         path.iter().enumerate().any(|(depth, step)| match step {
             Step::Key(key) => self
@@ -294,50 +244,20 @@ impl<'e> Unknown<'e> {
     }
 }
 
-fn unknown_fields(path: &[Step], error: &ValidationError<'_>) -> Vec<Vec<Step>> {
-    let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else {
-        return Vec::new();
-    };
-    unexpected
-        .iter()
-        .map(|key| [path, &[Step::Key(key.clone())]].concat())
-        .collect()
-}
-
-/// The path of an error; only the value tells whether `0` is an index or a key.
-fn steps(value: &Value, error: &ValidationError<'_>) -> Vec<Step> {
-    let mut here = Some(value);
-    let mut steps = Vec::new();
-    for part in error.instance_path().as_str().split('/').skip(1) {
-        let part = part.replace("~1", "/").replace("~0", "~");
-        match (here, part.parse::<usize>()) {
-            (Some(Value::Array(items)), Ok(index)) => {
-                here = items.get(index);
-                steps.push(Step::Index(index));
-            }
-            _ => {
-                here = here.and_then(|value| value.get(&part));
-                steps.push(Step::Key(part));
-            }
-        }
-    }
-    steps
-}
-
-/// Numbers written with a fraction or an exponent. JSON Schema takes 24.0 for an integer, people
-/// and Kubernetes do not.
-fn floats_of(
+/// Numbers with a fraction or an exponent. JSON Schema accepts 24.0 as an integer, Kubernetes does
+/// not.
+fn floats_in(
     value: &Value,
-    errors: &[(Vec<Step>, ValidationError<'_>)],
+    faults: &[Fault<'_, '_>],
     unknown: &Unknown<'_>,
 ) -> BTreeSet<Vec<Step>> {
     let mut floats = Vec::new();
     collect_floats(value, &mut Vec::new(), &mut floats);
-    let others = errors.iter().filter(|(_, error)| !is_bound(error));
-    let told: BTreeSet<&[Step]> = others.map(|(path, _)| path.as_slice()).collect();
+    let others = faults.iter().filter(|fault| !is_bound(fault));
+    let reported: BTreeSet<&[Step]> = others.map(|fault| fault.path.as_slice()).collect();
     floats
         .into_iter()
-        .filter(|path| !told.contains(path.as_slice()) && !unknown.has(path))
+        .filter(|path| !reported.contains(path.as_slice()) && !unknown.has(path))
         .collect()
 }
 
@@ -357,7 +277,7 @@ fn collect_floats(value: &Value, path: &mut Vec<Step>, floats: &mut Vec<Vec<Step
         Value::Object(fields) => fields
             .iter()
             .for_each(|(key, value)| child(Step::Key(key.clone()), value)),
-        // Beyond this the parser gives a float for a whole number too, and the bounds of the schema
+        // Above this, the parser returns a float for a whole number too. The bounds of the schema
         // refuse it.
         Value::Number(number)
             if number.is_f64() && number.as_f64().is_some_and(|number| number.abs() < 9e15) =>

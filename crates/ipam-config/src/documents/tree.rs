@@ -1,6 +1,6 @@
-//! A YAML document as a tree in which every key and value knows its place in the file.
+//! A YAML document as a tree with the position of every key and value.
 //!
-//! Knows nothing of our kinds, and nothing of the limits of the parser.
+//! Knows nothing of our kinds or of the limits of the parser.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use serde_yaml::{Location, Spanned};
 use crate::documents::{Lines, SourceFile};
 use ipam_core::model::Origin;
 
-/// A step from a mapping or a list to one of its children.
+/// One element of a path: a key of a mapping or an index of a list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
     Key(String),
@@ -30,43 +30,41 @@ enum Kind {
     Mapping(BTreeMap<String, Entry>),
 }
 
-/// A key's place and its value.
 #[derive(Debug)]
 struct Entry {
     key: Location,
     value: Node,
 }
 
-/// A value with its place.
+/// A value with its position.
 #[derive(Debug)]
 pub(super) struct Node(Box<Spanned<NodeKind>>);
 
 #[derive(Debug)]
 struct NodeKind(Kind);
 
-/// One document of a file.
 #[derive(Debug)]
 pub(super) struct Document {
     root: Node,
-    places: Arc<Places>,
+    spans: Arc<Spans>,
 }
 
-/// Turns the parser's lines and columns into places of a file.
+/// Converts the parser's lines and columns to positions in a file.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct Spans {
     file: Arc<str>,
     lines: Lines,
 }
 
-impl Places {
-    pub(super) fn new(file: &SourceFile) -> Places {
-        Places {
+impl Spans {
+    pub(super) fn new(file: &SourceFile) -> Spans {
+        Spans {
             file: file.path.clone(),
             lines: Lines::new(&file.text),
         }
     }
 
-    /// What spans several lines is marked to the end of its first one.
+    /// A span over several lines ends with its first line.
     pub(super) fn origin(&self, location: Location) -> Origin {
         let line = (location.line().max(1) as usize).min(self.lines.count());
         let column = location.column().max(1) as usize;
@@ -86,11 +84,11 @@ impl Places {
 }
 
 impl Document {
-    /// A document from the parser; nothing when there is no value in it.
-    pub(super) fn new(root: Node, places: &Arc<Places>) -> Option<Document> {
+    /// `None` if the document is empty.
+    pub(super) fn new(root: Node, spans: &Arc<Spans>) -> Option<Document> {
         (!matches!(root.kind(), Kind::Null)).then(|| Document {
             root,
-            places: places.clone(),
+            spans: spans.clone(),
         })
     }
 
@@ -98,7 +96,7 @@ impl Document {
         self.root.to_json()
     }
 
-    /// The text at the end of a path, when it is text.
+    /// The text at a path; `None` if there is none, or another type.
     pub(super) fn text_at(&self, path: &[Step]) -> Option<&str> {
         match self.find(path).0?.kind() {
             Kind::Text(text) => Some(text),
@@ -106,36 +104,36 @@ impl Document {
         }
     }
 
-    /// Whether there is a value at the end of a path, of any type.
+    /// Whether a path has a value of any type.
     pub(super) fn has(&self, path: &[Step]) -> bool {
         self.find(path).0.is_some()
     }
 
-    /// The place of the value at the end of a path; of the last part that exists when it does not.
+    /// The position of the value at a path. If it does not exist, of its nearest parent.
     pub(super) fn origin(&self, path: &[Step]) -> Origin {
         match self.find(path) {
-            (Some(node), _) => self.place(node.0.defined),
-            (None, nearest) => self.place(nearest),
+            (Some(node), _) => self.origin_of(node.0.defined),
+            (None, nearest) => self.origin_of(nearest),
         }
     }
 
-    /// The place of a key in the mapping at the end of a path.
+    /// The position of a key in the mapping at a path.
     pub(super) fn key_origin(&self, path: &[Step], key: &str) -> Origin {
         let mapping = self.find(path).0.map(Node::kind);
         let found = match mapping {
             Some(Kind::Mapping(entries)) => entries.get(key),
             _ => None,
         };
-        found.map_or_else(|| self.origin(path), |entry| self.place(entry.key))
+        found.map_or_else(|| self.origin(path), |entry| self.origin_of(entry.key))
     }
 
-    /// Where the document starts, marked by its `kind` when it has one.
+    /// The position of `kind`, or of the document if it has none.
     pub(super) fn start(&self) -> Origin {
         self.origin(&[Step::Key("kind".into())])
     }
 
-    fn place(&self, location: Location) -> Origin {
-        self.places.origin(location)
+    fn origin_of(&self, location: Location) -> Origin {
+        self.spans.origin(location)
     }
 
     fn find(&self, path: &[Step]) -> (Option<&Node>, Location) {
@@ -151,10 +149,10 @@ impl Document {
                 }
                 _ => None,
             };
-            let Some((place, child)) = child else {
+            let Some((location, child)) = child else {
                 return (None, nearest);
             };
-            (nearest, node) = (place, child);
+            (nearest, node) = (location, child);
         }
         (Some(node), nearest)
     }

@@ -1,5 +1,6 @@
-//! Text to documents, within limits that a file of ten thousand pools stays below and a bomb does
-//! not.
+//! Parses text to documents. The limits allow a file of ten thousand pools and stop a YAML bomb.
+//!
+//! Knows nothing of our kinds.
 
 use std::sync::Arc;
 
@@ -10,60 +11,57 @@ use serde_yaml::{
 };
 
 use crate::documents::SourceFile;
-use crate::documents::tree::{Document, Node, Places};
+use crate::documents::tree::{Document, Node, Spans};
 use ipam_core::model::{Finding, Origin, Rule, Severity};
 
 const SYNTAX: Rule = Rule("yaml-syntax");
 const TOO_LARGE: Rule = Rule("yaml-too-large");
 
-const SPLIT: &str = "split the file; nothing of it was read";
-const ALIASES: &str =
-    "write the values out instead of using aliases; nothing of this file was read";
-const NESTING: &str = "mend the nesting; no document here is nested deeper than a few levels";
-const MEND: &str = "mend the YAML; nothing of this file was read";
+const SPLIT: &str = "split the file; it was skipped";
+const ALIASES: &str = "write the values out instead of using aliases; this file was skipped";
+const NESTING: &str = "reduce the nesting; documents have only a few levels";
+const FIX: &str = "fix the YAML; this file was skipped";
 
-/// The limits count for the whole file. Memory grows with nodes and with what aliases repeat.
+/// Limits of one file. Memory grows with the number of nodes and with the values that aliases
+/// repeat.
 fn limits() -> Options {
     serde_yaml::options! {
-        // YAML 1.2: only `true` and `false`. A node may be called `n`, and a zone `no`.
-        strict_booleans: true,
         budget: serde_yaml::budget! {
             max_documents: 100_000,
             max_nodes: 1_000_000,
             max_events: 4_000_000,
             max_depth: 64,
-            // How often an anchor is repeated does not matter: how much is repeated is limited
-            // below.
+            // The number of repetitions does not matter: `alias_limits` limits their size.
             enforce_alias_anchor_ratio: false,
         },
         alias_limits: serde_yaml::alias_limits! {
             max_total_replayed_events: 200_000,
             max_replay_stack_depth: 16,
         },
-        // A node may be called `n`, a label may have the value `no`.
+        // YAML 1.2: only `true` and `false`. A node can have the name `n`, a label the value `no`.
         strict_booleans: true,
         with_snippet: false,
     }
 }
 
-/// Every document of a file, or the one reason why it is not YAML.
+/// Parses every document of a file. Fails with one finding if the file is not YAML.
 pub(super) fn parse(file: &SourceFile) -> Result<Vec<Document>, Box<Finding>> {
-    let places = Arc::new(Places::new(file));
+    let spans = Arc::new(Spans::new(file));
     let roots: Vec<Node> = serde_yaml::from_multiple_with_options(&file.text, limits())
-        .map_err(|error| Box::new(fault(file, &places, &error)))?;
+        .map_err(|error| Box::new(fault(file, &spans, &error)))?;
     Ok(roots
         .into_iter()
-        .filter_map(|root| Document::new(root, &places))
+        .filter_map(|root| Document::new(root, &spans))
         .collect())
 }
 
-fn fault(file: &SourceFile, places: &Places, error: &Error) -> Finding {
+fn fault(file: &SourceFile, spans: &Spans, error: &Error) -> Finding {
     let origin = error
         .location()
         .filter(|location| *location != Location::UNKNOWN);
     let origin = origin.map_or_else(
         || Origin::whole_file(&file.path),
-        |location| places.origin(location),
+        |location| spans.origin(location),
     );
     let (rule, message, help) = explained(error);
     Finding::new(Severity::Error, rule, message)
@@ -71,7 +69,7 @@ fn fault(file: &SourceFile, places: &Places, error: &Error) -> Finding {
         .help(help)
 }
 
-/// In our words where the parser's are about its own options, in the parser's otherwise.
+/// Rule, message and help. Replaces the parser's messages about its own options.
 fn explained(error: &Error) -> (Rule, String, &'static str) {
     match error {
         Error::AliasError { error, .. } | Error::WithSnippet { error, .. } => explained(error),
@@ -100,7 +98,7 @@ fn explained(error: &Error) -> (Rule, String, &'static str) {
         Error::UnknownAnchor { .. } => (
             SYNTAX,
             "an alias (`*name`) without its anchor (`&name`) before it".to_owned(),
-            MEND,
+            FIX,
         ),
         Error::ExternalMessage { source, .. } if is_nesting(source) => (
             TOO_LARGE,
@@ -110,12 +108,12 @@ fn explained(error: &Error) -> (Rule, String, &'static str) {
         Error::InvalidScalar { .. } => (
             SYNTAX,
             "a value that does not fit its tag (`!!…`)".to_owned(),
-            MEND,
+            FIX,
         ),
         other => {
             let message = UserMessageFormatter.format_message(other);
             let message = message.lines().next().unwrap_or_default();
-            (SYNTAX, format!("not readable as YAML: {message}"), MEND)
+            (SYNTAX, format!("not readable as YAML: {message}"), FIX)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Texts as they are collected, and what is wrong with them, wherever they come from.
+//! Collects texts and their findings, from disk or from Git. Knows nothing of their origin.
 
 use std::path::Path;
 use std::string::FromUtf8Error;
@@ -7,13 +7,12 @@ use std::sync::Arc;
 use crate::documents::{Documents, SourceFile};
 use ipam_core::model::{Finding, Origin, Rule, Severity};
 
-/// Largest file that is read, in bytes. Ten thousand pools fit into it several times.
+/// Largest file, in bytes. It is several times the size of ten thousand pools.
 pub(super) const LARGEST_FILE: u64 = 8 * 1024 * 1024;
 
 /// Largest size of all files together, in bytes.
 pub(super) const LARGEST_TOTAL: u64 = 256 * 1024 * 1024;
 
-/// What was collected so far.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     pub(super) documents: Documents,
@@ -22,7 +21,7 @@ pub(super) struct Collected {
     total: u64,
 }
 
-/// A path as people are shown it.
+/// A path as messages show it.
 pub(super) fn shown(path: &Path) -> Arc<str> {
     path.to_string_lossy()
         .replace('\\', "/")
@@ -52,8 +51,8 @@ impl Collected {
         self.find(Severity::Error, rule, file, message.into(), help);
     }
 
-    /// What is left out of the documents, and does not make them incomplete.
-    pub(super) fn doubt(
+    /// Reports a file that is skipped without making the documents incomplete.
+    pub(super) fn warn(
         &mut self,
         rule: &'static str,
         file: &Arc<str>,
@@ -76,7 +75,7 @@ impl Collected {
             .push(finding.at(&Origin::whole_file(file), "").help(help));
     }
 
-    /// Takes a file, of which no more was read than a byte beyond [`LARGEST_FILE`].
+    /// Adds a file. `bytes` has at most one byte more than [`LARGEST_FILE`].
     pub(super) fn text(&mut self, name: &Arc<str>, bytes: Vec<u8>) {
         if bytes.len() as u64 > LARGEST_FILE {
             return self.too_large(name);
@@ -86,14 +85,14 @@ impl Collected {
         if self.total > LARGEST_TOTAL {
             if before <= LARGEST_TOTAL {
                 let message = format!(
-                    "with `{name}` the files are larger than {} MiB together",
+                    "with `{name}`, the files are larger than {} MiB together",
                     LARGEST_TOTAL / 1024 / 1024
                 );
                 self.fault(
                     "directory-too-large",
                     name,
                     message,
-                    "name a directory that holds nothing but pools",
+                    "name a directory that has only pools",
                 );
             }
             return;
@@ -137,7 +136,7 @@ impl Collected {
             .push(finding.at(&origin, "").help("save the file as UTF-8"));
     }
 
-    /// A directory without documents is far more often a wrong path than a wish.
+    /// Refuses a directory without documents: it is more often a wrong path than intended.
     pub(super) fn refuse_nothing(&mut self, directory: &Path) {
         let has_errors = self
             .findings
@@ -146,7 +145,7 @@ impl Collected {
         if self.documents.files.is_empty() && !has_errors {
             let name = shown(directory);
             let message = format!("`{name}` has no YAML files");
-            let help = "name the directory that holds the pools; an empty one never means that everything should go";
+            let help = "name the directory that has the pools; an empty directory never deletes everything";
             self.fault("empty-directory", &name, message, help);
         }
     }
@@ -171,17 +170,17 @@ mod tests {
             .iter()
             .map(|file| &*file.path)
             .collect();
-        let told: Vec<(&str, &str)> = collected
+        let findings: Vec<(&str, &str)> = collected
             .findings
             .iter()
             .map(|one| (one.rule.0, one.message.as_str()))
             .collect();
         assert_eq!(kept, ["a.yaml"]);
         assert_eq!(
-            told,
+            findings,
             [(
                 "directory-too-large",
-                "with `b.yaml` the files are larger than 256 MiB together"
+                "with `b.yaml`, the files are larger than 256 MiB together"
             )]
         );
     }

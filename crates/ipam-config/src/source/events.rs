@@ -1,6 +1,5 @@
-//! Signs that something may have changed under a directory: files that are written, replaced or
-//! moved, links that are turned to another place, a directory that goes and comes back. Never says
-//! what has changed; who hears of a sign reads again.
+//! Watches a directory for changes of files, links and the directory itself. Reports that something
+//! may have changed, never what: the caller reads everything again.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,57 +9,53 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Files are looked at when nothing has moved for so long: an editor and `git checkout` make many
-/// small steps.
+/// Time without an event before files are read. An editor and `git checkout` make many small steps.
 const QUIET: Duration = Duration::from_millis(25);
 
-/// After they were read it must have been quiet for so long: what moved while they were read is
-/// told of a moment later.
+/// Time without an event after files are read. Events of changes during the read arrive late.
 const QUIET_AFTERWARDS: Duration = Duration::from_millis(10);
 
-/// They are looked at all the same when it does not become quiet for so long.
+/// Longest time to wait for [`QUIET`].
 const UNREST: Duration = Duration::from_secs(2);
 
-/// They are looked at so often without any sign: some file systems give none.
+/// Interval of reads without an event. Some file systems send no events.
 const POLL: Duration = Duration::from_secs(10);
 
-/// Whether the files moved while they were read.
+/// Whether the files changed while they were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stillness {
-    /// They did not.
     Still,
-    /// They did, and there will be another sign.
+    /// Changed; another event follows.
     Moved,
-    /// No sign had come, so perhaps none comes here at all; there will be another look at once.
+    /// Unknown, because no event led to the read. Another read follows at once.
     Unknown,
 }
 
-/// What led to a look.
+/// Why files are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    Sign,
+    Event,
     Time,
-    SecondLook,
+    SecondRead,
 }
 
-/// Listens.
+/// A watched directory.
 pub struct DirectoryEvents {
     directory: PathBuf,
-    /// `None` where the system has no more to give; then polling must do.
+    /// `None` if the system has no free watches. Then only [`POLL`] finds changes.
     watcher: Option<RecommendedWatcher>,
     watched: Vec<PathBuf>,
     relevant: Arc<Mutex<Relevant>>,
-    sign: Arc<Notify>,
+    event: Arc<Notify>,
     cause: Cause,
 }
 
-/// Paths whose events matter: others lie beside the directory, in folders that are listened to for
-/// its sake.
+/// Paths whose events matter. Watched parent folders also send events of other paths.
 #[derive(Debug, Default)]
 struct Relevant {
     /// The directory, by each of its names.
     within: Vec<PathBuf>,
-    /// The links that lead to it.
+    /// The symbolic links in its path.
     links: Vec<PathBuf>,
 }
 
@@ -74,16 +69,16 @@ impl Relevant {
 }
 
 impl DirectoryEvents {
-    /// Begins to listen.
+    /// Starts to watch.
     pub fn new(directory: &Path) -> DirectoryEvents {
-        let (sign, relevant) = (
+        let (changed, relevant) = (
             Arc::new(Notify::new()),
             Arc::new(Mutex::new(Relevant::default())),
         );
-        let (seen, ours) = (sign.clone(), relevant.clone());
+        let (notify, ours) = (changed.clone(), relevant.clone());
         let on_event = move |event: notify::Result<Event>| {
             let matters = match &event {
-                // Reading is an event, too, and reading is all that we do.
+                // Our own reads.
                 Ok(Event {
                     kind: EventKind::Access(_),
                     ..
@@ -95,7 +90,7 @@ impl DirectoryEvents {
                 Err(_) => true,
             };
             if matters {
-                seen.notify_one();
+                notify.notify_one();
             }
         };
         let watcher = notify::recommended_watcher(on_event).ok();
@@ -105,57 +100,55 @@ impl DirectoryEvents {
             watcher,
             watched: Vec::new(),
             relevant,
-            sign,
-            cause: Cause::Sign,
+            event: changed,
+            cause: Cause::Event,
         };
-        events.listen_anew();
+        events.watch_again();
         events
     }
 
-    /// Waits for a sign, and then for quiet. What is read afterwards misses nothing that had
-    /// happened before.
+    /// Waits for an event, and then for quiet. A read afterwards sees every earlier change.
     pub async fn changed(&mut self) {
-        let wait = if self.cause == Cause::SecondLook {
+        let wait = if self.cause == Cause::SecondRead {
             UNREST
         } else {
             POLL
         };
-        let has_sign = timeout(wait, self.sign.notified()).await.is_ok();
-        self.cause = match (has_sign, self.cause) {
-            (true, _) => Cause::Sign,
-            (false, Cause::SecondLook) => Cause::SecondLook,
-            (false, Cause::Sign | Cause::Time) => Cause::Time,
+        let has_event = timeout(wait, self.event.notified()).await.is_ok();
+        self.cause = match (has_event, self.cause) {
+            (true, _) => Cause::Event,
+            (false, Cause::SecondRead) => Cause::SecondRead,
+            (false, Cause::Event | Cause::Time) => Cause::Time,
         };
         let began = Instant::now();
-        while began.elapsed() < UNREST && timeout(QUIET, self.sign.notified()).await.is_ok() {}
-        self.listen_anew();
+        while began.elapsed() < UNREST && timeout(QUIET, self.event.notified()).await.is_ok() {}
+        self.watch_again();
     }
 
-    /// Whether what was read since [`DirectoryEvents::changed`] was at rest.
+    /// Whether files changed since [`DirectoryEvents::changed`] returned.
     pub async fn stillness(&mut self) -> Stillness {
-        if timeout(QUIET_AFTERWARDS, self.sign.notified())
+        if timeout(QUIET_AFTERWARDS, self.event.notified())
             .await
             .is_ok()
         {
-            self.sign.notify_one();
+            self.event.notify_one();
             return Stillness::Moved;
         }
         match self.cause {
-            Cause::Sign => Stillness::Still,
+            Cause::Event => Stillness::Still,
             Cause::Time => {
-                self.cause = Cause::SecondLook;
+                self.cause = Cause::SecondRead;
                 Stillness::Unknown
             }
-            Cause::SecondLook => {
+            Cause::SecondRead => {
                 self.cause = Cause::Time;
                 Stillness::Unknown
             }
         }
     }
 
-    /// A watch is on what a path meant when it began; a link or a directory of the same name may be
-    /// another one by now.
-    fn listen_anew(&mut self) {
+    /// Replaces all watches. A watch stays on the old directory if a link or directory is replaced.
+    fn watch_again(&mut self) {
         let Some(watcher) = &mut self.watcher else {
             return;
         };
@@ -191,7 +184,7 @@ impl DirectoryEvents {
     }
 }
 
-/// The links that a path goes through.
+/// The symbolic links in a path.
 fn links(path: &Path) -> Vec<PathBuf> {
     let mut links = Vec::new();
     let mut so_far = PathBuf::new();

@@ -1,5 +1,5 @@
-//! Asks `git` for what a repository has. Never writes, fetches or runs what the repository names:
-//! no hook, no filter, no remote helper.
+//! Reads a repository with the `git` program. Never writes or fetches, and never runs a hook, a
+//! filter or a remote helper.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use std::time::Duration;
 #[cfg(doc)]
 use super::collected::LARGEST_TOTAL;
 
-/// How long git may take for one answer.
+/// Timeout of one answer of git.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Longest answer, in bytes: more than [`LARGEST_TOTAL`] and as much again for the list of files.
+/// Longest answer, in bytes: [`LARGEST_TOTAL`] for the files, and as much again for their list.
 const LONGEST_ANSWER: u64 = 512 * 1024 * 1024;
 
-/// Longest complaint that is read, in bytes.
+/// Longest text of stderr that is read, in bytes.
 const LONGEST_COMPLAINT: u64 = 64 * 1024;
 
-/// What points git to another repository than that of the folder: whoever calls us from a hook has
-/// some of it set. Further objects, as a hook has them before a push is taken, do no harm.
-const ELSEWHERE: [&str; 11] = [
+/// Variables that point git to another repository than that of the folder. A hook has some of them
+/// set. Variables that add objects, as in a hook before a push, do no harm.
+const REDIRECTS: [&str; 11] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_IMPLICIT_WORK_TREE",
@@ -35,28 +35,28 @@ const ELSEWHERE: [&str; 11] = [
     "GIT_REPLACE_REF_BASE",
 ];
 
-/// Why there is no answer.
+/// Why git gives no usable answer.
 #[derive(Debug)]
 pub(super) enum GitFault {
-    /// The program could not be run.
+    /// The program cannot be run.
     Missing(std::io::Error),
-    /// It said no, in these words.
+    /// Git failed with this message.
     Refused(String),
-    /// Its answer makes no sense.
+    /// The answer has an unexpected form.
     Nonsense,
-    /// It could be one or another.
+    /// The name has several meanings.
     Ambiguous,
-    /// What is asked for lies in the folder where git keeps its own.
+    /// The directory is inside git's own directory.
     InsideGit,
-    /// A symbolic link of a work tree leads to the directory.
+    /// The path has a symbolic link of a work tree.
     Link(PathBuf),
-    /// The directory lies in a repository that lies where another repository has files.
+    /// The inner repository is inside the tracked files of the outer one.
     Shadowed { inner: PathBuf, outer: PathBuf },
     /// A bare repository whose name does not end in `.git`.
     BareName(PathBuf),
-    /// Git's own settings put the work tree, or the repository, elsewhere.
+    /// Git's settings move the work tree or the repository to this path.
     Elsewhere(PathBuf),
-    /// It says more than can be held, or nothing for too long.
+    /// The answer is too long or too late.
     TooMuch,
 }
 
@@ -65,7 +65,7 @@ pub(super) enum GitFault {
 pub(super) struct TreeEntry {
     pub(super) kind: EntryKind,
     pub(super) id: String,
-    /// In bytes; `None` for what has none, or is not there.
+    /// In bytes; `None` for submodules and missing objects.
     pub(super) size: Option<u64>,
     /// From the top of the repository.
     pub(super) path: String,
@@ -85,7 +85,7 @@ pub(super) enum Form {
     Bare,
 }
 
-/// A repository, by the top of its work tree, or by itself if it is bare.
+/// A repository, by the top of its work tree, or by its own path if it is bare.
 pub(super) struct Git {
     pub(super) top: PathBuf,
     pub(super) form: Form,
@@ -99,7 +99,7 @@ impl Git {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn().map_err(GitFault::Missing)?;
-        let Some((answer, said)) = converse(&mut child, input) else {
+        let Some((answer, said)) = communicate(&mut child, input) else {
             let _ = child.kill();
             let _ = child.wait();
             return Err(GitFault::TooMuch);
@@ -123,14 +123,14 @@ impl Git {
         ))
     }
 
-    /// Git, asked at the top of this repository, with all that could lead it elsewhere or make it
-    /// do more turned off.
+    /// A git command at the top of this repository. Disables everything that could redirect it or
+    /// run other programs.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("git");
-        for name in ELSEWHERE {
+        for name in REDIRECTS {
             command.env_remove(name);
         }
-        // Git must not take a folder of files for a repository because it looks like a bare one.
+        // Otherwise git takes a folder of files for a repository if it looks like a bare one.
         let bare = match self.form {
             Form::WorkTree => "safe.bareRepository=explicit",
             Form::Bare => "safe.bareRepository=all",
@@ -140,8 +140,8 @@ impl Git {
             .arg("--no-replace-objects")
             .args(settings.iter().flat_map(|setting| ["-c", setting]));
         command.arg("-C").arg(&self.top).args(arguments);
-        // A partial clone would fetch what it lacks; older programs know only the second way to
-        // forbid it.
+        // Otherwise a partial clone would fetch missing objects. Older versions of git know only
+        // the second variable.
         command
             .env("GIT_NO_LAZY_FETCH", "1")
             .env("GIT_ALLOW_PROTOCOL", "none")
@@ -159,12 +159,12 @@ impl Git {
         Ok(answer.trim_end_matches('\n').to_owned())
     }
 
-    /// Where all worktrees of the repository have their refs.
+    /// The directory with the refs of all worktrees.
     pub(super) fn directory(&self) -> Result<String, GitFault> {
         self.line(&["rev-parse", "--path-format=absolute", "--git-common-dir"])
     }
 
-    /// Refuses a repository whose top is not where its folder lies, such as by `core.worktree`.
+    /// Refuses a repository whose top is elsewhere, such as by `core.worktree`.
     pub(super) fn require_top(&self) -> Result<(), GitFault> {
         let is_bare = self.line(&["rev-parse", "--is-bare-repository"])? == "true";
         let top = match (self.form, is_bare) {
@@ -180,7 +180,7 @@ impl Git {
         }
     }
 
-    /// Whether its index, or a revision of it, has something at a path below its top.
+    /// Whether the index, or a revision, has a path. The path is relative to the top.
     pub(super) fn tracks(&self, path: &Path, revision: &str) -> Result<bool, GitFault> {
         let path = path.to_str().ok_or(GitFault::Nonsense)?;
         let mut has = self.has(&["ls-files", "-z", "--", path])?;
@@ -190,7 +190,7 @@ impl Git {
         Ok(has)
     }
 
-    /// Whether the answer is not empty. What refuses to answer is no repository of this person.
+    /// Whether the answer is not empty. If git refuses, the answer is no.
     fn has(&self, arguments: &[&str]) -> Result<bool, GitFault> {
         match self.run(arguments, &[]) {
             Ok(answer) => Ok(!answer.is_empty()),
@@ -199,13 +199,13 @@ impl Git {
         }
     }
 
-    /// The id of the commit that a revision means.
+    /// The id of the commit of a revision.
     pub(super) fn commit(&self, revision: &str) -> Result<String, GitFault> {
-        // What begins with a dash would be an option, and no name of a revision does.
+        // A leading dash would be an option. No revision begins with one.
         if revision.starts_with('-') || revision.contains('\0') {
             return Err(GitFault::Refused("it is no name of a revision".to_owned()));
         }
-        // Not quiet: then it would not say either that a name has two meanings.
+        // Without `--quiet`, which would hide that a name is ambiguous.
         let id = match self.line(&["rev-parse", "--verify", &format!("{revision}^{{commit}}")]) {
             Err(GitFault::Refused(_)) => {
                 return Err(GitFault::Refused("the clone has no such commit".to_owned()));
@@ -218,7 +218,7 @@ impl Git {
         Ok(id)
     }
 
-    /// Every file under a path of a commit; the path is from the top, and empty for all of it.
+    /// Every file below a path of a commit. The path is relative to the top; empty for all files.
     pub(super) fn files(&self, commit: &str, path: &str) -> Result<Vec<TreeEntry>, GitFault> {
         let mut arguments = vec!["ls-tree", "-r", "-z", "-l", "--full-tree", commit, "--"];
         arguments.extend((!path.is_empty()).then_some(path));
@@ -231,7 +231,7 @@ impl Git {
             .collect()
     }
 
-    /// What these files hold, in their order.
+    /// The contents of these files, in the order of `ids`.
     pub(super) fn contents(&self, ids: &[&str]) -> Result<Vec<Vec<u8>>, GitFault> {
         let asked: String = ids.iter().map(|id| format!("{id}\n")).collect();
         let answer = self.run(&["cat-file", "--batch"], asked.as_bytes())?;
@@ -239,27 +239,27 @@ impl Git {
     }
 }
 
-/// Its answer and its complaints; `None` where the answer is too long or does not come.
-fn converse(child: &mut Child, input: &[u8]) -> Option<(Vec<u8>, String)> {
+/// Stdout and stderr of git; `None` if the answer is too long or too late.
+fn communicate(child: &mut Child, input: &[u8]) -> Option<(Vec<u8>, String)> {
     let (stdin, stdout, stderr) = (
         child.stdin.take(),
         child.stdout.take()?,
         child.stderr.take()?,
     );
     let (sender, answers) = channel();
-    let (complainer, complaints) = channel();
+    let (error_sender, errors) = channel();
     let input = input.to_vec();
-    // It answers while it is asked, and neither side may wait for the other.
+    // Git answers while it reads, so writing and reading must not block each other.
     std::thread::spawn(move || stdin.map(|mut stdin| stdin.write_all(&input)));
     std::thread::spawn(move || sender.send(read(stdout, LONGEST_ANSWER)));
-    std::thread::spawn(move || complainer.send(read(stderr, LONGEST_COMPLAINT)));
+    std::thread::spawn(move || error_sender.send(read(stderr, LONGEST_COMPLAINT)));
     let answer = answers.recv_timeout(PATIENCE).ok()?.ok()?;
-    let said = complaints.recv_timeout(PATIENCE).ok()?.ok()?;
+    let said = errors.recv_timeout(PATIENCE).ok()?.ok()?;
     let is_whole = answer.len() as u64 <= LONGEST_ANSWER;
     is_whole.then(|| (answer, String::from_utf8_lossy(&said).into_owned()))
 }
 
-/// No more than a byte beyond the limit.
+/// Reads at most one byte more than the limit.
 fn read(from: impl Read, limit: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(limit + 1).read_to_end(&mut bytes)?;

@@ -1,5 +1,5 @@
-//! Reads the files: every YAML file of a directory, at any depth, as it lies there or as a Git
-//! revision has it. Only reads, and never outside the directory.
+//! Reads every YAML file of a directory at any depth, from disk or from a Git revision. Never
+//! writes, and never reads outside the directory.
 
 mod collected;
 mod events;
@@ -18,13 +18,11 @@ use ipam_core::model::Finding;
 
 pub use events::{DirectoryEvents, Stillness};
 
-/// Where the files are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The directory, or one file.
     pub directory: PathBuf,
-    /// The Git revision of which they are, in any form that `git rev-parse` understands; `None` is
-    /// as they lie there.
+    /// The Git revision, in any form that `git rev-parse` accepts; `None` reads from disk.
     pub revision: Option<String>,
 }
 
@@ -38,8 +36,8 @@ impl From<&Path> for Location {
 }
 
 impl Location {
-    /// Where something moves when the files may have changed.
-    pub fn to_listen_to(&self) -> PathBuf {
+    /// The directory to watch for changes: for a revision, the directory of Git.
+    pub fn watched_directory(&self) -> PathBuf {
         let repository = self
             .revision
             .as_ref()
@@ -48,18 +46,17 @@ impl Location {
     }
 }
 
-/// What was found there.
+/// The files of a location.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// The files.
     pub documents: Documents,
-    /// What could not be read.
+    /// Faults of reading.
     pub findings: Vec<Finding>,
-    /// The id of the commit of which they are, where a revision was asked for.
+    /// The id of the commit, if a revision is given.
     pub commit: Option<String>,
 }
 
-/// Every YAML file there. Names that begin with a dot are skipped.
+/// Reads every YAML file. Skips names that begin with a dot.
 pub fn read(location: &Location) -> Found {
     match &location.revision {
         Some(revision) => revision::read(&location.directory, revision),
@@ -78,7 +75,7 @@ pub fn read(location: &Location) -> Found {
     }
 }
 
-/// Links that lead out of the directory are faults.
+/// Refuses links that lead out of the directory.
 fn read_directory(directory: &Path) -> Collected {
     let mut reading = Reading {
         root: directory.to_owned(),
@@ -91,7 +88,7 @@ fn read_directory(directory: &Path) -> Collected {
             reading.file(directory, &root);
         }
         Ok(root) => {
-            // A link back to the root must not read everything again.
+            // Otherwise a link back to the root would read everything again.
             reading.visited.insert(root.clone());
             reading.root = root;
             reading.folder(directory);
@@ -100,7 +97,7 @@ fn read_directory(directory: &Path) -> Collected {
         Err(error) => {
             let name = shown(directory);
             let message = format!("`{name}` cannot be read: {error}");
-            let help = "name the directory that holds the pools, such as `pools`";
+            let help = "name the directory that has the pools, such as `pools`";
             reading
                 .collected
                 .fault("missing-directory", &name, message, help);
@@ -150,7 +147,7 @@ impl Reading {
         }
         if !real.starts_with(&self.root) {
             let name = shown(path);
-            let message = format!("`{name}` leads out of the directory");
+            let message = format!("`{name}` links outside the directory");
             return self.collected.fault(
                 "link-outside",
                 &name,
@@ -167,7 +164,7 @@ impl Reading {
 
     fn file(&mut self, path: &Path, real: &Path) {
         let name = shown(path);
-        // Only a regular file is opened: a pipe or a device may never end.
+        // Never opens a pipe or a device: reading it may not end.
         match std::fs::metadata(real) {
             Ok(metadata) if metadata.is_file() => {}
             Ok(_) => {
@@ -176,7 +173,7 @@ impl Reading {
                     "unreadable-file",
                     &name,
                     message,
-                    "move it away, or make it a file",
+                    "remove it, or replace it with a file",
                 );
             }
             Err(error) => return self.unreadable(path, "read", &error),
@@ -190,13 +187,13 @@ impl Reading {
         self.collected.text(&name, bytes);
     }
 
-    /// A link that leads nowhere may be anything: editors lock files with such links. Only a name
-    /// of YAML says that something is missing.
+    /// Only a warning for a dangling link that is not named like a YAML file: editors use such
+    /// links as lock files.
     fn unfollowed(&mut self, path: &Path, error: &std::io::Error) {
         let name = shown(path);
         let message = format!("`{name}` cannot be followed: {error}");
         if error.kind() == std::io::ErrorKind::NotFound && !is_yaml(path) {
-            return self.collected.doubt(
+            return self.collected.warn(
                 "dangling-link",
                 &name,
                 message,
@@ -218,7 +215,7 @@ impl Reading {
             "unreadable-file",
             &name,
             message,
-            "allow reading it, or move it away",
+            "allow reading it, or remove it",
         );
     }
 }

@@ -1,22 +1,21 @@
-//! Finds the repository that a directory belongs to. Files of a work tree never choose it: an
-//! attacker may have supplied them.
+//! Finds the repository of a directory. Files of a work tree never choose it: they may come from an
+//! attacker.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::git::{Form, Git, GitFault};
 
-/// A directory in a repository. It need not be in the work tree.
+/// A directory in a repository. It may be missing in the work tree.
 pub(super) struct InRepository {
     pub(super) git: Git,
-    /// The directory, from the top of the repository; without slashes around it, and empty for the
-    /// top.
+    /// The path from the top of the repository, without outer slashes; empty for the top.
     pub(super) path: String,
 }
 
 impl InRepository {
-    /// The repository with the nearest `.git` upwards, or a bare one that no work tree contains and
-    /// whose name ends in `.git`.
+    /// Finds the nearest parent with a `.git`. Otherwise the directory must be a bare repository
+    /// with a name that ends in `.git`.
     pub(super) fn of(directory: &Path, revision: &str) -> Result<InRepository, GitFault> {
         let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
         let folder = absolute
@@ -56,7 +55,7 @@ impl InRepository {
     }
 }
 
-/// Where the person does not want git to look for a repository, nor above.
+/// The directories of `GIT_CEILING_DIRECTORIES`: Git does not search them or their parents.
 fn ceilings() -> Vec<PathBuf> {
     let named: OsString = std::env::var_os("GIT_CEILING_DIRECTORIES").unwrap_or_default();
     std::env::split_paths(&named)
@@ -64,7 +63,7 @@ fn ceilings() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The tops of the work trees that a folder lies in, the nearest first.
+/// The tops of the work trees that contain a folder, the nearest first.
 fn work_trees<'p>(folder: &'p Path, ceilings: &[PathBuf]) -> impl Iterator<Item = &'p Path> {
     let ancestors = folder.ancestors();
     let searched = ancestors
@@ -72,7 +71,7 @@ fn work_trees<'p>(folder: &'p Path, ceilings: &[PathBuf]) -> impl Iterator<Item 
     searched.filter(|ancestor| ancestor.join(".git").symlink_metadata().is_ok())
 }
 
-/// The folder as a bare repository that is named as one.
+/// Checks that the folder is a bare repository with a name that ends in `.git`.
 fn bare(folder: &Path) -> Result<&Path, GitFault> {
     let is_bare = |folder: &Path| folder.join("HEAD").is_file() && folder.join("objects").is_dir();
     let Some(top) = folder.ancestors().find(|ancestor| is_bare(ancestor)) else {
@@ -91,8 +90,8 @@ fn bare(folder: &Path) -> Result<&Path, GitFault> {
     }
 }
 
-/// A repository where another one has files: a submodule, or a `.git` that came with an archive.
-/// Either may answer for the other's files.
+/// Refuses a repository inside the tracked files of another one: a submodule, or a `.git` from an
+/// archive. The files could be those of either.
 fn refuse_shadow<'p>(
     inner: &Path,
     outers: impl Iterator<Item = &'p Path>,
@@ -118,8 +117,8 @@ fn is_tracked(path: &Path, top: &Path, revision: &str) -> Result<bool, GitFault>
     .tracks(below, revision)
 }
 
-/// A link of a work tree on the way: where it leads, or whether it is in the commit at all, is
-/// another question.
+/// The first symbolic link in the path that belongs to a work tree. Its target in the commit may
+/// differ.
 fn link(
     folder: &Path,
     top: &Path,

@@ -1,4 +1,4 @@
-//! The files as a Git revision has them, whatever lies in the work tree.
+//! Reads the files of a Git revision. Ignores the files of the work tree.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::git::{EntryKind, Git, GitFault, TreeEntry};
 use super::repository::InRepository;
 use ipam_core::text::printable;
 
-/// Where its repository keeps its refs, if it is in one.
+/// The directory with the refs of its repository.
 pub(super) fn git_directory(directory: &Path, revision: &str) -> Option<PathBuf> {
     InRepository::of(directory, revision)
         .ok()?
@@ -18,7 +18,7 @@ pub(super) fn git_directory(directory: &Path, revision: &str) -> Option<PathBuf>
         .map(PathBuf::from)
 }
 
-/// Links and submodules are faults: what they lead to is not of the revision, or not known.
+/// Reads every YAML file. Refuses links and submodules: their targets are not part of the revision.
 pub(super) fn read(directory: &Path, revision: &str) -> Found {
     let mut reading = Reading {
         directory,
@@ -46,7 +46,7 @@ struct Reading<'r> {
 }
 
 impl Reading<'_> {
-    /// The commit, once its id is known.
+    /// Reads the files and returns the id of the commit.
     fn commit(&mut self) -> Option<String> {
         let at = InRepository::of(self.directory, self.revision);
         let InRepository { git, path } = at.map_err(|fault| self.no_repository(&fault)).ok()?;
@@ -61,7 +61,7 @@ impl Reading<'_> {
             self.fault(
                 "unreadable-revision",
                 &fault,
-                "a partial clone does not have everything, so use a full one; or see what `git fsck` says",
+                "use a full clone instead of a partial one, or run `git fsck`",
             );
         }
         self.refuse_nothing(&git, &path);
@@ -94,7 +94,7 @@ impl Reading<'_> {
                         "a submodule"
                     };
                     let message =
-                        format!("`{shown}` is {what}, and what it leads to is not of the revision");
+                        format!("`{shown}` is {what}, and its target is not part of the revision");
                     self.collected.fault(
                         "link-in-revision",
                         &shown,
@@ -126,7 +126,7 @@ impl Reading<'_> {
         if let GitFault::Link(link) = fault {
             let name = shown(link);
             let message = format!(
-                "`{name}` is a link in the work tree, and what it leads to is not of the revision"
+                "`{name}` is a link in the work tree, and its target is not part of the revision"
             );
             return self.collected.fault(
                 "link-in-revision",
@@ -138,10 +138,10 @@ impl Reading<'_> {
         let (rule, help) = match fault {
             GitFault::Missing(_) => (
                 "git-missing",
-                "install git where it is found, or leave --revision out".to_owned(),
+                "install git in `PATH`, or omit --revision".to_owned(),
             ),
             GitFault::Shadowed { inner, outer } => {
-                ("ambiguous-repository", way_out_of_shadow(inner, outer))
+                ("ambiguous-repository", shadow_help(inner, outer))
             }
             _ => ("no-repository", no_repository_help(fault).to_owned()),
         };
@@ -165,10 +165,10 @@ impl Reading<'_> {
         let why = match fault {
             GitFault::Missing(error) => format!(": git cannot be run: {error}"),
             GitFault::Refused(said) => format!(": {}", printable(said)),
-            GitFault::Nonsense => ": git gave an answer that makes no sense".to_owned(),
+            GitFault::Nonsense => ": git gave an unexpected answer".to_owned(),
             GitFault::Ambiguous => ": the name has several meanings".to_owned(),
-            GitFault::TooMuch => ": it is too much, or git does not answer".to_owned(),
-            GitFault::InsideGit => ": it lies where git keeps its own files".to_owned(),
+            GitFault::TooMuch => ": the answer of git is too large or too late".to_owned(),
+            GitFault::InsideGit => ": it is inside git's own directory".to_owned(),
             GitFault::Link(link) => format!(": `{}` is a link in the work tree", shown(link)),
             GitFault::Shadowed { inner, outer } => format!(
                 ": it is in the repository `{}`, but the repository `{}` has files at that place",
@@ -189,7 +189,8 @@ impl Reading<'_> {
         self.collected.fault(rule, &name, message, help);
     }
 
-    /// As for a directory; a path that the revision does not have looks the same.
+    /// Refuses a revision without YAML files. A path that the revision does not have looks the
+    /// same.
     fn refuse_nothing(&mut self, git: &Git, path: &str) {
         if self.collected.documents.files.is_empty() && self.collected.findings.is_empty() {
             let (name, revision) = (shown(self.directory), self.revision.escape_debug());
@@ -202,14 +203,14 @@ impl Reading<'_> {
             let message = format!(
                 "the Git revision `{revision}` has no YAML files {place} of the repository `{top}`"
             );
-            let help = "name the directory that holds the pools, from where you are; an empty one never means that everything should go";
+            let help = "name the directory that has the pools, relative to the current directory; an empty directory never deletes everything";
             self.collected
                 .fault("empty-directory", &name, message, help);
         }
     }
 }
 
-fn way_out_of_shadow(inner: &Path, outer: &Path) -> String {
+fn shadow_help(inner: &Path, outer: &Path) -> String {
     let (inner, outer) = (shown(inner), shown(outer));
     format!(
         "remove `{inner}/.git` if it should not be there; if its repository is meant, clone it elsewhere, or set GIT_CEILING_DIRECTORIES to `{outer}`"
@@ -221,9 +222,9 @@ fn no_repository_help(fault: &GitFault) -> &'static str {
         GitFault::Refused(said) if said.contains("dubious ownership") => {
             "if you trust its owner: git config --global --add safe.directory DIRECTORY"
         }
-        // Git names a place where it followed a `.git` file.
+        // Git names a path if it followed a `.git` file.
         GitFault::Refused(said) if said.starts_with("not a git repository: ") => {
-            "the file `.git` there leads to no repository: `git worktree repair` in its repository, or clone anew"
+            "the file `.git` points to no repository: run `git worktree repair` in its repository, or clone again"
         }
         GitFault::Refused(said) if !said.starts_with("not a git repository") => {
             "make `git rev-parse` work there first"
@@ -233,6 +234,6 @@ fn no_repository_help(fault: &GitFault) -> &'static str {
             "rename it so that the name ends in `.git`, or name a worktree of it"
         }
         GitFault::Elsewhere(_) => "unset `core.worktree`, or name a directory of that work tree",
-        _ => "name a directory in a clone, or leave --revision out",
+        _ => "name a directory in a clone, or omit --revision",
     }
 }

@@ -1,5 +1,7 @@
-//! The operator: what `watch` does, from custom resources instead of files, by one of several
-//! replicas, and told in the cluster.
+//! The operator: does what `watch` does, but from custom resources, in the replica that leads, and
+//! reports in the cluster.
+//!
+//! It decides nothing about blocks.
 
 mod leader;
 mod objects;
@@ -16,32 +18,32 @@ use tokio::sync::Notify;
 
 use self::leader::Candidate;
 use self::objects::{ObjectSource, Objects};
-use self::status_writer::{StatusWriter, Voice};
+use self::status_writer::{StatusWriter, WriterMode};
 use super::{ControllerEvent, Loaded, OnEvent, OpenStack, Server, Source, Telemetry, Watch, watch};
 use ipam_cluster::ClusterCache;
 use ipam_cluster::live::LiveCluster;
 
-/// How it runs.
+/// How the operator runs.
 pub struct Operator {
-    /// The cluster that it works in.
+    /// The cluster.
     pub cluster: LiveCluster,
-    /// The same, with less patience: a sign of life that comes late is worth nothing.
+    /// The same cluster with a short timeout, for renewals: a late one is useless.
     pub hasty: LiveCluster,
-    /// Who it is among its replicas; no two are the same.
+    /// Identity of this replica; no two have the same.
     pub identity: String,
-    /// How often it is planned when nothing happens.
+    /// Longest time between two whole plans.
     pub interval: Duration,
-    /// Writes that are under way at the same time.
+    /// Writes in flight at the same time.
     pub parallelism: NonZeroUsize,
-    /// What machines are told.
+    /// Metrics and health.
     pub telemetry: Arc<Telemetry>,
-    /// Where they ask.
+    /// Serves the telemetry.
     pub server: Server,
-    /// Who is asked for subnets.
+    /// Where subnets are read.
     pub openstack: OpenStack,
 }
 
-/// Runs until `ending` comes.
+/// Runs until `ending` is ready.
 pub async fn operate(
     operator: Operator,
     ending: impl Future<Output = ()> + Send,
@@ -65,14 +67,13 @@ pub async fn operate(
     };
     let candidate = Candidate::new(hasty, identity.clone());
     let ending = std::pin::pin!(ending);
-    // Those who stand by follow the cluster, too: should it be restored from a backup, they know
-    // what it forgot.
+    // Standbys follow the cluster too: after a restored backup they know what it forgot.
     let cache = ClusterCache::new(cluster.clone());
     tokio::select! {
         never = cache.keep() => match never {},
         never = objects.keep(cluster) => match never {},
-        never = read_anew_with(&cache, &objects) => match never {},
-        never = objects.keep_reading(cluster) => match never {},
+        never = relist_after_rollback(&cache, &objects) => match never {},
+        never = objects.keep_checked(cluster) => match never {},
         never = server.serve(telemetry) => match never {},
         never = status_writer.keep_statuses(cluster) => match never {},
         never = status_writer.keep_events(cluster, events) => match never {},
@@ -80,22 +81,22 @@ pub async fn operate(
     }
 }
 
-/// Who stands by does so, too: it may lead next.
-async fn read_anew_with(cache: &ClusterCache<LiveCluster>, objects: &Objects) -> Infallible {
+/// Standbys do this too, because one may lead next.
+async fn relist_after_rollback(cache: &ClusterCache<LiveCluster>, objects: &Objects) -> Infallible {
     loop {
         cache.went_back().await;
-        objects.read_anew();
+        objects.relist();
     }
 }
 
-/// Whether there is a next term.
+/// What follows a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    StandsBy,
-    Ends,
+    Standby,
+    End,
 }
 
-/// One term as the leader after the other.
+/// Leads term after term.
 async fn terms(
     operator: &Operator,
     cache: &ClusterCache<LiveCluster>,
@@ -106,17 +107,17 @@ async fn terms(
     on_event: &mut OnEvent<'_>,
 ) {
     loop {
-        let mut on_standby = |leader: &str| on_event(ControllerEvent::StandsBy(leader));
-        let mut leadership = tokio::select! {
-            leadership = candidate.elected(&mut on_standby) => leadership,
+        let mut on_standby = |leader: &str| on_event(ControllerEvent::Standby(leader));
+        let mut held = tokio::select! {
+            held = candidate.elected(&mut on_standby) => held,
             () = &mut ending => return,
         };
-        on_event(ControllerEvent::Leads);
-        status_writer.give(Voice::Speaks);
+        on_event(ControllerEvent::Leading);
+        status_writer.set_mode(WriterMode::Active);
         let lost = Notify::new();
         let leading = async {
-            candidate.lead(&mut leadership).await;
-            status_writer.give(Voice::IsSilent);
+            candidate.lead(&mut held).await;
+            status_writer.set_mode(WriterMode::Paused);
             lost.notify_one();
             std::future::pending::<Infallible>().await
         };
@@ -124,16 +125,16 @@ async fn terms(
             next = term(operator, cache, objects, ending.as_mut(), &lost, on_event) => next,
             never = leading => match never {},
         };
-        status_writer.give(Voice::IsSilent);
-        if next == Next::Ends {
+        status_writer.set_mode(WriterMode::Paused);
+        if next == Next::End {
             candidate.resign().await;
             return;
         }
-        on_event(ControllerEvent::StandsBy("lost the Lease"));
+        on_event(ControllerEvent::Standby("lost the Lease"));
     }
 }
 
-/// Works until the Lease is lost or all ends; writes that are under way are waited for.
+/// Works until the Lease is lost or `ending` is ready, and waits for writes in flight.
 async fn term(
     operator: &Operator,
     cache: &ClusterCache<LiveCluster>,
@@ -145,22 +146,22 @@ async fn term(
     let mut source = ObjectSource(objects.clone());
     let first = tokio::select! {
         first = first(objects, &mut source, on_event) => first,
-        () = lost.notified() => return Next::StandsBy,
-        () = &mut ending => return Next::Ends,
+        () = lost.notified() => return Next::Standby,
+        () = &mut ending => return Next::End,
     };
     let watching = Watch {
         source,
-        // Who waives a limit is there to see what comes of it.
+        // A waiver needs a person who watches the result.
         waivers: BTreeSet::new(),
         interval: operator.interval,
         parallelism: operator.parallelism,
         holder: operator.identity.clone(),
         openstack: operator.openstack.clone(),
     };
-    let mut next = Next::Ends;
+    let mut next = Next::End;
     let until = async {
         tokio::select! {
-            () = lost.notified() => next = Next::StandsBy,
+            () = lost.notified() => next = Next::Standby,
             () = &mut ending => {}
         }
     };
@@ -168,21 +169,23 @@ async fn term(
     next
 }
 
-/// The last objects without faults, from before this term if need be. Before there were any,
-/// nothing is known of what should be, and nothing is done.
+/// The last valid objects, also from before this term. Waits for the first valid ones: without them
+/// nothing may be done.
 async fn first(objects: &Objects, source: &mut ObjectSource, on_event: &mut OnEvent<'_>) -> Loaded {
-    let mut told = None;
+    let mut reported = None;
     loop {
-        let (good, faulty) = objects.good();
+        let (good, invalid) = objects.good();
         if let Some(good) = good {
-            let Some(faulty) = faulty else { return good };
-            // So that it is told.
-            objects.tell_again();
-            return good.paused_by(&faulty).unwrap_or(good);
+            let Some(invalid) = invalid else { return good };
+            // The source reports the invalid ones.
+            objects.repeat_last();
+            return good.paused_by(&invalid).unwrap_or(good);
         }
-        if let Some(faulty) = faulty.filter(|faulty| told.as_ref() != Some(&faulty.findings)) {
-            on_event(ControllerEvent::Invalid(&faulty));
-            told = Some(faulty.findings);
+        if let Some(invalid) =
+            invalid.filter(|invalid| reported.as_ref() != Some(&invalid.findings))
+        {
+            on_event(ControllerEvent::Invalid(&invalid));
+            reported = Some(invalid.findings);
         }
         source.next().await;
     }

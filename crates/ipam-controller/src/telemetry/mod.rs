@@ -1,5 +1,6 @@
-//! What machines are told: metrics for Prometheus, and whether the process lives and is ready. It
-//! hears the news and decides nothing.
+//! Metrics for Prometheus, liveness and readiness.
+//!
+//! It records reports and decides nothing.
 
 mod metrics;
 mod server;
@@ -14,27 +15,27 @@ use ipam_planner::plan::Overview;
 
 pub use server::Server;
 
-/// What is told.
+/// Everything that the server shows.
 #[derive(Debug, Default)]
 pub struct Telemetry {
     metrics: Metrics,
     overview: Mutex<Option<Overview>>,
     is_ready: AtomicBool,
-    /// What does not work at the moment.
-    trouble: Mutex<Option<String>>,
+    /// Why the controller cannot work now.
+    error: Mutex<Option<String>>,
 }
 
-/// What a kubelet is told.
+/// The answer to `/readyz`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Readiness {
     Ready,
-    /// What is missing.
+    /// With the reason.
     Unready(String),
 }
 
 impl Telemetry {
-    /// What this process needs was read, so that it can do its part.
-    pub fn ready(&self) {
+    /// Marks the process as ready: it has read everything that it needs.
+    pub fn set_ready(&self) {
         self.is_ready.store(true, Ordering::Relaxed);
     }
 
@@ -42,25 +43,25 @@ impl Telemetry {
         if !self.is_ready.load(Ordering::Relaxed) {
             return Readiness::Unready("not everything was read yet".to_owned());
         }
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        trouble.clone().map_or(Readiness::Ready, Readiness::Unready)
+        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        error.clone().map_or(Readiness::Ready, Readiness::Unready)
     }
 
-    fn has_trouble(&self, trouble: Option<String>) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    fn set_error(&self, error: Option<String>) {
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 
-    /// The metrics as text.
+    /// The metrics in the format of OpenMetrics.
     pub fn text(&self) -> String {
         self.metrics.text()
     }
 
-    /// The last plan in numbers, with what was applied since.
+    /// The last whole plan in numbers, with the changes applied since.
     pub fn overview(&self) -> Option<Overview> {
         self.lock().clone()
     }
 
-    /// Takes note of the news.
+    /// Records a report.
     pub fn on_event(&self, event: &ControllerEvent<'_>) {
         match event {
             ControllerEvent::Planned(planned) => {
@@ -84,12 +85,12 @@ impl Telemetry {
                         .for_each(|(name, pool)| self.metrics.pool(name, pool));
                 }
             }
-            ControllerEvent::Trouble(why) => self.has_trouble(Some((*why).to_owned())),
-            ControllerEvent::Recovered => self.has_trouble(None),
-            // What was known of another term may be old.
-            ControllerEvent::Leads | ControllerEvent::StandsBy(_) => {
+            ControllerEvent::Unhealthy(why) => self.set_error(Some((*why).to_owned())),
+            ControllerEvent::Recovered => self.set_error(None),
+            // Data of another term may be old.
+            ControllerEvent::Leading | ControllerEvent::Standby(_) => {
                 *self.lock() = None;
-                self.has_trouble(None);
+                self.set_error(None);
             }
             _ => {}
         }

@@ -1,5 +1,6 @@
-//! A small HTTP server for kubelet and Prometheus: `/livez`, `/readyz`, `/metrics`. It reads
-//! nothing but the path of a request, and whoever asks is told the same: there are no secrets here.
+//! A small HTTP server for kubelet and Prometheus: `/livez`, `/readyz`, `/metrics`.
+//!
+//! It reads only the method and path of a request, and must never show a secret.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -20,48 +21,48 @@ use super::{Readiness, Telemetry};
 /// Connections at the same time.
 const CONNECTIONS: usize = 512;
 
-/// How long a request may take to come in.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Limit for reading the headers of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a connection may last.
-const LONGEST: Duration = Duration::from_secs(10);
+/// Limit for a whole connection.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A pause when the system has no more to give.
+/// Pause after a failed accept, such as without free file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// `Content-Type` of OpenMetrics 1.0.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Listens.
+/// The listening server.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
 }
 
 impl Server {
-    /// Begins to listen.
+    /// Starts to listen.
     ///
     /// # Errors
-    /// The address is in use, or not ours.
+    /// Fails if the address is in use, or is not one of this machine.
     pub async fn bind(address: SocketAddr) -> std::io::Result<Server> {
         Ok(Server {
             listener: TcpListener::bind(address).await?,
         })
     }
 
-    /// The address, with the port that the system chose where none was asked for.
+    /// The address, with the port that the system chose for port 0.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// Fails if the system does not return it.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers, for as long as it is polled.
+    /// Answers requests while it is polled.
     pub async fn serve(&self, telemetry: &Arc<Telemetry>) -> Infallible {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let permits = Arc::new(Semaphore::new(CONNECTIONS));
         loop {
-            let Ok(place) = places.clone().acquire_owned().await else {
+            let Ok(permit) = permits.clone().acquire_owned().await else {
                 return std::future::pending().await;
             };
             let Ok((stream, _)) = self.listener.accept().await else {
@@ -77,14 +78,14 @@ impl Server {
                 let mut builder = http1::Builder::new();
                 let connection = builder
                     .timer(TokioTimer::new())
-                    .header_read_timeout(PATIENCE)
+                    .header_read_timeout(HEADER_TIMEOUT)
                     .keep_alive(false);
                 let _ = tokio::time::timeout(
-                    LONGEST,
+                    CONNECTION_TIMEOUT,
                     connection.serve_connection(TokioIo::new(stream), answer),
                 )
                 .await;
-                drop(place);
+                drop(permit);
             });
         }
     }
@@ -102,13 +103,15 @@ fn answer(request: &Request<Incoming>, telemetry: &Telemetry) -> Response<Full<B
         (&Method::GET | &Method::HEAD, "/metrics") => {
             (StatusCode::OK, OPEN_METRICS, telemetry.text())
         }
-        (&Method::GET | &Method::HEAD, _) => {
-            (StatusCode::NOT_FOUND, "text/plain", "not here\n".to_owned())
-        }
+        (&Method::GET | &Method::HEAD, _) => (
+            StatusCode::NOT_FOUND,
+            "text/plain",
+            "not found\n".to_owned(),
+        ),
         _ => (
             StatusCode::METHOD_NOT_ALLOWED,
             "text/plain",
-            "only GET\n".to_owned(),
+            "only GET is allowed\n".to_owned(),
         ),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));

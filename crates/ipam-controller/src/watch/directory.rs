@@ -1,5 +1,5 @@
-//! A directory as the source of the files: read again when something stirs in it, and believed when
-//! it is at rest.
+//! A directory as the source of the files. It is read after each change, and the result counts once
+//! the directory no longer changes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use super::files::is_same;
 use crate::Loaded;
 use ipam_config::source::{DirectoryEvents, Stillness};
 
-/// A directory.
+/// A directory of files.
 pub struct Directory {
     load: Arc<dyn Fn() -> Loaded + Send + Sync>,
     events: DirectoryEvents,
-    /// The last reading, where it is not known whether the directory was at rest.
+    /// The last result, if the directory may have changed during the read.
     doubtful: Option<Loaded>,
 }
 
 impl Directory {
-    /// Begins to listen, so that nothing is missed that happens after it; `load` reads and checks
-    /// the files.
+    /// Watches the directory from now on, so no later change is missed. `load` reads and checks the
+    /// files.
     pub fn new(directory: &Path, load: impl Fn() -> Loaded + Send + Sync + 'static) -> Directory {
         Directory {
             load: Arc::new(load),
@@ -28,7 +28,7 @@ impl Directory {
         }
     }
 
-    /// The files as they are now.
+    /// Reads the files now.
     pub fn load(&self) -> Loaded {
         (self.load)()
     }
@@ -39,13 +39,13 @@ impl Source for Directory {
         loop {
             self.events.changed().await;
             let load = self.load.clone();
-            // Beside everything else: a file system may hang.
+            // In a thread of its own: a file system may hang.
             let Ok(loaded) = tokio::task::spawn_blocking(move || load()).await else {
                 continue;
             };
             let is_still = match self.events.stillness().await {
                 Stillness::Still => true,
-                // Two readings that are the same show no directory in motion.
+                // Two equal results mean that the directory no longer changes.
                 Stillness::Moved | Stillness::Unknown => self
                     .doubtful
                     .as_ref()

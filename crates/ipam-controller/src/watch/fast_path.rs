@@ -1,5 +1,7 @@
-//! Nodes that join, served from what the last whole plan left: what that costs follows the nodes,
-//! not the cluster.
+//! The fast path: serves new nodes from what the last whole plan left. Its cost grows with the
+//! number of new nodes, not with the cluster.
+//!
+//! It must never serve anything else: whatever it cannot explain takes a whole plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,35 +9,34 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{ControllerEvent, OnEvent, Work};
-use crate::{Job, Loaded, LostRaces};
+use super::{ControllerEvent, OnEvent, Worker};
+use crate::{Job, Loaded, OnConflict};
 use ipam_cilium::observed::{Node, ObjectVersion, Observed, Reader};
-use ipam_cluster::{Cluster, ClusterError, Follow, Touched};
+use ipam_cluster::{Cluster, ClusterError, DirtyNodes, Follow};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
-use ipam_planner::plan::{Change, Newcomers, Plan, PlannedState, node_changes};
+use ipam_planner::plan::{Change, NewNodes, Plan, PlannedState, node_changes};
 
-/// How soon all is planned again when something has changed that is not urgent, such as a node that
-/// is gone.
+/// Time until the next whole plan after a change that is not urgent, such as a deleted node.
 const SOON: Duration = Duration::from_secs(5);
 
-/// What is known since the last whole plan.
+/// What the last whole plan left.
 #[derive(Debug)]
 pub(super) struct Known {
     planned_state: PlannedState,
-    /// The files that it was made from.
+    /// The files of that plan.
     loaded: Arc<Loaded>,
-    /// What each node shows.
+    /// The blocks that each node shows.
     blocks: BTreeMap<NodeName, BTreeSet<Block>>,
-    /// Nodes that were served, as they and their CiliumNodes were before: that their block shows is
-    /// no news.
+    /// Served nodes, as they and their CiliumNodes were before. When one shows its block, that is
+    /// no change.
     served: BTreeMap<NodeName, (Arc<Node>, Option<ObjectVersion>)>,
-    /// When all must be planned again.
+    /// When the next whole plan is due.
     due: Instant,
 }
 
 impl Known {
-    /// What a whole plan leaves, if nodes can be served from it, for so long.
+    /// What a whole plan leaves for at most `interval`; `None` if nodes cannot be served from it.
     pub(super) fn after(
         plan: &Plan,
         loaded: &Arc<Loaded>,
@@ -47,10 +48,10 @@ impl Known {
         for name in observed.nodes.keys() {
             blocks.entry(name.clone()).or_default();
         }
-        // What rests is free at some time, and nothing tells of it.
-        let rest = loaded.desired.policy.quarantine;
+        // No event tells when the quarantine of a block ends.
+        let quarantine_for = loaded.desired.policy.quarantine;
         let freed = observed
-            .claims_in_force(rest)
+            .live_claims(quarantine_for)
             .quarantined
             .into_values()
             .map(|quarantined| quarantined.free_at)
@@ -83,23 +84,23 @@ impl Known {
         Some(known)
     }
 
-    /// All is planned again after this time at the latest.
+    /// Makes the next whole plan due after `time` at the latest.
     pub(super) fn within(&mut self, time: Duration) {
         self.due = self.due.min(Instant::now() + time);
     }
 
-    /// The newcomers among these; `None` where it takes a whole plan.
-    fn newcomers(&mut self, touched: &Touched, seen: Observed) -> Option<Newcomers> {
+    /// The new nodes among the changed ones; `None` if it takes a whole plan.
+    fn new_nodes(&mut self, dirty: &DirtyNodes, seen: Observed) -> Option<NewNodes> {
         let shown = shown(&seen);
-        touched
-            .lingering
+        dirty
+            .tombstones
             .iter()
             .for_each(|block| self.planned_state.take(&block.range()));
         seen.nodes
             .values()
             .for_each(|node| self.planned_state.take_machine(node));
         let mut joined = Vec::new();
-        for name in &touched.names {
+        for name in &dirty.names {
             let name: NodeName = name.parse().ok()?;
             let (now, before) = (shown.get(&name), self.blocks.get(&name));
             let had_none = before.is_none_or(BTreeSet::is_empty);
@@ -109,15 +110,16 @@ impl Known {
                 }
                 Some(node) if now.is_some() && now == before => {
                     let other = seen.cilium_nodes.get(&name).map(|other| &other.version);
-                    let is_told = |(before, other_before): (Arc<Node>, Option<ObjectVersion>)| {
-                        differs_by_its_block(&before, node) && other_before.as_ref() == other
-                    };
-                    if !self.served.remove(&name).is_some_and(is_told) {
-                        // Something else of it has changed.
+                    let is_expected =
+                        |(before, other_before): (Arc<Node>, Option<ObjectVersion>)| {
+                            differs_by_its_block(&before, node) && other_before.as_ref() == other
+                        };
+                    if !self.served.remove(&name).is_some_and(is_expected) {
+                        // Something else changed too.
                         self.within(SOON);
                     }
                 }
-                // What it had stays taken until then.
+                // Its block stays taken until then.
                 None if now.is_none() => self.within(SOON),
                 Some(_) | None => return None,
             }
@@ -136,7 +138,7 @@ impl Known {
         are_served.then_some(newcomers)
     }
 
-    /// These nodes are given a block.
+    /// Notes that these nodes receive a block.
     fn serve<'n>(
         &mut self,
         nodes: impl Iterator<Item = (&'n Arc<Node>, Option<&'n ObjectVersion>)>,
@@ -147,7 +149,7 @@ impl Known {
         }
     }
 
-    /// These nodes have their blocks.
+    /// Notes the blocks of applied changes.
     pub(super) fn note(&mut self, applied: &[Change]) {
         for node in node_changes(applied) {
             self.blocks
@@ -160,7 +162,7 @@ impl Known {
     }
 }
 
-/// Whether nothing else than what tells of its block differs between two versions of a Node.
+/// Whether two versions of a Node differ only in the fields that show its block.
 fn differs_by_its_block(one: &Node, other: &Node) -> bool {
     // Every field is named, so that a new one cannot be forgotten here.
     let Node {
@@ -196,32 +198,32 @@ fn shown(observed: &Observed) -> BTreeMap<NodeName, BTreeSet<Block>> {
     blocks
 }
 
-impl<C: Follow> Work<'_, C> {
-    /// Serves nodes that joined; `None` where it takes a whole plan. Gives the time after which
-    /// there is more to do.
-    pub(super) async fn join(
+impl<C: Follow> Worker<'_, C> {
+    /// Serves new nodes and returns the time until the next reconcile is due; `None` if it takes a
+    /// whole plan.
+    pub(super) async fn try_fast_path(
         &mut self,
         on_event: &mut OnEvent<'_>,
     ) -> Option<Result<Duration, ClusterError>> {
-        // What goes wrong on the way leaves nothing that could be relied on.
+        // After a failure on the way nothing of it can be trusted.
         let mut known = self.known.take()?;
-        let loaded = self.files.in_force();
+        let loaded = self.files.applied_config();
         if known.is_due() || !Arc::ptr_eq(&known.loaded, &loaded) {
             return None;
         }
-        let touched = self.cache.touched()?;
+        let dirty = self.cache.take_dirty_nodes()?;
         let mut reader = Reader::default();
-        for (kind, json) in &touched.objects {
+        for (kind, json) in &dirty.objects {
             reader.object(*kind, json).ok()?;
         }
         let cache = self.cache;
-        let direct = cache.direct();
-        let Newcomers {
+        let uncached = cache.uncached();
+        let NewNodes {
             observed,
             changes,
             blocked: _,
-        } = known.newcomers(&touched, reader.finish(direct.now()))?;
-        let (changes, pause) = self.restrained(changes);
+        } = known.new_nodes(&dirty, reader.finish(uncached.now()))?;
+        let (changes, pause) = self.backed_off(changes);
         if pause.is_some() {
             return None;
         }
@@ -234,7 +236,14 @@ impl<C: Follow> Work<'_, C> {
                 openstack: Some(&openstack),
             };
             let tried = match self
-                .apply(&direct, &job, observed, changes, LostRaces::Left, on_event)
+                .apply(
+                    &uncached,
+                    &job,
+                    observed,
+                    changes,
+                    OnConflict::Leave,
+                    on_event,
+                )
                 .await
             {
                 Ok(tried) => tried,
@@ -244,8 +253,8 @@ impl<C: Follow> Work<'_, C> {
                 return Some(Ok(after));
             }
             known.note(&tried.applied);
-            if let Some(told) = &mut self.told.waiting {
-                told.nodes = told.nodes.max(known.blocks.len());
+            if let Some(reported) = &mut self.reported.waiting {
+                reported.nodes = reported.nodes.max(known.blocks.len());
             }
             on_event(ControllerEvent::Nodes(known.blocks.len()));
         }

@@ -1,4 +1,6 @@
-//! The files that are in force, and what became of the newest ones.
+//! The last valid files, which apply, and the errors of newer ones.
+//!
+//! It reads nothing itself.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +9,7 @@ use tokio::sync::Notify;
 use crate::Loaded;
 use ipam_desired::Activity;
 
-/// The last good files, shared between who reads them and who plans from them.
+/// The last valid files, shared between the task that reads them and the task that plans.
 #[derive(Debug)]
 pub(super) struct Files {
     state: Mutex<State>,
@@ -16,15 +18,15 @@ pub(super) struct Files {
 
 #[derive(Debug)]
 struct State {
-    in_force: Arc<Loaded>,
+    applied: Arc<Loaded>,
     is_new: bool,
-    /// The newest ones, where they have faults.
+    /// The newest files, if they have errors.
     newest_invalid: Option<Arc<Loaded>>,
-    /// Whether that was not told yet.
-    is_untold: bool,
+    /// Whether those errors are not reported yet.
+    is_unreported: bool,
 }
 
-/// Whether two readings found the same files, with the same to say of them.
+/// Whether two reads found the same files with the same findings.
 pub(super) fn is_same(one: &Loaded, other: &Loaded) -> bool {
     let Loaded {
         documents,
@@ -40,10 +42,10 @@ pub(super) fn is_same(one: &Loaded, other: &Loaded) -> bool {
 impl Files {
     pub(super) fn new(first: Loaded) -> Files {
         let state = State {
-            in_force: Arc::new(first),
+            applied: Arc::new(first),
             is_new: false,
             newest_invalid: None,
-            is_untold: false,
+            is_unreported: false,
         };
         Files {
             state: Mutex::new(state),
@@ -51,44 +53,43 @@ impl Files {
         }
     }
 
-    /// Takes files that were just read: as those in force, or as what is wrong with the newest
-    /// ones.
+    /// Takes files that were just read. They apply from now on, unless they have errors.
     pub(super) fn offer(&self, loaded: Loaded) {
         let mut state = self.lock();
-        let newest = state.newest_invalid.as_ref().unwrap_or(&state.in_force);
+        let newest = state.newest_invalid.as_ref().unwrap_or(&state.applied);
         if is_same(newest, &loaded) {
             return;
         }
         if loaded.has_errors() {
-            if state.in_force.desired.policy.activity == Activity::Active
-                && let Some(paused) = state.in_force.paused_by(&loaded)
+            if state.applied.desired.policy.activity == Activity::Active
+                && let Some(paused) = state.applied.paused_by(&loaded)
             {
-                state.in_force = Arc::new(paused);
+                state.applied = Arc::new(paused);
                 state.is_new = true;
             }
             state.newest_invalid = Some(Arc::new(loaded));
-            state.is_untold = true;
+            state.is_unreported = true;
         } else {
-            state.in_force = Arc::new(loaded);
+            state.applied = Arc::new(loaded);
             state.newest_invalid = None;
-            state.is_untold = false;
+            state.is_unreported = false;
             state.is_new = true;
         }
         self.changed.notify_one();
     }
 
-    pub(super) fn in_force(&self) -> Arc<Loaded> {
-        self.lock().in_force.clone()
+    pub(super) fn applied_config(&self) -> Arc<Loaded> {
+        self.lock().applied.clone()
     }
 
-    /// Files with faults that were not told of yet.
+    /// Files with errors that are not reported yet.
     pub(super) fn take_invalid(&self) -> Option<Arc<Loaded>> {
         let mut state = self.lock();
-        let is_untold = std::mem::take(&mut state.is_untold);
-        state.newest_invalid.clone().filter(|_| is_untold)
+        let is_unreported = std::mem::take(&mut state.is_unreported);
+        state.newest_invalid.clone().filter(|_| is_unreported)
     }
 
-    /// Whether those in force are others than the last time.
+    /// Whether the files that apply have changed since the last call.
     pub(super) fn take_is_new(&self) -> bool {
         std::mem::take(&mut self.lock().is_new)
     }

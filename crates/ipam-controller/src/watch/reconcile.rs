@@ -1,44 +1,41 @@
-//! One round: what the mirror shows and the files ask for becomes a plan, and of that is applied
-//! what needs no person.
+//! One reconcile: plans from the cache and the files, and applies what needs no person.
 //!
-//! New nodes get their blocks from what the mirror shows: claims keep blocks unique. Everything
-//! else is rare, and what it would do to others is judged by a fresh look at the cluster itself,
-//! under the lock.
+//! New nodes receive their blocks from the cache: claims keep blocks unique. Every other change is
+//! rare, so it is planned again from the cluster itself, under the lock.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::fast_path::Known;
-use super::{ControllerEvent, OnEvent, Planned, Waiting, WaitingChange, Work};
+use super::{ControllerEvent, OnEvent, Planned, Waiting, WaitingChange, Worker};
 use crate::apply::{Event, Outcome};
+use crate::lease::{Attempt, Lease, Timing};
 use crate::{
-    Applied, BATCH, Job, LockRequest, LostRaces, Sending, apply_until_settled, hold,
-    observe_and_plan, take,
+    Applied, BATCH, Job, NoPorts, OnConflict, Sending, apply_until_settled, observe_and_plan,
 };
 use ipam_cilium::observed::Observed;
-use ipam_cluster::{Cluster, ClusterError, Follow, Snapshot};
+use ipam_cluster::{Cluster, ClusterError, Follow, LeaseName, Snapshot};
 use ipam_planner::plan::{BlockedReason, Change, Plan, Sequence, Unattended, unattended};
 
-/// A pause from which on it is worth telling that somebody undoes what we write.
-const WORTH_TELLING: Duration = Duration::from_secs(8);
+/// Shortest pause for which [`ControllerEvent::Undone`] is reported.
+const REPORTED_PAUSE: Duration = Duration::from_secs(8);
 
-/// How long a lock that somebody holds is left alone.
+/// Pause while another process holds the lock.
 const LOCKED: Duration = Duration::from_secs(2);
 
-/// How long it is until Neutron is asked again that did not tell of a subnet, for which nodes wait.
-const UNTOLD: Duration = Duration::from_secs(15);
+/// Pause before Neutron is read again, if nodes wait for a subnet that it did not answer for.
+const NEUTRON_RETRY: Duration = Duration::from_secs(15);
 
-/// What came of changes.
+/// Result of one apply.
 pub(super) struct Tried {
     pub(super) applied: Vec<Change>,
-    /// The pause after which to try the others.
+    /// Time until the other changes are due.
     pub(super) again: Option<Duration>,
-    /// Whether the server said yes or no to each of them.
+    /// Whether the server accepted or refused each change.
     pub(super) is_certain: bool,
 }
 
-/// The shortest of these, as far as they are known.
 fn earliest(times: impl IntoIterator<Item = Option<Duration>>) -> Option<Duration> {
     times.into_iter().flatten().min()
 }
@@ -49,14 +46,14 @@ fn waits_for_neutron(plan: &Plan) -> bool {
         .any(|blocked| matches!(blocked.reason, BlockedReason::NeutronUnknown(_)))
 }
 
-impl<C: Follow> Work<'_, C> {
-    /// Gives the time after which there is more to do, if that is known.
+impl<C: Follow> Worker<'_, C> {
+    /// Returns the time until the next reconcile is due, if that is known.
     pub(super) async fn plan_and_apply(
         &mut self,
         snapshot: &Snapshot<'_, C>,
         on_event: &mut OnEvent<'_>,
     ) -> Result<Option<Duration>, ClusterError> {
-        let loaded = self.files.in_force();
+        let loaded = self.files.applied_config();
         let openstack = self.openstack.clone();
         let job = Job {
             loaded: &loaded,
@@ -71,19 +68,19 @@ impl<C: Follow> Work<'_, C> {
             observed: &observed,
         }));
         let parted = unattended(&plan, &loaded.desired, &observed, self.waivers);
-        self.tell_of_waiting(&plan, &parted, &observed, on_event);
+        self.report_waiting(&plan, &parted, &observed, on_event);
         self.write_backoff.prune(Instant::now());
         let known = Known::after(&plan, &loaded, &observed, self.interval);
-        let (ready, due) = self.restrained(parted.applied);
-        let due = earliest([due, waits_for_neutron(&plan).then_some(UNTOLD)]);
+        let (ready, due) = self.backed_off(parted.applied);
+        let due = earliest([due, waits_for_neutron(&plan).then_some(NEUTRON_RETRY)]);
         let (new, others): (Vec<Change>, Vec<Change>) =
             ready.into_iter().partition(Change::gives_to_a_new_node);
-        // With nothing to write it still puts claims to rest that nobody has any more.
+        // Without changes it still quarantines the blocks of dead claims.
         let tried = self
-            .apply(snapshot, &job, observed, new, LostRaces::Left, on_event)
+            .apply(snapshot, &job, observed, new, OnConflict::Leave, on_event)
             .await?;
         if !others.is_empty() {
-            // What it finds and does is not in what is known.
+            // The next fast path would not know what this finds and writes.
             let after_others = self.others(&job, on_event).await?;
             return Ok(earliest([due, tried.again, after_others]));
         }
@@ -96,55 +93,57 @@ impl<C: Follow> Work<'_, C> {
         Ok(due)
     }
 
-    /// What does more than give blocks to new nodes.
+    /// Applies the changes that are not for new nodes.
     async fn others(
         &mut self,
         job: &Job<'_>,
         on_event: &mut OnEvent<'_>,
     ) -> Result<Option<Duration>, ClusterError> {
         let cache = self.cache;
-        let direct = cache.direct();
-        let wish = LockRequest {
-            holder: self.holder.clone(),
+        let uncached = cache.uncached();
+        let lease = Lease {
+            cluster: &uncached,
+            name: LeaseName::Apply,
+            identity: self.holder.clone(),
             operation: "watch".to_owned(),
-            timeout: jiff::SignedDuration::ZERO,
+            timing: Timing::APPLY,
         };
-        let lock = match take(&direct, &wish, &mut |_| {}).await {
-            Ok(lock) => lock,
-            Err(ClusterError::Held { .. }) => return Ok(Some(LOCKED)),
-            Err(error) => return Err(error),
+        let lock = match lease.try_acquire(&mut self.lock_holder).await? {
+            Attempt::Done(lock) => lock,
+            Attempt::HeldByOther | Attempt::Overtaken => return Ok(Some(LOCKED)),
         };
         let work = async {
-            let (observed, plan) = observe_and_plan(&direct, job).await?;
+            let (observed, plan) = observe_and_plan(&uncached, job).await?;
             let parted = unattended(&plan, &job.loaded.desired, &observed, self.waivers);
-            let (ready, due) = self.restrained(parted.applied);
+            let (ready, due) = self.backed_off(parted.applied);
             let tried = self
                 .apply(
-                    &direct,
+                    &uncached,
                     job,
                     observed,
                     ready,
-                    LostRaces::PlannedAgain,
+                    OnConflict::Replan,
                     on_event,
                 )
                 .await?;
             Ok(earliest([due, tried.again]))
         };
-        hold(&direct, &wish, lock, work).await
+        lease.hold(lock, work).await
     }
 
-    /// Without those that must pause; what stands behind one of them in order pauses with it.
-    pub(super) fn restrained(&self, changes: Vec<Change>) -> (Vec<Change>, Option<Duration>) {
+    /// Drops the changes that must pause, and the later changes of their sequences. Returns the
+    /// shortest pause with the rest.
+    pub(super) fn backed_off(&self, changes: Vec<Change>) -> (Vec<Change>, Option<Duration>) {
         let now = Instant::now();
         let mut due: Option<Duration> = None;
         let mut ready = Vec::new();
-        let mut is_held_back = false;
+        let mut is_sequence_blocked = false;
         for change in changes {
             let in_order = change.sequence() == Sequence::AfterThoseBefore;
-            let pause = self.write_backoff.of(&change, now);
+            let pause = self.write_backoff.pause_left(&change, now);
             due = earliest([due, pause]);
-            if pause.is_some() || (in_order && is_held_back) {
-                is_held_back |= in_order;
+            if pause.is_some() || (in_order && is_sequence_blocked) {
+                is_sequence_blocked |= in_order;
             } else {
                 ready.push(change);
             }
@@ -158,7 +157,7 @@ impl<C: Follow> Work<'_, C> {
         job: &Job<'_>,
         observed: Observed,
         changes: Vec<Change>,
-        lost_races: LostRaces,
+        on_conflict: OnConflict,
         on_event: &mut OnEvent<'_>,
     ) -> Result<Tried, ClusterError> {
         on_event(ControllerEvent::Sending(changes.len()));
@@ -177,19 +176,19 @@ impl<C: Follow> Work<'_, C> {
         let mut sending = Sending {
             batch: BATCH,
             parallelism,
-            lost_races,
+            on_conflict,
             stop: &stop,
             on_event: &mut on_write,
         };
         let (applied, failure) =
-            apply_until_settled(cluster, job, observed, changes, &mut sending).await;
+            apply_until_settled(cluster, &NoPorts, job, observed, changes, &mut sending).await;
         let tried = self.note(applied, on_event);
         on_event(ControllerEvent::Sending(0));
         match failure {
             Some(error) => Err(error),
             None if tried.is_certain => Ok(tried),
-            // A heartbeat moves a Node, and another applier the claims: neither lasts. A server
-            // that stops us does.
+            // A conflict with a heartbeat or another apply is over soon. A server that denies all
+            // access is not.
             None => Ok(Tried {
                 again: Some(self.next_pause()),
                 ..tried
@@ -214,7 +213,7 @@ impl<C: Follow> Work<'_, C> {
             }
             let pause = self.write_backoff.note(&change, now);
             if outcome == Outcome::Applied {
-                if pause >= WORTH_TELLING {
+                if pause >= REPORTED_PAUSE {
                     on_event(ControllerEvent::Undone(&change.target(), pause));
                 }
                 tried.applied.push(change);
@@ -231,7 +230,7 @@ impl<C: Follow> Work<'_, C> {
         tried
     }
 
-    fn tell_of_waiting(
+    fn report_waiting(
         &mut self,
         plan: &Plan,
         parted: &Unattended,
@@ -240,7 +239,7 @@ impl<C: Follow> Work<'_, C> {
     ) {
         let waiting = Waiting {
             nodes: observed.nodes.len(),
-            activity: self.files.in_force().desired.policy.activity,
+            activity: self.files.applied_config().desired.policy.activity,
             for_a_person: parted.waiting.iter().map(WaitingChange::from).collect(),
             refusals: parted.refusals.clone(),
             blocked: plan
@@ -249,9 +248,9 @@ impl<C: Follow> Work<'_, C> {
                 .map(|one| (one.target.clone(), one.reason.to_string()))
                 .collect(),
         };
-        if self.told.waiting.as_ref() != Some(&waiting) {
+        if self.reported.waiting.as_ref() != Some(&waiting) {
             on_event(ControllerEvent::Waiting(&waiting));
-            self.told.waiting = Some(waiting);
+            self.reported.waiting = Some(waiting);
         }
     }
 }

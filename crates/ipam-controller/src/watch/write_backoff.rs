@@ -1,5 +1,5 @@
-//! Keeps from writing one object again and again, when somebody else undoes it or it never goes
-//! through: each time after a longer pause.
+//! A back-off per object: each further write of the same object waits longer. It limits writes that
+//! another process undoes, or that always fail.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use tokio::time::Instant;
 use ipam_planner::plan::{Change, Target};
 use retry::{Backoff, Retry};
 
-/// Pauses before the third attempt and the ones after it; before the second there is none.
+/// Pauses from the third attempt on; the second one has none.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5 * 60));
 
-/// An object that was left alone for so long after its pause is as new.
+/// Time after its pause until an object is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
-/// Attempts by object. A node that is re-created is another object.
+/// Attempts by object. A re-created node is another object.
 #[derive(Debug, Default)]
 pub(super) struct WriteBackoff(BTreeMap<(Target, String), Attempts>);
 
 #[derive(Debug)]
 struct Attempts {
-    /// After the first attempt there is none yet.
+    /// `None` after the first attempt.
     retry: Option<Retry>,
     not_before: Instant,
 }
@@ -37,17 +37,17 @@ fn key(change: &Change) -> (Target, String) {
 }
 
 impl WriteBackoff {
-    /// How long this one must wait yet, if it must.
-    pub(super) fn of(&self, change: &Change, now: Instant) -> Option<Duration> {
+    /// The rest of the object's pause, if it has one.
+    pub(super) fn pause_left(&self, change: &Change, now: Instant) -> Option<Duration> {
         self.pause_of(&key(change), now)
     }
 
-    /// Notes an attempt, and says how long the pause is that follows.
+    /// Notes an attempt and returns the pause after it.
     pub(super) fn note(&mut self, change: &Change, now: Instant) -> Duration {
         self.note_key(key(change), now)
     }
 
-    /// Forgets what is over.
+    /// Forgets objects whose pause is long over.
     pub(super) fn prune(&mut self, now: Instant) {
         self.0
             .retain(|_, attempts| attempts.not_before + FORGOTTEN > now);

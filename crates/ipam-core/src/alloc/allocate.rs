@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::supply::{Giving, PoolId, PoolSupply, Supply};
+use super::supply::{AllocationMode, PoolId, PoolSupply, Supply};
 use crate::model::{NodeName, PerFamily, PoolName};
 use crate::net::{Block, Family, Range, largest_gap, merge};
 
@@ -13,15 +13,15 @@ use crate::net::{Block, Family, Range, largest_gap, merge};
 pub struct Demand {
     /// The node.
     pub node: NodeName,
-    /// The families that it has no block of, and could use.
+    /// The families it has no block of and can use.
     pub families: Vec<Family>,
-    /// Those of them that it cannot do without: a pool that lacks one is passed over.
+    /// The families it requires: a pool without one of them is passed over.
     pub required: Vec<Family>,
     /// The pools to try, best first.
     pub candidates: Arc<[PoolId]>,
-    /// Blocks that are taken for this very node: of a pool that has one it gets that one.
+    /// Blocks reserved for this node. If a pool has one of them, the node gets it.
     pub kept: Vec<Block>,
-    /// Addresses that no block of it may have, though another node's may.
+    /// Addresses that its blocks must not contain. Blocks of other nodes may.
     pub apart: Vec<Range>,
 }
 
@@ -32,11 +32,11 @@ pub enum PassedOver {
     Full,
     /// It is disabled.
     Disabled,
-    /// It has no CIDR of a family that the node cannot do without.
+    /// It has no CIDR of a family that the node requires.
     Lacks(Family),
 }
 
-/// As it fits after the pool's name.
+/// Follows the pool's name in a sentence.
 impl fmt::Display for PassedOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -50,55 +50,51 @@ impl fmt::Display for PassedOver {
 /// Blocks for one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assigned {
-    /// The pool that gave them.
     pub pool: PoolId,
-    /// The blocks.
     pub blocks: PerFamily<Block>,
-    /// The better pools, and why they were not used.
+    /// Preferred pools, and why they were not used.
     pub passed_over: Vec<(PoolId, PassedOver)>,
 }
 
-/// What became of a demand.
+/// Result for one demand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Blocks for it.
     Assigned(Assigned),
-    /// Its best pool gives nothing of a family that it lacks: it has all it can get.
+    /// Its best pool has no family that the node lacks.
     NothingNeeded,
     /// No pool matches.
     NoPool,
-    /// No pool that matches can serve it whole.
+    /// No matching pool can serve all of the demand.
     Short {
-        /// All of them, best first.
+        /// The matching pools, best first.
         passed_over: Vec<(PoolId, PassedOver)>,
     },
 }
 
-/// Blocks that a pool should have had.
+/// Blocks that a pool lacked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortfall {
-    /// The pool that was the nodes' first choice.
+    /// The first full pool among the nodes' candidates.
     pub pool: PoolName,
     /// The family that ran out.
     pub family: Family,
-    /// How many blocks are missing.
+    /// Number of missing blocks.
     pub missing: usize,
-    /// The widest run of addresses that is still free, too small or too crooked for a block.
+    /// The widest free run of addresses. It is too small or too misaligned for a block.
     pub largest_free_run: Option<Range>,
 }
 
-/// The result, one outcome for each demand in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Allocation {
-    /// One for each demand.
+    /// One for each demand, in order.
     pub outcomes: Vec<Outcome>,
-    /// What is missing, by pool and family.
     pub shortfalls: Vec<Shortfall>,
 }
 
-/// Serves the demands in their order from what is left of the supply. Everything in `taken` and
-/// every block of `pins` is kept free of others first. A demand is served whole from one pool or
-/// not at all, so that a dual-stack node never ends with half of what it needs.
+/// Serves the demands in order. Blocks that overlap `taken` or `pins` are not given.
+///
+/// One pool serves a demand completely or not at all, so that a dual-stack node never gets blocks
+/// of only one family.
 pub fn allocate(
     supply: &mut Supply,
     taken: &[Range],
@@ -145,7 +141,7 @@ fn serve(
         if needed.is_empty() {
             return Outcome::NothingNeeded;
         }
-        if pool.giving() == Giving::Nothing {
+        if pool.mode() == AllocationMode::Nothing {
             passed_over.push((id, PassedOver::Disabled));
             continue;
         }
@@ -181,7 +177,7 @@ fn serve(
     if passed_over.is_empty() {
         return Outcome::NoPool;
     }
-    // Only a full pool can be short of blocks; a disabled one has them.
+    // Only a full pool lacks blocks; a disabled one has them.
     if let Some((first, _)) = passed_over.iter().find(|(_, why)| *why == PassedOver::Full) {
         for family in &demand.families {
             let pool = supply.pool_mut(*first);
@@ -243,13 +239,13 @@ mod tests {
     use super::*;
     use crate::net::BlockSize;
 
-    fn pool(name: &str, giving: Giving, ranges: &[&str], ipv4: u64, ipv6: u64) -> PoolSupply {
+    fn pool(name: &str, mode: AllocationMode, ranges: &[&str], ipv4: u64, ipv6: u64) -> PoolSupply {
         let size = PerFamily {
             ipv4: BlockSize::new(Family::Ipv4, ipv4).ok(),
             ipv6: BlockSize::new(Family::Ipv6, ipv6).ok(),
         };
         let ranges: Vec<Block> = ranges.iter().map(|range| range.parse().unwrap()).collect();
-        PoolSupply::new(name.parse().unwrap(), giving, &ranges, &size)
+        PoolSupply::new(name.parse().unwrap(), mode, &ranges, &size)
     }
 
     fn run(
@@ -293,7 +289,7 @@ mod tests {
     fn ranges_are_used_in_their_order_and_taken_parts_are_skipped() {
         let pools = vec![pool(
             "a",
-            Giving::New,
+            AllocationMode::New,
             &["10.9.0.0/31", "10.1.0.0/31"],
             32,
             64,
@@ -305,9 +301,21 @@ mod tests {
     #[test]
     fn both_families_or_neither_and_then_the_next_pool() {
         let pools = vec![
-            pool("a", Giving::New, &["10.0.0.0/30", "fd00::/64"], 32, 64),
-            pool("b", Giving::Nothing, &["10.0.1.0/30"], 32, 64),
-            pool("c", Giving::New, &["10.0.2.0/31", "fd01::/63"], 32, 64),
+            pool(
+                "a",
+                AllocationMode::New,
+                &["10.0.0.0/30", "fd00::/64"],
+                32,
+                64,
+            ),
+            pool("b", AllocationMode::Nothing, &["10.0.1.0/30"], 32, 64),
+            pool(
+                "c",
+                AllocationMode::New,
+                &["10.0.2.0/31", "fd01::/63"],
+                32,
+                64,
+            ),
         ];
         let (given, shortfalls) = run(pools, &[], &[], 4);
         assert_eq!(
@@ -330,7 +338,13 @@ mod tests {
 
     #[test]
     fn what_is_kept_for_a_node_is_given_to_it() {
-        let mut supply = Supply::new(vec![pool("a", Giving::New, &["10.0.0.0/30"], 32, 64)]);
+        let mut supply = Supply::new(vec![pool(
+            "a",
+            AllocationMode::New,
+            &["10.0.0.0/30"],
+            32,
+            64,
+        )]);
         let taken: Vec<Range> = vec!["10.0.0.2".parse().unwrap(), "10.0.0.9".parse().unwrap()];
         let demand = |name: &str, kept: &[&str]| Demand {
             node: name.parse().unwrap(),
@@ -362,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_shortfall_names_the_largest_free_run() {
-        let pools = vec![pool("a", Giving::New, &["10.0.0.0/24"], 25, 64)];
+        let pools = vec![pool("a", AllocationMode::New, &["10.0.0.0/24"], 25, 64)];
         let (given, shortfalls) = run(pools, &["10.0.0.100", "10.0.0.200"], &[], 2);
         assert_eq!(given, ["short", "short"]);
         assert_eq!(

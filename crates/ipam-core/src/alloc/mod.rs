@@ -1,12 +1,11 @@
-//! Which node gets which block: supply, what is taken, pins and demands in; assignments and
-//! shortfalls out.
+//! Decides which node gets which block. Input: supply, taken ranges, pins and demands. Output:
+//! assignments and shortfalls.
 //!
-//! Pure and deterministic: the lowest free block of the first pool that can serve a demand whole.
-//! Knows pools as named supplies and nodes as names, and nothing of selectors, Cilium or where a
-//! block is written.
+//! Deterministic: a demand gets the lowest free blocks of the first pool that can serve all of it.
+//! Knows nothing of selectors, of Cilium, or of where a block is written.
 
 mod allocate;
 mod supply;
 
 pub use allocate::{Allocation, Assigned, Demand, Outcome, PassedOver, Shortfall, allocate};
-pub use supply::{Giving, PoolId, PoolPart, PoolSupply, Supply};
+pub use supply::{AllocationMode, PoolId, PoolPart, PoolSupply, Supply};

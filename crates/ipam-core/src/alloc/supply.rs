@@ -4,16 +4,16 @@ use super::allocate::PassedOver;
 use crate::model::{PerFamily, PoolName};
 use crate::net::{Block, BlockSize, Family, Range, Slots};
 
-/// Place of a pool in its [`Supply`].
+/// Index of a pool in its [`Supply`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(usize);
 
 /// Whether a pool gives new blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Giving {
-    /// It does.
+pub enum AllocationMode {
+    /// It gives new blocks.
     New,
-    /// It only keeps what it gave.
+    /// It keeps its allocations and gives no new blocks.
     Nothing,
 }
 
@@ -22,26 +22,25 @@ pub enum Giving {
 pub struct PoolPart {
     /// The pool.
     pub pool: PoolId,
-    /// How many blocks it touches.
+    /// Number of blocks that it overlaps.
     pub blocks: u128,
-    /// The addresses.
     pub part: Range,
 }
 
-/// One pool's blocks.
 #[derive(Clone, Debug)]
 pub struct PoolSupply {
     name: PoolName,
-    giving: Giving,
-    /// In the order in which they are used, both families mixed.
+    mode: AllocationMode,
+    /// In the order of use, both families mixed.
     slots: Vec<Slots>,
 }
 
 impl PoolSupply {
-    /// A pool with these ranges, used in this order. A range without a fitting size gives nothing.
+    /// A pool with these ranges, used in this order. A range whose family has no size, or a longer
+    /// prefix, is left out.
     pub fn new(
         name: PoolName,
-        giving: Giving,
+        mode: AllocationMode,
         ranges: &[Block],
         size: &PerFamily<BlockSize>,
     ) -> PoolSupply {
@@ -49,36 +48,29 @@ impl PoolSupply {
             .iter()
             .filter_map(|range| Slots::new(*range, *size.get(range.family())?))
             .collect();
-        PoolSupply {
-            name,
-            giving,
-            slots,
-        }
+        PoolSupply { name, mode, slots }
     }
 
-    /// Name.
     pub fn name(&self) -> &PoolName {
         &self.name
     }
 
-    /// Whether it gives new blocks.
-    pub fn giving(&self) -> Giving {
-        self.giving
+    pub fn mode(&self) -> AllocationMode {
+        self.mode
     }
 
-    /// Its ranges and their slots.
     pub fn slots(&self) -> &[Slots] {
         &self.slots
     }
 
-    /// Whether it has blocks of this family at all.
+    /// Whether it has blocks of this family, free or taken.
     pub fn has(&self, family: Family) -> bool {
         self.slots
             .iter()
             .any(|slots| slots.size().family() == family)
     }
 
-    /// Whether the block is one of its own, taken or not.
+    /// Whether the block is one of this pool's, free or taken.
     pub(super) fn gives(&self, block: Block) -> bool {
         self.slots
             .iter()
@@ -91,7 +83,7 @@ impl PoolSupply {
             .any(|slots| slots.size().family() == family && slots.free() > 0)
     }
 
-    /// The same without the blocks that have one of these addresses.
+    /// As [`PoolSupply::has_free`], without the blocks that overlap `apart`.
     pub(super) fn has_free_apart(&self, family: Family, apart: &[Range]) -> bool {
         if apart.is_empty() {
             self.has_free(family)
@@ -108,13 +100,13 @@ impl PoolSupply {
         supply
     }
 
-    /// Why it cannot serve a node without blocks, which takes each of these families that the pool
-    /// has, and cannot do without the required ones.
+    /// Why it cannot serve a node that has no blocks. The node takes each of `families` that the
+    /// pool has, and needs each of `required`.
     pub fn obstacle(&self, families: &[Family], required: &[Family]) -> Option<PassedOver> {
         if let Some(family) = required.iter().find(|family| !self.has(**family)) {
             return Some(PassedOver::Lacks(*family));
         }
-        if self.giving == Giving::Nothing {
+        if self.mode == AllocationMode::Nothing {
             return Some(PassedOver::Disabled);
         }
         let is_full = families
@@ -123,7 +115,7 @@ impl PoolSupply {
         is_full.then_some(PassedOver::Full)
     }
 
-    /// The lowest free block that has none of these addresses.
+    /// Takes the lowest free block that does not overlap `apart`.
     pub(super) fn take_lowest_apart(&mut self, family: Family, apart: &[Range]) -> Option<Block> {
         if apart.is_empty() {
             return self.take_lowest(family);
@@ -144,7 +136,7 @@ impl PoolSupply {
     }
 }
 
-/// All pools. Their ranges must not overlap: the checks of the files see to that.
+/// All pools. Their ranges must not overlap; the checks of the files ensure this.
 #[derive(Clone, Debug, Default)]
 pub struct Supply {
     pools: Vec<PoolSupply>,
@@ -153,7 +145,7 @@ pub struct Supply {
 }
 
 impl Supply {
-    /// The pools in any order; ids count in this order.
+    /// Ids follow the order of `pools`.
     pub fn new(pools: Vec<PoolSupply>) -> Supply {
         let places = pools.iter().enumerate();
         let mut index: Vec<_> = places
@@ -169,7 +161,6 @@ impl Supply {
         Supply { pools, index }
     }
 
-    /// The id of a pool.
     pub fn id(&self, name: &PoolName) -> Option<PoolId> {
         self.pools
             .iter()
@@ -177,7 +168,6 @@ impl Supply {
             .map(PoolId)
     }
 
-    /// A pool.
     pub fn pool(&self, id: PoolId) -> &PoolSupply {
         &self.pools[id.0]
     }
@@ -194,14 +184,14 @@ impl Supply {
             .map(|(id, pool)| (PoolId(id), pool))
     }
 
-    /// The pool that has the whole block in one of its ranges.
+    /// The pool that contains the block in one range.
     pub fn pool_of(&self, block: Block) -> Option<PoolId> {
         self.touched(&block.range())
             .find(|(range, _, _)| range.contains(&block.range()))
             .map(|(_, pool, _)| PoolId(*pool))
     }
 
-    /// Takes every block that shares an address with `range`, in whichever pool.
+    /// Takes every block that overlaps `range`, in all pools.
     pub fn take(&mut self, range: &Range) {
         let touched: Vec<(usize, usize)> = self
             .touched(range)
@@ -219,14 +209,14 @@ impl Supply {
             let part = slots.range().intersection(range)?;
             Some(PoolPart {
                 pool: PoolId(*pool),
-                blocks: slots.touched_by(&part),
+                blocks: slots.count_overlap(&part),
                 part,
             })
         };
         self.touched(range).filter_map(part).collect()
     }
 
-    /// What the first blocks that a part of a pool touches have of it.
+    /// The part of `part` in the first `blocks` blocks that it overlaps.
     pub fn first_blocks(&self, pool: PoolId, part: &Range, blocks: u128) -> Option<Range> {
         self.pools[pool.0]
             .slots

@@ -1,46 +1,51 @@
-//! What has become of one claim.
+//! Whether the write of a claim may still succeed.
 
 use super::{Claim, ClaimGuard};
 use crate::net::Block;
 
-/// What lists show of the object of a claim. They must have been taken after the claim was read:
-/// then a resourceVersion that differs from the claim's is a later one.
+/// The object of a claim, as a list shows it. The list must have been taken after the claim was
+/// read: only then is a different resourceVersion a later one.
 #[derive(Clone, Debug)]
-pub struct Witness<'w> {
-    /// The object's UID.
-    pub uid: &'w str,
-    /// Its resourceVersion.
-    pub resource_version: &'w str,
-    /// The blocks that it shows, in any field.
+pub struct ObservedObject<'o> {
+    pub uid: &'o str,
+    pub resource_version: &'o str,
+    /// Blocks in any of its fields.
     pub shown: Vec<Block>,
 }
 
-/// What has become of a claim.
+/// Status of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClaimStatus {
-    /// Its write may still land.
+    /// The write may still succeed.
     Pending,
-    /// The object shows the block, so the object is the record.
+    /// The object shows the block, so the claim is no longer required.
     Shown,
-    /// The resourceVersion has moved, so its write can no longer land. That the object shows some
-    /// other block proves nothing by itself: a write that was read before that one may be under
-    /// way.
+    /// The resourceVersion changed, so the write will fail.
+    ///
+    /// Another block in the object proves nothing: a write with an older resourceVersion may still
+    /// be in flight.
     Missed,
-    /// The very object is gone. Its write may have landed before, so the block must rest.
+    /// The object is gone. Its write may have succeeded before, so the block must be quarantined.
     Orphaned,
 }
 
-/// What has become of a claim; `None` is that complete lists do not have it.
-pub fn claim_status(block: Block, claim: &Claim, witness: Option<&Witness<'_>>) -> ClaimStatus {
-    let Some(witness) = witness.filter(|witness| witness.uid == claim.uid) else {
+/// Status of a claim. `None`: complete lists do not contain its object.
+pub fn claim_status(
+    block: Block,
+    claim: &Claim,
+    observed: Option<&ObservedObject<'_>>,
+) -> ClaimStatus {
+    let Some(observed) = observed.filter(|observed| observed.uid == claim.uid) else {
         return ClaimStatus::Orphaned;
     };
     match &claim.guard {
-        ClaimGuard::Version(_) if witness.shown.contains(&block) => ClaimStatus::Shown,
-        ClaimGuard::Version(version) if version == witness.resource_version => ClaimStatus::Pending,
+        ClaimGuard::Version(_) if observed.shown.contains(&block) => ClaimStatus::Shown,
+        ClaimGuard::Version(version) if version == observed.resource_version => {
+            ClaimStatus::Pending
+        }
         ClaimGuard::Version(_) => ClaimStatus::Missed,
-        // Whatever the created object shows, it may be deleted, and then a creation that is under
-        // way lands after all.
+        // Even if the created object exists, it may be deleted. Then a creation in flight succeeds
+        // after all.
         ClaimGuard::Creation => ClaimStatus::Pending,
     }
 }

@@ -1,14 +1,17 @@
-//! Claims: blocks that are spoken for before they are written, and blocks that rest after they were
-//! freed.
+//! Claims: blocks that are reserved before they are written, and blocks that are quarantined after
+//! they were freed.
 //!
-//! This is what keeps a block from being given twice by several applies, killed and paused ones
-//! included, without any clock. The rules are pure functions over what was read; they know nothing
-//! of pools, nor of where the claims are kept.
+//! Claims prevent several applies from giving one block twice, even if one is killed or paused.
+//! They need no synchronised clocks. Knows nothing of pools, nor of where the claims are stored.
 //!
-//! The order that whoever uses them must keep: read the claims; then list CiliumNodes, then Nodes;
-//! decide; replace the claims, provided that they are still the version that was read; only then
-//! write, and every write guarded by the UID and the resourceVersion that its claim names.
+//! Callers must keep this order:
+//! 1. Read the claims.
+//! 2. List CiliumNodes, then Nodes.
+//! 3. Decide.
+//! 4. Replace the claims, if they still have the version that was read.
+//! 5. Write. The UID and resourceVersion of the claim guard each write.
 
+mod batch;
 mod claim_status;
 mod record;
 
@@ -19,68 +22,67 @@ use jiff::{SignedDuration, Timestamp};
 use crate::model::NodeName;
 use crate::net::{Block, Range};
 
-pub use claim_status::{ClaimStatus, Witness, claim_status};
+pub use batch::{ClaimIndex, ClaimRequest};
+pub use claim_status::{ClaimStatus, ObservedObject, claim_status};
 pub use record::{FORMAT_VERSION, MOST_BYTES, RecordError};
 
-/// What is spoken for, by block. Blocks of it do not overlap, unless they are of the same node.
+/// Reserved blocks. Two of them overlap only if they belong to one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Claims {
-    /// Blocks for which a write may be under way.
+    /// Blocks with a write that may be in flight.
     pub in_flight: BTreeMap<Block, Claim>,
-    /// Blocks that were freed, and are not given to another node for a while.
+    /// Freed blocks that no other node may get yet.
     pub quarantined: BTreeMap<Block, Quarantined>,
 }
 
-/// A block that is about to be written for a node.
+/// Reserves a block for a write.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Claim {
-    /// The node.
     pub node: NodeName,
-    /// `metadata.uid` of the object that is written: the Node, or its CiliumNode; for one that is
-    /// created, the Node that will own it.
+    /// `metadata.uid` of the written object: the Node or its CiliumNode. For an object that is
+    /// created, that of the Node that will own it.
     pub uid: String,
-    /// What the write depends on besides the UID.
+    /// Makes a late write fail, together with the UID.
     pub guard: ClaimGuard,
 }
 
-/// What keeps a write from landing late.
+/// What makes a late write fail.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClaimGuard {
-    /// The object's `metadata.resourceVersion`: once it has moved, the write fails.
+    /// The object's `metadata.resourceVersion`. When it changes, the write fails.
     Version(String),
-    /// An object that is created by the node's name: nothing but its existence makes the write
-    /// fail.
+    /// The write creates an object with the node's name. Only its existence makes the write fail.
     Creation,
 }
 
-/// A block that rests.
+/// A freed block that only its last node may get.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Quarantined {
-    /// The node that had it, and that may have it back at once.
+    /// The node that had it. It may get the block back at once.
     pub node: NodeName,
-    /// When others may have it.
+    /// When other nodes may get it.
     pub free_at: Timestamp,
 }
 
-/// A block that was wanted for a node cannot be claimed: another node has it.
+/// A block cannot be claimed, because another node has it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{block} is claimed by or resting after node `{holder}`")]
+#[error("{block} is claimed for, or quarantined after, node `{holder}`")]
 pub struct Conflict {
-    /// The block that was wanted.
     pub block: Block,
-    /// Who has it, or a block that overlaps it.
+    /// The node that has this block or an overlapping one.
     pub holder: NodeName,
 }
 
 impl Claims {
-    /// What is still in force: claims that are dead are gone, those of nodes that are gone rest for
-    /// `rest`, and what has rested long enough is free. `witness` tells what lists show that were
-    /// taken after these claims were read.
-    pub fn in_force<'w>(
+    /// The claims that still hold. Drops dead claims and ended quarantines, and quarantines
+    /// orphaned claims for `quarantine_for`.
+    ///
+    /// `observed` returns the object of a claim, from lists taken after these claims were read.
+    pub fn live<'o>(
         &self,
-        witness: impl Fn(&Claim) -> Option<Witness<'w>>,
+        observed: impl Fn(&Claim) -> Option<ObservedObject<'o>>,
         now: Timestamp,
-        rest: SignedDuration,
+        quarantine_for: SignedDuration,
     ) -> Claims {
         let mut claims = Claims::default();
         for (block, quarantined) in self
@@ -91,28 +93,36 @@ impl Claims {
             claims.quarantined.insert(*block, quarantined.clone());
         }
         for (block, claim) in &self.in_flight {
-            match claim_status(*block, claim, witness(claim).as_ref()) {
+            match claim_status(*block, claim, observed(claim).as_ref()) {
                 ClaimStatus::Pending => {
                     claims.in_flight.insert(*block, claim.clone());
                 }
-                // A store that went back may bring the claim of an earlier holder; the block rests
-                // after the later one.
+                // A restored store may contain a claim of an earlier holder. The block stays
+                // quarantined for the later one.
                 ClaimStatus::Orphaned
                     if claims
                         .quarantined
                         .get(block)
                         .is_some_and(|quarantined| quarantined.node != claim.node) => {}
-                ClaimStatus::Orphaned => claims.rest(*block, &claim.node, now, rest),
+                ClaimStatus::Orphaned => {
+                    claims.quarantine(*block, &claim.node, now, quarantine_for)
+                }
                 ClaimStatus::Shown | ClaimStatus::Missed => {}
             }
         }
         claims
     }
 
-    /// Lets a freed block rest.
-    pub fn rest(&mut self, block: Block, node: &NodeName, now: Timestamp, rest: SignedDuration) {
-        let free_at = now.saturating_add(rest).unwrap_or(Timestamp::MAX);
-        // Whole seconds: thousands of these lie in one small object.
+    /// Quarantines a freed block.
+    pub fn quarantine(
+        &mut self,
+        block: Block,
+        node: &NodeName,
+        now: Timestamp,
+        quarantine_for: SignedDuration,
+    ) {
+        let free_at = now.saturating_add(quarantine_for).unwrap_or(Timestamp::MAX);
+        // Whole seconds keep the text short: one object holds thousands of them.
         let begun = i64::from(free_at.subsec_nanosecond() > 0);
         let free_at = Timestamp::from_second(free_at.as_second() + begun).unwrap_or(Timestamp::MAX);
         self.quarantined.insert(
@@ -124,11 +134,10 @@ impl Claims {
         );
     }
 
-    /// Adds a claim, or renews one that the node has on the same block. The claims must be those in
-    /// force.
+    /// Adds a claim, or renews the node's claim on the same block. `self` must be the live claims.
     ///
     /// # Errors
-    /// Another node has the block or one that overlaps it.
+    /// Fails if another node has the block or an overlapping one.
     pub fn claim(&mut self, block: Block, claim: Claim) -> Result<(), Conflict> {
         if let Some((_, holder)) = self
             .overlapping(block)
@@ -143,12 +152,12 @@ impl Claims {
         Ok(())
     }
 
-    /// What is spoken for that shares an address with a block, with its node.
+    /// Reserved blocks that overlap `block`, with their nodes.
     fn overlapping(&self, block: Block) -> impl Iterator<Item = (Block, &NodeName)> {
         self.held().filter(move |(held, _)| held.overlaps(block))
     }
 
-    /// Everything that is spoken for, with its node.
+    /// Every reserved block, with its node.
     pub fn held(&self) -> impl Iterator<Item = (Block, &NodeName)> {
         let claimed = self
             .in_flight
@@ -161,12 +170,12 @@ impl Claims {
         )
     }
 
-    /// The addresses of everything that is spoken for.
+    /// Addresses of all reserved blocks.
     pub fn ranges(&self) -> impl Iterator<Item = Range> + '_ {
         self.held().map(|(block, _)| block.range())
     }
 
-    /// Whether nothing is spoken for.
+    /// Whether no block is reserved.
     pub fn is_empty(&self) -> bool {
         let Claims {
             in_flight,
@@ -180,7 +189,7 @@ impl Claims {
 mod tests {
     use super::*;
 
-    const REST: SignedDuration = SignedDuration::from_secs(60);
+    const QUARANTINE: SignedDuration = SignedDuration::from_secs(60);
 
     fn block(text: &str) -> Block {
         text.parse().unwrap()
@@ -199,8 +208,8 @@ mod tests {
     }
 
     /// Node `n` with UID `u` at version 5 shows 10.0.9.0/24; there is no other node.
-    fn witness(claim: &Claim) -> Option<Witness<'static>> {
-        (claim.node.as_str() == "n").then(|| Witness {
+    fn observed(claim: &Claim) -> Option<ObservedObject<'static>> {
+        (claim.node.as_str() == "n").then(|| ObservedObject {
             uid: "u",
             resource_version: "5",
             shown: vec![block("10.0.9.0/24")],
@@ -208,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dead_is_dropped_and_what_is_orphaned_rests() {
+    fn dead_claims_are_dropped_and_orphaned_ones_quarantined() {
         let now = Timestamp::UNIX_EPOCH;
         let mut claims = Claims::default();
         for (text, claim) in [
@@ -223,13 +232,13 @@ mod tests {
         ] {
             claims.in_flight.insert(block(text), claim);
         }
-        claims.rest(
+        claims.quarantine(
             block("10.0.6.0/24"),
             &"old".parse().unwrap(),
             now,
             SignedDuration::ZERO,
         );
-        let left = claims.in_force(witness, now, REST);
+        let left = claims.live(observed, now, QUARANTINE);
         let texts =
             |blocks: Vec<&Block>| blocks.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(
@@ -241,21 +250,30 @@ mod tests {
             ["10.0.2.0/24", "10.0.3.0/24", "10.0.5.0/24"]
         );
         assert!(
-            left.in_force(witness, now.saturating_add(REST).unwrap(), REST)
-                .quarantined
-                .is_empty()
+            left.live(
+                observed,
+                now.saturating_add(QUARANTINE).unwrap(),
+                QUARANTINE
+            )
+            .quarantined
+            .is_empty()
         );
     }
 
     #[test]
-    fn a_claim_of_an_earlier_holder_does_not_end_the_rest_after_the_later_one() {
+    fn a_claim_of_an_earlier_holder_does_not_end_the_quarantine_for_a_later_one() {
         let now = Timestamp::UNIX_EPOCH;
         let mut claims = Claims::default();
         claims
             .in_flight
             .insert(block("10.0.0.0/24"), claim("n", "older", version("4")));
-        claims.rest(block("10.0.0.0/24"), &"later".parse().unwrap(), now, REST);
-        let left = claims.in_force(witness, now, REST);
+        claims.quarantine(
+            block("10.0.0.0/24"),
+            &"later".parse().unwrap(),
+            now,
+            QUARANTINE,
+        );
+        let left = claims.live(observed, now, QUARANTINE);
         let holders: Vec<&str> = left.held().map(|(_, node)| node.as_str()).collect();
         assert_eq!(holders, ["later"]);
     }
@@ -276,11 +294,11 @@ mod tests {
             .claim(block("10.0.0.128/25"), claim("m", "v", version("1")))
             .unwrap_err();
         assert_eq!(refused.holder.as_str(), "n");
-        claims.rest(
+        claims.quarantine(
             block("10.1.0.0/24"),
             &"n".parse().unwrap(),
             Timestamp::UNIX_EPOCH,
-            REST,
+            QUARANTINE,
         );
         assert!(
             claims

@@ -1,12 +1,11 @@
-//! The claims as JSON text, which is how they are kept, and which replicas of several versions read
-//! and replace in turn.
+//! The stored claims as JSON. Replicas of several versions read and replace them in turn.
 //!
 //! The format changes by these rules:
 //! - A field may be added if a block stays safe without it. An older program ignores the field and
 //!   drops it when it writes. The minor part rises, and nothing but people reads it.
-//! - What speaks for addresses is an entry of `claims` or `resting` with `block` and `node`, as in
-//!   1.0. A claim without a `resource_version` is the one that ends last, so that is how a claim of
-//!   a new sort must look to an older program.
+//! - An entry of `claims` or `resting` with `block` and `node` reserves addresses, as in 1.0. A
+//!   claim without a `resource_version` is the last to end, so a new sort of claim must look like
+//!   one to an older program.
 //! - Anything else raises the major part. The release that reads the new format still writes the
 //!   old one; the release after it writes the new one.
 
@@ -17,33 +16,28 @@ use super::{Claim, ClaimGuard, Claims, Quarantined};
 use crate::model::{NameError, NodeName};
 use crate::net::{Block, BlockError};
 
-/// Version of this format: the major part changes when a reader would misunderstand.
+/// Version of this format. The major part rises when an older reader would misunderstand the text.
 pub const FORMAT_VERSION: &str = "1.0";
 
-/// The longest text that is written, in bytes. The API server takes 1 MiB for all values of a
-/// ConfigMap (`MaxSecretSize` in `pkg/apis/core/validation/validation.go` @ 1.36), and the claims
-/// are not its only value.
+/// Limit of the text, in bytes. The API server accepts 1 MiB for all values of a ConfigMap
+/// (`MaxSecretSize` in `pkg/apis/core/validation/validation.go` @ 1.36). Other values need some of
+/// it.
 pub const MOST_BYTES: usize = 1024 * 1024 - 4096;
 
-/// Why kept claims cannot be used. Nothing may be written then: a claim that is not understood may
-/// be anybody's.
+/// Why stored claims cannot be used. Nothing may be written then: an unknown claim may reserve any
+/// block.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// Not the JSON that was written.
     #[error("it is not what cilium-ipam wrote: {0}")]
     Json(#[from] serde_json::Error),
-    /// Written by an incompatible version.
     #[error(
         "it has format version {0}, and this program reads {FORMAT_VERSION}: use the newer cilium-ipam that wrote it (UPGRADE.md)"
     )]
     Version(String),
-    /// Not a block.
     #[error(transparent)]
     Block(#[from] BlockError),
-    /// Not a node's name.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// Two entries for one block.
     #[error("{0} is there twice")]
     Twice(Block),
 }
@@ -62,7 +56,7 @@ struct ClaimRecord {
     block: String,
     node: String,
     uid: String,
-    /// Absent for an object that is created.
+    /// Absent if the write creates its object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     resource_version: Option<String>,
 }
@@ -80,10 +74,10 @@ struct Version {
 }
 
 impl Claims {
-    /// Reads what [`Claims::to_json`] wrote.
+    /// Parses the output of [`Claims::to_json`].
     ///
     /// # Errors
-    /// Any other text, and that of an incompatible version.
+    /// Fails if the text is anything else, or of an incompatible version.
     pub fn from_json(text: &str) -> Result<Claims, RecordError> {
         let Version { format_version } = serde_json::from_str(text)?;
         let major = |version: &str| version.split('.').next().map(str::to_owned);
@@ -129,7 +123,7 @@ impl Claims {
         Ok(claims)
     }
 
-    /// As one line of JSON.
+    /// One line of JSON.
     pub fn to_json(&self) -> String {
         let Claims {
             in_flight,
@@ -144,7 +138,7 @@ impl Claims {
                 ClaimGuard::Creation => None,
             },
         };
-        let rest = |(block, quarantined): (&Block, &Quarantined)| QuarantinedRecord {
+        let quarantined_record = |(block, quarantined): (&Block, &Quarantined)| QuarantinedRecord {
             block: block.to_string(),
             node: quarantined.node.to_string(),
             free_at: quarantined.free_at,
@@ -152,9 +146,9 @@ impl Claims {
         let record = Record {
             format_version: FORMAT_VERSION.to_owned(),
             claims: in_flight.iter().map(claim).collect(),
-            resting: quarantined.iter().map(rest).collect(),
+            resting: quarantined.iter().map(quarantined_record).collect(),
         };
-        // Strings and times only: there is nothing in it that JSON cannot say.
+        // Strings and times only, so serialising cannot fail.
         serde_json::to_string(&record).unwrap_or_default()
     }
 }
@@ -258,13 +252,14 @@ mod tests {
                 resource_version.unwrap_or_default()
             )
         };
-        let rest = |first::Resting {
-                        block,
-                        node,
-                        free_at,
-                    }| format!("{block} {node} {free_at}");
+        let quarantined_record =
+            |first::Resting {
+                 block,
+                 node,
+                 free_at,
+             }| format!("{block} {node} {free_at}");
         let claims: Vec<String> = claims.into_iter().map(claim).collect();
-        let resting: Vec<String> = resting.into_iter().map(rest).collect();
+        let resting: Vec<String> = resting.into_iter().map(quarantined_record).collect();
         assert_eq!(
             claims,
             [

@@ -1,4 +1,4 @@
-//! Numbers as people read them. One rule for every text: digits in groups of three.
+//! Numbers as people read them, with digits in groups of three.
 
 /// `1,234`, for a whole number of any type.
 pub fn grouped_digits(number: impl std::fmt::Display) -> String {

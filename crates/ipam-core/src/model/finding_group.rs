@@ -1,4 +1,4 @@
-//! Findings with one cause as one entry, however many objects the cause concerns.
+//! Groups findings that have one cause, so that a cause is shown once.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,14 @@ use super::{Finding, ObjectRef, Origin, Rule, Severity};
 /// Findings of one rule with one cause.
 #[derive(Clone, Debug)]
 pub struct FindingGroup<'f> {
-    /// The first of them.
     pub first: &'f Finding,
-    /// The others, in their order.
     pub further: Vec<&'f Finding>,
 }
 
-/// Findings have one cause if they have the same rule, the same place in the files and the same way
-/// out.
+/// Findings have one cause if severity, rule, place and help are equal.
 type Cause<'f> = (Severity, Rule, Option<&'f Origin>, &'f str);
 
-/// Groups findings by cause, in the order of their first ones.
+/// Groups findings by cause, in the order of each group's first finding.
 pub fn grouped(findings: &[Finding]) -> Vec<FindingGroup<'_>> {
     let mut groups: Vec<FindingGroup<'_>> = Vec::new();
     let mut places: BTreeMap<Cause<'_>, usize> = BTreeMap::new();
@@ -43,17 +40,15 @@ pub fn grouped(findings: &[Finding]) -> Vec<FindingGroup<'_>> {
 }
 
 impl<'f> FindingGroup<'f> {
-    /// All of them.
     pub fn findings(&self) -> impl Iterator<Item = &'f Finding> {
         std::iter::once(self.first).chain(self.further.iter().copied())
     }
 
-    /// How many they are.
     pub fn count(&self) -> usize {
         1 + self.further.len()
     }
 
-    /// The objects that they are about, each once, in their order.
+    /// The subjects, each once, in order.
     pub fn subjects(&self) -> Vec<&'f ObjectRef> {
         let mut seen = std::collections::BTreeSet::new();
         self.findings()

@@ -1,12 +1,14 @@
-//! What a change means for what runs.
+//! What a change means for running workloads.
 
-/// What a change means for workloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Hazard {
-    /// Nothing that runs is touched.
-    None,
-    /// The agent of the node must be restarted before it takes effect.
-    Disruptive,
-    /// Pods may run on what is taken away, or a Service may lose an address.
-    Destructive,
+crate::text_enum! {
+    /// What a change means for running workloads. The text stands in JSON and in metrics.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Hazard {
+        /// No running workload is affected.
+        None = "none",
+        /// The change takes effect only after the node's agent restarts.
+        Disruptive = "disruptive",
+        /// Pods may lose their addresses, or a Service may lose one.
+        Destructive = "destructive",
+    }
 }

@@ -3,75 +3,35 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Cilium's `ipam` setting (`pkg/ipam/option/option.go`, 1.11 to 1.20).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum IpamMode {
-    /// The agent takes what the Node says.
-    Kubernetes,
-    /// The operator hands out from one cluster-wide pool.
-    ClusterPool,
-    /// The operator hands out from `CiliumPodIPPool`s.
-    MultiPool,
-    /// An external program fills `CiliumNode`.
-    Crd,
-    /// AWS ENI.
-    Eni,
-    /// Azure.
-    Azure,
-    /// Alibaba Cloud.
-    AlibabaCloud,
-    /// Another CNI plugin allocates.
-    DelegatedPlugin,
-}
-
-impl IpamMode {
-    /// As `cilium-config` spells it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            IpamMode::Kubernetes => "kubernetes",
-            IpamMode::ClusterPool => "cluster-pool",
-            IpamMode::MultiPool => "multi-pool",
-            IpamMode::Crd => "crd",
-            IpamMode::Eni => "eni",
-            IpamMode::Azure => "azure",
-            IpamMode::AlibabaCloud => "alibabacloud",
-            IpamMode::DelegatedPlugin => "delegated-plugin",
-        }
+crate::text_enum! {
+    /// Cilium's `ipam` setting, as `cilium-config` spells it (`pkg/ipam/option/option.go`, 1.11 to
+    /// 1.20).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum IpamMode {
+        /// The agent reads its block from the Node.
+        Kubernetes = "kubernetes",
+        /// The operator allocates from one cluster-wide pool.
+        ClusterPool = "cluster-pool" | "cluster-pool-v2beta",
+        /// The operator allocates from `CiliumPodIPPool`s.
+        MultiPool = "multi-pool",
+        /// An external program fills `CiliumNode`.
+        Crd = "crd",
+        /// AWS ENI.
+        Eni = "eni",
+        /// Azure.
+        Azure = "azure",
+        /// Alibaba Cloud.
+        AlibabaCloud = "alibabacloud",
+        /// Another CNI plugin allocates.
+        DelegatedPlugin = "delegated-plugin",
     }
 }
 
-impl FromStr for IpamMode {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<IpamMode, ()> {
-        Ok(match text {
-            "kubernetes" => IpamMode::Kubernetes,
-            "cluster-pool" | "cluster-pool-v2beta" => IpamMode::ClusterPool,
-            "multi-pool" => IpamMode::MultiPool,
-            "crd" => IpamMode::Crd,
-            "eni" => IpamMode::Eni,
-            "azure" => IpamMode::Azure,
-            "alibabacloud" => IpamMode::AlibabaCloud,
-            "delegated-plugin" => IpamMode::DelegatedPlugin,
-            _ => return Err(()),
-        })
-    }
-}
-
-impl fmt::Display for IpamMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// A Cilium release; the patch level is missing where the evidence does not reach that far.
+/// A Cilium release. The patch level is absent if the evidence does not tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CiliumVersion {
-    /// 1 so far.
     pub major: u16,
-    /// Minor.
     pub minor: u16,
-    /// Patch level.
     pub patch: Option<u16>,
 }
 
@@ -85,7 +45,7 @@ impl CiliumVersion {
         }
     }
 
-    /// Whether it certainly is this minor and patch, or a later one.
+    /// Whether it is certainly `1.minor.patch` or later. An unknown patch level counts as 0.
     pub fn is_at_least(self, minor: u16, patch: u16) -> bool {
         (self.major, self.minor, self.patch.unwrap_or(0)) >= (1, minor, patch)
     }
@@ -94,7 +54,7 @@ impl CiliumVersion {
 impl FromStr for CiliumVersion {
     type Err = ();
 
-    /// Reads `1.19.3`, `v1.19`, and what vendors append: `v1.15.19-vendor.2`.
+    /// Accepts `1.19.3`, `v1.19`, and vendors' suffixes: `v1.15.19-vendor.2`.
     fn from_str(text: &str) -> Result<CiliumVersion, ()> {
         let numbers = text
             .strip_prefix('v')
@@ -123,37 +83,21 @@ impl fmt::Display for CiliumVersion {
     }
 }
 
-/// The field through which Cilium learns of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum WritePath {
-    /// `Node.spec.podCIDR` and `podCIDRs`, write-once.
-    NodeSpec,
-    /// The pod-CIDR annotations of the Node.
-    NodeAnnotation,
-    /// `CiliumNode.spec.ipam.podCIDRs`.
-    CiliumNode,
-    /// A `CiliumPodIPPool` and a `CiliumNodeConfig` for each pool.
-    PodIpPool,
-    /// `ipv4-range` and `ipv6-range` in a `CiliumNodeConfig` for one node.
-    NodeConfig,
-}
-
-impl WritePath {
-    /// As printed, in JSON and in `Policy`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            WritePath::NodeSpec => "node-spec",
-            WritePath::NodeAnnotation => "node-annotation",
-            WritePath::CiliumNode => "cilium-node",
-            WritePath::PodIpPool => "pod-ip-pool",
-            WritePath::NodeConfig => "node-config",
-        }
-    }
-}
-
-impl fmt::Display for WritePath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+crate::text_enum! {
+    /// The field through which Cilium learns of a block. The text is printed, and stands in JSON
+    /// and in `Policy`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum WritePath {
+        /// `Node.spec.podCIDR` and `podCIDRs`, write-once.
+        NodeSpec = "node-spec",
+        /// The pod-CIDR annotations of the Node.
+        NodeAnnotation = "node-annotation",
+        /// `CiliumNode.spec.ipam.podCIDRs`.
+        CiliumNode = "cilium-node",
+        /// A `CiliumPodIPPool` and a `CiliumNodeConfig` for each pool.
+        PodIpPool = "pod-ip-pool",
+        /// `ipv4-range` and `ipv6-range` in a `CiliumNodeConfig` for one node.
+        NodeConfig = "node-config",
     }
 }
 
@@ -163,7 +107,7 @@ pub enum WritePathChoice {
     /// The planner, from the observed version and settings.
     #[default]
     Auto,
-    /// The person, in `Policy`.
+    /// The user, in `Policy`.
     Forced(WritePath),
 }
 

@@ -1,76 +1,45 @@
-//! How much one apply may change: limits by kind of change, each with a name of its own, so that
-//! each is waived alone.
+//! Limits on how much one apply may change. Each has its own name, so that each is waived alone.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What a limit counts: nodes with such a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Limited {
-    /// They get a block.
-    Assign,
-    /// Their agent must be restarted.
-    Disruptive,
-    /// A block is taken from them.
-    Release,
+crate::text_enum! {
+    /// The changes that a limit counts. The text is part of limit names and of `Policy`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Limited {
+        /// The node gets a block.
+        Assign = "assign",
+        /// The node's agent must restart.
+        Disruptive = "disruptive",
+        /// The node loses a block.
+        Release = "release",
+    }
 }
 
-/// How a limit counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Measure {
-    /// Nodes.
-    Count,
-    /// Share of all nodes; one node is always allowed unless it is 0.
-    Percent,
-    /// Nodes of one failure domain.
-    DomainCount,
-    /// Share of the nodes of one failure domain; one node is always allowed unless it is 0.
-    DomainPercent,
+crate::text_enum! {
+    /// How a limit counts. The text is part of limit names.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Measure {
+        /// Number of nodes.
+        Count = "count",
+        /// Percent of all nodes. Allows at least one node unless it is 0.
+        Percent = "percent",
+        /// Number of nodes of one failure domain.
+        DomainCount = "domain-count",
+        /// Percent of the nodes of one failure domain. Allows at least one node unless it is 0.
+        DomainPercent = "domain-percent",
+    }
 }
 
 /// Name of a limit, such as `disruptive-percent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LimitName {
-    /// What it counts.
     pub limited: Limited,
-    /// How.
     pub measure: Measure,
 }
 
-impl Limited {
-    /// All kinds of change.
-    pub const ALL: [Limited; 3] = [Limited::Assign, Limited::Disruptive, Limited::Release];
-
-    /// As in names and in `Policy`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Limited::Assign => "assign",
-            Limited::Disruptive => "disruptive",
-            Limited::Release => "release",
-        }
-    }
-}
-
 impl Measure {
-    /// All measures.
-    pub const ALL: [Measure; 4] = [
-        Measure::Count,
-        Measure::Percent,
-        Measure::DomainCount,
-        Measure::DomainPercent,
-    ];
-
-    /// As in names.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Measure::Count => "count",
-            Measure::Percent => "percent",
-            Measure::DomainCount => "domain-count",
-            Measure::DomainPercent => "domain-percent",
-        }
-    }
-
-    /// The largest value that means anything.
+    /// The largest valid value.
     pub fn most(self) -> u32 {
         match self {
             Measure::Count | Measure::DomainCount => u32::MAX,
@@ -78,7 +47,7 @@ impl Measure {
         }
     }
 
-    /// How many of so many nodes a value of this measure allows.
+    /// How many nodes a value of this measure allows, out of `nodes`.
     pub fn allows(self, value: u32, nodes: usize) -> usize {
         let value = value as usize;
         match self {
@@ -90,7 +59,6 @@ impl Measure {
 }
 
 impl LimitName {
-    /// Every limit.
     pub fn all() -> impl Iterator<Item = LimitName> {
         Limited::ALL
             .into_iter()
@@ -104,9 +72,8 @@ impl fmt::Display for LimitName {
     }
 }
 
-/// A text that names no limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no limit; they are {}", every_name())]
+#[error("unknown limit `{text}`; expected one of {}", every_name())]
 pub struct LimitNameError {
     text: String,
 }

@@ -1,7 +1,6 @@
-//! The validated nouns that every room speaks in.
+//! The validated nouns that every crate shares.
 //!
-//! Pure values without serde and without Kubernetes' wire formats: what is built here is valid,
-//! whoever built it.
+//! A value of these types is always valid. Knows neither serde nor Kubernetes' wire formats.
 
 mod count;
 mod finding;

@@ -6,20 +6,19 @@ use std::sync::Arc;
 
 use super::selector::Labels;
 
-/// Label of everything that we create or adopt; nothing else is ever ours to delete.
+/// Label of every object that we create or adopt. We delete no object without it.
 pub const OWNER_LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "cilium-ipam");
 
-/// Whether an object with these labels is ours.
 pub fn is_ours(labels: &Labels) -> bool {
     labels
         .get(OWNER_LABEL.0)
         .is_some_and(|owner| owner == OWNER_LABEL.1)
 }
 
-/// A text that is no Kubernetes object name.
+/// A text that is not a Kubernetes object name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` is no object name: lower-case letters, digits, `-` and `.`, at most 253, first and last a letter or digit"
+    "`{text}` is not an object name: expected lower-case letters, digits, `-` and `.`, at most 253, first and last a letter or digit"
 )]
 pub struct NameError {
     text: String,
@@ -50,7 +49,6 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -73,7 +71,8 @@ macro_rules! name {
 }
 
 impl NodeName {
-    /// A name that no node has: what is kept for it is kept from all (RFC 2606 reserves `invalid`).
+    /// A name that no node has. A block reserved for it is free for no node (RFC 2606 reserves
+    /// `invalid`).
     pub fn nobody() -> NodeName {
         NodeName("nobody.cilium-ipam.invalid".into())
     }
@@ -93,7 +92,7 @@ name! {
     AddressPoolName
 }
 
-/// Namespace and name of a Service, as the API server gave them.
+/// Namespace and name of a Service, as the API server shows them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceName {
     namespace: Arc<str>,
@@ -101,7 +100,6 @@ pub struct ServiceName {
 }
 
 impl ServiceName {
-    /// The Service of that name in that namespace.
     pub fn new(namespace: &str, name: &str) -> ServiceName {
         ServiceName {
             namespace: namespace.into(),
@@ -109,12 +107,10 @@ impl ServiceName {
         }
     }
 
-    /// The namespace.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// The name within the namespace.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -140,7 +136,7 @@ impl fmt::Display for ServiceName {
     }
 }
 
-/// A live object or a document, by kind and name.
+/// Kind and name of a live object or of a document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectRef {
     /// Kind as Kubernetes writes it.
@@ -150,7 +146,6 @@ pub struct ObjectRef {
 }
 
 impl ObjectRef {
-    /// A Node.
     pub fn node(name: &NodeName) -> ObjectRef {
         ObjectRef {
             kind: "Node",
@@ -158,7 +153,6 @@ impl ObjectRef {
         }
     }
 
-    /// An `IPPool`.
     pub fn pool(name: &PoolName) -> ObjectRef {
         ObjectRef {
             kind: "IPPool",
@@ -166,7 +160,7 @@ impl ObjectRef {
         }
     }
 
-    /// A `CiliumLoadBalancerIPPool`, whatever its name.
+    /// A `CiliumLoadBalancerIPPool`, even if its name is invalid.
     pub fn address_pool(name: &str) -> ObjectRef {
         ObjectRef {
             kind: "CiliumLoadBalancerIPPool",
@@ -174,7 +168,6 @@ impl ObjectRef {
         }
     }
 
-    /// A Service.
     pub fn service(name: &ServiceName) -> ObjectRef {
         ObjectRef {
             kind: "Service",

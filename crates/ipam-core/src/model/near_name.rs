@@ -1,18 +1,17 @@
-//! Names that differ by a slip of the keyboard.
+//! Finds the known name that a misspelt name probably means.
 
 use std::collections::BTreeSet;
 
-/// Known names, searchable for one that differs by a slip. A search costs what the name is long,
-/// however many names are known.
+/// Known names, searchable for one that differs by a typing error. The cost of a search depends on
+/// the length of the name, not on the number of known names.
 pub struct NearNames<'k> {
     known: Vec<&'k str>,
-    /// Hash of each variant and place of its name, sorted: two names that differ by one edit have a
-    /// variant in common. Names of one hash are compared before they count.
+    /// Hash of each variant with the index of its name, sorted. Two names that differ by one edit
+    /// share a variant. Names with equal hashes are compared in full.
     by_variant: Vec<(u64, usize)>,
 }
 
 impl<'k> NearNames<'k> {
-    /// Makes these names searchable.
     pub fn new(known: impl IntoIterator<Item = &'k str>) -> NearNames<'k> {
         let known: Vec<&str> = known.into_iter().collect();
         let places = known.iter().enumerate();
@@ -27,9 +26,11 @@ impl<'k> NearNames<'k> {
         NearNames { known, by_variant }
     }
 
-    /// The first known name from which `given` differs by case or by one letter that is missing,
-    /// added, changed or swapped with its neighbour. Differences in numbering do not count:
-    /// `worker-8` may well be meant beside `worker-7`, and `rack-b` beside `rack-a`.
+    /// The first known name from which `given` differs by case, or by one letter that is missing,
+    /// added, changed or swapped with its neighbour.
+    ///
+    /// A different number or single letter does not count: `worker-8` is a valid name beside
+    /// `worker-7`, and `rack-b` beside `rack-a`.
     pub fn of(&self, given: &str) -> Option<&'k str> {
         let places: BTreeSet<usize> = variants(given)
             .into_iter()
@@ -52,7 +53,7 @@ impl<'k> NearNames<'k> {
     }
 }
 
-/// Hashes of a name and of what is left of it without each of its letters, whatever their case.
+/// Hashes of the name and of the name without each of its letters, ignoring case.
 fn variants(name: &str) -> BTreeSet<u64> {
     const BASE: u64 = 0x0000_0100_0000_01b3;
     let letters: Vec<u64> = name
@@ -62,7 +63,7 @@ fn variants(name: &str) -> BTreeSet<u64> {
     let add = |hash: u64, letter: &u64| hash.wrapping_mul(BASE).wrapping_add(*letter);
     let whole = letters.iter().fold(0, add);
     let mut variants = BTreeSet::from([whole]);
-    // From the end: the hash of what is behind a letter, and the weight of what is before it.
+    // From the end: the hash of the text after a letter, and the weight of the text before it.
     let (mut behind, mut weight, mut before) = (0u64, 1u64, whole);
     let inverse = inverse_of(BASE);
     for letter in letters.iter().rev() {
@@ -74,7 +75,7 @@ fn variants(name: &str) -> BTreeSet<u64> {
     variants
 }
 
-/// Of an odd number, modulo 2⁶⁴: each step of Newton's method doubles the bits that are right.
+/// Inverse of an odd number modulo 2⁶⁴. Each step of Newton's method doubles the correct bits.
 fn inverse_of(odd: u64) -> u64 {
     (0..6).fold(odd, |inverse, _| {
         inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)))
@@ -113,7 +114,7 @@ fn is_slip(given: &[u8], known: &[u8]) -> bool {
     is_one_edit && !is_numbering(given, known, [edge, next])
 }
 
-/// Whether only digits differ, or a letter that stands alone between its neighbours.
+/// Whether only digits differ, or one letter between separators.
 fn is_numbering(given: &[u8], known: &[u8], neighbours: [Option<u8>; 2]) -> bool {
     let mut changed = given.iter().chain(known);
     let is_alone = neighbours

@@ -1,13 +1,10 @@
-//! One value for each address family, either of which may be missing.
+//! One optional value for each address family.
 
 use crate::net::{Block, Family};
 
-/// A value for IPv4 and one for IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PerFamily<T> {
-    /// The IPv4 value.
     pub ipv4: Option<T>,
-    /// The IPv6 value.
     pub ipv6: Option<T>,
 }
 
@@ -18,7 +15,6 @@ impl<T> PerFamily<T> {
         ipv6: None,
     };
 
-    /// The value of one family.
     pub fn get(&self, family: Family) -> Option<&T> {
         match family {
             Family::Ipv4 => self.ipv4.as_ref(),
@@ -26,7 +22,6 @@ impl<T> PerFamily<T> {
         }
     }
 
-    /// The place of one family's value.
     pub fn get_mut(&mut self, family: Family) -> &mut Option<T> {
         match family {
             Family::Ipv4 => &mut self.ipv4,
@@ -34,7 +29,7 @@ impl<T> PerFamily<T> {
         }
     }
 
-    /// The values there are, IPv4 first.
+    /// The present values, IPv4 first.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.ipv4.iter().chain(&self.ipv6)
     }
@@ -59,7 +54,7 @@ impl<T> Default for PerFamily<T> {
 }
 
 impl PerFamily<Block> {
-    /// Puts a block where its family belongs; the first one of a family stays.
+    /// Sets the value of the block's family, unless it is set already.
     pub fn offer(&mut self, block: Block) {
         self.get_mut(block.family()).get_or_insert(block);
     }

@@ -3,19 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Labels of an object.
 pub type Labels = BTreeMap<String, String>;
 
 /// How a requirement compares.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operator {
-    /// The label is there with one of these values.
+    /// The label is present with one of these values.
     In(BTreeSet<String>),
-    /// The label is missing or has none of these values.
+    /// The label is absent or has another value.
     NotIn(BTreeSet<String>),
-    /// The label is there.
+    /// The label is present.
     Exists,
-    /// The label is missing.
+    /// The label is absent.
     DoesNotExist,
 }
 
@@ -26,25 +25,25 @@ pub struct Requirement {
     operator: Operator,
 }
 
-/// Why a requirement cannot be.
+/// Why a requirement is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequirementError {
     /// Not a label key.
     #[error(
-        "`{0}` is no label key: an optional DNS prefix and `/`, then at most 63 letters, digits, `-`, `_`, `.`"
+        "`{0}` is not a label key: expected an optional DNS prefix and `/`, then at most 63 letters, digits, `-`, `_`, `.`"
     )]
     Key(String),
     /// Not a label value.
-    #[error("`{0}` is no label value: at most 63 letters, digits, `-`, `_`, `.`")]
+    #[error("`{0}` is not a label value: expected at most 63 letters, digits, `-`, `_`, `.`")]
     Value(String),
-    /// `In` or `NotIn` of nothing.
-    #[error("`{0}` is compared with no values")]
+    /// `In` or `NotIn` without values.
+    #[error("the requirement on `{0}` has no values")]
     NoValues(String),
 }
 
 impl Requirement {
     /// # Errors
-    /// A key or value that no label can have, or `In`/`NotIn` without values.
+    /// Fails if no label can have the key or a value, or if `In` or `NotIn` has no values.
     pub fn new(key: &str, operator: Operator) -> Result<Requirement, RequirementError> {
         if !is_label_key(key) {
             return Err(RequirementError::Key(key.to_owned()));
@@ -63,17 +62,14 @@ impl Requirement {
         })
     }
 
-    /// What it asks of the label.
     pub fn operator(&self) -> &Operator {
         &self.operator
     }
 
-    /// The label key that it looks at.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// Whether an object with these labels meets it.
     pub fn matches(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.key);
         match &self.operator {
@@ -86,7 +82,7 @@ impl Requirement {
 }
 
 impl fmt::Display for Requirement {
-    /// As `kubectl -l` takes it.
+    /// As `kubectl -l` accepts it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Requirement { key, operator } = self;
         let listed = |values: &BTreeSet<String>| {
@@ -130,7 +126,7 @@ fn is_qualified_part(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(c))
 }
 
-/// Whether no label, present or absent, meets all of these.
+/// Whether these requirements on one label contradict each other.
 fn is_impossible(operators: &[&Operator]) -> bool {
     let is_absent = operators.contains(&&Operator::DoesNotExist);
     let is_there = operators
@@ -157,18 +153,18 @@ fn is_impossible(operators: &[&Operator]) -> bool {
     (is_absent && is_there) || allowed.is_some_and(|allowed| allowed.is_empty())
 }
 
-/// All requirements must hold; none means every object.
+/// A list of requirements that must all hold. An empty one selects every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Selector(Vec<Requirement>);
 
 impl Selector {
-    /// A selector that wants all of these; equal requirements count once.
+    /// A selector of these requirements. Equal ones count once.
     pub fn all_of(requirements: impl IntoIterator<Item = Requirement>) -> Selector {
         let distinct: BTreeSet<Requirement> = requirements.into_iter().collect();
         Selector(distinct.into_iter().collect())
     }
 
-    /// A selector that selects nothing, for one that cannot be read.
+    /// A selector that selects nothing. It stands for one that cannot be read.
     pub fn nothing() -> Selector {
         let requirement = |operator| Requirement {
             key: "none".to_owned(),
@@ -180,14 +176,13 @@ impl Selector {
         ])
     }
 
-    /// Whether an object with these labels is selected.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.0.iter().all(|requirement| requirement.matches(labels))
     }
 
-    /// A label key whose requirements no object can meet together.
+    /// A label key whose requirements contradict each other.
     pub fn contradiction(&self) -> Option<&str> {
-        // They are sorted by key.
+        // Requirements are sorted by key.
         let mut keys = self.0.chunk_by(|one, next| one.key == next.key);
         let operators = |of_key: &[Requirement]| {
             is_impossible(&of_key.iter().map(|one| &one.operator).collect::<Vec<_>>())
@@ -196,17 +191,15 @@ impl Selector {
             .map(|of_key| of_key[0].key.as_str())
     }
 
-    /// Its requirements.
     pub fn requirements(&self) -> impl Iterator<Item = &Requirement> {
         self.0.iter()
     }
 
-    /// The label keys that it looks at.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|requirement| requirement.key.as_str())
     }
 
-    /// How many distinct requirements it has: more is more specific.
+    /// Number of distinct requirements.
     pub fn specificity(&self) -> usize {
         self.0.len()
     }

@@ -1,6 +1,6 @@
 //! The version of an object.
 
-/// The version of an object that a write depends on.
+/// Identity and version of an object, which a write depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ObjectVersion {
     /// `metadata.uid`.
@@ -10,7 +10,7 @@ pub struct ObjectVersion {
 }
 
 impl ObjectVersion {
-    /// Whether a write can be guarded with it.
+    /// Whether both parts are known, so that they can guard a write.
     pub fn is_known(&self) -> bool {
         !self.uid.is_empty() && !self.resource_version.is_empty()
     }

@@ -1,18 +1,16 @@
-//! What a plan may do although it is too much: each waiver names one thing, and how much of it.
+//! Permissions to exceed one limit. Each waiver names one thing, and how much of it is allowed.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::limit::LimitName;
 
-/// What may be exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Waiver {
-    /// A limit.
     Limit(LimitName),
-    /// So many addresses may go from Services, at most.
+    /// Services may lose this many addresses at most.
     LostAddresses(u32),
-    /// The last address pools that are ours may be deleted.
+    /// Our last address pools may be deleted.
     LastAddressPools,
 }
 
@@ -20,7 +18,7 @@ const LOST_ADDRESSES: &str = "lost-addresses";
 const LAST_ADDRESS_POOLS: &str = "last-address-pools";
 
 impl Waiver {
-    /// Whether this one is enough where that one is needed.
+    /// Whether this waiver is sufficient if `needed` is required.
     pub fn covers(self, needed: Waiver) -> bool {
         match (self, needed) {
             (Waiver::LostAddresses(allowed), Waiver::LostAddresses(lost)) => lost <= allowed,
@@ -45,7 +43,6 @@ impl fmt::Display for Waiver {
     }
 }
 
-/// A text that is no waiver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{limit}, {LAST_ADDRESS_POOLS}, or {LOST_ADDRESSES}=N with the number of addresses")]
 pub struct WaiverError {

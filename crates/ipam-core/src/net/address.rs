@@ -1,9 +1,9 @@
 //! An address as text, by the one rule for IPv4-mapped IPv6 addresses (RFC 4291, 2.5.5.2):
 //! `::ffff:10.0.0.1` is 10.0.0.1.
 //!
-//! Go's `net` package, and with it kubelet and Cilium's datapath, takes the two for one address;
-//! Go's `netip`, with which Cilium's LB-IPAM reads, takes them for two. Taking them for one never
-//! gives an address that something else may have.
+//! Go's `net` package, which kubelet and Cilium's datapath use, treats the two as one address. Go's
+//! `netip`, which Cilium's LB-IPAM uses, treats them as two. Treating them as one is safe: it never
+//! gives out an address that is in use.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,11 +11,10 @@ use std::str::FromStr;
 
 use super::Range;
 
-/// An address that is never IPv4-mapped. Every text of an address is read as this type.
+/// An address that is never IPv4-mapped. Every address is parsed as this type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(IpAddr);
 
-/// A text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an address")]
 pub struct AddressError(String);
@@ -54,7 +53,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Whether an address, a CIDR or a range is written with an IPv4-mapped address.
+/// Whether the text of an address, CIDR or range contains an IPv4-mapped address.
 pub fn is_written_as_mapped(text: &str) -> bool {
     let is_mapped = |text: &str| {
         text.trim()

@@ -8,20 +8,21 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::Range;
 
-/// An address family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Family {
-    /// IPv4, 32 bits.
-    Ipv4,
-    /// IPv6, 128 bits.
-    Ipv6,
+crate::text_enum! {
+    /// An address family, spelled as Kubernetes spells it in `ipFamilies`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Family {
+        /// 32 bits.
+        Ipv4 = "IPv4",
+        /// 128 bits.
+        Ipv6 = "IPv6",
+    }
 }
 
 impl Family {
     /// Both families, IPv4 first, as Kubernetes lists them by default.
-    pub const BOTH: [Family; 2] = [Family::Ipv4, Family::Ipv6];
+    pub const BOTH: [Family; 2] = Family::ALL;
 
-    /// Length of an address in bits.
     pub fn bits(self) -> u8 {
         match self {
             Family::Ipv4 => 32,
@@ -29,7 +30,6 @@ impl Family {
         }
     }
 
-    /// The family of an address.
     pub fn of(address: IpAddr) -> Family {
         match address {
             IpAddr::V4(_) => Family::Ipv4,
@@ -37,7 +37,7 @@ impl Family {
         }
     }
 
-    /// The address with this number; bits beyond the family's length are dropped.
+    /// The address with this number. Bits beyond the family's length are dropped.
     pub(super) fn address(self, number: u128) -> IpAddr {
         match self {
             Family::Ipv4 => IpAddr::V4(Ipv4Addr::from_bits(
@@ -48,15 +48,6 @@ impl Family {
     }
 }
 
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Family::Ipv4 => "IPv4",
-            Family::Ipv6 => "IPv6",
-        })
-    }
-}
-
 pub(super) fn number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => u128::from(v4.to_bits()),
@@ -64,26 +55,23 @@ pub(super) fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// An aligned CIDR: no host bits, not `/0`, not IPv4-mapped. Text that is IPv4-mapped is read as
-/// the IPv4 CIDR that it embeds.
+/// An aligned CIDR: no host bits, not `/0`, not IPv4-mapped. Parsing an IPv4-mapped text gives the
+/// embedded IPv4 CIDR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block(IpNet);
 
-/// Why a text is no block.
+/// Why a text is not a block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockError {
     /// Not of the form `address/length`.
     #[error("`{text}` is not a CIDR")]
-    NotACidr {
-        /// The text as given.
-        text: String,
-    },
-    /// Bits are set behind the prefix.
+    NotACidr { text: String },
+    /// Bits after the prefix are set.
     #[error("`{text}` has host bits set")]
     HostBits {
         /// The text as given.
         text: String,
-        /// The block that contains the address.
+        /// The block with the host bits cleared.
         aligned: Block,
     },
     /// `::ffff:a.b.c.d` with a prefix shorter than /96, which has no meaning in IPv4.
@@ -91,7 +79,7 @@ pub enum BlockError {
     MappedIpv4 {
         /// The text as given.
         text: String,
-        /// The IPv6 addresses that Go reads from it.
+        /// The IPv6 addresses as Go reads them.
         literal: Range,
     },
     /// The whole address space.
@@ -99,18 +87,17 @@ pub enum BlockError {
     Everything {
         /// The text as given.
         text: String,
-        /// Of this family.
         family: Family,
     },
 }
 
 impl Block {
-    /// Reads a CIDR as a live object shows it, with the meaning of Go's `net.ParseCIDR`, which
-    /// Kubernetes and Cilium read it with: host bits are cut off.
+    /// Reads a CIDR of a live object as Kubernetes and Cilium do, with Go's `net.ParseCIDR`: host
+    /// bits are cleared.
     ///
     /// # Errors
-    /// What Go would not read either, the whole address space, and a mapped CIDR without an IPv4
-    /// meaning.
+    /// Fails if Go rejects the text, if it is the whole address space, or if it is a mapped CIDR
+    /// without an IPv4 meaning.
     pub fn lenient(text: &str) -> Result<Block, BlockError> {
         match Block::read(text) {
             Err(BlockError::HostBits { aligned, .. }) => Ok(aligned),
@@ -118,7 +105,7 @@ impl Block {
         }
     }
 
-    /// The block of `size` that starts at an address number which is a multiple of that size.
+    /// The block of `size` that starts at `first`, which must be a multiple of that size.
     pub(super) fn from_aligned(first: u128, size: BlockSize) -> Block {
         debug_assert!(
             Block::at(first, size).is_some(),
@@ -128,8 +115,8 @@ impl Block {
         Block(IpNet::new_assert(address, size.prefix_len()))
     }
 
-    /// The largest blocks of it that share no address with `taken`, by address; none smaller than
-    /// `smallest`.
+    /// The largest parts that share no address with `taken`, sorted by address. No part is smaller
+    /// than `smallest`.
     pub fn without(self, taken: &[Range], smallest: BlockSize) -> Vec<Block> {
         let range = self.range();
         let mut touching = taken.iter().filter(|taken| taken.overlaps(&range));
@@ -146,25 +133,21 @@ impl Block {
             .collect()
     }
 
-    /// The block of `size` that starts at the given address number; `None` when it would be
-    /// misaligned.
+    /// The block of `size` that starts at `first`; `None` if it would be misaligned.
     pub(crate) fn at(first: u128, size: BlockSize) -> Option<Block> {
         let address = size.family().address(first);
         let net = IpNet::new(address, size.prefix_len()).ok()?;
         (net.network() == address).then_some(Block(net))
     }
 
-    /// Address family.
     pub fn family(self) -> Family {
         Family::of(self.0.addr())
     }
 
-    /// Prefix length in bits.
     pub fn prefix_len(self) -> u8 {
         self.0.prefix_len()
     }
 
-    /// The size of this block.
     pub fn size(self) -> BlockSize {
         BlockSize {
             family: self.family(),
@@ -172,22 +155,19 @@ impl Block {
         }
     }
 
-    /// All addresses of the block.
     pub fn range(self) -> Range {
         range_of(&self.0)
     }
 
-    /// It, and every larger block that has it.
+    /// The block itself and every larger block that contains it.
     pub fn enclosing(self) -> impl Iterator<Item = Block> {
         std::iter::successors(Some(self), |block| block.0.supernet().map(Block))
     }
 
-    /// Whether the two share an address.
     pub fn overlaps(self, other: Block) -> bool {
         self.range().overlaps(&other.range())
     }
 
-    /// Whether every address of `other` is in this block.
     pub fn contains(self, other: Block) -> bool {
         self.range().contains(&other.range())
     }
@@ -196,8 +176,8 @@ impl Block {
 impl FromStr for Block {
     type Err = BlockError;
 
-    /// Numbers with leading zeros are refused, as Go's netip refuses them, with which Cilium reads:
-    /// to some they are octal.
+    /// Rejects numbers with leading zeros, as Go's netip does, which Cilium uses. Some parsers read
+    /// them as octal.
     fn from_str(text: &str) -> Result<Block, BlockError> {
         if has_leading_zeros(text) {
             return Err(BlockError::NotACidr {
@@ -208,13 +188,13 @@ impl FromStr for Block {
     }
 }
 
-/// Whether an IPv4 number or the prefix length begins with a zero that it does not need.
+/// Whether an IPv4 number or the prefix length has a leading zero.
 fn has_leading_zeros(text: &str) -> bool {
     let is_padded = |number: &str| number.len() > 1 && number.starts_with('0');
     let Some((address, length)) = text.split_once('/') else {
         return false;
     };
-    // IPv6 may end in an IPv4 address, and has hexadecimal numbers otherwise.
+    // IPv6 may end in an IPv4 address; its other numbers are hexadecimal.
     let ipv4 = address.rsplit(':').next().filter(|last| last.contains('.'));
     is_padded(length) || ipv4.is_some_and(|ipv4| ipv4.split('.').any(is_padded))
 }
@@ -245,8 +225,8 @@ impl Block {
     }
 }
 
-/// The CIDR with an IPv4-mapped address replaced by the IPv4 address; `None` where a prefix shorter
-/// than /96 leaves none.
+/// The CIDR with an IPv4-mapped address replaced by the IPv4 address; `None` if the prefix is
+/// shorter than /96.
 pub fn unmapped(net: IpNet) -> Option<IpNet> {
     let IpNet::V6(v6) = net else { return Some(net) };
     let Some(embedded) = v6.addr().to_ipv4_mapped() else {
@@ -280,16 +260,15 @@ impl fmt::Display for Block {
     }
 }
 
-/// The size of the blocks that a pool gives, as a prefix length.
+/// Size of a pool's blocks, as a prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockSize {
     family: Family,
     prefix_len: u8,
 }
 
-/// A prefix length that its family does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("/{prefix_len} is no {family} prefix length: 1 to {} are", family.bits())]
+#[error("/{prefix_len} is not an {family} prefix length; expected 1 to {}", family.bits())]
 pub struct BlockSizeError {
     family: Family,
     prefix_len: u64,
@@ -297,7 +276,7 @@ pub struct BlockSizeError {
 
 impl BlockSize {
     /// # Errors
-    /// A prefix length of 0, or longer than an address of the family.
+    /// Fails if the prefix length is 0 or longer than an address of the family.
     pub fn new(family: Family, prefix_len: u64) -> Result<BlockSize, BlockSizeError> {
         match u8::try_from(prefix_len) {
             Ok(length) if length >= 1 && length <= family.bits() => Ok(BlockSize {
@@ -318,7 +297,7 @@ impl BlockSize {
         self.prefix_len
     }
 
-    /// Addresses in one block, as a power of two.
+    /// Binary logarithm of the number of addresses in a block.
     pub(super) fn host_bits(self) -> u8 {
         self.family.bits() - self.prefix_len
     }

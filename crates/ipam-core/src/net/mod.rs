@@ -1,7 +1,7 @@
 //! Arithmetic on addresses: blocks, block sizes, ranges and the free slots inside a range.
 //!
-//! Knows nothing of Kubernetes, pools or nodes. Every overlap question in the product is answered
-//! here, on numbers and never on strings.
+//! Knows nothing of Kubernetes, pools or nodes. Every overlap is computed here, on numbers and
+//! never on strings.
 
 mod address;
 mod block;

@@ -1,4 +1,4 @@
-//! A range: first to last address of one family, and sweeps over many of them.
+//! Ranges of addresses of one family, and sweeps over many of them.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,20 +15,17 @@ pub struct Range {
     last: u128,
 }
 
-/// Why a text is no range.
+/// Why a text is not a range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeError {
     /// Neither a CIDR, nor `first-last`, nor an address.
     #[error("`{text}` is neither a CIDR, nor `first-last`, nor an address")]
-    NotARange {
-        /// The text as given.
-        text: String,
-    },
-    /// A CIDR, but a faulty one.
+    NotARange { text: String },
+    /// An invalid CIDR.
     #[error(transparent)]
     Block(#[from] BlockError),
     /// One end is IPv4, the other IPv6.
-    #[error("`{text}` goes from one address family to the other")]
+    #[error("`{text}` mixes two address families")]
     TwoFamilies {
         /// The text as given.
         text: String,
@@ -42,7 +39,6 @@ pub enum RangeError {
 }
 
 impl Range {
-    /// Every address of a family.
     pub fn whole(family: Family) -> Range {
         let last = if family.bits() == 128 {
             u128::MAX
@@ -56,7 +52,7 @@ impl Range {
         }
     }
 
-    /// `first` must not be behind `last`; both must fit the family.
+    /// `first` must not exceed `last`, and both must fit the family.
     pub(super) fn from_numbers(family: Family, first: u128, last: u128) -> Range {
         debug_assert!(first <= last, "a range is not backwards");
         Range {
@@ -66,7 +62,6 @@ impl Range {
         }
     }
 
-    /// Address family.
     pub fn family(&self) -> Family {
         self.family
     }
@@ -75,32 +70,27 @@ impl Range {
         (self.first, self.last)
     }
 
-    /// First address.
     pub fn first(&self) -> IpAddr {
         self.family.address(self.first)
     }
 
-    /// Last address.
     pub fn last(&self) -> IpAddr {
         self.family.address(self.last)
     }
 
-    /// Number of addresses less one, so that the whole of IPv6 fits.
+    /// Number of addresses minus one, so that all of IPv6 fits.
     pub fn width(&self) -> u128 {
         self.last - self.first
     }
 
-    /// Whether the two share an address.
     pub fn overlaps(&self, other: &Range) -> bool {
         self.family == other.family && self.first <= other.last && other.first <= self.last
     }
 
-    /// Whether every address of `other` is in this range.
     pub fn contains(&self, other: &Range) -> bool {
         self.family == other.family && self.first <= other.first && other.last <= self.last
     }
 
-    /// The addresses that both have.
     pub fn intersection(&self, other: &Range) -> Option<Range> {
         self.overlaps(other).then(|| {
             Range::from_numbers(
@@ -111,20 +101,19 @@ impl Range {
         })
     }
 
-    /// By what ranges are sorted.
+    /// Sort key.
     pub fn first_and_family(&self) -> (Family, IpAddr) {
         (self.family, self.first())
     }
 
-    /// The addresses of this range in front of another one.
+    /// The addresses of this range before those of `other`.
     pub fn before(&self, other: &Range) -> Option<Range> {
         let last = other.first.checked_sub(1)?.min(self.last);
         (self.family == other.family && self.first <= last)
             .then(|| Range::from_numbers(self.family, self.first, last))
     }
 
-    /// The largest aligned block that fits into the range; `None` only for a range that is the
-    /// whole address space.
+    /// The largest aligned block that fits into the range; `None` only for the whole address space.
     pub fn largest_block(&self) -> Option<Block> {
         (1..=self.family.bits()).find_map(|prefix_len| {
             let size = BlockSize::new(self.family, u64::from(prefix_len)).ok()?;
@@ -194,7 +183,7 @@ impl fmt::Display for Range {
     }
 }
 
-/// The ranges sorted, with those that overlap or touch made one.
+/// Sorts the ranges and joins those that overlap or touch.
 pub fn merge(ranges: impl IntoIterator<Item = Range>) -> Vec<Range> {
     let mut sorted: Vec<Range> = ranges.into_iter().collect();
     sorted.sort_unstable();
@@ -213,8 +202,7 @@ pub fn merge(ranges: impl IntoIterator<Item = Range>) -> Vec<Range> {
     merged
 }
 
-/// The widest run of addresses of `within` that no range of `taken` touches. `taken` must come from
-/// [`merge`].
+/// The widest run of addresses of `within` outside `taken`. `taken` must come from [`merge`].
 pub fn largest_gap(within: &Range, taken: &[Range]) -> Option<Range> {
     let mut next = Some(within.first);
     let mut best: Option<Range> = None;
@@ -238,9 +226,8 @@ pub fn largest_gap(within: &Range, taken: &[Range]) -> Option<Range> {
     best
 }
 
-/// Every pair of items whose ranges overlap, by one sweep over the sorted ranges; for each item at
-/// most the pair with the widest-reaching item before it, which is enough to name every item that
-/// is in a conflict.
+/// Pairs of items whose ranges overlap, by one sweep over the sorted ranges. Each item is paired at
+/// most with the item before it that reaches furthest, so every item in a conflict is named.
 pub fn overlapping_pairs<T: Copy + Ord>(
     items: impl IntoIterator<Item = (Range, T)>,
 ) -> Vec<(T, T)> {
@@ -262,8 +249,7 @@ pub fn overlapping_pairs<T: Copy + Ord>(
     pairs
 }
 
-/// Whether one of these ranges, or several that touch, have every address of `range`. `merged` must
-/// come from [`merge`].
+/// Whether these ranges together cover `range`. `merged` must come from [`merge`].
 pub fn covers(merged: &[Range], range: &Range) -> bool {
     let behind =
         merged.partition_point(|one| (one.family, one.first) <= (range.family, range.first));
@@ -272,28 +258,27 @@ pub fn covers(merged: &[Range], range: &Range) -> bool {
         .is_some_and(|place| merged[place].contains(range))
 }
 
-/// Those that share an address with `range`. `merged` must come from [`merge`].
+/// The ranges that overlap `range`. `merged` must come from [`merge`].
 pub fn touching<'m>(merged: &'m [Range], range: &Range) -> &'m [Range] {
     let start = merged.partition_point(|one| (one.family, one.last) < (range.family, range.first));
     let end = merged.partition_point(|one| (one.family, one.first) <= (range.family, range.last));
     &merged[start..end.max(start)]
 }
 
-/// Ranges that may overlap one another, searchable by what they overlap.
+/// An index of ranges, which may overlap, for overlap queries.
 #[derive(Clone, Debug, Default)]
 pub struct RangeIndex<T> {
     sorted: Vec<(Range, T)>,
-    /// A binary tree over the places, root first: how far any range below reaches, by family and
-    /// last address.
+    /// A binary tree over the places, root first: the furthest end of any range below, by family
+    /// and last address.
     reach: Vec<Option<(Family, u128)>>,
 }
 
 impl<T: Ord> RangeIndex<T> {
-    /// An index over these ranges.
     pub fn new(items: impl IntoIterator<Item = (Range, T)>) -> RangeIndex<T> {
         let mut sorted: Vec<(Range, T)> = items.into_iter().collect();
         sorted.sort_unstable();
-        // One more than there are, so that even behind the last one there is a place.
+        // One place more than ranges, so that the search may end after the last one.
         let leaves = (sorted.len() + 1).next_power_of_two();
         let mut reach = vec![None; 2 * leaves];
         for (place, (range, _)) in sorted.iter().enumerate() {
@@ -305,7 +290,7 @@ impl<T: Ord> RangeIndex<T> {
         RangeIndex { sorted, reach }
     }
 
-    /// Every range that shares an address with `range`, from the highest start down.
+    /// Every range that overlaps `range`, from the highest start down.
     pub fn overlapping<'s>(
         &'s self,
         range: &Range,
@@ -321,11 +306,11 @@ impl<T: Ord> RangeIndex<T> {
         places.map(|place| &self.sorted[place])
     }
 
-    /// The last place before `end` whose range reaches an address.
+    /// The last place before `end` whose range reaches the address.
     fn last_reaching(&self, end: usize, wanted: (Family, u128)) -> Option<usize> {
         let reaches = |node: usize| self.reach[node] >= Some(wanted);
         let leaves = self.reach.len() / 2;
-        // Up, to the nearest tree that lies before `end` and reaches so far.
+        // Up, to the nearest subtree before `end` that reaches the address.
         let mut node = leaves + end;
         while node.is_multiple_of(2) || !reaches(node - 1) {
             node /= 2;
@@ -334,7 +319,7 @@ impl<T: Ord> RangeIndex<T> {
             }
         }
         node -= 1;
-        // Down, to its last range that does.
+        // Down, to its last range that reaches it.
         while node < leaves {
             node = 2 * node + usize::from(reaches(2 * node + 1));
         }

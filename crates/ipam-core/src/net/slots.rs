@@ -1,9 +1,8 @@
 //! The slots of one range: which of its equally sized blocks are free.
 //!
-//! A leaf is 4,096 slots as a bitmap with a summary word; a leaf that is wholly taken costs nothing
-//! but its place in a run of full leaves, and one that was never touched costs nothing at all. So a
-//! /48 with /64 blocks, or a /8 with /112 blocks, costs memory for what is used, and the lowest
-//! free slot is found without a walk over what is taken.
+//! A leaf is a bitmap of 4,096 slots with a summary word. Full leaves are stored as runs, and empty
+//! leaves are not stored. So a /48 with /64 blocks needs memory only for the blocks in use, and the
+//! search for the lowest free slot skips full leaves.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,25 +12,24 @@ use super::{Block, BlockSize, Range};
 const WORDS: usize = 64;
 const LEAF_SLOTS: u128 = (WORDS * 64) as u128;
 
-/// Free and taken slots of a range that is cut into blocks of one size.
+/// Free and taken slots of a range, which is divided into blocks of one size.
 #[derive(Clone, Debug)]
 pub struct Slots {
     range: Range,
     size: BlockSize,
     last_slot: u128,
     partial: BTreeMap<u128, Leaf>,
-    /// First leaf → last leaf of each run of wholly taken leaves; runs never touch.
+    /// First leaf → last leaf of each run of full leaves. Runs never touch.
     full: BTreeMap<u128, u128>,
     taken: u128,
-    /// The leaf of the lowest free slot, kept out of `partial` because nearly every allocation
-    /// happens in it.
+    /// The leaf of the lowest free slot. It is not in `partial`, because most allocations use it.
     current: Option<(u128, Leaf)>,
 }
 
 #[derive(Clone, Debug)]
 struct Leaf {
     words: [u64; WORDS],
-    /// Bit set: that word is full.
+    /// A set bit marks a full word.
     full_words: u64,
 }
 
@@ -50,7 +48,7 @@ impl Leaf {
         (word < WORDS).then(|| word * 64 + self.words[word].trailing_ones() as usize)
     }
 
-    /// Takes the slots `first..=last` of this leaf; gives how many of them were free.
+    /// Takes the slots `first..=last` of this leaf, and returns how many of them were free.
     fn take(&mut self, first: usize, last: usize) -> u32 {
         let mut newly = 0;
         for word in first / 64..=last / 64 {
@@ -66,7 +64,7 @@ impl Leaf {
         newly
     }
 
-    /// Takes one slot that is known to be free.
+    /// Takes one slot, which must be free.
     fn take_free(&mut self, slot: usize) {
         let word = &mut self.words[slot / 64];
         *word |= 1 << (slot % 64);
@@ -83,8 +81,7 @@ impl Leaf {
 }
 
 impl Slots {
-    /// All slots free. `None` when a block of `size` does not fit into `range`, or is of the other
-    /// family.
+    /// All slots are free. `None` if `size` does not fit into `range` or has the other family.
     pub fn new(range: Block, size: BlockSize) -> Option<Slots> {
         if size.family() != range.family() || size.prefix_len() < range.prefix_len() {
             return None;
@@ -100,13 +97,12 @@ impl Slots {
             taken: 0,
             current: None,
         };
-        slots.close_the_tail();
+        slots.trim_tail();
         Some(slots)
     }
 
-    /// Marks the slots of the last leaf that lie behind the range as taken, so that no search has
-    /// to know of the end.
-    fn close_the_tail(&mut self) {
+    /// Takes the slots of the last leaf that lie beyond the range, so that no search leaves it.
+    fn trim_tail(&mut self) {
         let used = self.last_slot % LEAF_SLOTS + 1;
         if used < LEAF_SLOTS {
             let mut leaf = Leaf::EMPTY;
@@ -115,12 +111,10 @@ impl Slots {
         }
     }
 
-    /// The range that is cut into slots.
     pub fn range(&self) -> &Range {
         &self.range
     }
 
-    /// Size of one slot.
     pub fn size(&self) -> BlockSize {
         self.size
     }
@@ -140,14 +134,14 @@ impl Slots {
         self.count() - self.taken
     }
 
-    /// Takes every slot that shares an address with `range`; what lies outside is ignored. Taking
-    /// twice is harmless.
+    /// Takes every slot that overlaps `range`. Addresses outside are ignored, and taking twice is
+    /// harmless.
     pub fn take(&mut self, range: &Range) {
         let Some((first, last)) = self.slots_of(range) else {
             return;
         };
         let (first_leaf, last_leaf) = (first / LEAF_SLOTS, last / LEAF_SLOTS);
-        self.stow_current();
+        self.store_current();
         if first_leaf == last_leaf {
             self.take_in_leaf(
                 first_leaf,
@@ -165,13 +159,13 @@ impl Slots {
         self.take_whole_leaves(first_leaf + 1, last_leaf);
     }
 
-    /// How many slots share an address with `range`.
-    pub fn touched_by(&self, range: &Range) -> u128 {
+    /// How many slots overlap `range`.
+    pub fn count_overlap(&self, range: &Range) -> u128 {
         self.slots_of(range)
             .map_or(0, |(first, last)| (last - first).saturating_add(1))
     }
 
-    /// What the first `slots` slots that `range` touches have of it; `None` where that is nothing.
+    /// The part of `range` in the first `slots` slots that it overlaps; `None` if it is empty.
     pub fn first_of(&self, range: &Range, slots: u128) -> Option<Range> {
         let (first, last) = self.slots_of(range)?;
         let last = last.min(first + slots.checked_sub(1)?);
@@ -185,7 +179,7 @@ impl Slots {
         kept.intersection(range)
     }
 
-    /// Whether no address of `range` lies in a taken slot.
+    /// Whether `range` overlaps no taken slot.
     pub fn is_free(&self, range: &Range) -> bool {
         let Some((first, last)) = self.slots_of(range) else {
             return true;
@@ -225,7 +219,7 @@ impl Slots {
             .any(taken_in)
     }
 
-    /// Takes the lowest free block and gives it.
+    /// Takes the lowest free block and returns it.
     pub fn take_lowest(&mut self) -> Option<Block> {
         loop {
             if let Some((index, leaf)) = &mut self.current
@@ -248,9 +242,9 @@ impl Slots {
         )
     }
 
-    /// Makes the first leaf that is not full the current one; `None` when all are.
+    /// Makes the first leaf with a free slot the current one; `None` if all are full.
     fn advance(&mut self) -> Option<()> {
-        self.stow_current();
+        self.store_current();
         let next = match self.full.first_key_value() {
             Some((0, &end)) => end + 1,
             _ => 0,
@@ -263,13 +257,13 @@ impl Slots {
         Some(())
     }
 
-    fn stow_current(&mut self) {
+    fn store_current(&mut self) {
         if let Some((index, leaf)) = self.current.take() {
-            self.stow(index, leaf);
+            self.store_leaf(index, leaf);
         }
     }
 
-    fn stow(&mut self, index: u128, leaf: Leaf) {
+    fn store_leaf(&mut self, index: u128, leaf: Leaf) {
         if leaf.is_full() {
             self.add_full_run(index, index);
         } else {
@@ -299,10 +293,10 @@ impl Slots {
         }
         let mut leaf = self.partial.remove(&index).unwrap_or(Leaf::EMPTY);
         self.taken += u128::from(leaf.take(first, last));
-        self.stow(index, leaf);
+        self.store_leaf(index, leaf);
     }
 
-    /// Takes the leaves `from..to` whole.
+    /// Takes all slots of the leaves `from..to`.
     fn take_whole_leaves(&mut self, from: u128, to: u128) {
         if from >= to {
             return;

@@ -1,18 +1,17 @@
-//! Ids of OpenStack.
+//! Ids of OpenStack objects.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The id of something in OpenStack: a UUID, so that it can be a part of a path whoever said it.
+/// The id of an OpenStack object: a UUID. So it is safe in a path, even from an untrusted source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Id(String);
 
-/// A text that is no id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an id of OpenStack, which looks like 782ec9ac-44f9-4318-8c67-a2fed2ccca4f")]
+#[error("not an OpenStack id; expected a UUID such as 782ec9ac-44f9-4318-8c67-a2fed2ccca4f")]
 pub struct NotAnId;
 
 impl FromStr for Id {

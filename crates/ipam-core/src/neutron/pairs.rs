@@ -1,6 +1,6 @@
-//! Which addresses a VM's port lets out besides its own (`allowed_address_pairs`). Neutron replaces
-//! the list as a whole, so each writer must say which revision it has read, and others' pairs stay
-//! as they are. Knows nothing of Pods, nodes or files.
+//! Further addresses that a VM's port may send from (`allowed_address_pairs`). Neutron replaces the
+//! whole list, so a writer names the revision it read and keeps the pairs of others. Knows nothing
+//! of Pods, nodes or files.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,60 +10,52 @@ use serde::{Deserialize, Serialize};
 
 use super::Id;
 
-/// An address of a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortAddress {
-    /// Its subnet.
     pub subnet_id: Id,
-    /// The address.
     pub ip_address: IpAddr,
 }
 
-/// A pair as Neutron has it. Others' are written back letter by letter.
+/// A pair as Neutron shows it. Pairs of others are written back unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pair {
     /// An address, or a range like `10.0.0.0/24`.
     pub ip_address: String,
-    /// The hardware address; without one Neutron takes the port's.
+    /// MAC address. Absent: Neutron uses the port's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mac_address: Option<String>,
 }
 
-/// A port that may let out more than its own addresses.
+/// A port with its allowed address pairs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct GuardedPort {
-    /// Its id.
+pub struct VmPort {
     pub id: Id,
-    /// The VM, as Nova names it.
+    /// Nova's id of the VM.
     #[serde(default)]
     pub device_id: String,
-    /// What kind of user it has: `compute:` and a zone, for a VM.
+    /// Kind of its user. For a VM, `compute:` and a zone.
     #[serde(default)]
     pub device_owner: String,
-    /// Its hardware address.
     pub mac_address: String,
-    /// Its own addresses.
     #[serde(default)]
     pub fixed_ips: Vec<PortAddress>,
-    /// Its pairs, in their order.
     #[serde(default, rename = "allowed_address_pairs")]
     pub pairs: Vec<Pair>,
-    /// Goes up with each change of it.
+    /// Rises with each change.
     #[serde(rename = "revision_number")]
     pub revision: u64,
-    /// Whether anything is kept from leaving it.
     #[serde(default, rename = "port_security_enabled")]
     pub security: PortSecurity,
 }
 
-/// Whether Neutron keeps packets from leaving a port.
+/// Whether Neutron filters the source addresses of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "bool")]
 pub enum PortSecurity {
-    /// Only its own addresses and its pairs get out.
+    /// Only its own addresses and its pairs are allowed.
     #[default]
     On,
-    /// Everything does, and Neutron refuses pairs.
+    /// Every address is allowed, and Neutron refuses pairs.
     Off,
 }
 
@@ -77,19 +69,17 @@ impl From<bool> for PortSecurity {
     }
 }
 
-/// What is to be done to a list of pairs.
+/// A change to a list of pairs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairsChange {
-    /// The whole list afterwards; what comes is at its end.
+    /// The whole list after the change. Added pairs are at its end.
     pub pairs: Vec<Pair>,
-    /// What comes.
     pub added: BTreeSet<IpNet>,
-    /// What goes.
     pub removed: BTreeSet<IpNet>,
 }
 
 impl PairsChange {
-    /// Adds only the first half of what comes, and says what it leaves out.
+    /// Drops the second half of the additions and returns it.
     pub fn leave_out_half(&mut self) -> BTreeSet<IpNet> {
         let left_out: BTreeSet<IpNet> = self
             .added
@@ -104,8 +94,8 @@ impl PairsChange {
 }
 
 impl Pair {
-    /// Of this range, with the port's own hardware address. A single address is written without a
-    /// length, as Neutron does.
+    /// A pair for this range, with the port's own MAC address. A single address has no prefix
+    /// length, as in Neutron.
     pub fn of(range: IpNet) -> Pair {
         let is_single = range.prefix_len() == range.max_prefix_len();
         let ip_address = if is_single {
@@ -119,13 +109,13 @@ impl Pair {
         }
     }
 
-    /// What it lets out, if it has the port's own hardware address.
+    /// The allowed range, if the pair has the port's own MAC address.
     pub fn own_range(&self, port_mac: &str) -> Option<IpNet> {
         let is_own = self
             .mac_address
             .as_ref()
             .is_none_or(|mac| mac.eq_ignore_ascii_case(port_mac));
-        // As Neutron shows it: an IPv4-mapped pair must not pass for the IPv4 pair that is wanted.
+        // As Neutron shows it: an IPv4-mapped pair must not count as the IPv4 pair.
         let range = self
             .ip_address
             .parse()
@@ -137,9 +127,11 @@ impl Pair {
     }
 }
 
-impl GuardedPort {
-    /// What makes all `wanted` ranges be let out, and of those that are ours no others; `None`
-    /// where nothing is to be done. Pairs with another hardware address are never ours.
+impl VmPort {
+    /// The change that allows all `wanted` ranges, and no other range that `is_ours`. `None` if
+    /// there is nothing to change.
+    ///
+    /// Pairs with another MAC address are never ours.
     pub fn change(
         &self,
         wanted: &BTreeSet<IpNet>,

@@ -18,7 +18,7 @@ fn ranges(desired: &Desired) -> Vec<(&WantedAddressPool, &AddressPoolRange)> {
         .collect()
 }
 
-/// Selectors make no difference: of two pools that overlap Cilium puts one out of use.
+/// Selectors make no difference: Cilium disables one of two overlapping pools.
 pub(super) fn overlapping_address_pools(desired: &Desired) -> Vec<Finding> {
     let ranges = ranges(desired);
     let pairs = overlapping_pairs(
@@ -31,12 +31,12 @@ pub(super) fn overlapping_address_pools(desired: &Desired) -> Vec<Finding> {
         let mut pair = [ranges[one], ranges[other]];
         pair.sort_by(|(_, a), (_, b)| a.origin.cmp(&b.origin));
         let [(first_pool, first), (pool, range)] = pair;
-        // Of one pool it is told when the pool is read.
+        // Overlaps within one pool are reported when the pool is read.
         if first_pool.name == pool.name {
             return None;
         }
         let message = format!(
-            "CiliumLoadBalancerIPPool `{}` overlaps `{}` ({} and {}): Cilium would put one of them out of use",
+            "CiliumLoadBalancerIPPool `{}` overlaps `{}` ({} and {}): Cilium would stop using one of them",
             pool.name, first_pool.name, range.range, first.range
         );
         let finding = Finding::new(Severity::Error, Rule("address-pool-overlap"), message);
@@ -44,12 +44,12 @@ pub(super) fn overlapping_address_pools(desired: &Desired) -> Vec<Finding> {
         let finding = finding
             .at(&range.origin, format!("overlaps {}", first.range))
             .and(&first.origin, "this one");
-        Some(finding.help("give each pool addresses of its own"))
+        Some(finding.help("give each pool its own addresses"))
     };
     pairs.into_iter().filter_map(finding).collect()
 }
 
-/// Pod CIDRs over LoadBalancer addresses: the blocks there are not handed out.
+/// Pools over LoadBalancer addresses: their blocks there are not assigned.
 pub(super) fn pools_over_address_pools(desired: &Desired) -> Vec<Finding> {
     let mut findings = Vec::new();
     let excluded = merge(desired.policy.excluded.iter().copied());
@@ -75,7 +75,7 @@ pub(super) fn pools_over_address_pools(desired: &Desired) -> Vec<Finding> {
             continue;
         };
         let message = format!(
-            "pool `{}` overlaps {} of CiliumLoadBalancerIPPool `{}`; the blocks there are not handed out",
+            "pool `{}` overlaps {} of CiliumLoadBalancerIPPool `{}`; the blocks there are not assigned",
             pool.name, range.range, other.name
         );
         let finding = Finding::new(
@@ -88,8 +88,7 @@ pub(super) fn pools_over_address_pools(desired: &Desired) -> Vec<Finding> {
             .at(&pool.origin, "overlaps")
             .and(&range.origin, "LoadBalancer addresses");
         findings.push(
-            finding
-                .help("list that part under `reserved` to say that it is meant, or move the pool"),
+            finding.help("list that part under `reserved` if this is intended, or move the pool"),
         );
     }
     findings
@@ -113,7 +112,7 @@ pub(super) fn unusable_addresses(desired: &Desired) -> Vec<Finding> {
     ranges(desired).into_iter().filter_map(finding).collect()
 }
 
-/// Two Services may share an address; whether these do, only the cluster tells.
+/// Two Services may share an address. Only the cluster shows whether these do.
 pub(super) fn addresses_pinned_twice(desired: &Desired) -> Vec<Finding> {
     let mut pinned: BTreeMap<IpAddr, Vec<(&ServicePin, &PinnedAddress)>> = BTreeMap::new();
     for pin in desired.service_pins.values() {

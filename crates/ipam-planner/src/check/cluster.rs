@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::files::pinned_pools;
+use crate::holders::{Holder, overlapping_holders};
 use ipam_cilium::observed::{
     FamilyUse, ModeSeen, NodeCidrAllocation, Observed, ObservedKind, OtherUser, SettingSource,
     range_setting,
@@ -10,7 +11,7 @@ use ipam_cilium::observed::{
 use ipam_core::model::{
     AddressPoolName, Finding, IpamMode, Labels, NodeName, ObjectRef, Rule, Severity, grouped_digits,
 };
-use ipam_core::net::{Block, Family, Range, RangeIndex, overlapping_pairs};
+use ipam_core::net::{Block, Family, Range, RangeIndex};
 use ipam_desired::{Desired, Pool};
 
 fn warning(rule: &'static str, message: String) -> Finding {
@@ -20,7 +21,7 @@ fn warning(rule: &'static str, message: String) -> Finding {
 pub(super) fn pools_without_nodes(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     if observed.nodes.is_empty() && !desired.pools.is_empty() {
         let finding = warning("no-nodes", "the cluster has no nodes".to_owned());
-        return vec![finding.help("check that it is the cluster that you mean")];
+        return vec![finding.help("check that this is the right cluster")];
     }
     let pinned = pinned_pools(desired);
     let labels = distinct_labels(desired, observed);
@@ -32,17 +33,17 @@ pub(super) fn pools_without_nodes(desired: &Desired, observed: &Observed) -> Vec
             .at(&pool.origin, "matches no node")
             .help("check the labels with `kubectl get nodes --show-labels`")
     };
-    // Of a selector that no node can match the files tell.
-    let is_told = |pool: &Pool| pool.selector.contradiction().is_some();
+    // A selector that no node can match is a finding about the files.
+    let is_reported = |pool: &Pool| pool.selector.contradiction().is_some();
     let pools = desired
         .pools
         .values()
-        .filter(|pool| !pinned.contains(&pool.name) && !is_told(pool) && !matches(pool));
+        .filter(|pool| !pinned.contains(&pool.name) && !is_reported(pool) && !matches(pool));
     pools.map(finding).collect()
 }
 
-/// Labels of all nodes, as far as selectors of pools look at them, each set once: there are few,
-/// however many nodes.
+/// The distinct sets of labels of all nodes, with only the keys that selectors of pools use. Even a
+/// large cluster has few.
 fn distinct_labels(desired: &Desired, observed: &Observed) -> BTreeSet<Labels> {
     let keys: BTreeSet<&str> = desired
         .pools
@@ -62,14 +63,14 @@ fn distinct_labels(desired: &Desired, observed: &Observed) -> BTreeSet<Labels> {
         .collect()
 }
 
-/// Pools that reach into addresses which something else uses.
+/// Pools that overlap addresses in other use.
 pub(super) fn pools_over_other_addresses(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let in_files: BTreeSet<&str> = desired
         .address_pools
         .keys()
         .map(AddressPoolName::as_str)
         .collect();
-    // Of those that the files have, the files alone tell.
+    // Pools in the files are reported by the checks of the files.
     let is_in_files = |user: &OtherUser<'_>| match user {
         OtherUser::AddressPool(name) => in_files.contains(*name),
         OtherUser::ServiceCidr | OtherUser::Machine(_) => false,
@@ -99,8 +100,10 @@ pub(super) fn pools_over_other_addresses(desired: &Desired, observed: &Observed)
             .iter()
             .any(|place| matches!(others[*place].1, OtherUser::Machine(_)))
         {
-            true => "nodes do not get the blocks there, as far as one machine may keep them",
-            false => "the blocks there are not handed out",
+            true => {
+                "these addresses keep their blocks from nodes, within the limit for one machine"
+            }
+            false => "the blocks there are not assigned",
         };
         let more = match hits.len() - 1 {
             0 => String::new(),
@@ -115,36 +118,15 @@ pub(super) fn pools_over_other_addresses(desired: &Desired, observed: &Observed)
         findings.push(
             finding
                 .at(&pool.origin, "overlaps")
-                .help("list that part under `reserved` to say that it is meant, or move the pool"),
+                .help("list that part under `reserved` if this is intended, or move the pool"),
         );
     }
     findings
 }
 
-/// A node with a block of it.
-pub type Holder<'o> = (&'o NodeName, Block);
-
-/// Pairs of different nodes with blocks that overlap.
-pub fn overlapping_holders<'o>(mut holders: Vec<Holder<'o>>) -> Vec<(Holder<'o>, Holder<'o>)> {
-    holders.sort();
-    holders.dedup();
-    let owners: Vec<(Range, usize)> = holders
-        .iter()
-        .enumerate()
-        .map(|(index, (_, block))| (block.range(), index))
-        .collect();
-    let pairs = overlapping_pairs(owners)
-        .into_iter()
-        .map(|(a, b)| (holders[a], holders[b]));
-    let mut pairs: Vec<_> = pairs.filter(|(a, b)| a.0 != b.0).collect();
-    pairs.sort();
-    pairs.dedup();
-    pairs
-}
-
-/// Nodes that show the same or overlapping blocks already.
+/// Nodes that already show the same or overlapping blocks.
 pub(super) fn blocks_held_twice(_: &Desired, observed: &Observed) -> Vec<Finding> {
-    // There nobody reads Nodes, and kube-controller-manager may fill them from the same range.
+    // These modes do not read Nodes, and kube-controller-manager may fill them from the same range.
     let lives_in_cilium_node = matches!(
         observed.cilium.mode(),
         ModeSeen::Known(IpamMode::ClusterPool | IpamMode::MultiPool)
@@ -175,7 +157,9 @@ pub(super) fn blocks_held_twice(_: &Desired, observed: &Observed) -> Vec<Finding
         let finding = finding
             .about(ObjectRef::node(second))
             .about_also(ObjectRef::node(first));
-        finding.help("one of the two loses packets of its pods: drain it and give it another block")
+        finding.help(
+            "packets reach the Pods of only one of them: drain the other and give it another block",
+        )
     };
     pairs.into_iter().map(finding).collect()
 }
@@ -188,15 +172,15 @@ pub(super) fn families_switched_off(desired: &Desired, observed: &Observed) -> V
     let finding = |pool: &Pool| {
         let family = pool.families().find(|family| off.contains(family))?;
         let message = format!(
-            "pool `{}` gives {family} blocks, but this Cilium has {family} switched off",
+            "pool `{}` gives {family} blocks, but {family} is disabled in this Cilium",
             pool.name
         );
         let finding = warning("family-switched-off", message).about(ObjectRef::pool(&pool.name));
         Some(
             finding
-                .at(&pool.origin, format!("{family} is off"))
+                .at(&pool.origin, format!("{family} is disabled"))
                 .help(format!(
-                    "no {family} block is handed out until `enable-{}` is true",
+                    "no {family} block is assigned until `enable-{}` is true",
                     family.to_string().to_lowercase()
                 )),
         )
@@ -204,7 +188,7 @@ pub(super) fn families_switched_off(desired: &Desired, observed: &Observed) -> V
     desired.pools.values().filter_map(finding).collect()
 }
 
-/// Settings from which an agent would take its blocks, and that are none: it does not start
+/// Invalid settings for the block of an agent. An agent that reads one does not start
 /// (`pkg/ipam/cell/ipam_init.go` @ 1.20).
 pub(super) fn unreadable_range_settings(_: &Desired, observed: &Observed) -> Vec<Finding> {
     let is_unreadable = |family: Family, value: &str| {
@@ -230,9 +214,12 @@ pub(super) fn unreadable_range_settings(_: &Desired, observed: &Observed) -> Vec
         settings.extend(found.map(|(source, value)| (key, source, value)));
     }
     let finding = |(key, source, value): (&str, String, &str)| {
-        let message = format!("`{key}` in {source} is no block: {}", value.escape_debug());
+        let message = format!(
+            "`{key}` in {source} is not a CIDR: {}",
+            value.escape_debug()
+        );
         let finding = Finding::new(Severity::Error, Rule("range-setting-unreadable"), message);
-        finding.help("mend the value, or remove the setting: agents that read it do not start")
+        finding.help("fix the value or remove the setting: agents that read it do not start")
     };
     settings.into_iter().map(finding).collect()
 }
@@ -240,33 +227,33 @@ pub(super) fn unreadable_range_settings(_: &Desired, observed: &Observed) -> Vec
 pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
     let consequence = |kind: ObservedKind| match kind {
         ObservedKind::ServiceCidr => {
-            "Service addresses are not kept free: list them under `excluded` in the Policy"
+            "Service addresses are not excluded: list them under `excluded` in the Policy"
         }
         ObservedKind::LoadBalancerPool => {
-            "LoadBalancer addresses are not kept free: list them under `excluded` in the Policy"
+            "LoadBalancer addresses are not excluded: list them under `excluded` in the Policy"
         }
-        ObservedKind::PodIpPool => "which addresses Pods get in ipam `multi-pool` is not known",
-        ObservedKind::Service => "which Services have LoadBalancer addresses is not known",
+        ObservedKind::PodIpPool => "the addresses of Pods in ipam `multi-pool` are unknown",
+        ObservedKind::Service => "the LoadBalancer addresses of Services are unknown",
         ObservedKind::ControllerManagerPod => {
-            "whether kube-controller-manager hands out blocks too is not known"
+            "it is unknown whether kube-controller-manager assigns blocks, too"
         }
         ObservedKind::CiliumDaemonSet
         | ObservedKind::CiliumNodeDefinition
         | ObservedKind::CiliumConfig
         | ObservedKind::CiliumOperator
         | ObservedKind::CiliumAgentPod
-        | ObservedKind::CiliumNodeConfig => "Cilium's version or settings are not known",
+        | ObservedKind::CiliumNodeConfig => "Cilium's version or settings are unknown",
         ObservedKind::BgpPeeringPolicy
         | ObservedKind::BgpClusterConfig
         | ObservedKind::BgpPeerConfig
-        | ObservedKind::BgpAdvertisement => "what is announced by BGP is not known",
+        | ObservedKind::BgpAdvertisement => "the BGP announcements are unknown",
         ObservedKind::L2AnnouncementPolicy => {
-            "which LoadBalancer addresses are announced on the local network is not known"
+            "the announcements of LoadBalancer addresses on the local network are unknown"
         }
         ObservedKind::Claims => {
-            "blocks that another apply is about to write are not known, and `apply` refuses"
+            "blocks that another apply is about to write are unknown, so `apply` refuses"
         }
-        ObservedKind::CiliumNode | ObservedKind::Node => "blocks that are held there are not known",
+        ObservedKind::CiliumNode | ObservedKind::Node => "the blocks that it holds are unknown",
     };
     let finding = |spot: &ipam_cilium::observed::BlindSpot| {
         let message = format!(
@@ -277,7 +264,7 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
         );
         warning("blind-spot", message).help("allow `get` and `list` on it")
     };
-    // Without a pool no Service has an address of one.
+    // Without a pool, no Service has an address from a pool.
     let matters =
         |kind: ObservedKind| kind != ObservedKind::Service || !observed.address_pools.is_empty();
     observed
@@ -288,7 +275,7 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
         .collect()
 }
 
-/// What must be known before `spec.podCIDRs` is written, and is not.
+/// Objects that a plan needs before it writes `spec.podCIDRs`, and that are not visible.
 pub(super) fn unseen_neighbours(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     if desired.pools.is_empty() || observed.nodes.is_empty() {
         return Vec::new();
@@ -296,19 +283,19 @@ pub(super) fn unseen_neighbours(desired: &Desired, observed: &Observed) -> Vec<F
     unseen(observed)
 }
 
-/// What of a cluster usually can be seen, and here cannot.
+/// Objects that are visible in most clusters, but not in this one.
 pub(super) fn unseen(observed: &Observed) -> Vec<Finding> {
     let mut findings = Vec::new();
     let hidden = |kind| observed.blind_spot(kind).is_some();
     if observed.controller_manager == NodeCidrAllocation::Unseen
         && !hidden(ObservedKind::ControllerManagerPod)
     {
-        let message = "no Pod of kube-controller-manager is visible, so it is not known whether it hands out blocks too";
+        let message = "no Pod of kube-controller-manager is visible, so it is unknown whether it assigns blocks, too";
         let finding = Finding::new(Severity::Info, Rule("controller-manager-unseen"), message);
         findings.push(finding.help("make sure that it runs with --allocate-node-cidrs=false"));
     }
     if observed.service_ranges.is_empty() && !hidden(ObservedKind::ServiceCidr) {
-        let message = "no ServiceCIDR is visible (Kubernetes 1.31 and later has them), so Service addresses are not kept free";
+        let message = "no ServiceCIDR is visible (Kubernetes 1.31 and later has them), so Service addresses are not excluded";
         let finding = Finding::new(Severity::Info, Rule("service-cidr-unseen"), message);
         findings.push(finding.help("list the Service CIDR under `excluded` in the Policy"));
     }

@@ -17,7 +17,7 @@ const PRIVATE: [&str; 5] = [
     "fc00::/7",
 ];
 
-/// Address space that no pod can have: this-network, loopback, IPv4-mapped, link-local, multicast,
+/// Address space that no Pod can have: this-network, loopback, IPv4-mapped, link-local, multicast,
 /// reserved (IANA special-purpose registries for IPv4 and IPv6).
 const UNUSABLE: [&str; 8] = [
     "0.0.0.0/8",
@@ -38,7 +38,7 @@ fn known(blocks: &[&str]) -> Vec<Range> {
         .collect()
 }
 
-/// Address space that nothing in a cluster can have.
+/// Address space that neither a Pod nor a Service can have.
 pub(super) fn unusable() -> Vec<Range> {
     known(&UNUSABLE)
 }
@@ -60,7 +60,7 @@ pub(super) fn overlapping_pools(desired: &Desired) -> Vec<Finding> {
             .map(|(index, (_, range))| (range.block.range(), index)),
     );
     let finding = |(one, other): (usize, usize)| {
-        // The later place in the files is the one that is marked as the fault.
+        // The later place in the files is marked as the fault.
         let mut pair = [ranges[one], ranges[other]];
         pair.sort_by(|(_, a), (_, b)| a.origin.cmp(&b.origin));
         let [(first_pool, first), (pool, range)] = pair;
@@ -73,7 +73,9 @@ pub(super) fn overlapping_pools(desired: &Desired) -> Vec<Finding> {
         let finding = finding
             .at(&range.origin, format!("overlaps {}", first.block))
             .and(&first.origin, "this one");
-        finding.help("give each pool addresses of its own; a part that must stay unused goes under `reserved`")
+        finding.help(
+            "give each pool its own addresses; list a part that must stay unused under `reserved`",
+        )
     };
     pairs.into_iter().map(finding).collect()
 }
@@ -125,7 +127,7 @@ pub(super) fn excluded_pins(desired: &Desired) -> Vec<Finding> {
         Some(
             finding
                 .at(&pin.origin, "pins an excluded block")
-                .help("pin another block, or take the range out of `excluded`"),
+                .help("pin another block, or remove the range from `excluded`"),
         )
     };
     pinned(desired).into_iter().filter_map(finding).collect()
@@ -138,7 +140,7 @@ pub(super) fn unusable_address_space(desired: &Desired) -> Vec<Finding> {
             .iter()
             .find(|unusable| unusable.overlaps(&range.block.range()))?;
         let message = format!(
-            "pool `{}` has {}, part of {hit}, which no pod can have",
+            "pool `{}` has {}, part of {hit}, which no Pod can have",
             pool.name, range.block
         );
         let finding = Finding::new(Severity::Error, Rule("unusable-address-space"), message)
@@ -163,7 +165,7 @@ pub(super) fn foreign_address_space(desired: &Desired) -> Vec<Finding> {
             return None;
         }
         let message = format!(
-            "pool `{}` has {}, which is not private: it belongs to somebody on the Internet",
+            "pool `{}` has {}, which is public address space",
             pool.name, range.block
         );
         let finding = Finding::new(Severity::Warning, Rule("foreign-address-space"), message)
@@ -171,13 +173,13 @@ pub(super) fn foreign_address_space(desired: &Desired) -> Vec<Finding> {
         Some(
             finding
                 .at(&range.origin, "public address space")
-                .help("if it is yours, list it under `ownAddressSpace` in the Policy"),
+                .help("if you own it, list it under `ownAddressSpace` in the Policy"),
         )
     };
     ranges(desired).into_iter().filter_map(finding).collect()
 }
 
-/// A protection must outlive the file of what it protects.
+/// A protection must outlive the file of the protected object.
 pub(super) fn protections_beside_what_they_protect(desired: &Desired) -> Vec<Finding> {
     let Some(policy) = &desired.policy.origin else {
         return Vec::new();
@@ -198,20 +200,19 @@ pub(super) fn protections_beside_what_they_protect(desired: &Desired) -> Vec<Fin
         .filter(|(origin, _)| origin.file == policy.file);
     let finding = |(origin, subject): (&Origin, ObjectRef)| {
         let message = format!(
-            "{subject} is protected by a Policy in its own file: whoever deletes the one deletes both"
+            "{subject} and the Policy that protects it are in one file: deleting the file deletes both"
         );
         let finding =
             Finding::new(Severity::Error, Rule("protection-in-same-file"), message).about(subject);
         finding
-            .at(origin, "what is protected")
-            .and(policy, "the protection")
+            .at(origin, "the protected object")
+            .and(policy, "the Policy that protects it")
             .help("move the Policy to a file of its own")
     };
     beside.map(finding).collect()
 }
 
-/// Pools that pins use. A pool that is kept for pins may well select nothing, or have nothing to
-/// give by itself.
+/// Pools that pins use. Such a pool may select no node, and may have no block to assign.
 pub(super) fn pinned_pools(desired: &Desired) -> BTreeSet<&PoolName> {
     desired.pins.values().map(|pin| &pin.pool).collect()
 }
@@ -224,7 +225,7 @@ pub(super) fn contradictory_selectors(desired: &Desired) -> Vec<Finding> {
     let finding = |pool: &Pool| {
         let key = pool.selector.contradiction()?;
         let message = format!(
-            "pool `{}` selects no node: what its selector asks of the label `{key}` contradicts itself",
+            "pool `{}` selects no node: the requirements of its selector on the label `{key}` contradict each other",
             pool.name
         );
         let finding = Finding::new(Severity::Warning, Rule("selector-matches-nothing"), message);
@@ -238,7 +239,8 @@ pub(super) fn contradictory_selectors(desired: &Desired) -> Vec<Finding> {
     pools.filter_map(finding).collect()
 }
 
-/// Pools in which the files leave no block. What the cluster takes besides is not counted.
+/// Pools without a block to assign according to the files. Blocks in use in the cluster do not
+/// count.
 pub(super) fn pools_without_blocks(desired: &Desired) -> Vec<Finding> {
     let giving = desired
         .pools
@@ -266,10 +268,10 @@ pub(super) fn pools_without_blocks(desired: &Desired) -> Vec<Finding> {
     pools.filter_map(finding).collect()
 }
 
-/// A family of which everything is reserved or excluded.
+/// A family whose addresses are all reserved or excluded.
 fn family_without_blocks(pool: &Pool, excluded: &[Range]) -> Option<Family> {
     let reserved = merge(pool.reserved.iter().copied());
-    // One that is written twice is looked at once.
+    // A range may be listed twice.
     let ranges: BTreeSet<Block> = pool.ranges.iter().map(|range| range.block).collect();
     let has_block = |family: Family| {
         let Some(size) = pool.block_size.get(family) else {
@@ -290,7 +292,7 @@ fn family_without_blocks(pool: &Pool, excluded: &[Range]) -> Option<Family> {
 }
 
 pub(super) fn equal_selectors(desired: &Desired) -> Vec<Finding> {
-    // The selector of a pool with faults may not be all that is written.
+    // The selector of a pool with faults may be incomplete.
     let mut pools: Vec<&Pool> = desired
         .pools
         .values()
@@ -305,7 +307,7 @@ pub(super) fn equal_selectors(desired: &Desired) -> Vec<Finding> {
     let finding = |pair: &[&Pool]| {
         let [first, second] = [pair[0], pair[1]];
         let message = format!(
-            "pools `{}` and `{}` have the same selector ({}) and priority: only their names decide that `{}` comes first",
+            "pools `{}` and `{}` have the same selector ({}) and priority: `{}` comes first only by its name",
             first.name, second.name, first.selector, first.name
         );
         let finding = Finding::new(Severity::Warning, Rule("selector-tie"), message)
@@ -313,7 +315,7 @@ pub(super) fn equal_selectors(desired: &Desired) -> Vec<Finding> {
         finding
             .at(&second.origin, "tied")
             .and(&first.origin, "first by name")
-            .help("give one of them a higher `priority`, or make it one pool with both `cidrs`")
+            .help("give one of them a higher `priority`, or merge them into one pool with both `cidrs`")
     };
     tied.map(finding).collect()
 }

@@ -8,7 +8,7 @@ use ipam_desired::Desired;
 /// Label keys that are named; more are counted.
 const NAMED: usize = 10;
 
-/// Keys of Kubernetes' own that a kubelet may set on its Node (`kubeletLabels`,
+/// Kubernetes' own keys that a kubelet may set on its Node (`kubeletLabels`,
 /// `k8s.io/kubelet/pkg/apis/well_known_labels.go` @ 1.36).
 const OF_KUBELET: [&str; 11] = [
     "kubernetes.io/hostname",
@@ -24,7 +24,7 @@ const OF_KUBELET: [&str; 11] = [
     "beta.kubernetes.io/arch",
 ];
 
-/// Whether admission lets a kubelet set the label on its own Node
+/// Whether admission allows a kubelet to set the label on its own Node
 /// (`getForbiddenLabels`, `plugin/pkg/admission/noderestriction/admission.go` @ 1.36).
 fn may_be_set_by_kubelet(key: &str) -> bool {
     let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
@@ -79,7 +79,7 @@ pub(super) fn labels_of_kubelets(desired: &Desired) -> Vec<Finding> {
         .at(&first.origin, "one of them")
         .causes("root on a node can choose the pool of that node");
     vec![finding.help(
-        "where nodes are not trusted, select by labels under `node-restriction.kubernetes.io/`",
+        "if you do not trust the nodes, select by labels under `node-restriction.kubernetes.io/`",
     )]
 }
 
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_admission_lets_a_kubelet_set() {
+    fn labels_that_admission_allows_a_kubelet_to_set() {
         for key in [
             "rack",
             "example.com/rack",

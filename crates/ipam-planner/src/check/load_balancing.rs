@@ -1,32 +1,31 @@
-//! Rules on LoadBalancer pools and Services as the cluster has them: what is wrong already, and
-//! what goes wrong when the operator restarts or is upgraded.
+//! Rules on LoadBalancer pools and Services in the cluster: faults now, after a restart of the
+//! operator and after an upgrade.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipam_cilium::lbipam::{
-    AddressPool, Certainty, ClassUse, Conflict, LbRules, LbService, Loss, OperatorState, Outlook,
-    conflicts, evaluate, may_share,
+    AddressPool, Certainty, ClassUse, Conflict, LbRules, LbService, LossReason, OperatorState,
+    ServiceOutcome, conflicts, evaluate, may_share,
 };
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{Finding, ObjectRef, Rule, ServiceName, Severity, grouped_digits};
 
-/// Services that are named one by one; more are counted.
+/// Services that a message names; more are counted.
 const NAMED: usize = 10;
 
-type Losses = BTreeMap<(ServiceName, IpAddr), Loss>;
+type Losses = BTreeMap<(ServiceName, IpAddr), LossReason>;
 
-/// What the rules here have in common.
+/// Input of every rule here.
 struct View<'o> {
     observed: &'o Observed,
     rules: LbRules,
-    /// As the running operator reads them.
+    /// The pools as the running operator reads them.
     pools: Vec<AddressPool>,
-    /// Addresses that go when the running operator restarts.
+    /// Addresses that Services lose when the running operator restarts.
     at_restart: Losses,
 }
 
-/// What all rules here find.
 pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
     let rules = observed.lb_rules();
     let pools = observed.address_pools_as_read(&rules);
@@ -54,14 +53,14 @@ fn lost_at_start(observed: &Observed, pools: &[AddressPool], rules: &LbRules) ->
         rules,
         OperatorState::Restarted,
     );
-    let losses = |(name, outlook): (ServiceName, Outlook)| {
+    let losses = |(name, outlook): (ServiceName, ServiceOutcome)| {
         outlook
             .loses
             .into_iter()
             .map(move |(address, why)| ((name.clone(), address), why))
             .collect::<Vec<_>>()
     };
-    evaluated.outlooks.into_iter().flat_map(losses).collect()
+    evaluated.outcomes.into_iter().flat_map(losses).collect()
 }
 
 /// `default/a 10.0.0.1, default/b 10.0.0.2 and 7 more`.
@@ -79,20 +78,20 @@ fn named<'l>(lost: impl ExactSizeIterator<Item = &'l (ServiceName, IpAddr)>) -> 
     format!("{}{more}", first.join(", "))
 }
 
-/// Addresses in pools that are disabled or in conflict, which the running operator leaves alone and
-/// the next one takes away.
+/// Addresses in pools that are disabled or in conflict. The running operator keeps them, and the
+/// next one removes them.
 fn addresses_lost_at_restart(view: &View<'_>) -> Vec<Finding> {
-    let mut by_reason: BTreeMap<Loss, Vec<&(ServiceName, IpAddr)>> = BTreeMap::new();
+    let mut by_reason: BTreeMap<LossReason, Vec<&(ServiceName, IpAddr)>> = BTreeMap::new();
     for (lost, why) in &view.at_restart {
-        if matches!(why, Loss::PoolDisabled | Loss::PoolConflicting) {
+        if matches!(why, LossReason::PoolDisabled | LossReason::PoolConflicting) {
             by_reason.entry(*why).or_default().push(lost);
         }
     }
-    let finding = |(why, lost): (Loss, Vec<&(ServiceName, IpAddr)>)| {
+    let finding = |(why, lost): (LossReason, Vec<&(ServiceName, IpAddr)>)| {
         let message = format!(
             "Services that keep their addresses only until the Cilium operator restarts, because {}: {}",
             match why {
-                Loss::PoolDisabled => "the pool is disabled",
+                LossReason::PoolDisabled => "the pool is disabled",
                 _ => "the pool overlaps another one",
             },
             named(lost.into_iter())
@@ -103,10 +102,10 @@ fn addresses_lost_at_restart(view: &View<'_>) -> Vec<Finding> {
             message,
         );
         finding.help(match why {
-            Loss::PoolDisabled => {
-                "enable the pool and take its selector away from new Services instead"
+            LossReason::PoolDisabled => {
+                "enable the pool, and change its selector so that it selects no new Service"
             }
-            _ => "take the addresses out of one of the two pools",
+            _ => "remove the addresses from one of the two pools",
         })
     };
     by_reason.into_iter().map(finding).collect()
@@ -145,7 +144,7 @@ fn addresses_lost_at_upgrade(view: &View<'_>) -> Vec<Finding> {
     vec![finding.help("move the entries of `spec.cidrs` to `spec.blocks` before the upgrade; 1.15 reads both alike")]
 }
 
-/// Pools that are, or may be, out of use because they overlap.
+/// Pools that Cilium does not use, or may not use, because they overlap.
 fn overlapping_address_pools(view: &View<'_>) -> Vec<Finding> {
     let finding = |(name, conflict): (&str, Conflict)| {
         let Conflict {
@@ -161,7 +160,9 @@ fn overlapping_address_pools(view: &View<'_>) -> Vec<Finding> {
         };
         let outcome = match certainty {
             Certainty::Certain => "Cilium gives no address of it",
-            Certainty::LeftToChance => "it is left to chance which of them Cilium puts out of use",
+            Certainty::LeftToChance => {
+                "Cilium stops using one of them, and which one is left to chance"
+            }
         };
         let message = format!(
             "CiliumLoadBalancerIPPool `{}` overlaps {other} ({range} and {with_range}): {outcome}",
@@ -174,7 +175,7 @@ fn overlapping_address_pools(view: &View<'_>) -> Vec<Finding> {
         };
         finding
             .about(subject)
-            .help("take the addresses out of one of them")
+            .help("remove the addresses from one of them")
     };
     conflicts(&view.pools, OperatorState::Running(&view.pools))
         .into_iter()
@@ -211,7 +212,7 @@ fn addresses_held_twice(view: &View<'_>) -> Vec<Finding> {
         );
         let finding = Finding::new(Severity::Error, Rule("address-held-twice"), message);
         Some(finding.help(
-            "packets reach one of them only: take the address out of one of the pools that overlap",
+            "packets reach only one of them: remove the address from one of the overlapping pools",
         ))
     };
     holders.into_iter().filter_map(finding).collect()

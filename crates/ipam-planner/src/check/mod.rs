@@ -1,8 +1,7 @@
-//! What is wrong or doubtful, one function for each rule; each gives findings and none stops
-//! another.
+//! Checks of the files and of the cluster: one function for each rule, and every rule always runs.
 //!
-//! Decides nothing and changes nothing: an error in the files means that nothing may be planned
-//! from them.
+//! Never changes anything. An error in the files forbids planning from them; the caller enforces
+//! this.
 
 mod address_pools;
 mod cluster;
@@ -13,17 +12,11 @@ mod names;
 mod neutron;
 mod sizes;
 
-pub use cluster::{Holder, overlapping_holders};
-pub use neutron::{
-    NeutronDoubt, NeutronOverlap, NeutronRival, NeutronTrouble, neutron_overlaps, neutron_range,
-    neutron_ranges, neutron_trouble,
-};
-
 use ipam_cilium::observed::Observed;
 use ipam_core::model::Finding;
 use ipam_desired::Desired;
 
-/// What the files alone tell.
+/// Findings about the files alone.
 pub fn files(desired: &Desired) -> Vec<Finding> {
     let rules: [fn(&Desired) -> Vec<Finding>; 15] = [
         sizes::too_small_for_cilium,
@@ -47,20 +40,20 @@ pub fn files(desired: &Desired) -> Vec<Finding> {
     findings
 }
 
-/// Remarks on the files, for a person who asks about the files. Plans leave them out: nearly every
-/// plan would have one.
+/// Advice on the files, for `validate` and `doctor`. Plans leave it out, because nearly every plan
+/// would have some.
 pub fn advice(desired: &Desired) -> Vec<Finding> {
     labels::labels_of_kubelets(desired)
 }
 
-/// What the cluster alone tells of LoadBalancer pools and Services.
+/// Findings about LoadBalancer pools and Services of the cluster alone.
 pub fn load_balancing(observed: &Observed) -> Vec<Finding> {
     let mut findings = load_balancing::of_cluster(observed);
     findings.sort();
     findings
 }
 
-/// What the cluster alone tells, beside what an examination finds.
+/// Findings about the cluster alone, except those of the doctor's own rules.
 pub fn observed(observed: &Observed) -> Vec<Finding> {
     let mut findings = cluster::blind_spots(&Desired::default(), observed);
     findings.extend(cluster::unseen(observed));
@@ -69,8 +62,8 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
     findings
 }
 
-/// What the files tell when an examination holds them against the cluster: what it finds more
-/// exactly itself is left out.
+/// Findings of the files compared with the cluster, except those that the doctor's own rules report
+/// more exactly.
 pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 9] = [
         cluster::unreadable_range_settings,
@@ -90,7 +83,7 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         .collect()
 }
 
-/// What the files tell when they are held against the cluster.
+/// Findings of the files compared with the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 12] = [
         cluster::unreadable_range_settings,

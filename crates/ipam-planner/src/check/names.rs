@@ -10,7 +10,7 @@ fn missing(rule: &'static str, node: &NodeName, message: String, help: String) -
         .help(help)
 }
 
-/// A pin for a node that is still to come is usual. One that differs from a node by a slip is not.
+/// A pin for a future node is usual. A name that nearly equals that of a node is probably a typo.
 pub(super) fn missing_pinned_nodes(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let mut pins = desired
         .pins
@@ -20,7 +20,7 @@ pub(super) fn missing_pinned_nodes(desired: &Desired, observed: &Observed) -> Ve
     if pins.peek().is_none() {
         return Vec::new();
     }
-    // A node with a pin of its own is not the one that is meant.
+    // A node with its own pin is not the intended one.
     let unpinned = observed
         .nodes
         .keys()
@@ -29,7 +29,7 @@ pub(super) fn missing_pinned_nodes(desired: &Desired, observed: &Observed) -> Ve
     let findings = pins.filter_map(|pin| {
         let near = unpinned.of(pin.node.as_str())?;
         let message = format!(
-            "node `{}` is pinned and does not exist, but node `{near}` does",
+            "pinned node `{}` does not exist, but node `{near}` does",
             pin.node
         );
         let finding = missing(
@@ -43,9 +43,9 @@ pub(super) fn missing_pinned_nodes(desired: &Desired, observed: &Observed) -> Ve
     findings.collect()
 }
 
-/// A protected name that no node has protects nothing.
+/// A protection of a name without a node has no effect.
 pub(super) fn missing_protected_nodes(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    // A cluster without nodes is told of by itself.
+    // A cluster without nodes has its own finding.
     if observed.nodes.is_empty() {
         return Vec::new();
     }
@@ -61,7 +61,7 @@ pub(super) fn missing_protected_nodes(desired: &Desired, observed: &Observed) ->
     let known = NearNames::new(observed.nodes.keys().map(NodeName::as_str));
     let finding = |node: &NodeName| {
         let message =
-            format!("node `{node}` is protected and does not exist, so nothing is protected by it");
+            format!("protected node `{node}` does not exist, so its protection has no effect");
         let help = match known.of(node.as_str()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "correct the name, or remove it from `protected`".to_owned(),

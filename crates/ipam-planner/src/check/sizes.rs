@@ -4,9 +4,9 @@ use ipam_core::model::{Finding, ObjectRef, Rule, Severity};
 use ipam_core::net::Family;
 use ipam_desired::{Desired, Pool};
 
-/// Cilium keeps the first and the last address, and takes one for its router and one for its health
-/// endpoint: the minimum mask is /30 (Documentation/network/concepts/ipam @ 1.20), and for IPv6 as
-/// many addresses.
+/// Longest usable prefix. Cilium reserves the first and the last address, and uses one for its
+/// router and one for its health endpoint. The minimum mask is /30
+/// (Documentation/network/concepts/ipam @ 1.20); IPv6 needs as many addresses.
 fn longest(family: Family) -> u8 {
     family.bits() - 2
 }
@@ -18,7 +18,7 @@ pub(super) fn too_small_for_cilium(desired: &Desired) -> Vec<Finding> {
             .iter()
             .find(|size| size.prefix_len() > longest(size.family()))?;
         let message = format!(
-            "pool `{}` gives {size} blocks, in which Cilium has no address left for a pod",
+            "pool `{}` gives {size} blocks, in which Cilium has no address left for a Pod",
             pool.name
         );
         let finding = Finding::new(Severity::Warning, Rule("block-too-small"), message)

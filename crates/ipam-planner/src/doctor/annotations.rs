@@ -1,4 +1,5 @@
-//! Pod-CIDR annotations that hide one another, that nobody reads, and fields that are no CIDR.
+//! Pod-CIDR annotations that hide one another or that Cilium does not read, and fields that are not
+//! CIDRs.
 
 use super::finding;
 use ipam_cilium::observed::{
@@ -28,21 +29,21 @@ pub(super) fn faults(observed: &Observed) -> Vec<Finding> {
                 .about(ObjectRef::node(&node.name));
             let finding = finding
                 .seen([format!("{field}: {block}")])
-                .causes("nothing; it misleads whoever reads it");
+                .causes("nothing; it misleads people and other programs that read it");
             findings.push(finding.help("remove the annotation"));
         }
     }
     findings
 }
 
-/// An annotation that names another block than that of the node's Pods: agents up to 1.11 write the
+/// An annotation that names another block than that of the node's Pods. Agents up to 1.11 write the
 /// right one at each start.
 fn misleading(observed: &Observed, node: &Node) -> Option<(Block, HoldingField)> {
-    let lives = observed.lives_in(&node.name);
+    let lives = observed.pod_blocks_of(&node.name);
     let mut annotated = Family::BOTH
         .into_iter()
         .filter_map(|family| node.annotated(family));
-    annotated.find(|(block, _)| observed.knows_homes() && !lives.contains(block))
+    annotated.find(|(block, _)| observed.knows_pod_blocks() && !lives.contains(block))
 }
 
 fn unreadable(node: &Node, is_needed: bool) -> Option<Finding> {
@@ -59,19 +60,19 @@ fn unreadable(node: &Node, is_needed: bool) -> Option<Finding> {
         (None, None) => return None,
     };
     let message = format!(
-        "node `{}` shows a block that cannot be read ({text})",
+        "node `{}` shows a block that is not a CIDR ({text})",
         node.name
     );
     let finding = finding(severity, "unreadable-block", message).about(ObjectRef::node(&node.name));
     let causes = match severity {
-        Severity::Error => "its agent does not take it, and may wait for one when it starts again",
-        _ => "nothing now: its agent does not look there",
+        Severity::Error => "its agent ignores it, and may wait for a block when it restarts",
+        _ => "nothing now: its agent does not read that field",
     };
     Some(
         finding
             .seen([text.clone()])
             .causes(causes)
-            .help("mend the field by hand"),
+            .help("fix the field by hand"),
     )
 }
 
@@ -103,8 +104,9 @@ fn hidden(node: &Node, family: Family, reads: AnnotationReads) -> Option<Finding
 /// `spec.podCIDRs` always wins (`pkg/k8s/node.go` ParseNode).
 fn outweighed(observed: &Observed, node: &Node, family: Family) -> Option<Finding> {
     let (spec, (annotated, field)) = (node.spec.get(family)?, node.annotated(family)?);
-    // An agent that was moved by `ipv4-range` writes where it is.
-    (*spec != annotated && !observed.lives_in(&node.name).contains(&annotated)).then_some(())?;
+    // With `ipv4-range` the agent writes the block that it uses.
+    (*spec != annotated && !observed.pod_blocks_of(&node.name).contains(&annotated))
+        .then_some(())?;
     let message = format!(
         "on node `{}` the annotation, {annotated}, is not read, because spec.podCIDRs has {spec}",
         node.name
@@ -150,6 +152,6 @@ fn not_read(
     let finding = finding(severity, "annotation-not-read", message)
         .about(ObjectRef::node(&node.name))
         .seen(evidence);
-    let finding = finding.causes("its agent waits for a block when it starts, without an end");
+    let finding = finding.causes("when its agent starts, it waits for a block indefinitely");
     Some(finding.help("set `annotate-k8s-node: \"true\"` in cilium-config (Helm: annotateK8sNode=true), or write spec.podCIDRs with `cilium-ipam apply`"))
 }

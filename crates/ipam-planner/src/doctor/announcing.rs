@@ -1,21 +1,20 @@
-//! What each node announces by BGP, and whether Pods really live there.
+//! The blocks that each node announces by BGP, compared with the blocks that its Pods use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding;
-use ipam_cilium::observed::{Announced, HoldingField, Observed, Speaker};
-use ipam_core::model::{Finding, NodeName, ObjectRef, Severity};
+use ipam_cilium::observed::{Announced, BgpSpeaker, HoldingField, Observed};
+use ipam_core::model::{Finding, NodeName, ObjectRef, Severity, count};
 use ipam_core::net::{Block, RangeIndex};
 
 /// The Pods of all nodes, by block.
 type Homes<'o> = RangeIndex<(&'o NodeName, Block)>;
 
-/// Nodes that announce blocks in which other nodes' Pods live, and nodes whose Pods nobody
-/// announces.
+/// Nodes that announce blocks of other nodes' Pods, and nodes whose own Pods no node announces.
 pub(super) fn blocks_of_others(observed: &Observed) -> Vec<Finding> {
     let homes = observed.nodes.keys().flat_map(|name| {
         observed
-            .lives_in(name)
+            .pod_blocks_of(name)
             .into_iter()
             .map(move |block| (name, block))
     });
@@ -33,16 +32,16 @@ pub(super) fn blocks_of_others(observed: &Observed) -> Vec<Finding> {
     );
     let mut findings = Vec::new();
     for (name, what) in &announced {
-        let lives = observed.lives_in(name);
+        let lives = observed.pod_blocks_of(name);
         for block in what.blocks.iter().filter(|block| !lives.contains(block)) {
             findings.extend(of_announcer(name, *block, what, &lives, &homes));
         }
-        let silent = |block: &&Block| announcers.overlapping(&block.range()).next().is_none();
+        let unannounced = |block: &&Block| announcers.overlapping(&block.range()).next().is_none();
         findings.extend(
             lives
                 .iter()
-                .filter(silent)
-                .map(|block| unheard(name, *block, what)),
+                .filter(unannounced)
+                .map(|block| not_announced(name, *block, what)),
         );
     }
     findings
@@ -76,21 +75,24 @@ fn of_announcer(
     let mut evidence = vec![
         format!("{}: {block}", field_of(name, what.field)),
         format!("its Pods live in {lives_text}"),
+        format!("announced by {}", what.speaker),
     ];
+    // A wide block may hold the Pods of every node, for every node that announces it.
     let victims = of_others()
         .take(super::NAMED)
         .map(|(other, block)| format!("Pods of node `{other}` live in {block}"));
     evidence.extend(victims);
-    evidence.push(format!("announced by {}", what.speaker));
+    let more = of_others().count().saturating_sub(super::NAMED);
+    evidence.extend((more > 0).then(|| format!("{} live there too", count(more, "further block"))));
     let about = |finding: Finding| {
         finding
             .about(ObjectRef::node(name))
             .seen(evidence.clone())
-            .help(mend(what))
+            .help(fix_for(what))
     };
     let names: BTreeSet<&NodeName> = of_others().map(|(other, _)| other).collect();
     if names.is_empty() {
-        // A part of its own addresses, or more than them, leads to the right node.
+        // A part of its own block, or a wider range around it, leads to the right node.
         if lives.iter().any(|own| own.overlaps(block)) {
             return None;
         }
@@ -122,13 +124,13 @@ fn of_announcer(
     )
 }
 
-/// The way out depends on which of the two fields is the right one.
-fn mend(what: &Announced) -> &'static str {
+/// The fix depends on which of the two fields is right.
+fn fix_for(what: &Announced) -> &'static str {
     match (what.speaker, what.field) {
         (_, HoldingField::CiliumNode) => {
-            "restart the agent, so that it publishes and announces the block that it gives addresses of"
+            "restart the agent, so that it publishes and announces the block that it allocates from"
         }
-        (Speaker::MetalLb, _) => {
+        (BgpSpeaker::MetalLb, _) => {
             "in cluster-pool, upgrade to Cilium 1.12 or later, which announces the CiliumNode's block; in ipam kubernetes, drain the nodes and restart their agents, so that Pods move to the Node's block"
         }
         (_, _) => {
@@ -137,9 +139,9 @@ fn mend(what: &Announced) -> &'static str {
     }
 }
 
-/// Nobody announces the block, though its node announces something.
-fn unheard(name: &NodeName, block: Block, what: &Announced) -> Finding {
-    let message = format!("nobody announces {block}, in which the Pods of node `{name}` live");
+/// No node announces the block, although its own node announces something.
+fn not_announced(name: &NodeName, block: Block, what: &Announced) -> Finding {
+    let message = format!("no node announces {block}, in which the Pods of node `{name}` live");
     let announced = if what.blocks.is_empty() {
         "nothing".to_owned()
     } else {
@@ -154,17 +156,17 @@ fn unheard(name: &NodeName, block: Block, what: &Announced) -> Finding {
         .seen(evidence);
     let help = match what.blocks.is_empty() {
         true => {
-            "the field that is announced is empty: see whether the node's agent runs and has written its CiliumNode"
+            "the announced field is empty: check that the node's agent runs and has written its CiliumNode"
         }
-        false => "make the field that is announced show this block",
+        false => "write this block to the announced field",
     };
     finding
-        .causes("routers do not know the way to these Pods")
+        .causes("routers have no route to these Pods")
         .help(help)
 }
 
-/// Advertisements that no peer of any node gets: a label that is mistyped looks like this.
-pub(super) fn advertisements_of_nobody(observed: &Observed) -> Vec<Finding> {
+/// Advertisements that no peer of any node receives, often because of a mistyped label.
+pub(super) fn unused_advertisements(observed: &Observed) -> Vec<Finding> {
     use ipam_cilium::observed::ObservedKind::{BgpClusterConfig, BgpPeerConfig};
     let is_blind = observed.is_blind_to_any(&[BgpClusterConfig, BgpPeerConfig]);
     if is_blind || observed.nodes.is_empty() || !observed.is_on("enable-bgp-control-plane") {
@@ -176,15 +178,14 @@ pub(super) fn advertisements_of_nobody(observed: &Observed) -> Vec<Finding> {
         .flat_map(|node| observed.advertisements_of(node))
         .map(|advertisement| advertisement.name.as_str())
         .collect();
-    let silent = observed
+    let unannounced = observed
         .announcing
         .advertisements
         .iter()
         .filter(|advertisement| !sent.contains(advertisement.name.as_str()));
     let finding = |advertisement: &ipam_cilium::observed::Advertisement| {
         let name = advertisement.name.escape_debug();
-        let message =
-            format!("no peer of any node gets what CiliumBGPAdvertisement `{name}` announces");
+        let message = format!("no peer of any node receives CiliumBGPAdvertisement `{name}`");
         let labels: Vec<String> = advertisement
             .labels
             .iter()
@@ -197,8 +198,8 @@ pub(super) fn advertisements_of_nobody(observed: &Observed) -> Vec<Finding> {
         let finding = finding(Severity::Warning, "advertisement-of-nobody", message).about(subject);
         let finding = finding.seen([format!("its labels: {}", labels.join(" "))]);
         finding
-            .causes("what it lists is not announced, by whatever nodes it was meant for")
-            .help("a CiliumBGPPeerConfig must choose it by these labels, and a CiliumBGPClusterConfig name that peer config for some node")
+            .causes("no node announces the addresses that it lists")
+            .help("select it by these labels in a CiliumBGPPeerConfig, and name that peer config in a CiliumBGPClusterConfig for a node")
     };
-    silent.map(finding).collect()
+    unannounced.map(finding).collect()
 }

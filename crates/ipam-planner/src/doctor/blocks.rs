@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::finding;
-use crate::check::{Holder, overlapping_holders};
+use crate::holders::{Holder, overlapping_holders};
 use ipam_cilium::observed::{
     FamilyUse, HoldingField, ModeSeen, Node, Observed, ObservedKind, range_setting,
 };
@@ -13,9 +13,9 @@ use ipam_core::net::{Block, Family, RangeIndex};
 
 /// Two nodes whose Pods live in the same addresses.
 pub(super) fn held_twice(observed: &Observed) -> Vec<Finding> {
-    let mut homes: Vec<Holder<'_>> = observed.homes().collect();
-    if !observed.knows_homes() {
-        // Whichever of the fields counts: what two nodes show may be held by both.
+    let mut homes: Vec<Holder<'_>> = observed.pod_blocks().collect();
+    if !observed.knows_pod_blocks() {
+        // The field that counts is unknown, so each field may hold the block.
         homes.extend(observed.shown_blocks());
     }
     let pairs = overlapping_holders(homes);
@@ -39,14 +39,14 @@ pub(super) fn held_twice(observed: &Observed) -> Vec<Finding> {
         let finding = finding.about_also(ObjectRef::node(first)).seen(evidence);
         finding
             .causes(
-                "packets to these Pods reach one of the two nodes, whichever the sender thinks of",
+                "packets to these Pods reach only one of the two nodes, and each sender may pick another",
             )
             .help("drain one of them and give it another block")
     };
     pairs.into_iter().map(finding).collect()
 }
 
-/// Which block an agent would take, and who says so.
+/// The block that an agent takes at its next start, and its source.
 fn at_next_start(observed: &Observed, node: &Node, family: Family) -> Option<(Block, String)> {
     let read = observed.holds(node).get(family).copied()?;
     let block = observed
@@ -63,15 +63,15 @@ fn at_next_start(observed: &Observed, node: &Node, family: Family) -> Option<(Bl
     }
 }
 
-/// In ipam `kubernetes`: nodes whose agent would take another block than it runs with, and those
-/// that an override explains.
+/// In ipam `kubernetes`: nodes whose agent takes another block when it restarts, and nodes with an
+/// override.
 pub(super) fn changes_at_restart(observed: &Observed) -> Vec<Finding> {
     if observed.cilium.mode() != ModeSeen::Known(IpamMode::Kubernetes) {
         return Vec::new();
     }
     let homes = observed.cilium_nodes.keys().flat_map(|name| {
         observed
-            .lives_in(name)
+            .pod_blocks_of(name)
             .into_iter()
             .map(move |block| (block.range(), name))
     });
@@ -80,7 +80,7 @@ pub(super) fn changes_at_restart(observed: &Observed) -> Vec<Finding> {
             Some((at_next_start(observed, node, family)?.0.range(), &node.name))
         })
     });
-    // Where Pods live, and where they will.
+    // The blocks of Pods now, and after the next start of each agent.
     let homes = RangeIndex::new(homes.chain(nexts));
     let mut findings = Vec::new();
     for node in observed.nodes.values() {
@@ -123,13 +123,13 @@ fn moves(
         format!("Node `{name}` {source}: {next}"),
     ];
     let message = format!(
-        "the Pods of node `{name}` live in {lived}, but its agent takes {next} when it starts again"
+        "the Pods of node `{name}` live in {lived}, but its agent takes {next} when it restarts"
     );
-    let lost = format!("after a restart of the agent every Pod of `{name}` must be made anew");
+    let lost = format!("after a restart of the agent every Pod of `{name}` must be re-created");
     let help = "re-create the Node object with the block that its Pods live in, or drain the node and restart its agent";
     let are_there = others.iter().any(|other| {
         observed
-            .lives_in(other)
+            .pod_blocks_of(other)
             .iter()
             .any(|block| block.overlaps(next))
     });
@@ -137,7 +137,7 @@ fn moves(
         true => format!("the Pods of {} live there", super::named(&others)),
         false => format!("{} takes it too", super::named(&others)),
     };
-    // Settings of this very node may say otherwise, and cannot be seen.
+    // Settings of this node may override this, and cannot be read.
     let hidden = [
         ObservedKind::CiliumNodeConfig,
         ObservedKind::CiliumDaemonSet,
@@ -165,7 +165,7 @@ fn moves(
         .help(help)
 }
 
-/// Node and CiliumNode differ for good, as `ipv4-range` does it.
+/// Node and CiliumNode differ permanently, because of a setting such as `ipv4-range`.
 fn overridden(node: &Node, spec: Block, lived: Block, source: &str) -> Finding {
     let name = &node.name;
     let message = format!(
@@ -180,13 +180,13 @@ fn overridden(node: &Node, spec: Block, lived: Block, source: &str) -> Finding {
         .seen(evidence);
     finding
         .causes(
-            "Cilium uses the CiliumNode; whatever else reads Node.spec, such as a cloud's route controller, is misled",
+            "Cilium uses the CiliumNode; other readers of Node.spec, such as a cloud's route controller, get the wrong block",
         )
-        .help("this stays until the Node object is made anew with that block")
+        .help("this stays until the Node object is re-created with that block")
 }
 
-/// In modes that do not read it: Nodes whose `spec.podCIDRs` is another block than that of their
-/// Pods.
+/// Nodes whose `spec.podCIDRs` differs from the block of their Pods, in IPAM modes that do not read
+/// that field.
 pub(super) fn unused_specs(observed: &Observed) -> Vec<Finding> {
     if !matches!(
         observed.cilium.mode(),
@@ -194,9 +194,9 @@ pub(super) fn unused_specs(observed: &Observed) -> Vec<Finding> {
     ) {
         return Vec::new();
     }
-    // What is announced all the same has a finding of its own.
+    // A block that is announced anyway has its own finding.
     let differs = |node: &&Arc<Node>| {
-        let lives = observed.lives_in(&node.name);
+        let lives = observed.pod_blocks_of(&node.name);
         let is_announced = observed
             .announces(node)
             .is_some_and(|what| what.blocks.iter().any(|block| !lives.contains(block)));
@@ -212,7 +212,7 @@ pub(super) fn unused_specs(observed: &Observed) -> Vec<Finding> {
         super::named(&names)
     );
     let line = |node: &&Arc<Node>| {
-        let lives = observed.lives_in(&node.name);
+        let lives = observed.pod_blocks_of(&node.name);
         format!(
             "`{}`: Node {}, CiliumNode {}",
             node.name,
@@ -220,29 +220,32 @@ pub(super) fn unused_specs(observed: &Observed) -> Vec<Finding> {
             super::spaced(lives)
         )
     };
-    let seen = nodes.iter().take(super::NAMED).map(line);
+    let finding = |severity, rule| {
+        let finding = finding(severity, rule, message);
+        super::about_nodes(finding, names.iter().copied()).seen(nodes.iter().map(line))
+    };
     if observed.is_announced_by_unknown_rules() {
-        let finding = finding(Severity::Error, "announced-block-not-known", message).seen(seen);
-        let finding = finding.causes("up to Cilium 1.11 the Node's block is announced, and Pods are lost with other nodes than their own; from 1.12 on it is harmless");
-        return vec![finding.help("the version could not be told: give it with --cilium-version")];
+        let finding = finding(Severity::Error, "announced-block-not-known");
+        let finding = finding.causes("Cilium up to 1.11 announces the Node's block, so Pods become unreachable when another node fails; from 1.12 on it is harmless");
+        return vec![finding.help("the version is unknown: pass --cilium-version")];
     }
-    let finding = finding(Severity::Info, "node-spec-not-used", message).seen(seen);
+    let finding = finding(Severity::Info, "node-spec-not-used");
     vec![
         finding
             .causes("harmless to this Cilium, which does not read it; a cloud's route controller or kube-router would")
-            .help("run kube-controller-manager with --allocate-node-cidrs=false, so that new Nodes stay without"),
+            .help("run kube-controller-manager with --allocate-node-cidrs=false, so that new Nodes get no spec.podCIDRs"),
     ]
 }
 
-/// In ipam `kubernetes` an agent waits, without an end, until its Node has a block of each family
-/// that is on.
+/// In ipam `kubernetes` an agent waits indefinitely until its Node has a block of each enabled
+/// family.
 pub(super) fn nodes_without_block(observed: &Observed) -> Vec<Finding> {
     if observed.cilium.mode() != ModeSeen::Known(IpamMode::Kubernetes) {
         return Vec::new();
     }
-    // An annotation that is not read has a finding of its own.
+    // An annotation that is not read has its own finding.
     let lacks = |node: &&Arc<Node>| {
-        let lives = observed.lives_in(&node.name);
+        let lives = observed.pod_blocks_of(&node.name);
         let has = |family: Family| {
             lives.iter().any(|block| block.family() == family) || node.annotated(family).is_some()
         };
@@ -259,19 +262,18 @@ pub(super) fn nodes_without_block(observed: &Observed) -> Vec<Finding> {
     let [first, ..] = &names[..] else {
         return Vec::new();
     };
-    let verb = if names.len() == 1 { "has" } else { "have" };
+    let have = if names.len() == 1 { "has" } else { "have" };
     let message = format!(
-        "{} {verb} no block of a family that is switched on",
+        "{} {have} no block of an enabled family",
         super::named(&names)
     );
-    let finding =
-        finding(Severity::Warning, "node-without-block", message).about(ObjectRef::node(first));
-    let finding = finding.seen([format!(
-        "Node `{first}`: no spec.podCIDRs, and no annotation that is read"
-    )]);
-    let finding =
-        finding.causes("their agents wait for one, without an end, and no Pod starts there");
+    let line = |name: &&NodeName| {
+        format!("Node `{name}`: no spec.podCIDRs, and no annotation that is read")
+    };
+    let finding = finding(Severity::Warning, "node-without-block", message);
+    let finding = super::about_nodes(finding, names.iter().copied()).seen(names.iter().map(line));
+    let finding = finding.causes("their agents wait indefinitely, and no Pod starts there");
     vec![finding.help(format!(
-        "`cilium-ipam plan` gives them one; `cilium-ipam explain {first}` tells why it does not"
+        "`cilium-ipam plan` assigns one; if it does not, `cilium-ipam explain {first}` shows why"
     ))]
 }

@@ -1,4 +1,4 @@
-//! Pools that are nearly full, and pools whose free blocks lie scattered.
+//! Pools that are nearly full, and pools with scattered free blocks.
 
 use super::finding;
 use crate::plan::{PoolUse, pool_use};
@@ -7,7 +7,7 @@ use ipam_core::model::{Finding, IpamMode, ObjectRef, Severity, grouped_digits};
 use ipam_core::net::{Block, Family};
 use ipam_desired::Desired;
 
-/// From so many percent on a pool is nearly full.
+/// Percentage of used blocks from which a pool is nearly full.
 const NEARLY: u128 = 90;
 
 pub(super) fn of_pools(desired: &Desired, observed: &Observed) -> Vec<Finding> {
@@ -21,10 +21,10 @@ pub(super) fn of_pools(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         .collect()
 }
 
-/// So few free blocks are scattered anyway.
+/// Fewer free blocks than this are always scattered.
 const FEW: u128 = 16;
 
-/// The longest run has less than a quarter of the free blocks.
+/// A finding if the longest run has less than a quarter of the free blocks.
 fn fragmentation(pool_use: &PoolUse<'_>) -> Option<Finding> {
     let PoolUse {
         pool,
@@ -38,7 +38,7 @@ fn fragmentation(pool_use: &PoolUse<'_>) -> Option<Finding> {
     let run = longest_free.map_or(0, |range| range.width() / block_width + 1);
     (*free >= FEW && run.saturating_mul(4) < *free).then_some(())?;
     let message = format!(
-        "the {free} free {family} blocks of pool `{}` lie scattered: at most {run} of them in a row",
+        "the {free} free {family} blocks of pool `{}` are scattered: at most {run} of them are adjacent",
         pool.name
     );
     let finding =
@@ -47,8 +47,8 @@ fn fragmentation(pool_use: &PoolUse<'_>) -> Option<Finding> {
     let finding = finding.at(&pool.origin, "scattered").seen(range);
     Some(
         finding
-            .causes("routers cannot summarise what comes next")
-            .help("add a further range for new nodes, where summaries matter"),
+            .causes("routers cannot summarise the next blocks")
+            .help("if summaries matter, add a further range for new nodes"),
     )
 }
 
@@ -84,7 +84,7 @@ fn exhaustion(pool_use: &PoolUse<'_>) -> Option<Finding> {
         )]);
     Some(
         finding
-            .causes("nodes that join get no block of it")
+            .causes("new nodes get no block of it")
             .help("add a further range to `cidrs`, or a further pool"),
     )
 }
@@ -133,7 +133,7 @@ fn of_cluster_pool_family(observed: &Observed, family: Family) -> Option<Finding
     ]);
     Some(
         finding
-            .causes("nodes that join get none, and their agents wait")
-            .help("append a further range to the operator's cluster pool; never change those that are there"),
+            .causes("new nodes get no block, and their agents wait")
+            .help("append a further range to the operator's cluster pool; never change the existing ones"),
     )
 }

@@ -1,9 +1,9 @@
-//! CiliumNodes without a Node, and those that the operator refuses.
+//! CiliumNodes without a Node, and CiliumNodes that the operator refuses.
 
 use std::sync::Arc;
 
 use super::finding;
-use ipam_cilium::observed::{BlockGiver, CiliumNode, Observed, OperatorRefusal};
+use ipam_cilium::observed::{BlockAllocator, CiliumNode, Observed, OperatorRefusal};
 use ipam_core::model::{Finding, ObjectRef, Severity};
 
 fn subject(node: &CiliumNode) -> ObjectRef {
@@ -13,7 +13,7 @@ fn subject(node: &CiliumNode) -> ObjectRef {
     }
 }
 
-/// Both lists are of one moment, so a node that is just joining cannot look like this.
+/// The lists of Nodes and CiliumNodes are consistent, so a joining node never appears here.
 pub(super) fn orphans(observed: &Observed) -> Vec<Finding> {
     let orphans = observed
         .cilium_nodes
@@ -33,7 +33,7 @@ pub(super) fn orphans(observed: &Observed) -> Vec<Finding> {
         ];
         let finding = finding
             .seen(evidence)
-            .causes("its blocks stay taken, and every agent keeps a route to it");
+            .causes("its blocks stay in use, and every agent keeps a route to it");
         finding.help(format!(
             "if the machine is gone: kubectl delete ciliumnode {}",
             node.name
@@ -42,17 +42,20 @@ pub(super) fn orphans(observed: &Observed) -> Vec<Finding> {
     orphans.map(finding).collect()
 }
 
-/// In ipam `cluster-pool`: blocks that the operator will refuse when it sees them, in its own
-/// words.
+/// In ipam `cluster-pool`: blocks that the operator will refuse when it reads them, with its own
+/// message.
 pub(super) fn refused_soon(observed: &Observed) -> Vec<Finding> {
     let finding = |node: &Arc<CiliumNode>| {
         let giver = observed
             .nodes
             .get(&node.name)
-            .map(|node| observed.block_giver(node));
-        let keeps_account = matches!(giver, Some(BlockGiver::Operator | BlockGiver::NobodyForNow));
-        let is_told = !keeps_account || node.operator_error.is_some();
-        let mut refusals = node.pod_cidrs.iter().filter(|_| !is_told);
+            .map(|node| observed.block_allocator(node));
+        let keeps_account = matches!(
+            giver,
+            Some(BlockAllocator::Operator | BlockAllocator::ScaledToZero)
+        );
+        let has_error = !keeps_account || node.operator_error.is_some();
+        let mut refusals = node.pod_cidrs.iter().filter(|_| !has_error);
         let refusal = refusals.find_map(|block| {
             let refusal = observed.cluster_pool_refusal(*block, &node.name);
             refusal.filter(|refusal| matches!(refusal, OperatorRefusal::OutOfRange(_)))
@@ -69,7 +72,7 @@ pub(super) fn refused_soon(observed: &Observed) -> Vec<Finding> {
             .about(subject(node))
             .seen(evidence);
         let finding =
-            finding.causes("it is flagged for good; its agent runs on the block all the same");
+            finding.causes("the operator flags it permanently; its agent uses the block anyway");
         Some(
             finding
                 .help("append the range to cluster-pool-ipv4-cidr or cluster-pool-ipv6-cidr and restart the operator"),
@@ -78,7 +81,7 @@ pub(super) fn refused_soon(observed: &Observed) -> Vec<Finding> {
     observed.cilium_nodes.values().filter_map(finding).collect()
 }
 
-/// `status.ipam.operator-status.error`, in the operator's words.
+/// `status.ipam.operator-status.error`, with the operator's message.
 pub(super) fn refused(observed: &Observed) -> Vec<Finding> {
     let finding = |node: &Arc<CiliumNode>| {
         let error = node.operator_error.as_ref()?;
@@ -97,8 +100,9 @@ pub(super) fn refused(observed: &Observed) -> Vec<Finding> {
         let finding = finding(Severity::Error, "operator-error", message)
             .about(subject(node))
             .seen(evidence);
-        let finding = finding
-            .causes("its agent runs on these blocks all the same, and the operator may give them to another node");
+        let finding = finding.causes(
+            "its agent uses these blocks anyway, and the operator may give them to another node",
+        );
         Some(finding.help("drain the node, delete the CiliumNode, and create it with a block that is free and inside the operator's ranges"))
     };
     observed.cilium_nodes.values().filter_map(finding).collect()

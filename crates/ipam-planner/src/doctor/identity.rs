@@ -1,66 +1,55 @@
-//! What Cilium this is: each conclusion with its evidence and its certainty.
+//! What Cilium this is: each conclusion with its evidence and how sure it is.
 
 use ipam_cilium::observed::{
-    AnnotationReads, Evidence, ModeSeen, NodeCidrAllocation, Observed, ObservedKind, Speaker,
+    AnnotationReads, BgpSpeaker, Evidence, ModeSeen, NodeCidrAllocation, Observed, ObservedKind,
 };
 use ipam_core::model::{IpamMode, count};
 
-/// How sure a conclusion is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Certainty {
-    /// An object says so.
-    Certain,
-    /// It follows from something that could be otherwise.
-    Likely,
-    /// Nothing tells.
-    Unknown,
-}
-
-impl Certainty {
-    /// As printed.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Certainty::Certain => "certain",
-            Certainty::Likely => "likely",
-            Certainty::Unknown => "unknown",
-        }
+ipam_core::text_enum! {
+    /// How sure a conclusion is. The text is printed and stands in JSON.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Confidence {
+        /// An object says so.
+        Certain = "certain",
+        /// A default, or evidence that could have another cause.
+        Likely = "likely",
+        /// No evidence.
+        Unknown = "unknown",
     }
 }
 
-/// Something that was concluded of the cluster.
+/// A conclusion about the cluster.
 #[derive(Clone, Debug)]
 pub struct Conclusion {
-    /// What about.
+    /// The subject, such as `version`.
     pub about: &'static str,
-    /// What.
     pub value: String,
-    /// From what.
+    /// The source of the value.
     pub evidence: String,
-    /// How sure.
-    pub certainty: Certainty,
+    pub confidence: Confidence,
 }
 
 fn conclusion(
     about: &'static str,
     value: impl Into<String>,
     evidence: impl Into<String>,
-    certainty: Certainty,
+    confidence: Confidence,
 ) -> Conclusion {
     Conclusion {
         about,
         value: value.into(),
         evidence: evidence.into(),
-        certainty,
+        confidence,
     }
 }
 
-/// All of them, in the order in which they build on one another.
+/// All conclusions. Each builds on those before it.
 pub fn conclusions(observed: &Observed) -> Vec<Conclusion> {
     let nodes = conclusion(
         "nodes",
         observed.nodes.len().to_string(),
         count(observed.cilium_nodes.len(), "CiliumNode"),
-        Certainty::Certain,
+        Confidence::Certain,
     );
     vec![
         nodes,
@@ -77,46 +66,47 @@ fn version(observed: &Observed) -> Conclusion {
         return conclusion(
             "version",
             "unknown",
-            "no tag, chart or schema label that tells it",
-            Certainty::Unknown,
+            "no image tag, chart label or schema label shows it",
+            Confidence::Unknown,
         );
     };
-    let certainty = match evidence {
-        Evidence::Flag | Evidence::ImageTag => Certainty::Certain,
-        Evidence::ChartLabel | Evidence::SchemaLabel => Certainty::Likely,
+    let confidence = match evidence {
+        Evidence::Flag | Evidence::ImageTag => Confidence::Certain,
+        Evidence::ChartLabel | Evidence::SchemaLabel => Confidence::Likely,
     };
     conclusion(
         "version",
         version.to_string(),
         evidence.to_string(),
-        certainty,
+        confidence,
     )
 }
 
 fn mode(observed: &Observed) -> Conclusion {
     let about = "ipam";
     let source = match observed.common_setting("ipam") {
-        _ if observed.cilium.mode_said.is_some() => "--ipam".to_owned(),
+        _ if observed.cilium.mode_override.is_some() => "--ipam".to_owned(),
         Some(setting) => setting.source.to_string(),
         None => "cilium-config has no `ipam`: the default since 1.9".to_owned(),
     };
-    let is_said = observed.cilium.mode_said.is_some() || observed.common_setting(about).is_some();
-    let certainty = if is_said {
-        Certainty::Certain
+    let is_set =
+        observed.cilium.mode_override.is_some() || observed.common_setting(about).is_some();
+    let confidence = if is_set {
+        Confidence::Certain
     } else {
-        Certainty::Likely
+        Confidence::Likely
     };
     match observed.cilium.mode() {
         ModeSeen::NoSettings => conclusion(
             about,
             "unknown",
             "no cilium-config was seen",
-            Certainty::Unknown,
+            Confidence::Unknown,
         ),
         ModeSeen::Unknown(mode) => {
-            conclusion(about, mode.escape_debug().to_string(), source, certainty)
+            conclusion(about, mode.escape_debug().to_string(), source, confidence)
         }
-        ModeSeen::Known(mode) => conclusion(about, mode.as_str(), source, certainty),
+        ModeSeen::Known(mode) => conclusion(about, mode.as_str(), source, confidence),
     }
 }
 
@@ -126,14 +116,14 @@ fn annotations(observed: &Observed) -> Conclusion {
         (ModeSeen::NoSettings | ModeSeen::Unknown(_), _) => conclusion(
             about,
             "unknown",
-            "the IPAM mode is not known",
-            Certainty::Unknown,
+            "the IPAM mode is unknown",
+            Confidence::Unknown,
         ),
         (ModeSeen::Known(IpamMode::Kubernetes), AnnotationReads::Yes(_)) => conclusion(
             about,
             "read where spec.podCIDRs is empty",
             "version and annotate-k8s-node",
-            Certainty::Certain,
+            Confidence::Certain,
         ),
         (ModeSeen::Known(IpamMode::Kubernetes), AnnotationReads::GateClosed) => {
             let by_node = observed
@@ -145,19 +135,19 @@ fn annotations(observed: &Observed) -> Conclusion {
             } else {
                 "not read"
             };
-            conclusion(about, value, "annotate-k8s-node", Certainty::Certain)
+            conclusion(about, value, "annotate-k8s-node", Confidence::Certain)
         }
         (ModeSeen::Known(IpamMode::Kubernetes), AnnotationReads::VersionUnknown) => conclusion(
             about,
             "unknown",
-            "the version is not known",
-            Certainty::Unknown,
+            "the version is unknown",
+            Confidence::Unknown,
         ),
         (ModeSeen::Known(_), _) => conclusion(
             about,
             "not read",
             "only ipam kubernetes reads them",
-            Certainty::Certain,
+            Confidence::Certain,
         ),
     }
 }
@@ -165,7 +155,7 @@ fn annotations(observed: &Observed) -> Conclusion {
 fn bgp(observed: &Observed) -> Conclusion {
     use ObservedKind::{BgpAdvertisement, BgpClusterConfig, BgpPeerConfig, BgpPeeringPolicy};
     let about = "pod CIDRs by BGP";
-    let unknown = |why: &str| conclusion(about, "unknown", why, Certainty::Unknown);
+    let unknown = |why: &str| conclusion(about, "unknown", why, Confidence::Unknown);
     let kinds = [
         BgpPeeringPolicy,
         BgpClusterConfig,
@@ -185,11 +175,11 @@ fn bgp(observed: &Observed) -> Conclusion {
                 about,
                 "not announced",
                 "cilium-config and BGP objects",
-                Certainty::Certain,
+                Confidence::Certain,
             ),
         };
     };
-    if speaker != Speaker::MetalLb && observed.is_blind_to_any(&kinds) {
+    if speaker != BgpSpeaker::MetalLb && observed.is_blind_to_any(&kinds) {
         return unknown("not all of its objects could be read");
     }
     if observed.is_announced_by_unknown_rules() {
@@ -208,7 +198,7 @@ fn bgp(observed: &Observed) -> Conclusion {
         about,
         speaker.to_string(),
         format!("announced for {announcing} of {of} nodes"),
-        Certainty::Certain,
+        Confidence::Certain,
     )
 }
 
@@ -220,19 +210,19 @@ fn controller_manager(observed: &Observed) -> Conclusion {
             about,
             "fills spec.podCIDRs",
             format!("--allocate-node-cidrs=true {ranges}"),
-            Certainty::Certain,
+            Confidence::Certain,
         ),
         NodeCidrAllocation::Off => conclusion(
             about,
             "leaves Nodes alone",
             "its Pod's arguments",
-            Certainty::Certain,
+            Confidence::Certain,
         ),
         NodeCidrAllocation::Unseen => conclusion(
             about,
             "unknown",
-            "no Pod of it is visible",
-            Certainty::Unknown,
+            "none of its Pods is visible",
+            Confidence::Unknown,
         ),
     }
 }

@@ -1,20 +1,20 @@
-//! Which Cilium runs, whether all of it is the same, and who else hands out blocks.
+//! The running Cilium: its version, its mode, and other allocators of blocks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::finding;
-use ipam_cilium::observed::{ModeSeen, Node, NodeCidrAllocation, Observed, ObservedKind};
+use ipam_cilium::observed::{Agent, ModeSeen, Node, NodeCidrAllocation, Observed, ObservedKind};
 use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef, Severity, count};
 
 pub(super) fn no_cilium(observed: &Observed) -> Vec<Finding> {
     let is_hidden = observed.blind_spot(ObservedKind::CiliumConfig).is_some();
-    // Two of them have a finding of their own.
-    let is_told = observed
+    // Two of them have their own finding.
+    let is_reported = observed
         .findings
         .iter()
         .any(|finding| finding.rule.0 == "two-ciliums");
-    if observed.cilium.mode() != ModeSeen::NoSettings || is_hidden || is_told {
+    if observed.cilium.mode() != ModeSeen::NoSettings || is_hidden || is_reported {
         return Vec::new();
     }
     let finding = finding(
@@ -22,14 +22,15 @@ pub(super) fn no_cilium(observed: &Observed) -> Vec<Finding> {
         "no-cilium",
         "no cilium-config was seen".to_owned(),
     );
-    let finding =
-        finding.causes("which field counts is not known, so most rules have nothing to say");
-    vec![finding.help("check that it is the cluster that you mean; --cilium-version and --ipam say what runs there")]
+    let finding = finding.causes("it is unknown which field counts, so most rules do not apply");
+    vec![finding.help(
+        "check that this is the right cluster; --cilium-version and --ipam override what was seen",
+    )]
 }
 
 pub(super) fn modes_of_other_allocators(observed: &Observed) -> Vec<Finding> {
     let mode = match observed.cilium.mode() {
-        _ if observed.knows_homes() => return Vec::new(),
+        _ if observed.knows_pod_blocks() => return Vec::new(),
         ModeSeen::NoSettings => return Vec::new(),
         ModeSeen::Known(mode) => mode.to_string(),
         ModeSeen::Unknown(mode) => mode.escape_debug().to_string(),
@@ -38,8 +39,8 @@ pub(super) fn modes_of_other_allocators(observed: &Observed) -> Vec<Finding> {
     let finding = finding(Severity::Warning, "mode-not-judged", message)
         .seen([format!("cilium-config ipam: {mode}")]);
     let finding = finding
-        .causes("where Pods live is not written where this program looks, so nodes are not judged");
-    vec![finding.help("nothing here: blocks of this mode are not ours to give")]
+        .causes("this mode stores the blocks of Pods in other fields, so nodes are not examined");
+    vec![finding.help("none needed: cilium-ipam does not allocate blocks in this mode")]
 }
 
 pub(super) fn agents_of_two_versions(observed: &Observed) -> Vec<Finding> {
@@ -57,20 +58,37 @@ pub(super) fn agents_of_two_versions(observed: &Observed) -> Vec<Finding> {
     }
     let versions: Vec<&str> = by_version.keys().map(String::as_str).collect();
     let message = format!("agents of several versions run: {}", versions.join(", "));
-    let line = |(version, nodes): (&String, &Vec<&str>)| {
-        let named: Vec<&str> = nodes.iter().take(super::NAMED).copied().collect();
-        format!(
-            "{version} on {}: {}",
-            count(nodes.len(), "node"),
-            named.join(" ").escape_debug()
-        )
-    };
-    let finding = finding(Severity::Warning, "agents-of-two-versions", message)
-        .seen(by_version.iter().map(line));
+    let counts = by_version
+        .iter()
+        .map(|(version, nodes)| format!("{version} on {}", count(nodes.len(), "node")));
+    // Nodes of the rarest version first: the upgrade probably missed them.
+    let mut rarest: Vec<(&String, &Vec<&str>)> = by_version.iter().collect();
+    rarest.sort_by_key(|(_, nodes)| nodes.len());
+    let by_node = rarest.iter().flat_map(|(version, nodes)| {
+        nodes
+            .iter()
+            .map(move |node| format!("node `{}`: {version}", node.escape_debug()))
+    });
+    let finding = finding(Severity::Warning, "agents-of-two-versions", message);
+    let finding = about_agents(finding, rarest.iter().flat_map(|(_, nodes)| nodes.iter()))
+        .seen(counts)
+        .seen(by_node);
     let finding = finding.causes(
-        "what is read and what is announced may differ from node to node; the DaemonSet's version is judged by",
+        "the fields that agents read and announce may differ between nodes; the rules use the DaemonSet's version",
     );
-    vec![finding.help("finish the upgrade, and examine again")]
+    vec![finding.help("finish the upgrade and run `doctor` again")]
+}
+
+/// The finding with the nodes of these agents as its subjects.
+fn about_agents<N: ToString>(finding: Finding, nodes: impl Iterator<Item = N>) -> Finding {
+    let mut nodes = nodes.map(|name| ObjectRef {
+        kind: "Node",
+        name: name.to_string(),
+    });
+    match nodes.next() {
+        Some(first) => nodes.fold(finding.about(first), Finding::about_also),
+        None => finding,
+    }
 }
 
 /// Agents read their settings when they start.
@@ -78,16 +96,10 @@ pub(super) fn settings_newer_than_agents(observed: &Observed) -> Vec<Finding> {
     let Some(written) = &observed.cilium.settings_written else {
         return Vec::new();
     };
-    let is_older = |node: &&str| !node.is_empty();
-    let agents = observed
-        .cilium
-        .agents
-        .iter()
-        .filter(|agent| !agent.started.is_empty() && agent.started < *written);
-    let older: Vec<&str> = agents
-        .map(|agent| agent.node.as_str())
-        .filter(is_older)
-        .collect();
+    let is_older = |agent: &&Agent| {
+        !agent.node.is_empty() && !agent.started.is_empty() && agent.started < *written
+    };
+    let older: Vec<&Agent> = observed.cilium.agents.iter().filter(is_older).collect();
     if older.is_empty() {
         return Vec::new();
     }
@@ -96,25 +108,24 @@ pub(super) fn settings_newer_than_agents(observed: &Observed) -> Vec<Finding> {
         older.len(),
         observed.cilium.agents.len()
     );
-    let named: Vec<&str> = older.iter().take(super::NAMED).copied().collect();
-    let evidence = [
-        format!("cilium-config written {written}"),
-        format!(
-            "agents that are older, on: {}",
-            named.join(" ").escape_debug()
-        ),
-    ];
-    let finding = finding(Severity::Warning, "settings-newer-than-agents", message).seen(evidence);
-    let finding = finding
-        .causes("these agents may run with other settings than those that are judged by here");
+    let line = |agent: &&Agent| {
+        let (node, started) = (agent.node.escape_debug(), agent.started.escape_debug());
+        format!("the agent on node `{node}` started {started}")
+    };
+    let finding = finding(Severity::Warning, "settings-newer-than-agents", message);
+    let finding = about_agents(finding, older.iter().map(|agent| &agent.node))
+        .seen([format!("cilium-config written {written}")])
+        .seen(older.iter().map(line));
+    let finding = finding.causes("these agents may run with older settings than the rules use");
     vec![
-        finding
-            .help("kubectl -n NAMESPACE rollout restart daemonset/cilium, if the change is meant"),
+        finding.help(
+            "if the change is intended: kubectl -n NAMESPACE rollout restart daemonset/cilium",
+        ),
     ]
 }
 
-/// kube-controller-manager where nobody reads what it writes, and an operator of another mode than
-/// the agents.
+/// A kube-controller-manager that writes blocks outside its range, and an operator with another
+/// mode than the agents.
 pub(super) fn rival_allocators(observed: &Observed) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let (Some(arguments), ModeSeen::Known(mode)) =
@@ -131,7 +142,7 @@ pub(super) fn rival_allocators(observed: &Observed) -> Vec<Finding> {
             format!("cilium-config ipam: {mode}"),
             format!("Deployment cilium-operator --ipam={}", other.escape_debug()),
         ];
-        // That is how one tells an operator to leave the blocks to others.
+        // This is the usual way to keep the operator from allocating blocks.
         let is_usual = mode == IpamMode::ClusterPool && other == IpamMode::Kubernetes.as_str();
         let severity = if is_usual {
             Severity::Info
@@ -140,15 +151,16 @@ pub(super) fn rival_allocators(observed: &Observed) -> Vec<Finding> {
         };
         let finding = finding(severity, "operator-of-another-mode", message).seen(evidence);
         let finding = finding
-            .causes("the operator gives no blocks for the agents' mode: somebody else has to fill the CiliumNodes");
-        findings
-            .push(finding.help("if that is not meant, take --ipam from the operator's arguments"));
+            .causes("the operator allocates no blocks for the agents' mode: another program must fill the CiliumNodes");
+        findings.push(
+            finding.help("if this is not intended, remove --ipam from the operator's arguments"),
+        );
     }
     findings.extend(controller_manager(observed));
     findings
 }
 
-/// It refuses to start with a Node outside `--cluster-cidr`
+/// kube-controller-manager refuses to start with a Node outside `--cluster-cidr`
 /// (`pkg/controller/nodeipam/ipam/range_allocator.go` @ 1.36).
 fn controller_manager(observed: &Observed) -> Vec<Finding> {
     if observed.controller_manager != NodeCidrAllocation::On || observed.cluster_cidrs.is_empty() {
@@ -166,9 +178,9 @@ fn controller_manager(observed: &Observed) -> Vec<Finding> {
         .filter(|node| !node.spec.iter().all(is_inside))
         .collect();
     let names: Vec<&NodeName> = nodes.iter().map(|node| &node.name).collect();
-    let [first, ..] = &names[..] else {
+    if names.is_empty() {
         return Vec::new();
-    };
+    }
     let message = format!(
         "spec.podCIDRs of {} lies outside --cluster-cidr of kube-controller-manager",
         super::named(&names)
@@ -179,17 +191,14 @@ fn controller_manager(observed: &Observed) -> Vec<Finding> {
     )];
     let of_nodes = nodes
         .iter()
-        .take(super::NAMED)
         .map(|node| format!("Node `{}`: {}", node.name, super::spaced(node.spec.iter())));
+    let finding = finding(Severity::Error, "outside-cluster-cidr", message);
+    let finding = super::about_nodes(finding, names).seen(evidence.into_iter().chain(of_nodes));
     let finding =
-        finding(Severity::Error, "outside-cluster-cidr", message).about(ObjectRef::node(first));
-    let finding = finding.seen(evidence.into_iter().chain(of_nodes));
-    let finding = finding.causes(
-        "kube-controller-manager ends with an error at its next start, and at every one after",
-    );
+        finding.causes("kube-controller-manager fails at its next start and at every later one");
     vec![
         finding.help(
-            "run it with --allocate-node-cidrs=false, or with a --cluster-cidr that covers them, before it restarts",
+            "before it restarts, run it with --allocate-node-cidrs=false or with a --cluster-cidr that covers them",
         ),
     ]
 }

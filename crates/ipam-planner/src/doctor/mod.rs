@@ -1,8 +1,8 @@
-//! What is wrong with a running cluster: every source of a node's block held against the others,
-//! judged by what this Cilium reads and announces.
+//! Examines a running cluster: compares every source of a node's block with the others, by the
+//! rules of this Cilium version.
 //!
-//! Reads what was observed, and the files where there are any. Never writes, and what could not be
-//! seen is never taken for absent.
+//! Reads the observed cluster and, if given, the files. Never writes. An object that could not be
+//! read never counts as absent.
 
 mod annotations;
 mod announcing;
@@ -19,18 +19,22 @@ mod services;
 
 use crate::check;
 use ipam_cilium::observed::Observed;
-use ipam_core::model::{Finding, NodeName, Rule, Severity, grouped_digits};
+use ipam_core::model::{Finding, NodeName, ObjectRef, Rule, Severity, grouped_digits};
 use ipam_desired::Desired;
 
-pub use identity::{Certainty, Conclusion, conclusions};
-pub use route_dump::{Path, RibError, Route, RouteDump, Usage};
+pub use identity::{Conclusion, Confidence, conclusions};
+pub use route_dump::{Path, Route, RouteDump, RouteDumpError, Usage};
 
-/// Names that a finding spells out; more are counted.
+/// Names that the message of a finding spells out; more are counted.
 const NAMED: usize = 10;
 
-/// All findings, the worst first. Without files, rules on files have nothing to say, and without
-/// what routers hold, those on routes.
-pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[RouteDump]) -> Vec<Finding> {
+/// All findings, the worst first. Rules on files need `desired`, and rules on routes need
+/// `route_dumps`.
+pub fn examine(
+    desired: Option<&Desired>,
+    observed: &Observed,
+    route_dumps: &[RouteDump],
+) -> Vec<Finding> {
     let rules: [fn(&Observed) -> Vec<Finding>; 19] = [
         installation::no_cilium,
         installation::modes_of_other_allocators,
@@ -42,7 +46,7 @@ pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[RouteDump
         blocks::unused_specs,
         blocks::nodes_without_block,
         announcing::blocks_of_others,
-        announcing::advertisements_of_nobody,
+        announcing::unused_advertisements,
         annotations::faults,
         cilium_nodes::orphans,
         cilium_nodes::refused,
@@ -61,7 +65,7 @@ pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[RouteDump
         findings.extend(placement::of_plan(desired, observed));
     }
     findings.extend(capacity::of_cluster_pool(observed));
-    findings.extend(route_dump::audit(ribs, desired, observed));
+    findings.extend(route_dump::audit(route_dumps, desired, observed));
     findings.sort();
     findings.dedup();
     findings
@@ -69,6 +73,15 @@ pub fn examine(desired: Option<&Desired>, observed: &Observed, ribs: &[RouteDump
 
 fn finding(severity: Severity, rule: &'static str, message: String) -> Finding {
     Finding::new(severity, Rule(rule), message)
+}
+
+/// The finding with these nodes as its subjects, all of them: the renderer cuts the list.
+fn about_nodes<'n>(finding: Finding, names: impl IntoIterator<Item = &'n NodeName>) -> Finding {
+    let mut nodes = names.into_iter().map(ObjectRef::node);
+    match nodes.next() {
+        Some(first) => nodes.fold(finding.about(first), Finding::about_also),
+        None => finding,
+    }
 }
 
 /// `node a` or `nodes a, b and 7 more`.

@@ -1,21 +1,21 @@
-//! Nodes that hold a block which the files would not give them today.
+//! Nodes with misplaced blocks: the files would not give them these blocks today.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding;
 use crate::plan::{Misplaced, MisplacedReason, Plan, plan};
 use ipam_cilium::observed::Observed;
-use ipam_core::model::{Finding, NodeName, ObjectRef, PoolName, Rule, Severity, grouped_digits};
+use ipam_core::model::{Finding, NodeName, PoolName, Rule, Severity, grouped_digits};
 use ipam_desired::Desired;
 
-/// What a plan tells of blocks that are held: one finding for each reason and pool, and the objects
-/// that fill a pool alone.
+/// Findings of a plan about held blocks: one for each reason and pool, and one for each object that
+/// fills a pool alone.
 pub(super) fn of_plan(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let mut plan = plan(desired, observed, Vec::new());
     plan.findings
         .retain(|finding| finding.rule == Rule("one-node-fills-pool"));
     plan.findings.iter_mut().for_each(|finding| {
-        finding.consequence = "these blocks are kept from other nodes".to_owned();
+        finding.consequence = "other nodes do not get these blocks".to_owned();
     });
     let mut findings = misplaced(&plan);
     findings.append(&mut plan.findings);
@@ -25,14 +25,14 @@ pub(super) fn of_plan(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 fn misplaced(plan: &Plan) -> Vec<Finding> {
     let mut causes: BTreeMap<(&MisplacedReason, Option<&PoolName>), Vec<&Misplaced>> =
         BTreeMap::new();
-    // These have rules of their own, which know ipam `multi-pool` too.
-    let has_a_rule = |one: &&Misplaced| {
+    // These reasons have their own rules, which cover ipam `multi-pool`, too.
+    let is_reported_here = |one: &&Misplaced| {
         !matches!(
             one.reason,
             MisplacedReason::InNoPool | MisplacedReason::UsedByOthers
         )
     };
-    for one in plan.misplaced.iter().filter(has_a_rule) {
+    for one in plan.misplaced.iter().filter(is_reported_here) {
         causes
             .entry((&one.reason, one.pool.as_ref()))
             .or_default()
@@ -54,16 +54,12 @@ fn of_cause(reason: &MisplacedReason, pool: Option<&PoolName>, blocks: &[&Mispla
     let message = format!("{nodes_named} ({all} in all): blocks{place} are misplaced: {reason}");
     let evidence = blocks
         .iter()
-        .take(super::NAMED)
         .map(|one| format!("`{}`: {} in {}", one.node, one.block, one.field));
     let finding = finding(Severity::Warning, "block-misplaced", message).seen(evidence);
     let finding =
         finding.causes("the nodes keep their blocks; new nodes with the same labels get others");
     let finding = finding.help(reason.help());
-    let finding = match nodes.as_slice() {
-        [only] => finding.about(ObjectRef::node(only)),
-        _ => finding,
-    };
+    let finding = super::about_nodes(finding, nodes);
     match blocks.first().and_then(|one| one.origin.as_ref()) {
         Some(origin) => finding.at(origin, "the pool of these blocks"),
         None => finding,

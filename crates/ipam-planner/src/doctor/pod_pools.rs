@@ -1,5 +1,5 @@
-//! Ipam `multi-pool`: pools of Pods that hand out the same addresses, and nodes whose default pool
-//! is not there.
+//! Ipam `multi-pool`: pools of Pods with addresses in common, and nodes whose default pool does not
+//! exist.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ fn subject(name: &str) -> ObjectRef {
     }
 }
 
-/// The operator keeps account of each pool by itself (`operator/pkg/ipam/allocator/multipool` @
+/// The operator tracks each pool separately (`operator/pkg/ipam/allocator/multipool` @
 /// 1.15 to 1.19).
 pub(super) fn overlaps(observed: &Observed) -> Vec<Finding> {
     if !observed.is_multi_pool() {
@@ -44,12 +44,12 @@ pub(super) fn overlaps(observed: &Observed) -> Vec<Finding> {
             .about(subject(&second.to_string()));
         let finding =
             finding.causes("Cilium does not compare its pools, so two nodes get the same block");
-        finding.help("take the CIDR out of the one of which no node has a block, and restart Cilium's operator")
+        finding.help("remove the CIDR from the pool that no node has a block of, and restart Cilium's operator")
     };
     pairs.into_iter().map(finding).collect()
 }
 
-/// An agent waits for the pool that is its default before its node gets ready.
+/// An agent waits for its default pool before its node gets ready.
 pub(super) fn missing_defaults(observed: &Observed) -> Vec<Finding> {
     let is_blind =
         observed.is_blind_to_any(&[ObservedKind::PodIpPool, ObservedKind::CiliumNodeConfig]);
@@ -66,14 +66,17 @@ pub(super) fn missing_defaults(observed: &Observed) -> Vec<Finding> {
     let finding = |(pool, nodes): (&str, Vec<&NodeName>)| {
         let pool = pool.escape_debug().to_string();
         let message = format!(
-            "`{pool}` is the default pool of {}, and there is no such CiliumPodIPPool",
+            "CiliumPodIPPool `{pool}`, the default pool of {}, does not exist",
             named(&nodes)
         );
         let finding =
             finding(Severity::Error, "default-pool-missing", message).about(subject(&pool));
+        let finding = nodes.iter().fold(finding, |finding, name| {
+            finding.about_also(ObjectRef::node(name))
+        });
         let finding =
             finding.causes("agents that start there wait for it, and Pods get no address");
-        finding.help("make the pool, or name another one by ipam-default-ip-pool (`cilium-ipam apply` does both)")
+        finding.help("create the pool, or set ipam-default-ip-pool to another one (`cilium-ipam apply` does both)")
     };
     missing.into_iter().map(finding).collect()
 }

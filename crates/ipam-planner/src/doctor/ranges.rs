@@ -1,4 +1,4 @@
-//! Blocks and pools held against the other ranges of the cluster.
+//! Blocks and pools compared with the other ranges of the cluster.
 
 use super::finding;
 use ipam_cilium::observed::{Observed, OtherUser};
@@ -12,7 +12,7 @@ pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
     let others = RangeIndex::new(observed.used_by_others());
     let mut findings = Vec::new();
     for name in observed.nodes.keys() {
-        for block in observed.lives_in(name) {
+        for block in observed.pod_blocks_of(name) {
             if let Some((range, what)) = others.overlapping(&block.range()).next() {
                 findings.push(over(name, block, range, *what));
             }
@@ -36,8 +36,7 @@ fn over(name: &NodeName, block: Block, range: &Range, what: OtherUser<'_>) -> Fi
         .help("drain the node and give it another block, or move the other range")
 }
 
-/// Ranges that are routed without masquerading; `None` where tunnels make it irrelevant or nothing
-/// is set.
+/// Range that is routed without masquerading; `None` with tunnels, or if it is not set.
 fn native_routing(observed: &Observed, family: Family) -> Option<Block> {
     let setting = |key| observed.common_setting(key).map(|setting| setting.value);
     let is_native =
@@ -46,7 +45,7 @@ fn native_routing(observed: &Observed, family: Family) -> Option<Block> {
         Family::Ipv4 => "enable-ipv4-masquerade",
         Family::Ipv6 => "enable-ipv6-masquerade",
     };
-    // Masquerading is on unless it is said; ip-masq-agent has a list of its own.
+    // Masquerading is on by default; ip-masq-agent has its own list.
     if setting(masquerade) == Some("false") || observed.is_on("enable-ip-masq-agent") {
         return None;
     }
@@ -57,28 +56,33 @@ fn native_routing(observed: &Observed, family: Family) -> Option<Block> {
     Block::lenient(setting(key).filter(|_| is_native)?).ok()
 }
 
+/// The blocks of a node's Pods, as evidence.
+fn homes(name: &NodeName, observed: &Observed) -> String {
+    format!(
+        "node `{name}`: {}",
+        super::spaced(observed.pod_blocks_of(name))
+    )
+}
+
 fn outside_native_routing(observed: &Observed) -> Vec<Finding> {
     let of_family = |family: Family| {
         let native = native_routing(observed, family)?;
         let is_outside = |block: &Block| block.family() == family && !native.contains(*block);
-        let outside = |name: &&NodeName| observed.lives_in(name).iter().any(is_outside);
+        let outside = |name: &&NodeName| observed.pod_blocks_of(name).iter().any(is_outside);
         let names: Vec<&NodeName> = observed.nodes.keys().filter(outside).collect();
-        let [first, ..] = &names[..] else { return None };
+        if names.is_empty() {
+            return None;
+        }
         let message = format!(
             "the Pods of {} live outside the native-routing CIDR {native}",
             super::named(&names)
         );
-        let finding = finding(Severity::Warning, "outside-native-routing-cidr", message)
-            .about(ObjectRef::node(first));
-        let evidence = [
-            format!("cilium-config: {native}"),
-            format!(
-                "node `{first}`: {}",
-                super::spaced(observed.lives_in(first))
-            ),
-        ];
-        let finding = finding.seen(evidence).causes(
-            "packets to these Pods are masqueraded: they seem to come from the sender's node",
+        let finding = finding(Severity::Warning, "outside-native-routing-cidr", message);
+        let finding = super::about_nodes(finding, names.iter().copied())
+            .seen([format!("cilium-config: {native}")])
+            .seen(names.iter().map(|name| homes(name, observed)));
+        let finding = finding.causes(
+            "packets to these Pods are masqueraded: they appear to come from the sender's node",
         );
         Some(
             finding.help(
@@ -126,7 +130,7 @@ pub(super) fn of_files(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     findings
 }
 
-/// Nodes whose Pods live in a block of none of the pools.
+/// Nodes whose Pods live in a block outside all pools.
 fn outside_pools(desired: &Desired, observed: &Observed) -> Option<Finding> {
     let has_family = |family: Family| {
         desired
@@ -140,19 +144,18 @@ fn outside_pools(desired: &Desired, observed: &Observed) -> Option<Finding> {
     let names: Vec<&NodeName> = observed
         .nodes
         .keys()
-        .filter(|name| observed.lives_in(name).iter().any(is_outside))
+        .filter(|name| observed.pod_blocks_of(name).iter().any(is_outside))
         .collect();
-    let [first, ..] = &names[..] else { return None };
+    if names.is_empty() {
+        return None;
+    }
     let message = format!(
-        "the Pods of {} live in blocks of no pool",
+        "the Pods of {} live in blocks outside all pools",
         super::named(&names)
     );
-    let finding =
-        finding(Severity::Info, "block-outside-pools", message).about(ObjectRef::node(first));
-    let line =
-        |name: &&NodeName| format!("node `{name}`: {}", super::spaced(observed.lives_in(name)));
-    let finding = finding
-        .seen(names.iter().take(super::NAMED).map(line))
-        .causes("these blocks count for no pool's use");
-    Some(finding.help("add their range to a pool to have them counted there"))
+    let finding = finding(Severity::Info, "block-outside-pools", message);
+    let finding = super::about_nodes(finding, names.iter().copied())
+        .seen(names.iter().map(|name| homes(name, observed)))
+        .causes("no pool counts these blocks as used");
+    Some(finding.help("add their range to a pool, so that it counts them"))
 }

@@ -1,4 +1,4 @@
-//! LoadBalancer addresses that nothing announces.
+//! LoadBalancer addresses without an announcement.
 
 use std::net::IpAddr;
 
@@ -11,13 +11,13 @@ use ipam_core::net::Range;
 const BGP_CLASS: &str = "io.cilium/bgp-control-plane";
 const L2_CLASS: &str = "io.cilium/l2-announcer";
 
-/// The selectors of Services that something announces; `None` for what could not be seen, or
-/// announces all.
+/// Selectors of the Services that BGP or L2 announces.
 struct Announcements<'o> {
     bgp: Vec<&'o Selector>,
     l2: Vec<&'o Selector>,
 }
 
+/// `None` if the objects could not be read, or if MetalLB announces every Service.
 fn announcements(observed: &Observed) -> Option<Announcements<'_>> {
     use ObservedKind::{
         BgpAdvertisement, BgpClusterConfig, BgpPeerConfig, BgpPeeringPolicy, L2AnnouncementPolicy,
@@ -32,7 +32,7 @@ fn announcements(observed: &Observed) -> Option<Announcements<'_>> {
     if observed.is_blind_to_any(&kinds) {
         return None;
     }
-    // MetalLB's own configuration decides which ones, and is not read.
+    // MetalLB's own configuration decides which ones. This program does not read it.
     if observed.is_on("bgp-announce-lb-ip") {
         return None;
     }
@@ -67,8 +67,8 @@ fn announcements(observed: &Observed) -> Option<Announcements<'_>> {
     Some(Announcements { bgp, l2 })
 }
 
-/// Services that have an address which neither BGP nor L2 tells anybody about. A cluster without
-/// either has a router of its own for that, so it gets no finding.
+/// Services with an address that neither BGP nor L2 announces. A cluster with neither routes such
+/// addresses in another way, so it gets no finding.
 pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
     let Some(announcements) = announcements(observed) else {
         return Vec::new();
@@ -94,7 +94,7 @@ pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
             && selected(&announcements.l2, service);
         by_bgp || by_l2
     };
-    // Addresses that something else gave, such as those of nodes, are that one's business.
+    // Addresses from another source, such as those of nodes, are not judged.
     let rules = observed.lb_rules();
     let is_ours =
         |service: &&LbService| rules.class_use(service.class.as_deref()) == ClassUse::Ours;
@@ -107,9 +107,9 @@ pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
             .iter()
             .any(|range| range.contains(&Range::from(*address)))
     };
-    let silent = observed.services.values().filter(is_ours);
-    let silent =
-        silent.filter(|service| service.ingress.iter().any(is_of_pool) && !is_announced(service));
+    let unannounced_services = observed.services.values().filter(is_ours);
+    let unannounced_services = unannounced_services
+        .filter(|service| service.ingress.iter().any(is_of_pool) && !is_announced(service));
     let finding = |service: &LbService| {
         let name = service.name.to_string();
         let message = format!(
@@ -131,8 +131,8 @@ pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
         ];
         let finding = finding
             .seen(evidence)
-            .causes("nobody outside the cluster reaches it");
+            .causes("clients outside the cluster cannot reach it");
         finding.help("label the Service so that a CiliumBGPAdvertisement or CiliumL2AnnouncementPolicy selects it, or widen one of their selectors")
     };
-    silent.map(finding).collect()
+    unannounced_services.map(finding).collect()
 }

@@ -1,7 +1,7 @@
-//! Why a node has its block, who has an address, and which pool a Service may use: the whole way to
-//! the decision, not only its end.
+//! Explains why a node has its block, who uses an address, and which pool serves a Service: every
+//! step of the decision, not only its result.
 //!
-//! Tells what was decided elsewhere, and decides nothing.
+//! Reports decisions of other modules, and never decides.
 
 mod node;
 mod range;
@@ -22,32 +22,30 @@ pub use service::{ConsideredAddressPool, ServiceExplanation};
 /// Version of the JSON: fields may be added within 1.
 const FORMAT_VERSION: &str = "1.0";
 
-/// What was asked about, and all that is known of it.
+/// An explanation of one subject.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Explanation {
-    /// A node.
     Node(NodeExplanation),
-    /// An address or a CIDR.
     Range(RangeExplanation),
-    /// A Service of type LoadBalancer.
     Service(ServiceExplanation),
 }
 
-/// One requirement of a selector, held against an object.
+/// One requirement of a selector, evaluated for an object.
 #[derive(Debug, Serialize)]
 pub struct RequirementResult {
-    /// As `kubectl -l` takes it.
+    /// In the syntax of `kubectl -l`.
     pub requirement: String,
-    /// Whether the object meets it.
     pub met: bool,
     /// The label's value on the object.
     pub label: Option<String>,
 }
 
-/// Nothing of that name.
+/// The subject is unknown.
 #[derive(Debug, thiserror::Error)]
-#[error("`{subject}` is no node, no Service of type LoadBalancer, no address and no CIDR{nearest}")]
+#[error(
+    "unknown subject `{subject}`: expected a node, a Service of type LoadBalancer, an address or a CIDR{nearest}"
+)]
 pub struct UnknownSubject {
     subject: String,
     nearest: String,
@@ -56,7 +54,7 @@ pub struct UnknownSubject {
 /// Explains a node by name, a Service as `namespace/name`, an address or a CIDR.
 ///
 /// # Errors
-/// Nothing of that name, with the nearest one.
+/// Fails if the subject is unknown, with the nearest name.
 pub fn explain(
     subject: &str,
     desired: &Desired,
@@ -102,7 +100,7 @@ pub fn explain(
     })
 }
 
-/// What is near, in words that fit behind the message.
+/// The nearest name, as the end of the message.
 fn nearest(subject: &str, observed: &Observed) -> String {
     const NEAR: f64 = 0.7;
     let of_name = observed
@@ -111,7 +109,7 @@ fn nearest(subject: &str, observed: &Observed) -> String {
         .find(|service| service.name() == subject);
     if let Some(service) = of_name {
         return format!(
-            "; a Service is asked for as `{}`",
+            "; name a Service as `{}`",
             service.to_string().escape_debug()
         );
     }
@@ -125,7 +123,6 @@ fn nearest(subject: &str, observed: &Observed) -> String {
         .unwrap_or_default()
 }
 
-/// Every requirement of a selector, held against labels.
 fn requirements(selector: &Selector, labels: &Labels) -> Vec<RequirementResult> {
     let result = |requirement: &Requirement| RequirementResult {
         requirement: requirement.to_string(),

@@ -1,5 +1,5 @@
-//! A node: what it holds, every pool that was considered, what decided, and which blocks were
-//! skipped.
+//! Explains a node: the blocks that it holds, every pool in order, the deciding rule and the blocks
+//! that were skipped.
 
 use serde::Serialize;
 
@@ -10,60 +10,54 @@ use ipam_core::model::{Labels, PoolName};
 use ipam_core::net::{Block, Family, Range, Slots};
 use ipam_desired::{Desired, Pool, PoolState};
 
-/// All about a node's block.
+/// Explanation of a node's blocks.
 #[derive(Debug, Serialize)]
 pub struct NodeExplanation {
     format_version: &'static str,
-    /// The node.
     pub node: String,
-    /// Its labels.
     pub labels: Labels,
-    /// What it holds.
+    /// Every field that shows a block.
     pub holds: Vec<HeldBlock>,
     /// Every pool, best first.
     pub pools: Vec<ConsideredPool>,
-    /// What decided between the pools.
+    /// The rule that decided between the pools.
     pub decided_by: String,
-    /// What is planned.
+    /// The planned change, why it is blocked, or that the node keeps its blocks.
     pub outcome: String,
-    /// Lower blocks of the same range that were not given.
+    /// Lower blocks of the same range that were skipped.
     pub skipped: Vec<Skipped>,
 }
 
 /// A block that the node holds.
 #[derive(Debug, Serialize)]
 pub struct HeldBlock {
-    /// The block.
     pub block: String,
     /// The field that shows it.
     pub field: String,
-    /// What it means to this Cilium.
+    /// The effect of the field in this Cilium.
     pub meaning: &'static str,
-    /// The pool that it lies in.
+    /// The pool that contains the block.
     pub pool: Option<String>,
 }
 
-/// A pool, held against the node.
+/// A pool, evaluated for the node.
 #[derive(Debug, Serialize)]
 pub struct ConsideredPool {
-    /// The pool.
     pub pool: String,
-    /// Higher wins.
+    /// The higher priority wins.
     pub priority: i32,
-    /// Each requirement of its selector; none selects every node.
+    /// Each requirement of its selector. A selector without requirements selects every node.
     pub requirements: Vec<RequirementResult>,
-    /// What came of it.
+    /// The result for this node.
     pub verdict: String,
-    /// Where it stands in the files.
+    /// `file:line` of the pool.
     pub origin: String,
 }
 
-/// Blocks that were passed over, by reason.
+/// Number of skipped blocks for one reason.
 #[derive(Debug, Serialize)]
 pub struct Skipped {
-    /// How many.
     pub blocks: u128,
-    /// Why.
     pub why: &'static str,
 }
 
@@ -107,13 +101,13 @@ fn shown(node: &Node, desired: &Desired, observed: &Observed) -> Vec<HeldBlock> 
     let read = observed.read_from_node(node);
     let of_node =
         of_node.map(
-            |(field, block)| match (observed.knows_homes(), read.contains(&block)) {
-                (false, _) => (field, block, "not known whether its agent takes it"),
-                (true, true) => (field, block, "its agent takes it when it starts"),
-                (true, false) => (field, block, "its agent does not take it"),
+            |(field, block)| match (observed.knows_pod_blocks(), read.contains(&block)) {
+                (false, _) => (field, block, "unknown whether its agent uses it"),
+                (true, true) => (field, block, "its agent uses it when it starts"),
+                (true, false) => (field, block, "its agent does not use it"),
             },
         );
-    let lives = observed.lives_in(&node.name);
+    let lives = observed.pod_blocks_of(&node.name);
     let cilium_node = observed.cilium_nodes.get(&node.name);
     let published = cilium_node.into_iter().flat_map(|node| &node.pod_cidrs);
     let published = published.map(|block| (HoldingField::CiliumNode, *block));
@@ -127,7 +121,7 @@ fn shown(node: &Node, desired: &Desired, observed: &Observed) -> Vec<HeldBlock> 
             .chain(allocated)
             .map(|(field, block)| match lives.contains(&block) {
                 true => (field, block, "its Pods live here"),
-                false => (field, block, "not known whether its Pods live here"),
+                false => (field, block, "unknown whether its Pods live here"),
             });
     let set = Family::BOTH
         .into_iter()
@@ -136,9 +130,9 @@ fn shown(node: &Node, desired: &Desired, observed: &Observed) -> Vec<HeldBlock> 
         true => (
             HoldingField::Setting,
             block,
-            "its agent takes it when it starts",
+            "its agent uses it when it starts",
         ),
-        false => (HoldingField::Setting, block, "its agent does not take it"),
+        false => (HoldingField::Setting, block, "its agent does not use it"),
     });
     let pool = |block: Block| {
         desired
@@ -198,15 +192,17 @@ fn decided_by(
 ) -> String {
     if let Some(pin) = desired.pins.get(&node.name) {
         return format!(
-            "the NodeAssignment at {}: a pin outweighs every pool",
+            "the NodeAssignment at {}: a pin overrides every pool",
             pin.origin
         );
     }
     match change.map(|change| &change.reason) {
         Some(Reason::HeldElsewhere { field }) => {
-            return format!("it holds its block already, in {field}");
+            return format!("it already holds its block, in {field}");
         }
-        None if !node.shown.is_empty() => return "nothing: what a node holds stays".to_owned(),
+        None if !node.shown.is_empty() => {
+            return "nothing: a node keeps the blocks that it holds".to_owned();
+        }
         _ => {}
     }
     let matching: Vec<&&Pool> = ranked
@@ -235,7 +231,30 @@ fn decided_by(
     }
 }
 
+/// Outcome for a node that no change and no blocked entry names.
+const STAYS: &str = "stays as it is";
+
+/// What is planned, and every block that the node keeps although it is misplaced.
 fn outcome(node: &Node, observed: &Observed, plan: &Plan, change: Option<&NodeChange>) -> String {
+    let planned = planned(node, observed, plan, change);
+    let misplaced: Vec<String> = plan
+        .misplaced
+        .iter()
+        .filter(|misplaced| misplaced.node == node.name)
+        .map(|Misplaced { block, reason, .. }| format!("{block}: {reason}; {}", reason.help()))
+        .collect();
+    if misplaced.is_empty() {
+        return planned;
+    }
+    let joint = if planned == STAYS {
+        ", though misplaced: "
+    } else {
+        "; misplaced: "
+    };
+    format!("{planned}{joint}{}", misplaced.join("; "))
+}
+
+fn planned(node: &Node, observed: &Observed, plan: &Plan, change: Option<&NodeChange>) -> String {
     if let Some(change) = change {
         let blocks: Vec<String> = change.after.iter().map(ToString::to_string).collect();
         return format!("gets {} by {}", blocks.join(" "), change.edit.write_path());
@@ -254,23 +273,11 @@ fn outcome(node: &Node, observed: &Observed, plan: &Plan, change: Option<&NodeCh
                 now.escape_debug()
             )
         }
-        None => match plan
-            .misplaced
-            .iter()
-            .find(|misplaced| misplaced.node == node.name)
-        {
-            Some(Misplaced { block, reason, .. }) => {
-                format!(
-                    "stays as it is, though misplaced: {block}: {reason}; {}",
-                    reason.help()
-                )
-            }
-            None => "stays as it is".to_owned(),
-        },
+        None => STAYS.to_owned(),
     }
 }
 
-/// Of the range that gave the block, what lies below it.
+/// The lower blocks of the range that gave the block.
 fn skipped(
     change: &NodeChange,
     desired: &Desired,
@@ -304,7 +311,7 @@ fn skipped(
         .values()
         .filter(|pin| pin.node != change.node)
         .flat_map(|pin| pin.blocks.iter().copied());
-    let claims = observed.claims_in_force(desired.policy.quarantine);
+    let claims = observed.live_claims(desired.policy.quarantine);
     let given = node_changes(&plan.changes)
         .filter(|other| other.node != change.node)
         .flat_map(|other| &other.after);
@@ -320,11 +327,11 @@ fn skipped(
         ("pinned to other nodes", planned.map(Block::range).collect()),
         ("reserved in the pool", pool.reserved.clone()),
         (
-            "claimed, or resting after another node",
+            "claimed, or quarantined after another node",
             claims.ranges().collect(),
         ),
         (
-            "used by something else, or excluded by the Policy",
+            "in other use, or excluded by the Policy",
             foreign_ranges(desired, observed),
         ),
     ];

@@ -1,66 +1,54 @@
-//! An address or a CIDR: who has it, and by which field.
+//! Explains an address or a CIDR: its users, and the fields that show them.
 
 use serde::Serialize;
 
 use super::FORMAT_VERSION;
-use crate::check::neutron_ranges;
+use crate::openstack::SubnetPools;
 use crate::plan::{Plan, node_changes};
 use ipam_cilium::observed::{HoldingField, Node, Observed};
 use ipam_core::net::Range;
 use ipam_desired::Desired;
 
-/// Everything that shares an address with what was asked about.
+/// Everything that shares an address with the range in question.
 #[derive(Debug, Serialize)]
 pub struct RangeExplanation {
     format_version: &'static str,
-    /// As it was asked.
+    /// The address or CIDR as given.
     pub subject: String,
-    /// What uses it, has it to give, or keeps it free.
+    /// Objects that use it, may assign it, or exclude it.
     pub uses: Vec<Use>,
 }
 
-/// One of them.
+/// A use of the range, or of a part of it.
 #[derive(Debug, Serialize)]
 pub struct Use {
     /// Such as `Node/worker-7`.
     pub object: String,
-    /// The field, in the words of the object.
+    /// The field of the object.
     pub field: String,
-    /// Its range.
     pub range: String,
-    /// How the two lie.
     pub relation: Relation,
-    /// What it means.
+    /// The effect of the field.
     pub meaning: &'static str,
 }
 
-/// How the range of a use lies to what was asked about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Relation {
-    /// They are the same.
-    Equal,
-    /// It has more.
-    Contains,
-    /// It is a part.
-    Within,
-    /// They cross.
-    Overlaps,
-}
-
-impl Relation {
-    /// As printed.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Relation::Equal => "is it",
-            Relation::Contains => "contains it",
-            Relation::Within => "lies in it",
-            Relation::Overlaps => "overlaps it",
-        }
+ipam_core::text_enum! {
+    /// How the range of a use lies to the range in question. The text is printed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Relation {
+        /// The same range.
+        Equal = "is it",
+        /// A wider range.
+        Contains = "contains it",
+        /// A part of the range.
+        Within = "lies in it",
+        /// Neither contains the other.
+        Overlaps = "overlaps it",
     }
 }
 
-struct Asking {
+struct Search {
     range: Range,
     uses: Vec<Use>,
 }
@@ -72,20 +60,20 @@ pub(super) fn explain(
     observed: &Observed,
     plan: &Plan,
 ) -> RangeExplanation {
-    let mut asking = Asking {
+    let mut search = Search {
         range,
         uses: Vec::new(),
     };
-    asking.nodes(observed);
-    asking.cluster(observed);
-    asking.files(desired, observed);
+    search.nodes(observed);
+    search.cluster(observed);
+    search.files(desired, observed);
     for change in node_changes(&plan.changes) {
         for block in change
             .after
             .iter()
             .filter(|block| !change.before.contains(block))
         {
-            asking.add(
+            search.add(
                 block.range(),
                 format!("Node/{}", change.node),
                 change.edit.write_path(),
@@ -96,11 +84,11 @@ pub(super) fn explain(
     RangeExplanation {
         format_version: FORMAT_VERSION,
         subject: subject.to_owned(),
-        uses: asking.uses,
+        uses: search.uses,
     }
 }
 
-impl Asking {
+impl Search {
     fn add(&mut self, range: Range, object: String, field: impl ToString, meaning: &'static str) {
         if !range.overlaps(&self.range) {
             return;
@@ -125,7 +113,7 @@ impl Asking {
             self.node(node, observed);
         }
         for node in observed.cilium_nodes.values() {
-            let lives = observed.lives_in(&node.name);
+            let lives = observed.pod_blocks_of(&node.name);
             let allocated = node.allocated.iter().flat_map(|(_, blocks)| blocks);
             for (block, field) in node
                 .pod_cidrs
@@ -133,8 +121,8 @@ impl Asking {
                 .map(|block| (block, HoldingField::CiliumNode.as_str()))
                 .chain(allocated.map(|block| (block, "spec.ipam.pools.allocated")))
             {
-                let meaning = match (observed.knows_homes(), lives.contains(block)) {
-                    (false, _) => "not known whether Pods live here",
+                let meaning = match (observed.knows_pod_blocks(), lives.contains(block)) {
+                    (false, _) => "unknown whether Pods live here",
                     (true, true) => "Pods of this node live here",
                     (true, false) => "not used by this IPAM mode",
                 };
@@ -165,10 +153,10 @@ impl Asking {
                     field == HoldingField::NodeSpec && what.blocks.contains(block)
                 });
                 let meaning = match (is_read, is_announced) {
-                    _ if !observed.knows_homes() => "not known whether its agent takes it",
-                    (true, true) => "its agent takes it, and announces it",
-                    (true, false) => "its agent takes it",
-                    (false, true) => "announced by BGP, though its agent does not take it",
+                    _ if !observed.knows_pod_blocks() => "unknown whether its agent uses it",
+                    (true, true) => "its agent uses it, and announces it",
+                    (true, false) => "its agent uses it",
+                    (false, true) => "announced by BGP, although its agent does not use it",
                     (false, false) => "not read by its agent",
                 };
                 self.add(block.range(), object(), field, meaning);
@@ -207,7 +195,7 @@ impl Asking {
                     Range::from(*address),
                     format!("Service/{name}"),
                     "status.loadBalancer.ingress",
-                    "this Service has it",
+                    "address of this Service",
                 );
             }
         }
@@ -238,11 +226,11 @@ impl Asking {
                     *range,
                     format!("IPPool/{}", pool.name),
                     format!("spec.reserved ({})", pool.origin),
-                    "kept free",
+                    "reserved",
                 );
             }
         }
-        for (pool, range) in neutron_ranges(desired, observed) {
+        for (pool, range) in SubnetPools::resolve(desired, observed).ranges() {
             self.add(
                 range.range(),
                 format!("IPPool/{}", pool.name),
@@ -272,9 +260,14 @@ impl Asking {
             }
         }
         for range in &desired.policy.excluded {
-            self.add(*range, "Policy".to_owned(), "spec.excluded", "never given");
+            self.add(
+                *range,
+                "Policy".to_owned(),
+                "spec.excluded",
+                "never assigned",
+            );
         }
-        let claims = observed.claims_in_force(desired.policy.quarantine);
+        let claims = observed.live_claims(desired.policy.quarantine);
         for (block, claim) in &claims.in_flight {
             self.add(
                 block.range(),
@@ -286,9 +279,9 @@ impl Asking {
         for (block, quarantined) in &claims.quarantined {
             self.add(
                 block.range(),
-                format!("rests after node {}", quarantined.node),
+                format!("quarantined after node {}", quarantined.node),
                 "ConfigMap/cilium-ipam-claims",
-                "free for other nodes later",
+                "available to other nodes later",
             );
         }
     }

@@ -1,5 +1,4 @@
-//! A Service of type LoadBalancer: every pool that was considered, what it has, and what becomes of
-//! it.
+//! Explains a Service of type LoadBalancer: its addresses, every pool, and its outlook.
 
 use serde::Serialize;
 
@@ -11,7 +10,7 @@ use ipam_cilium::observed::Observed;
 use ipam_core::model::Labels;
 use ipam_core::net::Range;
 
-/// All about a Service's addresses.
+/// Explanation of a Service's addresses.
 #[derive(Debug, Serialize)]
 pub struct ServiceExplanation {
     format_version: &'static str,
@@ -19,24 +18,22 @@ pub struct ServiceExplanation {
     pub service: String,
     /// Its labels, with Cilium's pseudo-labels.
     pub labels: Labels,
-    /// The addresses that it has, each with the pool that covers it.
+    /// Its addresses, each with the pools that cover it.
     pub addresses: Vec<String>,
-    /// Every pool.
     pub pools: Vec<ConsideredAddressPool>,
-    /// What Cilium says of it.
+    /// Cilium's message in the status of the Service.
     pub reason: Option<String>,
-    /// What becomes of it.
+    /// Addresses that it will lose, get or wait for.
     pub outlook: Vec<String>,
 }
 
-/// A pool, held against the Service.
+/// A pool, evaluated for the Service.
 #[derive(Debug, Serialize)]
 pub struct ConsideredAddressPool {
-    /// The pool.
     pub pool: String,
-    /// Each requirement of its selector; none selects every Service.
+    /// Each requirement of its selector. A selector without requirements selects every Service.
     pub requirements: Vec<RequirementResult>,
-    /// What came of it.
+    /// The result for this Service.
     pub verdict: String,
 }
 
@@ -53,7 +50,7 @@ pub(super) fn explain(service: &LbService, observed: &Observed) -> ServiceExplan
             (false, ..) => "does not select it".to_owned(),
             (true, Some(conflict), _) => {
                 format!(
-                    "selects it, but overlaps `{}`, and one of the two is out of use",
+                    "selects it, but overlaps `{}`, and Cilium uses only one of the two",
                     conflict.with.escape_debug()
                 )
             }
@@ -94,7 +91,7 @@ pub(super) fn explain(service: &LbService, observed: &Observed) -> ServiceExplan
         &rules,
         OperatorState::Running(&pools),
     );
-    let outlook = evaluated.outlooks.get(&service.name).map(|outlook| {
+    let outlook = evaluated.outcomes.get(&service.name).map(|outlook| {
         let loses = outlook
             .loses
             .iter()
@@ -118,7 +115,7 @@ pub(super) fn explain(service: &LbService, observed: &Observed) -> ServiceExplan
         pools: pools.iter().map(considered).collect(),
         reason: service.reason.clone(),
         outlook: outlook.unwrap_or_else(|| {
-            vec!["not for LB-IPAM: its class is for another controller".to_owned()]
+            vec!["not for LB-IPAM: its class belongs to another controller".to_owned()]
         }),
     }
 }

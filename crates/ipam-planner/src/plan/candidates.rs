@@ -74,7 +74,7 @@ impl<'d> Candidates<'d> {
         let finding = |(&(first, second), node): (&(&PoolName, &PoolName), &NodeName)| {
             let (first, second) = (desired.pools.get(first)?, desired.pools.get(second)?);
             if first.selector == second.selector {
-                // The files alone tell this one already.
+                // The checks of the files report this one.
                 return None;
             }
             let message = format!(

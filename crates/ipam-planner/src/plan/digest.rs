@@ -5,8 +5,10 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 
 use ipam_core::model::WritePathChoice;
-use ipam_core::net::Range;
-use ipam_desired::{AddressPairs, Desired, Policy, PoolState, Protected};
+use ipam_desired::{
+    AddressPairs, Desired, NeutronPool, Pin, PinnedAddress, Policy, Pool, PoolRange, PoolState,
+    Protected, ServicePin, WantedAddressPool,
+};
 
 /// Hex SHA-256 of a text.
 pub(super) fn of_text(text: &str) -> String {
@@ -18,77 +20,109 @@ pub(super) fn of_text(text: &str) -> String {
         })
 }
 
-/// The meaning of the files: the same for other comments, order of documents, or file names.
+/// The meaning of the files: the same for other comments, order of documents, or file names. Every
+/// field is named, so that a new one must be decided on here. Saved plans hold the digest, so the
+/// text stays as it is.
 pub(super) fn of_desired(desired: &Desired) -> String {
-    let ranges = |ranges: &[Range]| {
-        ranges
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
+    let Desired {
+        pools,
+        neutron_pools,
+        // With a faulty pool, nothing is planned.
+        faulty: _,
+        pins,
+        address_pools,
+        address_pools_asked: _,
+        service_pins,
+        policy,
+    } = desired;
     let mut text = String::new();
-    for pool in desired.pools.values() {
-        let cidrs: Vec<String> = pool
-            .ranges
-            .iter()
-            .map(|range| range.block.to_string())
-            .collect();
-        let sizes: Vec<String> = pool
-            .block_size
-            .iter()
-            .map(|size| format!("{}{size}", size.family()))
-            .collect();
-        let state = match pool.state {
-            PoolState::Active => "active",
-            PoolState::Disabled => "disabled",
-        };
-        let _ = writeln!(
-            text,
-            "pool {} [{}] [{}] ({}) {} [{}] {state}",
-            pool.name,
-            cidrs.join(" "),
-            sizes.join(" "),
-            pool.selector,
-            pool.priority,
-            ranges(&pool.reserved)
-        );
+    pools.values().for_each(|pool| add_pool(&mut text, pool));
+    for pool in neutron_pools.values() {
+        let NeutronPool {
+            name,
+            origin: _,
+            network,
+            subnet,
+            subnet_origin: _,
+        } = pool;
+        let _ = writeln!(text, "neutron pool {name} {network} {subnet}");
     }
-    for pool in desired.neutron_pools.values() {
-        let _ = writeln!(
-            text,
-            "neutron pool {} {} {}",
-            pool.name, pool.network, pool.subnet
-        );
+    for pin in pins.values() {
+        let Pin {
+            node,
+            pool,
+            blocks,
+            origin: _,
+        } = pin;
+        let _ = writeln!(text, "pin {node} {pool} [{}]", joined(blocks.iter()));
     }
-    for pin in desired.pins.values() {
-        let blocks: Vec<String> = pin.blocks.iter().map(ToString::to_string).collect();
-        let _ = writeln!(text, "pin {} {} [{}]", pin.node, pin.pool, blocks.join(" "));
+    for pool in address_pools.values() {
+        let WantedAddressPool {
+            name,
+            origin: _,
+            manifest,
+            // The manifest has them.
+            ranges: _,
+        } = pool;
+        let manifest = serde_json::to_string(manifest).unwrap_or_default();
+        let _ = writeln!(text, "address pool {name} {manifest}");
     }
-    for pool in desired.address_pools.values() {
-        let manifest = serde_json::to_string(&pool.manifest).unwrap_or_default();
-        let _ = writeln!(text, "address pool {} {manifest}", pool.name);
+    for pin in service_pins.values() {
+        let ServicePin {
+            service,
+            addresses,
+            origin: _,
+        } = pin;
+        let addresses = addresses.iter().map(|pinned| {
+            let PinnedAddress { address, origin: _ } = pinned;
+            address
+        });
+        let _ = writeln!(text, "service pin {service} [{}]", joined(addresses));
     }
-    for pin in desired.service_pins.values() {
-        let addresses: Vec<String> = pin
-            .addresses
-            .iter()
-            .map(|pinned| pinned.address.to_string())
-            .collect();
-        let _ = writeln!(
-            text,
-            "service pin {} [{}]",
-            pin.service,
-            addresses.join(" ")
-        );
-    }
-    let write_path = match desired.policy.write_path {
-        WritePathChoice::Auto => "auto",
-        WritePathChoice::Forced(path) => path.as_str(),
+    add_policy(&mut text, policy);
+    of_text(&text)
+}
+
+fn joined<T: ToString>(values: impl Iterator<Item = T>) -> String {
+    let texts: Vec<String> = values.map(|value| value.to_string()).collect();
+    texts.join(" ")
+}
+
+fn add_pool(text: &mut String, pool: &Pool) {
+    let Pool {
+        name,
+        origin: _,
+        ranges,
+        block_size,
+        selector,
+        priority,
+        reserved,
+        state,
+    } = pool;
+    let cidrs = ranges.iter().map(|range| {
+        let PoolRange { block, origin: _ } = range;
+        block
+    });
+    let sizes = block_size
+        .iter()
+        .map(|size| format!("{}{size}", size.family()));
+    let state = match state {
+        PoolState::Active => "active",
+        PoolState::Disabled => "disabled",
     };
+    let _ = writeln!(
+        text,
+        "pool {name} [{}] [{}] ({selector}) {priority} [{}] {state}",
+        joined(cidrs),
+        joined(sizes),
+        joined(reserved.iter())
+    );
+}
+
+fn add_policy(text: &mut String, policy: &Policy) {
     let Policy {
         origin: _,
-        write_path: _,
+        write_path,
         excluded,
         own_address_space,
         quarantine,
@@ -100,27 +134,46 @@ pub(super) fn of_desired(desired: &Desired) -> String {
                 node_origins: _,
                 pools,
             },
-        // It says who applies a plan, not what is in it.
+        // They say who applies a plan, not what is in it.
         unattended: _,
         activity: _,
         address_pairs,
-    } = &desired.policy;
-    if *address_pairs == AddressPairs::PodCidrs {
-        let _ = writeln!(text, "allowed address pairs for pod CIDRs");
+    } = policy;
+    let write_path = match write_path {
+        WritePathChoice::Auto => "auto",
+        WritePathChoice::Forced(path) => path.as_str(),
+    };
+    match address_pairs {
+        AddressPairs::Ignored => {}
+        AddressPairs::PodCidrs => {
+            let _ = writeln!(text, "allowed address pairs for pod CIDRs");
+        }
     }
-    let limits: Vec<String> = limits
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
+    let limits = limits.iter().map(|(name, value)| format!("{name}={value}"));
     let protected = (nodes.iter().map(ToString::to_string))
         .chain(pools.iter().map(|pool| format!("pool:{pool}")));
     let _ = writeln!(
         text,
         "policy {write_path} [{}] [{}] {quarantine} {failure_domain:?} [{}] [{}]",
-        ranges(excluded),
-        ranges(own_address_space),
-        limits.join(" "),
-        protected.collect::<Vec<_>>().join(" ")
+        joined(excluded.iter()),
+        joined(own_address_space.iter()),
+        joined(limits),
+        joined(protected)
     );
-    of_text(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Saved plans hold the digest, so this text never changes.
+    #[test]
+    fn the_text_of_the_defaults_stays() {
+        let limits = Policy::LIMITS.map(|(name, value)| format!("{name}={value}"));
+        let text = format!(
+            "policy auto [] [] PT10M \"topology.kubernetes.io/zone\" [{}] []\n",
+            limits.join(" ")
+        );
+        assert_eq!(of_desired(&Desired::default()), of_text(&text));
+    }
 }

@@ -1,4 +1,5 @@
-//! Where the cluster shows something else than it should, and who wrote it.
+//! Drift: fields and ports that differ from their pin or from the field that Cilium reads, with the
+//! last writer.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ use ipam_core::net::{Block, Family};
 use ipam_core::neutron::Id;
 use ipam_desired::Pin;
 
-/// A place that shows something else than it should.
+/// A field or a port that differs from its expected value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Drift {
     /// A field of the cluster.
@@ -29,16 +30,16 @@ impl Drift {
     }
 }
 
-/// What the port of a node's VM lets out, of what is ours to say.
+/// The pairs of the port of a node's VM, without foreign ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PairsDrift {
-    /// The node that the VM is.
+    /// The node on the VM.
     pub node: NodeName,
     /// The port.
     pub port: Id,
-    /// What it should let out.
+    /// Ranges that it should allow.
     pub expected: BTreeSet<IpNet>,
-    /// What it lets out.
+    /// Ranges that it allows.
     pub seen: BTreeSet<IpNet>,
 }
 
@@ -49,20 +50,20 @@ pub struct FieldDrift {
     pub node: NodeName,
     /// The field that differs.
     pub field: HoldingField,
-    /// What it should show.
+    /// The expected value.
     pub expected: Block,
-    /// What it shows.
+    /// The current value.
     pub seen: Block,
-    /// Field manager and time of the last write, where the server kept them.
+    /// Field manager and time of the last write, if the server kept them.
     pub author: Option<(String, String)>,
 }
 
-/// Compares every field of a node that may decide with its pin, or else with the field that Cilium
-/// prefers.
+/// Compares every field of a node that may decide its block with its pin; without a pin, with the
+/// field that Cilium prefers.
 pub(super) fn of_node(observed: &Observed, node: &Node, pin: Option<&Pin>, drift: &mut Vec<Drift>) {
     let held = observed.holds(node);
     for family in Family::BOTH {
-        // A setting of the node outweighs what its Node shows.
+        // A setting of the node takes precedence over its Node.
         let is_set = held
             .get(family)
             .is_some_and(|holding| holding.field == HoldingField::Setting);
@@ -86,8 +87,8 @@ pub(super) fn of_node(observed: &Observed, node: &Node, pin: Option<&Pin>, drift
     }
 }
 
-/// In ipam `cluster-pool` the CiliumNode alone decides: kube-controller-manager fills Node.spec for
-/// others, and older agents write annotations.
+/// In ipam `cluster-pool` only the CiliumNode decides. kube-controller-manager fills Node.spec for
+/// other readers, and older agents write annotations.
 fn shown(
     observed: &Observed,
     node: &Node,
@@ -116,7 +117,7 @@ fn shown(
         .chain(of_cilium_node.map(|block| (HoldingField::CiliumNode, *block)))
 }
 
-/// Every block that a field of the Node or the CiliumNode of this name shows, whoever reads it.
+/// Every block that a field of the Node or the CiliumNode of this name shows, read or not.
 pub(super) fn all_shown<'o>(
     observed: &'o Observed,
     name: &'o NodeName,

@@ -1,7 +1,7 @@
-//! Which blocks the files give to which nodes, whatever the cluster holds.
+//! Which blocks the files give to which nodes, independent of the cluster.
 //!
-//! The one place that compares a block with pools, pins and exclusions. Knows nothing of who holds
-//! or claims it.
+//! The one place that compares a block with pools, pins and exclusions. Knows nothing of held or
+//! claimed blocks.
 
 use super::misplaced::MisplacedReason;
 use ipam_cilium::observed::Node;
@@ -9,7 +9,7 @@ use ipam_core::model::{NodeName, PoolName};
 use ipam_core::net::{Block, Range, RangeIndex};
 use ipam_desired::{Desired, Pool, PoolState};
 
-/// Answers whether the files give a block, without a walk over all pools and pins.
+/// Indexes pools and pins by address, so that no query walks over all of them.
 pub(super) struct FileBlocks<'d> {
     desired: &'d Desired,
     pools: RangeIndex<&'d PoolName>,
@@ -45,8 +45,8 @@ impl<'d> FileBlocks<'d> {
             .and_then(|(_, name)| self.desired.pools.get(*name))
     }
 
-    /// The pool that has the block as one of its own, or why none gives it to any node.
-    pub(super) fn giver(&self, block: Block) -> Result<&'d Pool, MisplacedReason> {
+    /// The pool that gives exactly this block, or why no pool gives it to any node.
+    pub(super) fn owning_pool(&self, block: Block) -> Result<&'d Pool, MisplacedReason> {
         if overlaps(&self.desired.policy.excluded, block) {
             return Err(MisplacedReason::Excluded);
         }
@@ -70,7 +70,7 @@ impl<'d> FileBlocks<'d> {
         if pin.is_some_and(|pin| pin.blocks.get(block.family()) == Some(&block)) {
             return None;
         }
-        let pool = match self.giver(block) {
+        let pool = match self.owning_pool(block) {
             Ok(pool) => pool,
             Err(reason) => return Some(reason),
         };
@@ -86,8 +86,8 @@ impl<'d> FileBlocks<'d> {
         }
     }
 
-    /// The same for a block that the node does not have yet: a disabled pool keeps what it gave,
-    /// and gives nothing.
+    /// Like [`FileBlocks::obstacle`], for a block that the node does not have yet: a disabled pool
+    /// gives no new blocks.
     pub(super) fn obstacle_to_new(&self, node: &Node, block: Block) -> Option<MisplacedReason> {
         let is_disabled = |pool: &&Pool| pool.state == PoolState::Disabled;
         let disabled = || {

@@ -1,8 +1,8 @@
 //! Blocks that nodes hold and that the files would not give them today, with the reason.
 //!
-//! A held block never moves by itself, so this changes nothing: it keeps a plan without changes
-//! from claiming that the cluster is what the files say. In ipam `multi-pool` Pods choose pools, so
-//! there any node may hold blocks of any pool.
+//! A held block never moves by itself, so nothing here changes the plan. It tells a cluster that
+//! matches the files from one that does not. In ipam `multi-pool` Pods choose pools, so any node
+//! may hold blocks of any pool.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use strum::{IntoStaticStr, VariantNames};
 
 use super::file_blocks::FileBlocks;
-use super::others::Others;
+use super::owners::AddressOwners;
 use ipam_cilium::observed::{FamilyUse, Holding, HoldingField, Node, Observed};
 use ipam_core::alloc::{PoolId, Supply};
 use ipam_core::model::{NodeName, Origin, PerFamily, PoolName};
@@ -53,11 +53,11 @@ pub enum MisplacedReason {
     Excluded,
     /// The block is pinned to this other node.
     PinnedToOther(NodeName),
-    /// The node's block of the other family is of this pool, which gives blocks of both.
+    /// The node's block of the other family belongs to this pool, which gives both families.
     PairOfTwoPools(PoolName),
-    /// Cilium gave it of a `CiliumPodIPPool` of this other name.
+    /// Cilium gave it from a `CiliumPodIPPool` of this other name.
     GivenByOtherPool(String),
-    /// The pool gives no new blocks. A node that holds one already is in its place.
+    /// The pool gives no new blocks. A block that a node holds already is not misplaced.
     PoolDisabled,
     /// Something other than the Pods of nodes uses addresses of the block.
     UsedByOthers,
@@ -111,7 +111,7 @@ impl MisplacedReason {
     }
 }
 
-/// As it fits after the block and a colon: `10.0.0.0/24: in no pool`.
+/// The text follows the block and a colon: `10.0.0.0/24: in no pool`.
 impl fmt::Display for MisplacedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -140,14 +140,14 @@ impl fmt::Display for MisplacedReason {
     }
 }
 
-/// Compares what nodes hold with what the files would give them. Made once for a plan, after its
-/// blocks are allocated.
+/// Compares the blocks that nodes hold with those that the files would give them. Made once for a
+/// plan, after allocation.
 pub(super) struct Placement<'p> {
     desired: &'p Desired,
     observed: &'p Observed,
     supply: &'p Supply,
     files: &'p FileBlocks<'p>,
-    others: &'p Others<'p>,
+    others: &'p AddressOwners<'p>,
     /// Families that Cilium uses.
     families: Vec<Family>,
     /// Families that an agent waits for.
@@ -162,7 +162,7 @@ impl<'p> Placement<'p> {
         observed: &'p Observed,
         supply: &'p Supply,
         files: &'p FileBlocks<'p>,
-        others: &'p Others<'p>,
+        others: &'p AddressOwners<'p>,
     ) -> Placement<'p> {
         let use_of = |family: &Family| observed.cilium.use_of(*family);
         let families = Family::BOTH
@@ -185,12 +185,11 @@ impl<'p> Placement<'p> {
         }
     }
 
-    /// The blocks of a node that are not in their place. `candidates` are the pools that select the
-    /// node, best first. A block that the node is pinned to is in its place, and one that it is
-    /// pinned away from is blocked.
+    /// The misplaced blocks of a node. `candidates` are the pools that select the node, best first.
+    /// A block of the node's pin is never misplaced, and one that the pin replaces is blocked.
     pub(super) fn of_node(&mut self, node: &Node, candidates: &Arc<[PoolId]>) -> Vec<Misplaced> {
         let pin = self.desired.pins.get(&node.name);
-        // The pool of a pin gives the family that the pin leaves out.
+        // The pool of the pin also gives the family that the pin omits.
         let of_pin: Option<Arc<[PoolId]>> = pin
             .and_then(|pin| self.supply.id(&pin.pool))
             .map(|id| [id].into());
@@ -216,7 +215,8 @@ impl<'p> Placement<'p> {
         misplaced
     }
 
-    /// A pin may lie in what its pool reserves, and not in what something else uses.
+    /// A pin may lie in reserved addresses of its pool, but not in addresses that something else
+    /// uses.
     fn of_pinned(&self, pin: Option<&Pin>, block: Block) -> Option<MisplacedReason> {
         let is_it = pin.is_some_and(|pin| pin.blocks.get(block.family()) == Some(&block));
         (is_it && self.others.uses(block)).then_some(MisplacedReason::UsedByOthers)
@@ -242,8 +242,8 @@ impl<'p> Placement<'p> {
             .then(|| MisplacedReason::BetterPool(self.supply.pool(better).name().clone()))
     }
 
-    /// A pool that gives both families gives a node both of them; where both pools do, the IPv4
-    /// block leads. A block that is misplaced itself leads nowhere.
+    /// A pool with both families gives a node both. If the pools of both blocks have both families,
+    /// the pool of the IPv4 block decides. The pool of a misplaced block decides nothing.
     fn of_pair(
         &self,
         node: &Node,
@@ -271,7 +271,7 @@ impl<'p> Placement<'p> {
         is_split.then(|| MisplacedReason::PairOfTwoPools(of_other.name.clone()))
     }
 
-    /// The first pool that would serve a node without blocks, this family among them.
+    /// The first pool that would serve a node without blocks, and gives this family.
     fn first_with_room(&mut self, candidates: &Arc<[PoolId]>, family: Family) -> Option<PoolId> {
         let (supply, families, required) = (self.supply, &self.families, &self.required);
         let serves = |id: &&PoolId| {
@@ -286,8 +286,8 @@ impl<'p> Placement<'p> {
     }
 }
 
-/// In ipam `multi-pool`: what Cilium's operator gave a node of pools that the files do not have, or
-/// have otherwise.
+/// In ipam `multi-pool`: blocks that Cilium's operator gave a node from pools that the files do not
+/// have, or have with other ranges.
 pub(super) fn of_pod_pools(
     files: &FileBlocks<'_>,
     foreign: &RangeIndex<()>,
@@ -302,7 +302,7 @@ pub(super) fn of_pod_pools(
     let blocks =
         allocated.flat_map(|(pool, blocks)| blocks.iter().map(move |block| (pool, *block)));
     let of_block = |(pool, block): (&String, Block)| {
-        let reason = match files.giver(block) {
+        let reason = match files.owning_pool(block) {
             Ok(giver) if giver.name.as_str() != pool => {
                 MisplacedReason::GivenByOtherPool(pool.clone())
             }

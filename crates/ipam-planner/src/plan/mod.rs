@@ -1,102 +1,98 @@
-//! The plan: every change with its reason, what must wait and why, and where the cluster went its
-//! own way.
+//! The plan: every change with its reason, every blocked change, and every drift.
 //!
-//! A plan is complete and deterministic, equal inputs give equal bytes, and it leaves nothing to
-//! decide for those who execute it. Nothing here writes.
+//! A plan is complete and deterministic: equal inputs give equal bytes, and an apply decides
+//! nothing. Nothing here writes.
 
+mod allocation;
+mod approval;
+mod block_source;
 mod blocked;
 mod candidates;
 mod change;
 mod claiming;
 mod decide;
-mod describe;
 mod digest;
 mod document;
-mod document_edit;
-mod document_findings;
-mod document_lb;
-mod document_pod_pools;
 mod drift;
 mod file_blocks;
+mod kept_addresses;
 mod lb;
-mod limits;
 mod misplaced;
-mod node_change;
-mod others;
+mod node_planner;
 mod overview;
-mod pairs;
-mod pairs_undo;
+mod owners;
 mod pins;
 mod planned_state;
 mod pod_pools;
 mod pool_use;
+mod ports;
+mod refusals;
 mod staleness;
-mod summary;
+mod supply;
 mod unattended;
 mod undo;
-mod withheld;
 mod write_path;
 
 use std::collections::BTreeSet;
 
 use ipam_core::model::{Finding, Waiver};
 
-pub use blocked::{Blocked, BlockedReason};
+pub use blocked::{
+    Blocked, BlockedReason, NodeConfigObstacle, NodeObstacle, OperatorObstacle, PinObstacle,
+    PodPoolObstacle, UndoObstacle, WritePathObstacle,
+};
 pub use change::{
     Action, Change, CiliumNodeObject, Edit, NodeChange, NodeConfigEdit, NodeConfigObject,
     PassedOverPool, Reason, Sequence, Target, UnapprovedBlock, node_changes,
 };
 pub use claiming::{claim_changes, settle_applied};
-pub use decide::{foreign_ranges, plan};
+pub use decide::plan;
 pub use document::{
-    ChangeDocument, FORMAT_VERSION, GuardDocument, Intent, OriginDocument, PlanDocument,
-    PlanFileError, SourceDocument, Summary,
+    BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FORMAT_VERSION, FindingDocument,
+    GuardDocument, Intent, LbSummary, LostAddressDocument, MisplacedDocument, OriginDocument,
+    PlanDocument, PlanFileError, PodPoolSummary, RefusalDocument, ServiceEffectDocument,
+    SourceDocument, Summary, UnapprovedBlockDocument, WriterDocument,
 };
-pub use document_edit::EditDocument;
-pub use document_findings::{
-    BlockedDocument, DriftDocument, FindingDocument, MisplacedDocument, RefusalDocument,
-};
-pub use document_lb::{LbSummary, LostAddressDocument, ServiceEffectDocument};
-pub use document_pod_pools::PodPoolSummary;
 pub use drift::{Drift, FieldDrift, PairsDrift};
 pub use lb::{
     AddressPoolChange, AddressUser, Effects, LbObstacle, LossTime, LostAddress, PoolAction,
     ServiceAction, ServiceChange, ServiceEffect, effects,
 };
-pub use limits::{Refusal, exceeded_limits, refusals};
 pub use misplaced::{Misplaced, MisplacedReason};
 pub use overview::{BlockCounts, Overview, PoolOverview, Progress};
-pub use pairs::{PortCause, PortChange};
-pub use planned_state::{Newcomers, PlannedState};
+pub use planned_state::{NewNodes, PlannedState};
 pub use pod_pools::{PodPoolChange, PodPoolObject, PodPoolSpec};
 pub use pool_use::{PoolUse, pool_use};
+pub use ports::{PortCause, PortChange};
+pub use refusals::{Refusal, exceeded_limits, refusals};
 pub use staleness::{Staleness, shows, still_wanted};
+pub use supply::foreign_ranges;
 pub use unattended::{Unattended, unattended};
 pub use undo::plan_undo;
 pub use write_path::HOSTNAME_LABEL;
 
-/// What would be done, and what would not.
+/// The changes of the cluster, and everything that is blocked, misplaced or wrong.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The changes, in the order in which they are sent: of LoadBalancer pools and Services, and
-    /// then of nodes by pool and name.
+    /// The changes, in the order in which they are sent: LoadBalancer pools and Services; then
+    /// nodes, those that need approval first, by pool and name; then ports.
     pub changes: Vec<Change>,
-    /// What they do to Services of type LoadBalancer.
+    /// Their effects on Services of type LoadBalancer.
     pub effects: Effects,
-    /// Limits that it may exceed, and what else it may do.
+    /// Limits and checks that the plan waives.
     pub waivers: BTreeSet<Waiver>,
-    /// Why it may not be applied as a whole; what is waived is among them.
+    /// Why it may not be applied as a whole, waived reasons included.
     pub refusals: Vec<Refusal>,
-    /// What must wait, by name.
+    /// Blocked changes, by object.
     pub blocked: Vec<Blocked>,
     /// Blocks that nodes hold and that the files would not give them today, by reason and pool.
     pub misplaced: Vec<Misplaced>,
-    /// Where the cluster differs from what was applied or pinned.
+    /// Fields and ports that differ from the pin or the applied value.
     pub drift: Vec<Drift>,
     /// Results of all checks.
     pub findings: Vec<Finding>,
-    /// Objects that are as they should be.
+    /// Objects that need no change.
     pub unchanged: Vec<Target>,
-    /// SHA-256 over what the files mean, without places and comments.
+    /// SHA-256 over the meaning of the files, without places and comments.
     pub desired_digest: String,
 }

@@ -1,36 +1,36 @@
-//! A plan in numbers: how full each pool is, what became of each pin, what is wrong. Small, owned,
-//! and kept up to date by single changes until the next whole plan.
+//! A plan in numbers: how full each pool is, the progress of each pin, and the counts of findings.
+//! Small and owned; single changes update it until the next whole plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use strum::VariantNames;
 
 use super::change::{Change, NodeChange, Target};
-use super::decide::supply;
+use super::supply::supply;
 use super::{MisplacedReason, Plan, pool_use};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{NodeName, PoolName, Rule, ServiceName, Severity};
 use ipam_core::net::Family;
 use ipam_desired::Desired;
 
-/// What is told of a plan.
+/// The numbers of a plan.
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
     /// Each pool that the files ask for.
     pub pools: BTreeMap<PoolName, PoolOverview>,
-    /// What became of each pin of a node.
+    /// The progress of each pin of a node.
     pub pins: BTreeMap<NodeName, Progress>,
-    /// What became of each pin of a Service.
+    /// The progress of each pin of a Service.
     pub service_pins: BTreeMap<ServiceName, Progress>,
-    /// Nodes that were seen.
+    /// Number of observed nodes.
     pub nodes: usize,
-    /// What must wait, and why.
+    /// Blocked changes, with the reason.
     pub blocked: BTreeMap<Target, String>,
-    /// Limits and protections that are in the way, each with the way out.
+    /// Limits and protections that refuse the plan, each with the way out.
     pub refusals: Vec<String>,
-    /// How often each rule found something.
+    /// Number of findings of each rule.
     pub findings: BTreeMap<(Severity, Rule), usize>,
-    /// Nodes with a misplaced block, by the code of the reason; every reason is there.
+    /// Number of nodes with a misplaced block, by the code of the reason, zeros included.
     pub misplaced: BTreeMap<&'static str, usize>,
 }
 
@@ -41,7 +41,7 @@ pub struct PoolOverview {
     pub nodes: usize,
     /// Its blocks, by family.
     pub blocks: BTreeMap<Family, BlockCounts>,
-    /// What says that it has too few, if it has.
+    /// The finding about missing blocks, if the pool has too few.
     pub exhausted: Option<String>,
     /// Nodes with a block of it that the files would not give them today, by reason.
     pub misplaced: BTreeMap<String, usize>,
@@ -63,25 +63,25 @@ pub struct BlockCounts {
     pub used: u128,
     /// Kept free of nodes.
     pub reserved: u128,
-    /// To be given.
+    /// Free for nodes.
     pub free: u128,
 }
 
-/// What became of a pin.
+/// The progress of a pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The cluster shows it.
     Done,
-    /// It is about to be written, or waits for a person.
+    /// A change is planned, or waits for approval.
     Pending,
-    /// It must wait.
+    /// The change is blocked, with the reason.
     Blocked(String),
-    /// What it is for is not there.
+    /// The node or Service does not exist.
     Absent,
 }
 
 impl Overview {
-    /// Of this plan, which was made from these.
+    /// The overview of a plan that was made from these inputs.
     pub fn of(plan: &Plan, desired: &Desired, observed: &Observed) -> Overview {
         let blocked: BTreeMap<Target, String> = plan
             .blocked
@@ -137,7 +137,7 @@ impl Overview {
         }
     }
 
-    /// This change was applied.
+    /// Counts an applied change.
     pub fn note(&mut self, change: &NodeChange) {
         self.blocked.remove(&Target::Node(change.node.clone()));
         if let Some(pin) = self.pins.get_mut(&change.node) {

@@ -1,23 +1,23 @@
-//! What becomes of each pin: kept already, to be assigned, or impossible for now.
+//! The outcome of each pin: fulfilled already, to be assigned, or blocked.
 
 use std::collections::BTreeMap;
 
-use super::blocked::BlockedReason;
-use super::others::Others;
+use super::blocked::{BlockedReason, NodeObstacle, OperatorObstacle, PinObstacle};
+use super::owners::AddressOwners;
 use super::write_path::{Moving, moves_nodes};
 use ipam_cilium::observed::{FamilyUse, Holding, Observed, Reading};
 use ipam_core::model::{NodeName, PerFamily};
 use ipam_core::net::Block;
 use ipam_desired::{Desired, Pin, PoolState};
 
-/// What a pin asks of its node.
+/// The outcome of a pin.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PinOutcome {
-    /// The node gets these blocks, besides what it holds.
+    /// The node gets these blocks beside those that it holds.
     Assign(PerFamily<Block>),
-    /// The node holds others, and moves to these.
+    /// The node holds other blocks, and moves to these.
     Move(PerFamily<Block>),
-    /// It cannot be, for now.
+    /// The pin cannot be fulfilled yet.
     Blocked(BlockedReason),
 }
 
@@ -26,14 +26,16 @@ pub(super) fn outcome(
     held: &PerFamily<Holding>,
     desired: &Desired,
     observed: &Observed,
-    others: &Others<'_>,
+    others: &AddressOwners<'_>,
 ) -> PinOutcome {
     let (mut assign, mut moved) = (PerFamily::NONE, PerFamily::NONE);
     let moving = moves_nodes(observed, desired.policy.write_path);
     for block in pin.blocks.iter().copied() {
         match held.get(block.family()) {
             _ if observed.cilium.use_of(block.family()) == FamilyUse::Off => {
-                return PinOutcome::Blocked(BlockedReason::PinFamilyOff(block.family()));
+                return PinOutcome::Blocked(BlockedReason::Pin(PinObstacle::FamilyOff(
+                    block.family(),
+                )));
             }
             Some(holding) if holding.block == block => continue,
             Some(holding) if moving == Moving::BySetting && holding.reading == Reading::Read => {
@@ -44,10 +46,10 @@ pub(super) fn outcome(
                 continue;
             }
             Some(holding) => {
-                return PinOutcome::Blocked(BlockedReason::PinWouldMove {
+                return PinOutcome::Blocked(BlockedReason::Pin(PinObstacle::WouldMove {
                     pinned: block,
                     held: holding.block,
-                });
+                }));
             }
             None => {}
         }
@@ -68,28 +70,32 @@ fn obstacle(
     block: Block,
     desired: &Desired,
     observed: &Observed,
-    others: &Others<'_>,
+    others: &AddressOwners<'_>,
 ) -> Option<BlockedReason> {
     if let Some(node) = others.holder(block, &pin.node) {
         let refusal = observed
             .cluster_pool_refusal(block, &pin.node)
             .filter(|refusal| refusal.holder() == Some(node));
-        let held = || BlockedReason::PinHeldBy(block, node.clone());
+        let held = || BlockedReason::Pin(PinObstacle::HeldBy(block, node.clone()));
         return Some(refusal.map_or_else(held, |refusal| {
-            BlockedReason::OperatorRefuses(Box::new(refusal))
+            BlockedReason::Operator(OperatorObstacle::Refuses(Box::new(refusal)))
         }));
     }
     if let Some(node) = others.claimant(block, &pin.node) {
-        return Some(BlockedReason::SpokenFor(block, node.clone()));
+        return Some(BlockedReason::Node(NodeObstacle::Claimed(
+            block,
+            node.clone(),
+        )));
     }
     if others.uses(block) {
-        return Some(BlockedReason::PinNotFree(block));
+        return Some(BlockedReason::Pin(PinObstacle::NotFree(block)));
     }
     let pool = desired.pools.get(&pin.pool)?;
-    (pool.state == PoolState::Disabled).then(|| BlockedReason::PinPoolDisabled(pool.name.clone()))
+    (pool.state == PoolState::Disabled)
+        .then(|| BlockedReason::Pin(PinObstacle::PoolDisabled(pool.name.clone())))
 }
 
-/// Every pinned block, that of a node which does not exist yet included: it is kept for it.
+/// Every pinned block. A block is kept for its node even before the node exists.
 pub(super) fn blocks(pins: &BTreeMap<NodeName, Pin>) -> Vec<Block> {
     pins.values()
         .flat_map(|pin| pin.blocks.iter().copied())

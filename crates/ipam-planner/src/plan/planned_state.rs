@@ -1,19 +1,19 @@
-//! What a whole plan leaves for nodes that join after it, so that serving one costs what one node
-//! costs and not what the cluster does.
+//! The state that a whole plan leaves for nodes that join after it, so that the cost of a new node
+//! does not depend on the size of the cluster.
 //!
-//! It decides nothing by itself: newcomers go through the very functions that the whole plan goes
-//! through, on a supply in which all that was seen is taken. Blocks that become free are free again
-//! with the next whole plan.
+//! Decides nothing by itself: new nodes go through the functions of the whole plan, on a supply in
+//! which every known address is taken. Freed blocks become free with the next whole plan.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::decide::{addresses_in_use, plan_newcomers, supply};
-use super::withheld::{self, Withheld};
+use super::decide::plan_new_nodes;
+use super::kept_addresses::{self, KeptAddresses};
+use super::supply::{addresses_in_use, supply};
 use super::{Blocked, Change, Plan, node_changes};
-use crate::check::{self, NeutronRival};
-use ipam_cilium::observed::{CiliumNode, KeptClaims, ModeSeen, Node, Observed};
+use crate::openstack::{Overlapping, SubnetPools};
+use ipam_cilium::observed::{CiliumNode, ModeSeen, Node, Observed, StoredClaims};
 use ipam_core::alloc::Supply;
 use ipam_core::model::{IpamMode, Limited};
 use ipam_core::net::Range;
@@ -22,26 +22,26 @@ use ipam_desired::{Activity, Desired};
 /// The state after a whole plan.
 #[derive(Clone, Debug)]
 pub struct PlannedState {
-    /// All pools; taken is whatever was seen or planned.
+    /// All pools; every observed or planned block is taken.
     supply: Supply,
-    /// What holds for every node, without the nodes.
+    /// The observed state without nodes.
     rest: Observed,
 }
 
-/// The plan for newcomers.
+/// The plan for new nodes.
 #[derive(Clone, Debug)]
-pub struct Newcomers {
-    /// What it was made from: the newcomers and what holds for every node.
+pub struct NewNodes {
+    /// The observed state with the new nodes alone.
     pub observed: Observed,
-    /// Their blocks.
+    /// The changes that give them blocks.
     pub changes: Vec<Change>,
-    /// Those that get none.
+    /// The new nodes that get no block.
     pub blocked: Vec<Blocked>,
 }
 
 impl PlannedState {
-    /// What is left after this plan, which was made from these; `None` where a node's block hangs
-    /// together with more than that node.
+    /// The state after this plan, which was made from these inputs; `None` if the block of a new
+    /// node may depend on other nodes.
     pub fn after(plan: &Plan, desired: &Desired, observed: &Observed) -> Option<PlannedState> {
         let is_by_node = observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
         let is_limited = desired
@@ -50,30 +50,32 @@ impl PlannedState {
             .keys()
             .any(|limit| limit.limited == Limited::Assign);
         let is_paused = desired.policy.activity == Activity::Paused;
-        let is_unread = check::neutron_trouble(desired, observed).is_some();
-        // What such a pool would give is refused, and what another one would give instead.
-        let has_overlap = check::neutron_overlaps(desired, observed)
+        let subnets = SubnetPools::resolve(desired, observed);
+        let is_unresolved = subnets.unresolved().is_some();
+        // Blocks of such a pool are refused, and so are those of another pool in its place.
+        let has_overlap = subnets
+            .overlaps()
             .iter()
-            .any(|overlap| matches!(overlap.rival, NeutronRival::Pool(_)));
+            .any(|overlap| matches!(overlap.other, Overlapping::Pool(_)));
         if !is_by_node
             || is_limited
             || is_paused
-            || is_unread
+            || is_unresolved
             || has_overlap
             || !plan.refusals.is_empty()
         {
             return None;
         }
         let mut supply = supply(desired);
-        let claims = observed.claims_in_force(desired.policy.quarantine);
+        let claims = observed.live_claims(desired.policy.quarantine);
         let planned = node_changes(&plan.changes)
             .flat_map(|change| change.after.iter().map(|block| block.range()));
         let pinned = desired
             .pins
             .values()
             .flat_map(|pin| pin.blocks.iter().map(|block| block.range()));
-        let withheld = Withheld::new(observed, &supply);
-        let taken = addresses_in_use(desired, observed, &claims, &withheld)
+        let kept_addresses = KeptAddresses::new(observed, &supply);
+        let taken = addresses_in_use(desired, observed, &claims, &kept_addresses)
             .into_iter()
             .chain(planned)
             .chain(pinned);
@@ -84,28 +86,27 @@ impl PlannedState {
         })
     }
 
-    /// Takes addresses that somebody has by now.
+    /// Takes addresses that came into use since.
     pub fn take(&mut self, range: &Range) {
         self.supply.take(range);
     }
 
     /// Takes the addresses of a node's machine.
     pub fn take_machine(&mut self, node: &Node) {
-        withheld::of_machine(node, &self.supply)
+        kept_addresses::of_machine(node, &self.supply)
             .iter()
             .for_each(|range| self.supply.take(range));
     }
 
-    /// Plans for nodes that hold nothing, with their CiliumNodes where there are any, and these
-    /// claims. `None` where one of them is no newcomer, or a write is under way: then it takes a
-    /// whole plan.
+    /// Plans for nodes without blocks, each with its CiliumNode if one exists, and these claims.
+    /// `None` if one of them is not new, or a write is under way: then a whole plan is required.
     pub fn newcomers(
         &mut self,
         desired: &Desired,
-        claims: KeptClaims,
+        claims: StoredClaims,
         at: Timestamp,
         nodes: Vec<(Arc<Node>, Option<Arc<CiliumNode>>)>,
-    ) -> Option<Newcomers> {
+    ) -> Option<NewNodes> {
         let is_named = |node: &Node| claims.claims.held().any(|(_, name)| *name == node.name);
         let shows_nothing = |other: &CiliumNode| {
             other.pod_cidrs.is_empty() && other.unreadable.is_empty() && other.allocated.is_empty()
@@ -139,9 +140,9 @@ impl PlannedState {
             Plan {
                 changes, blocked, ..
             },
-        ) = plan_newcomers(desired, &observed, supply);
+        ) = plan_new_nodes(desired, &observed, supply);
         self.supply = supply;
-        Some(Newcomers {
+        Some(NewNodes {
             observed,
             changes,
             blocked,
@@ -156,7 +157,7 @@ fn without_nodes(observed: &Observed) -> Observed {
         at,
         claims: _,
         cilium,
-        // Taken in the supply, as is all that follows without a name.
+        // These addresses are taken in the supply.
         unattributed: _,
         service_ranges,
         primary_family,
@@ -170,7 +171,7 @@ fn without_nodes(observed: &Observed) -> Observed {
         node_configs_served,
         node_configs,
         announcing: _,
-        // Pairs of nodes that join are for the next whole plan.
+        // The next whole plan sets the pairs of new nodes.
         ports: _,
         subnets,
         blind_spots,

@@ -1,12 +1,12 @@
 //! How full each pool is.
 
-use super::decide::{foreign, supply};
-use super::withheld::Withheld;
+use super::kept_addresses::KeptAddresses;
+use super::supply::{foreign, supply};
 use ipam_cilium::observed::Observed;
 use ipam_core::net::{Block, Family, Range, largest_gap, merge};
 use ipam_desired::{Desired, Pool};
 
-/// One pool and family.
+/// How full one family of a pool is. Counts are blocks.
 #[derive(Clone, Debug)]
 pub struct PoolUse<'d> {
     /// The pool.
@@ -17,10 +17,10 @@ pub struct PoolUse<'d> {
     pub total: u128,
     /// Blocks that nodes hold or that are pinned.
     pub used: u128,
-    /// Blocks that are kept free of nodes: reserved, excluded, claimed, resting, or used by
+    /// Blocks that are kept free of nodes: reserved, excluded, claimed, quarantined, or used by
     /// something else.
     pub reserved: u128,
-    /// Blocks that can be given.
+    /// Blocks that nodes can get.
     pub free: u128,
     /// The longest run of addresses that nothing uses or keeps free.
     pub longest_free: Option<Range>,
@@ -34,12 +34,12 @@ pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d
         .pools
         .values()
         .flat_map(|pool| pool.reserved.iter().copied());
-    let claims = observed.claims_in_force(desired.policy.quarantine);
+    let claims = observed.live_claims(desired.policy.quarantine);
     let mut by_nodes = supply(desired);
-    let withheld = Withheld::new(observed, &by_nodes);
-    let foreign = foreign(desired, observed, &withheld);
+    let kept_addresses = KeptAddresses::new(observed, &by_nodes);
+    let foreign = foreign(desired, observed, &kept_addresses);
     let reserved = merge(foreign.into_iter().chain(reserved).chain(claims.ranges()));
-    let shown = withheld.shown.iter().map(|(_, range)| *range);
+    let shown = kept_addresses.shown.iter().map(|(_, range)| *range);
     let pinned = desired
         .pins
         .values()

@@ -3,18 +3,17 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::document::{ChangeDocument, Intent, PlanDocument};
-use super::document_edit::EditDocument;
-use super::{Change, Plan, ServiceEffectDocument, Target, document_pod_pools, effects, lb, pairs};
+use super::document::{ChangeDocument, EditDocument, Intent, PlanDocument};
+use super::{Change, Plan, ServiceEffectDocument, Target, document, effects, lb, ports};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{NodeName, OWNER_LABEL};
 
-/// A saved plan against a fresh one.
+/// The result of comparing a saved plan with a fresh one.
 #[derive(Debug)]
 pub enum Staleness {
-    /// Every saved change would be planned again, just so.
+    /// Every saved change would be planned again unchanged.
     Current {
-        /// The saved changes, as they were planned afresh.
+        /// The saved changes, as the fresh plan has them.
         changes: Vec<Change>,
         /// Changes that are due but not in the saved plan, such as those of nodes that joined
         /// since.
@@ -22,11 +21,11 @@ pub enum Staleness {
         /// Saved changes that the cluster shows already, such as those of an apply that was
         /// interrupted.
         done: usize,
-        /// Changes of an undo plan whose nodes are gone or re-created: there is nothing left to
-        /// take back.
+        /// Changes of an undo plan whose nodes are deleted or re-created, so that nothing is left
+        /// to undo.
         gone: usize,
     },
-    /// Something relevant has changed; a line for each difference.
+    /// A relevant input has changed; one line for each difference.
     Stale(Vec<String>),
 }
 
@@ -34,8 +33,8 @@ pub enum Staleness {
 /// reviewed plan stale. When the meaning of the files has changed, further changes count as a
 /// difference too.
 ///
-/// Of an undo plan, each fresh change is one that the saved plan asks for, or a difference: what is
-/// shown is what is done.
+/// Each fresh change of an undo plan must be in the saved plan; otherwise it is a difference. So an
+/// apply does exactly what the saved plan shows.
 pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> Staleness {
     let mut planned: BTreeMap<String, &Change> = fresh
         .changes
@@ -54,7 +53,7 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
         let now = planned.get(&target).copied();
         match now.filter(|change| ChangeDocument::from(*change).identity() == wanted.identity()) {
             Some(change) => changes.push(change.clone()),
-            // What the same node gets besides is a further change.
+            // Another change of the same node is a further change.
             None if shows(observed, wanted) => {
                 done += 1;
                 continue;
@@ -94,7 +93,7 @@ fn not_saved(change: &Change) -> String {
     )
 }
 
-/// Addresses that would go by now, and are not named in the saved plan.
+/// Addresses that Services would lose now, and that the saved plan does not name.
 fn newly_lost(saved: &PlanDocument, changes: &[Change], observed: &Observed) -> Vec<String> {
     if saved.intent == Intent::Undo {
         return Vec::new();
@@ -123,14 +122,14 @@ fn newly_lost(saved: &PlanDocument, changes: &[Change], observed: &Observed) -> 
     new.map(line).collect()
 }
 
-/// What a change does, behind `would`.
+/// The effect of a change, as it follows after `would`.
 fn would(change: &ChangeDocument) -> String {
     match (change.kind.as_str(), change.after.is_empty()) {
         ("CiliumLoadBalancerIPPool" | "CiliumPodIPPool" | "CiliumNodeConfig", _) => {
             format!("be {}", past(&change.action))
         }
         ("Port", _) => format!(
-            "let out [{}] and no longer [{}]",
+            "allow [{}] and no longer [{}]",
             change.after.join(" "),
             change.before.join(" ")
         ),
@@ -146,14 +145,13 @@ fn past(action: &str) -> String {
     format!("{action}{e}")
 }
 
-/// Whether the very object that was planned shows what was planned, in the field that would have
-/// been written.
+/// Whether the planned object shows the planned value in the field that would be written.
 pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
     if matches!(saved.edit, EditDocument::PodPool(_)) {
-        return document_pod_pools::shows(observed, saved);
+        return document::shows(observed, saved);
     }
     if matches!(saved.edit, EditDocument::AddressPairs { .. }) {
-        return pairs::shows(observed, saved);
+        return ports::shows(observed, saved);
     }
     if saved.kind != "Node" {
         return lb::shows(observed, saved);
@@ -194,17 +192,17 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
     }
 }
 
-/// Whether nothing is left that a change of an undo plan could take back.
+/// Whether nothing is left that a change of an undo plan could undo.
 fn is_settled(observed: &Observed, saved: &ChangeDocument) -> bool {
     is_gone(observed, saved) && !lb::wants_pool(saved)
 }
 
 fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
     if matches!(saved.edit, EditDocument::PodPool(_)) {
-        return document_pod_pools::is_gone(observed, saved);
+        return document::is_gone(observed, saved);
     }
     if matches!(saved.edit, EditDocument::AddressPairs { .. }) {
-        return pairs::is_gone(observed, saved);
+        return ports::is_gone(observed, saved);
     }
     if saved.kind != "Node" {
         return lb::is_gone(observed, saved);
@@ -262,7 +260,7 @@ fn difference(
 /// Why a change is neither planned afresh nor blocked.
 fn obstacle(intent: Intent, saved: &ChangeDocument, observed: &Observed) -> String {
     let unseen = match saved.edit {
-        EditDocument::AddressPairs { .. } => pairs::unseen(observed),
+        EditDocument::AddressPairs { .. } => ports::unseen(observed),
         _ => lb::unseen(observed, saved),
     };
     if let Some(why) = unseen {

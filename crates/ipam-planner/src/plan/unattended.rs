@@ -1,28 +1,28 @@
-//! What of a plan may be applied while nobody looks, and what waits for a person.
+//! Which changes of a plan may be applied unattended, and which wait for a person.
 
 use std::collections::BTreeSet;
 
 use super::change::{Change, Sequence};
-use super::limits::{Refusal, refusals};
+use super::refusals::{Refusal, refusals};
 use super::{Plan, effects};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{Hazard, Waiver};
 use ipam_desired::{Activity, Desired};
 
-/// A plan, parted.
+/// The changes of a plan, divided into those that are applied and those that wait.
 #[derive(Clone, Debug, Default)]
 pub struct Unattended {
-    /// What is applied, in the order of the plan.
+    /// Changes to apply, in the order of the plan.
     pub applied: Vec<Change>,
-    /// What waits for a person: it is worse than the Policy lets pass, or stands behind something
-    /// that waits and was foretold after it.
+    /// Changes that wait for a person: their hazard exceeds the Policy, a block needs approval, or
+    /// they depend on a change that waits.
     pub waiting: Vec<Change>,
-    /// What a limit or a protection says of the rest. Then only new nodes get their blocks, as far
-    /// as nothing speaks against that, too.
+    /// Refusals of the changes that would be applied. Then only blocks of new nodes are applied, if
+    /// they are not refused too.
     pub refusals: Vec<Refusal>,
 }
 
-/// Parts a plan that was made from these.
+/// Divides a plan that was made from these inputs.
 pub fn unattended(
     plan: &Plan,
     desired: &Desired,

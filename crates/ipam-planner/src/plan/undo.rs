@@ -1,31 +1,30 @@
-//! Taking changes back: the inverse of a write, and what an undo plan asks of the cluster as it is
-//! now.
+//! Undo: the inverse of a write, and the plan of an undo against the cluster as it is now.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::blocked::{Blocked, BlockedReason};
+use super::blocked::{Blocked, BlockedReason, NodeObstacle, UndoObstacle};
 use super::change::{Action, Change, Edit, NodeChange, Reason, Target, node_changes};
-use super::document::{ChangeDocument, Intent, PlanDocument};
-use super::document_edit::EditDocument;
+use super::document::{ChangeDocument, EditDocument, Intent, PlanDocument};
 use super::file_blocks::FileBlocks;
+use super::kept_addresses::KeptAddresses;
 use super::lb::{self, Effects};
-use super::others::{Others, Rival};
-use super::withheld::Withheld;
-use super::{Plan, digest, pairs_undo};
+use super::owners::{AddressOwners, Owner};
+use super::supply::{foreign, supply};
+use super::{Plan, digest, ports};
 use crate::check;
+use crate::openstack::SubnetPools;
 use ipam_cilium::observed::{ANNOTATION_KEYS, Node, ObjectVersion, Observed, family_of_annotation};
 use ipam_core::model::{Finding, Hazard, NodeName, PerFamily, Waiver};
 use ipam_core::net::Block;
 use ipam_desired::Desired;
 
-/// The write that brings a node's fields back to what they show now; `None` where the API server
-/// would refuse it: `spec.podCIDRs` is write-once.
+/// The write that restores the current values of a node's fields; `None` if the API server would
+/// refuse it: `spec.podCIDRs` is write-once.
 pub(super) fn inverse(node: &Node, edit: &Edit) -> Option<Edit> {
     match edit {
-        // A CiliumNode that its agent uses cannot be emptied, and one that nobody uses is deleted
-        // by hand.
+        // A CiliumNode that an agent uses cannot be emptied. A person deletes an unused one.
         Edit::NodeSpec { .. } | Edit::CiliumNode { .. } | Edit::NodeConfig(_) => None,
-        // What stands there could not be read, so it could not be written again.
+        // An unreadable value could not be restored.
         Edit::NodeAnnotations { .. } if node.unreadable_annotation.is_some() => None,
         Edit::NodeAnnotations { values } => {
             let values = values
@@ -37,12 +36,11 @@ pub(super) fn inverse(node: &Node, edit: &Edit) -> Option<Edit> {
     }
 }
 
-/// What an undo plan asks for. A change of it whose node does not show what was applied, or shows
-/// already what was there before, is not planned; that the saved plan wants it all the same is for
-/// [`super::still_wanted`] to say.
+/// The plan of an undo. It omits each saved change whose node does not show the applied value, or
+/// shows the earlier value already; [`super::still_wanted`] reports those.
 ///
-/// What stands in the file is not trusted: it takes away what the node shows, or gives back what no
-/// other may have, and never puts one block in the place of another.
+/// The file is not trusted. An undo removes a block that the node shows, or gives back one that no
+/// other node may have. It never replaces one block with another.
 pub fn plan_undo(
     saved: &PlanDocument,
     desired: &Desired,
@@ -55,27 +53,27 @@ pub fn plan_undo(
         ..Plan::default()
     };
     plan.findings.extend(check::cluster(desired, observed));
-    let claims = observed.claims_in_force(desired.policy.quarantine);
-    let withheld = Withheld::new(observed, &super::decide::supply(desired));
-    let foreign = super::decide::foreign(desired, observed, &withheld);
-    let others = Others::new(observed, &withheld, &foreign, &claims);
-    let undoing = Undoing {
-        desired,
+    let claims = observed.live_claims(desired.policy.quarantine);
+    let kept_addresses = KeptAddresses::new(observed, &supply(desired));
+    let foreign = foreign(desired, observed, &kept_addresses);
+    let owners = AddressOwners::new(observed, &kept_addresses, &foreign, &claims);
+    let planner = UndoPlanner {
+        subnets: SubnetPools::resolve(desired, observed),
         observed,
-        others,
+        owners,
         files: FileBlocks::new(desired),
     };
     (plan.changes, plan.blocked, plan.effects) = lb::undone(saved, desired, observed);
     for wanted in saved.changes.iter().filter(|wanted| wanted.kind == "Node") {
-        match undoing.change(wanted) {
+        match planner.change(wanted) {
             Some(Ok(change)) => plan.changes.push(Change::Node(change)),
             Some(Err(blocked)) => plan.blocked.push(blocked),
             None => {}
         }
     }
-    let taken = undoing.taken(saved);
+    let taken = planner.taken(saved);
     let of_ports = saved.changes.iter().filter_map(|wanted| {
-        pairs_undo::undone(wanted, &taken, &undoing.files, observed, &undoing.others)
+        ports::undone(wanted, &taken, &planner.files, observed, &planner.owners)
     });
     for port in of_ports {
         match port {
@@ -87,16 +85,16 @@ pub fn plan_undo(
     plan
 }
 
-struct Undoing<'u> {
-    desired: &'u Desired,
+struct UndoPlanner<'u> {
+    subnets: SubnetPools<'u>,
     observed: &'u Observed,
-    others: Others<'u>,
+    owners: AddressOwners<'u>,
     files: FileBlocks<'u>,
 }
 
 type Values = BTreeMap<&'static str, Option<Block>>;
 
-impl Undoing<'_> {
+impl UndoPlanner<'_> {
     fn change(&self, wanted: &ChangeDocument) -> Option<Result<NodeChange, Blocked>> {
         let node = self
             .observed
@@ -131,7 +129,7 @@ impl Undoing<'_> {
         let change = NodeChange {
             action: action(&before, &after),
             node: node.name.clone(),
-            // As it was when the undo plan was made: the files may have other pools by now.
+            // The pool of the saved plan: the files may have other pools by now.
             pool: wanted.pool.as_ref().and_then(|pool| pool.parse().ok()),
             hazard: hazard(&after),
             before,
@@ -160,15 +158,17 @@ impl Undoing<'_> {
     }
 
     fn conflict(&self, change: &NodeChange) -> Option<BlockedReason> {
-        self.others
+        self.owners
             .conflict(change, &PerFamily::NONE)
-            .map(|(block, rival)| match rival {
-                Rival::Claimant(other) => BlockedReason::SpokenFor(block, other),
-                Rival::Holder(_) | Rival::Foreign => BlockedReason::CannotBeGivenBack(block),
+            .map(|(block, owner)| match owner {
+                Owner::Claimant(other) => BlockedReason::Node(NodeObstacle::Claimed(block, other)),
+                Owner::Holder(_) | Owner::Foreign => {
+                    BlockedReason::Undo(UndoObstacle::CannotBeGivenBack(block))
+                }
             })
     }
 
-    /// What is taken from nodes, or was when an undo was interrupted.
+    /// Blocks that the undo takes from nodes, or took before it was interrupted.
     fn taken(&self, saved: &PlanDocument) -> BTreeMap<NodeName, BTreeSet<Block>> {
         let of_node = |wanted: &ChangeDocument| {
             let node = self
@@ -193,12 +193,12 @@ impl Undoing<'_> {
 
     /// Why the files would not give a block back.
     fn obstacle(&self, block: Block, node: &Node) -> Option<BlockedReason> {
-        if let Some(trouble) = check::neutron_trouble(self.desired, self.observed) {
-            return Some(BlockedReason::NeutronUnknown(Box::new(trouble)));
+        if let Some(unresolved) = self.subnets.unresolved() {
+            return Some(BlockedReason::NeutronUnknown(Box::new(unresolved.clone())));
         }
         self.files
             .obstacle_to_new(node, block)
-            .map(|_| BlockedReason::CannotBeGivenBack(block))
+            .map(|_| BlockedReason::Undo(UndoObstacle::CannotBeGivenBack(block)))
     }
 }
 
@@ -210,8 +210,8 @@ fn action(before: &[Block], after: &[Block]) -> Action {
     }
 }
 
-/// The same when the undo plan is made and when it is applied, and so the worst that it may be:
-/// what a node's agent does in between must not make the plan stale.
+/// The hazard of an undo, when it is planned and when it is applied. It is the worst case, so that
+/// the actions of a node's agent in between do not make the plan stale.
 fn hazard(after: &[Block]) -> Hazard {
     if after.is_empty() {
         Hazard::Destructive
@@ -225,8 +225,8 @@ fn blocks(values: &Values) -> Vec<Block> {
     blocks.into_iter().collect()
 }
 
-/// The annotations of a saved edit. Keys that are not ours to write, texts that are no blocks, and
-/// blocks of another family than the key's make it none.
+/// The annotations of a saved edit; `None` with a foreign key, a text that is no block, or a block
+/// of another family than the key's.
 fn values(edit: &EditDocument) -> Option<Values> {
     let EditDocument::Annotations(values) = edit else {
         return None;
@@ -243,8 +243,8 @@ fn values(edit: &EditDocument) -> Option<Values> {
 }
 
 impl PlanDocument {
-    /// The plan that takes these changes back, as far as that can be done; the others are blocked
-    /// in it. It names the waivers that it needs.
+    /// The plan that undoes these changes, with the waivers that it needs. Changes that cannot be
+    /// undone are blocked in it.
     pub fn undoing(
         changes: &[&Change],
         directory: &str,
@@ -260,16 +260,16 @@ impl PlanDocument {
             false => super::effects(&undone, &lb::after(changes.iter().copied(), observed)),
         };
         undone.extend(of_nodes);
-        let (of_ports, open_ports) = pairs_undo::inverted(changes);
+        let (of_ports, open_ports) = ports::inverted(changes);
         undone.extend(of_ports);
         let blocked = nodes()
             .filter(|change| change.undo.is_none())
             .map(|change| Blocked {
                 target: Target::Node(change.node.clone()),
-                reason: BlockedReason::CannotBeUndone(
+                reason: BlockedReason::Undo(UndoObstacle::NodeKeeps(
                     change.edit.write_path(),
                     change.after.clone(),
-                ),
+                )),
                 origin: None,
             });
         let of_pod_pools = changes.iter().filter_map(|change| match change {
@@ -278,7 +278,7 @@ impl PlanDocument {
         });
         let by_files = |target| Blocked {
             target,
-            reason: BlockedReason::UndoneByFiles,
+            reason: BlockedReason::Undo(UndoObstacle::DecidedByFiles),
             origin: None,
         };
         let blocked = blocked.chain(of_pod_pools.map(by_files)).chain(open_ports);
@@ -303,8 +303,8 @@ impl PlanDocument {
     }
 }
 
-/// What takes changes of pools and pins back: pins first, then what takes addresses away before
-/// what adds them.
+/// Undoes changes of pools and pins: pins first, then changes that remove addresses, then changes
+/// that add them.
 fn undone_lb(changes: &[&Change]) -> Vec<Change> {
     let mut undone: Vec<Change> = changes
         .iter()
@@ -318,8 +318,8 @@ fn undone_lb(changes: &[&Change]) -> Vec<Change> {
     undone
 }
 
-/// Waivers for the addresses that an undo takes away: those of Services that the changes move, and
-/// each that the changes let a Service have.
+/// Waivers for the addresses that Services lose by an undo: those that the undo moves, and each
+/// that the changes gave to a Service.
 fn lb_waivers(
     changes: &[&Change],
     undone: &[Change],

@@ -1,5 +1,5 @@
-//! `cni-vm-nic`: a CNI plugin that hands NICs of the machine to Pods, with the addresses that their
-//! ports of OpenStack Neutron have.
+//! `cni-vm-nic`: a CNI plugin that moves NICs of the machine to Pods, with the addresses of their
+//! ports of OpenStack Neutron.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

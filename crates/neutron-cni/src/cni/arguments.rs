@@ -1,4 +1,4 @@
-//! `CNI_ARGS`: what a runtime says of a Pod, and what a person asks for, as `KEY=VALUE;KEY=VALUE`.
+//! `CNI_ARGS`: `KEY=VALUE;KEY=VALUE`, from a runtime or a person.
 
 use std::net::IpAddr;
 
@@ -7,36 +7,33 @@ use ipam_core::net::Address;
 /// Longest text that is read, in bytes.
 const LONGEST: usize = 16 * 1024;
 
-/// What is read of it.
+/// The arguments of an ADD that this plugin reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
-    /// Addresses that are asked for.
+    /// Requested addresses.
     pub addresses: Vec<IpAddr>,
 }
 
-/// Why it cannot be read.
+/// Why `CNI_ARGS` is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArgumentFault {
-    /// Not `KEY=VALUE`.
-    #[error("CNI_ARGS has something else than KEY=VALUE pairs")]
+    #[error("CNI_ARGS must be KEY=VALUE pairs")]
     Pair,
-    /// Too long.
     #[error("CNI_ARGS is longer than {} KiB", LONGEST / 1024)]
     Length,
-    /// Not an address.
-    #[error("CNI_ARGS asks for IP={0}, which is no address")]
+    #[error("CNI_ARGS asks for IP={0}, which is not an address")]
     Address(String),
-    /// A key that is not known, where unknown ones are not to be ignored.
-    #[error("CNI_ARGS has the unknown key {0}, and no IgnoreUnknown=true")]
+    /// Without `IgnoreUnknown`, an unknown key is an error.
+    #[error("CNI_ARGS has the unknown key {0}; set IgnoreUnknown=true to ignore it")]
     Unknown(String),
 }
 
 impl Arguments {
-    /// Reads it. Keys that are not known are a fault unless `IgnoreUnknown` is set
+    /// Parses `CNI_ARGS`. An unknown key is an error unless `IgnoreUnknown` is set
     /// (`pkg/types/args.go` of containernetworking/cni @ 1.3.0).
     ///
     /// # Errors
-    /// Text that is something else.
+    /// Fails if the text is too long or invalid.
     pub fn read(text: &str) -> Result<Arguments, ArgumentFault> {
         if text.len() > LONGEST {
             return Err(ArgumentFault::Length);
@@ -59,7 +56,7 @@ impl Arguments {
         let mut arguments = Arguments::default();
         for (key, value) in &pairs {
             match *key {
-                // The plugin of 2020 documents it in small letters.
+                // The plugin of 2020 documents the key in lower case.
                 "IP" | "ip" => {
                     for text in value
                         .split(',')
@@ -84,7 +81,7 @@ impl Arguments {
     }
 }
 
-/// An address; a prefix length behind it is the subnet's affair.
+/// Parses an address and ignores a prefix length: the subnet has it.
 pub fn address_of(text: &str) -> Option<IpAddr> {
     let address = text.split_once('/').map_or(text, |(address, _)| address);
     address.parse::<Address>().ok().map(IpAddr::from)
@@ -99,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_containerd_says_is_read() {
+    fn arguments_of_containerd_are_read() {
         let text = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_INFRA_CONTAINER_ID=e2;K8S_POD_UID=u";
         let arguments = Arguments::read(text).unwrap();
         assert_eq!(arguments, Arguments::default());
@@ -114,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_arguments_are_refused() {
         assert_eq!(Arguments::read("IP"), Err(ArgumentFault::Pair));
         assert_eq!(
             Arguments::read("IP=10.0.0.300"),

@@ -1,32 +1,30 @@
-//! An interface of a container: what every request but GC, STATUS and VERSION is about.
+//! An interface of a container: the subject of ADD, DEL and CHECK.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Longest id that is taken, in bytes. Runtimes use 64 hexadecimal digits.
+/// Longest id that is accepted, in bytes. Runtimes use 64 hexadecimal digits.
 const LONGEST_ID: usize = 200;
 
-/// Longest name of an interface, in bytes (`IFNAMSIZ` of Linux, less the zero at its end).
+/// Longest name of an interface, in bytes (`IFNAMSIZ` of Linux without the terminating zero).
 const LONGEST_NAME: usize = 15;
 
-/// A container, as its runtime names it.
+/// `CNI_CONTAINERID`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContainerId(String);
 
-/// An interface in a container.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InterfaceName(String);
 
-/// Why a name cannot be one.
+/// Why a name is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameFault {
-    /// It begins with a letter or a digit, and has letters, digits, `_`, `.` and `-` besides
-    /// (SPEC.md, "Parameters").
+    /// See SPEC.md, "Parameters".
     #[error(
         "not the id of a container: letters, digits, `_`, `.` and `-`, a letter or a digit first, at most 200 of them"
     )]
     ContainerId,
-    /// What the kernel refuses (`dev_valid_name`, `net/core/dev.c` of Linux).
+    /// The rule of the kernel (`dev_valid_name`, `net/core/dev.c` of Linux).
     #[error("not the name of an interface: at most 15 bytes, without `/`, `:` and spaces")]
     InterfaceName,
 }
@@ -77,9 +75,7 @@ impl fmt::Display for InterfaceName {
 /// The key of an attachment (SPEC.md, "GC").
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attachment {
-    /// The container.
     pub container: ContainerId,
-    /// Its interface.
     pub interface: InterfaceName,
 }
 
@@ -94,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_nothing_can_have_are_refused() {
+    fn invalid_names_are_refused() {
         for bad in ["", "-a", ".a", "a/b", "a b", "ü", "a\n", &"a".repeat(201)] {
             assert_eq!(
                 bad.parse::<ContainerId>(),

@@ -1,70 +1,61 @@
-//! What a runtime says in the environment of a plugin (SPEC.md, "Parameters").
+//! The environment variables of a CNI request (SPEC.md, "Parameters").
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use crate::cni::arguments::Arguments;
 use crate::cni::attachment::Attachment;
 use crate::cni::error::{CniError, ErrorCode};
 
-/// What is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Give an interface its addresses.
-    Add,
-    /// Take them back.
-    Del,
-    /// Say whether it still has them.
-    Check,
-    /// Take back what nobody has any more.
-    Gc,
-    /// Say whether an ADD could work.
-    Status,
-    /// Say which versions are spoken.
-    Version,
-}
-
-impl FromStr for Command {
-    type Err = CniError;
-
-    fn from_str(text: &str) -> Result<Command, CniError> {
-        match text {
-            "ADD" => Ok(Command::Add),
-            "DEL" => Ok(Command::Del),
-            "CHECK" => Ok(Command::Check),
-            "GC" => Ok(Command::Gc),
-            "STATUS" => Ok(Command::Status),
-            "VERSION" => Ok(Command::Version),
-            "" => Err(fault("CNI_COMMAND is not set")),
-            other => Err(fault(format!(
-                "CNI_COMMAND is {}, and neither ADD, DEL, CHECK, GC, STATUS nor VERSION",
-                other.chars().take(32).collect::<String>()
-            ))),
-        }
+ipam_core::text_enum! {
+    /// `CNI_COMMAND`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Command {
+        /// Give an interface its addresses.
+        Add = "ADD",
+        /// Release them.
+        Del = "DEL",
+        /// Check that the interface still has them.
+        Check = "CHECK",
+        /// Release what no attachment uses any more.
+        Gc = "GC",
+        /// Check whether an ADD could work.
+        Status = "STATUS",
+        /// List the supported versions.
+        Version = "VERSION",
     }
 }
 
-/// The environment, as far as it is read.
+fn command(text: &str) -> Result<Command, CniError> {
+    text.parse().map_err(|()| match text {
+        "" => fault("CNI_COMMAND is not set"),
+        other => fault(format!(
+            "unknown CNI_COMMAND {}; expected one of {}",
+            other.chars().take(32).collect::<String>(),
+            Command::ALL.map(Command::as_str).join(", ")
+        )),
+    })
+}
+
+/// The parameters of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
-    /// What is asked.
     pub command: Command,
-    /// What it is about; `None` for commands that are about all.
+    /// The interface of ADD, DEL and CHECK; `None` for other commands.
     pub attachment: Option<Attachment>,
-    /// The container's network namespace; that of one which is going may not be named any more.
+    /// The container's network namespace. A DEL may not name one.
     pub netns: Option<PathBuf>,
-    /// What is said besides.
+    /// `CNI_ARGS` of an ADD.
     pub arguments: Arguments,
 }
 
 impl Environment {
-    /// Reads it; `variable` gives the value of a variable, where it is set.
+    /// Reads the parameters; `variable` returns the value of a variable that is set.
     ///
     /// # Errors
-    /// What lacks, or cannot be.
+    /// Fails if a required variable is missing or invalid.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Environment, CniError> {
         let value = |name: &str| variable(name).unwrap_or_default();
-        let command: Command = value("CNI_COMMAND").parse()?;
+        let command = command(&value("CNI_COMMAND"))?;
         let attachment = match command {
             Command::Add | Command::Del | Command::Check => Some(attachment(&value)?),
             Command::Gc | Command::Status | Command::Version => None,
@@ -72,12 +63,12 @@ impl Environment {
         let netns = Some(value("CNI_NETNS"))
             .filter(|path| !path.is_empty())
             .map(PathBuf::from);
-        // Of a container that is going, the network namespace may be gone.
+        // The network namespace of a container that is being deleted may be gone.
         if matches!(command, Command::Add | Command::Check) && netns.is_none() {
             return Err(fault("CNI_NETNS is not set"));
         }
         let arguments = match command {
-            // What was asked for then does not matter any more.
+            // Only an ADD uses them.
             Command::Add => {
                 Arguments::read(&value("CNI_ARGS")).map_err(|why| fault(why.to_string()))?
             }
@@ -118,7 +109,7 @@ fn fault(message: impl Into<String>) -> CniError {
     CniError::new(
         ErrorCode::InvalidEnvironment,
         message,
-        "a plugin is run by a container runtime, or by cnitool",
+        "a container runtime or cnitool runs this plugin",
     )
 }
 
@@ -145,7 +136,7 @@ mod tests {
         assert!(
             with("VERSION", &[]).is_ok() && with("STATUS", &[]).is_ok() && with("GC", &[]).is_ok()
         );
-        assert!(with("DEL", &container).is_ok(), "its namespace may be gone");
+        assert!(with("DEL", &container).is_ok(), "the namespace may be gone");
         assert_eq!(
             with("ADD", &container).unwrap_err().message,
             "CNI_NETNS is not set"

@@ -1,34 +1,32 @@
-//! What a runtime is told when it does not work.
+//! The error that a runtime gets.
 
 use serde_json::{Value, json};
 
 use crate::cni::SpecVersion;
 
-/// Why, in numbers that runtimes know (SPEC.md, "Error").
+/// The reason, in numbers that runtimes know (SPEC.md, "Error"). Plugins own the numbers from 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorCode {
-    /// The version of the specification is not spoken.
+    /// The version of the specification is not supported.
     IncompatibleVersion,
-    /// The environment lacks something, or says something impossible.
+    /// An environment variable is missing or invalid.
     InvalidEnvironment,
-    /// A file could not be read or written.
+    /// A file, or the kernel, fails.
     Io,
-    /// Standard input is not what it should be.
+    /// Standard input is not the configuration of a network.
     Decoding,
-    /// The network's configuration cannot be used.
     InvalidConfiguration,
-    /// It may work when it is tried again.
+    /// A retry may succeed.
     TryAgainLater,
-    /// Nothing can be added at the moment.
+    /// An ADD cannot succeed now (STATUS).
     NotAvailable,
-    /// OpenStack does not let us.
+    /// OpenStack refuses.
     Refused,
-    /// The cluster's own state contradicts what was asked, as CHECK finds it.
+    /// An interface no longer has what its ADD gave (CHECK).
     Missing,
 }
 
 impl ErrorCode {
-    /// The number.
     pub fn number(self) -> u16 {
         match self {
             ErrorCode::IncompatibleVersion => 1,
@@ -44,10 +42,10 @@ impl ErrorCode {
     }
 }
 
-/// Longest text that is told, in characters: others' words may be part of it.
+/// Longest message, in characters: it may contain the text of a server.
 const LONGEST: usize = 600;
 
-/// Without what a terminal would not show, or take for more than text.
+/// Escapes characters that a terminal would interpret.
 fn shown(text: &str) -> String {
     let mut shown = String::new();
     for c in text.chars().take(LONGEST) {
@@ -59,20 +57,18 @@ fn shown(text: &str) -> String {
     shown
 }
 
-/// An error as it is answered.
+/// An error with its way out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CniError {
-    /// Why.
     pub code: ErrorCode,
-    /// What is wrong.
     pub message: String,
-    /// The way out.
+    /// How to fix it.
     pub details: String,
 }
 
 impl CniError {
-    /// An error with its way out. Whatever stands in them is fit to be shown.
+    /// Creates an error. Escapes both texts.
     pub fn new(
         code: ErrorCode,
         message: impl Into<String>,
@@ -85,14 +81,14 @@ impl CniError {
         }
     }
 
-    /// The same, with something else that went wrong on the way out.
+    /// Adds a second problem to the message.
     #[must_use]
     pub fn and_also(mut self, also: &str) -> CniError {
         self.message = format!("{}; {}", self.message, shown(also));
         self
     }
 
-    /// As the runtime reads it.
+    /// The JSON of the specification.
     pub fn to_json(&self, version: SpecVersion) -> Value {
         let CniError {
             code,

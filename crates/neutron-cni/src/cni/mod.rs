@@ -1,6 +1,6 @@
-//! The Container Network Interface as a plugin sees it: what a runtime asks, and how it is answered
-//! in each version of the specification (SPEC.md of containernetworking/cni, 1.1.0). Knows nothing
-//! of Neutron, and reads no environment by itself.
+//! The Container Network Interface for a plugin: requests of a runtime, and answers in each version
+//! of the specification (SPEC.md of containernetworking/cni, 1.1.0). Must never know Neutron, and
+//! reads no environment itself.
 
 mod arguments;
 mod attachment;

@@ -1,4 +1,4 @@
-//! What a plugin gives (SPEC.md, "Success"); IPAM plugins leave out the interfaces.
+//! The result of an ADD (SPEC.md, "Success"). IPAM plugins omit the interfaces.
 
 use std::net::IpAddr;
 
@@ -10,68 +10,59 @@ use crate::cni::SpecVersion;
 /// Addresses, routes and name servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IpamOutcome {
-    /// The addresses.
     pub addresses: Vec<Address>,
-    /// The routes.
     pub routes: Vec<Route>,
-    /// The name servers.
     pub dns: Dns,
 }
 
-/// The interface of a container that has the addresses.
+/// The interface with the addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Its name in the container.
     pub name: String,
-    /// Its hardware address.
     pub mac: String,
     /// The path of the container's network namespace.
     pub sandbox: String,
-    /// Its largest packet, in bytes; told from version 1.1.0 on.
+    /// Largest packet in bytes; written from version 1.1.0 on.
     pub mtu: Option<u32>,
-    /// Where it is on the PCI bus; told from version 1.1.0 on.
+    /// PCI address; written from version 1.1.0 on.
     pub pci: Option<String>,
 }
 
 /// An address in its subnet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The address with the length of its subnet's prefix.
+    /// The address with the prefix length of its subnet.
     pub address: IpNet,
-    /// The way out of the subnet.
     pub gateway: Option<IpAddr>,
 }
 
 /// A route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// Where to.
     pub destination: IpNet,
-    /// Through what; `None` is the gateway of the address.
+    /// `None` means the gateway of the address.
     pub gateway: Option<IpAddr>,
-    /// What only version 1.1.0 can say.
+    /// Written from version 1.1.0 on.
     pub detail: RouteDetail,
 }
 
-/// What version 1.1.0 brought for routes, with the numbers of ip-route(8).
+/// The fields of routes that version 1.1.0 introduced, with the numbers of ip-route(8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteDetail {
-    /// Largest packet on it, in bytes.
+    /// Largest packet, in bytes.
     pub mtu: Option<u32>,
-    /// Largest segment that is announced to TCP's other end, in bytes.
+    /// Largest TCP segment that is announced, in bytes.
     pub advmss: Option<u32>,
-    /// The metric: the smaller one wins.
+    /// The metric: the smallest wins.
     pub priority: Option<u32>,
-    /// The routing table.
     pub table: Option<u32>,
-    /// How far the destination is.
     pub scope: Option<u8>,
 }
 
 impl RouteDetail {
-    /// Whether the route is another one without it: not for how large its packets are, but for
-    /// where it lies and for whom it holds.
-    fn tells_apart(&self) -> bool {
+    /// Whether the route without this detail would be a different route.
+    fn is_significant(&self) -> bool {
         let RouteDetail {
             mtu: _,
             advmss: _,
@@ -86,17 +77,13 @@ impl RouteDetail {
 /// Name servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dns {
-    /// Their addresses.
     pub nameservers: Vec<IpAddr>,
-    /// The own domain.
     pub domain: Option<String>,
-    /// Where short names are looked for.
     pub search: Vec<String>,
-    /// Options of the resolver.
     pub options: Vec<String>,
 }
 
-/// As it is written; the order of the fields is that of other plugins.
+/// The JSON. The order of its fields is that of other plugins.
 #[derive(Serialize)]
 struct Written {
     #[serde(rename = "cniVersion")]
@@ -161,13 +148,13 @@ struct WrittenDns {
 }
 
 impl IpamOutcome {
-    /// In the form that a version of the specification has. Fields that are empty are left out, but
-    /// for `dns`, as other plugins do.
+    /// The JSON of a version of the specification. Omits empty fields except `dns`, as other plugins
+    /// do.
     pub fn to_text(&self, version: SpecVersion) -> String {
         self.written(version, None)
     }
 
-    /// The same of a plugin that made or moved the interface.
+    /// The JSON of a plugin that created or moved the interface.
     pub fn on_interface(&self, interface: &Interface, version: SpecVersion) -> String {
         self.written(version, Some(interface))
     }
@@ -205,7 +192,7 @@ impl IpamOutcome {
                 options,
             },
         };
-        // Texts and addresses only: there is nothing in it that JSON cannot say.
+        // Texts and addresses always serialize.
         serde_json::to_string(&written).unwrap_or_default()
     }
 }
@@ -231,7 +218,7 @@ impl Interface {
 }
 
 impl Route {
-    /// Before 1.1.0, a route that would be another one without its detail is left out.
+    /// Before 1.1.0, omits a route that would be a different one without its detail.
     fn written(self, version: SpecVersion) -> Option<WrittenRoute> {
         let Route {
             destination,
@@ -240,7 +227,7 @@ impl Route {
         } = self;
         let detail = match version >= SpecVersion::V1_1_0 {
             true => detail,
-            false if detail.tells_apart() => return None,
+            false if detail.is_significant() => return None,
             false => RouteDetail::default(),
         };
         let RouteDetail {
@@ -263,7 +250,7 @@ impl Route {
 }
 
 impl Dns {
-    /// What a `resolv.conf` says (resolv.conf(5)): of `domain` and `search` the last one holds.
+    /// Reads a `resolv.conf` (resolv.conf(5)). The last `domain` and the last `search` win.
     pub fn of_resolv_conf(text: &str) -> Dns {
         let mut dns = Dns::default();
         for line in text.lines() {
@@ -291,7 +278,7 @@ impl Address {
         } else {
             "6"
         };
-        // Version 1.0.0 left it out.
+        // Version 1.0.0 removed the field.
         let version = (version < SpecVersion::V1_0_0).then_some(family);
         WrittenAddress {
             version,
@@ -323,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_is_told_with_its_addresses() {
+    fn an_interface_is_written_with_its_addresses() {
         let address = Address {
             address: "203.0.113.2/24".parse().unwrap(),
             gateway: None,
@@ -347,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_details_of_routes_are_told_from_1_1_0_on() {
+    fn the_details_of_routes_are_written_from_1_1_0_on() {
         let route = |detail| Route {
             destination: "0.0.0.0/0".parse().unwrap(),
             gateway: None,

@@ -1,9 +1,9 @@
-//! ADD: one port for an interface of a container, however often it is asked.
+//! ADD: one port for an interface of a container, however often the runtime asks.
 //!
-//! The hardware address follows from the attachment, so of two creations one collides with the
-//! other, and whatever Neutron says no to is followed by a look for a port that an earlier try
-//! made. Where the role may not choose hardware addresses, as on another project's network, it is
-//! looked for before it is created. Whoever calls must not do so twice at once for one attachment.
+//! The hardware address follows from the attachment, so a second creation collides with the first.
+//! After each refusal, the ADD looks for a port that an earlier attempt created. If the role may not
+//! choose hardware addresses (another project's network), Neutron chooses, and duplicates are
+//! deleted. The caller must not run two ADDs for one attachment at once.
 
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -14,38 +14,34 @@ use crate::commands::ports_of;
 use crate::identity::{Identity, RunId};
 use crate::settings::AttachmentRequest;
 use ipam_core::neutron::Id;
-use openstack::{Neutron, NeutronError, NewPort, Patience, Port, Verdict, Wanted, answered};
+use openstack::{
+    Neutron, NeutronError, NewPort, NextAttempt, Port, Retries, Wanted, retry_until_answered,
+};
 
-/// How many hardware addresses are tried before it is given up. Two of 2^46 hardly ever meet.
+/// Hardware addresses that are tried. Two of 2^46 hardly ever collide.
 const ATTEMPTS: u32 = 4;
 
-/// A port that is there, and what it gives.
+/// A port, and what the interface gets from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Added {
-    /// The port.
     pub port: Port,
-    /// What an interface gets of it.
     pub outcome: IpamOutcome,
-    /// Whether more than this one may be there.
-    pub left: Left,
+    pub leftover: Leftover,
 }
 
-/// Nothing that a Pod may use.
+/// A failed ADD: the Pod gets no port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAdded {
-    /// Why.
     pub error: CniError,
-    /// Whether something is there all the same.
-    pub left: Left,
+    pub leftover: Leftover,
 }
 
-/// What may be at Neutron besides what was told, now or later.
+/// Whether Neutron may have, or get later, a port that the caller does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
-    /// Nothing.
-    Nothing,
-    /// A port that was not answered for, or that could not be taken back.
-    Perhaps,
+pub enum Leftover {
+    None,
+    /// A creation was not answered, or a port could not be deleted.
+    Possible,
 }
 
 impl From<NotAdded> for CniError {
@@ -54,114 +50,111 @@ impl From<NotAdded> for CniError {
     }
 }
 
-/// Makes the port, or finds the one that was made, and says what the interface gets. What this run
-/// made is taken back when anything fails, with the patience of `last`.
+/// Creates the port, or finds the one that an earlier attempt created. If anything fails, deletes
+/// what this run created, within the time of `last`.
 ///
 /// # Errors
-/// Neutron's no, and ports that have not what was asked for.
-pub fn add<N: Neutron + Patience>(
+/// Fails if Neutron refuses, or if the existing port lacks what the request asks for.
+pub fn add<N: Neutron + Retries>(
     neutron: &N,
     last: &N,
     request: &AttachmentRequest,
     identity: &Identity,
     run: &RunId,
 ) -> Result<Added, NotAdded> {
-    let adding = Adding {
+    let operation = AddOperation {
         neutron,
         request,
         identity,
         run,
-        made: Cell::new(Made::Nothing),
+        created: Cell::new(CreateResult::Nothing),
     };
-    let added = adding.port().map_err(CniError::from).and_then(|port| {
+    let added = operation.port().map_err(CniError::from).and_then(|port| {
         let outcome = outcome(neutron, request, &port)?;
         Ok(Added {
             port,
             outcome,
-            left: adding.made.get().left(),
+            leftover: operation.created.get().leftover(),
         })
     });
-    added.map_err(|error| match adding.made.get() {
-        Made::Nothing => NotAdded {
+    added.map_err(|error| match operation.created.get() {
+        CreateResult::Nothing => NotAdded {
             error,
-            left: Left::Nothing,
+            leftover: Leftover::None,
         },
-        made => match take_back(last, identity, run, made) {
+        created => match delete_created(last, identity, run, created) {
             Ok(()) => NotAdded {
                 error,
-                left: made.left(),
+                leftover: created.leftover(),
             },
-            // It is found by its name when garbage is collected.
+            // The garbage collection finds it by its name.
             Err(why) => {
                 let error = error.and_also(&format!(
-                    "and a port of {} may be left: {why}",
+                    "a port of {} may be left over: {why}",
                     identity.device
                 ));
                 NotAdded {
                     error,
-                    left: Left::Perhaps,
+                    leftover: Leftover::Possible,
                 }
             }
         },
     })
 }
 
-/// Whether this run made a port.
+/// What is known of the creations of this run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Made {
-    /// It did not.
+enum CreateResult {
     Nothing,
-    /// It did.
-    Ports,
-    /// It was not told; what it asked for may still be done.
-    Perhaps,
+    Created,
+    /// Neutron did not answer. It may still create the port.
+    Unknown,
 }
 
-impl Made {
-    fn left(self) -> Left {
+impl CreateResult {
+    fn leftover(self) -> Leftover {
         match self {
-            Made::Nothing | Made::Ports => Left::Nothing,
-            Made::Perhaps => Left::Perhaps,
+            CreateResult::Nothing | CreateResult::Created => Leftover::None,
+            CreateResult::Unknown => Leftover::Possible,
         }
     }
 }
 
-/// Ports of this attachment that this run made; one that was there before may be in use.
-fn take_back<N: Neutron + Patience>(
+/// Deletes the ports of this attachment that this run created. An older port may be in use.
+fn delete_created<N: Neutron + Retries>(
     neutron: &N,
     identity: &Identity,
     run: &RunId,
-    made: Made,
+    created: CreateResult,
 ) -> Result<(), NeutronError> {
-    let mut tries = 0;
+    let mut failed = 0;
     loop {
-        let mut ports = answered(neutron, |neutron| ports_of(neutron, identity))?;
+        let mut ports = retry_until_answered(neutron, |neutron| ports_of(neutron, identity))?;
         ports.retain(|port| port.description == run.as_str());
         for port in &ports {
-            answered(neutron, |neutron| neutron.delete_port(&port.id))?;
+            retry_until_answered(neutron, |neutron| neutron.delete_port(&port.id))?;
         }
-        if made != Made::Perhaps || !ports.is_empty() {
+        if created != CreateResult::Unknown || !ports.is_empty() {
             return Ok(());
         }
-        tries += 1;
-        if neutron.again(tries) == Verdict::Over {
+        failed += 1;
+        if neutron.next_attempt(failed) == NextAttempt::Never {
             return Err(NeutronError::Unavailable(
-                "what was asked for may come late".to_owned(),
+                "Neutron may still create it".to_owned(),
             ));
         }
     }
 }
 
-/// How the hardware address comes about.
+/// Who chooses the hardware address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mac {
-    /// From the attachment; the number of the attempt.
+    /// It follows from the attachment and from the number of the attempt.
     Chosen(u32),
-    /// From Neutron, as the role may not choose it.
-    Neutrons,
+    /// Neutron, because the role may not choose.
+    FromNeutron,
 }
 
-/// IPv4 or IPv6.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Family {
     V4,
@@ -178,18 +171,17 @@ impl Family {
     }
 }
 
-struct Adding<'a, N> {
+struct AddOperation<'a, N> {
     neutron: &'a N,
     request: &'a AttachmentRequest,
     identity: &'a Identity,
     run: &'a RunId,
-    made: Cell<Made>,
+    created: Cell<CreateResult>,
 }
 
-impl<N: Neutron + Patience> Adding<'_, N> {
-    /// The port of this attachment.
+impl<N: Neutron + Retries> AddOperation<'_, N> {
     fn port(&self) -> Result<Port, NeutronError> {
-        // An earlier try may have found place on a later network only.
+        // An earlier attempt may have found room on a later network only.
         if self.request.networks.len() > 1
             && let Some(port) = self.found()?
         {
@@ -198,7 +190,7 @@ impl<N: Neutron + Patience> Adding<'_, N> {
         let mut fault = NeutronError::Exhausted;
         for network in &self.request.networks {
             match self.port_on(network) {
-                // Another network may have what this one lacks.
+                // Another network may have a free address.
                 Err(error @ (NeutronError::Exhausted | NeutronError::InvalidAddress)) => {
                     fault = error
                 }
@@ -211,15 +203,17 @@ impl<N: Neutron + Patience> Adding<'_, N> {
     fn port_on(&self, network: &Id) -> Result<Port, NeutronError> {
         let subnets = self.subnets_of(network)?;
         let mut mac = Mac::Chosen(0);
-        let mut tries = 0;
+        let mut failed = 0;
         loop {
             let error = match self
                 .neutron
                 .create_port(&self.new_port(network, mac, &subnets))
             {
                 Ok(port) => {
-                    let is_alone = mac != Mac::Neutrons && self.made.get() != Made::Perhaps;
-                    self.made.set(self.made.get().max(Made::Ports));
+                    let is_alone =
+                        mac != Mac::FromNeutron && self.created.get() != CreateResult::Unknown;
+                    self.created
+                        .set(self.created.get().max(CreateResult::Created));
                     return if is_alone {
                         Ok(port)
                     } else {
@@ -229,12 +223,12 @@ impl<N: Neutron + Patience> Adding<'_, N> {
                 Err(error) => error,
             };
             if matches!(error, NeutronError::Unavailable(_)) {
-                self.made.set(Made::Perhaps);
+                self.created.set(CreateResult::Unknown);
             }
             match (self.found(), &error) {
                 (Ok(Some(port)), _) => return Ok(port),
                 (Ok(None), _) => {}
-                // What was said first is nearer to the cause.
+                // The first error is closer to the cause.
                 (Err(_), NeutronError::Unavailable(_) | NeutronError::Unreachable(_)) => {
                     return Err(error);
                 }
@@ -244,11 +238,11 @@ impl<N: Neutron + Patience> Adding<'_, N> {
                 (NeutronError::MacInUse, Mac::Chosen(attempt)) if attempt + 1 < ATTEMPTS => {
                     Mac::Chosen(attempt + 1)
                 }
-                // The wish for an address may be what is forbidden; then it is said again.
-                (NeutronError::Forbidden(_), Mac::Chosen(_)) => Mac::Neutrons,
+                // If the requested address is forbidden, the next creation fails the same way.
+                (NeutronError::Forbidden(_), Mac::Chosen(_)) => Mac::FromNeutron,
                 (error @ (NeutronError::Unavailable(_) | NeutronError::Unreachable(_)), mac) => {
-                    tries += 1;
-                    if self.neutron.again(tries) == Verdict::Over {
+                    failed += 1;
+                    if self.neutron.next_attempt(failed) == NextAttempt::Never {
                         return Err(error);
                     }
                     mac
@@ -258,36 +252,37 @@ impl<N: Neutron + Patience> Adding<'_, N> {
         }
     }
 
-    /// A port that an earlier try made, the oldest if there are several.
+    /// The oldest port that an earlier attempt created.
     fn found(&self) -> Result<Option<Port>, NeutronError> {
         Ok(self.ports()?.into_iter().next())
     }
 
     fn ports(&self) -> Result<Vec<Port>, NeutronError> {
-        let mut ports = answered(self.neutron, |neutron| ports_of(neutron, self.identity))?;
+        let mut ports =
+            retry_until_answered(self.neutron, |neutron| ports_of(neutron, self.identity))?;
         ports.retain(|port| self.request.networks.contains(&port.network_id));
         Ok(ports)
     }
 
-    /// The subnets of this network among those that addresses may be of, with their families.
+    /// The allowed subnets of this network, with their families.
     fn subnets_of(&self, network: &Id) -> Result<Vec<(&Id, Family)>, NeutronError> {
         let mut subnets = Vec::new();
         for id in &self.request.subnets {
-            let subnet = answered(self.neutron, |neutron| neutron.subnet(id))?;
+            let subnet = retry_until_answered(self.neutron, |neutron| neutron.subnet(id))?;
             if subnet.network == *network {
                 subnets.push((id, Family::of(&subnet.range.addr())));
             }
         }
         match subnets.is_empty() && !self.request.subnets.is_empty() {
             true => Err(NeutronError::NotFound(format!(
-                "a subnet of network {network} among those that are configured"
+                "none of the configured subnets is of network {network}"
             ))),
             false => Ok(subnets),
         }
     }
 
-    /// Nothing collides between networks, nor where hardware addresses are Neutron's: a creation
-    /// that was not answered may have come through later.
+    /// Deletes duplicates. Ports on two networks do not collide, nor ports with hardware addresses
+    /// that Neutron chose, so an unanswered creation may have succeeded later.
     fn only_one(&self, port: Port) -> Result<Port, NeutronError> {
         let ports = self.ports()?;
         let kept = ports.first().unwrap_or(&port).clone();
@@ -295,7 +290,7 @@ impl<N: Neutron + Patience> Adding<'_, N> {
             .iter()
             .filter(|other| other.id != kept.id && other.description == self.run.as_str())
         {
-            answered(self.neutron, |neutron| neutron.delete_port(&other.id))?;
+            retry_until_answered(self.neutron, |neutron| neutron.delete_port(&other.id))?;
         }
         Ok(kept)
     }
@@ -329,7 +324,7 @@ impl<N: Neutron + Patience> Adding<'_, N> {
             description: self.run.as_str(),
             mac: match mac {
                 Mac::Chosen(attempt) => Some(self.identity.mac(attempt)),
-                Mac::Neutrons => None,
+                Mac::FromNeutron => None,
             },
             wanted,
             security_groups,

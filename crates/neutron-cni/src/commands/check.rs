@@ -1,4 +1,4 @@
-//! CHECK: whether the port of an interface still has what its ADD gave.
+//! CHECK: whether the port of an interface still has the addresses of its ADD.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -6,23 +6,24 @@ use std::net::IpAddr;
 use crate::cni::{CniError, ErrorCode};
 use crate::commands::ports_of;
 use crate::identity::Identity;
-use openstack::{Neutron, NeutronError, Patience, Port, answered};
+use openstack::{Neutron, NeutronError, Port, Retries, retry_until_answered};
 
-/// Compares them; `given` is what the ADD gave, `None` where the runtime does not say.
+/// Compares the port with the addresses of the ADD. `given` is `None` if the runtime does not
+/// report them.
 ///
 /// # Errors
-/// A port that is not there, or that has other addresses.
+/// Fails if the port is missing or has other addresses.
 pub fn check(
-    neutron: &(impl Neutron + Patience),
+    neutron: &(impl Neutron + Retries),
     identity: &Identity,
     given: Option<&BTreeSet<IpAddr>>,
 ) -> Result<(), CniError> {
-    let ports = answered(neutron, |neutron| ports_of(neutron, identity))?;
+    let ports = retry_until_answered(neutron, |neutron| ports_of(neutron, identity))?;
     let wrong = |message: String| {
         Err(CniError::new(
             ErrorCode::Missing,
             message,
-            "delete the Pod, so that it is made anew",
+            "delete the Pod, so that it is created again",
         ))
     };
     if ports.is_empty() {
@@ -43,7 +44,7 @@ pub fn check(
             .join(", ")
     };
     wrong(format!(
-        "the port of {} has {}, and {} was given",
+        "the port of {} has {}, but the ADD gave {}",
         identity.device,
         list(&held),
         list(given)
@@ -54,16 +55,17 @@ fn held(port: &Port) -> impl Iterator<Item = IpAddr> {
     port.fixed_ips.iter().map(|fixed| fixed.ip_address)
 }
 
-/// Whether its addresses were given, and of its subnets no others. Another plugin of the chain may
-/// have given more.
+/// Whether the ADD gave exactly the addresses of this port. Addresses of other subnets may come
+/// from another plugin of the chain.
 fn has_given(
-    neutron: &(impl Neutron + Patience),
+    neutron: &(impl Neutron + Retries),
     port: &Port,
     given: &BTreeSet<IpAddr>,
 ) -> Result<bool, NeutronError> {
     let held: BTreeSet<IpAddr> = held(port).collect();
     for fixed in &port.fixed_ips {
-        let range = answered(neutron, |neutron| neutron.subnet(&fixed.subnet_id))?.range;
+        let range =
+            retry_until_answered(neutron, |neutron| neutron.subnet(&fixed.subnet_id))?.range;
         if given
             .iter()
             .any(|address| range.contains(address) && !held.contains(address))

@@ -1,22 +1,17 @@
-//! DEL: the ports of an interface of a container go, and no others. Repeating it is no fault.
+//! DEL: deletes the ports of an interface of a container, and no others.
 
 use crate::commands::ports_of;
 use crate::identity::Identity;
-use openstack::{Neutron, NeutronError, Patience, answered};
+use openstack::{Neutron, NeutronError, Retries, retry_until_answered};
 
-/// Removes them. It fails only where trying again can help: a link that waits for its address to be
-/// released would stay otherwise.
+/// Deletes them. Succeeds if there are none. Tries all before it returns the first error.
 ///
 /// # Errors
-/// Neutron's no.
-pub fn delete(
-    neutron: &(impl Neutron + Patience),
-    identity: &Identity,
-) -> Result<(), NeutronError> {
-    let ports = answered(neutron, |neutron| ports_of(neutron, identity))?;
+/// Fails if Neutron refuses. Runtimes retry a failed DEL and keep the container until then.
+pub fn delete(neutron: &(impl Neutron + Retries), identity: &Identity) -> Result<(), NeutronError> {
+    let ports = retry_until_answered(neutron, |neutron| ports_of(neutron, identity))?;
     let deleted = ports
         .iter()
-        .map(|port| answered(neutron, |neutron| neutron.delete_port(&port.id)));
-    // All of them are tried before the first fault is told.
+        .map(|port| retry_until_answered(neutron, |neutron| neutron.delete_port(&port.id)));
     deleted.collect::<Vec<_>>().into_iter().collect()
 }

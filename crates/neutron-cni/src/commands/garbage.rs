@@ -1,29 +1,27 @@
-//! GC: ports of this network on this node that belong to no attachment any more. Those of other
-//! nodes have other names, and are never touched.
+//! GC: deletes ports of this network on this node that have no attachment any more. Ports of other
+//! nodes have other names.
 
 use std::collections::BTreeSet;
 
 use crate::cni::Attachment;
 use crate::identity::Owner;
 use ipam_core::neutron::Id;
-use openstack::{Neutron, NeutronError, Patience, PortFilter, answered};
+use openstack::{Neutron, NeutronError, PortFilter, Retries, retry_until_answered};
 
-/// What came of it.
+/// The result of a garbage collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// Ports that were removed.
     pub removed: Vec<Id>,
-    /// What went wrong with others.
-    pub faults: Vec<NeutronError>,
+    /// Errors of ports that could not be deleted.
+    pub errors: Vec<NeutronError>,
 }
 
-/// Removes the ports of this name whose attachment is not among the `valid` ones. It goes on after
-/// a fault.
+/// Deletes the ports with this name whose attachment is not in `valid`. Goes on after an error.
 ///
 /// # Errors
-/// A list that Neutron does not give: without it nothing is known to be garbage.
+/// Fails if Neutron does not list the ports.
 pub fn collect_garbage(
-    neutron: &(impl Neutron + Patience),
+    neutron: &(impl Neutron + Retries),
     name: &str,
     valid: &BTreeSet<Attachment>,
 ) -> Result<Collected, NeutronError> {
@@ -35,14 +33,14 @@ pub fn collect_garbage(
         mac: None,
     };
     let mut collected = Collected::default();
-    for port in answered(neutron, |neutron| neutron.ports(&filter))? {
+    for port in retry_until_answered(neutron, |neutron| neutron.ports(&filter))? {
         let is_ours = port.name == name && port.device_owner == Owner::Pod.as_str();
         if !is_ours || valid.contains(&port.device_id) {
             continue;
         }
-        match answered(neutron, |neutron| neutron.delete_port(&port.id)) {
+        match retry_until_answered(neutron, |neutron| neutron.delete_port(&port.id)) {
             Ok(()) => collected.removed.push(port.id),
-            Err(fault) => collected.faults.push(fault),
+            Err(error) => collected.errors.push(error),
         }
     }
     Ok(collected)

@@ -1,5 +1,5 @@
-//! What is done for each request. Each leaves at Neutron what the answer says, whatever was there
-//! before and wherever an earlier try ended.
+//! The CNI commands at Neutron. After each command, Neutron has what the answer says, wherever an
+//! earlier attempt ended. Must never know files or the environment.
 
 mod add;
 mod check;
@@ -10,13 +10,13 @@ mod outcome;
 use crate::identity::Identity;
 use openstack::{Neutron, NeutronError, Port, PortFilter};
 
-pub use add::{Added, Left, NotAdded, add};
+pub use add::{Added, Leftover, NotAdded, add};
 pub use check::check;
 pub use delete::delete;
 pub use garbage::{Collected, collect_garbage};
 pub use outcome::outcome;
 
-/// The ports of an attachment or of a place in a pool, oldest first.
+/// The ports of an attachment or of a slot in a pool, oldest first.
 fn ports_of(neutron: &impl Neutron, identity: &Identity) -> Result<Vec<Port>, NeutronError> {
     let (name, device) = (Some(identity.name.as_str()), Some(identity.device.as_str()));
     let filter = PortFilter {

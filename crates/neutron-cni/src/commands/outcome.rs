@@ -1,4 +1,4 @@
-//! What an interface gets of its port.
+//! What an interface gets from its port: addresses, routes and name servers.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,29 +8,29 @@ use ipnet::IpNet;
 use crate::cni::{Address, CniError, Dns, ErrorCode, IpamOutcome, Route, RouteDetail};
 use crate::settings::{AttachmentRequest, RouteMtu};
 use ipam_core::neutron::{Id, PortAddress};
-use openstack::{NetworkFacts, NeutronError, Patience, Port, Subnet, answered};
+use openstack::{NetworkFacts, NeutronError, Port, Retries, Subnet, retry_until_answered};
 
 /// `RT_SCOPE_LINK` of linux/rtnetlink.h: the destination is on the link.
 const SCOPE_LINK: u8 = 253;
 
-/// Says it.
+/// Computes the result of an ADD.
 ///
 /// # Errors
-/// What the port lacks, and subnets of which nothing is known.
+/// Fails if the port lacks what the request asks for, or if a subnet is unknown.
 pub fn outcome(
-    facts: &(impl NetworkFacts + Patience),
+    facts: &(impl NetworkFacts + Retries),
     request: &AttachmentRequest,
     port: &Port,
 ) -> Result<IpamOutcome, CniError> {
-    has_what_was_asked_for(request, port)?;
+    require_requested(request, port)?;
     let mut subnets: BTreeMap<&Id, Subnet> = BTreeMap::new();
     for fixed in &port.fixed_ips {
         if !subnets.contains_key(&fixed.subnet_id) {
-            let subnet = answered(facts, |facts| facts.subnet(&fixed.subnet_id))?;
+            let subnet = retry_until_answered(facts, |facts| facts.subnet(&fixed.subnet_id))?;
             subnets.insert(&fixed.subnet_id, subnet);
         }
     }
-    // Neutron's order is any; the first address is a Pod's main one for many runtimes.
+    // Neutron's order is arbitrary. Many runtimes take the first address for the Pod's main one.
     let mut fixed_ips: Vec<_> = port.fixed_ips.iter().collect();
     fixed_ips.sort_by_key(|fixed| {
         (
@@ -49,9 +49,11 @@ pub fn outcome(
         addresses.push(address(request, fixed.ip_address, subnet)?);
     }
     let mtu = match request.route_mtu {
-        RouteMtu::Unsaid => None,
+        RouteMtu::Unset => None,
         RouteMtu::Fixed(mtu) => Some(mtu),
-        RouteMtu::OfNetwork => answered(facts, |facts| facts.network(&port.network_id))?.mtu,
+        RouteMtu::OfNetwork => {
+            retry_until_answered(facts, |facts| facts.network(&port.network_id))?.mtu
+        }
     };
     let mut routes = routes_to_gateways(&addresses);
     for route in &request.routes {
@@ -68,7 +70,7 @@ pub fn outcome(
         );
     }
     for route in subnets.values().flat_map(|subnet| &subnet.routes) {
-        // Whoever wishes for a way to a destination wants it instead of Neutron's.
+        // A configured route to a destination replaces Neutron's.
         if !routes
             .iter()
             .any(|other| other.destination == route.destination && other.detail.table.is_none())
@@ -94,22 +96,22 @@ pub fn outcome(
     })
 }
 
-/// Adds it, unless a table would have it where another one is.
+/// Adds a route unless a table already has one for this destination and priority.
 fn push_new(routes: &mut Vec<Route>, route: Route) {
-    let node_state = |route: &Route| (route.destination, route.detail.table, route.detail.priority);
+    let route_key = |route: &Route| (route.destination, route.detail.table, route.detail.priority);
     if !routes
         .iter()
-        .any(|other| node_state(other) == node_state(&route))
+        .any(|other| route_key(other) == route_key(&route))
     {
         routes.push(route);
     }
 }
 
-/// How to reach IPv4 gateways that are of no subnet of the interface. `ptp` 1.9.1 makes its gateway
-/// reachable after it has added the routes, and the kernel takes none through what it cannot reach.
-/// With an own address as the gateway the kernel looks for the destination on the link; the
-/// priority leaves room for the route that `ptp` adds, and the scope lets others go through it.
-/// IPv6 has link-local addresses for that.
+/// Routes to IPv4 gateways outside the subnets of the interface. `ptp` 1.9.1 makes its gateway
+/// reachable after it adds the routes, and the kernel rejects routes through unreachable gateways.
+/// With its own address as the gateway, the kernel looks for the destination on the link. The
+/// priority leaves room for the route that `ptp` adds. The scope allows other routes through this
+/// one. IPv6 gateways are reachable by their link-local addresses.
 fn routes_to_gateways(addresses: &[Address]) -> Vec<Route> {
     let is_beyond = |gateway: &IpAddr| !addresses.iter().any(|one| one.address.contains(gateway));
     let mut routes: Vec<Route> = Vec::new();
@@ -135,9 +137,9 @@ fn routes_to_gateways(addresses: &[Address]) -> Vec<Route> {
     routes
 }
 
-fn has_what_was_asked_for(request: &AttachmentRequest, port: &Port) -> Result<(), CniError> {
+fn require_requested(request: &AttachmentRequest, port: &Port) -> Result<(), CniError> {
     if port.fixed_ips.is_empty() {
-        // Neutron makes such a port and says that all is well.
+        // Neutron creates such a port without an error.
         let message = format!(
             "the network {} has no subnet, so the port has no address",
             port.network_id
@@ -153,7 +155,7 @@ fn has_what_was_asked_for(request: &AttachmentRequest, port: &Port) -> Result<()
     };
     if let Some(foreign) = port.fixed_ips.iter().find(is_foreign) {
         let message = format!(
-            "{} is of no subnet that this network's configuration allows",
+            "{} is not in a subnet that this network's configuration allows",
             foreign.ip_address
         );
         return Err(CniError::new(
@@ -170,9 +172,8 @@ fn has_what_was_asked_for(request: &AttachmentRequest, port: &Port) -> Result<()
     match request.addresses.iter().find(|wanted| !has(wanted)) {
         None => Ok(()),
         Some(missing) => {
-            let message =
-                format!("the port of this interface is there already, and has not {missing}");
-            let details = "DEL first: an address is chosen when the port is made";
+            let message = format!("the port of this interface already exists, and lacks {missing}");
+            let details = "DEL first: the address is chosen when the port is created";
             Err(CniError::new(ErrorCode::TryAgainLater, message, details))
         }
     }
@@ -184,9 +185,10 @@ fn address(
     subnet: &Subnet,
 ) -> Result<Address, CniError> {
     if subnet.gateway == Some(address) || request.gateways.contains(&address) {
-        // Neutron gives it to whoever asks, as long as no router has it.
+        // Neutron gives this address to any port while no router has it.
         let message = format!("{address} is the gateway of {}", subnet.range);
-        let details = "ask for another address; a gateway that is configured belongs out of the allocation pools";
+        let details =
+            "ask for another address, and exclude configured gateways from the allocation pools";
         return Err(CniError::new(
             ErrorCode::InvalidConfiguration,
             message,
@@ -194,7 +196,7 @@ fn address(
         ));
     }
     let gateway = |subnet: &Subnet| {
-        // `ptp` makes the gateway an address of the node, and must not take the router's.
+        // `ptp` gives the gateway's address to the node, so it must not be the router's.
         let chosen = request
             .gateways
             .iter()
@@ -208,7 +210,7 @@ fn address(
             gateway: gateway(subnet),
         }),
         _ => Err(
-            NeutronError::Other(format!("{address} is not of its subnet {}", subnet.range)).into(),
+            NeutronError::Other(format!("{address} is not in its subnet {}", subnet.range)).into(),
         ),
     }
 }

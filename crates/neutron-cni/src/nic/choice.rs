@@ -1,43 +1,37 @@
-//! Which NIC of those that are there: never one that the machine needs, or that somebody else has.
+//! Chooses a NIC: never one that the machine needs, or that another attachment has.
 
 use crate::nic::link::{Kind, Link, NodeRoute};
 use crate::nic::record::Record;
 use crate::nic::settings::{Configured, Selection, Which};
 use crate::nic::steps::find;
 
-/// Why a NIC is not to be had.
+/// Why a NIC cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The machine talks to itself through it.
     #[error("{0} is the loopback")]
     Loopback(String),
-    /// It cannot be moved and found again.
-    #[error("{0} is a {1}, and only devices, veth and tap are handed over")]
+    /// A link of this kind could not be found again.
+    #[error("{0} is a {1}; only devices, veth and tap can be moved")]
     Kind(String, String),
-    /// It has no hardware address to look for.
+    /// Its port is found by the hardware address.
     #[error("{0} has no hardware address")]
     NoMac(String),
-    /// It is part of something.
     #[error("{0} is a member of a bridge, a bond or the like")]
     Member(String),
-    /// Something is made on it.
-    #[error("{1} is made on {0}")]
+    #[error("{1} is on top of {0}")]
     Base(String, String),
-    /// An attachment has it.
-    #[error("{0} is being handed to {1}")]
+    #[error("{0} belongs to {1}")]
     Taken(String, String),
-    /// The node uses it.
     #[error("{0} has {1} of this node")]
     Configured(String, &'static str),
-    /// What it has could not be given back.
-    #[error("{0} has a route to {1} that could not be made again (several ways, or a tunnel)")]
+    /// A route could not be restored.
+    #[error("{0} has a route to {1} that could not be restored (several next hops, or a tunnel)")]
     Unrestorable(String, String),
-    /// What was asked for is something else.
-    #[error("{0} is not what was asked for")]
+    #[error("{0} is not the requested NIC")]
     NotAsked(String),
 }
 
-/// The NICs of a selection that may be taken, by their names; and why others of it may not.
+/// The NICs of a selection that may be taken, by name; and why the others may not.
 pub fn candidates<'l>(
     links: &'l [Link],
     selection: &Selection,
@@ -64,7 +58,7 @@ fn is_meant(link: &Link, which: &Which) -> bool {
         Which::Name(name) => link.is_called(name),
         Which::Mac(mac) => link.mac == Some(*mac),
         Which::Pci(pci) => link.pci.as_ref() == Some(pci),
-        // The end of a pair whose other one is elsewhere belongs to a Pod that is there.
+        // A veth whose peer is in another namespace belongs to a Pod.
         Which::Any { names, drivers } => {
             let is_of = |driver: &String| drivers.iter().any(|wanted| wanted == driver);
             (names.is_empty() || names.iter().any(|pattern| matches(pattern, &link.name)))
@@ -95,7 +89,7 @@ fn refusal(
     }
     let is_on_it = |other: &&Link| {
         other.master == Some(link.index)
-            // The ends of a pair name each other.
+            // The two ends of a veth name each other.
             || (other.below == Some(link.index) && other.kind != Kind::Veth && other.index != link.index)
     };
     if let Some(other) = links.iter().find(is_on_it) {
@@ -118,12 +112,11 @@ fn refusal(
     (!is_asked).then(|| Refusal::NotAsked(name()))
 }
 
-/// Whether what a NIC has on the node allows to take it; told apart from the rest because routes
-/// are many.
+/// Checks the addresses and routes of a NIC. Separate from `candidates`, because routes are many.
 ///
 /// # Errors
-/// Why not.
-pub fn is_to_be_had(
+/// Fails if the node needs them, or if they could not be restored.
+pub fn is_available(
     link: &Link,
     routes: &[NodeRoute],
     selection: &Selection,
@@ -152,11 +145,11 @@ pub fn is_to_be_had(
     Ok(())
 }
 
-/// `*` is any text, `?` any letter.
+/// `*` matches any text, `?` any character.
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
-    // The pattern's place, and the name's, to which a `*` goes back.
+    // Positions in pattern and name to which the last `*` returns.
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {

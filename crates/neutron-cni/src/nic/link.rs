@@ -1,4 +1,4 @@
-//! A link of the machine, as far as it matters for handing it over.
+//! A link of the machine, with everything that a move must restore.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,18 +14,16 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct Mac(pub [u8; 6]);
 
-/// Where something is on the PCI bus, as `0000:00:05.0`.
+/// A PCI address like `0000:00:05.0`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PciAddress(String);
 
-/// A text that is neither.
+/// Why a text is not an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAnAddress {
-    /// No hardware address.
     #[error("not a hardware address, which looks like fa:16:3e:00:00:01")]
     Mac,
-    /// No PCI address.
     #[error("not a PCI address, which looks like 0000:00:05.0")]
     Pci,
 }
@@ -62,7 +60,7 @@ impl fmt::Display for Mac {
 impl FromStr for PciAddress {
     type Err = NotAnAddress;
 
-    /// A domain of four digits or, behind some controllers, of more.
+    /// The domain has four digits, or more behind some controllers.
     fn from_str(text: &str) -> Result<PciAddress, NotAnAddress> {
         let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
         let parts: Vec<&str> = text.split([':', '.']).collect();
@@ -116,101 +114,83 @@ impl From<PciAddress> for String {
     }
 }
 
-/// What a link is made of.
+/// The kind of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// A device: the kernel gives it back when a namespace vanishes.
+    /// A device: the kernel returns it to the node when its namespace is removed.
     Physical,
-    /// An end of a pair: it vanishes with its namespace.
+    /// A veth: removed with its namespace.
     Veth,
-    /// A tap: it vanishes with its namespace.
+    /// A tap: removed with its namespace.
     Tap,
-    /// Anything else, which is never handed over.
+    /// Any other kind. Never moved.
     Other(String),
 }
 
-/// Whether a link is switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It is.
     Up,
-    /// It is not.
     Down,
 }
 
-/// A link as it is seen in a namespace.
+/// A link as seen in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its number in the namespace; another one there than here.
+    /// Unique within one namespace only.
     pub index: u32,
-    /// Its name.
     pub name: String,
-    /// Other names that it answers to.
+    /// Alternative names.
     pub other_names: BTreeSet<String>,
-    /// What somebody wrote about it.
     pub alias: Option<String>,
-    /// Its largest packet, in bytes.
+    /// In bytes.
     pub mtu: u32,
-    /// Its hardware address.
     pub mac: Option<Mac>,
-    /// The hardware address that it was made with.
+    /// The hardware address of the device itself.
     pub permanent: Option<Mac>,
-    /// Where it is on the PCI bus.
     pub pci: Option<PciAddress>,
-    /// What drives it.
     pub driver: Option<String>,
-    /// The device that it is of.
     pub device: Option<Device>,
-    /// What it is made of.
     pub kind: Kind,
-    /// Whether it is switched on.
     pub state: State,
-    /// How it takes packets: those of `MODES` among its flags (`IFF_…` of Linux).
+    /// The flags in `MODES` (`IFF_…` of Linux).
     pub modes: u32,
-    /// The bridge, the bond or whatever else it is a member of.
+    /// The bridge or bond that it is a member of.
     pub master: Option<u32>,
-    /// The link below it, or the other end of its pair, if that is in the same namespace.
+    /// The link below it, or its veth peer, in the same namespace.
     pub below: Option<u32>,
-    /// The link below it, or the other end of its pair, is in another namespace.
+    /// The link below it, or its veth peer, is in another namespace.
     pub is_from_elsewhere: bool,
-    /// Its addresses.
     pub addresses: Vec<NodeAddress>,
 }
 
-/// A device as sysfs has it: another one at the same place has another number there (`kernfs_ino`,
+/// A device in sysfs. A new device at the same path has another inode (`kernfs_ino`,
 /// `include/linux/kernfs.h` of Linux).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// Its folder.
     pub path: PathBuf,
-    /// The number of the folder's inode.
     pub inode: u64,
-    /// What drives it.
     pub driver: Option<String>,
 }
 
-/// `IFF_NOARP`, `IFF_PROMISC` and `IFF_ALLMULTI`: what somebody with rights over a link may set,
-/// and gives back.
+/// `IFF_NOARP`, `IFF_PROMISC` and `IFF_ALLMULTI`: flags that a Pod may set and that are restored.
 pub const MODES: u32 = 0x80 | 0x100 | 0x200;
 
 impl Link {
-    /// Whether it answers to this name.
+    /// Whether this is its name or an alternative name.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.other_names.contains(name)
     }
 }
 
-/// An address of a link, with all that is needed to give it again.
+/// An address of a link, with everything to restore it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeAddress {
-    /// The address and the length of its prefix.
     pub address: IpNet,
-    /// The other end, where it is one of two.
+    /// The other end of a point-to-point link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<IpAddr>,
-    /// Its broadcast address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broadcast: Option<Ipv4Addr>,
     /// Its scope (`rt_scope_t` of Linux).
@@ -219,10 +199,10 @@ pub struct NodeAddress {
     /// Its flags (`IFA_F_…` of Linux), without those that the kernel changes by itself.
     #[serde(default)]
     pub flags: u32,
-    /// What it is called, where that is not the name of its link.
+    /// Its label, if it differs from the name of its link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The metric of the route that comes with it.
+    /// The metric of the route that the kernel adds for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<u32>,
 }
@@ -230,18 +210,17 @@ pub struct NodeAddress {
 /// `IFA_F_PERMANENT`.
 const PERMANENT: u32 = 0x80;
 
-/// Flags of addresses that are somebody's choice: without detection of duplicates, of a mobile
-/// host's home, with temporary ones, without a route, with a group joined.
+/// Flags of addresses that are configured: `IFA_F_NODAD`, `IFA_F_HOMEADDRESS`,
+/// `IFA_F_MANAGETEMPADDR`, `IFA_F_NOPREFIXROUTE` and `IFA_F_MCAUTOJOIN`.
 pub const CHOSEN_OF_ADDRESS: u32 = 0x02 | 0x10 | 0x100 | 0x200 | 0x400;
 
 impl NodeAddress {
-    /// Its flags as far as the kernel does not change them by itself, as it does until it knows
-    /// that nobody else has the address.
+    /// The flags without those that the kernel changes itself during duplicate detection.
     pub fn lasting(flags: u32) -> u32 {
         flags & (CHOSEN_OF_ADDRESS | PERMANENT)
     }
 
-    /// Plain, as a Pod gets it.
+    /// A plain one, as a Pod gets it.
     pub fn new(address: IpNet) -> NodeAddress {
         NodeAddress {
             address,
@@ -254,47 +233,43 @@ impl NodeAddress {
         }
     }
 
-    /// Whether somebody gave it: the kernel makes the link-local ones of IPv6 by itself, and
-    /// whoever gave one for a time gives it again.
+    /// Whether it was configured permanently. The kernel creates link-local IPv6 addresses, and a
+    /// DHCP client renews temporary ones.
     pub fn is_configured(&self) -> bool {
         !self.is_link_local() && self.flags & PERMANENT != 0
     }
 
-    /// Whether the kernel makes it for every link.
+    /// Whether the kernel creates it for every link.
     pub fn is_link_local(&self) -> bool {
         matches!(self.address.addr(), IpAddr::V6(address) if address.is_unicast_link_local())
     }
 }
 
-/// A route through a link, with all that is needed to make it again.
+/// A route through a link, with everything to restore it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeRoute {
-    /// Where to.
     pub destination: IpNet,
-    /// Through what.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
-    /// The address that it is taken from.
+    /// The preferred source address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<IpAddr>,
-    /// Its table.
     pub table: u32,
-    /// Who made it (`RTPROT_…` of Linux).
+    /// Its origin (`RTPROT_…` of Linux).
     pub protocol: u8,
     /// Its scope (`rt_scope_t` of Linux).
     pub scope: u8,
-    /// What it does (`RTN_…` of Linux).
+    /// Its type (`RTN_…` of Linux).
     pub kind: u8,
     /// Its flags (`RTNH_F_…` of Linux).
     #[serde(default)]
     pub flags: u32,
-    /// Its metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<u32>,
-    /// Its largest packet, in bytes.
+    /// In bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
-    /// Attributes (`RTA_…` of Linux) that are not understood here.
+    /// Unknown attributes (`RTA_…` of Linux). A route with one cannot be restored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<u16>,
 }
@@ -311,22 +286,22 @@ const OF_ROUTERS: u8 = 9;
 const ON_LINK: u8 = 253;
 /// `RTN_UNICAST`.
 const UNICAST: u8 = 1;
-/// `RTNH_F_ONLINK`: the gateway is reachable though no prefix says so.
+/// `RTNH_F_ONLINK`: the gateway is on the link, outside its prefixes.
 const GATEWAY_IS_NEAR: u32 = 4;
 
-/// How far a gateway is.
+/// Where a gateway is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gateway {
     /// In a prefix of the link.
     InPrefix(IpAddr),
-    /// On the link all the same.
+    /// On the link, outside its prefixes.
     Beyond(IpAddr),
-    /// There is none: what it leads to is on the link itself.
+    /// The destination is on the link itself.
     None,
 }
 
 impl NodeRoute {
-    /// Plain, as a Pod gets it.
+    /// A plain one, as a Pod gets it.
     pub(super) fn new(destination: IpNet, gateway: Gateway, mtu: Option<u32>) -> NodeRoute {
         let (gateway, flags) = match gateway {
             Gateway::InPrefix(gateway) => (Some(gateway), 0),
@@ -354,13 +329,12 @@ impl NodeRoute {
         }
     }
 
-    /// Whether somebody made it: the kernel makes those of addresses by itself, and routers tell
-    /// theirs again.
+    /// Whether it was configured. The kernel creates those of addresses, and routers announce theirs
+    /// again.
     pub fn is_configured(&self) -> bool {
         self.kind == UNICAST && !matches!(self.protocol, OF_KERNEL | OF_ROUTERS)
     }
 
-    /// Whether all else goes this way.
     pub fn is_default(&self) -> bool {
         self.kind == UNICAST && self.destination.prefix_len() == 0
     }

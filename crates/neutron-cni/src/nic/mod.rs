@@ -1,6 +1,6 @@
-//! NICs of the machine that are handed to Pods: which one, what it was like before, what has to be
-//! done and undone in which order, and which port of Neutron it has. Pure: it is told of links, and
-//! says what to change. It touches no link, no namespace, no file and no clock.
+//! NICs of the machine that move to Pods: which NIC, its state before, the steps there and back in
+//! their order, and its port of Neutron. Pure: links in, changes out. Touches no link, namespace,
+//! file or clock.
 
 mod choice;
 mod link;
@@ -9,15 +9,15 @@ mod record;
 mod settings;
 mod steps;
 
-pub use choice::{Refusal, candidates, is_to_be_had};
+pub use choice::{Refusal, candidates, is_available};
 pub use link::{
     CHOSEN_OF_ADDRESS, Device, Kind, Link, MODES, Mac, NodeAddress, NodeRoute, PciAddress, State,
 };
-pub use port::{Given, given, port_of};
-pub use record::{Mark, Netns, Record, Taken};
+pub use port::{PortConfig, port_config, port_of};
+pub use record::{AttachmentKey, Netns, Record, TakenNic};
 pub use settings::{Configured, NicSettings, Selection, Which};
 pub use steps::{
-    Change, Next, Place, Pod, Step, configure, find, find_handed, hand_over, take_back,
+    Change, Next, Pod, Side, Step, configure, find, find_moved, give_back, move_to_pod,
 };
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The port of Neutron that a NIC has, and what a Pod gets of it. The port is only looked at.
+//! The port of a NIC, and what a Pod gets from it. Only reads the port.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,24 +9,23 @@ use crate::cni::{Address, CniError, Dns, ErrorCode, IpamOutcome, Route, RouteDet
 use crate::nic::link::{Gateway, Mac, NodeAddress, NodeRoute};
 use crate::nic::settings::NicSettings;
 use ipam_core::neutron::Id;
-use openstack::{Neutron, NeutronError, Patience, Port, PortFilter, Subnet, answered};
+use openstack::{Neutron, NeutronError, Port, PortFilter, Retries, Subnet, retry_until_answered};
 
-/// What a Pod gets.
+/// The configuration that a port gives to an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
-    /// As it is told to the runtime.
+pub struct PortConfig {
     pub outcome: IpamOutcome,
-    /// Its largest packet, in bytes; `None` leaves it as it is.
+    /// In bytes; `None` leaves it unchanged.
     pub mtu: Option<u32>,
 }
 
-/// The port with this hardware address. Several networks may have one; then the configured
-/// `networks` decide.
+/// The port with this hardware address. If several networks have one, the configured `networks`
+/// decide.
 ///
 /// # Errors
-/// None, or several, or Neutron's no.
+/// Fails if there is none or more than one, or if Neutron refuses or does not answer.
 pub fn port_of(
-    neutron: &(impl Neutron + Patience),
+    neutron: &(impl Neutron + Retries),
     mac: Mac,
     networks: &[Id],
 ) -> Result<Port, CniError> {
@@ -35,8 +34,8 @@ pub fn port_of(
         mac: Some(&mac),
         ..PortFilter::default()
     };
-    let mut ports = answered(neutron, |neutron| neutron.ports(&filter))?;
-    // Whatever the database takes for equal.
+    let mut ports = retry_until_answered(neutron, |neutron| neutron.ports(&filter))?;
+    // Databases compare text in their own way.
     ports.retain(|port| port.mac_address == mac);
     let found = ports.len();
     ports.retain(|port| networks.is_empty() || networks.contains(&port.network_id));
@@ -52,11 +51,11 @@ pub fn port_of(
             );
             Err(fault(
                 message,
-                "see the NIC's port with `openstack port list --mac-address`, its project and the region",
+                "check the NIC's port with `openstack port list --mac-address`, its project and the region",
             ))
         }
         (0, _) => Err(fault(
-            format!("the port of {mac} is of none of the configured networks"),
+            format!("the port of {mac} is in none of the configured networks"),
             "see `nic.networks`",
         )),
         _ => {
@@ -68,24 +67,21 @@ pub fn port_of(
                 "several ports have the hardware address {mac}: {}",
                 names.join(", ")
             );
-            Err(fault(
-                message,
-                "say in `nic.networks` which network is meant",
-            ))
+            Err(fault(message, "name the network in `nic.networks`"))
         }
     }
 }
 
-/// What the port gives: its addresses, the routes and name servers of its subnets, and its
-/// network's largest packet.
+/// What the port gives: its addresses, the routes and name servers of its subnets, and the MTU of
+/// its network.
 ///
 /// # Errors
-/// A port without an address, or Neutron's no.
-pub fn given(
-    neutron: &(impl Neutron + Patience),
+/// Fails if the port has no address, or if Neutron refuses or does not answer.
+pub fn port_config(
+    neutron: &(impl Neutron + Retries),
     port: &Port,
     settings: &NicSettings,
-) -> Result<Given, CniError> {
+) -> Result<PortConfig, CniError> {
     if port.fixed_ips.is_empty() {
         let message = format!("the port {} has no address", port.id);
         return Err(CniError::new(
@@ -97,12 +93,12 @@ pub fn given(
     let mut subnets: BTreeMap<&Id, Subnet> = BTreeMap::new();
     for fixed in &port.fixed_ips {
         if !subnets.contains_key(&fixed.subnet_id) {
-            let subnet = answered(neutron, |neutron| neutron.subnet(&fixed.subnet_id))?;
+            let subnet = retry_until_answered(neutron, |neutron| neutron.subnet(&fixed.subnet_id))?;
             subnets.insert(&fixed.subnet_id, subnet);
         }
     }
     let mut fixed_ips: Vec<_> = port.fixed_ips.iter().collect();
-    // Neutron's order is any.
+    // Neutron's order is arbitrary.
     fixed_ips.sort_by_key(|fixed| fixed.ip_address);
     let mut addresses = Vec::new();
     for fixed in fixed_ips {
@@ -111,7 +107,7 @@ pub fn given(
         };
         addresses.push(address(fixed.ip_address, subnet)?);
     }
-    let mtu = answered(neutron, |neutron| neutron.network(&port.network_id))?.mtu;
+    let mtu = retry_until_answered(neutron, |neutron| neutron.network(&port.network_id))?.mtu;
     let subnets: Vec<Subnet> = subnets.into_values().collect();
     let routes = routes(settings.routes.as_deref(), &addresses, &subnets);
     let mut nameservers: Vec<IpAddr> = Vec::new();
@@ -124,7 +120,7 @@ pub fn given(
         nameservers,
         ..Dns::default()
     });
-    Ok(Given {
+    Ok(PortConfig {
         outcome: IpamOutcome {
             addresses,
             routes,
@@ -141,13 +137,13 @@ fn address(address: IpAddr, subnet: &Subnet) -> Result<Address, CniError> {
             gateway: subnet.gateway,
         }),
         _ => Err(
-            NeutronError::Other(format!("{address} is not of its subnet {}", subnet.range)).into(),
+            NeutronError::Other(format!("{address} is not in its subnet {}", subnet.range)).into(),
         ),
     }
 }
 
-/// Those of the configuration, or else a default one for each family whose subnet has a gateway;
-/// then those of the subnets.
+/// The configured routes, or a default route for each family whose subnet has a gateway; then those
+/// of the subnets.
 fn routes(configured: Option<&[Route]>, addresses: &[Address], subnets: &[Subnet]) -> Vec<Route> {
     let default = |address: &Address| {
         let destination = IpNet::new_assert(unspecified(&address.address), 0);
@@ -186,9 +182,8 @@ fn unspecified(net: &IpNet) -> IpAddr {
     }
 }
 
-impl Given {
-    /// The addresses as a link gets them. Those of IPv6 are used at once: Neutron sees to it that
-    /// nobody else has them.
+impl PortConfig {
+    /// The addresses for a link. IPv6 skips duplicate detection: Neutron prevents duplicates.
     pub(super) fn addresses(&self) -> Vec<NodeAddress> {
         let plain = |address: &Address| {
             let mut given = NodeAddress::new(address.address);
@@ -202,8 +197,7 @@ impl Given {
         self.outcome.addresses.iter().map(plain).collect()
     }
 
-    /// The routes as a link gets them, those that need no gateway first: another's gateway may be
-    /// reached by them.
+    /// The routes for a link. Those without a gateway come first: they may lead to a gateway.
     pub(super) fn routes(&self) -> Vec<NodeRoute> {
         let addresses = &self.outcome.addresses;
         let is_near = |gateway: &IpAddr| {
@@ -221,7 +215,7 @@ impl Given {
             };
             let gateway = match route.gateway.or_else(of_subnet) {
                 None => Gateway::None,
-                // The nexthop of a host's own subnet may be written as nobody.
+                // A host route of the own subnet may have the unspecified address as its next hop.
                 Some(gateway) if gateway.is_unspecified() => Gateway::None,
                 Some(gateway) if is_near(&gateway) => Gateway::InPrefix(gateway),
                 Some(gateway) => Gateway::Beyond(gateway),

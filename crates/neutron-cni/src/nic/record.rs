@@ -1,5 +1,5 @@
-//! What is kept of a NIC that was taken, before anything is done to it: whose it is, where it goes,
-//! and what it was like.
+//! The record of a NIC, written before anything is done to it: its attachment, its target, and its
+//! state on the node.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,36 +10,32 @@ use serde::{Deserialize, Serialize};
 use crate::cni::Attachment;
 use crate::nic::link::{Device, Kind, Link, Mac, NodeAddress, NodeRoute, PciAddress, State};
 
-/// How a mark begins, before its digits.
+/// The start of a key in a link's alias.
 const MARK: &str = "cni-vm-nic ";
 
-/// A network namespace: the path that a runtime has for it, and what tells it from all others while
-/// the machine runs.
+/// A network namespace: its path, and its identity until the next boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Netns {
-    /// Where it was found.
     pub path: PathBuf,
-    /// The device of its inode.
+    /// The device number of its inode.
     pub device: u64,
-    /// Its inode.
     pub inode: u64,
 }
 
 impl Netns {
-    /// Whether it is the same one, by whatever path.
+    /// Whether it is the same namespace, under any path.
     pub fn is(&self, other: &Netns) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 }
 
-/// Written to a link that was handed over, so that it is found again whatever its name and its
-/// number are.
+/// Identifies an attachment. Written to the alias of a moved link, so that it is found under any
+/// name and index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Mark(String);
+pub struct AttachmentKey(String);
 
-impl Mark {
-    /// Of an interface of a container in a network.
-    pub fn new(network: &str, attachment: &Attachment) -> Mark {
+impl AttachmentKey {
+    pub fn new(network: &str, attachment: &Attachment) -> AttachmentKey {
         let mut hash = Context::new(&SHA256);
         for part in [network, &attachment.to_string()] {
             hash.update(part.as_bytes());
@@ -52,25 +48,25 @@ impl Mark {
             .take(16)
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        Mark(format!("{MARK}{hex}"))
+        AttachmentKey(format!("{MARK}{hex}"))
     }
 
-    /// That of a file which is named after it.
-    pub fn of_file(name: &str) -> Mark {
-        Mark(format!("{MARK}{name}"))
+    /// The key of the file with this name.
+    pub fn of_file(name: &str) -> AttachmentKey {
+        AttachmentKey(format!("{MARK}{name}"))
     }
 
-    /// As it stands in the link's alias.
+    /// The text in a link's alias.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// A name for a file about it.
+    /// The name of its file.
     pub fn file_name(&self) -> &str {
         self.0.rsplit(' ').next().unwrap_or_default()
     }
 
-    /// A name for the link, while its own is somebody else's.
+    /// A name for the link while its own name is in use.
     pub fn spare_name(&self) -> String {
         format!(
             "nic{}",
@@ -79,53 +75,45 @@ impl Mark {
     }
 }
 
-/// What a NIC was like.
+/// The state of a NIC on the node before it moved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Taken {
-    /// Its number.
+pub struct TakenNic {
     pub index: u32,
-    /// Its name.
     pub name: String,
-    /// Other names that it answers to.
+    /// Alternative names.
     #[serde(default)]
     pub other_names: BTreeSet<String>,
-    /// What somebody wrote about it.
     pub alias: Option<String>,
-    /// Its largest packet, in bytes.
+    /// In bytes.
     pub mtu: u32,
-    /// Its hardware address.
     pub mac: Mac,
-    /// The hardware address that it was made with.
+    /// The hardware address of the device itself.
     pub permanent: Option<Mac>,
-    /// Where it is on the PCI bus.
     pub pci: Option<PciAddress>,
-    /// The device that it is of.
     #[serde(default)]
     pub device: Option<Device>,
-    /// What it is made of.
     pub kind: Kind,
-    /// Whether it was switched on.
     pub state: State,
-    /// How it took packets (`IFF_…` of Linux).
+    /// The flags in `MODES` (`IFF_…` of Linux).
     #[serde(default)]
     pub modes: u32,
-    /// Addresses that somebody gave it.
+    /// Configured addresses.
     pub addresses: Vec<NodeAddress>,
-    /// Routes that somebody made through it.
+    /// Configured routes.
     pub routes: Vec<NodeRoute>,
 }
 
-impl Taken {
-    /// As it is now; `None` without a hardware address.
-    pub fn new(link: &Link, routes: &[NodeRoute]) -> Option<Taken> {
+impl TakenNic {
+    /// The current state; `None` without a hardware address.
+    pub fn new(link: &Link, routes: &[NodeRoute]) -> Option<TakenNic> {
         let mut routes: Vec<NodeRoute> = routes
             .iter()
             .filter(|route| route.is_configured())
             .cloned()
             .collect();
-        // The way to a gateway must be there before what goes through it.
+        // The route to a gateway must exist before routes through it.
         routes.sort_by_key(|route| route.gateway.is_some());
-        Some(Taken {
+        Some(TakenNic {
             index: link.index,
             name: link.name.clone(),
             other_names: link.other_names.clone(),
@@ -149,33 +137,28 @@ impl Taken {
     }
 }
 
-/// What is kept of a NIC that was taken.
+/// The record of a NIC that was taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// The network's name on this node.
     pub network: String,
-    /// The container that gets it.
     pub container: String,
-    /// Its name there.
+    /// The name of the NIC in the Pod.
     pub interface: String,
-    /// The run of the machine's system: a record of an earlier one says nothing any more.
+    /// The id of the boot. A record of an earlier boot no longer applies.
     pub boot: String,
-    /// Where it goes.
+    /// The Pod's namespace.
     pub netns: Netns,
-    /// By what it is found again.
-    pub mark: Mark,
-    /// What it was like.
-    pub nic: Taken,
+    pub mark: AttachmentKey,
+    pub nic: TakenNic,
 }
 
 impl Record {
-    /// Of a NIC for this attachment.
     pub fn new(
         network: &str,
         attachment: &Attachment,
         boot: &str,
         netns: &Netns,
-        nic: Taken,
+        nic: TakenNic,
     ) -> Record {
         Record {
             network: network.to_owned(),
@@ -183,12 +166,12 @@ impl Record {
             interface: attachment.interface.to_string(),
             boot: boot.to_owned(),
             netns: netns.clone(),
-            mark: Mark::new(network, attachment),
+            mark: AttachmentKey::new(network, attachment),
             nic,
         }
     }
 
-    /// Whose it is; `None` of a record that somebody changed.
+    /// The attachment; `None` if the record was edited and is invalid.
     pub fn attachment(&self) -> Option<Attachment> {
         let container = self.container.parse().ok()?;
         Some(Attachment {
@@ -197,7 +180,7 @@ impl Record {
         })
     }
 
-    /// Paths under which its namespace may be, besides one that is said now.
+    /// Paths under which its namespace may be: the recorded one and the one of this request.
     pub fn netns_paths<'p>(&'p self, said: Option<&'p Path>) -> impl Iterator<Item = &'p Path> {
         [Some(self.netns.path.as_path()), said]
             .into_iter()

@@ -1,6 +1,5 @@
-//! What a network's configuration says of the NIC that is handed over: `nic`, `routes` and `dns`,
-//! and what a runtime asks for one Pod. Credentials and state are read by `neutron`, from the part
-//! `neutron`.
+//! The settings of `cni-vm-nic`: `nic`, `routes` and `dns`, and the requests of a runtime for one
+//! Pod. Credentials and state are in the section `neutron`.
 
 use std::net::IpAddr;
 
@@ -13,10 +12,10 @@ use crate::nic::link::{Mac, PciAddress};
 use crate::{invalid, shown};
 use ipam_core::neutron::Id;
 
-/// The part of the configuration with cloud and state.
+/// The section of the configuration with cloud and state.
 const NEUTRON: &str = "neutron";
 
-/// Fields of that part that are read.
+/// Known fields of that section.
 const NEUTRON_FIELDS: [&str; 7] = [
     "cloud",
     "cloudsFile",
@@ -27,61 +26,55 @@ const NEUTRON_FIELDS: [&str; 7] = [
     "deadlineSeconds",
 ];
 
-/// Longest pattern or name, in bytes: no link has a longer name (`IFALIASZ` of Linux less the zero,
-/// for other names).
+/// Longest pattern or name, in bytes: the limit of alternative names (`ALTIFNAMSIZ` of Linux without
+/// the terminating zero).
 const LONGEST: usize = 127;
 
-/// By what a NIC is chosen.
+/// How a NIC is selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// Its name, or another one that it answers to.
+    /// Its name or an alternative name.
     Name(String),
-    /// Its hardware address.
     Mac(Mac),
-    /// Where it is on the PCI bus.
     Pci(PciAddress),
-    /// Any free one of these.
+    /// Any free NIC that matches.
     Any {
-        /// Patterns of names; without any, all.
+        /// Patterns of names. Empty: all.
         names: Vec<String>,
-        /// Drivers; without any, all. `veth` and `tun` are those of links that no device is behind.
+        /// Drivers. Empty: all. Links without a device have `veth` or `tun`.
         drivers: Vec<String>,
     },
 }
 
-/// Whether a NIC with addresses of the node may be taken.
+/// `takeConfigured`: whether a NIC with addresses of the node may be taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Configured {
-    /// It may not.
     #[default]
     Never,
-    /// It may, and gets them back.
+    /// It may be taken. Its addresses and routes are restored later.
     Restore,
 }
 
-/// Which NIC is wanted.
+/// The NIC that an ADD wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// What the configuration says.
     pub which: Which,
-    /// Whether it may have addresses.
     pub configured: Configured,
-    /// What the runtime asks for this Pod besides.
+    /// The hardware address that the runtime requests for this Pod.
     pub mac: Option<Mac>,
-    /// And this.
+    /// The PCI address that the runtime requests for this Pod.
     pub pci: Option<PciAddress>,
 }
 
-/// What an ADD wants.
+/// The settings of an ADD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NicSettings {
-    /// Which NIC.
     pub selection: Selection,
-    /// Networks of Neutron that its port may be of; without any, each.
+    /// Allowed networks of its port. Empty: all.
     pub networks: Vec<Id>,
-    /// Routes instead of the default ones.
+    /// Routes that replace the default routes.
     pub routes: Option<Vec<Route>>,
-    /// Name servers instead of those of the subnets.
+    /// Name servers that replace those of the subnets.
     pub dns: Option<Dns>,
 }
 
@@ -126,17 +119,17 @@ struct WrittenDns {
 }
 
 impl NicSettings {
-    /// Reads them from a configuration without its credentials.
+    /// Reads the settings from a configuration without its credentials.
     ///
     /// # Errors
-    /// What cannot be used.
+    /// Fails if they are invalid.
     pub fn read(configuration: &Value) -> Result<NicSettings, CniError> {
         if configuration["ipam"]
             .as_object()
             .is_some_and(|ipam| !ipam.is_empty())
         {
             return Err(invalid(
-                "`ipam` is not for this plugin: a NIC has the addresses of its port",
+                "remove `ipam`: with this plugin, a NIC has the addresses of its port",
             ));
         }
         only_known_fields(&configuration[NEUTRON])?;
@@ -167,7 +160,7 @@ impl NicSettings {
             Some("restore") => Configured::Restore,
             Some(other) => {
                 return Err(invalid(&format!(
-                    "`nic.takeConfigured` is `{}`, and not `never` or `restore`",
+                    "unknown `nic.takeConfigured` `{}`; expected `never` or `restore`",
                     shown(other)
                 )));
             }
@@ -176,7 +169,7 @@ impl NicSettings {
         let which = which(written)?;
         if configured == Configured::Restore && matches!(which, Which::Any { .. }) {
             return Err(invalid(
-                "`nic.takeConfigured` is for one NIC that is named, and `nic.any` names none",
+                "`nic.takeConfigured` requires `name`, `mac` or `pci`, not `any`",
             ));
         }
         let (mac, pci) = asked(configuration)?;
@@ -217,10 +210,7 @@ fn only_known_fields(neutron: &Value) -> Result<(), CniError> {
         .find(|key| !NEUTRON_FIELDS.contains(&key.as_str()))
     {
         None => Ok(()),
-        Some(key) => Err(invalid(&format!(
-            "`neutron` has the unknown field `{}`",
-            shown(key)
-        ))),
+        Some(key) => Err(invalid(&format!("unknown field `neutron.{}`", shown(key)))),
     }
 }
 
@@ -238,7 +228,7 @@ fn which(written: Written) -> Result<Which, CniError> {
     match (name, mac, pci, any) {
         (Some(name), None, None, None) if is_name(&name) => Ok(Which::Name(name)),
         (Some(name), None, None, None) => Err(invalid(&format!(
-            "`nic.name` is `{}`, which no link has",
+            "`nic.name` is `{}`, which no link can have",
             shown(&name)
         ))),
         (None, Some(mac), None, None) => Ok(Which::Mac(mac)),
@@ -246,25 +236,25 @@ fn which(written: Written) -> Result<Which, CniError> {
         (None, None, None, Some(WrittenAny { names, drivers })) => {
             if names.is_empty() && drivers.is_empty() {
                 return Err(invalid(
-                    "`nic.any` has neither `names` nor `drivers`, and would take whatever there is",
+                    "`nic.any` requires `names` or `drivers`: without them it would match every NIC",
                 ));
             }
             match names.iter().chain(&drivers).find(|text| !is_name(text)) {
                 None => Ok(Which::Any { names, drivers }),
                 Some(bad) => Err(invalid(&format!(
-                    "`nic.any` has `{}`, which no link has",
+                    "`nic.any` has `{}`, which no link can have",
                     shown(bad)
                 ))),
             }
         }
         _ => Err(invalid(
-            "`nic` has not exactly one of `name`, `mac`, `pci` and `any`",
+            "`nic` requires exactly one of `name`, `mac`, `pci` and `any`",
         )),
     }
 }
 
-/// The capabilities `mac` and `deviceID` (CONVENTIONS.md of containernetworking/cni); Multus writes
-/// the device beside the `type`, too.
+/// The capabilities `mac` and `deviceID` (CONVENTIONS.md of containernetworking/cni). Multus also
+/// writes `deviceID` next to `type`.
 fn asked(configuration: &Value) -> Result<(Option<Mac>, Option<PciAddress>), CniError> {
     let runtime = &configuration["runtimeConfig"];
     let mac: Option<Mac> = part(runtime, "mac")?;

@@ -1,87 +1,79 @@
-//! What is done to a link, in which order. Each step is one request to the kernel, so a run that is
-//! killed ends between two of them; and each is chosen from what is seen of the links, so that
-//! whoever comes next goes on from wherever it ended.
+//! The steps that move a link to a Pod and back. Each step is one request to the kernel, so a killed
+//! run ends between two steps. The next run chooses its steps from the links it sees, and goes on.
 
 use crate::nic::link::{Kind, Link, Mac, NodeAddress, NodeRoute, State};
-use crate::nic::port::Given;
-use crate::nic::record::{Record, Taken};
+use crate::nic::port::PortConfig;
+use crate::nic::record::{Record, TakenNic};
 
 /// A network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
-    /// The node's, in which the plugin runs.
+pub enum Side {
+    /// The plugin runs in this one.
     Node,
-    /// The Pod's.
     Pod,
 }
 
-/// What changes of a link. With `to`, the kernel moves it first (which switches it off and takes
-/// its addresses and routes away) and then does the rest, before anybody else sees it; a name that
-/// is in use it refuses after the move (`do_setlink`, `net/core/rtnetlink.c` of Linux).
+/// A change of a link. With `to`, the kernel first moves the link, which switches it off and removes
+/// its addresses and routes. It does the rest before others see the link, and refuses a name in use
+/// after the move (`do_setlink`, `net/core/rtnetlink.c` of Linux).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Where it goes.
-    pub to: Option<Place>,
-    /// Its name.
+    pub to: Option<Side>,
     pub name: Option<String>,
-    /// Its hardware address.
     pub mac: Option<Mac>,
-    /// Its largest packet, in bytes.
+    /// In bytes.
     pub mtu: Option<u32>,
-    /// What is written about it; empty is nothing.
+    /// Empty removes the alias.
     pub alias: Option<String>,
-    /// Whether it is switched on.
     pub state: Option<State>,
-    /// How it takes packets (`IFF_…` of Linux).
+    /// The flags in `MODES`.
     pub modes: Option<u32>,
 }
 
-/// One request to the kernel, about the link with this number in this place.
+/// One request to the kernel about the link with this index on this side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Changes it.
-    Change(Place, u32, Change),
-    /// Lets it answer to one more name.
-    Name(Place, u32, String),
-    /// Lets it answer to this name no more.
-    Unname(Place, u32, String),
-    /// Gives it an address; one that it has is no fault.
-    Address(Place, u32, NodeAddress),
-    /// Makes a route through it; one that is there is no fault.
-    Route(Place, u32, NodeRoute),
+    Change(Side, u32, Change),
+    /// Adds an alternative name.
+    Name(Side, u32, String),
+    /// Removes an alternative name.
+    Unname(Side, u32, String),
+    /// Adds an address. One that exists is no error.
+    Address(Side, u32, NodeAddress),
+    /// Adds a route. One that exists is no error.
+    Route(Side, u32, NodeRoute),
 }
 
-/// What is known of the Pod's namespace.
+/// The Pod's namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pod<'l> {
-    /// These links.
     Links(&'l [Link]),
-    /// It is there no more, or nobody can enter it.
+    /// It was removed, or it cannot be entered.
     Gone,
 }
 
-/// How it goes on.
+/// How to go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// With these, and then another look.
+    /// Execute these steps, then read the links again.
     Steps(Vec<Step>),
-    /// With these, and then the record can go.
+    /// Execute these steps, then remove the record.
     Last(Vec<Step>),
-    /// The kernel will give it back, and has not yet; or its Pod keeps it where nobody sees it.
+    /// The kernel has not returned the link yet, or the Pod moved it to a hidden namespace.
     Wait,
-    /// Nothing is left to do: the record can go.
+    /// Nothing is left to do. Remove the record.
     Forget,
 }
 
-/// The link of a record among those of a namespace: by its mark; or by what of a device cannot be
-/// changed; or, of one that vanishes with its namespace, as it was.
+/// Finds the link of a record in a namespace: by its key, else by the identity of its device, else
+/// (for links without a device) by its unchanged properties.
 pub fn find<'l>(record: &Record, links: &'l [Link]) -> Option<&'l Link> {
     let nic = &record.nic;
     let is_device = |link: &&Link| {
         let is_known = nic.pci.is_some() || nic.permanent.is_some();
         nic.kind == Kind::Physical && is_known && is_same_device(nic, link)
     };
-    // Its number is another one after a journey.
+    // The index may change with a move.
     let is_untouched = |link: &&Link| {
         (link.index == nic.index || link.name == nic.name)
             && (&link.kind, link.mac, &link.alias) == (&nic.kind, Some(nic.mac), &nic.alias)
@@ -91,12 +83,12 @@ pub fn find<'l>(record: &Record, links: &'l [Link]) -> Option<&'l Link> {
         .or_else(|| links.iter().find(is_untouched))
 }
 
-/// What nobody can change of a device; other links have none of it.
-fn is_same_device(nic: &Taken, link: &Link) -> bool {
+/// Compares the identity of the device, which nothing can change. Other links have none.
+fn is_same_device(nic: &TakenNic, link: &Link) -> bool {
     (&link.kind, &link.pci, link.permanent) == (&nic.kind, &nic.pci, nic.permanent)
 }
 
-/// A Pod can write marks, but not where a device is.
+/// A Pod can write a key to an alias, but it cannot change the identity of a device.
 fn find_marked<'l>(record: &Record, links: &'l [Link]) -> Option<&'l Link> {
     let is_marked = |link: &&Link| link.alias.as_deref() == Some(record.mark.as_str());
     links
@@ -105,9 +97,9 @@ fn find_marked<'l>(record: &Record, links: &'l [Link]) -> Option<&'l Link> {
         .find(|link| is_same_device(&record.nic, link))
 }
 
-/// The link of a record that went to a Pod. A mark on the node is ours for certain, since no Pod
-/// writes there; one in the Pod says more than that something on the node looks as the link did.
-pub fn find_handed<'l>(record: &Record, node: &[Link], pod: &'l [Link]) -> Option<&'l Link> {
+/// Finds the link of a record in the Pod. A key on the node is certain, because no Pod writes there.
+/// A key in the Pod counts more than a similar link on the node.
+pub fn find_moved<'l>(record: &Record, node: &[Link], pod: &'l [Link]) -> Option<&'l Link> {
     if find_marked(record, node).is_some() {
         return None;
     }
@@ -120,8 +112,8 @@ pub fn find_handed<'l>(record: &Record, node: &[Link], pod: &'l [Link]) -> Optio
     })
 }
 
-/// The same in a Pod, where it may have lost its mark, and where numbers mean nothing. Its name
-/// alone is not enough: another link may have it.
+/// Finds a link in a Pod that may have removed the key. The index means nothing there, and another
+/// link may have the name.
 fn find_in_pod<'l>(record: &Record, links: &'l [Link]) -> Option<&'l Link> {
     let nic = &record.nic;
     match nic.kind {
@@ -132,18 +124,18 @@ fn find_in_pod<'l>(record: &Record, links: &'l [Link]) -> Option<&'l Link> {
     }
 }
 
-/// The first steps of an ADD: the link gets its mark, and goes to the Pod with its name there. They
-/// are two, because the kernel may move a link and then refuse the name.
-pub fn hand_over(record: &Record, node: &[Link]) -> Option<[Step; 2]> {
+/// The first steps of an ADD: write the key, then move the link with its new name. They are two,
+/// because the kernel may move a link and then refuse the name.
+pub fn move_to_pod(record: &Record, node: &[Link]) -> Option<[Step; 2]> {
     let link = find(record, node)?;
     let moved = Change {
-        to: Some(Place::Pod),
+        to: Some(Side::Pod),
         name: Some(record.interface.clone()),
         ..Change::default()
     };
     Some([
-        Step::Change(Place::Node, link.index, marked(record)),
-        Step::Change(Place::Node, link.index, moved),
+        Step::Change(Side::Node, link.index, marked(record)),
+        Step::Change(Side::Node, link.index, moved),
     ])
 }
 
@@ -154,37 +146,37 @@ fn marked(record: &Record) -> Change {
     }
 }
 
-/// What an ADD does to the link in the Pod, from wherever an earlier one ended.
-pub fn configure(link: &Link, given: &Given) -> Vec<Step> {
+/// The steps of an ADD in the Pod. They also complete an unfinished ADD.
+pub fn configure(link: &Link, given: &PortConfig) -> Vec<Step> {
     let change = Change {
         mtu: given.mtu.filter(|mtu| *mtu != link.mtu),
         state: Some(State::Up),
         ..Change::default()
     };
-    let mut steps = vec![Step::Change(Place::Pod, link.index, change)];
+    let mut steps = vec![Step::Change(Side::Pod, link.index, change)];
     steps.extend(
         given
             .addresses()
             .into_iter()
-            .map(|address| Step::Address(Place::Pod, link.index, address)),
+            .map(|address| Step::Address(Side::Pod, link.index, address)),
     );
     steps.extend(
         given
             .routes()
             .into_iter()
-            .map(|route| Step::Route(Place::Pod, link.index, route)),
+            .map(|route| Step::Route(Side::Pod, link.index, route)),
     );
     steps
 }
 
-/// What has to be undone next, of what is seen now.
-pub fn take_back(record: &Record, node: &[Link], pod: Pod<'_>, boot: &str) -> Next {
+/// The next steps that return a link to the node, by the links that exist now.
+pub fn give_back(record: &Record, node: &[Link], pod: Pod<'_>, boot: &str) -> Next {
     if record.boot != boot {
-        // All links are as the machine's start made them.
+        // The boot reset all links.
         return Next::Forget;
     }
     if let Pod::Links(links) = pod
-        && let Some(link) = find_handed(record, node, links)
+        && let Some(link) = find_moved(record, node, links)
     {
         let name = if is_free(record, link, node) {
             record.nic.name.clone()
@@ -192,39 +184,39 @@ pub fn take_back(record: &Record, node: &[Link], pod: Pod<'_>, boot: &str) -> Ne
             record.mark.spare_name()
         };
         let moved = Change {
-            to: Some(Place::Node),
+            to: Some(Side::Node),
             name: Some(name),
             ..Change::default()
         };
-        // Marked again, as the Pod may have wiped it out.
-        let mut steps = vec![Step::Change(Place::Pod, link.index, marked(record))];
-        steps.extend(foreign_names(&record.nic, Place::Pod, link));
-        // With one that somebody on the node has by now, the kernel would not move it.
+        // Write the key again: the Pod may have removed it.
+        let mut steps = vec![Step::Change(Side::Pod, link.index, marked(record))];
+        steps.extend(foreign_names(&record.nic, Side::Pod, link));
+        // The kernel refuses to move a link with an alternative name that is in use on the node.
         let taken = record
             .nic
             .other_names
             .intersection(&link.other_names)
             .filter(|name| is_in_use(name, node));
-        steps.extend(taken.map(|name| Step::Unname(Place::Pod, link.index, name.clone())));
-        steps.push(Step::Change(Place::Pod, link.index, moved));
+        steps.extend(taken.map(|name| Step::Unname(Side::Pod, link.index, name.clone())));
+        steps.push(Step::Change(Side::Pod, link.index, moved));
         return Next::Steps(steps);
     }
     let Some(link) = find(record, node) else {
         return match record.nic.kind {
-            // Its Pod may have put it into a namespace that nobody else knows.
+            // The Pod may have moved it to a hidden namespace.
             Kind::Physical => Next::Wait,
-            // It vanished with its namespace, or somebody removed it.
+            // It was removed, perhaps with its namespace.
             _ => Next::Forget,
         };
     };
-    if is_as_it_was(record, link, node) {
+    if is_restored(record, link, node) {
         Next::Forget
     } else {
         Next::Last(restore(record, link, node))
     }
 }
 
-/// Whether the link's own name is nobody else's.
+/// Whether no other link has the original name.
 fn is_free(record: &Record, link: &Link, node: &[Link]) -> bool {
     let is_itself = |other: &Link| std::ptr::eq(other, link);
     !node
@@ -232,21 +224,21 @@ fn is_free(record: &Record, link: &Link, node: &[Link]) -> bool {
         .any(|other| !is_itself(other) && other.is_called(&record.nic.name))
 }
 
-/// Whether a link answers to this name.
+/// Whether a link has this name or alternative name.
 fn is_in_use(name: &str, links: &[Link]) -> bool {
     links.iter().any(|link| link.is_called(name))
 }
 
-/// Takes names away that it did not have.
-fn foreign_names(nic: &Taken, place: Place, link: &Link) -> Vec<Step> {
+/// Removes alternative names that the link did not have on the node.
+fn foreign_names(nic: &TakenNic, side: Side, link: &Link) -> Vec<Step> {
     let foreign = link.other_names.difference(&nic.other_names);
     foreign
-        .map(|name| Step::Unname(place, link.index, name.clone()))
+        .map(|name| Step::Unname(side, link.index, name.clone()))
         .collect()
 }
 
-/// Whether nothing happened to it, or all of it was undone.
-fn is_as_it_was(record: &Record, link: &Link, node: &[Link]) -> bool {
+/// Whether the link has its original state.
+fn is_restored(record: &Record, link: &Link, node: &[Link]) -> bool {
     let nic = &record.nic;
     let has = |address: &NodeAddress| {
         link.addresses
@@ -263,17 +255,17 @@ fn is_as_it_was(record: &Record, link: &Link, node: &[Link]) -> bool {
         && nic.addresses.iter().all(has)
 }
 
-/// All that it had, and the mark last: until then it is not done.
+/// Restores the original state, and the alias last: until then the key marks it as unfinished.
 fn restore(record: &Record, link: &Link, node: &[Link]) -> Vec<Step> {
     let nic = &record.nic;
-    let change = |change: Change| Step::Change(Place::Node, link.index, change);
+    let change = |change: Change| Step::Change(Side::Node, link.index, change);
     let mut steps = vec![change(Change {
-        // One that the kernel gave back has none, perhaps.
+        // A link that the kernel returned may lack the key.
         state: Some(State::Down),
         modes: Some(nic.modes),
         ..marked(record)
     })];
-    steps.extend(foreign_names(nic, Place::Node, link));
+    steps.extend(foreign_names(nic, Side::Node, link));
     if link.name != nic.name && is_free(record, link, node) {
         steps.push(change(Change {
             name: Some(nic.name.clone()),
@@ -284,7 +276,7 @@ fn restore(record: &Record, link: &Link, node: &[Link]) -> Vec<Step> {
         .other_names
         .difference(&link.other_names)
         .filter(|name| !is_in_use(name, node));
-    steps.extend(lost.map(|name| Step::Name(Place::Node, link.index, name.clone())));
+    steps.extend(lost.map(|name| Step::Name(Side::Node, link.index, name.clone())));
     let mac = Some(nic.mac).filter(|mac| link.mac != Some(*mac));
     let mtu = Some(nic.mtu).filter(|mtu| link.mtu != *mtu);
     if mac.is_some() || mtu.is_some() {
@@ -303,12 +295,12 @@ fn restore(record: &Record, link: &Link, node: &[Link]) -> Vec<Step> {
     steps.extend(
         nic.addresses
             .iter()
-            .map(|address| Step::Address(Place::Node, link.index, address.clone())),
+            .map(|address| Step::Address(Side::Node, link.index, address.clone())),
     );
     steps.extend(
         nic.routes
             .iter()
-            .map(|route| Step::Route(Place::Node, link.index, route.clone())),
+            .map(|route| Step::Route(Side::Node, link.index, route.clone())),
     );
     steps.push(change(Change {
         alias: Some(nic.alias.clone().unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! Where the credentials of a network are.
+//! The source of a network's credentials.
 
 use std::path::PathBuf;
 
@@ -8,19 +8,17 @@ use crate::cni::CniError;
 use crate::settings::{invalid, text};
 use openstack::Cloud;
 
-/// Where the credentials are unless the configuration says otherwise.
+/// The default clouds file.
 const CLOUDS_FILE: &str = "/etc/openstack/clouds.yaml";
 
-/// Where the credentials are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// In the configuration itself, which everybody on the node may be able to read.
+    /// In the configuration itself, which other users of the node may be able to read.
     Inline(Cloud),
     /// In a file like `clouds.yaml`, under a name.
     File {
-        /// The file.
         path: PathBuf,
-        /// The cloud in it; `None` is the only one.
+        /// The cloud in the file; `None` means the only one.
         cloud: Option<String>,
     },
 }
@@ -32,24 +30,24 @@ impl Source {
             (Value::Null, cloud, file) => {
                 let path = PathBuf::from(file.unwrap_or_else(|| CLOUDS_FILE.to_owned()));
                 if !path.is_absolute() {
-                    return Err(invalid("`cloudsFile` is no absolute path"));
+                    return Err(invalid("`cloudsFile` must be an absolute path"));
                 }
                 Ok(Source::File { path, cloud })
             }
             (openstack, None, None) => inline(openstack, ipam),
             (_, _, _) => Err(invalid(
-                "`openstackConf` and a clouds file are given, and only one can hold",
+                "`openstackConf` and a clouds file exclude each other",
             )),
         }
     }
 }
 
-/// What stands there is never shown.
+/// Errors never show a value of `openstackConf`.
 fn inline(openstack: &Value, ipam: &Value) -> Result<Source, CniError> {
     let needed = |key: &str| {
         let text = openstack[key].as_str().filter(|text| !text.is_empty());
         text.map(str::to_owned)
-            .ok_or_else(|| invalid(&format!("`openstackConf.{key}` is missing, or no text")))
+            .ok_or_else(|| invalid(&format!("`openstackConf.{key}` is missing or not a string")))
     };
     let [username, password, project] =
         [needed("username")?, needed("password")?, needed("project")?];

@@ -1,4 +1,4 @@
-//! What a network's configuration asks of the daemon on the node; the plugin itself passes it over.
+//! The settings of a network for the daemon `neutron-node`. The plugin only checks them.
 
 use std::collections::BTreeSet;
 
@@ -12,34 +12,31 @@ use crate::warm_pool::PoolSize;
 use ipam_core::net::unmapped;
 use ipam_core::neutron::Id;
 
-/// Most ports that may be kept free: each is an address and a part of a quota that nobody else can
-/// use.
+/// Most free ports of a pool: each takes an address and a part of the quota.
 const MOST_FREE: usize = 1000;
 
-/// What the daemon does for a network besides looking for garbage.
+/// The work of the daemon for a network, apart from garbage collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DaemonConfig {
-    /// Keeps a warm pool.
+    /// The size of the warm pool.
     pub pool: Option<PoolSize>,
-    /// Keeps the pairs of the VM's port.
+    /// The pairs to keep on the VM's port.
     pub pairs: Option<PairsConfig>,
 }
 
-/// Which port must let out what.
+/// What a port of the VM must allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairsConfig {
-    /// The port.
-    pub on: GuardedInterface,
-    /// Ranges instead of the address of each Pod.
+    pub on: VmInterface,
+    /// Ranges to allow instead of the address of each Pod.
     pub ranges: Option<BTreeSet<IpNet>>,
 }
 
 /// A port of the VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GuardedInterface {
-    /// The port itself.
+pub enum VmInterface {
     Port(Id),
-    /// An interface of the node, whose hardware address is the port's.
+    /// The interface of the node with the port's hardware address.
     Interface(InterfaceName),
 }
 
@@ -79,11 +76,11 @@ impl DaemonConfig {
 
 fn pool(written: WrittenPool) -> Result<PoolSize, CniError> {
     let WrittenPool { free, most } = written;
-    // A few Pods may go at once and others come after them.
+    // Several Pods may end at once, before others start.
     let most = most.unwrap_or(free.saturating_mul(2));
     if free > most || most > MOST_FREE {
         return Err(invalid(&format!(
-            "`ipam.warmPool` needs `free` ≤ `most` ≤ {MOST_FREE}"
+            "`ipam.warmPool` requires `free` ≤ `most` ≤ {MOST_FREE}"
         )));
     }
     Ok(PoolSize { free, most })
@@ -92,17 +89,17 @@ fn pool(written: WrittenPool) -> Result<PoolSize, CniError> {
 fn pairs(written: WrittenPairs) -> Result<PairsConfig, CniError> {
     let key = "`ipam.allowedAddressPairs`";
     let on = match (written.port, written.interface) {
-        (Some(port), None) => GuardedInterface::Port(
+        (Some(port), None) => VmInterface::Port(
             port.parse()
                 .map_err(|why| invalid(&format!("{key}: `port` is {why}")))?,
         ),
-        (None, Some(name)) => GuardedInterface::Interface(
+        (None, Some(name)) => VmInterface::Interface(
             name.parse()
                 .map_err(|why| invalid(&format!("{key}: `interface` is {why}")))?,
         ),
         _ => {
             return Err(invalid(&format!(
-                "{key} needs `interface` or `port`, and not both"
+                "{key} requires either `interface` or `port`"
             )));
         }
     };
@@ -128,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_not_done() {
+    fn absent_settings_ask_for_nothing() {
         assert_eq!(
             DaemonConfig::read(&json!({"type": "x"})).unwrap(),
             DaemonConfig::default()
@@ -146,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_settings_are_refused() {
         for bad in [
             json!({"warmPool": {"free": 4, "most": 3}}),
             json!({"warmPool": {"free": 1001}}),

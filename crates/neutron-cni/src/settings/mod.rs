@@ -1,9 +1,9 @@
-//! The configuration of a network as a runtime hands it over: the form of the plugin of 2020
-//! (`openstackConf`, `neutronConf`) and the better one, with credentials in a file. Decides nothing
+//! The configuration of a network on standard input: the form of the plugin of 2020
+//! (`openstackConf`, `neutronConf`) and the newer one with credentials in a file. Must never decide
 //! about ports.
 //!
-//! What every request needs is read at once; what only an ADD wants is read for it alone, so that a
-//! fault in it keeps nobody from giving addresses back.
+//! Settings for all requests are read at once. Those of an ADD are read for an ADD only, so that a
+//! mistake in them does not block a DEL.
 
 mod access;
 mod daemon_config;
@@ -22,53 +22,49 @@ use crate::cni::{
 };
 
 pub use access::Source;
-pub use daemon_config::{DaemonConfig, GuardedInterface, PairsConfig};
+pub use daemon_config::{DaemonConfig, PairsConfig, VmInterface};
 pub use request::{AttachmentRequest, RouteMtu};
 
-/// Where plugin and daemon keep what they keep, unless a network says otherwise.
+/// The default state folder of plugin and daemon.
 pub const STATE_DIRECTORY: &str = "/var/lib/cni/cilium-ipam-neutron";
 
-/// How long a request may take unless the configuration says otherwise. Kubelet gives up after two
-/// minutes.
+/// Default time of a request. Kubelet gives up after two minutes.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Bounds of it, in seconds: the last five are for taking back what was made.
+/// Allowed times of a request, in seconds. The last five are for undoing.
 const DEADLINES: std::ops::RangeInclusive<u64> = 10..=110;
 
-/// What a network's configuration says.
+/// The configuration of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Version of the specification in which to answer.
+    /// The version of the specification for the answer.
     pub version: SpecVersion,
-    /// The network's name among those of the node.
     pub network_name: String,
-    /// The credentials.
     pub source: Source,
-    /// The name of the node, by which its ports are found; `None` is what the machine calls itself.
+    /// The name of the node in its ports; `None` means the id of the machine.
     pub node: Option<String>,
-    /// The name of the cluster before it, where nodes of several clusters share a project.
+    /// A prefix of the node's name, for clusters that share a project.
     pub cluster: Option<String>,
-    /// Where tokens and locks are kept.
+    /// The state folder.
     pub state: PathBuf,
-    /// How long it may take altogether.
+    /// The time of a request, including the time for undoing.
     pub deadline: Duration,
-    /// The whole, without credentials.
-    written: Unshown,
+    /// The whole configuration without credentials.
+    written: Redacted,
 }
 
-/// Whoever misspells `openstackConf` has a password elsewhere.
+/// Hides its value: a misspelt `openstackConf` still holds a password.
 #[derive(Clone, PartialEq)]
-struct Unshown(Value);
+struct Redacted(Value);
 
-impl fmt::Debug for Unshown {
+impl fmt::Debug for Redacted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("…")
     }
 }
 
 impl Settings {
-    /// The version in which to answer, as far as the input tells: an error, too, is answered in the
-    /// asker's version.
+    /// The version of the input, or the newest one. Errors use it too.
     pub fn version_of(input: &[u8]) -> SpecVersion {
         let written: Value = serde_json::from_slice(input).unwrap_or_default();
         written["cniVersion"]
@@ -77,18 +73,18 @@ impl Settings {
             .unwrap_or(SpecVersion::NEWEST)
     }
 
-    /// Reads what came on standard input.
+    /// Reads standard input.
     ///
     /// # Errors
-    /// Something else than the configuration of a network, or one that cannot be used.
+    /// Fails if it is not a valid configuration of a network.
     pub fn read(input: &[u8]) -> Result<Settings, CniError> {
         Settings::read_from(input, "ipam")
     }
 
-    /// The same of a plugin that has cloud, node and state in another part of its configuration.
+    /// Reads standard input of a plugin with cloud, node and state in another section.
     ///
     /// # Errors
-    /// As above.
+    /// Fails if it is not a valid configuration of a network.
     pub fn read_from(input: &[u8], part: &str) -> Result<Settings, CniError> {
         let mut written: Value = serde_json::from_slice(input).map_err(|why| undecodable(&why))?;
         let version = version(&written["cniVersion"])?;
@@ -107,7 +103,7 @@ impl Settings {
         let state =
             text(ipam, "stateDirectory")?.map_or_else(|| STATE_DIRECTORY.into(), PathBuf::from);
         if !state.is_absolute() {
-            return Err(invalid("`stateDirectory` is no absolute path"));
+            return Err(invalid("`stateDirectory` must be an absolute path"));
         }
         let (source, deadline) = (Source::read(ipam)?, deadline(&ipam["deadlineSeconds"]));
         if let Some(ipam) = written[part].as_object_mut() {
@@ -121,52 +117,52 @@ impl Settings {
             cluster,
             state,
             deadline,
-            written: Unshown(written),
+            written: Redacted(written),
         })
     }
 
-    /// Attachments that are there, as GC names them; `None` where it does not say, which is not the
-    /// same as that there are none.
+    /// The valid attachments of a GC; `None` if the field is absent, which does not mean that there
+    /// are none.
     ///
     /// # Errors
-    /// Something else than attachments.
-    pub fn valid(&self) -> Result<Option<BTreeSet<Attachment>>, CniError> {
-        valid(self.written.0.get("cni.dev/valid-attachments"))
+    /// Fails if the field is not a list of attachments.
+    pub fn valid_attachments(&self) -> Result<Option<BTreeSet<Attachment>>, CniError> {
+        valid_attachments(self.written.0.get("cni.dev/valid-attachments"))
     }
 
-    /// The addresses that an ADD gave, as CHECK hands them back.
+    /// The addresses of `prevResult`, which an ADD gave.
     ///
     /// # Errors
-    /// Something else than addresses.
-    pub fn given(&self) -> Result<Option<BTreeSet<IpAddr>>, CniError> {
-        given(&self.written.0["prevResult"])
+    /// Fails if it contains something other than addresses.
+    pub fn previous_addresses(&self) -> Result<Option<BTreeSet<IpAddr>>, CniError> {
+        previous_addresses(&self.written.0["prevResult"])
     }
 
-    /// What is written, but for credentials.
+    /// The configuration without credentials.
     pub fn written(&self) -> &Value {
         &self.written.0
     }
 
-    /// What an ADD wants, with what the environment asks for besides.
+    /// The request of an ADD, with the arguments of the environment.
     ///
     /// # Errors
-    /// A configuration, or a request, that cannot be used.
+    /// Fails if the configuration or the arguments are invalid.
     pub fn request(&self, arguments: &Arguments) -> Result<AttachmentRequest, CniError> {
         AttachmentRequest::read(self.version, &self.written.0, arguments)
     }
 
-    /// What is asked of the daemon on the node.
+    /// The settings for the daemon.
     ///
     /// # Errors
-    /// Something that cannot be.
+    /// Fails if they are invalid.
     pub fn daemon_config(&self) -> Result<DaemonConfig, CniError> {
         DaemonConfig::read(&self.written.0["ipam"])
     }
 
-    /// The version is needed for a command.
+    /// Requires a version for a command.
     ///
     /// # Errors
-    /// An older one.
+    /// Fails if the configuration has an older version.
     pub fn needs(&self, version: SpecVersion, command: &str) -> Result<(), CniError> {
         if self.version >= version {
             return Ok(());
@@ -189,7 +185,7 @@ fn version(written: &Value) -> Result<SpecVersion, CniError> {
     };
     text.parse().map_err(|_| {
         let known = SpecVersion::ALL.map(SpecVersion::as_str).join(", ");
-        let message = format!("CNI {} is not spoken here", shown(text));
+        let message = format!("CNI {} is not supported", shown(text));
         CniError::new(
             ErrorCode::IncompatibleVersion,
             message,
@@ -198,7 +194,7 @@ fn version(written: &Value) -> Result<SpecVersion, CniError> {
     })
 }
 
-/// The usual one where the configuration has none that can be: `AttachmentRequest` says so.
+/// The configured time, or the default if it is invalid: `AttachmentRequest` reports that.
 fn deadline(written: &Value) -> Duration {
     let seconds = written
         .as_u64()
@@ -206,8 +202,7 @@ fn deadline(written: &Value) -> Duration {
     seconds.map_or(DEADLINE, Duration::from_secs)
 }
 
-/// A name that is put together with others by `/`: letters, digits, `_`, `.` and `-`, as CNI has
-/// them for networks.
+/// A name that is joined with others by `/`. CNI's rule for network names.
 fn name(object: &Value, key: &str) -> Result<Option<String>, CniError> {
     match text(object, key)? {
         None => Ok(None),
@@ -219,15 +214,15 @@ fn name(object: &Value, key: &str) -> Result<Option<String>, CniError> {
     }
 }
 
-/// An empty list is written as null by some (Go's nil), and left out by nobody who means it.
-fn valid(written: Option<&Value>) -> Result<Option<BTreeSet<Attachment>>, CniError> {
+/// Some runtimes write an empty list as null (Go's nil).
+fn valid_attachments(written: Option<&Value>) -> Result<Option<BTreeSet<Attachment>>, CniError> {
     let Some(written) = written else {
         return Ok(None);
     };
     let list = match written {
         Value::Null => &[],
         Value::Array(list) => list.as_slice(),
-        _ => return Err(invalid("`cni.dev/valid-attachments` is no list")),
+        _ => return Err(invalid("`cni.dev/valid-attachments` must be a list")),
     };
     let attachment = |one: &Value| {
         let container = one["containerID"].as_str()?.parse().ok()?;
@@ -238,12 +233,12 @@ fn valid(written: Option<&Value>) -> Result<Option<BTreeSet<Attachment>>, CniErr
         })
     };
     let list: Option<BTreeSet<Attachment>> = list.iter().map(attachment).collect();
-    // With one of them unknown, nobody knows what is garbage.
+    // With one unknown attachment, garbage cannot be recognised.
     list.map(Some)
-        .ok_or_else(|| invalid("`cni.dev/valid-attachments` has something else than attachments"))
+        .ok_or_else(|| invalid("`cni.dev/valid-attachments` must contain attachments only"))
 }
 
-fn given(previous: &Value) -> Result<Option<BTreeSet<IpAddr>>, CniError> {
+fn previous_addresses(previous: &Value) -> Result<Option<BTreeSet<IpAddr>>, CniError> {
     let Some(ips) = previous["ips"].as_array() else {
         return Ok(None);
     };
@@ -251,25 +246,25 @@ fn given(previous: &Value) -> Result<Option<BTreeSet<IpAddr>>, CniError> {
     let given: Option<BTreeSet<IpAddr>> = ips.iter().map(address).collect();
     given
         .map(Some)
-        .ok_or_else(|| invalid("`prevResult.ips` has something else than addresses"))
+        .ok_or_else(|| invalid("`prevResult.ips` must contain addresses only"))
 }
 
-/// A text of an object, if there is one.
+/// A string field of an object; `None` if it is absent.
 pub(crate) fn text(object: &Value, key: &str) -> Result<Option<String>, CniError> {
     match &object[key] {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text.clone())),
-        _ => Err(invalid(&format!("`{key}` is no text"))),
+        _ => Err(invalid(&format!("`{key}` must be a string"))),
     }
 }
 
 fn undecodable(why: &serde_json::Error) -> CniError {
-    // Never the text itself: it may hold a password.
-    let node_state = format!("line {}, column {}", why.line(), why.column());
+    // Never the input itself: it may hold a password.
+    let position = format!("line {}, column {}", why.line(), why.column());
     CniError::new(
         ErrorCode::Decoding,
-        format!("standard input is not the configuration of a network ({node_state})"),
-        "see what lies in /etc/cni/net.d",
+        format!("standard input is not the configuration of a network ({position})"),
+        "check the files in /etc/cni/net.d",
     )
 }
 
@@ -277,11 +272,11 @@ pub(crate) fn invalid(message: &str) -> CniError {
     CniError::new(
         ErrorCode::InvalidConfiguration,
         message,
-        "mend the network's configuration in /etc/cni/net.d",
+        "fix the network's configuration in /etc/cni/net.d",
     )
 }
 
-/// A part of what somebody wrote, fit to be shown.
+/// The first characters of a text, for a message.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().take(64).collect()
 }
@@ -309,7 +304,7 @@ mod tests {
     fn with(pointer: &str, value: Value) -> Result<Settings, CniError> {
         let mut settings = old();
         match settings.pointer_mut(pointer) {
-            Some(node_state) => *node_state = value,
+            Some(entry) => *entry = value,
             None => settings["ipam"][pointer] = value,
         }
         read(&settings)
@@ -332,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_refused_and_no_secret_is_told() {
+    fn invalid_configurations_are_refused_and_no_secret_is_shown() {
         let code = |pointer: &str, value: Value| with(pointer, value).unwrap_err().code;
         assert_eq!(
             code("/cniVersion", json!("9.9.9")),
@@ -366,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_an_add_wants_keeps_nobody_from_giving_back() {
+    fn invalid_settings_of_an_add_do_not_block_a_del() {
         for (pointer, value) in [
             ("/ipam/neutronConf/networks", json!([])),
             ("/ipam/neutronConf/networks", json!(["../ports"])),
@@ -385,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_have_what_their_version_can_say() {
+    fn routes_have_only_the_fields_of_their_version() {
         let routes = |version: &str, route: Value| {
             let mut settings = old();
             settings["cniVersion"] = version.into();
@@ -424,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_asked_for_in_three_ways() {
+    fn addresses_are_requested_in_three_ways() {
         let mut settings = old();
         settings["runtimeConfig"] = json!({"ips": ["10.0.0.7/24"]});
         settings["args"] = json!({"cni": {"ips": ["fd00::7"]}});
@@ -442,13 +437,13 @@ mod tests {
     }
 
     #[test]
-    fn only_a_list_says_what_is_garbage() {
+    fn only_a_list_decides_what_is_garbage() {
         let valid = |value: Value| {
             let mut settings = old();
             settings["cni.dev/valid-attachments"] = value;
-            read(&settings).unwrap().valid()
+            read(&settings).unwrap().valid_attachments()
         };
-        assert_eq!(read(&old()).unwrap().valid().unwrap(), None);
+        assert_eq!(read(&old()).unwrap().valid_attachments().unwrap(), None);
         assert_eq!(valid(Value::Null).unwrap(), Some(BTreeSet::new()));
         assert_eq!(
             valid(json!([{"containerID": "c", "ifname": "eth0"}]))

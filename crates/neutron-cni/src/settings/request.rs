@@ -1,5 +1,5 @@
-//! What an ADD wants: of which networks and subnets the address is, and what the interface gets
-//! besides.
+//! The request of an ADD: networks and subnets of its port, and routes, name servers and MTU of the
+//! interface.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -12,8 +12,7 @@ use crate::cni::{Arguments, CniError, Dns, Route, RouteDetail, SpecVersion, addr
 use crate::settings::{DEADLINES, invalid, shown};
 use ipam_core::neutron::Id;
 
-/// Fields of `ipam` that are read elsewhere; the last four the plugin of 2020 took without a use
-/// for them, and so do we.
+/// Fields of `ipam` that are read elsewhere. The last four are ignored, as by the plugin of 2020.
 const OTHERS: [&str; 17] = [
     "type",
     "name",
@@ -34,7 +33,7 @@ const OTHERS: [&str; 17] = [
     "gateway",
 ];
 
-/// So many of them.
+/// Number of ignored fields at the end of `OTHERS`.
 const IGNORED: usize = 4;
 
 /// Fields that are read here.
@@ -49,38 +48,37 @@ const OWN: [&str; 8] = [
     "resolvConf",
 ];
 
-/// What an interface is to get.
+/// What an interface gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachmentRequest {
     /// Networks of Neutron, in the order in which they are tried.
     pub networks: Vec<Id>,
-    /// Subnets that addresses are of; without any, one of each family that the network has.
+    /// Allowed subnets. Empty: one of each family of the network.
     pub subnets: Vec<Id>,
-    /// Addresses that are asked for.
+    /// Requested addresses.
     pub addresses: Vec<IpAddr>,
     /// Gateways instead of those of the subnets, at most one of each family.
     pub gateways: Vec<IpAddr>,
-    /// Routes besides those of the subnets.
+    /// Routes in addition to those of the subnets.
     pub routes: Vec<Route>,
-    /// What is said of the size of packets.
     pub route_mtu: RouteMtu,
-    /// Security groups of the ports; without any, Neutron's own.
+    /// Security groups of the port. Empty: Neutron's default.
     pub security_groups: Vec<Id>,
-    /// A file like `resolv.conf` whose name servers are told instead of those of the subnets.
+    /// A file like `resolv.conf` whose name servers replace those of the subnets.
     pub resolv_conf: Option<PathBuf>,
-    /// What it says, once it was read.
+    /// The content of `resolv_conf`, once it was read.
     pub dns: Option<Dns>,
 }
 
-/// What is said of the size of packets on routes (from CNI 1.1.0 on).
+/// The MTU of routes (from CNI 1.1.0 on).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RouteMtu {
-    /// Nothing.
+    /// None.
     #[default]
-    Unsaid,
-    /// This many bytes.
+    Unset,
+    /// In bytes.
     Fixed(u32),
-    /// What the network of Neutron has.
+    /// The MTU of the network at Neutron.
     OfNetwork,
 }
 
@@ -147,7 +145,7 @@ impl AttachmentRequest {
         {
             let (least, most) = DEADLINES.into_inner();
             return Err(invalid(&format!(
-                "`ipam.deadlineSeconds` is no whole number from {least} to {most}"
+                "`ipam.deadlineSeconds` must be a whole number from {least} to {most}"
             )));
         }
         if let Some(fields) = ipam.as_object_mut() {
@@ -161,7 +159,7 @@ impl AttachmentRequest {
                     shown(unknown)
                 )));
             }
-            // Among them is the one with the password, so no fault can show it.
+            // One of them holds the password, so no error can show it.
             fields.retain(|key, _| !OTHERS.contains(&key.as_str()));
         }
         let written: Written =
@@ -170,14 +168,14 @@ impl AttachmentRequest {
             Some(neutron) if written.networks.is_empty() => neutron.networks,
             Some(_) => {
                 return Err(invalid(
-                    "`networks` are in `ipam` and in `neutronConf`, and only one can hold",
+                    "`networks` must be in `ipam` or in `neutronConf`, not in both",
                 ));
             }
             None => written.networks,
         };
         if networks.is_empty() {
             return Err(invalid(
-                "`ipam.networks` (or `ipam.neutronConf.networks`) names no network of Neutron",
+                "`ipam.networks` (or `ipam.neutronConf.networks`) must name a network of Neutron",
             ));
         }
         Ok(AttachmentRequest {
@@ -217,7 +215,7 @@ impl WrittenRoute {
             scope,
         };
         if version < SpecVersion::V1_1_0 && detail != RouteDetail::default() {
-            // Without it the route would be another one.
+            // Without the detail it would be a different route.
             let known = "only `dst` and `gw` are known before CNI 1.1.0";
             return Err(invalid(&format!(
                 "`ipam.routes` has more for {dst}, and {known}"
@@ -233,11 +231,11 @@ impl WrittenRoute {
 
 fn route_mtu(written: Option<WrittenMtu>) -> Result<RouteMtu, CniError> {
     match written {
-        None => Ok(RouteMtu::Unsaid),
+        None => Ok(RouteMtu::Unset),
         Some(WrittenMtu::Fixed(mtu)) if mtu >= 576 => Ok(RouteMtu::Fixed(mtu)),
         Some(WrittenMtu::Word(word)) if word == "network" => Ok(RouteMtu::OfNetwork),
         Some(_) => Err(invalid(
-            "`ipam.mtu` is neither `network` nor a number of bytes, at least 576",
+            "`ipam.mtu` must be `network` or a number of bytes, at least 576",
         )),
     }
 }
@@ -250,23 +248,27 @@ fn ids(key: &str, written: &[String]) -> Result<Vec<Id>, CniError> {
     written.iter().map(id).collect()
 }
 
-/// Of the environment, of `runtimeConfig` (the capability `ips`) and of `args` (CONVENTIONS.md of
-/// containernetworking/cni).
+/// Requested addresses: of the environment, of `runtimeConfig` (capability `ips`) and of `args`
+/// (CONVENTIONS.md of containernetworking/cni).
 fn addresses(configuration: &Value, arguments: &Arguments) -> Result<Vec<IpAddr>, CniError> {
     let mut addresses = arguments.addresses.clone();
-    for node_state in [
+    for source in [
         &configuration["runtimeConfig"],
         &configuration["args"]["cni"],
     ] {
-        let requested = match node_state {
+        let requested = match source {
             Value::Null => Requested::default(),
-            node_state => Requested::deserialize(node_state)
-                .map_err(|why| invalid(&format!("`ips`: {why}")))?,
+            source => {
+                Requested::deserialize(source).map_err(|why| invalid(&format!("`ips`: {why}")))?
+            }
         };
         for text in &requested.ips {
             let address = address_of(text);
             addresses.push(address.ok_or_else(|| {
-                invalid(&format!("`ips` has `{}`, which is no address", shown(text)))
+                invalid(&format!(
+                    "`ips` has `{}`, which is not an address",
+                    shown(text)
+                ))
             })?);
         }
     }

@@ -1,6 +1,6 @@
-//! What each ADD leaves before it asks for anything, and its DEL takes away when nothing is left:
-//! where the container's network namespace is. So the daemon can tell what is garbage, and a second
-//! ADD that there may be a port already.
+//! Records of interfaces: boot and network namespace. An ADD writes its record before anything else,
+//! and a DEL removes it last. The daemon recognises garbage by it, and a second ADD knows that a port
+//! may exist.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -15,14 +15,13 @@ use crate::state::file_names::{attachment, file_name};
 use crate::{AttachmentRecord, Boot, Netns};
 use private_files::kept;
 
-/// What is left.
 #[derive(Serialize, Deserialize)]
-struct Left {
+struct StoredRecord {
     boot: String,
     netns: PathBuf,
 }
 
-/// The traces of a network on this node.
+/// The records of one network on this node.
 pub struct AttachmentRecords {
     folder: PathBuf,
 }
@@ -34,38 +33,36 @@ impl AttachmentRecords {
         }
     }
 
-    /// Whether an earlier ADD was here, or one that left what its DEL could not take away.
+    /// Whether an earlier ADD ran, or a DEL failed to remove the record.
     pub fn has(&self, attachment: &Attachment) -> bool {
         self.path(attachment).exists()
     }
 
-    /// Leaves one, or a newer one: runtimes may use the name of a container again.
-    pub fn leave(&self, attachment: &Attachment, netns: &Path) -> io::Result<()> {
+    /// Writes the record, or replaces it: runtimes may reuse a container's name.
+    pub fn write(&self, attachment: &Attachment, netns: &Path) -> io::Result<()> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&self.folder)?;
-        let left = Left {
+        let stored = StoredRecord {
             boot: boot_id()?,
             netns: netns.to_owned(),
         };
-        kept::keep(&self.path(attachment), &left)
+        kept::keep(&self.path(attachment), &stored)
     }
 
-    /// Takes it away. What stays although nothing is left makes the next ADD ask Neutron, and no
-    /// more.
-    pub fn take_away(&self, attachment: &Attachment) {
+    /// Removes the record. If this fails, the next ADD asks Neutron, and nothing else changes.
+    pub fn remove(&self, attachment: &Attachment) {
         let _ = fs::remove_file(self.path(attachment));
     }
 
-    /// What was left. What cannot be read, as a crash of the machine may leave it, leads nowhere,
-    /// and tells by its age at most.
+    /// Reads a record. Of an unreadable one (after a crash of the machine), only the age counts.
     pub fn read(&self, attachment: &Attachment) -> Option<AttachmentRecord> {
         let path = self.path(attachment);
         if !path.exists() {
             return None;
         }
-        let Some(Left { boot, netns }) = kept::read(&path) else {
+        let Some(StoredRecord { boot, netns }) = kept::read(&path) else {
             let boot = if is_before_boot(&path) {
                 Boot::Earlier
             } else {
@@ -73,7 +70,7 @@ impl AttachmentRecords {
             };
             return Some(AttachmentRecord {
                 boot,
-                netns: Netns::OutOfSight,
+                netns: Netns::NotVisible,
             });
         };
         let is_this = boot_id().map_or(true, |now| now == boot);
@@ -83,7 +80,7 @@ impl AttachmentRecords {
         })
     }
 
-    /// All of them, and how old they are.
+    /// All interfaces with a record, and the ages of the records.
     pub fn all(&self) -> Vec<(Attachment, Duration)> {
         let Ok(entries) = fs::read_dir(&self.folder) else {
             return Vec::new();
@@ -96,7 +93,7 @@ impl AttachmentRecords {
         entries.flatten().filter_map(one).collect()
     }
 
-    /// Removes what killed runs left unfinished.
+    /// Removes unfinished files of killed runs.
     pub fn clean(&self) {
         kept::clean(&self.folder);
     }
@@ -118,17 +115,17 @@ fn is_before_boot(path: &Path) -> bool {
     age.zip(uptime).is_some_and(|(age, uptime)| age > uptime)
 }
 
-/// Nothing at a place that cannot be seen is no sign.
+/// A missing path in a folder that is not visible proves nothing.
 fn look(netns: &Path) -> Netns {
-    let is_in_sight = netns.is_absolute() && netns.parent().is_some_and(Path::is_dir);
+    let is_visible = netns.is_absolute() && netns.parent().is_some_and(Path::is_dir);
     match fs::symlink_metadata(netns) {
         Ok(_) => Netns::There,
-        Err(why) if why.kind() == ErrorKind::NotFound && is_in_sight => Netns::Gone,
-        Err(_) => Netns::OutOfSight,
+        Err(why) if why.kind() == ErrorKind::NotFound && is_visible => Netns::Gone,
+        Err(_) => Netns::NotVisible,
     }
 }
 
-/// What the kernel calls the time since it began; another one after each boot.
+/// The kernel's id of this boot.
 pub fn boot_id() -> io::Result<String> {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned())
 }
@@ -138,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_tells_of_this_boot_and_of_the_network_namespace() {
+    fn a_record_tells_boot_and_network_namespace() {
         let folder = tempfile::tempdir().unwrap();
         let attachment_records = AttachmentRecords::of(folder.path(), "net");
         let attachment = Attachment {
@@ -149,9 +146,9 @@ mod tests {
             attachment_records.read(&attachment).is_none() && attachment_records.all().is_empty()
         );
         let told = |netns: &Path| {
-            attachment_records.leave(&attachment, netns).unwrap();
-            let trace = attachment_records.read(&attachment).unwrap();
-            (trace.boot, trace.netns)
+            attachment_records.write(&attachment, netns).unwrap();
+            let record = attachment_records.read(&attachment).unwrap();
+            (record.boot, record.netns)
         };
         assert_eq!(told(&folder.path().join("gone")), (Boot::This, Netns::Gone));
         assert_eq!(
@@ -161,12 +158,12 @@ mod tests {
         );
         assert_eq!(
             told(Path::new("/nowhere/here")),
-            (Boot::This, Netns::OutOfSight)
+            (Boot::This, Netns::NotVisible)
         );
         let path = attachment_records.path(&attachment);
         kept::keep(
             &path,
-            &Left {
+            &StoredRecord {
                 boot: "another".to_owned(),
                 netns: folder.path().to_owned(),
             },
@@ -181,11 +178,11 @@ mod tests {
             attachment_records.read(&attachment).unwrap(),
             AttachmentRecord {
                 boot: Boot::This,
-                netns: Netns::OutOfSight
+                netns: Netns::NotVisible
             }
         );
         assert_eq!(attachment_records.all().len(), 1);
-        attachment_records.take_away(&attachment);
+        attachment_records.remove(&attachment);
         assert!(!attachment_records.has(&attachment));
     }
 }

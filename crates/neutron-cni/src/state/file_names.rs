@@ -1,18 +1,20 @@
-//! Files that are called by an interface of a container.
+//! File names of interfaces.
 
 use crate::cni::Attachment;
 
-/// Between the two: no id of a container has it.
-const BETWEEN: char = '@';
+/// Separates container and interface. No container id contains it.
+const SEPARATOR: char = '@';
 
-/// The name of its file.
 pub fn file_name(attachment: &Attachment) -> String {
-    format!("{}{BETWEEN}{}", attachment.container, attachment.interface)
+    format!(
+        "{}{SEPARATOR}{}",
+        attachment.container, attachment.interface
+    )
 }
 
-/// Whose file it is; `None` is nobody's.
+/// The interface of a file; `None` for other files.
 pub fn attachment(file_name: &str) -> Option<Attachment> {
-    let (container, interface) = file_name.split_once(BETWEEN)?;
+    let (container, interface) = file_name.split_once(SEPARATOR)?;
     Some(Attachment {
         container: container.parse().ok()?,
         interface: interface.parse().ok()?,

@@ -1,5 +1,5 @@
-//! The files of a node: whose port is whose, the warm pool, and which network namespace an
-//! interface was made in. Knows nothing of HTTP.
+//! The files of a node: its name, the warm pool, the records of interfaces, and locks. Must never
+//! know HTTP.
 
 mod attachment_records;
 mod file_names;

@@ -1,5 +1,4 @@
-//! Where a network of this node keeps its files, which of them are locks, and by what name Neutron
-//! knows the node.
+//! The paths and locks of one network on this node, and the name of the node at Neutron.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -10,16 +9,16 @@ use crate::state::{AttachmentRecords, Pool};
 use crate::{Identity, Settings};
 use private_files::{self, Locked, kept, node_name, state_folder};
 
-/// Keeps the name of the node.
+/// Stores the name of the node.
 const NODE_FILE: &str = "node.json";
 
 /// The files of one network.
 pub struct NodeState {
     state: PathBuf,
     network_name: String,
-    /// What the node is called now.
+    /// The current name of the node.
     named: String,
-    /// What its ports call it.
+    /// The name of the node in its ports.
     pub node: String,
 }
 
@@ -31,12 +30,12 @@ impl NodeState {
                 .as_ref()
                 .map_or(node.clone(), |cluster| format!("{cluster}/{node}"))
         };
-        // Ports were made by the name that the node had first.
+        // The first name of the node is the one in its ports.
         let first: Option<String> = kept::read(&settings.state.join(NODE_FILE));
         let named = match (&settings.node, &first) {
             (Some(node), _) => with_cluster(node.clone()),
             (None, None) => with_cluster(node_name()?),
-            // What tells the machine may not be seen from within a container.
+            // Within a container, the id of the machine may not be visible.
             (None, Some(first)) => node_name().map_or_else(|_| first.clone(), with_cluster),
         };
         let node = first.unwrap_or_else(|| named.clone());
@@ -48,12 +47,11 @@ impl NodeState {
         })
     }
 
-    /// What all ports of this network on this node are called.
+    /// The `name` of all ports of this network on this node.
     pub fn port_name(&self) -> String {
         Identity::name_of(&self.node, &self.network_name)
     }
 
-    /// Where it keeps what it keeps.
     pub fn state(&self) -> &Path {
         &self.state
     }
@@ -66,16 +64,16 @@ impl NodeState {
         AttachmentRecords::of(&self.state, &self.network_name)
     }
 
-    /// A node that gets another name would not find the ports that it has.
+    /// Stores the node's name, or fails if it changed: a renamed node would not find its ports.
     pub fn keeps_its_name(&self) -> Result<(), CniError> {
         let path = self.node_file();
         if self.named != self.node {
             let message = format!(
-                "this node's ports are called {}, and its name is {} now",
+                "the node's name changed from {}, the name in its ports, to {}",
                 self.node, self.named
             );
             let details = format!(
-                "give it its name back, or remove {} when no Pod has an address any more",
+                "restore its name, or remove {} when no Pod has an address any more",
                 path.display()
             );
             return Err(CniError::new(
@@ -92,34 +90,34 @@ impl NodeState {
         Ok(())
     }
 
-    /// It is written once, before the first port is made.
+    /// The file with the node's name. Written once, before the first port is created.
     pub fn node_file(&self) -> PathBuf {
         self.state.join(NODE_FILE)
     }
 
-    /// One at a time for each attachment: a runtime that lost its patience may ask again while the
-    /// first one still runs. And none while garbage is collected.
+    /// Locks one attachment, and keeps the garbage collection out. A runtime may retry while the
+    /// first request still runs.
     pub fn locks_for(&self, identity: &Identity, until: Instant) -> Result<[Locked; 2], CniError> {
         let folder = state_folder(&self.state)?;
         let garbage = Locked::shared(&self.garbage_lock(), until)?;
-        // As many files as there are pairs of digits, whatever comes and goes.
+        // 256 files at most, however many attachments there are.
         let attachment = folder.join(format!("attachment-{}.lock", &identity.file_name()[..2]));
         Ok([garbage, Locked::alone(&attachment, until)?])
     }
 
-    /// Nothing is added or deleted meanwhile.
+    /// Locks the network: no ADD or DEL runs meanwhile.
     pub fn lock_all(&self, until: Instant) -> Result<Locked, CniError> {
         state_folder(&self.state)?;
         Ok(Locked::alone(&self.garbage_lock(), until)?)
     }
 
-    /// Whether locks could be had.
+    /// Whether the folder and the lock files can be used.
     pub fn can_be_locked(&self) -> Result<(), CniError> {
         state_folder(&self.state)?;
         Ok(Locked::is_possible(&self.garbage_lock())?)
     }
 
-    /// Only one daemon is about it.
+    /// Keeps a second daemon out.
     pub fn lock_daemon(&self, until: Instant) -> Result<Locked, CniError> {
         let folder = state_folder(&self.state)?;
         Ok(Locked::alone(
@@ -128,7 +126,7 @@ impl NodeState {
         )?)
     }
 
-    /// Of this network: collecting for one keeps no other waiting.
+    /// One lock per network, so that networks do not wait for one another.
     fn garbage_lock(&self) -> PathBuf {
         self.state
             .join(format!("garbage-{}.lock", self.network_name))

@@ -1,8 +1,8 @@
-//! The warm pool as files. Each port is one file, and the folder that it lies in tells who has it:
-//! `free`, `held` under the name of an interface, or `going`. Taking is a rename, which one of
-//! several does, and which a kill does or does not interrupt.
+//! The warm pool as files. Each port is one file in one folder: `free`, `held` (under the name of an
+//! interface) or `going` (marked for deletion). `making` has creations under way. A port is taken by
+//! a rename, so exactly one run gets it, and a kill leaves no state in between.
 //!
-//! Whoever takes or gives back for an interface must be the only one who does so for it.
+//! The caller must hold the lock of the interface for which it takes or releases.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ use private_files::kept;
 
 const FREE: &str = "free";
 const HELD: &str = "held";
-const GOING: &str = "going";
+const DELETING: &str = "going";
 const MAKING: &str = "making";
 const FACTS: &str = "facts.json";
 const CONFIRMED: &str = "confirmed.json";
@@ -38,7 +38,7 @@ impl Pool {
         }
     }
 
-    /// Those of all networks that have one, or had.
+    /// The networks that have or had a pool.
     pub fn names(state: &Path) -> Vec<String> {
         let folders = listed(&state.join("pool")).unwrap_or_default();
         folders
@@ -47,14 +47,13 @@ impl Pool {
             .collect()
     }
 
-    /// Whether there is one, or was.
-    pub fn is_there(&self) -> bool {
+    /// Whether this network has or had a pool.
+    pub fn exists(&self) -> bool {
         self.folder.is_dir()
     }
 
-    /// Makes its folders.
-    pub fn lay_out(&self) -> Result<(), CniError> {
-        for part in [FREE, HELD, GOING, MAKING] {
+    pub fn create_folders(&self) -> Result<(), CniError> {
+        for part in [FREE, HELD, DELETING, MAKING] {
             let folder = self.folder.join(part);
             let made = fs::DirBuilder::new()
                 .recursive(true)
@@ -66,14 +65,13 @@ impl Pool {
         Ok(())
     }
 
-    /// What this interface has of it. A file that cannot be read is a fault, not nothing.
+    /// The port of an interface. An unreadable file is an error.
     pub fn held(&self, attachment: &Attachment) -> Result<Option<PooledPort>, CniError> {
         let path = self.holding(attachment);
         read(&path).map_err(|why| fault(&path, &why))
     }
 
-    /// A file that makes no sense, as a crash of the machine may leave it, leads to no port: it is
-    /// one that no file knows then.
+    /// Removes an invalid file (after a crash of the machine). The daemon finds its port at Neutron.
     pub fn drop_broken(&self, attachment: &Attachment) {
         let path = self.holding(attachment);
         if read(&path).is_err_and(|why| why.kind() == ErrorKind::InvalidData) {
@@ -81,7 +79,7 @@ impl Pool {
         }
     }
 
-    /// Takes the first of the free ports that will do.
+    /// Takes the first free port that `will_do` accepts.
     pub fn take<T>(
         &self,
         attachment: &Attachment,
@@ -89,8 +87,7 @@ impl Pool {
     ) -> Result<Option<T>, CniError> {
         let free = self.folder.join(FREE);
         for path in listed(&free).map_err(|why| fault(&free, &why))? {
-            // Somebody else may have taken it since it was listed, or its file may be broken: the
-            // daemon looks after that.
+            // Another run may have taken it since, or the file is invalid: the daemon removes it.
             let Ok(Some(pooled)) = read(&path) else {
                 continue;
             };
@@ -106,7 +103,7 @@ impl Pool {
         Ok(None)
     }
 
-    /// Gives it back; it is the last to be taken then.
+    /// Releases a port. It becomes the last free one.
     pub fn release(&self, attachment: &Attachment, pooled: &PooledPort) -> Result<(), CniError> {
         let path = self.holding(attachment);
         match fs::rename(&path, self.freed(&pooled.port.id)) {
@@ -115,26 +112,24 @@ impl Pool {
         }
     }
 
-    /// What is known of its subnets.
+    /// The stored facts about its subnets and networks.
     pub fn facts(&self) -> KeptFacts {
         kept::read(&self.folder.join(FACTS)).unwrap_or_default()
     }
 
-    /// Keeps what is known.
     pub fn keep_facts(&self, facts: &KeptFacts) -> Result<(), CniError> {
         let path = self.folder.join(FACTS);
         kept::keep_synced(&path, facts).map_err(|why| fault(&path, &why))
     }
 
-    /// Everything in it. What is taken or given back meanwhile may be missing, or be there twice. A
-    /// file that makes no sense, as a crash of the machine may leave it, is removed where nobody
-    /// has the port; where somebody has, it is a fault.
+    /// All ports. A port that is taken or released meanwhile may be missing or listed twice. Removes
+    /// invalid files (after a crash of the machine), except a held one, which is an error.
     pub fn ports(&self) -> Result<PoolPorts, CniError> {
         let held = self.folder.join(HELD);
         let mut ports = PoolPorts {
             free: self.unowned(FREE)?,
             held: BTreeMap::new(),
-            going: self.unowned(GOING)?,
+            deleting: self.unowned(DELETING)?,
         };
         for path in listed(&held).map_err(|why| fault(&held, &why))? {
             let name = path
@@ -149,20 +144,20 @@ impl Pool {
         Ok(ports)
     }
 
-    /// A port for this place is about to be made. Whoever is killed leaves that behind, and so what
-    /// it has made is known for its own.
-    pub fn intend(&self, node_state: &str) -> Result<(), CniError> {
-        let path = self.folder.join(MAKING).join(node_state);
+    /// Records that a port for this slot is about to be created. After a kill, the next run finds
+    /// the port by it.
+    pub fn begin_create(&self, slot: &str) -> Result<(), CniError> {
+        let path = self.folder.join(MAKING).join(slot);
         fs::write(&path, []).map_err(|why| fault(&path, &why))
     }
 
-    /// It was made, or will not be any more.
-    pub fn fulfil(&self, node_state: &str) {
-        let _ = fs::remove_file(self.folder.join(MAKING).join(node_state));
+    /// Ends a creation whose port does not exist.
+    pub fn end_create(&self, slot: &str) {
+        let _ = fs::remove_file(self.folder.join(MAKING).join(slot));
     }
 
-    /// Places for which ports were about to be made, and how long ago.
-    pub fn intended(&self) -> Result<Vec<(String, Duration)>, CniError> {
+    /// Slots of unfinished creations, with their ages.
+    pub fn pending_creates(&self) -> Result<Vec<(String, Duration)>, CniError> {
         let folder = self.folder.join(MAKING);
         let paths = listed(&folder).map_err(|why| fault(&folder, &why))?;
         let age = |path: &Path| {
@@ -172,30 +167,28 @@ impl Pool {
                 .elapsed()
                 .ok()
         };
-        let node_state = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
+        let slot = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
         Ok(paths
             .iter()
-            .filter_map(|path| Some((node_state(path)?, age(path).unwrap_or_default())))
+            .filter_map(|path| Some((slot(path)?, age(path).unwrap_or_default())))
             .collect())
     }
 
-    /// It was made, and nobody has it. What is written survives a crash of the machine, as the port
-    /// does.
-    pub fn made(&self, node_state: &str, pooled: &PooledPort) -> Result<(), CniError> {
-        let path = self.folder.join(MAKING).join(node_state);
+    /// Records the created port. The record survives a crash of the machine, as the port does.
+    pub fn record_created(&self, slot: &str, pooled: &PooledPort) -> Result<(), CniError> {
+        let path = self.folder.join(MAKING).join(slot);
         kept::keep_synced(&path, pooled).map_err(|why| fault(&path, &why))
     }
 
-    /// Whoever comes may take it. Until then it is about to be made, and never both.
-    pub fn put(&self, node_state: &str, id: &Id) -> Result<(), CniError> {
-        let path = self.folder.join(MAKING).join(node_state);
+    /// Moves a created port to the free ones. A rename, so it is never both.
+    pub fn publish(&self, slot: &str, id: &Id) -> Result<(), CniError> {
+        let path = self.folder.join(MAKING).join(slot);
         fs::rename(&path, self.freed(id)).map_err(|why| fault(&path, &why))
     }
 
-    /// What was moved is where it was moved to, whatever happens to the machine: before something
-    /// is deleted that a file led to.
-    pub fn settle(&self) -> Result<(), CniError> {
-        for part in [FREE, GOING] {
+    /// Makes renames survive a crash of the machine. Required before ports are deleted.
+    pub fn sync_folders(&self) -> Result<(), CniError> {
+        for part in [FREE, DELETING] {
             let folder = self.folder.join(part);
             let synced = fs::File::open(&folder).and_then(|folder| folder.sync_all());
             match synced {
@@ -206,8 +199,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Its ports were seen at Neutron since the machine was started. Before, these files may be of
-    /// a disk that was restored.
+    /// Records that the ports were seen at Neutron since the boot. Before that, the files may come
+    /// from a restored disk.
     pub fn confirm(&self) -> Result<(), CniError> {
         let path = self.folder.join(CONFIRMED);
         let boot = boot_id().map_err(|why| fault(&path, &why))?;
@@ -217,14 +210,14 @@ impl Pool {
         kept::keep(&path, &boot).map_err(|why| fault(&path, &why))
     }
 
-    /// Whether a port may be taken.
+    /// Whether the ports were seen at Neutron since the boot. Only then may a port be taken.
     pub fn is_confirmed(&self) -> bool {
         let kept = kept::read::<String>(&self.folder.join(CONFIRMED));
         kept.is_some_and(|boot| boot_id().is_ok_and(|now| now == boot))
     }
 
-    /// Nobody gets this one any more, unless somebody has taken it just now.
-    pub fn retire(&self, id: &Id) -> Result<(), CniError> {
+    /// Marks a free port for deletion, unless it was taken just now.
+    pub fn mark_deleting(&self, id: &Id) -> Result<(), CniError> {
         let free = self.folder.join(FREE);
         let of_id = |path: &PathBuf| path.to_string_lossy().ends_with(&format!("-{id}"));
         for path in listed(&free)
@@ -232,7 +225,7 @@ impl Pool {
             .into_iter()
             .filter(of_id)
         {
-            match fs::rename(&path, self.folder.join(GOING).join(id.to_string())) {
+            match fs::rename(&path, self.folder.join(DELETING).join(id.to_string())) {
                 Err(why) if why.kind() != ErrorKind::NotFound => return Err(fault(&path, &why)),
                 _ => {}
             }
@@ -240,10 +233,10 @@ impl Pool {
         Ok(())
     }
 
-    /// One that is going is gone.
+    /// Removes a marked port whose deletion succeeded.
     pub fn forget(&self, id: &Id) {
-        // What stays is asked for again, and Neutron says that it is not there.
-        let _ = fs::remove_file(self.folder.join(GOING).join(id.to_string()));
+        // If this fails, the next sync deletes it again, which Neutron accepts.
+        let _ = fs::remove_file(self.folder.join(DELETING).join(id.to_string()));
     }
 
     fn unowned(&self, part: &str) -> Result<Vec<PooledPort>, CniError> {
@@ -252,7 +245,7 @@ impl Pool {
         for path in listed(&folder).map_err(|why| fault(&folder, &why))? {
             match read(&path) {
                 Ok(pooled) => ports.extend(pooled),
-                // Its port is found at Neutron as one that no file knows.
+                // The daemon finds its port at Neutron.
                 Err(why) if why.kind() == ErrorKind::InvalidData => {
                     fs::remove_file(&path).map_err(|why| fault(&path, &why))?;
                 }
@@ -266,8 +259,7 @@ impl Pool {
         self.folder.join(HELD).join(file_name(attachment))
     }
 
-    /// Names sort by the time at which they were given, so the first is the one that was free for
-    /// longest.
+    /// Names sort by time, so the first port is the one that was free for longest.
     fn freed(&self, id: &Id) -> PathBuf {
         let since = SystemTime::UNIX_EPOCH
             .elapsed()
@@ -277,7 +269,7 @@ impl Pool {
     }
 }
 
-/// What lies in a folder, in the order of names; nothing lies in one that is not there.
+/// The finished files of a folder, by name. A missing folder is empty.
 fn listed(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Err(why) if why.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -342,23 +334,25 @@ mod tests {
 
     fn pool(folder: &Path, numbers: &[u32]) -> Pool {
         let pool = Pool::of(folder, "pods");
-        pool.lay_out().unwrap();
+        pool.create_folders().unwrap();
         for number in numbers {
             let pooled = pooled(*number);
-            pool.intend(&pooled.port.device_id).unwrap();
-            pool.made(&pooled.port.device_id, &pooled).unwrap();
-            assert_eq!(pool.intended().unwrap().len(), 1);
-            pool.put(&pooled.port.device_id, &pooled.port.id).unwrap();
+            pool.begin_create(&pooled.port.device_id).unwrap();
+            pool.record_created(&pooled.port.device_id, &pooled)
+                .unwrap();
+            assert_eq!(pool.pending_creates().unwrap().len(), 1);
+            pool.publish(&pooled.port.device_id, &pooled.port.id)
+                .unwrap();
         }
         assert!(
-            pool.intended().unwrap().is_empty(),
-            "what may be taken is not about to be made"
+            pool.pending_creates().unwrap().is_empty(),
+            "a published port is no longer pending"
         );
         pool
     }
 
     #[test]
-    fn what_was_free_for_longest_is_taken_first_and_by_one() {
+    fn the_port_that_was_free_for_longest_is_taken_first_and_once() {
         let folder = tempfile::tempdir().unwrap();
         let pool = pool(folder.path(), &[1, 2]);
         let take = |name: &str| {
@@ -380,25 +374,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_retired_nobody_takes_and_what_somebody_has_is_not_retired() {
+    fn a_marked_port_is_not_taken_and_a_held_port_is_not_marked() {
         let folder = tempfile::tempdir().unwrap();
         let pool = pool(folder.path(), &[1, 2]);
         pool.take(&attachment("a"), |_| Some(())).unwrap();
         [1, 2]
             .into_iter()
-            .for_each(|number| pool.retire(&pooled(number).port.id).unwrap());
-        pool.settle().unwrap();
+            .for_each(|number| pool.mark_deleting(&pooled(number).port.id).unwrap());
+        pool.sync_folders().unwrap();
         let ports = pool.ports().unwrap();
         assert_eq!(
-            (ports.free.len(), ports.held.len(), ports.going),
+            (ports.free.len(), ports.held.len(), ports.deleting),
             (0, 1, vec![pooled(2)])
         );
         pool.forget(&pooled(2).port.id);
-        assert_eq!(pool.ports().unwrap().going, []);
+        assert_eq!(pool.ports().unwrap().deleting, []);
     }
 
     #[test]
-    fn broken_files_are_no_ports_and_a_broken_holding_is_a_fault_until_it_goes() {
+    fn invalid_files_are_removed_and_an_invalid_held_file_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let pool = pool(folder.path(), &[1]);
         fs::write(folder.path().join("pool/pods/free/0-x"), "").unwrap();

@@ -1,5 +1,5 @@
-//! ADD: a NIC goes to a Pod, with the addresses of its port. Nothing is done to it before a record
-//! is on the disk and Neutron has told all.
+//! ADD: moves a NIC to a Pod, with the addresses of its port. Nothing is done to the NIC before its
+//! record is on the disk and Neutron has answered everything.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,21 +7,22 @@ use std::time::Instant;
 
 use crate::cni::{Attachment, CniError, ErrorCode, Interface};
 use crate::nic::{
-    Given, Kind, Link, Mark, NicSettings, NodeRoute, Record, Refusal, Step, Taken, Which,
-    candidates, configure, find, find_handed, given, hand_over, is_to_be_had, port_of,
+    AttachmentKey, Kind, Link, NicSettings, NodeRoute, PortConfig, Record, Refusal, Step, TakenNic,
+    Which, candidates, configure, find, find_moved, is_available, move_to_pod, port_config,
+    port_of,
 };
-use crate::vm_nic::back::Node;
-use crate::vm_nic::change::Places;
+use crate::vm_nic::change::Namespaces;
 use crate::vm_nic::namespace::Namespace;
-use crate::vm_nic::records::{Held, Kept, Records};
-use crate::vm_nic::{kernel_fault, look};
+use crate::vm_nic::records::{Held, Records, StoredRecords};
+use crate::vm_nic::restore::Node;
+use crate::vm_nic::{dump, kernel_error};
 use openstack::HttpNeutron;
 
-/// NICs that are named at most where none will do.
+/// Most NICs that an error names.
 const MOST_TOLD: usize = 8;
 
-/// A request for a NIC.
-pub(super) struct Adding<'a> {
+/// One ADD.
+pub(super) struct AddOperation<'a> {
     pub(super) network: &'a str,
     pub(super) attachment: &'a Attachment,
     pub(super) wanted: &'a NicSettings,
@@ -29,72 +30,72 @@ pub(super) struct Adding<'a> {
     pub(super) node: &'a Node,
     pub(super) pod: &'a Namespace,
     pub(super) records: &'a Records,
-    /// For what is asked.
+    /// When requests and locks end.
     pub(super) until: Instant,
-    /// For giving back what was taken.
-    pub(super) last: Instant,
+    /// When undoing ends.
+    pub(super) deadline: Instant,
 }
 
-impl Adding<'_> {
-    /// Hands one over, or finds the one that was.
-    pub(super) fn run(&self) -> Result<(Given, Interface), CniError> {
-        let mark = Mark::new(self.network, self.attachment);
-        let _lock = self.records.about(&mark, self.until)?;
-        if let Some(held) = self.records.hold(&mark, self.until)? {
+impl AddOperation<'_> {
+    /// Moves a NIC, or completes an earlier ADD.
+    pub(super) fn run(&self) -> Result<(PortConfig, Interface), CniError> {
+        let key = AttachmentKey::new(self.network, self.attachment);
+        let _lock = self.records.lock_attachment(&key, self.until)?;
+        if let Some(held) = self.records.hold(&key, self.until)? {
             if self.is_in_pod(&held.record)? {
-                // What an earlier run gave stays, whatever Neutron says now.
-                let given = self.given(&held.record)?;
-                self.configure(&held.record, &given)?;
-                return self.told(&held.record, given);
+                // The NIC of an earlier run stays.
+                let config = self.port_config(&held.record)?;
+                self.configure(&held.record, &config)?;
+                return self.result(&held.record, config);
             }
             self.node
-                .take_back(held, Some(&self.pod.netns.path), self.last)?;
+                .give_back(held, Some(&self.pod.netns.path), self.deadline)?;
         }
-        let (held, given) = self.reserve()?;
+        let (held, config) = self.reserve()?;
         if !self.is_as_recorded(&held.record)? {
-            // Nothing was done to it.
+            // Nothing was done to the NIC yet.
             let message = format!(
-                "{} was changed while Neutron was asked",
+                "{} was changed during the requests to Neutron",
                 held.record.nic.name
             );
             held.forget()?;
             return Err(CniError::new(
                 ErrorCode::TryAgainLater,
                 message,
-                "it will be tried again",
+                "the runtime will retry",
             ));
         }
         let done = self
-            .hand_over(&held.record)
-            .and_then(|()| self.configure(&held.record, &given));
-        let told = done.and_then(|()| self.told(&held.record, given));
-        told.map_err(|error| {
+            .move_to_pod(&held.record)
+            .and_then(|()| self.configure(&held.record, &config));
+        let result = done.and_then(|()| self.result(&held.record, config));
+        result.map_err(|error| {
             match self
                 .node
-                .take_back(held, Some(&self.pod.netns.path), self.last)
+                .give_back(held, Some(&self.pod.netns.path), self.deadline)
             {
                 Ok(()) => error,
-                Err(why) => error.and_also(&format!("and the NIC is not back: {why}")),
+                Err(why) => error.and_also(&format!("the NIC was not returned: {why}")),
             }
         })
     }
 
-    /// Whether it is there, with its name.
+    /// Whether the NIC is in the Pod under its name.
     fn is_in_pod(&self, record: &Record) -> Result<bool, CniError> {
         if !record.netns.is(&self.pod.netns) || record.boot != self.node.boot {
             return Ok(false);
         }
         let (node, pod) = (self.links_of_node()?, self.links_of_pod()?);
-        Ok(find_handed(record, &node, &pod).is_some_and(|link| link.name == record.interface))
+        Ok(find_moved(record, &node, &pod).is_some_and(|link| link.name == record.interface))
     }
 
-    fn given(&self, record: &Record) -> Result<Given, CniError> {
+    fn port_config(&self, record: &Record) -> Result<PortConfig, CniError> {
         let port = port_of(self.neutron, record.nic.mac, &self.wanted.networks)?;
-        given(self.neutron, &port, self.wanted)
+        port_config(self.neutron, &port, self.wanted)
     }
 
-    /// A NIC that nobody else has, and what its port gives.
-    fn reserve(&self) -> Result<(Held, Given), CniError> {
+    /// Reserves a free NIC, and reads its port.
+    fn reserve(&self) -> Result<(Held, PortConfig), CniError> {
         let mut passed_over = BTreeSet::new();
         let mut faults = Vec::new();
         loop {
@@ -103,8 +104,8 @@ impl Adding<'_> {
                     .iter()
                     .fold(none, |none, also: &String| none.and_also(also))
             })?;
-            match self.given(&held.record) {
-                Ok(given) => return Ok((held, given)),
+            match self.port_config(&held.record) {
+                Ok(config) => return Ok((held, config)),
                 Err(error) => {
                     passed_over.insert(held.record.nic.index);
                     held.forget()?;
@@ -119,12 +120,12 @@ impl Adding<'_> {
         }
     }
 
-    /// Takes the next one, on paper.
+    /// Writes the record of the next free NIC.
     fn choose(&self, passed_over: &BTreeSet<u32>) -> Result<Held, CniError> {
-        let _lock = self.records.choosing(self.until)?;
-        self.node.mend(self.records, self.last)?;
+        let _lock = self.records.lock_choice(self.until)?;
+        self.node.restore_all(self.records, self.deadline)?;
         let links = self.links_of_node()?;
-        let Kept {
+        let StoredRecords {
             records,
             unreadable,
         } = self.records.all()?;
@@ -134,18 +135,21 @@ impl Adding<'_> {
             .into_iter()
             .filter(|link| !passed_over.contains(&link.index))
         {
-            let is_its = |mark: &&Mark| link.alias.as_deref() == Some(mark.as_str());
-            if let Some(mark) = unreadable.keys().find(is_its) {
+            let is_its = |key: &&AttachmentKey| link.alias.as_deref() == Some(key.as_str());
+            if let Some(key) = unreadable.keys().find(is_its) {
                 refusals.push(Refusal::Taken(
                     link.name.clone(),
-                    format!("somebody: {}", unreadable[mark].message),
+                    format!(
+                        "an attachment with an unreadable record: {}",
+                        unreadable[key].message
+                    ),
                 ));
                 continue;
             }
             let routes = self.routes(link)?;
             match (
-                is_to_be_had(link, &routes, &self.wanted.selection),
-                Taken::new(link, &routes),
+                is_available(link, &routes, &self.wanted.selection),
+                TakenNic::new(link, &routes),
             ) {
                 (Ok(()), Some(nic)) => {
                     let record = Record::new(
@@ -164,8 +168,7 @@ impl Adding<'_> {
         Err(self.none(&refusals, &records, &links))
     }
 
-    /// Whether the NIC is still to be had, and what it was when it was written down: Neutron may
-    /// have taken its time.
+    /// Whether the NIC is still available and unchanged since its record: Neutron may have been slow.
     fn is_as_recorded(&self, record: &Record) -> Result<bool, CniError> {
         let links = self.links_of_node()?;
         let mut others: Vec<Record> = self.records.all()?.records.into_values().collect();
@@ -175,11 +178,11 @@ impl Adding<'_> {
             return Ok(false);
         };
         let routes = self.routes(link)?;
-        let is_free = is_to_be_had(link, &routes, &self.wanted.selection).is_ok();
-        Ok(is_free && Taken::new(link, &routes).as_ref() == Some(&record.nic))
+        let is_free = is_available(link, &routes, &self.wanted.selection).is_ok();
+        Ok(is_free && TakenNic::new(link, &routes).as_ref() == Some(&record.nic))
     }
 
-    /// None is to be had: why not, and who has some.
+    /// The error if no NIC is available: the reasons, and the owners of NICs.
     fn none(&self, refusals: &[Refusal], records: &[Record], links: &[Link]) -> CniError {
         let is_any = matches!(self.wanted.selection.which, Which::Any { .. });
         let may_pass = is_any
@@ -201,7 +204,7 @@ impl Adding<'_> {
         };
         let details = match refusals.first() {
             Some(Refusal::Configured(..)) if !is_any => {
-                "say `\"takeConfigured\": \"restore\"` in `nic`, if the node can do without it"
+                "set `\"takeConfigured\": \"restore\"` in `nic`, if the node does not need it"
             }
             _ => "see `nic` in the network's configuration, and `ip link` on the node",
         };
@@ -213,41 +216,41 @@ impl Adding<'_> {
         if handed.is_empty() {
             error
         } else {
-            error.and_also(&format!("handed over at present: {}", handed.join(", ")))
+            error.and_also(&format!("in Pods now: {}", handed.join(", ")))
         }
     }
 
-    fn hand_over(&self, record: &Record) -> Result<(), CniError> {
-        match hand_over(record, &self.links_of_node()?) {
+    fn move_to_pod(&self, record: &Record) -> Result<(), CniError> {
+        match move_to_pod(record, &self.links_of_node()?) {
             Some(steps) => steps.iter().try_for_each(|step| self.execute(record, step)),
             None => {
-                let message = format!("{} went away", record.nic.name);
+                let message = format!("{} disappeared", record.nic.name);
                 Err(CniError::new(
                     ErrorCode::TryAgainLater,
                     message,
-                    "it will be tried again",
+                    "the runtime will retry",
                 ))
             }
         }
     }
 
-    fn configure(&self, record: &Record, given: &Given) -> Result<(), CniError> {
+    fn configure(&self, record: &Record, config: &PortConfig) -> Result<(), CniError> {
         let (node, pod) = (self.links_of_node()?, self.links_of_pod()?);
-        let Some(link) = find_handed(record, &node, &pod) else {
+        let Some(link) = find_moved(record, &node, &pod) else {
             let message = format!("{} is not in the Pod any more", record.interface);
             return Err(CniError::new(
                 ErrorCode::TryAgainLater,
                 message,
-                "it will be tried again",
+                "the runtime will retry",
             ));
         };
-        configure(link, given)
+        configure(link, config)
             .iter()
             .try_for_each(|step| self.execute(record, step))
     }
 
     fn execute(&self, record: &Record, step: &Step) -> Result<(), CniError> {
-        let places = Places {
+        let namespaces = Namespaces {
             node: &self.node.namespace,
             pod: Some(self.pod),
         };
@@ -260,21 +263,25 @@ impl Adding<'_> {
             Step::Address(_, _, address) => format!("the address {} of the Pod", address.address),
             Step::Route(_, _, route) => format!("the route of the Pod to {}", route.destination),
         };
-        places
+        namespaces
             .execute(step)
-            .map_err(|why| kernel_fault(&what, &why))
+            .map_err(|why| kernel_error(&what, &why))
     }
 
-    fn told(&self, record: &Record, given: Given) -> Result<(Given, Interface), CniError> {
+    fn result(
+        &self,
+        record: &Record,
+        config: PortConfig,
+    ) -> Result<(PortConfig, Interface), CniError> {
         let (node, pod) = (self.links_of_node()?, self.links_of_pod()?);
         let Some(link) =
-            find_handed(record, &node, &pod).filter(|link| link.name == record.interface)
+            find_moved(record, &node, &pod).filter(|link| link.name == record.interface)
         else {
             let message = format!("{} is not in the Pod any more", record.interface);
             return Err(CniError::new(
                 ErrorCode::TryAgainLater,
                 message,
-                "it will be tried again",
+                "the runtime will retry",
             ));
         };
         let interface = Interface {
@@ -284,25 +291,25 @@ impl Adding<'_> {
             mtu: Some(link.mtu),
             pci: record.nic.pci.as_ref().map(ToString::to_string),
         };
-        Ok((given, interface))
+        Ok((config, interface))
     }
 
     fn links_of_node(&self) -> Result<Vec<Link>, CniError> {
-        look::links(&self.node.namespace.netlink)
-            .map_err(|why| kernel_fault("the links of the node", &why))
+        dump::links(&self.node.namespace.netlink)
+            .map_err(|why| kernel_error("the links of the node", &why))
     }
 
     fn routes(&self, link: &Link) -> Result<Vec<NodeRoute>, CniError> {
-        let routes = look::routes(&self.node.namespace.netlink, link.index);
-        routes.map_err(|why| kernel_fault("the routes of the node", &why))
+        let routes = dump::routes(&self.node.namespace.netlink, link.index);
+        routes.map_err(|why| kernel_error("the routes of the node", &why))
     }
 
     fn links_of_pod(&self) -> Result<Vec<Link>, CniError> {
-        look::links(&self.pod.netlink).map_err(|why| kernel_fault("the links of the Pod", &why))
+        dump::links(&self.pod.netlink).map_err(|why| kernel_error("the links of the Pod", &why))
     }
 }
 
-/// What there is to choose from, with what `drivers` would match.
+/// The NICs of the node, with the drivers that `drivers` would match.
 fn these(links: &[Link]) -> String {
     let of = |link: &Link| {
         format!(
@@ -317,7 +324,7 @@ fn these(links: &[Link]) -> String {
         .map(of)
         .collect();
     match are.len() {
-        0 => "none at all".to_owned(),
+        0 => "none".to_owned(),
         count if count > MOST_TOLD => format!(
             "{} and {} more",
             are[..MOST_TOLD].join(", "),
@@ -327,7 +334,7 @@ fn these(links: &[Link]) -> String {
     }
 }
 
-/// Opens the Pod's namespace, which is another one than the node's.
+/// Opens the Pod's namespace. Fails if it is the node's.
 pub(super) fn pod(path: &Path, node: &Node) -> Result<Namespace, CniError> {
     let wrong = |why: &dyn std::fmt::Display| {
         let message = format!("CNI_NETNS, {}: {why}", path.display());

@@ -1,80 +1,70 @@
-//! Steps as requests to the kernel.
+//! Sends steps to the kernel. Must never decide which steps.
 
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 
 use ipnet::IpNet;
-use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED, NLM_F_CREATE, NLM_F_EXCL};
 
-use crate::nic::{CHOSEN_OF_ADDRESS, Change, MODES, NodeAddress, NodeRoute, Place, State, Step};
-use crate::vm_nic::look;
+use crate::nic::{CHOSEN_OF_ADDRESS, Change, MODES, NodeAddress, NodeRoute, Side, State, Step};
+use crate::vm_nic::dump;
 use crate::vm_nic::namespace::Namespace;
 use crate::vm_nic::netlink::Message;
+use crate::vm_nic::numbers::*;
 
-const SET_LINK: u16 = 19;
-const NEW_ADDRESS: u16 = 20;
-const NEW_ROUTE: u16 = 24;
-const NEW_OTHER_NAME: u16 = 108;
-const DELETE_OTHER_NAME: u16 = 109;
-
-const IFF_UP: u32 = 1;
-
-/// `NLA_F_NESTED`: the kernel wants to be told of an attribute made of others.
-const NESTED: u16 = 1 << 15;
-
-/// Both ends of a handover.
-pub(super) struct Places<'n> {
+/// The two namespaces of a move.
+pub(super) struct Namespaces<'n> {
     pub(super) node: &'n Namespace,
     pub(super) pod: Option<&'n Namespace>,
 }
 
-impl Places<'_> {
-    fn at(&self, place: Place) -> io::Result<&Namespace> {
-        match place {
-            Place::Node => Ok(self.node),
-            Place::Pod => self.pod.ok_or_else(|| {
+impl Namespaces<'_> {
+    fn at(&self, side: Side) -> io::Result<&Namespace> {
+        match side {
+            Side::Node => Ok(self.node),
+            Side::Pod => self.pod.ok_or_else(|| {
                 io::Error::new(io::ErrorKind::NotFound, "the Pod's namespace is gone")
             }),
         }
     }
 
-    /// Does it; what is there already is no fault.
+    /// Executes a step. An address or a route that already exists is no error.
     pub(super) fn execute(&self, step: &Step) -> io::Result<()> {
         match step {
-            Step::Change(place, index, change) => {
+            Step::Change(side, index, change) => {
                 let to = change.to.map(|to| self.at(to)).transpose()?;
-                self.at(*place)?
+                self.at(*side)?
                     .netlink
                     .change(set_link(*index, change, to), 0)
             }
-            Step::Name(place, index, name) => {
+            Step::Name(side, index, name) => {
                 let flags = NLM_F_CREATE | NLM_F_EXCL;
-                self.at(*place)?
+                self.at(*side)?
                     .netlink
-                    .change(other_name(NEW_OTHER_NAME, *index, name), flags)
+                    .change(other_name(RTM_NEWLINKPROP, *index, name), flags)
             }
-            Step::Unname(place, index, name) => self
-                .at(*place)?
+            Step::Unname(side, index, name) => self
+                .at(*side)?
                 .netlink
-                .change(other_name(DELETE_OTHER_NAME, *index, name), 0),
-            Step::Address(place, index, address) => {
+                .change(other_name(RTM_DELLINKPROP, *index, name), 0),
+            Step::Address(side, index, address) => {
                 let done = self
-                    .at(*place)?
+                    .at(*side)?
                     .netlink
                     .change(new_address(*index, address), NLM_F_CREATE | NLM_F_EXCL);
                 done.or_else(if_there)
             }
-            Step::Route(place, index, route) => {
-                let netlink = &self.at(*place)?.netlink;
+            Step::Route(side, index, route) => {
+                let netlink = &self.at(*side)?.netlink;
                 let done = netlink.change(new_route(*index, route), NLM_F_CREATE | NLM_F_EXCL);
-                // There may be one through another link, which is not this one.
+                // The existing route may lead through another link.
                 let is_this = |other: &NodeRoute| {
                     (other.destination, other.table) == (route.destination, route.table)
                 };
                 match done {
                     Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
-                        if look::routes(netlink, *index)?.iter().any(is_this) {
+                        if dump::routes(netlink, *index)?.iter().any(is_this) {
                             Ok(())
                         } else {
                             Err(why)
@@ -118,22 +108,22 @@ fn set_link(index: u32, change: &Change, to: Option<&Namespace>) -> Message {
     let mut attributes = Vec::new();
     let mut put = |number: u16, value: Vec<u8>| attributes.push(DefaultNla::new(number, value));
     if let Some(to) = to {
-        put(28, to.file.as_raw_fd().to_ne_bytes().to_vec());
+        put(IFLA_NET_NS_FD, to.file.as_raw_fd().to_ne_bytes().to_vec());
     }
     if let Some(name) = name {
-        put(3, zero_at_end(name));
+        put(IFLA_IFNAME, zero_at_end(name));
     }
     if let Some(mac) = mac {
-        put(1, mac.0.to_vec());
+        put(IFLA_ADDRESS, mac.0.to_vec());
     }
     if let Some(mtu) = mtu {
-        put(4, mtu.to_ne_bytes().to_vec());
+        put(IFLA_MTU, mtu.to_ne_bytes().to_vec());
     }
     if let Some(alias) = alias {
-        // Empty takes it away.
-        put(20, alias.as_bytes().to_vec());
+        // An empty alias removes it.
+        put(IFLA_IFALIAS, alias.as_bytes().to_vec());
     }
-    Message::new(SET_LINK, &fixed, &attributes)
+    Message::new(RTM_SETLINK, &fixed, &attributes)
 }
 
 /// `ifinfomsg`.
@@ -146,13 +136,13 @@ fn of_link(index: u32, flags: u32, changed: u32) -> Vec<u8> {
 }
 
 fn other_name(kind: u16, index: u32, name: &str) -> Message {
-    let name = DefaultNla::new(53, zero_at_end(name));
+    let name = DefaultNla::new(IFLA_ALT_IFNAME, zero_at_end(name));
     let mut list = vec![0; name.buffer_len()];
     name.emit(&mut list);
     Message::new(
         kind,
         &of_link(index, 0, 0),
-        &[DefaultNla::new(52 | NESTED, list)],
+        &[DefaultNla::new(IFLA_PROP_LIST | NLA_F_NESTED, list)],
     )
 }
 
@@ -181,18 +171,22 @@ fn new_address(index: u32, address: &NodeAddress) -> Message {
     ];
     fixed.extend(index.to_ne_bytes());
     let mut attributes = vec![
-        DefaultNla::new(2, bytes(net.addr())),
-        DefaultNla::new(1, bytes(peer.unwrap_or(net.addr()))),
-        DefaultNla::new(8, flags.to_ne_bytes().to_vec()),
+        DefaultNla::new(IFA_LOCAL, bytes(net.addr())),
+        DefaultNla::new(IFA_ADDRESS, bytes(peer.unwrap_or(net.addr()))),
+        DefaultNla::new(IFA_FLAGS, flags.to_ne_bytes().to_vec()),
     ];
-    attributes.extend(broadcast.map(|broadcast| DefaultNla::new(4, broadcast.octets().to_vec())));
+    attributes.extend(
+        broadcast.map(|broadcast| DefaultNla::new(IFA_BROADCAST, broadcast.octets().to_vec())),
+    );
     attributes.extend(
         label
             .as_deref()
-            .map(|label| DefaultNla::new(3, zero_at_end(label))),
+            .map(|label| DefaultNla::new(IFA_LABEL, zero_at_end(label))),
     );
-    attributes.extend(metric.map(|metric| DefaultNla::new(9, metric.to_ne_bytes().to_vec())));
-    Message::new(NEW_ADDRESS, &fixed, &attributes)
+    attributes.extend(
+        metric.map(|metric| DefaultNla::new(IFA_RT_PRIORITY, metric.to_ne_bytes().to_vec())),
+    );
+    Message::new(RTM_NEWADDR, &fixed, &attributes)
 }
 
 fn new_route(index: u32, route: &NodeRoute) -> Message {
@@ -222,33 +216,33 @@ fn new_route(index: u32, route: &NodeRoute) -> Message {
     fixed.extend(flags.to_ne_bytes());
     let mut attributes = Vec::new();
     let mut put = |number: u16, value: Vec<u8>| attributes.push(DefaultNla::new(number, value));
-    put(15, table.to_ne_bytes().to_vec());
-    put(4, index.to_ne_bytes().to_vec());
+    put(RTA_TABLE, table.to_ne_bytes().to_vec());
+    put(RTA_OIF, index.to_ne_bytes().to_vec());
     if destination.prefix_len() > 0 {
-        put(1, bytes(destination.network()));
+        put(RTA_DST, bytes(destination.network()));
     }
     if let Some(gateway) = gateway {
-        put(5, bytes(*gateway));
+        put(RTA_GATEWAY, bytes(*gateway));
     }
     if let Some(source) = source {
-        put(7, bytes(*source));
+        put(RTA_PREFSRC, bytes(*source));
     }
     if let Some(metric) = metric {
-        put(6, metric.to_ne_bytes().to_vec());
+        put(RTA_PRIORITY, metric.to_ne_bytes().to_vec());
     }
     if let Some(mtu) = mtu {
-        let mtu = DefaultNla::new(2, mtu.to_ne_bytes().to_vec());
+        let mtu = DefaultNla::new(RTAX_MTU, mtu.to_ne_bytes().to_vec());
         let mut metrics = vec![0; mtu.buffer_len()];
         mtu.emit(&mut metrics);
-        put(8, metrics);
+        put(RTA_METRICS, metrics);
     }
-    Message::new(NEW_ROUTE, &fixed, &attributes)
+    Message::new(RTM_NEWROUTE, &fixed, &attributes)
 }
 
 fn family(net: &IpNet) -> u8 {
     match net {
-        IpNet::V4(_) => 2,
-        IpNet::V6(_) => 10,
+        IpNet::V4(_) => AF_INET,
+        IpNet::V6(_) => AF_INET6,
     }
 }
 

@@ -1,234 +1,141 @@
-//! The plugin `cni-vm-nic`: environment and standard input in, one JSON object out; and in between
-//! links, namespaces and records. What is done is decided in `nic`; files, logins and HTTP are
-//! those of `plugin`.
+//! The plugin `cni-vm-nic`: a NIC of the machine moves to a Pod, with the addresses of its port.
+//! Connects links, namespaces and records with `nic`, which decides what to change.
 
 mod add;
-mod back;
 mod change;
-mod look;
+mod check;
+mod dump;
 mod namespace;
 mod netlink;
+mod numbers;
 mod records;
+mod restore;
 mod sysfs;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
 
-use crate::Settings;
-use crate::cni::{Attachment, CniError, Command, Environment, ErrorCode};
-use crate::nic::{Mark, NicSettings, State, given, port_of};
-use crate::plugin::{FOR_STATUS, FOR_TAKING_BACK, answer, cloud, environment, is_of_its_version};
-use crate::vm_nic::add::{Adding, pod};
-use crate::vm_nic::back::Node;
-use crate::vm_nic::records::{Records, Tried};
-use openstack::{HttpNeutron, Keeping, NeutronError};
+use crate::cni::{Arguments, Attachment, CniError, ErrorCode};
+use crate::nic::{AttachmentKey, NicSettings};
+use crate::plugin::{Plugin, PluginRun, Target, serve};
+use crate::vm_nic::add::{AddOperation, pod};
+use crate::vm_nic::records::{Records, TryHold};
+use crate::vm_nic::restore::Node;
 
-/// The part of the configuration with cloud and state.
-const NEUTRON: &str = "neutron";
-
-/// Runs once, as a runtime runs it.
+/// Runs the plugin once, as a container runtime does.
 pub fn main() -> ExitCode {
-    answer("cni-vm-nic", run)
+    serve::<VmNicPlugin>()
 }
 
-/// The answer; empty where there is nothing to say.
-fn run(input: &[u8], began: Instant) -> Result<String, CniError> {
-    let environment = environment()?;
-    if environment.command == Command::Version {
-        return Ok(Settings::version_of(input).supported().to_string());
+struct VmNicPlugin {
+    run: PluginRun,
+}
+
+impl Plugin for VmNicPlugin {
+    const NAME: &'static str = "cni-vm-nic";
+    const USER_AGENT: &'static str = concat!("cni-vm-nic/", env!("CARGO_PKG_VERSION"));
+    const SECTION: &'static str = "neutron";
+
+    fn new(run: PluginRun) -> Result<VmNicPlugin, CniError> {
+        Ok(VmNicPlugin { run })
     }
-    let settings = Settings::read_from(input, NEUTRON)?;
-    is_of_its_version(environment.command, &settings)?;
-    let last = began + settings.deadline;
-    let running = Running {
-        until: last - FOR_TAKING_BACK,
-        last,
-        settings,
-    };
-    match environment.command {
-        Command::Add => running.add(&environment),
-        Command::Del => running.delete(&environment).map(|()| String::new()),
-        Command::Check => running.check(&environment).map(|()| String::new()),
-        Command::Gc => running.collect_garbage().map(|()| String::new()),
-        Command::Status => running.status().map(|()| String::new()),
-        Command::Version => Ok(String::new()),
+
+    fn run(&self) -> &PluginRun {
+        &self.run
     }
-}
 
-/// A request that is being answered.
-struct Running {
-    settings: Settings,
-    /// For what is asked.
-    until: Instant,
-    /// For giving back what was taken.
-    last: Instant,
-}
-
-impl Running {
-    fn add(&self, environment: &Environment) -> Result<String, CniError> {
-        let wanted = NicSettings::read(self.settings.written())?;
-        let (attachment, netns) = (attachment(environment)?, netns(environment)?);
-        is_a_name(attachment)?;
+    fn add(&self, target: &Target<'_>, _arguments: &Arguments) -> Result<String, CniError> {
+        let settings = &self.run.settings;
+        let wanted = NicSettings::read(settings.written())?;
+        let netns = netns(target)?;
+        refuse_name_pattern(target.attachment)?;
         let node = Node::open()?;
         let pod = pod(netns, &node)?;
-        let (neutron, records) = (self.neutron()?, Records::open(&self.settings.state)?);
-        let adding = Adding {
-            network: &self.settings.network_name,
-            attachment,
+        let (neutron, records) = (self.run.neutron()?, Records::open(&settings.state)?);
+        let operation = AddOperation {
+            network: &settings.network_name,
+            attachment: target.attachment,
             wanted: &wanted,
             neutron: &neutron,
             node: &node,
             pod: &pod,
             records: &records,
-            until: self.until,
-            last: self.last,
+            until: self.run.until,
+            deadline: self.run.deadline,
         };
-        let (given, interface) = adding.run()?;
-        Ok(given
-            .outcome
-            .on_interface(&interface, self.settings.version))
+        let (config, interface) = operation.run()?;
+        Ok(config.outcome.on_interface(&interface, settings.version))
     }
 
-    /// Needs no OpenStack: the NIC comes back whatever becomes of its port.
-    fn delete(&self, environment: &Environment) -> Result<(), CniError> {
-        let mark = Mark::new(&self.settings.network_name, attachment(environment)?);
-        let records = Records::open(&self.settings.state)?;
-        // Without it, as on a full disk, the record's own lock is enough.
-        let _lock = records.about(&mark, self.until).ok();
-        match records.hold(&mark, self.until)? {
+    /// Needs no OpenStack: the NIC returns whatever happens to its port.
+    fn del(&self, target: &Target<'_>) -> Result<(), CniError> {
+        let key = self.key(target.attachment);
+        let records = Records::open(&self.run.settings.state)?;
+        // On a full disk there is no such lock. The record's own lock is enough.
+        let _lock = records.lock_attachment(&key, self.run.until).ok();
+        match records.hold(&key, self.run.until)? {
             None => Ok(()),
-            Some(held) => Node::open()?.take_back(held, environment.netns.as_deref(), self.last),
+            Some(held) => Node::open()?.give_back(held, target.netns, self.run.deadline),
         }
     }
 
-    fn check(&self, environment: &Environment) -> Result<(), CniError> {
-        let wanted = NicSettings::read(self.settings.written())?;
-        let (attachment, netns) = (attachment(environment)?, netns(environment)?);
-        let node = Node::open()?;
-        let pod = pod(netns, &node)?;
-        let records = Records::open(&self.settings.state)?;
-        let wrong = |message: String| {
-            Err(CniError::new(
-                ErrorCode::Missing,
-                message,
-                "delete the Pod, so that it is made anew",
-            ))
-        };
-        let Some(record) = records.of(&Mark::new(&self.settings.network_name, attachment))? else {
-            return wrong(format!("{attachment} has no NIC"));
-        };
-        let links =
-            look::links(&pod.netlink).map_err(|why| kernel_fault("the links of the Pod", &why))?;
-        let interface = attachment.interface.to_string();
-        let Some(link) = links
-            .iter()
-            .find(|link| link.name == interface && link.mac == Some(record.nic.mac))
-        else {
-            return wrong(format!(
-                "the Pod has no {interface} with the hardware address {}",
-                record.nic.mac
-            ));
-        };
-        if link.state == State::Down {
-            return wrong(format!("{interface} is switched off"));
-        }
-        let has: BTreeSet<IpAddr> = link
-            .addresses
-            .iter()
-            .map(|address| address.address.addr())
-            .collect();
-        let neutron = self.neutron()?;
-        let port = port_of(&neutron, record.nic.mac, &wanted.networks)?;
-        let nets = given(&neutron, &port, &wanted)?.outcome.addresses;
-        let of_port: BTreeSet<IpAddr> = nets.iter().map(|address| address.address.addr()).collect();
-        let mut told = self.settings.given()?.unwrap_or_default();
-        // Another plugin of the chain may have given more.
-        told.retain(|told| nets.iter().any(|net| net.address.contains(told)));
-        match (
-            told.difference(&of_port).next(),
-            of_port.difference(&has).next(),
-        ) {
-            (Some(missing), _) => wrong(format!("the port {} has not {missing} any more", port.id)),
-            (None, Some(missing)) => {
-                wrong(format!("{interface} has not {missing}, which its port has"))
-            }
-            (None, None) => Ok(()),
-        }
+    fn check(&self, target: &Target<'_>) -> Result<(), CniError> {
+        let settings = &self.run.settings;
+        let wanted = NicSettings::read(settings.written())?;
+        let pod = pod(netns(target)?, &Node::open()?)?;
+        let record = Records::open(&settings.state)?.of(&self.key(target.attachment))?;
+        check::check(&self.run, target.attachment, &wanted, &pod, record)
     }
 
-    /// Those of this network whose attachment is not among the valid ones. It goes on after a
-    /// fault, and tells the first.
-    fn collect_garbage(&self) -> Result<(), CniError> {
-        let Some(valid) = self.settings.valid()? else {
-            return Ok(());
-        };
-        let records = Records::open(&self.settings.state)?;
+    /// Goes on after an error, and returns the first.
+    fn gc(&self, valid: &BTreeSet<Attachment>) -> Result<(), CniError> {
+        let records = Records::open(&self.run.settings.state)?;
         let node = Node::open()?;
-        let kept = records.all()?;
-        let in_use: BTreeSet<Mark> = valid
+        let stored = records.all()?;
+        let in_use: BTreeSet<AttachmentKey> = valid
             .iter()
-            .map(|attachment| Mark::new(&self.settings.network_name, attachment))
+            .map(|attachment| self.key(attachment))
             .collect();
-        let mut unreadable = kept
+        let mut unreadable = stored
             .unreadable
             .into_iter()
-            .filter(|(mark, _)| !in_use.contains(mark));
-        let mut fault = unreadable.next().map_or(Ok(()), |(_, why)| Err(why));
-        for (path, record) in kept.records {
+            .filter(|(key, _)| !in_use.contains(key));
+        let mut result = unreadable.next().map_or(Ok(()), |(_, why)| Err(why));
+        for (path, record) in stored.records {
             let is_valid = record
                 .attachment()
                 .is_none_or(|attachment| valid.contains(&attachment));
-            if record.network != self.settings.network_name || is_valid {
+            if record.network != self.run.settings.network_name || is_valid {
                 continue;
             }
-            // What somebody holds is not garbage yet.
+            // A record that another run holds is not garbage yet.
             let done = match records.try_hold(&path) {
-                Ok(Tried::Held(held)) => node.take_back(*held, None, self.last),
-                Ok(Tried::Busy | Tried::Gone) => Ok(()),
+                Ok(TryHold::Held(held)) => node.give_back(*held, None, self.run.deadline),
+                Ok(TryHold::Busy | TryHold::Gone) => Ok(()),
                 Err(why) => Err(why),
             };
-            fault = fault.and(done);
+            result = result.and(done);
         }
-        fault
+        result
     }
 
-    /// Whether an ADD could work, as far as this node knows; that no NIC is free is no fault of the
-    /// node's, nor that OpenStack does not answer.
-    fn status(&self) -> Result<(), CniError> {
-        NicSettings::read(self.settings.written())?;
-        Records::open(&self.settings.state)?.are_possible()?;
-        match self.neutron()?.until(Instant::now() + FOR_STATUS).log_in() {
-            Ok(()) | Err(NeutronError::Unavailable(_) | NeutronError::Unreachable(_)) => Ok(()),
-            Err(fault) => {
-                let CniError {
-                    message, details, ..
-                } = fault.into();
-                Err(CniError::new(ErrorCode::NotAvailable, message, details))
-            }
-        }
-    }
-
-    fn neutron(&self) -> Result<HttpNeutron, CniError> {
-        let cloud = cloud(&self.settings.source)?;
-        Ok(HttpNeutron::new(
-            cloud,
-            Keeping::In(self.settings.state.clone()),
-            self.until,
-        )?)
+    /// A node without a free NIC still passes.
+    fn can_add(&self, _arguments: &Arguments) -> Result<(), CniError> {
+        NicSettings::read(self.run.settings.written())?;
+        Records::open(&self.run.settings.state)?.can_be_locked()
     }
 }
 
-fn attachment(environment: &Environment) -> Result<&Attachment, CniError> {
-    let missing = || CniError::new(ErrorCode::InvalidEnvironment, "no attachment is named", "");
-    environment.attachment.as_ref().ok_or_else(missing)
+impl VmNicPlugin {
+    fn key(&self, attachment: &Attachment) -> AttachmentKey {
+        AttachmentKey::new(&self.run.settings.network_name, attachment)
+    }
 }
 
-/// A name with `%` is a pattern to the kernel, and would become another one.
-fn is_a_name(attachment: &Attachment) -> Result<(), CniError> {
+/// The kernel takes a name with `%` for a pattern, and would choose another name.
+fn refuse_name_pattern(attachment: &Attachment) -> Result<(), CniError> {
     if attachment.interface.to_string().contains('%') {
         let message = "CNI_IFNAME has a `%`";
         return Err(CniError::new(
@@ -240,13 +147,13 @@ fn is_a_name(attachment: &Attachment) -> Result<(), CniError> {
     Ok(())
 }
 
-fn netns(environment: &Environment) -> Result<&Path, CniError> {
+fn netns<'e>(target: &Target<'e>) -> Result<&'e Path, CniError> {
     let missing = || CniError::new(ErrorCode::InvalidEnvironment, "CNI_NETNS is not set", "");
-    environment.netns.as_deref().ok_or_else(missing)
+    target.netns.ok_or_else(missing)
 }
 
-/// What the kernel refuses. A name in use may be free in a moment; a right that lacks, never.
-fn kernel_fault(what: &str, why: &io::Error) -> CniError {
+/// An error of the kernel, with the way out.
+fn kernel_error(what: &str, why: &io::Error) -> CniError {
     let details = match why.kind() {
         io::ErrorKind::PermissionDenied => "the plugin needs CAP_NET_ADMIN and CAP_SYS_ADMIN",
         _ => "see `ip link` on the node and in the Pod, and the kernel's log",

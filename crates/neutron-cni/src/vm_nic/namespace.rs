@@ -1,5 +1,5 @@
-//! Network namespaces: which one is meant, and a way to the kernel within it. No thread of the
-//! program that goes on ever enters another one.
+//! Network namespaces, and a connection to the kernel within each. Only a short-lived thread enters
+//! another namespace.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,17 +12,17 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::nic::Netns;
 use crate::vm_nic::netlink::Netlink;
 
-/// `ESRCH`: of a path of a process that ends. And what leads nowhere for ever: `ENXIO` of a socket,
-/// `ENAMETOOLONG`, `ELOOP`.
+/// Errors that mean that the namespace is gone: `ESRCH` (its process ends), `ENXIO` (a socket),
+/// `ENAMETOOLONG` and `ELOOP`.
 const GONE: [i32; 4] = [3, 6, 36, 40];
 
 /// `O_NONBLOCK`.
 const DO_NOT_WAIT: i32 = 0o4000;
 
-/// The namespace of whoever asks.
+/// The namespace of the calling thread.
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// A namespace, kept open.
+/// An open namespace.
 pub(super) struct Namespace {
     pub(super) netns: Netns,
     pub(super) file: File,
@@ -30,7 +30,7 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
-    /// The one in which the plugin runs.
+    /// The namespace in which the plugin runs.
     pub(super) fn own() -> io::Result<Namespace> {
         let (netns, file) = open(Path::new(OWN))?;
         Ok(Namespace {
@@ -40,7 +40,7 @@ impl Namespace {
         })
     }
 
-    /// That of a Pod, unless it is gone for certain.
+    /// The namespace of a Pod; `None` if it is certainly gone.
     pub(super) fn of_pod_if_there(path: &Path) -> io::Result<Option<Namespace>> {
         match Namespace::of_pod(path) {
             Ok(namespace) => Ok(Some(namespace)),
@@ -49,7 +49,6 @@ impl Namespace {
         }
     }
 
-    /// That of a Pod.
     pub(super) fn of_pod(path: &Path) -> io::Result<Namespace> {
         let (netns, file) = open(path)?;
         let netlink = std::thread::scope(|scope| {
@@ -59,7 +58,7 @@ impl Namespace {
             });
             inside
                 .join()
-                .unwrap_or_else(|_| Err(io::Error::other("no thread for it")))
+                .unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
         })?;
         Ok(Namespace {
             netns,
@@ -69,8 +68,8 @@ impl Namespace {
     }
 }
 
-/// Nothing is there, or something else that is no namespace. A lack of files, rights or memory says
-/// nothing of it.
+/// Whether the path leads to nothing, or to something that is not a namespace. A lack of file
+/// handles, rights or memory proves nothing.
 fn is_gone(why: &io::Error) -> bool {
     matches!(
         why.kind(),
@@ -80,7 +79,7 @@ fn is_gone(why: &io::Error) -> bool {
         .is_some_and(|number| GONE.contains(&number))
 }
 
-/// A pipe, which would keep whoever opens it, is none.
+/// Rejects FIFOs: opening one blocks.
 fn open(path: &Path) -> io::Result<(Netns, File)> {
     let file = OpenOptions::new()
         .read(true)
@@ -90,7 +89,7 @@ fn open(path: &Path) -> io::Result<(Netns, File)> {
     if !metadata.is_file() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is no namespace",
+            "not a namespace",
         ));
     }
     Ok((

@@ -1,6 +1,5 @@
-//! Requests to the kernel about links, addresses and routes (rtnetlink(7)), one at a time, through
-//! a socket that stays in the network namespace in which it was opened. Knows the frame of
-//! messages, and not what they mean.
+//! Requests to the kernel about links, addresses and routes (rtnetlink(7)), one at a time. The socket
+//! stays in the network namespace in which it was opened. Must never know what messages mean.
 
 use std::io;
 use std::time::Duration;
@@ -14,19 +13,19 @@ use netlink_sys::Socket;
 use netlink_sys::constants::NETLINK_ROUTE;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
-/// How often a list is asked for again that changed while it was told.
+/// Attempts at a list that changes while the kernel sends it.
 const TRIES: usize = 8;
 
-/// How long it is waited for an answer, which the kernel gives at once unless it is very busy.
+/// Limit for an answer. The kernel answers at once unless it is very busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Messages are aligned to so many bytes.
+/// Alignment of messages, in bytes.
 const ALIGNED: usize = 4;
 
-/// Length and kind of an attribute before its value, in bytes.
+/// Bytes of length and kind before the value of an attribute.
 const ATTRIBUTE_HEADER: usize = 4;
 
-/// A message: what kind it is, its fixed part, and its attributes.
+/// A message: its kind, and its fixed part with the attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) kind: u16,
@@ -42,29 +41,29 @@ impl Message {
         Message { kind, body }
     }
 
-    /// The fixed part, of this length, and the attributes behind it.
+    /// The fixed part of this length, and the attributes.
     pub(super) fn parts(&self, fixed: usize) -> io::Result<(&[u8], Attributes<'_>)> {
         let (fixed, rest) = self
             .body
             .split_at_checked(fixed)
-            .ok_or_else(|| nonsense(&"a message is too short"))?;
+            .ok_or_else(|| malformed(&"a message is too short"))?;
         Ok((fixed, attributes(rest)?))
     }
 }
 
-/// Attributes by their numbers, without the bits that say how they are written.
+/// Attributes by number, without the flag bits.
 pub(super) type Attributes<'b> = Vec<(u16, &'b [u8])>;
 
-/// Those of a message, or within another one.
+/// Parses the attributes of a message, or those within an attribute.
 pub(super) fn attributes(bytes: &[u8]) -> io::Result<Attributes<'_>> {
     NlasIterator::new(bytes)
         .map(|attribute| {
-            let attribute = attribute.map_err(|why| nonsense(&why))?;
+            let attribute = attribute.map_err(|why| malformed(&why))?;
             let (kind, length) = (attribute.kind(), usize::from(attribute.length()));
             let value = attribute.into_inner().get(ATTRIBUTE_HEADER..length);
             Ok((
                 kind,
-                value.ok_or_else(|| nonsense(&"an attribute is too short"))?,
+                value.ok_or_else(|| malformed(&"an attribute is too short"))?,
             ))
         })
         .collect()
@@ -95,20 +94,20 @@ impl NetlinkDeserializable for Message {
     }
 }
 
-/// A way to the kernel, in one namespace.
+/// A connection to the kernel in one namespace.
 pub(super) struct Netlink {
     socket: Socket,
     sequence: std::cell::Cell<u32>,
 }
 
 impl Netlink {
-    /// In the namespace of the thread that asks for it.
+    /// Opens it in the namespace of the calling thread.
     pub(super) fn open() -> io::Result<Netlink> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
-        // So that routes can be asked for by their link (Linux 4.20).
+        // Lets the kernel filter routes by link (Linux 4.20).
         let _ = socket.set_netlink_get_strict_chk(true);
-        // Both ends are the same socket: nobody keeps a runtime waiting for a lost answer.
+        // Without it, a lost answer would block the runtime.
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
         Ok(Netlink {
             socket,
@@ -116,13 +115,12 @@ impl Netlink {
         })
     }
 
-    /// Has something done.
     pub(super) fn change(&self, message: Message, flags: u16) -> io::Result<()> {
         self.ask(message, NLM_F_REQUEST | NLM_F_ACK | flags)
             .map(drop)
     }
 
-    /// A list of what the kernel has.
+    /// Requests a list.
     pub(super) fn list(&self, message: &Message) -> io::Result<Vec<Message>> {
         for _ in 0..TRIES {
             if let Some(list) = self.ask(message.clone(), NLM_F_REQUEST | NLM_F_DUMP)? {
@@ -131,11 +129,11 @@ impl Netlink {
         }
         Err(io::Error::new(
             io::ErrorKind::ResourceBusy,
-            "what the kernel lists changes all the time",
+            "the kernel's list keeps changing",
         ))
     }
 
-    /// The answer; `None` of a list that changed while it was told.
+    /// Sends a request and reads the answer; `None` if the list changed meanwhile.
     fn ask(&self, message: Message, flags: u16) -> io::Result<Option<Vec<Message>>> {
         let mut request = NetlinkMessage::new(
             NetlinkHeader::default(),
@@ -150,14 +148,14 @@ impl Netlink {
         let (mut answer, mut is_whole) = (Vec::new(), true);
         loop {
             let (bytes, sender) = self.socket.recv_from_full()?;
-            // Whoever is root in a Pod can write to this socket, too.
+            // Root in a Pod can also write to this socket.
             if sender.port_number() != 0 {
                 continue;
             }
             let mut rest = bytes.as_slice();
             while !rest.is_empty() {
                 let message =
-                    NetlinkMessage::<Message>::deserialize(rest).map_err(|why| nonsense(&why))?;
+                    NetlinkMessage::<Message>::deserialize(rest).map_err(|why| malformed(&why))?;
                 let length = (message.header.length as usize)
                     .next_multiple_of(ALIGNED)
                     .max(ALIGNED);
@@ -176,16 +174,16 @@ impl Netlink {
                         None => return Ok(Some(answer)),
                         Some(_) => return Err(error.to_io()),
                     },
-                    _ => return Err(nonsense(&"the kernel could not tell it all")),
+                    _ => return Err(malformed(&"the answer is incomplete")),
                 }
             }
         }
     }
 }
 
-pub(super) fn nonsense(why: &dyn std::fmt::Display) -> io::Error {
+pub(super) fn malformed(why: &dyn std::fmt::Display) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        format!("the kernel's answer makes no sense: {why}"),
+        format!("malformed answer of the kernel: {why}"),
     )
 }

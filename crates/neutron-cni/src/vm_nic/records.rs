@@ -1,7 +1,6 @@
-//! Records of NICs that were taken, a file for each attachment. It is on the disk before anything
-//! is done to the NIC, and goes when all is undone. Whoever does something to the NIC keeps the
-//! file locked; the kernel lets go of it when that run ends, however it ends. Knows nothing of
-//! links.
+//! Records of taken NICs, one file per attachment. A record is on the disk before anything is done to
+//! the NIC, and is removed once all is undone. A run locks the record of the NIC that it changes; the
+//! kernel releases the lock when the run ends. Must never know links.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,16 +12,16 @@ use std::time::{Duration, Instant};
 
 use crate::cni::{CniError, ErrorCode};
 use crate::conversions::file_error;
-use crate::nic::{Mark, Record};
+use crate::nic::{AttachmentKey, Record};
 use private_files::{Locked, state_folder};
 
-/// How the names of records end.
+/// Extension of records.
 const RECORD: &str = "json";
 
-/// How the names of files end that are not whole yet.
+/// Extension of unfinished files.
 const UNFINISHED: &str = "unfinished";
 
-/// How often a lock is asked for.
+/// Interval between attempts at a lock.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The records of a node.
@@ -30,31 +29,31 @@ pub(super) struct Records {
     folder: PathBuf,
 }
 
-/// A record that nobody else does anything about.
+/// A record that this run has locked.
 pub(super) struct Held {
     pub(super) record: Record,
     path: PathBuf,
     _file: File,
 }
 
-/// What there is.
+/// All records.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct StoredRecords {
     pub(super) records: BTreeMap<PathBuf, Record>,
-    /// Those that nobody can read any more, by the marks of their NICs, and why. A NIC without a
-    /// mark was not touched.
-    pub(super) unreadable: BTreeMap<Mark, CniError>,
+    /// Unreadable records by the keys of their NICs, with the errors. A NIC without a key is
+    /// unchanged.
+    pub(super) unreadable: BTreeMap<AttachmentKey, CniError>,
 }
 
-/// What came of a try.
-pub(super) enum Tried {
+/// The result of an attempt to lock a record.
+pub(super) enum TryHold {
     Held(Box<Held>),
     Busy,
     Gone,
 }
 
 impl Records {
-    /// Below the folder of what is kept.
+    /// Opens the folder of records in the state folder.
     pub(super) fn open(state: &Path) -> Result<Records, CniError> {
         state_folder(state)?;
         Ok(Records {
@@ -62,84 +61,94 @@ impl Records {
         })
     }
 
-    /// One at a time chooses a NIC.
-    pub(super) fn choosing(&self, until: Instant) -> Result<Locked, CniError> {
+    /// The lock for choosing a NIC.
+    pub(super) fn lock_choice(&self, until: Instant) -> Result<Locked, CniError> {
         Ok(Locked::alone(&self.folder.join("choosing.lock"), until)?)
     }
 
-    /// Whether one could.
-    pub(super) fn are_possible(&self) -> Result<(), CniError> {
+    /// Whether the folder and the lock files can be used.
+    pub(super) fn can_be_locked(&self) -> Result<(), CniError> {
         Ok(Locked::is_possible(&self.folder.join("choosing.lock"))?)
     }
 
-    /// One at a time for an attachment: as many files as there are pairs of digits.
-    pub(super) fn about(&self, mark: &Mark, until: Instant) -> Result<Locked, CniError> {
-        let digits: String = mark.file_name().chars().take(2).collect();
+    /// The lock of an attachment. 256 files at most.
+    pub(super) fn lock_attachment(
+        &self,
+        key: &AttachmentKey,
+        until: Instant,
+    ) -> Result<Locked, CniError> {
+        let digits: String = key.file_name().chars().take(2).collect();
         Ok(Locked::alone(
             &self.folder.join(format!("attachment-{digits}.lock")),
             until,
         )?)
     }
 
-    /// The record of an attachment, when nobody else holds it any more; `None` where there is none.
-    pub(super) fn hold(&self, mark: &Mark, until: Instant) -> Result<Option<Held>, CniError> {
-        let path = self.path(mark);
+    /// Locks the record of an attachment, once no other run holds it; `None` if there is none.
+    pub(super) fn hold(
+        &self,
+        key: &AttachmentKey,
+        until: Instant,
+    ) -> Result<Option<Held>, CniError> {
+        let path = self.path(key);
         loop {
             match self.try_hold(&path)? {
-                Tried::Held(held) => return Ok(Some(*held)),
-                Tried::Gone => return Ok(None),
-                Tried::Busy if Instant::now() >= until => {
-                    let message =
-                        format!("another run of the plugin keeps {} locked", path.display());
+                TryHold::Held(held) => return Ok(Some(*held)),
+                TryHold::Gone => return Ok(None),
+                TryHold::Busy if Instant::now() >= until => {
+                    let message = format!(
+                        "another run of the plugin holds the lock of {}",
+                        path.display()
+                    );
                     return Err(CniError::new(
                         ErrorCode::TryAgainLater,
                         message,
-                        "it will be tried again",
+                        "the runtime will retry",
                     ));
                 }
-                Tried::Busy => std::thread::sleep(PAUSE),
+                TryHold::Busy => std::thread::sleep(PAUSE),
             }
         }
     }
 
-    /// Holds a record if nobody else does.
-    pub(super) fn try_hold(&self, path: &Path) -> Result<Tried, CniError> {
+    /// Locks a record if no other run holds it.
+    pub(super) fn try_hold(&self, path: &Path) -> Result<TryHold, CniError> {
         let failed = |why: io::Error| file_error(&path.display().to_string(), &why);
         let file = match File::open(path) {
-            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Tried::Gone),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(TryHold::Gone),
             file => file.map_err(failed)?,
         };
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(Tried::Busy),
+            Err(TryLockError::WouldBlock) => return Ok(TryHold::Busy),
             Err(TryLockError::Error(why)) => return Err(failed(why)),
         }
-        // Whoever had it may have removed it in the meantime.
+        // The previous holder may have removed or replaced it.
         let locked = file.metadata().map_err(failed)?.ino();
         match fs::metadata(path) {
-            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Tried::Gone),
-            Ok(there) if there.ino() != locked => return Ok(Tried::Busy),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(TryHold::Gone),
+            Ok(there) if there.ino() != locked => return Ok(TryHold::Busy),
             there => there.map_err(failed)?,
         };
         let Some(record) = read(path)? else {
-            return Ok(Tried::Gone);
+            return Ok(TryHold::Gone);
         };
-        Ok(Tried::Held(Box::new(Held {
+        Ok(TryHold::Held(Box::new(Held {
             record,
             path: path.to_owned(),
             _file: file,
         })))
     }
 
-    /// The record of an attachment, whoever holds it.
-    pub(super) fn of(&self, mark: &Mark) -> Result<Option<Record>, CniError> {
-        read(&self.path(mark))
+    /// The record of an attachment, locked or not.
+    pub(super) fn of(&self, key: &AttachmentKey) -> Result<Option<Record>, CniError> {
+        read(&self.path(key))
     }
 
-    /// All of them, whoever holds them.
-    pub(super) fn all(&self) -> Result<Kept, CniError> {
+    /// All records, locked or not.
+    pub(super) fn all(&self) -> Result<StoredRecords, CniError> {
         let failed = |why: io::Error| file_error(&self.folder.display().to_string(), &why);
-        let mut kept = Kept::default();
+        let mut stored = StoredRecords::default();
         for entry in fs::read_dir(&self.folder).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             let Some(name) = path
@@ -149,17 +158,17 @@ impl Records {
             else {
                 continue;
             };
-            let mark = Mark::of_file(name);
+            let key = AttachmentKey::of_file(name);
             match read(&path) {
                 Ok(None) => {}
-                Ok(Some(record)) => drop(kept.records.insert(path, record)),
-                Err(why) => drop(kept.unreadable.insert(mark, why)),
+                Ok(Some(record)) => drop(stored.records.insert(path, record)),
+                Err(why) => drop(stored.unreadable.insert(key, why)),
             }
         }
-        Ok(kept)
+        Ok(stored)
     }
 
-    /// Puts a record on the disk, and holds it. Whoever calls has the lock of choosing.
+    /// Writes a record to the disk and locks it. The caller must hold `lock_choice`.
     pub(super) fn write(&self, record: Record) -> Result<Held, CniError> {
         let path = self.path(&record.mark);
         let unfinished = path.with_extension(UNFINISHED);
@@ -185,13 +194,13 @@ impl Records {
         })
     }
 
-    fn path(&self, mark: &Mark) -> PathBuf {
-        self.folder.join(mark.file_name()).with_extension(RECORD)
+    fn path(&self, key: &AttachmentKey) -> PathBuf {
+        self.folder.join(key.file_name()).with_extension(RECORD)
     }
 }
 
 impl Held {
-    /// All is undone.
+    /// Removes the record: everything is undone.
     pub(super) fn forget(self) -> Result<(), CniError> {
         let failed = |why: io::Error| file_error(&self.path.display().to_string(), &why);
         fs::remove_file(&self.path).map_err(failed)?;
@@ -202,17 +211,17 @@ impl Held {
     }
 }
 
-/// A record that cannot be read is a fault: nobody knows which NIC it is about.
+/// Reads a record. An unreadable one is an error: its NIC is unknown.
 fn read(path: &Path) -> Result<Option<Record>, CniError> {
     match fs::read(path) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(why) => Err(file_error(&path.display().to_string(), &why)),
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|why| {
-            let message = format!("{} is no record of a NIC: {why}", path.display());
+            let message = format!("{} is not a record of a NIC: {why}", path.display());
             CniError::new(
                 ErrorCode::Io,
                 message,
-                "remove it when the NIC is back on the node, with its name",
+                "remove the file once the NIC is on the node under its name",
             )
         }),
     }

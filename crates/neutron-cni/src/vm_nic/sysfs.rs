@@ -1,6 +1,5 @@
-//! What sysfs says of the device behind a link: where it is on the PCI bus, and what drives it.
-//! Buses are the same in every namespace; `/sys/class/net` is that of whoever mounted it, and not
-//! asked.
+//! Reads the device behind a link from sysfs: PCI address and driver. Buses are the same in every
+//! namespace. `/sys/class/net` shows the namespace of its mount, so it is not used.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use std::{fs, io};
 
 use crate::nic::{Device, PciAddress};
 
-/// Where devices are found by the bus that they are on.
+/// Devices by bus.
 const BUSES: &str = "/sys/bus";
 
 /// The device that the kernel names as a link's parent (from Linux 5.14 on).
@@ -29,13 +28,12 @@ pub(super) fn pci(device: &Path) -> Option<PciAddress> {
         .find_map(|part| part.to_str()?.parse().ok())
 }
 
-/// What drives it.
 pub(super) fn driver(device: &Path) -> Option<String> {
     let driver = fs::read_link(device.join("driver")).ok()?;
     Some(driver.file_name()?.to_str()?.to_owned())
 }
 
-/// What tells it from all others, at its place before it or after it too.
+/// The identity of a device, also against earlier and later devices at the same path.
 pub(super) fn identity(device: &Path) -> Option<Device> {
     let inode = fs::metadata(device).ok()?.ino();
     Some(Device {
@@ -45,8 +43,7 @@ pub(super) fn identity(device: &Path) -> Option<Device> {
     })
 }
 
-/// Whether a device is in the machine no more, or another driver has it: then its link is no more,
-/// either.
+/// Whether a device was removed, or got another driver. Then its link is gone too.
 pub(super) fn is_gone(device: &Device) -> bool {
     match fs::metadata(&device.path) {
         Ok(now) => now.ino() != device.inode || driver(&device.path) != device.driver,
@@ -80,7 +77,7 @@ mod tests {
                 inode: identity(&slot).unwrap().inode,
                 ..device
             }),
-            "nobody drives it"
+            "it has no driver"
         );
     }
 }

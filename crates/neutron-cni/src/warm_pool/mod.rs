@@ -1,7 +1,6 @@
-//! The warm pool of a node: ports that were made before anybody needs them. Which of them an
-//! interface can have, and what is to be done so that there are enough. Who has which is a matter
-//! of the node's files, never of Neutron: a port of the pool keeps its owner and its place in the
-//! pool for as long as it lives.
+//! The warm pool of a node: ports that are created before a Pod needs them. Decides which port fits
+//! an interface, and what the pool needs. Only the node's files tell which interface holds a port: at
+//! Neutron, a pooled port keeps its owner and its slot for life. Pure.
 
 mod upkeep;
 
@@ -12,21 +11,21 @@ use serde::{Deserialize, Serialize};
 use crate::identity::{Identity, Owner};
 use crate::settings::AttachmentRequest;
 use ipam_core::neutron::Id;
-use openstack::{Network, NetworkFacts, NeutronError, Patience, Port, Subnet, Verdict};
+use openstack::{Network, NetworkFacts, NeutronError, NextAttempt, Port, Retries, Subnet};
 
 pub use upkeep::{PoolPorts, Upkeep, upkeep};
 
-/// How many ports a pool has.
+/// The configured size of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSize {
-    /// So many are free, once Neutron had time to make them.
+    /// Number of free ports to keep.
     pub free: usize,
-    /// No more than these are free for long.
+    /// Free ports beyond this number are deleted.
     pub most: usize,
 }
 
-/// What a network's configuration asks of all its ports. With another configuration another port is
-/// needed.
+/// The part of a network's configuration that a port depends on. After a change, the pool needs
+/// other ports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MadeFor {
     networks: Vec<Id>,
@@ -35,7 +34,6 @@ pub struct MadeFor {
 }
 
 impl MadeFor {
-    /// What this wish asks of its port.
     pub fn of(request: &AttachmentRequest) -> MadeFor {
         let AttachmentRequest {
             networks,
@@ -51,24 +49,22 @@ impl MadeFor {
     }
 }
 
-/// A port of the pool, as the node's files have it.
+/// A pooled port, as stored in the node's files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PooledPort {
-    /// The port.
     pub port: Port,
-    /// What it was made for.
     pub made_for: MadeFor,
 }
 
 impl PooledPort {
-    /// Whether it is what this wish would make, on a node whose ports have this name.
+    /// Whether an ADD with this request would create such a port, on a node whose ports have this
+    /// name.
     pub fn fits(&self, request: &AttachmentRequest, name: &str) -> bool {
-        // Neutron chose its addresses, and nobody who asks for one has asked for these.
+        // Neutron chose its addresses, so it fits no request for an address.
         let is_asked_for = request.addresses.is_empty() && self.made_for == MadeFor::of(request);
         is_asked_for && self.port.name == name && !self.port.fixed_ips.is_empty()
     }
 
-    /// How it is found at Neutron.
     pub fn identity(&self) -> Identity {
         let Port {
             name, device_id, ..
@@ -81,21 +77,18 @@ impl PooledPort {
     }
 }
 
-/// What the node keeps of the subnets and networks of its pool, for as long as it has no better:
-/// Neutron may be away.
+/// Stored facts about the subnets and networks of the pool, for ADDs while Neutron does not answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptFacts {
-    /// By their ids.
     pub subnets: BTreeMap<Id, Subnet>,
-    /// By their ids.
     pub networks: BTreeMap<Id, Network>,
 }
 
 impl KeptFacts {
-    /// Learns what is needed to tell what an interface gets of these ports.
+    /// Reads the facts that an ADD with one of these ports needs.
     ///
     /// # Errors
-    /// Neutron's no.
+    /// Fails if Neutron refuses or does not answer.
     pub fn learn<'p>(
         neutron: &impl NetworkFacts,
         ports: impl IntoIterator<Item = &'p PooledPort>,
@@ -135,9 +128,9 @@ impl NetworkFacts for KeptFacts {
     }
 }
 
-impl Patience for KeptFacts {
-    fn again(&self, _tries: u32) -> Verdict {
-        Verdict::Over
+impl Retries for KeptFacts {
+    fn next_attempt(&self, _tries: u32) -> NextAttempt {
+        NextAttempt::Never
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a pool needs, by its files and by what is at Neutron.
+//! What a pool needs, by its files and by the ports at Neutron.
 
 use crate::cni::{Arguments, Attachment};
 use crate::settings::Settings;
@@ -71,12 +71,12 @@ fn of_node(free: &[u32], held: &[u32]) -> PoolPorts {
     PoolPorts {
         free,
         held,
-        going: Vec::new(),
+        deleting: Vec::new(),
     }
 }
 
 #[test]
-fn it_is_filled_and_what_is_too_much_goes_in_the_order_of_use() {
+fn it_is_filled_and_surplus_ports_are_deleted_in_the_order_of_use() {
     let needs = |free: &[u32]| {
         upkeep(
             &of_node(free, &[9]),
@@ -110,12 +110,12 @@ fn it_is_filled_and_what_is_too_much_goes_in_the_order_of_use() {
     assert_eq!(
         (off.give_back, off.make, off.lost.len()),
         (ids(&[1]), 0, 0),
-        "whoever has one keeps it"
+        "a held port stays"
     );
 }
 
 #[test]
-fn what_somebody_deleted_is_noticed_and_what_is_unknown_is_told() {
+fn ports_deleted_at_neutron_and_unknown_ports_are_reported() {
     let upkeep = upkeep(
         &of_node(&[1, 2], &[3, 4]),
         &at_neutron(&[2, 4, 7]),

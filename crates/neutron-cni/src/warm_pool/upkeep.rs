@@ -1,4 +1,4 @@
-//! What a pool needs, by what the node's files and Neutron say.
+//! What a pool needs, by the node's files and the ports at Neutron.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,46 +10,44 @@ use crate::warm_pool::{PoolSize, PooledPort};
 use ipam_core::neutron::Id;
 use openstack::Port;
 
-/// The ports of a pool, as the node's files have them.
+/// The ports of a pool, as stored in the node's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolPorts {
-    /// Nobody has them; whoever comes takes the first.
+    /// In the order in which they are taken.
     pub free: Vec<PooledPort>,
-    /// Who has which.
+    /// The port of each interface.
     pub held: BTreeMap<Attachment, PooledPort>,
-    /// Nobody gets them any more, and they are about to be deleted.
-    pub going: Vec<PooledPort>,
+    /// Marked for deletion. No interface can take them.
+    pub deleting: Vec<PooledPort>,
 }
 
 impl PoolPorts {
-    /// All of them.
     pub fn all(&self) -> impl Iterator<Item = &PooledPort> {
         self.free
             .iter()
             .chain(self.held.values())
-            .chain(&self.going)
+            .chain(&self.deleting)
     }
 }
 
-/// What is to be done.
+/// The work that a pool needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Upkeep {
-    /// Free or going, and gone at Neutron: somebody deleted them.
+    /// Ports without an interface that no longer exist at Neutron.
     pub forget: BTreeSet<Id>,
-    /// Held, and gone at Neutron or with other addresses there: what is in use may be given to
-    /// somebody else at any time.
+    /// Held ports that no longer exist at Neutron, or have other addresses there. Neutron may give
+    /// their addresses to another port.
     pub lost: BTreeMap<Attachment, Id>,
-    /// Free, and too many, or not what is asked for or what it was any more.
+    /// Free ports to delete: too many, changed at Neutron, or for another configuration.
     pub give_back: BTreeSet<Id>,
-    /// So many lack.
+    /// Number of ports to create.
     pub make: usize,
-    /// Of this node's pool at Neutron, and in no file: made by a run that was killed, or of a time
-    /// before these files.
+    /// Pooled ports at Neutron without a file: of a run that was killed, or older than the files.
     pub unknown: Vec<Port>,
 }
 
-/// Says it. `at_neutron` are the ports with this `name`, asked for after the files were read:
-/// whatever is in a file was there then. Without a size nothing may stay free.
+/// Computes what the pool needs. `at_neutron` are the ports with this `name`, listed after the files
+/// were read, so each port of the files existed then. Without a size, no port stays free.
 pub fn upkeep(
     ports: &PoolPorts,
     at_neutron: &[Port],
@@ -63,7 +61,7 @@ pub fn upkeep(
         .filter(is_of_pool)
         .map(|port| (&port.id, port))
         .collect();
-    // Ports of another name, as the node had before, are not in that list.
+    // The list lacks ports of an earlier name of the node.
     let is_gone =
         |pooled: &PooledPort| pooled.port.name == name && !there.contains_key(&pooled.port.id);
     let is_as_it_was = |pooled: &PooledPort| {
@@ -87,14 +85,14 @@ pub fn upkeep(
         forget: ports
             .free
             .iter()
-            .chain(&ports.going)
+            .chain(&ports.deleting)
             .filter(|pooled| is_gone(pooled))
             .map(id)
             .collect(),
         lost: lost
             .map(|(attachment, pooled)| (attachment.clone(), id(pooled)))
             .collect(),
-        // Those that would be taken last.
+        // Delete those that would be taken last.
         give_back: useless
             .iter()
             .chain(usable.iter().skip(size.most))

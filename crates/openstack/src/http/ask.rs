@@ -1,6 +1,7 @@
-//! One question to Neutron, with a token, within the time that there is.
+//! One request to Neutron with a token, within a time limit. Must never know what the requests
+//! mean.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt::Display;
 use std::fs;
 use std::path::PathBuf;
@@ -17,32 +18,31 @@ use crate::http::keystone::{Session, login};
 use crate::http::objects::object;
 use crate::http::rest::{fault, nonsense, read};
 use crate::http::secrets::Secrets;
-use crate::login::{Keeping, Logins};
-use crate::{Cloud, NeutronError, Trust, Weakness};
-use retry::{Retry, retry_after};
+use crate::login::{Logins, SessionCache};
+use crate::{Cloud, InsecureSetting, NeutronError, Trust};
+use retry::{Budget, retry_after};
 
-/// How long one answer is awaited.
+/// Limit for one answer.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// Neutron, for one run, until a moment.
+/// A client of Neutron for one run, which gives up at a moment.
 pub struct HttpNeutron {
     agent: Agent,
+    user_agent: &'static str,
     tls: TlsConfig,
     cloud: Cloud,
     logins: Logins,
     until: Instant,
     session: RefCell<Option<Session>>,
     secrets: RefCell<Secrets>,
-    retry: RefCell<Retry>,
-    /// The pause that the last answer asked for.
-    asked: Cell<Option<Duration>>,
+    budget: RefCell<Budget>,
 }
 
-/// What is asked.
+/// The method and the content of a request.
 pub(super) enum Question<'q> {
     Get(&'q [(&'q str, String)]),
     Post(Value),
-    /// If its revision is still this one.
+    /// Fails if the object no longer has this revision.
     Put(Value, u64),
     Delete,
 }
@@ -59,91 +59,92 @@ impl Question<'_> {
 }
 
 impl HttpNeutron {
-    /// Everything must be done by `until`.
+    /// All requests end by `until`. `user_agent` names the program and its version.
     ///
     /// # Errors
-    /// Certificates that cannot be read.
+    /// Fails if a certificate file cannot be read.
     pub fn new(
         cloud: Cloud,
-        keeping: Keeping,
+        user_agent: &'static str,
+        cache: SessionCache,
         until: Instant,
     ) -> Result<HttpNeutron, NeutronError> {
-        let logins = Logins::new(keeping);
+        let logins = Logins::new(cache);
         let tls = tls(&cloud)?;
-        let agent = agent(&tls, LONGEST_WAIT);
+        let agent = agent(&tls, user_agent, LONGEST_WAIT);
         let secrets = RefCell::new(Secrets::of(&cloud.access));
         Ok(HttpNeutron {
             agent,
+            user_agent,
             tls,
             cloud,
             logins,
             until,
             session: RefCell::default(),
             secrets,
-            retry: RefCell::new(BACKOFF.retry(fastrand::Rng::new())),
-            asked: Cell::default(),
+            budget: RefCell::new(budget()),
         })
     }
 
-    /// The same, until another moment.
+    /// A client with the same session that gives up at another moment.
     #[must_use]
     pub fn until(&self, until: Instant) -> HttpNeutron {
         HttpNeutron {
             agent: self.agent.clone(),
+            user_agent: self.user_agent,
             tls: self.tls.clone(),
             cloud: self.cloud.clone(),
             logins: self.logins.clone(),
             until,
             session: self.session.clone(),
             secrets: self.secrets.clone(),
-            retry: RefCell::new(BACKOFF.retry(fastrand::Rng::new())),
-            asked: Cell::default(),
+            budget: RefCell::new(budget()),
         }
     }
 
-    /// The time that there is, if there is any.
+    /// The time that is left; `None` once it is over.
     pub(super) fn left(&self) -> Option<Duration> {
         self.until
             .checked_duration_since(Instant::now())
             .filter(|left| !left.is_zero())
     }
 
-    /// The pause before the next try of something, if there is time for one.
-    pub(super) fn pause(&self, tries: u32) -> Option<Duration> {
-        let mut retry = self.retry.borrow_mut();
-        if tries <= 1 {
-            retry.reset();
-        }
+    /// The pause before the next attempt, if there is time for both.
+    pub(super) fn pause(&self, failed: u32) -> Option<Duration> {
         let left = self.left()?;
-        // Who waits until the end has no time for the try itself.
-        retry
-            .pause_within(left, self.asked.take())
-            .filter(|pause| *pause < left)
+        self.budget.borrow_mut().next_pause(failed, left)
     }
 
-    /// Where a fact of this cloud is kept between runs.
-    pub(super) fn kept(&self, name: &str) -> Option<PathBuf> {
-        self.logins.kept(&self.cloud, name)
+    /// Takes over the `Retry-After` of an answer for the next pause.
+    fn obey_header(&self, header: Option<&[u8]>) {
+        let asked = header.and_then(|value| retry_after(value, SystemTime::now()));
+        self.budget.borrow_mut().server_asks(asked);
     }
 
-    /// Makes sure that there is a session, by what is kept if possible.
+    /// The file that caches a fact of this cloud between runs.
+    pub(super) fn cache_path(&self, name: &str) -> Option<PathBuf> {
+        self.logins.cache_path(&self.cloud, name)
+    }
+
+    /// Gets a session, from the cache if possible.
     ///
     /// # Errors
-    /// Keystone's no.
+    /// Fails if Keystone refuses or does not answer.
     pub fn log_in(&self) -> Result<(), NeutronError> {
         self.session().map(|_| ())
     }
 
-    /// What lets others read or forge what is said, as far as it is known by now.
-    pub fn weaknesses(&self) -> Vec<Weakness> {
+    /// Settings that let others read or forge the traffic. Neutron's address counts once it is
+    /// known.
+    pub fn insecure_settings(&self) -> Vec<InsecureSetting> {
         let session = self.session.borrow();
-        Weakness::all_of(
+        InsecureSetting::all_of(
             &self.cloud,
             session.as_ref().map(|session| session.network_url.as_str()),
         )
     }
 
-    /// A token that is not taken any more is replaced once.
+    /// Replaces a token once if Neutron no longer accepts it.
     pub(super) fn ask(&self, path: &str, question: &Question<'_>) -> Result<Value, NeutronError> {
         match self.ask_once(path, question) {
             Err(NeutronError::Unauthorized) => {
@@ -162,7 +163,6 @@ impl HttpNeutron {
         }
     }
 
-    /// One object of an answer.
     pub(super) fn object<T: DeserializeOwned>(
         &self,
         answer: Value,
@@ -193,14 +193,14 @@ impl HttpNeutron {
         Ok(session)
     }
 
-    /// An agent that waits no longer than there is time. Its limits are its own and not of each
-    /// request: with those it would read the system's certificates anew for each connection.
+    /// An agent that waits at most the time that is left. The limit belongs to the agent: a limit
+    /// per request would read the system's certificates again for each connection.
     fn agent(&self) -> Result<Agent, NeutronError> {
         match self.left() {
             None => Err(NeutronError::Unreachable(
-                "the time for it is over".to_owned(),
+                "the deadline has passed".to_owned(),
             )),
-            Some(left) if left < LONGEST_WAIT => Ok(agent(&self.tls, left)),
+            Some(left) if left < LONGEST_WAIT => Ok(agent(&self.tls, self.user_agent, left)),
             Some(_) => Ok(self.agent.clone()),
         }
     }
@@ -234,15 +234,14 @@ impl HttpNeutron {
                     .header("If-Match", format!("revision_number={revision}"))
                     .send(body.to_string())
             }
-            // Neutron answers 400 to a DELETE with a body, be it empty.
+            // Neutron answers 400 to a DELETE with a body, even an empty one.
             Question::Delete => agent.delete(&url).header(token.0, token.1).call(),
         };
         let asked = answer
             .as_ref()
             .ok()
             .and_then(|answer| answer.headers().get("Retry-After"));
-        self.asked
-            .set(asked.and_then(|value| retry_after(value.as_bytes(), SystemTime::now())));
+        self.obey_header(asked.map(|value| value.as_bytes()));
         let secrets = self.secrets.borrow();
         let (status, body) = read(answer, &secrets).map_err(|error| match error {
             NeutronError::Unavailable(why) => {
@@ -258,16 +257,20 @@ impl HttpNeutron {
     }
 }
 
-fn agent(tls: &TlsConfig, wait: Duration) -> Agent {
+fn budget() -> Budget {
+    Budget::new(BACKOFF.retry(fastrand::Rng::new()))
+}
+
+fn agent(tls: &TlsConfig, user_agent: &str, wait: Duration) -> Agent {
     Agent::config_builder()
         .tls_config(tls.clone())
         .timeout_global(Some(wait))
         .http_status_as_error(false)
-        // Somebody in between would send us elsewhere, with our token.
+        // A redirect could send our token to another server.
         .max_redirects(0)
-        // The environment is the runtime's, not ours.
+        // The environment belongs to the container runtime.
         .proxy(None)
-        .user_agent(concat!("cni-ipam-neutron/", env!("CARGO_PKG_VERSION")))
+        .user_agent(user_agent)
         .build()
         .new_agent()
 }
@@ -285,7 +288,7 @@ fn tls(cloud: &Cloud) -> Result<TlsConfig, NeutronError> {
     Ok(builder.root_certs(roots).build())
 }
 
-/// Without any, each TLS connection fails by itself, and one without TLS does not need them.
+/// May be empty: then each TLS connection fails, and plain HTTP still works.
 fn certificates_of_the_system() -> Vec<Certificate<'static>> {
     let loaded = rustls_native_certs::load_native_certs();
     loaded
@@ -305,17 +308,21 @@ fn certificates(path: &str) -> Result<Vec<Certificate<'static>>, NeutronError> {
     });
     let certificates: Vec<Certificate<'static>> = certificates.collect();
     if certificates.is_empty() {
-        Err(unreadable(&"there are none"))
+        Err(unreadable(&"the file contains no certificate"))
     } else {
         Ok(certificates)
     }
 }
 
-/// What another service says to a GET with a bearer token, its certificate being signed by one in
-/// this file.
+/// GETs JSON from another service with a bearer token. Trusts the certificates in this file only.
+/// Returns the status and the body.
+///
+/// # Errors
+/// Fails if the certificates cannot be read or the service does not answer within `wait`.
 pub fn get_json(
     url: &str,
     token: &str,
+    user_agent: &str,
     certificates_in: &str,
     wait: Duration,
 ) -> Result<(u16, Value), NeutronError> {
@@ -324,11 +331,58 @@ pub fn get_json(
     let tls = tls
         .root_certs(RootCerts::from(certificates(certificates_in)?))
         .build();
-    let answer = agent(&tls, wait)
+    let answer = agent(&tls, user_agent, wait)
         .get(url)
         .header("Authorization", format!("Bearer {token}"))
         .call();
     let mut secrets = Secrets::default();
     secrets.add(token);
     read(answer, &secrets).map(|(status, body)| (status.as_u16(), body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn neutron() -> HttpNeutron {
+        let text = |text: &str| text.to_owned();
+        let cloud =
+            Cloud::with_password("http://k", text("u"), text("p"), text("x"), text("d")).unwrap();
+        let until = Instant::now() + Duration::from_mins(10);
+        HttpNeutron::new(cloud, "test", SessionCache::Disabled, until).unwrap()
+    }
+
+    /// The first pause after an answer with this header.
+    fn pause(header: &str) -> Duration {
+        let neutron = neutron();
+        neutron.obey_header(Some(header.as_bytes()));
+        neutron.pause(1).unwrap()
+    }
+
+    #[test]
+    fn retry_after_sets_the_next_pause_within_its_limit() {
+        let own = Duration::from_millis(200)..=Duration::from_millis(400);
+        let limit = Duration::from_secs(10);
+        let date =
+            |seconds| httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(seconds));
+        assert!(own.contains(&pause("0")), "zero must not retry at once");
+        assert!((Duration::from_secs(1)..=Duration::from_millis(1500)).contains(&pause("1")));
+        assert!((Duration::from_secs(3)..=limit).contains(&pause(&date(5))));
+        assert_eq!(pause(&u64::MAX.to_string()), limit);
+        assert_eq!(pause(&date(86_400)), limit);
+        for garbage in ["", "-1", "1.5", "soon", "Sun, 99 Nov 1994 08:49:37 GMT"] {
+            assert!(own.contains(&pause(garbage)), "{garbage:?}");
+        }
+    }
+
+    #[test]
+    fn the_header_of_an_answer_holds_for_one_pause() {
+        let neutron = neutron();
+        neutron.obey_header(Some(b"9"));
+        assert!(neutron.pause(1).unwrap() >= Duration::from_secs(9));
+        assert!(neutron.pause(2).unwrap() <= Duration::from_secs(2));
+        neutron.obey_header(Some(b"9"));
+        neutron.obey_header(None);
+        assert!(neutron.pause(1).unwrap() < Duration::from_secs(1));
+    }
 }

@@ -1,4 +1,4 @@
-//! Logging in at Keystone: a token, until when it holds, and where the network service is.
+//! Login at Keystone: a token with its expiry, and the address of the network service.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,13 +12,12 @@ use crate::http::rest::{fault, read};
 use crate::http::secrets::Secrets;
 use crate::{Access, Cloud, Named, NeutronError, Project};
 
-/// What a login gives.
+/// The result of a login.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Session {
     token: String,
-    /// Until when it holds.
     pub(crate) expires: Timestamp,
-    /// The network service, without its version and without a slash at the end.
+    /// The network service, without version and final slash.
     pub(crate) network_url: String,
 }
 
@@ -34,7 +33,6 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Logs in.
 pub(super) fn login(agent: &Agent, cloud: &Cloud) -> Result<Session, NeutronError> {
     let request = agent
         .post(format!("{}/auth/tokens", cloud.auth_url))
@@ -53,22 +51,22 @@ pub(super) fn login(agent: &Agent, cloud: &Cloud) -> Result<Session, NeutronErro
     if !status.is_success() {
         return Err(match fault(status, &body, &secrets) {
             NeutronError::Unauthorized => NeutronError::Refused,
-            // So it says of an application credential that was deleted (Keystone 30).
+            // Keystone 30 answers so for a deleted application credential.
             NeutronError::NotFound(_) if body["error"].is_object() => NeutronError::Refused,
             NeutronError::NotFound(_) => {
-                NeutronError::Misconfigured("no Keystone at the address that is given".to_owned())
+                NeutronError::Misconfigured("no Keystone at this address".to_owned())
             }
             other => other,
         });
     }
-    let nonsense = || NeutronError::Unavailable("Keystone's answer makes no sense".to_owned());
+    let nonsense = || NeutronError::Unavailable("unexpected answer of Keystone".to_owned());
     let expires = body["token"]["expires_at"]
         .as_str()
         .and_then(|at| at.parse().ok())
         .ok_or_else(nonsense)?;
     let network_url = network_url(&body["token"]["catalog"], cloud)?;
     if secrets.are_in(&network_url) {
-        // It is shown where it does not answer.
+        // Errors show the address.
         return Err(NeutronError::Misconfigured(
             "the network service's address in the catalogue".to_owned(),
         ));
@@ -138,15 +136,14 @@ fn network_url(catalog: &Value, cloud: &Cloud) -> Result<String, NeutronError> {
         })
         .collect();
     if urls.len() > 1 {
-        // Which one comes first may be another one tomorrow, and then nothing would be found that
-        // was made today.
+        // The order of the catalogue may change. With another service, no port would be found.
         return Err(NeutronError::Misconfigured(format!(
-            "{} network services, and no region says which",
+            "{} network services; name a region",
             urls.len()
         )));
     }
     let url = urls.first().map(|url| (*url).to_owned());
-    // It is shown where it does not answer, so nobody's password may be in it.
+    // Errors show the address, so it must not contain a password.
     let is_url = |url: &String| {
         (url.starts_with("https://") || url.starts_with("http://")) && !url.contains('@')
     };

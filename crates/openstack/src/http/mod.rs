@@ -1,5 +1,4 @@
-//! Neutron and Keystone by HTTP. Every answer is awaited for a bounded time, and no secret is ever
-//! shown.
+//! Neutron and Keystone over HTTP. Each answer has a time limit. Must never show a secret.
 
 mod ask;
 mod keystone;
@@ -18,8 +17,8 @@ use serde_json::{Value, json};
 use crate::http::ask::Question;
 use crate::http::objects::{WrittenNetwork, WrittenSubnet, object};
 use crate::{
-    Network, NetworkFacts, Neutron, NeutronError, NewPort, Patience, Port, PortFilter, Subnet,
-    Verdict, Wanted,
+    Network, NetworkFacts, Neutron, NeutronError, NewPort, NextAttempt, Port, PortFilter, Retries,
+    Subnet, Wanted,
 };
 use ipam_core::neutron::Id;
 use private_files::kept;
@@ -29,10 +28,10 @@ pub use ask::HttpNeutron;
 pub use ask::get_json;
 pub(super) use keystone::Session;
 
-/// Ports of one page of a list.
+/// Ports per page of a list.
 const PAGE: usize = 500;
 
-/// Pages that are read at most: a server that always has another one is not believed.
+/// Most pages of a list: a server that always has another page is broken.
 const PAGES: usize = 100;
 
 /// The fields of a port that are read.
@@ -48,23 +47,22 @@ const FIELDS: [&str; 9] = [
     "created_at",
 ];
 
-/// How long subnets and networks are believed to be as they were.
+/// How long subnets and networks are cached.
 const FRESH: SignedDuration = SignedDuration::from_mins(10);
 
-/// Pauses before something is asked again. The last figure is the longest that a server's own wish
-/// is kept to.
+/// Pauses before retries. The last figure is the longest `Retry-After` that is obeyed.
 pub(super) const BACKOFF: Backoff =
     Backoff::new(Duration::from_millis(200), Duration::from_secs(2))
-        .obeying(Duration::from_secs(10));
+        .with_retry_after_cap(Duration::from_secs(10));
 
-impl Patience for HttpNeutron {
-    fn again(&self, tries: u32) -> Verdict {
-        match self.pause(tries) {
+impl Retries for HttpNeutron {
+    fn next_attempt(&self, failed: u32) -> NextAttempt {
+        match self.pause(failed) {
             Some(pause) => {
                 std::thread::sleep(pause);
-                Verdict::Again
+                NextAttempt::Now
             }
-            None => Verdict::Over,
+            None => NextAttempt::Never,
         }
     }
 }
@@ -112,25 +110,25 @@ impl Neutron for HttpNeutron {
 
 impl NetworkFacts for HttpNeutron {
     fn subnet(&self, id: &Id) -> Result<Subnet, NeutronError> {
-        self.lately::<WrittenSubnet>("subnet", id)
+        self.cached_fact::<WrittenSubnet>("subnet", id)
             .map(WrittenSubnet::subnet)
     }
 
     fn network(&self, id: &Id) -> Result<Network, NeutronError> {
-        self.lately::<WrittenNetwork>("network", id)
+        self.cached_fact::<WrittenNetwork>("network", id)
             .map(|WrittenNetwork { mtu }| Network { mtu })
     }
 }
 
-/// An answer of some time ago.
+/// A cached answer.
 #[derive(Serialize, Deserialize)]
-struct Lately {
+struct FactCache {
     at: Timestamp,
     answer: Value,
 }
 
 impl HttpNeutron {
-    /// All ports of a list, page by page.
+    /// Reads all pages of a list of ports.
     fn pages<T: DeserializeOwned>(
         &self,
         mut query: Vec<(&str, String)>,
@@ -154,15 +152,15 @@ impl HttpNeutron {
                 return Ok(ports);
             }
         }
-        Err(self.nonsense(&"a list without an end"))
+        Err(self.nonsense(&"the list has too many pages"))
     }
 
-    /// What Neutron said of a subnet or a network lately.
-    fn lately<T: DeserializeOwned>(&self, kind: &str, id: &Id) -> Result<T, NeutronError> {
-        // Another cloud may have something else of this id.
-        let path = self.kept(&format!("{kind}-{id}.json"));
+    /// A subnet or a network, from the cache if it is recent.
+    fn cached_fact<T: DeserializeOwned>(&self, kind: &str, id: &Id) -> Result<T, NeutronError> {
+        // Another cloud may have another object with this id.
+        let path = self.cache_path(&format!("{kind}-{id}.json"));
         let now = Timestamp::now();
-        if let Some(Lately { at, answer }) = path.as_deref().and_then(kept::read)
+        if let Some(FactCache { at, answer }) = path.as_deref().and_then(kept::read)
             && (SignedDuration::ZERO..FRESH).contains(&now.duration_since(at))
             && let Ok(known) = object(answer, kind)
         {
@@ -171,8 +169,8 @@ impl HttpNeutron {
         let answer = self.ask(&format!("/v2.0/{kind}s/{id}"), &Question::Get(&[]))?;
         let known = self.object(answer.clone(), kind)?;
         if let Some(path) = path {
-            // Without it the next run asks again.
-            let _ = kept::keep(&path, &Lately { at: now, answer });
+            // If this fails, the next run asks again.
+            let _ = kept::keep(&path, &FactCache { at: now, answer });
         }
         Ok(known)
     }

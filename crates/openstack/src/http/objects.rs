@@ -1,4 +1,4 @@
-//! What Neutron's answers say.
+//! Objects in Neutron's answers.
 
 use std::net::IpAddr;
 
@@ -48,7 +48,7 @@ impl WrittenSubnet {
     }
 }
 
-/// One object of an answer.
+/// Reads one object of an answer.
 pub(super) fn object<T: DeserializeOwned>(
     mut answer: Value,
     key: &str,

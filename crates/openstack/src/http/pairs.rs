@@ -1,15 +1,16 @@
-//! The pairs of a port at Neutron, and how ports of VMs are found.
+//! Requests about pairs, and lists of VMs' ports.
 
 use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use crate::NeutronError;
 use crate::http::HttpNeutron;
 use crate::http::ask::Question;
-use crate::{GuardedPorts, NeutronError};
-use ipam_core::neutron::{GuardedPort, Id, Pair};
+use crate::keep_pairs::VmPorts;
+use ipam_core::neutron::{Id, Pair, VmPort};
 
-/// What is read of a port.
+/// The fields of a port that are read.
 const FIELDS: [&str; 8] = [
     "id",
     "device_id",
@@ -21,8 +22,8 @@ const FIELDS: [&str; 8] = [
     "port_security_enabled",
 ];
 
-impl GuardedPorts for HttpNeutron {
-    fn guarded_port(&self, id: &Id) -> Result<GuardedPort, NeutronError> {
+impl VmPorts for HttpNeutron {
+    fn vm_port(&self, id: &Id) -> Result<VmPort, NeutronError> {
         let query = FIELDS.map(|field| ("fields", field.to_owned()));
         self.object(
             self.ask(&format!("/v2.0/ports/{id}"), &Question::Get(&query))?,
@@ -38,24 +39,23 @@ impl GuardedPorts for HttpNeutron {
 }
 
 impl HttpNeutron {
-    /// The ports with this hardware address, one for each network at most; letter by letter, which
-    /// databases do not compare.
-    pub fn guarded_ports_with_mac(&self, mac: &str) -> Result<Vec<GuardedPort>, NeutronError> {
-        let mut ports = self.guarded_ports(vec![("mac_address", mac.to_owned())])?;
+    /// The ports with this hardware address, at most one per network. Compares letter by letter,
+    /// unlike databases.
+    pub fn vm_ports_with_mac(&self, mac: &str) -> Result<Vec<VmPort>, NeutronError> {
+        let mut ports = self.list_vm_ports(vec![("mac_address", mac.to_owned())])?;
         ports.retain(|port| port.mac_address.eq_ignore_ascii_case(mac));
         Ok(ports)
     }
 
-    /// The ports of some VMs, by VM; letter by letter, too. So many at a time that the question
-    /// stays short.
+    /// The ports of some VMs, by VM. The caller limits their number, so that the request stays short.
     ///
     /// # Errors
-    /// Neutron's no.
-    pub fn ports_of_vms(&self, vms: &[Id]) -> Result<BTreeMap<Id, Vec<GuardedPort>>, NeutronError> {
-        let mut of_vms: BTreeMap<Id, Vec<GuardedPort>> =
+    /// Fails if Neutron refuses or does not answer.
+    pub fn ports_of_vms(&self, vms: &[Id]) -> Result<BTreeMap<Id, Vec<VmPort>>, NeutronError> {
+        let mut of_vms: BTreeMap<Id, Vec<VmPort>> =
             vms.iter().map(|vm| (vm.clone(), Vec::new())).collect();
         let wanted: Vec<_> = vms.iter().map(|vm| ("device_id", vm.to_string())).collect();
-        for port in self.guarded_ports(wanted)? {
+        for port in self.list_vm_ports(wanted)? {
             let vm = port
                 .device_id
                 .parse()
@@ -68,11 +68,8 @@ impl HttpNeutron {
         Ok(of_vms)
     }
 
-    fn guarded_ports(
-        &self,
-        mut query: Vec<(&str, String)>,
-    ) -> Result<Vec<GuardedPort>, NeutronError> {
+    fn list_vm_ports(&self, mut query: Vec<(&str, String)>) -> Result<Vec<VmPort>, NeutronError> {
         query.extend(FIELDS.map(|field| ("fields", field.to_owned())));
-        self.pages(query, |port: &GuardedPort| &port.id)
+        self.pages(query, |port: &VmPort| &port.id)
     }
 }

@@ -1,4 +1,4 @@
-//! Answers, and what faults in them mean.
+//! Reads answers, and translates their errors.
 
 use std::io::ErrorKind;
 
@@ -9,11 +9,10 @@ use ureq::{Body, Error};
 use crate::NeutronError;
 use crate::http::secrets::Secrets;
 
-/// Longest answer that is read, in bytes. A page of 500 ports with a thousand pairs each would be
-/// longer; those of 50 VMs are not.
+/// Longest answer that is read, in bytes. A page of ports of 50 VMs with many pairs is shorter.
 const LONGEST: u64 = 32 * 1024 * 1024;
 
-/// Status and body; one without JSON is null.
+/// Returns status and body; null if the body is not JSON.
 pub(super) fn read(
     answer: Result<Response<Body>, Error>,
     secrets: &Secrets,
@@ -30,14 +29,14 @@ pub(super) fn read(
     Ok((status, serde_json::from_slice(&bytes).unwrap_or_default()))
 }
 
-/// A fault of the way there.
+/// An error of the connection.
 fn unavailable(why: &Error, secrets: &Secrets) -> NeutronError {
     match why {
         Error::Timeout(_) => NeutronError::Unavailable("no answer in time".to_owned()),
-        // What an address may hold is not repeated.
-        Error::BadUri(_) => NeutronError::Misconfigured("an address that is none".to_owned()),
+        // Do not repeat the address: it may hold a secret.
+        Error::BadUri(_) => NeutronError::Misconfigured("invalid address".to_owned()),
         Error::Rustls(why) => NeutronError::Misconfigured(secrets.shown(&why.to_string())),
-        // So a certificate is refused within a connection.
+        // This is how a connection reports a refused certificate.
         Error::Io(why) if why.kind() == ErrorKind::InvalidData => {
             NeutronError::Misconfigured(secrets.shown(&why.to_string()))
         }
@@ -45,15 +44,15 @@ fn unavailable(why: &Error, secrets: &Secrets) -> NeutronError {
     }
 }
 
-/// An answer that is not what it should be.
+/// An error for an answer in an unexpected form.
 pub(super) fn nonsense(why: &dyn std::fmt::Display, secrets: &Secrets) -> NeutronError {
     NeutronError::Unavailable(format!(
-        "its answer makes no sense: {}",
+        "unexpected answer: {}",
         secrets.shown(&why.to_string())
     ))
 }
 
-/// What a no means, by the type that it names.
+/// The meaning of an error answer, by its type.
 pub(super) fn fault(status: StatusCode, body: &Value, secrets: &Secrets) -> NeutronError {
     let text = |key: &str| body["NeutronError"][key].as_str().unwrap_or_default();
     let kind = text("type");

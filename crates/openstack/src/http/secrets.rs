@@ -1,23 +1,22 @@
-//! What a server says, as it may be shown: never with a token, a password or a secret of ours in
-//! it. All words of servers enter errors here.
+//! Hides secrets in text of servers. All such text enters errors through this module.
 
 use std::fmt;
 
 use crate::Access;
 
-/// Longest part of a server's words that is looked at, in characters.
+/// Longest part of a server's text that is searched, in characters.
 const READ: usize = 4096;
 
-/// Longest part that is shown.
+/// Longest part that is shown, in characters.
 const SHOWN: usize = 300;
 
-/// A part of a secret that is as long as this counts as the secret: servers cut what they repeat.
+/// A part of a secret of this length counts as the secret: servers shorten what they repeat.
 const PART: usize = 16;
 
-/// Said in place of words with a secret in them.
+/// Replaces text with a secret in it.
 const HIDDEN: &str = "(its words are not shown: they repeat a password or a token)";
 
-/// What must not be shown.
+/// Secrets that must not be shown.
 #[derive(Clone, Default)]
 pub(super) struct Secrets(Vec<String>);
 
@@ -37,7 +36,7 @@ impl Secrets {
         secrets
     }
 
-    /// As it is, and as it stands in JSON, in a URL and in errors of Rust.
+    /// Adds a secret in its plain form and as escaped in JSON, in a URL and by Rust.
     pub(super) fn add(&mut self, secret: &str) {
         let in_url = |byte: u8| {
             if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
@@ -60,14 +59,14 @@ impl Secrets {
         }
     }
 
-    /// Whether one of them, or a part of it, is in these words.
+    /// Whether the text contains a secret, or a part of one.
     pub(super) fn are_in(&self, words: &str) -> bool {
         self.0
             .iter()
             .any(|secret| has(words.as_bytes(), secret.as_bytes()))
     }
 
-    /// The words, if they may be shown.
+    /// The text, or a replacement if it contains a secret.
     pub(super) fn shown(&self, words: &str) -> String {
         let words: String = words
             .chars()
@@ -93,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_with_a_secret_are_not_shown() {
+    fn text_with_a_secret_is_hidden() {
         let token = "gAAAAABm0123456789abcdefghijklmnopqrstuvwxyz";
         let mut secrets = Secrets::default();
         secrets.add(token);

@@ -1,50 +1,97 @@
-//! Makes a port let out what is wanted, whoever else writes its list at the same time.
+//! The only writer of `allowed_address_pairs`. Neutron replaces the list as a whole, so each write
+//! names the revision that was read. Must never know why a range is wanted.
 
 use std::collections::BTreeSet;
 
 use ipnet::IpNet;
+use serde::Deserialize;
 
-use crate::{NeutronError, Patience, Verdict};
-use ipam_core::neutron::{GuardedPort, Id, Pair, PairsChange};
+use crate::{HttpNeutron, NeutronError, NextAttempt, Retries};
+use ipam_core::neutron::{Id, Pair, PairsChange, VmPort};
 
-/// Neutron, as far as it is about pairs.
-pub trait GuardedPorts {
-    /// A port.
+/// The requests about pairs that Neutron understands.
+pub(crate) trait VmPorts {
+    /// Reads a port of a VM.
     ///
     /// # Errors
-    /// Its no; [`NeutronError::NoSuchPort`] where it is gone.
-    fn guarded_port(&self, id: &Id) -> Result<GuardedPort, NeutronError>;
+    /// Fails if Neutron refuses; [`NeutronError::NoSuchPort`] if the port is gone.
+    fn vm_port(&self, id: &Id) -> Result<VmPort, NeutronError>;
 
-    /// Replaces the pairs, if nothing of the port has changed since this revision.
+    /// Replaces the pairs of a port that still has this revision.
     ///
     /// # Errors
-    /// Its no; [`NeutronError::Changed`] where something has.
+    /// Fails if Neutron refuses; [`NeutronError::Changed`] if the port has another revision.
     fn replace_pairs(&self, id: &Id, pairs: &[Pair], revision: u64) -> Result<(), NeutronError>;
 }
 
-/// How it ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// All was as it should be, or nothing is kept from leaving the port.
-    AsItWas,
-    /// Something came or went.
-    Changed(PairsChange),
-    /// Neutron allows no more on the port, so these are not let out.
-    Short(BTreeSet<IpNet>),
+/// A list of pairs that was planned for one revision of a port.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct PairsPatch {
+    /// The whole list.
+    #[serde(rename = "allowed_address_pairs")]
+    pub pairs: Vec<Pair>,
+    /// The revision that the plan was made for.
+    #[serde(rename = "revision_number")]
+    pub revision: u64,
 }
 
-/// Reads, changes and writes until nobody has written in between. What was asked for and not
-/// answered is read again, not believed.
+/// The result of [`keep_pairs`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PairsOutcome {
+    /// The port already had the wanted pairs, or its port security is off.
+    Unchanged,
+    /// Pairs were added or removed.
+    Changed(PairsChange),
+    /// Neutron's limit on pairs was reached. The port does not allow these ranges.
+    LimitReached(BTreeSet<IpNet>),
+}
+
+/// Adds the wanted ranges to a port and removes those of ours that are no longer wanted. Retries if
+/// another client wrote in between. After an unanswered write, reads the port again.
 ///
 /// # Errors
-/// Neutron's no; [`NeutronError::Changed`] where others write all the time until the time is over.
+/// Fails if Neutron refuses; [`NeutronError::Changed`] if others write until the time is over.
 pub fn keep_pairs(
-    neutron: &(impl GuardedPorts + Patience),
+    neutron: &HttpNeutron,
     port: &Id,
     wanted: &BTreeSet<IpNet>,
     is_ours: impl Fn(&IpNet) -> bool,
-) -> Result<Kept, NeutronError> {
-    let mut tries = 0;
+) -> Result<PairsOutcome, NeutronError> {
+    keep(neutron, port, wanted, is_ours)
+}
+
+/// The wanted ranges that a port does not allow yet.
+///
+/// # Errors
+/// Fails if Neutron refuses.
+pub fn missing_ranges(
+    neutron: &HttpNeutron,
+    port: &Id,
+    wanted: &BTreeSet<IpNet>,
+) -> Result<BTreeSet<IpNet>, NeutronError> {
+    let change = neutron.vm_port(port)?.change(wanted, |_| false);
+    Ok(change.map(|change| change.added).unwrap_or_default())
+}
+
+/// Writes a planned list once. A plan that is stale fails instead of being computed again.
+///
+/// # Errors
+/// Fails if Neutron refuses; [`NeutronError::Changed`] if the port has another revision.
+pub fn write_pairs(
+    neutron: &HttpNeutron,
+    port: &Id,
+    patch: &PairsPatch,
+) -> Result<(), NeutronError> {
+    neutron.replace_pairs(port, &patch.pairs, patch.revision)
+}
+
+fn keep(
+    neutron: &(impl VmPorts + Retries),
+    port: &Id,
+    wanted: &BTreeSet<IpNet>,
+    is_ours: impl Fn(&IpNet) -> bool,
+) -> Result<PairsOutcome, NeutronError> {
+    let mut failed = 0;
     let mut unanswered = None;
     loop {
         let error = match once(neutron, port, wanted, &is_ours, &mut unanswered) {
@@ -55,36 +102,37 @@ pub fn keep_pairs(
             ) => error,
             outcome => return outcome,
         };
-        tries += 1;
-        if neutron.again(tries) == Verdict::Over {
+        failed += 1;
+        if neutron.next_attempt(failed) == NextAttempt::Never {
             return Err(error);
         }
     }
 }
 
 fn once(
-    neutron: &impl GuardedPorts,
+    neutron: &impl VmPorts,
     port: &Id,
     wanted: &BTreeSet<IpNet>,
     is_ours: &impl Fn(&IpNet) -> bool,
     unanswered: &mut Option<PairsChange>,
-) -> Result<Kept, NeutronError> {
-    let read = neutron.guarded_port(port)?;
-    let Some(change) = read.change(wanted, is_ours) else {
-        // What was not answered may have been done.
-        return Ok(unanswered.take().map_or(Kept::AsItWas, Kept::Changed));
+) -> Result<PairsOutcome, NeutronError> {
+    let read = neutron.vm_port(port)?;
+    let Some(mut change) = read.change(wanted, is_ours) else {
+        // Neutron may have done what it did not answer.
+        return Ok(unanswered
+            .take()
+            .map_or(PairsOutcome::Unchanged, PairsOutcome::Changed));
     };
-    let mut change = change;
     let mut missing = BTreeSet::new();
     loop {
         match neutron.replace_pairs(port, &change.pairs, read.revision) {
-            Ok(()) if missing.is_empty() => return Ok(Kept::Changed(change)),
-            Ok(()) => return Ok(Kept::Short(missing)),
-            // How many are allowed it does not tell.
+            Ok(()) if missing.is_empty() => return Ok(PairsOutcome::Changed(change)),
+            Ok(()) => return Ok(PairsOutcome::LimitReached(missing)),
+            // Neutron does not report its limit, so halve what is added.
             Err(NeutronError::TooManyPairs) if !change.added.is_empty() => {
                 missing.extend(change.leave_out_half());
                 if change.added.is_empty() && change.removed.is_empty() {
-                    return Ok(Kept::Short(missing));
+                    return Ok(PairsOutcome::LimitReached(missing));
                 }
             }
             Err(error) => {

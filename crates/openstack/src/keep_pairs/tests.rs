@@ -1,10 +1,9 @@
-//! What is ours and what is of others, and a port that several write.
+//! Own and foreign pairs, and a port that several clients write.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 
 use super::*;
-use crate::{Patience, Verdict};
 use ipam_core::neutron::PortSecurity;
 
 const MAC: &str = "fa:16:3e:00:00:01";
@@ -21,9 +20,9 @@ fn pair(address: &str, mac: &str) -> Pair {
     }
 }
 
-fn port(pairs: Vec<Pair>) -> GuardedPort {
+fn port(pairs: Vec<Pair>) -> VmPort {
     let id: Id = ID.parse().unwrap();
-    GuardedPort {
+    VmPort {
         id,
         device_id: String::new(),
         device_owner: "compute:nova".to_owned(),
@@ -40,7 +39,7 @@ fn is_ours(range: &IpNet) -> bool {
 }
 
 #[test]
-fn what_is_of_others_stays_as_it_is() {
+fn foreign_pairs_stay() {
     let theirs = [
         pair("192.0.2.7", MAC),
         pair("10.1.0.0/24", "fa:16:3e:00:00:02"),
@@ -70,13 +69,13 @@ fn what_is_of_others_stays_as_it_is() {
 }
 
 #[test]
-fn what_is_there_is_left_alone() {
+fn present_pairs_are_not_written_again() {
     let wanted = ranges(&["10.1.0.0/24", "10.2.0.9/32"]);
     assert_eq!(
         port(vec![pair("10.1.0.0/24", MAC), pair("10.2.0.9", MAC)]).change(&wanted, is_ours),
         None
     );
-    let open = GuardedPort {
+    let open = VmPort {
         security: PortSecurity::Off,
         ..port(vec![])
     };
@@ -89,24 +88,24 @@ fn ports_are_read_as_neutron_writes_them() {
         r#"{{"id":"{ID}","network_id":"{ID}","mac_address":"{MAC}","revision_number":7,"port_security_enabled":false,
             "allowed_address_pairs":[{{"ip_address":"10.1.0.0/24","mac_address":"{MAC}"}}]}}"#
     );
-    let read: GuardedPort = serde_json::from_str(&text).unwrap();
+    let read: VmPort = serde_json::from_str(&text).unwrap();
     assert_eq!(
         (read.revision, read.security, read.pairs.len()),
         (7, PortSecurity::Off, 1)
     );
 }
 
-/// Neutron, with somebody else who writes before each of our first writes.
+/// A Neutron where another client writes before each of our first writes.
 struct Busy {
-    port: RefCell<GuardedPort>,
+    port: RefCell<VmPort>,
     others: Cell<u32>,
     silent: Cell<u32>,
-    patience: u32,
+    attempts: u32,
     most: usize,
 }
 
-impl GuardedPorts for Busy {
-    fn guarded_port(&self, _: &Id) -> Result<GuardedPort, NeutronError> {
+impl VmPorts for Busy {
+    fn vm_port(&self, _: &Id) -> Result<VmPort, NeutronError> {
         Ok(self.port.borrow().clone())
     }
 
@@ -134,33 +133,33 @@ impl GuardedPorts for Busy {
     }
 }
 
-impl Patience for Busy {
-    fn again(&self, tries: u32) -> Verdict {
-        if tries < self.patience {
-            Verdict::Again
+impl Retries for Busy {
+    fn next_attempt(&self, failed: u32) -> NextAttempt {
+        if failed < self.attempts {
+            NextAttempt::Now
         } else {
-            Verdict::Over
+            NextAttempt::Never
         }
     }
 }
 
-fn busy(others: u32, silent: u32, patience: u32) -> Busy {
+fn busy(others: u32, silent: u32, attempts: u32) -> Busy {
     Busy {
         port: RefCell::new(port(vec![])),
         others: Cell::new(others),
         silent: Cell::new(silent),
-        patience,
+        attempts,
         most: 100,
     }
 }
 
 #[test]
-fn nobody_loses_what_was_written_in_between() {
+fn concurrent_writes_are_not_lost() {
     let (id, wanted) = (ID.parse().unwrap(), ranges(&["10.1.0.0/24"]));
     let neutron = busy(5, 0, 10);
     assert!(matches!(
-        keep_pairs(&neutron, &id, &wanted, is_ours),
-        Ok(Kept::Changed(_))
+        keep(&neutron, &id, &wanted, is_ours),
+        Ok(PairsOutcome::Changed(_))
     ));
     assert_eq!(
         neutron.port.borrow().pairs.len(),
@@ -168,20 +167,20 @@ fn nobody_loses_what_was_written_in_between() {
         "five of theirs and ours"
     );
     assert_eq!(
-        keep_pairs(&neutron, &id, &wanted, is_ours),
-        Ok(Kept::AsItWas)
+        keep(&neutron, &id, &wanted, is_ours),
+        Ok(PairsOutcome::Unchanged)
     );
     assert_eq!(
-        keep_pairs(&busy(9, 0, 3), &id, &wanted, is_ours),
+        keep(&busy(9, 0, 3), &id, &wanted, is_ours),
         Err(NeutronError::Changed)
     );
 }
 
 #[test]
-fn an_answer_that_was_lost_is_read_again() {
+fn after_a_lost_answer_the_port_is_read_again() {
     let (id, wanted) = (ID.parse().unwrap(), ranges(&["10.1.0.0/24"]));
     let neutron = busy(0, 1, 10);
-    let Ok(Kept::Changed(change)) = keep_pairs(&neutron, &id, &wanted, is_ours) else {
+    let Ok(PairsOutcome::Changed(change)) = keep(&neutron, &id, &wanted, is_ours) else {
         panic!()
     };
     assert_eq!(change.added, wanted);
@@ -189,7 +188,7 @@ fn an_answer_that_was_lost_is_read_again() {
 }
 
 #[test]
-fn as_many_are_let_out_as_neutron_allows_and_the_others_are_told() {
+fn as_many_pairs_are_added_as_neutron_allows_and_the_others_reported() {
     let id = ID.parse().unwrap();
     let wanted: BTreeSet<IpNet> = (1..=9u8)
         .map(|last| IpNet::from(IpAddr::from([10, 0, 0, last])))
@@ -199,19 +198,21 @@ fn as_many_are_let_out_as_neutron_allows_and_the_others_are_told() {
             most,
             ..busy(0, 0, 10)
         };
-        let kept = keep_pairs(&neutron, &id, &wanted, is_ours).unwrap();
-        // Each look adds what fits of the half that it tries, until nothing does.
+        let kept = keep(&neutron, &id, &wanted, is_ours).unwrap();
+        // Each look adds what fits of the half that it failed, until nothing does.
         let mut looks = 1;
-        while keep_pairs(&neutron, &id, &wanted, is_ours).unwrap() != kept && looks < 9 {
+        while keep(&neutron, &id, &wanted, is_ours).unwrap() != kept && looks < 9 {
             looks += 1;
         }
-        let last = keep_pairs(&neutron, &id, &wanted, is_ours).unwrap();
+        let last = keep(&neutron, &id, &wanted, is_ours).unwrap();
         let port = neutron.port.borrow();
         assert!(port.pairs.len() <= most);
         match last {
-            Kept::Short(missing) => assert_eq!(missing.len() + port.pairs.len(), 9, "{most}"),
-            Kept::AsItWas => assert_eq!(port.pairs.len(), 9),
-            Kept::Changed(_) => panic!("{most}"),
+            PairsOutcome::LimitReached(missing) => {
+                assert_eq!(missing.len() + port.pairs.len(), 9, "{most}")
+            }
+            PairsOutcome::Unchanged => assert_eq!(port.pairs.len(), 9),
+            PairsOutcome::Changed(_) => panic!("{most}"),
         }
     }
 }

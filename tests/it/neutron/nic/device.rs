@@ -76,8 +76,8 @@ fn a_device_goes_to_a_pod_and_comes_back_even_when_the_pod_vanished() {
     machine.plugin("pci", "DEL", "a").expect(0);
     assert_eq!(machine.lasting(), before, "{}", machine.guest.console());
 
-    // Nobody says that the Pod is gone: the next one finds the NIC all the same, once the kernel
-    // gave it back.
+    // No call reports that the Pod is gone. The next Pod still finds the NIC, once the kernel has
+    // returned it.
     machine.add_pod("a");
     machine.plugin("pci", "ADD", "a").expect(0);
     machine.remove_pod("a");
@@ -91,7 +91,7 @@ fn a_device_goes_to_a_pod_and_comes_back_even_when_the_pod_vanished() {
     a_device_without_a_driver(&machine);
 }
 
-/// It is in its slot, but the link that the Pod had is no more.
+/// The NIC is in its slot, but the Pod's link is gone.
 fn a_device_without_a_driver(machine: &Machine) {
     machine.plugin("pci", "ADD", "b").expect(0);
     let drive = |verb: &str| {
@@ -170,13 +170,13 @@ impl Machine {
             .expect(0);
     }
 
-    /// Its network goes, and nobody is asked.
+    /// Its network namespace goes without a call of the plugin.
     fn remove_pod(&self, pod: &str) {
         self.run(&format!("umount /run/netns/{pod} && rm /run/netns/{pod}"))
             .expect(0);
     }
 
-    /// What must be as it was; none of it where the NIC is not there.
+    /// The state that must return; `Null` without the NIC.
     fn lasting(&self) -> String {
         let facts = "cat /sys/class/net/eth1/address /sys/class/net/eth1/mtu /sys/class/net/eth1/ifalias /sys/class/net/eth1/flags";
         let routes = "ip route | grep eth1; ip -o address show dev eth1 | grep -o 'inet .*'; ls /sys/class/net";

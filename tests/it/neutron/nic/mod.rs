@@ -1,10 +1,10 @@
 //! `cni-vm-nic` on a node that is a network namespace, with links whose ports a real Neutron has.
 
 mod device;
+mod loopback_relay;
 mod races;
+mod refused;
 mod support;
-mod way;
-mod wrong;
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn a_nic_goes_to_a_pod_and_comes_back_as_it_was() {
     networks_that_vanish(&stack, node);
     the_versions_of_the_specification(&stack, node);
     garbage(&stack, node);
-    wrong::nothing_moves_when_something_is_wrong(&stack, node);
+    refused::nothing_moves_when_something_is_wrong(&stack, node);
     assert_eq!(node.links(None), ["lo"]);
 }
 
@@ -217,7 +217,7 @@ fn one_that_has_addresses(stack: &OpenStack, node: &Node) {
     );
     let (code, message) = fault(&handover.run(&configuration, "ADD", "a"));
     assert!(
-        code == 7 && message.contains("could not be made again"),
+        code == 7 && message.contains("could not be restored"),
         "{code} {message}"
     );
     node.ip(None, "link delete nic0");
@@ -284,7 +284,7 @@ fn what_a_pod_did_to_it(stack: &OpenStack, node: &Node) {
     );
     let (code, message) = fault(&handover.run(&configuration, "CHECK", "a"));
     assert!(code == 101 && message.contains("no eth0"), "{message}");
-    // Its name on the node is somebody else's now.
+    // Another link has its name on the node now.
     node.ip(None, "link add nic0 type veth peer name up1");
     handover.run(&configuration, "DEL", "a").expect(0);
     let links = node.links(None);
@@ -387,7 +387,7 @@ fn one_that_changes_while_neutron_is_asked(stack: &OpenStack, machine: &Machine)
     node.remove_pod("a");
 }
 
-/// What it was about is left alone, and nothing else.
+/// The NIC of an unreadable record is left alone; all others work.
 fn a_record_that_nobody_can_read(stack: &OpenStack, node: &Node) {
     let handover = Handover::new(stack, node, "unreadable", "10.13.0");
     ["nic0", "nic1"]

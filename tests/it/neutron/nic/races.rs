@@ -48,8 +48,8 @@ fn no_nic_is_given_twice_whoever_is_killed() {
         );
         assert!(killed > 0, "{context}");
         no_two_have_one(node, &pods, &context);
-        // As a runtime does: whoever did not get one is deleted, some are killed again, and the
-        // rest ask once more.
+        // As a runtime does: Pods without a NIC are deleted, some plugins are killed again, and the
+        // others retry.
         all_at_once(
             &handover,
             &configuration,
@@ -129,14 +129,14 @@ fn twice_at_once(handover: &Handover<'_>, configuration: &Value, pod: &str) {
     handover.run(configuration, "DEL", pod).expect(0);
 }
 
-/// Whether some are killed.
+/// Whether some plugins are killed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Killed {
     Some,
     None,
 }
 
-/// Says how many did not end by themselves.
+/// Returns how many did not end by themselves.
 fn all_at_once(
     handover: &Handover<'_>,
     configuration: &Value,

@@ -9,28 +9,28 @@ use std::sync::MutexGuard;
 use serde_json::{Value, json};
 use testbed::OpenStack;
 
-use super::way::Way;
+use super::loopback_relay::LoopbackRelay;
 use crate::neutron::node::Node;
 use crate::neutron::support::{Plugin, finish};
 use crate::support::Ran;
 
-/// A node from which Neutron and Keystone are reached.
+/// A node that reaches Neutron and Keystone.
 pub struct Machine {
     pub node: Node,
-    ways: [Way; 2],
+    relays: [LoopbackRelay; 2],
 }
 
 impl Machine {
     pub fn new(stack: &OpenStack) -> testbed::Result<Machine> {
         let node = Node::new()?;
-        let ways = [stack.keystone_url(), stack.neutron_url()]
-            .map(|url| Way::new(&node.own_netns(), &url));
-        Ok(Machine { node, ways })
+        let relays = [stack.keystone_url(), stack.neutron_url()]
+            .map(|url| LoopbackRelay::new(&node.own_netns(), &url));
+        Ok(Machine { node, relays })
     }
 
-    /// As long as this is kept, nothing of OpenStack answers.
+    /// OpenStack does not answer until the guards are dropped.
     pub fn hold(&self) -> [MutexGuard<'_, ()>; 2] {
-        self.ways.each_ref().map(Way::hold)
+        self.relays.each_ref().map(LoopbackRelay::hold)
     }
 }
 
@@ -93,7 +93,7 @@ impl<'m> Handover<'m> {
             .unwrap()
     }
 
-    /// How many NICs are handed over, by the files that are kept.
+    /// The number of NICs that are handed over, from the records.
     pub fn records(&self) -> usize {
         let Ok(kept) = std::fs::read_dir(self.folder()) else {
             return 0;
@@ -109,7 +109,7 @@ impl<'m> Handover<'m> {
         .count()
     }
 
-    /// Where they are.
+    /// The folder of the records.
     pub fn folder(&self) -> PathBuf {
         self.plugin.state().join("nics")
     }
@@ -142,7 +142,7 @@ impl<'m> Handover<'m> {
     }
 }
 
-/// What `ip` tells of a link of the node, or of a Pod.
+/// The output of `ip` for a link of the node, or of a Pod.
 #[track_caller]
 pub fn told(node: &Node, pod: Option<&str>, link: &str) -> Value {
     let mut told: Value =
@@ -150,8 +150,8 @@ pub fn told(node: &Node, pod: Option<&str>, link: &str) -> Value {
     told[0].take()
 }
 
-/// The same without what a journey changes and nobody minds: numbers, the state of the carrier, and
-/// the link-local address that is there again.
+/// The same without what a move may change: numbers, the state of the carrier, and the link-local
+/// address, which the kernel makes again.
 #[track_caller]
 pub fn lasting(node: &Node, link: &str) -> Value {
     let shown: Value =

@@ -1,9 +1,10 @@
-//! `bench growth`: what reading, checking and showing files costs, from 1 KiB to 8 MiB, for many
-//! shapes of input. Each size is held against the one before: what costs more for each byte than
-//! there does not grow linearly.
+//! `bench growth`: how the cost of reading, checking, planning, showing and applying grows. Files
+//! have 1 KiB to 8 MiB, in many shapes; plans have up to 100,000 nodes or 8,000 pools. Each size is
+//! compared with the one before: if a byte or a node costs more, growth is worse than linear.
 //!
-//! In this process, by its own CPU time: others on the machine do not count.
+//! It measures the CPU time of this process, so other load on the machine does not count.
 
+mod plans;
 mod shapes;
 
 use std::io::Write;
@@ -13,7 +14,7 @@ use anyhow::{Context, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 use xtask::line::Line;
 
-use self::shapes::{Shape, clusters, files};
+use self::shapes::{clusters, files};
 use cilium_ipam::render::{
     Detail, diagnostics, finding_documents, findings_in_event, log_text, markdown_findings,
 };
@@ -23,24 +24,45 @@ use ipam_core::model::Finding;
 use ipam_desired::Desired;
 use ipam_planner::check;
 
-/// As large as a file may be.
+/// The largest file that the tool accepts, in bytes.
 pub const LARGEST: usize = 8 << 20;
 const SMALLEST: usize = 1 << 10;
+const FEWEST_NODES: usize = 1_600;
+const FEWEST_POOLS: usize = 125;
 const STEP: usize = 4;
-/// Below this, a step says more about caches than about growth.
+/// A shorter step says more about caches than about growth.
 const WORTH_A_LOOK_MS: f64 = 100.0;
-/// How many times as much each byte may cost as at the size before. Sorting and caches take some of
-/// it; what is quadratic takes 4.
+/// How many times as much a byte or a node may cost as at the size before. Sorting and caches take
+/// some of it; quadratic growth takes 4.
 const LIMIT: f64 = 2.5;
 
-/// What a part of the program took, in milliseconds, and how many bytes it gave.
+/// The cost of one part of the program.
 struct Taken {
     part: &'static str,
     milliseconds: f64,
+    /// The size of its output.
     bytes: usize,
 }
 
-/// What was found so far.
+/// What a size counts.
+#[derive(Clone, Copy)]
+enum Unit {
+    Bytes,
+    Nodes,
+    Pools,
+}
+
+impl Unit {
+    fn shown(self, size: usize) -> String {
+        match self {
+            Unit::Bytes => format!("{} KiB", size >> 10),
+            Unit::Nodes => format!("{size} nodes"),
+            Unit::Pools => format!("{size} pools"),
+        }
+    }
+}
+
+/// The steps so far.
 #[derive(Default)]
 struct Table {
     steps: usize,
@@ -48,21 +70,39 @@ struct Table {
     worse_than_linear: Vec<String>,
 }
 
-/// Runs it and prints its line.
+/// Measures every shape up to this size, in bytes for files, and in nodes or pools for plans.
 pub fn run(largest: usize) -> Result<()> {
     let mut table = Table::default();
     println!(
-        "{:>28} {:>8}  part ms (for each byte, against the size before) → bytes given",
-        "shape", "KiB"
+        "{:>28} {:>12}  part ms (for each byte or node, against the size before) → bytes of output",
+        "shape", "size"
     );
     for shape in files() {
-        table.add(&shape, largest, |text| Ok(of_file(text)))?;
+        table.add(shape.name, Unit::Bytes, SMALLEST, largest, |size| {
+            Ok(of_file(&(shape.text)(size)))
+        })?;
     }
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let file = folder.path().join("cluster.yaml");
     for shape in clusters() {
-        table.add(&shape, largest, |text| of_cluster(&file, text))?;
+        table.add(shape.name, Unit::Bytes, SMALLEST, largest, |size| {
+            of_cluster(&file, &(shape.text)(size))
+        })?;
     }
+    let file = folder.path().join("cluster.json");
+    let (nodes, pools) = (
+        largest.min(plans::MOST_NODES),
+        largest.min(plans::MOST_POOLS),
+    );
+    table.add("assignments", Unit::Nodes, FEWEST_NODES, nodes, |size| {
+        plans::assignments(&file, size)
+    })?;
+    table.add("blocked nodes", Unit::Nodes, FEWEST_NODES, nodes, |size| {
+        plans::blocked_nodes(&file, size)
+    })?;
+    table.add("idle pools", Unit::Pools, FEWEST_POOLS, pools, |size| {
+        plans::idle_pools(&file, size)
+    })?;
     for step in &table.worse_than_linear {
         println!("worse than linear: {step}");
     }
@@ -78,17 +118,19 @@ pub fn run(largest: usize) -> Result<()> {
 impl Table {
     fn add(
         &mut self,
-        shape: &Shape,
+        name: &str,
+        unit: Unit,
+        smallest: usize,
         largest: usize,
-        measure: impl Fn(&str) -> Result<Vec<Taken>>,
+        measure: impl Fn(usize) -> Result<Vec<Taken>>,
     ) -> Result<()> {
         let mut before: Option<(usize, Vec<Taken>)> = None;
-        let sizes = std::iter::successors(Some(SMALLEST), |size| {
+        let sizes = std::iter::successors(Some(smallest.min(largest)), |size| {
             (*size < largest).then(|| largest.min(size * STEP))
         });
         for size in sizes {
-            let taken = measure(&(shape.text)(size))?;
-            print!("{:>28} {:>8} ", shape.name, size >> 10);
+            let taken = measure(size).with_context(|| format!("{name}, {}", unit.shown(size)))?;
+            print!("{name:>28} {:>12} ", unit.shown(size));
             for Taken {
                 part,
                 milliseconds,
@@ -99,7 +141,7 @@ impl Table {
                     Some((size, parts.iter().find(|one| one.part == *part)?))
                 });
                 let growth = earlier.map(|(earlier, one)| {
-                    for_each_byte(*milliseconds, size) / for_each_byte(one.milliseconds, *earlier)
+                    for_each(*milliseconds, size) / for_each(one.milliseconds, *earlier)
                 });
                 print!(
                     " {part} {milliseconds:.1}{} → {bytes};",
@@ -107,11 +149,7 @@ impl Table {
                 );
                 if let Some(by) = growth.filter(|_| *milliseconds >= WORTH_A_LOOK_MS) {
                     self.note(by, || {
-                        format!(
-                            "{}, {part}, {} KiB: ×{by:.1} for each byte",
-                            shape.name,
-                            size >> 10
-                        )
+                        format!("{name}, {part}, {}: ×{by:.1} for each", unit.shown(size))
                     });
                 }
             }
@@ -132,8 +170,8 @@ impl Table {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn for_each_byte(milliseconds: f64, size: usize) -> f64 {
-    // What takes no time at all grows from something.
+fn for_each(milliseconds: f64, size: usize) -> f64 {
+    // A lower bound: growth from no time at all would be infinite.
     milliseconds.max(0.1) / size as f64
 }
 
@@ -155,11 +193,9 @@ fn of_file(text: &str) -> Vec<Taken> {
         }));
     }
     for (part, detail) in [("JSON", Detail::Short), ("JSON --full", Detail::Full)] {
-        let report = || {
-            serde_json::to_string(&finding_documents(&findings, &documents, detail))
-                .unwrap_or_default()
-        };
-        taken.push(shown(part, report));
+        taken.push(shown(part, || {
+            json(&finding_documents(&findings, &documents, detail))
+        }));
     }
     let markdown = || {
         markdown_findings(
@@ -172,13 +208,17 @@ fn of_file(text: &str) -> Vec<Taken> {
     taken
 }
 
+fn json(document: &impl serde::Serialize) -> String {
+    serde_json::to_string(document).unwrap_or_default()
+}
+
 fn checks(desired: &Desired) -> Vec<Finding> {
     let mut findings = check::files(desired);
     findings.extend(check::advice(desired));
     findings
 }
 
-/// A file that cannot be read says so, which is measured, too.
+/// The cost of opening and reading a cluster file. A file that is refused is measured as well.
 fn of_cluster(file: &Path, text: &str) -> Result<Vec<Taken>> {
     std::fs::write(file, text).context("the cluster cannot be written")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -215,7 +255,7 @@ fn measured<T>(part: &'static str, work: impl FnOnce() -> T) -> (Taken, T) {
     )
 }
 
-/// Of this process, in user space.
+/// CPU time of this process in user space, in milliseconds.
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
 fn cpu_ms() -> f64 {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {

@@ -1,15 +1,14 @@
-//! Inputs of any size: what people write, much of it, and what nobody should.
+//! Inputs of any size: valid ones, faulty ones and hostile ones.
 
 use std::fmt::Write;
 
 const HEAD: &str = "apiVersion: cilium-ipam.io/v1alpha1\n";
 const POOL: &str = "cidrs: [10.0.0.0/8], blockSize: 24";
 
-/// A kind of input, at any size.
+/// A kind of input.
 pub struct Shape {
-    /// What it is.
     pub name: &'static str,
-    /// About so many bytes of it.
+    /// Makes an input of about this many bytes.
     pub text: fn(usize) -> String,
 }
 
@@ -201,7 +200,7 @@ fn node(n: usize) -> String {
     )
 }
 
-/// One part after the other, until there are so many bytes.
+/// Adds one part after the other until the text has this many bytes.
 fn filled(size: usize, part: impl Fn(usize) -> String) -> String {
     let mut text = String::with_capacity(size + 256);
     for n in 0.. {
@@ -238,7 +237,7 @@ fn pin(n: usize, spec: &str) -> String {
     document("NodeAssignment", &format!("n{n}"), spec)
 }
 
-/// In 10.0.0.0/8.
+/// The `n`-th address of 10.0.0.0/8.
 fn address(n: usize) -> String {
     format!("10.{}.{}.{}", n >> 16 & 255, n >> 8 & 255, n & 255)
 }

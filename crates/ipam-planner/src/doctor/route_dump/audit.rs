@@ -1,8 +1,7 @@
-//! Routes held against where Pods live and which Services have addresses: missing, stale, from the
+//! Compares routes with the blocks of Pods and the addresses of Services: missing, stale, from the
 //! wrong node, too specific.
 //!
-//! What should be announced is where Pods live, not what a node announces: that is the difference
-//! that matters.
+//! The reference is where Pods live, not what a node announces: the difference is the fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -22,22 +21,22 @@ struct Audit<'o> {
     machines: BTreeMap<IpAddr, &'o NodeName>,
     /// Addresses of Services.
     services: BTreeSet<IpAddr>,
-    /// Address space that is ours: other routes are not our business.
+    /// Address space of the cluster, merged and sorted. Routes outside are not judged.
     ours: Vec<Range>,
 }
 
-/// What is wrong with the routes of these routers together: a route that one of two families' files
-/// holds is not missing in the other.
+/// Audits the routes of all routers together. Each file may hold one family only, so a route is
+/// missing only if no file has it.
 pub(crate) fn audit(
-    ribs: &[RouteDump],
+    route_dumps: &[RouteDump],
     desired: Option<&Desired>,
     observed: &Observed,
 ) -> Vec<Finding> {
-    if ribs.is_empty() || !observed.knows_homes() {
+    if route_dumps.is_empty() || !observed.knows_pod_blocks() {
         return Vec::new();
     }
     let audit = Audit::new(desired, observed);
-    let mut findings: Vec<Finding> = ribs
+    let mut findings: Vec<Finding> = route_dumps
         .iter()
         .flat_map(|route_dump| {
             route_dump
@@ -46,14 +45,14 @@ pub(crate) fn audit(
                 .flat_map(|route| audit.route(route_dump, route))
         })
         .collect();
-    findings.extend(audit.missing(ribs));
-    findings.extend(audit.unknown_origins(ribs));
+    findings.extend(audit.missing(route_dumps));
+    findings.extend(audit.unknown_origins(route_dumps));
     findings
 }
 
 impl<'o> Audit<'o> {
     fn new(desired: Option<&Desired>, observed: &'o Observed) -> Audit<'o> {
-        let homes: Vec<(&NodeName, Block)> = observed.homes().collect();
+        let homes: Vec<(&NodeName, Block)> = observed.pod_blocks().collect();
         let machines = observed
             .nodes
             .values()
@@ -92,7 +91,7 @@ impl<'o> Audit<'o> {
 
     fn route(&self, route_dump: &RouteDump, route: &Route) -> Vec<Finding> {
         let range = route.prefix.range();
-        // A wider route than all that is ours is an aggregate or the default route.
+        // A wider route than the cluster's space is an aggregate or the default route.
         let place = self
             .ours
             .partition_point(|ours| ours.first_and_family() <= range.first_and_family());
@@ -199,7 +198,7 @@ impl<'o> Audit<'o> {
             .about(ObjectRef::node(owner))
             .seen(self.evidence(route_dump, route));
         Some(finding.causes(consequence).help(
-            "see what `doctor` says of that node: its announced block is not the one of its Pods",
+            "check the findings about that node: it announces another block than that of its Pods",
         ))
     }
 
@@ -219,12 +218,11 @@ impl<'o> Audit<'o> {
         let (severity, consequence) = match is_owner {
             _ if leads.is_empty() => (
                 Severity::Warning,
-                "the longer prefix wins, and whose it is cannot be told from its next hop"
-                    .to_owned(),
+                "the longer prefix wins, and its next hop does not show its node".to_owned(),
             ),
             true => (
                 Severity::Warning,
-                "it leads to the right node, and costs every router a route".to_owned(),
+                "it leads to the right node, but takes an extra route in every router".to_owned(),
             ),
             false => (
                 Severity::Error,
@@ -236,24 +234,23 @@ impl<'o> Audit<'o> {
             .seen(self.evidence(route_dump, route));
         finding
             .causes(consequence)
-            .help("find out who announces it, and filter it at the routers: a node's whole block is all that they need")
+            .help("find its source and filter it at the routers: they need only the whole block of each node")
     }
 
     fn stale(&self, route_dump: &RouteDump, route: &Route) -> Finding {
         let message = format!(
-            "routers hold {}, in which no Pods live and which no Service has",
+            "routers hold {}, but it has no Pods and no Service address",
             route.prefix
         );
         let finding = finding(Severity::Warning, "route-stale", message)
             .seen(self.evidence(route_dump, route));
         let finding = finding
-            .causes("packets to it go to a node that drops them, and whoever gets the block next is not reached");
+            .causes("packets to it go to a node that drops them, and the next node with this block is unreachable");
         finding.help("restart the agent that announces it, or remove the static route")
     }
 
-    /// Routes to nodes' blocks of which neither next hop nor peer is a node: a router stands
-    /// between.
-    fn unknown_origins(&self, ribs: &[RouteDump]) -> Option<Finding> {
+    /// Routes to nodes' blocks whose next hop and peer are routers, not nodes.
+    fn unknown_origins(&self, route_dumps: &[RouteDump]) -> Option<Finding> {
         let is_home = |route: &&Route| {
             self.homes
                 .overlapping(&route.prefix.range())
@@ -262,7 +259,7 @@ impl<'o> Audit<'o> {
         let is_unknown = |route: &&Route| {
             !route.paths.is_empty() && self.leads_to(route, Usage::Used).is_empty()
         };
-        let unknown: Vec<(&RouteDump, &Route)> = ribs
+        let unknown: Vec<(&RouteDump, &Route)> = route_dumps
             .iter()
             .flat_map(|route_dump| {
                 route_dump
@@ -275,19 +272,19 @@ impl<'o> Audit<'o> {
             .collect();
         let (route_dump, first) = unknown.first()?;
         let message = format!(
-            "of {} it cannot be told from which node: neither next hop nor peer is a node",
+            "{} of unknown origin: neither next hop nor peer is a node",
             routes(unknown.len())
         );
         let finding = finding(Severity::Info, "route-of-unknown-origin", message)
             .seen(self.evidence(route_dump, first));
-        let finding = finding.causes("whether they lead to the right node is not judged");
-        Some(finding.help("give the RIB of the routers that the nodes peer with"))
+        let finding = finding.causes("it is unknown whether they lead to the right node");
+        Some(finding.help("pass the RIB of the routers that the nodes peer with"))
     }
 
-    /// Blocks of nodes that announce, of a family that one of the routers has any route of; where
-    /// none has any, of every family.
-    fn missing(&self, ribs: &[RouteDump]) -> Vec<Finding> {
-        let routes = ribs
+    /// Blocks of announcing nodes without a route. Judges families with at least one route, or
+    /// every family if there is no route at all.
+    fn missing(&self, route_dumps: &[RouteDump]) -> Vec<Finding> {
+        let routes = route_dumps
             .iter()
             .flat_map(|route_dump| &route_dump.routes)
             .filter(|route| !route.paths.is_empty());
@@ -305,7 +302,7 @@ impl<'o> Audit<'o> {
                 |block: &Block| families.is_empty() || families.contains(&block.family());
             let blocks = self
                 .observed
-                .lives_in(&node.name)
+                .pod_blocks_of(&node.name)
                 .into_iter()
                 .filter(is_judged);
             for block in blocks
@@ -316,7 +313,7 @@ impl<'o> Audit<'o> {
                     .map(|(_, wider)| *wider)
                     .find(|wider| wider.contains(block));
                 findings.push(without_route(
-                    ribs,
+                    route_dumps,
                     &node.name,
                     block,
                     aggregate,
@@ -329,13 +326,13 @@ impl<'o> Audit<'o> {
 }
 
 fn without_route(
-    ribs: &[RouteDump],
+    route_dumps: &[RouteDump],
     node: &NodeName,
     block: Block,
     aggregate: Option<Block>,
     held: usize,
 ) -> Finding {
-    let sources: Vec<&str> = ribs
+    let sources: Vec<&str> = route_dumps
         .iter()
         .map(|route_dump| route_dump.source.as_str())
         .collect();
@@ -354,7 +351,8 @@ fn without_route(
             Severity::Error,
             format!("routers have no route to {block}, in which the Pods of node `{node}` live"),
         );
-        let finding = finding.causes("Pods of this node are not reached from outside");
+        let finding =
+            finding.causes("clients outside the cluster cannot reach the Pods of this node");
         return finding.help(
             "check the BGP session of the node with `cilium bgp peers`, and the routers' filters",
         );
@@ -362,8 +360,8 @@ fn without_route(
     let message =
         format!("routers have no route to {block} of node `{node}` but the wider {aggregate}");
     let finding = about(Severity::Info, message)
-        .causes("whoever announces the wider route must know the way to this node");
-    finding.help("ask the router that makes this summary with `--rib`, too")
+        .causes("the router that announces the wider route must have a route to this node");
+    finding.help("pass the RIB of the router that makes this summary with `--rib`, too")
 }
 
 fn routes(number: usize) -> String {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Path, Route, Usage};
 
-/// The routes; `None` where the JSON is of something else.
+/// `None` if the JSON is not of FRR.
 pub(super) fn routes(json: &Value) -> Option<Vec<Route>> {
     ["vrfId", "routerId", "localAS"]
         .iter()
@@ -22,7 +22,7 @@ pub(super) fn routes(json: &Value) -> Option<Vec<Route>> {
 }
 
 fn path(path: &Value) -> Path {
-    // Of a single prefix, `bestpath` is an object.
+    // For a single prefix, `bestpath` is an object.
     let flags = [
         &path["bestpath"],
         &path["multipath"],

@@ -8,7 +8,7 @@ use super::{Path, Route, Usage};
 /// Path attributes that carry a next hop: NEXT_HOP and MP_REACH_NLRI (RFC 4271, RFC 4760).
 const NEXT_HOPS: [u64; 2] = [3, 14];
 
-/// The routes; `None` where the JSON is of something else, or empty, which says nothing.
+/// `None` if the JSON is not of GoBGP, or empty, which could be of any program.
 pub(super) fn routes(json: &Value) -> Option<Vec<Route>> {
     super::routes_of(
         json.as_object().filter(|routes| !routes.is_empty())?,

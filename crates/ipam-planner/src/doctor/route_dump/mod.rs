@@ -1,6 +1,5 @@
-//! What routers hold: their JSON as routes, and the routes held against what should be announced.
-//!
-//! Knows the JSON of FRR and of GoBGP, and nothing of how it was fetched.
+//! Routes of routers, read from the JSON of FRR and GoBGP, and audited against the cluster. Never
+//! knows how the JSON was fetched.
 
 mod audit;
 mod frr;
@@ -17,26 +16,24 @@ pub(super) use audit::audit;
 /// A path to a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path {
-    /// Where packets are sent, and from whom the path was learned: a node's address, unless a
-    /// router stands between.
+    /// Next hops and the peer that sent the path. Each is a node's address, or that of a router in
+    /// between.
     pub hops: Vec<IpAddr>,
-    /// Whether packets go this way now.
     pub usage: Usage,
 }
 
-/// Whether a path is in use.
+/// Whether packets use a path now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Usage {
-    /// It is the best one, or one of several that share the load.
+    /// The best path, or one of several that share the load.
     Used,
-    /// Others are better.
+    /// Another path is better.
     Spare,
 }
 
-/// A prefix with the ways to it.
+/// A prefix with its paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The prefix.
     pub prefix: Block,
     /// Valid paths.
     pub paths: Vec<Path>,
@@ -47,22 +44,21 @@ pub struct Route {
 pub struct RouteDump {
     /// Name of the file.
     pub source: String,
-    /// Its routes.
     pub routes: Vec<Route>,
 }
 
-/// A text that is no RIB.
+/// Why a text is not a route dump.
 #[derive(Debug, thiserror::Error)]
-pub enum RibError {
+pub enum RouteDumpError {
     /// Not JSON.
-    #[error("{source_name} is no JSON: {message}")]
+    #[error("{source_name} is not JSON: {message}")]
     NotJson {
         /// Name of the file.
         source_name: String,
         /// What is wrong with it.
         message: String,
     },
-    /// JSON of something else.
+    /// JSON of another program.
     #[error(
         "{0} is neither what FRR prints for `show bgp ipv4 unicast json` nor what GoBGP prints for `gobgp global rib --json`"
     )]
@@ -70,17 +66,17 @@ pub enum RibError {
 }
 
 impl RouteDump {
-    /// Reads what FRR or GoBGP prints.
+    /// Reads the JSON of FRR or GoBGP.
     ///
     /// # Errors
-    /// Text of another product, or with routes that make no sense.
-    pub fn parse(source: &str, text: &str) -> Result<RouteDump, RibError> {
-        let json: Value = serde_json::from_str(text).map_err(|error| RibError::NotJson {
+    /// Fails if the text is not JSON of FRR or GoBGP, or if one of its routes is invalid.
+    pub fn parse(source: &str, text: &str) -> Result<RouteDump, RouteDumpError> {
+        let json: Value = serde_json::from_str(text).map_err(|error| RouteDumpError::NotJson {
             source_name: source.to_owned(),
             message: error.to_string(),
         })?;
         let routes = frr::routes(&json).or_else(|| gobgp::routes(&json));
-        let routes = routes.ok_or_else(|| RibError::Unknown(source.to_owned()))?;
+        let routes = routes.ok_or_else(|| RouteDumpError::Unknown(source.to_owned()))?;
         Ok(RouteDump {
             source: source.to_owned(),
             routes,
@@ -88,8 +84,8 @@ impl RouteDump {
     }
 }
 
-/// The routes of an object of prefixes, without the default route; `None` where one of them cannot
-/// be read.
+/// The routes of an object of prefixes, without the default route; `None` if one of them is
+/// invalid.
 fn routes_of(
     prefixes: &Map<String, Value>,
     paths: fn(&Value) -> Option<Vec<Path>>,
@@ -103,7 +99,7 @@ fn routes_of(
     Some(routes?.into_iter().flatten().collect())
 }
 
-/// A path by way of these addresses, each named once; what is no address is left out.
+/// A path over these addresses, without duplicates. Texts that are not addresses are ignored.
 fn path_by<'v>(hops: impl Iterator<Item = &'v Value>, usage: Usage) -> Path {
     let mut distinct = Vec::new();
     for hop in hops
@@ -120,7 +116,7 @@ fn path_by<'v>(hops: impl Iterator<Item = &'v Value>, usage: Usage) -> Path {
     }
 }
 
-/// A prefix; `Some(None)` for the default route, and `None` for what is no prefix.
+/// A prefix: `Some(None)` for the default route, `None` for invalid text.
 fn prefix(text: &str) -> Option<Option<Block>> {
     if ["0.0.0.0/0", "::/0"].contains(&text) {
         return Some(None);
@@ -142,7 +138,7 @@ mod tests {
         "attrs": [{"type": 1, "value": 0}, {"type": 3, "nexthop": "192.0.2.1"}], "source-id": "192.0.2.7", "neighbor-ip": "192.0.2.8"}],
         "fd00:20::/64": [{"nlri": {"prefix": "fd00:20::/64"}, "attrs": [{"type": 14, "nexthop": "2001:db8::1", "afi": 2}]}]}"#;
 
-    fn told(text: &str) -> Vec<String> {
+    fn dumped(text: &str) -> Vec<String> {
         let route = |route: &Route| {
             let paths: Vec<String> = route
                 .paths
@@ -162,14 +158,14 @@ mod tests {
     #[test]
     fn both_products() {
         assert_eq!(
-            told(FRR),
+            dumped(FRR),
             [
                 "10.20.1.0/24: Used [192.0.2.1]",
                 "10.20.2.0/24: Used [192.0.2.2, 192.0.2.9]; Spare [192.0.2.3]"
             ]
         );
         assert_eq!(
-            told(GOBGP),
+            dumped(GOBGP),
             [
                 "10.20.1.0/24: Used [192.0.2.1, 192.0.2.8]",
                 "fd00:20::/64: Spare [2001:db8::1]"
@@ -188,13 +184,16 @@ mod tests {
             r#"{"routes": {"x": []}}"#,
         ] {
             assert!(
-                matches!(RouteDump::parse("file", text), Err(RibError::Unknown(_))),
+                matches!(
+                    RouteDump::parse("file", text),
+                    Err(RouteDumpError::Unknown(_))
+                ),
                 "{text}"
             );
         }
         assert!(matches!(
             RouteDump::parse("file", "BGP table version is 3"),
-            Err(RibError::NotJson { .. })
+            Err(RouteDumpError::NotJson { .. })
         ));
         assert_eq!(
             RouteDump::parse("file", r#"{"vrfId": 0, "routes": {}}"#)

@@ -6,7 +6,7 @@ use super::super::change::{Change, Target};
 use super::change::{AddressPoolChange, PoolAction};
 use super::obstacle::{AddressUser, LbObstacle};
 use super::{LbPlan, blocked, hidden};
-use crate::check::{self, NeutronTrouble};
+use crate::openstack::{SubnetPools, UnresolvedSubnet};
 use crate::plan::BlockedReason;
 use ipam_cilium::lbipam::{
     AddressPoolApi, AddressPoolManifest, AddressPoolSpec, LbRules, Translation, WrittenSelector,
@@ -20,17 +20,17 @@ use ipam_core::net::{Range, RangeIndex};
 use ipam_desired::{AddressPoolsAsked, Desired, WantedAddressPool};
 
 pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut LbPlan) {
-    let claims = observed.claims_in_force(desired.policy.quarantine);
-    let deciding = Deciding {
+    let claims = observed.live_claims(desired.policy.quarantine);
+    let planner = PoolPlanner {
         observed,
         rules: observed.lb_rules(),
         users: Users::new(desired, observed, &claims),
     };
     for wanted in desired.address_pools.values() {
         plan.findings
-            .extend(deciding.users.given_in_use(wanted, observed));
+            .extend(planner.users.given_in_use(wanted, observed));
         let target = Target::AddressPool(wanted.name.clone());
-        match deciding.wanted(wanted) {
+        match planner.wanted(wanted) {
             Ok(Some(change)) => plan.changes.push(Change::AddressPool(Box::new(change))),
             Ok(None) => plan.unchanged.push(target),
             Err(reason) => {
@@ -55,7 +55,7 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut LbPlan) 
         if desired.address_pools.contains_key(&name) {
             continue;
         }
-        match deciding.deletion(&name, seen) {
+        match planner.deletion(&name, seen) {
             Ok(change) => plan.changes.push(Change::AddressPool(Box::new(change))),
             Err(obstacle) => plan
                 .blocked
@@ -69,13 +69,13 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut LbPlan) 
     plan.changes.sort_by_key(order);
 }
 
-struct Deciding<'d> {
+struct PoolPlanner<'d> {
     observed: &'d Observed,
     rules: LbRules,
     users: Users,
 }
 
-impl Deciding<'_> {
+impl PoolPlanner<'_> {
     fn wanted(
         &self,
         wanted: &WantedAddressPool,
@@ -216,7 +216,7 @@ fn shown_of(seen: &SeenAddressPool, written: &AddressPoolManifest) -> AddressPoo
 pub(super) struct Users {
     known: RangeIndex<AddressUser>,
     /// Why it is not known who else has addresses.
-    unknown: Option<NeutronTrouble>,
+    unresolved: Option<UnresolvedSubnet>,
 }
 
 impl Users {
@@ -243,7 +243,9 @@ impl Users {
             .unattributed
             .iter()
             .map(|block| (block.range(), AddressUser::Unattributed));
-        let of_neutron = check::neutron_ranges(desired, observed)
+        let subnets = SubnetPools::resolve(desired, observed);
+        let of_neutron = subnets
+            .ranges()
             .map(|(pool, range)| (range.range(), AddressUser::NeutronPool(pool.name.clone())));
         let all = blocks
             .chain(machines)
@@ -253,7 +255,7 @@ impl Users {
             .chain(of_neutron);
         Users {
             known: RangeIndex::new(all),
-            unknown: check::neutron_trouble(desired, observed),
+            unresolved: subnets.unresolved().cloned(),
         }
     }
 
@@ -273,7 +275,7 @@ impl Users {
         let mut further = wanted.spec.ranges().filter(|range| !has(range)).peekable();
         let is_more = further.peek().is_some()
             || seen.is_none_or(|seen| gives_more(&wanted.spec, &seen.manifest.spec));
-        match (further.find_map(used), &self.unknown) {
+        match (further.find_map(used), &self.unresolved) {
             (Some(obstacle), _) => Err(obstacle),
             (None, Some(trouble)) if is_more => Err(LbObstacle::NeutronUnknown(trouble.clone())),
             (None, _) => Ok(()),
@@ -307,7 +309,7 @@ impl Users {
         let finding = finding
             .about(ObjectRef::address_pool(wanted.name.as_str()))
             .at(&wanted.origin, "has them");
-        Some(finding.help("take these addresses out of the pool"))
+        Some(finding.help("remove these addresses from the pool"))
     }
 }
 

@@ -5,20 +5,25 @@ use std::net::IpAddr;
 use ipam_cilium::lbipam::{AddressPoolApi, AddressPoolManifest, Translation};
 use ipam_core::model::{AddressPoolName, Hazard, ObjectVersion, Origin, ServiceName};
 
-/// What a change does to a pool, in the order in which changes are sent: what takes addresses away
-/// goes before what adds them, so that a pool that moves to another name never overlaps itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PoolAction {
-    /// It is changed, and ours already.
-    Update,
-    /// It becomes ours, and is changed where it differs.
-    Adopt,
-    /// It is brought back to what it was before an apply.
-    Restore,
-    /// It is deleted.
-    Delete,
-    /// It is made.
-    Create,
+ipam_core::text_enum! {
+    /// What a change does to a pool, in the order in which changes are sent. The text stands in
+    /// JSON.
+    ///
+    /// Changes that take addresses away go before those that add them, so that a pool that moves to
+    /// another name never overlaps itself.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum PoolAction {
+        /// The pool is ours already, and changes.
+        Update = "update",
+        /// The pool becomes ours, and changes where it differs.
+        Adopt = "adopt",
+        /// The pool returns to its state before an apply.
+        Restore = "restore",
+        /// The pool is deleted.
+        Delete = "delete",
+        /// The pool is created.
+        Create = "create",
+    }
 }
 
 /// One change of one `CiliumLoadBalancerIPPool`.
@@ -48,13 +53,15 @@ pub struct AddressPoolChange {
     pub origin: Option<Origin>,
 }
 
-/// What a change does to a Service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ServiceAction {
-    /// It asks for the addresses that it is pinned to.
-    Pin,
-    /// It asks for what it asked for before an apply.
-    Restore,
+ipam_core::text_enum! {
+    /// What a change does to a Service. The text stands in JSON.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum ServiceAction {
+        /// The Service comes to ask for the addresses of its pin.
+        Pin = "pin",
+        /// The Service asks again for the addresses from before an apply.
+        Restore = "restore",
+    }
 }
 
 /// One change of one Service: the annotation by which it asks for addresses.

@@ -1,10 +1,10 @@
-//! LoadBalancer pools and pins of Services: what would change, what it does to each Service, and
-//! what must wait.
+//! LoadBalancer pools and pins of Services: the changes, their effects on each Service, and blocked
+//! changes.
 //!
-//! Changes are sent in the order in which they stand, and what they do is foretold in this order:
-//! pins of Services that have no address yet, so that none is given that is changed at once; pools
-//! that change or go before pools that are made; then the other pins. Which address Cilium picks
-//! where it is free to pick is never foretold.
+//! Changes are simulated and sent in the same order. Pins of Services without an address come
+//! first, so that Cilium gives no address that changes at once. Changed and deleted pools follow,
+//! then created pools, then the other pins. The simulation never predicts an address that Cilium is
+//! free to pick.
 
 mod address_pools;
 mod change;
@@ -30,7 +30,7 @@ pub(super) use undo::{
     after, as_written_now, creates, inverted, is_gone, shows, undone, unseen, wants_pool,
 };
 
-/// What is planned for LoadBalancer addresses.
+/// The part of a plan that is about LoadBalancer addresses.
 #[derive(Default)]
 pub(super) struct LbPlan {
     pub(super) changes: Vec<Change>,
@@ -46,7 +46,7 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
     if !desired.service_pins.is_empty() {
         let mut pools = simulate::Simulation::new(observed);
         for change in &plan.changes {
-            pools.foresee(change);
+            pools.step(change);
         }
         service_pins::decide(desired, observed, pools.state(), &mut plan);
         let is_early = |change: &Change| match change {
@@ -63,11 +63,11 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
     if plan.changes.is_empty() {
         return plan;
     }
-    let mut foretelling = simulate::Simulation::new(observed);
+    let mut simulation = simulate::Simulation::new(observed);
     for change in &mut plan.changes {
-        foretelling.step(change);
+        simulation.record_step(change);
     }
-    plan.effects = foretelling.finish();
+    plan.effects = simulation.finish();
     plan.findings
         .extend(plan.effects.conflicts.iter().map(|(name, conflict)| {
             let origin = desired
@@ -103,7 +103,7 @@ fn conflict_finding(
     let finding = Finding::new(Severity::Warning, Rule("address-pool-conflict"), message);
     let finding = finding
         .about(ObjectRef::address_pool(name))
-        .help("take the addresses out of one of them first");
+        .help("remove the addresses from one of them first");
     match origin {
         Some(origin) => finding.at(origin, "would overlap"),
         None => finding,
@@ -118,7 +118,7 @@ fn blocked(target: Target, obstacle: LbObstacle, origin: Option<&Origin>) -> Blo
     }
 }
 
-/// Why a kind cannot be seen, in the server's words.
+/// Why the server does not show a kind, in its own words.
 fn hidden(observed: &Observed, kind: ObservedKind) -> Option<&str> {
     observed.blind_spot(kind).map(|spot| spot.why.as_str())
 }

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use strum::IntoStaticStr;
 
-use crate::check::NeutronTrouble;
+use crate::openstack::UnresolvedSubnet;
+use crate::plan::blocked::Explanation;
 use ipam_cilium::lbipam::NotRead;
 use ipam_core::model::{NodeName, OWNER_LABEL, PoolName, ServiceName};
 use ipam_core::net::Range;
@@ -19,9 +20,9 @@ pub enum AddressUser {
     Machine(NodeName),
     /// The Service CIDR.
     ServiceCidr,
-    /// A block that is claimed for a node, or rests after it.
+    /// A block that is claimed for a node, or quarantined after it.
     Claimed(NodeName),
-    /// A block of an object whose node cannot be told.
+    /// A block of an object whose node is unknown.
     Unattributed,
     /// A subnet of Neutron, by the pool that names it.
     NeutronPool(PoolName),
@@ -37,27 +38,27 @@ pub enum LbObstacle {
     PoolsHidden(String),
     /// The server does not show Services.
     ServicesHidden(String),
-    /// Which Cilium runs is not known, and so not what it reads.
+    /// The version of Cilium is unknown, and with it the fields that it reads.
     VersionUnknown,
     /// LB-IPAM is switched off, or not for Services without a class.
     SwitchedOff,
     /// The running version cannot be given this spec.
     NotRead(NotRead),
-    /// The label says that somebody else manages the pool.
+    /// The label names another manager of the pool.
     ManagedByAnother(String),
-    /// The addresses of a subnet of Neutron are not known.
-    NeutronUnknown(NeutronTrouble),
-    /// A range reaches into addresses that something else has.
+    /// The addresses of a Neutron subnet are unknown.
+    NeutronUnknown(UnresolvedSubnet),
+    /// A range overlaps addresses that something else has: both ranges and the user.
     InUse(Range, Range, AddressUser),
     /// The Service is for another controller.
     AnotherController(String),
-    /// `spec.loadBalancerIP` asks for an address that the pin has not.
+    /// `spec.loadBalancerIP` asks for an address that is not in the pin.
     AsksInSpec(IpAddr),
     /// No pool in use that selects the Service gives the address.
     OutsidePools(IpAddr),
     /// Another Service has the address, or is pinned to it, and the two cannot share it.
     HeldBy(IpAddr, ServiceName),
-    /// An undo plan names something that is not as it left it.
+    /// The object has changed since the apply that an undo plan would undo.
     NotAsLeft,
 }
 
@@ -67,8 +68,10 @@ impl fmt::Display for AddressUser {
             AddressUser::PodCidr(node) => write!(f, "a pod CIDR of node {node}"),
             AddressUser::Machine(node) => write!(f, "an address of node {node}"),
             AddressUser::ServiceCidr => write!(f, "the Service CIDR"),
-            AddressUser::Claimed(node) => write!(f, "claimed for node {node} or at rest after it"),
-            AddressUser::Unattributed => write!(f, "a pod CIDR of a node that cannot be told"),
+            AddressUser::Claimed(node) => {
+                write!(f, "claimed for node {node} or quarantined after it")
+            }
+            AddressUser::Unattributed => write!(f, "a pod CIDR of an unknown node"),
             AddressUser::NeutronPool(pool) => write!(f, "a subnet of Neutron, pool {pool}"),
         }
     }
@@ -76,65 +79,7 @@ impl fmt::Display for AddressUser {
 
 impl fmt::Display for LbObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LbObstacle::NotServed => {
-                write!(
-                    f,
-                    "the server does not know CiliumLoadBalancerIPPools: their CustomResourceDefinition is not installed"
-                )
-            }
-            LbObstacle::PoolsHidden(why) => write!(
-                f,
-                "ciliumloadbalancerippools.cilium.io cannot be read: {why}"
-            ),
-            LbObstacle::ServicesHidden(why) => write!(f, "services cannot be read: {why}"),
-            LbObstacle::VersionUnknown => {
-                write!(
-                    f,
-                    "Cilium's version is not known, and with it what Cilium reads of a pool"
-                )
-            }
-            LbObstacle::SwitchedOff => {
-                write!(
-                    f,
-                    "LB-IPAM does not take it: it is switched off, or not for Services without a loadBalancerClass"
-                )
-            }
-            LbObstacle::NotRead(why) => why.fmt(f),
-            LbObstacle::ManagedByAnother(owner) => {
-                write!(
-                    f,
-                    "its label {} says that `{}` manages it",
-                    OWNER_LABEL.0,
-                    owner.escape_debug()
-                )
-            }
-            LbObstacle::NeutronUnknown(trouble) => trouble.fmt(f),
-            LbObstacle::InUse(range, used, user) => write!(f, "{range} overlaps {used}, {user}"),
-            LbObstacle::AnotherController(class) => {
-                write!(
-                    f,
-                    "LB-IPAM does not take it: its loadBalancerClass is `{}`",
-                    class.escape_debug()
-                )
-            }
-            LbObstacle::AsksInSpec(address) => {
-                write!(
-                    f,
-                    "its spec.loadBalancerIP asks for {address}, which Cilium adds to what the annotation says"
-                )
-            }
-            LbObstacle::OutsidePools(address) => {
-                write!(f, "no pool in use that selects it gives {address}")
-            }
-            LbObstacle::HeldBy(address, other) => {
-                write!(
-                    f,
-                    "Service {other} has {address} or is pinned to it, and the two cannot share it"
-                )
-            }
-            LbObstacle::NotAsLeft => write!(f, "it is not as the apply left it"),
-        }
+        f.write_str(&self.explain().reason)
     }
 }
 
@@ -146,45 +91,87 @@ impl LbObstacle {
 
     /// What would unblock it.
     pub fn unblock(&self) -> String {
+        self.explain().unblock
+    }
+
+    /// The reason and the way out.
+    pub(in crate::plan) fn explain(&self) -> Explanation {
+        const ALLOW_LIST: &str = "allow `list` on it; the README lists the required rights";
         match self {
-            LbObstacle::NotServed => {
-                "start Cilium's operator once, which installs it, and plan again".into()
+            LbObstacle::NotServed => Explanation::new(
+                "the server does not know CiliumLoadBalancerIPPools: their CustomResourceDefinition is not installed",
+                "start Cilium's operator once, which installs it, and plan again",
+            ),
+            LbObstacle::PoolsHidden(why) => Explanation::new(
+                format!("ciliumloadbalancerippools.cilium.io cannot be read: {why}"),
+                ALLOW_LIST,
+            ),
+            LbObstacle::ServicesHidden(why) => {
+                Explanation::new(format!("services cannot be read: {why}"), ALLOW_LIST)
             }
-            LbObstacle::PoolsHidden(_) | LbObstacle::ServicesHidden(_) => {
-                "allow `list` on it; see the README for the rights that are needed".into()
+            LbObstacle::VersionUnknown => Explanation::new(
+                "Cilium's version is unknown, so the fields of a pool that it reads are unknown",
+                "let Cilium's DaemonSet be listed, or include it in the cluster file",
+            ),
+            LbObstacle::SwitchedOff => Explanation::new(
+                "LB-IPAM does not take it: it is switched off, or not for Services without a loadBalancerClass",
+                "see `enable-lb-ipam` and `default-lb-service-ipam` in cilium-config",
+            ),
+            LbObstacle::NotRead(why) => {
+                let unblock = match why {
+                    NotRead::FirstLast => {
+                        "remove `allowFirstLastIPs`, or upgrade Cilium to 1.15 or later"
+                    }
+                    NotRead::StartStop(_) => {
+                        "write it as CIDRs, or upgrade Cilium to 1.15 or later"
+                    }
+                };
+                Explanation::new(why.to_string(), unblock)
             }
-            LbObstacle::VersionUnknown => {
-                "let Cilium's DaemonSet be listed, or include it in the cluster file".into()
+            LbObstacle::ManagedByAnother(owner) => Explanation::new(
+                format!(
+                    "its label {} names another manager: `{}`",
+                    OWNER_LABEL.0,
+                    owner.escape_debug()
+                ),
+                "remove it from that manager and remove the label, or remove it from these files",
+            ),
+            LbObstacle::NeutronUnknown(subnet) => {
+                Explanation::new(subnet.to_string(), subnet.help())
             }
-            LbObstacle::SwitchedOff => {
-                "see `enable-lb-ipam` and `default-lb-service-ipam` in cilium-config".into()
-            }
-            LbObstacle::NotRead(NotRead::FirstLast) => {
-                "take `allowFirstLastIPs` out, or upgrade Cilium to 1.15 or later".into()
-            }
-            LbObstacle::NotRead(NotRead::StartStop(_)) => {
-                "write it as CIDRs, or upgrade Cilium to 1.15 or later".into()
-            }
-            LbObstacle::ManagedByAnother(_) => {
-                "take it out there and remove the label, or take it out of these files".into()
-            }
-            LbObstacle::NeutronUnknown(trouble) => trouble.unblock().into(),
-            LbObstacle::InUse(..) => "give the pool addresses that nothing else has".into(),
-            LbObstacle::AnotherController(_) => {
-                "take the pin out, or change the Service's class".into()
-            }
-            LbObstacle::AsksInSpec(address) => {
-                format!("remove spec.loadBalancerIP, or add {address} to the pin")
-            }
-            LbObstacle::OutsidePools(_) => {
-                "pin an address of a pool that selects the Service, or mend the pool".into()
-            }
-            LbObstacle::HeldBy(_, other) => {
+            LbObstacle::InUse(range, used, user) => Explanation::new(
+                format!("{range} overlaps {used}, {user}"),
+                "give the pool addresses that nothing else has",
+            ),
+            LbObstacle::AnotherController(class) => Explanation::new(
+                format!(
+                    "LB-IPAM does not take it: its loadBalancerClass is `{}`",
+                    class.escape_debug()
+                ),
+                "remove the pin, or change the Service's class",
+            ),
+            LbObstacle::AsksInSpec(address) => Explanation::new(
+                format!(
+                    "its spec.loadBalancerIP asks for {address}, which Cilium adds to the addresses of the annotation"
+                ),
+                format!("remove spec.loadBalancerIP, or add {address} to the pin"),
+            ),
+            LbObstacle::OutsidePools(address) => Explanation::new(
+                format!("no pool in use that selects it gives {address}"),
+                "pin an address of a pool that selects the Service, or fix the pool",
+            ),
+            LbObstacle::HeldBy(address, other) => Explanation::new(
+                format!(
+                    "Service {other} has {address} or is pinned to it, and the two cannot share it"
+                ),
                 format!(
                     "pin another address, or give both the same sharing key and other ports, or move {other} first"
-                )
-            }
-            LbObstacle::NotAsLeft => "plan from the files, or mend it by hand".into(),
+                ),
+            ),
+            LbObstacle::NotAsLeft => Explanation::new(
+                "it has changed since the apply",
+                "plan from the files, or fix it by hand",
+            ),
         }
     }
 }

@@ -1,15 +1,15 @@
-//! What about LoadBalancer addresses speaks against applying a plan as a whole.
+//! Refusals of a plan because of LoadBalancer addresses.
 
 use super::super::change::Change;
-use super::super::limits::Refusal;
 use super::change::PoolAction;
 use super::simulate::Effects;
+use crate::plan::refusals::Refusal;
 use ipam_cilium::lbipam::Certainty;
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{AddressPoolName, Hazard, Rule, Waiver, grouped_digits};
 use ipam_desired::Desired;
 
-/// Services that a refusal names; more are counted.
+/// Services that a refusal names; further ones are counted.
 const NAMED: usize = 5;
 
 pub(crate) fn refusals(
@@ -25,8 +25,7 @@ pub(crate) fn refusals(
     refusals
 }
 
-/// A pool that is protected by its name is not deleted, and none of its Services loses an address
-/// at once.
+/// A protected pool is not deleted, and no Service loses an address of it at once.
 fn protected(changes: &[Change], desired: &Desired) -> Vec<Refusal> {
     let is_protected = |name: &AddressPoolName| {
         desired
@@ -47,7 +46,7 @@ fn protected(changes: &[Change], desired: &Desired) -> Vec<Refusal> {
         message: format!(
             "CiliumLoadBalancerIPPool `{name}` is protected, and would be deleted or take addresses from Services"
         ),
-        help: "take the protection away first, in a change of its own".to_owned(),
+        help: "remove the protection first, in a change of its own".to_owned(),
         waiver: None,
     };
     harmed
@@ -93,7 +92,7 @@ fn lost_addresses(effects: &Effects) -> Option<Refusal> {
     })
 }
 
-/// Of two pools that overlap, either might be put out of use, with all its Services.
+/// Cilium may disable either of two overlapping pools, with all its Services.
 fn left_to_chance(effects: &Effects) -> Vec<Refusal> {
     let open = effects
         .conflicts
@@ -108,13 +107,13 @@ fn left_to_chance(effects: &Effects) -> Vec<Refusal> {
             conflict.range,
             conflict.with_range
         ),
-        help: "take the addresses out of one of them, in a change of its own".to_owned(),
+        help: "remove the addresses from one of them, in a change of its own".to_owned(),
         waiver: None,
     };
     open.map(refusal).collect()
 }
 
-/// A directory that has none of our pools any more is more often the wrong one than a wish.
+/// A directory without any of our pools is more often the wrong directory than intended.
 fn last_pools(changes: &[Change], observed: &Observed) -> Option<Refusal> {
     let deleted = |change: &&Change| matches!(change, Change::AddressPool(change) if change.action == PoolAction::Delete);
     let count = changes.iter().filter(deleted).count();
@@ -130,10 +129,10 @@ fn last_pools(changes: &[Change], observed: &Observed) -> Option<Refusal> {
     Some(Refusal {
         rule: Rule("last-address-pools"),
         message: format!(
-            "the files have none of the CiliumLoadBalancerIPPools that are ours, and all would be deleted ({count})"
+            "the files have none of our CiliumLoadBalancerIPPools, and all would be deleted ({count})"
         ),
         help: format!(
-            "check that it is the right directory, there is one for each cluster; or plan again with --waive {}",
+            "check that it is the right directory, since each cluster has its own; or plan again with --waive {}",
             Waiver::LastAddressPools
         ),
         waiver: Some(Waiver::LastAddressPools),

@@ -1,4 +1,4 @@
-//! Which Services are to ask for other addresses.
+//! Pins of Services: which Services must ask for other addresses.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use super::change::{ServiceAction, ServiceChange, annotation_value};
 use super::obstacle::{AddressUser, LbObstacle};
 use super::simulated_state::SimulatedState;
 use super::{LbPlan, blocked, hidden};
-use crate::check::{self, NeutronTrouble};
+use crate::openstack::{SubnetPools, UnresolvedSubnet};
 use crate::plan::{Blocked, BlockedReason};
 use ipam_cilium::lbipam::{
     ADDRESSES, AddressPool, Certainty, ClassUse, LbService, OperatorState, ServingState, conflicts,
@@ -32,13 +32,15 @@ pub(super) fn decide(
         return;
     }
     let pools = pools_in_use(state);
-    let subnets = check::neutron_ranges(desired, observed)
+    let resolved = SubnetPools::resolve(desired, observed);
+    let subnets = resolved
+        .ranges()
         .map(|(pool, range)| (pool.name.clone(), range.range()));
-    let mut pinning = Pinning {
+    let mut planner = PinPlanner {
         state,
         pools,
         subnets: subnets.collect(),
-        unknown: check::neutron_trouble(desired, observed),
+        unresolved: resolved.unresolved().cloned(),
         holders: BTreeMap::new(),
         pinned: BTreeMap::new(),
     };
@@ -46,12 +48,12 @@ pub(super) fn decide(
         service
             .ingress
             .iter()
-            .for_each(|address| pinning.holders.entry(*address).or_default().push(service));
+            .for_each(|address| planner.holders.entry(*address).or_default().push(service));
     }
     for pin in desired.service_pins.values() {
         let addresses = pin.addresses.iter().map(|pinned| pinned.address);
         addresses.for_each(|address| {
-            pinning
+            planner
                 .pinned
                 .entry(address)
                 .or_default()
@@ -79,7 +81,7 @@ pub(super) fn decide(
             }
             continue;
         };
-        match pinning.of(pin, service) {
+        match planner.of(pin, service) {
             Ok(Some(change)) => plan.changes.push(Change::Service(change)),
             Ok(None) => match not_given(pin, service) {
                 Some(finding) => plan.findings.push(finding),
@@ -106,7 +108,7 @@ fn missing(pin: &ServicePin, near: &NearNames<'_>) -> Finding {
         ),
         None => (
             Severity::Info,
-            "nothing, if it is still to come: plan again when it is there".to_owned(),
+            "create the Service, and plan again".to_owned(),
         ),
     };
     let finding = Finding::new(severity, Rule("pinned-service-missing"), message);
@@ -116,7 +118,7 @@ fn missing(pin: &ServicePin, near: &NearNames<'_>) -> Finding {
         .help(help)
 }
 
-/// A Service that asks for its addresses and has others, or none yet.
+/// A Service that asks for the addresses of its pin, and has others or none.
 fn not_given(pin: &ServicePin, service: &LbService) -> Option<Finding> {
     let missing = pin
         .addresses
@@ -136,7 +138,7 @@ fn not_given(pin: &ServicePin, service: &LbService) -> Option<Finding> {
     let finding = finding
         .about(ObjectRef::service(&pin.service))
         .at(&pin.origin, "not given");
-    Some(finding.help("nothing, if it was asked for just now; else see the conditions of the Service and the log of Cilium's operator"))
+    Some(finding.help("wait if the request is new; otherwise see the conditions of the Service and the log of Cilium's operator"))
 }
 
 /// Pools that give addresses.
@@ -153,20 +155,20 @@ fn pools_in_use(state: &SimulatedState) -> Vec<AddressPool> {
         .collect()
 }
 
-struct Pinning<'p> {
+struct PinPlanner<'p> {
     state: &'p SimulatedState,
     pools: Vec<AddressPool>,
-    /// Subnets of Neutron, whose addresses ports get.
+    /// Subnets of Neutron, which gives their addresses to ports.
     subnets: Vec<(PoolName, Range)>,
-    /// Why one of them is not known.
-    unknown: Option<NeutronTrouble>,
+    /// The first subnet whose addresses are unknown.
+    unresolved: Option<UnresolvedSubnet>,
     /// Services by the addresses that they have.
     holders: BTreeMap<IpAddr, Vec<&'p LbService>>,
     /// Services by the addresses that they are pinned to, by name.
     pinned: BTreeMap<IpAddr, Vec<&'p ServiceName>>,
 }
 
-impl Pinning<'_> {
+impl PinPlanner<'_> {
     fn of(
         &self,
         pin: &ServicePin,
@@ -174,7 +176,7 @@ impl Pinning<'_> {
     ) -> Result<Option<ServiceChange>, BlockedReason> {
         let rules = &self.state.rules;
         let addresses: Vec<IpAddr> = pin.addresses.iter().map(|pinned| pinned.address).collect();
-        // What it asks for already it keeps asking for, whoever else would like to have it.
+        // An address that the Service asks for already stays, even if other Services want it.
         let set = |addresses: &[IpAddr]| addresses.iter().copied().collect::<BTreeSet<_>>();
         if set(&service.requested(rules)) == set(&addresses) {
             let has_all = set(&addresses).is_subset(&set(&service.ingress));
@@ -228,7 +230,7 @@ impl Pinning<'_> {
         if let Some(address) = outside {
             return Some(LbObstacle::OutsidePools(*address));
         }
-        if let Some(trouble) = &self.unknown {
+        if let Some(trouble) = &self.unresolved {
             return Some(LbObstacle::NeutronUnknown(trouble.clone()));
         }
         for address in addresses.iter().copied().map(Range::from) {
@@ -281,8 +283,8 @@ impl Pinning<'_> {
         let has = self.holders.get(&address).into_iter().flatten().copied();
         let pinned = self.pinned.get(&address).into_iter().flatten();
         let pinned = pinned.filter_map(|other| self.state.services.get(*other));
-        // Of two pins the one wins that the cluster has already, or else the one of the Service
-        // that comes first by name.
+        // Of two pins, the one that the cluster fulfils already wins; otherwise the one of the
+        // first Service by name.
         let asks = |other: &&LbService| other.requested(&self.state.rules).contains(&address);
         let pinned = pinned.filter(|other| other.name < pin.service || asks(other));
         let mut others = has.chain(pinned).filter(|other| other.name != pin.service);

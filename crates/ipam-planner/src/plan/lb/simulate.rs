@@ -1,5 +1,5 @@
-//! What changes of pools and pins do to each Service, step by step, now and when the operator
-//! starts again.
+//! The effects of changes of pools and pins on each Service, step by step, now and when the
+//! operator restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -7,21 +7,24 @@ use std::net::IpAddr;
 use super::super::change::Change;
 use super::simulated_state::SimulatedState;
 use ipam_cilium::lbipam::{
-    Certainty, Conflict, Gain, LbRules, Loss, OperatorState, Outlook, Pending, conflicts, evaluate,
+    Certainty, Conflict, GainedAddress, LbRules, LossReason, OperatorState, Pending,
+    ServiceOutcome, conflicts, evaluate,
 };
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_core::model::{Hazard, ServiceName};
 use ipam_core::net::{Family, Range};
 
-/// When an address goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LossTime {
-    /// When the change is written.
-    Now,
-    /// When the operator starts again or another one takes over.
-    OperatorRestart,
-    /// When Cilium is upgraded to the newest version that is known here.
-    Upgrade,
+ipam_core::text_enum! {
+    /// When a Service loses an address. The text stands in JSON.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum LossTime {
+        /// When the change is written.
+        Now = "now",
+        /// When the operator restarts or another replica takes over.
+        OperatorRestart = "operator-restart",
+        /// When Cilium is upgraded to the newest version that this program knows.
+        Upgrade = "upgrade",
+    }
 }
 
 /// An address that a Service has and loses.
@@ -32,35 +35,35 @@ pub struct LostAddress {
     /// When.
     pub when: LossTime,
     /// Why.
-    pub why: Loss,
-    /// Whether it surely goes.
+    pub why: LossReason,
+    /// Whether the loss is certain.
     pub certainty: Certainty,
 }
 
-/// What becomes of one Service.
+/// The effects on one Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceEffect {
     /// The Service.
     pub service: ServiceName,
-    /// Addresses that go, or may go.
+    /// Addresses that it loses, or may lose.
     pub loses: Vec<LostAddress>,
-    /// Addresses that come.
-    pub gains: Vec<Gain>,
-    /// What it then waits for.
+    /// Addresses that it gets.
+    pub gains: Vec<GainedAddress>,
+    /// Why it then waits for an address.
     pub pending: Vec<Pending>,
 }
 
-/// What changes do.
+/// The effects of changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// To Services, by name; those to which nothing happens are left out.
+    /// On Services, by name, without unaffected ones.
     pub services: Vec<ServiceEffect>,
-    /// Pools that overlap then and did not before, by name.
+    /// Pools that come to overlap, by name.
     pub conflicts: BTreeMap<String, Conflict>,
 }
 
 impl Effects {
-    /// Addresses that go, or may go, now or later.
+    /// Addresses that Services lose, or may lose, now or later.
     pub fn lost(&self) -> impl Iterator<Item = (&ServiceName, &LostAddress)> {
         self.services
             .iter()
@@ -68,38 +71,38 @@ impl Effects {
     }
 }
 
-/// What these changes do, in their order.
+/// The effects of these changes, in their order.
 pub fn effects<'c>(changes: impl IntoIterator<Item = &'c Change>, observed: &Observed) -> Effects {
     let mut changes = changes
         .into_iter()
         .filter(|change| change.as_node().is_none())
         .peekable();
     if changes.peek().is_none() {
-        // Nodes alone change nothing here, and copying every pool and Service would be for nothing.
+        // Changes of nodes have no effect here, so nothing is copied.
         return Effects::default();
     }
-    let mut foretelling = Simulation::new(observed);
+    let mut simulation = Simulation::new(observed);
     for change in changes {
-        foretelling.foresee(change);
+        simulation.step(change);
     }
-    foretelling.finish()
+    simulation.finish()
 }
 
-type Losses = BTreeMap<(ServiceName, IpAddr), (Loss, Certainty)>;
+type Losses = BTreeMap<(ServiceName, IpAddr), (LossReason, Certainty)>;
 
-/// Foretells change by change.
+/// Simulates LB-IPAM change by change.
 pub(super) struct Simulation {
     before: SimulatedState,
     state: SimulatedState,
     lost: Losses,
     given: BTreeMap<(ServiceName, Family), BTreeSet<String>>,
-    last: Option<BTreeMap<ServiceName, Outlook>>,
+    last: Option<BTreeMap<ServiceName, ServiceOutcome>>,
     /// Ranges of the pools that change, before and after.
     touched: Vec<Range>,
     visibility: Visibility,
 }
 
-/// Whether Services could be seen.
+/// Whether Services can be read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Visibility {
     Clear,
@@ -107,23 +110,23 @@ enum Visibility {
 }
 
 fn lost_of(
-    outlooks: &BTreeMap<ServiceName, Outlook>,
-    include: fn(&Outlook) -> Vec<(IpAddr, Loss, Certainty)>,
+    outcomes: &BTreeMap<ServiceName, ServiceOutcome>,
+    include: fn(&ServiceOutcome) -> Vec<(IpAddr, LossReason, Certainty)>,
 ) -> Losses {
-    let of_service = |(name, outlook): (&ServiceName, &Outlook)| {
+    let of_service = |(name, outlook): (&ServiceName, &ServiceOutcome)| {
         let name = name.clone();
         include(outlook)
             .into_iter()
             .map(move |(address, why, certainty)| ((name.clone(), address), (why, certainty)))
     };
-    outlooks
+    outcomes
         .iter()
         .filter(|(_, outlook)| !outlook.keeps_all())
         .flat_map(of_service)
         .collect()
 }
 
-fn certain(outlook: &Outlook) -> Vec<(IpAddr, Loss, Certainty)> {
+fn certain(outlook: &ServiceOutcome) -> Vec<(IpAddr, LossReason, Certainty)> {
     outlook
         .loses
         .iter()
@@ -131,12 +134,12 @@ fn certain(outlook: &Outlook) -> Vec<(IpAddr, Loss, Certainty)> {
         .collect()
 }
 
-/// What is contested may stay.
-fn all(outlook: &Outlook) -> Vec<(IpAddr, Loss, Certainty)> {
+/// A contested address may stay.
+fn all(outlook: &ServiceOutcome) -> Vec<(IpAddr, LossReason, Certainty)> {
     let contested = outlook
         .contested
         .iter()
-        .map(|address| (*address, Loss::Taken, Certainty::LeftToChance));
+        .map(|address| (*address, LossReason::Taken, Certainty::LeftToChance));
     contested.chain(certain(outlook)).collect()
 }
 
@@ -166,12 +169,12 @@ impl Simulation {
         &self.state
     }
 
-    /// Foresees a change, and notes in it what it means for workloads.
-    pub(super) fn step(&mut self, change: &mut Change) {
+    /// Simulates a change, and records its hazard in it.
+    pub(super) fn record_step(&mut self, change: &mut Change) {
         let is_first = self.state.pools.is_empty();
-        let takes_away = self.foresee(change);
+        let takes_away = self.step(change);
         let hazard = match change {
-            // The first pool wakes the operator, which then takes away what it did not give.
+            // The first pool activates LB-IPAM, which then removes addresses that it did not give.
             Change::AddressPool(pool)
                 if self.visibility == Visibility::Blind && (pool.before.is_some() || is_first) =>
             {
@@ -187,14 +190,14 @@ impl Simulation {
         }
     }
 
-    /// Whether it takes an address away, or may.
-    pub(super) fn foresee(&mut self, change: &Change) -> bool {
+    /// Simulates a change; `true` if a Service loses an address, or may.
+    pub(super) fn step(&mut self, change: &Change) -> bool {
         if change.as_node().is_some() {
             return false;
         }
         let rules = self.state.rules.clone();
         let known = self.state.read(&rules);
-        self.state.put(change);
+        self.state.apply(change);
         let pools = self.state.read(&rules);
         let evaluated = evaluate(
             &pools,
@@ -203,17 +206,16 @@ impl Simulation {
             OperatorState::Running(&known),
         );
         self.state.mark(&pools, &known);
-        for (name, outlook) in &evaluated.outlooks {
+        for (name, outlook) in &evaluated.outcomes {
             let Some(service) = self.state.services.get_mut(name) else {
                 continue;
             };
             service.ingress.clone_from(&outlook.keeps);
             for gain in &outlook.gains {
                 match gain {
-                    Gain::Exactly(address) => service.ingress.push(*address),
-                    // Which one is not known, so in the steps that follow the Service seems to lack
-                    // it still.
-                    Gain::OneOf { family, pools } => {
+                    GainedAddress::Exactly(address) => service.ingress.push(*address),
+                    // The address is unknown, so the Service still lacks it in later steps.
+                    GainedAddress::OneOf { family, pools } => {
                         self.given
                             .entry((name.clone(), *family))
                             .or_default()
@@ -222,8 +224,8 @@ impl Simulation {
                 }
             }
         }
-        let lost = lost_of(&evaluated.outlooks, all);
-        self.last = Some(evaluated.outlooks);
+        let lost = lost_of(&evaluated.outcomes, all);
+        self.last = Some(evaluated.outcomes);
         if let Change::AddressPool(change) = change {
             let manifests = change.before.iter().chain(&change.after);
             self.touched
@@ -249,10 +251,11 @@ impl Simulation {
         let anyway = evaluate(&pools, self.before.services.values(), &rules, running);
         let mut effects: BTreeMap<ServiceName, ServiceEffect> = BTreeMap::new();
         for (name, outlook) in last {
-            let before = anyway.outlooks.get(&name);
+            let before = anyway.outcomes.get(&name);
             let given = self.given_to(&name);
             let exactly = self.new_addresses(&name);
-            let is_new = |gain: &Gain| before.is_none_or(|before| !before.gains.contains(gain));
+            let is_new =
+                |gain: &GainedAddress| before.is_none_or(|before| !before.gains.contains(gain));
             let has_been_given = !given.is_empty();
             let waits = |why: &Pending| {
                 !has_been_given && before.is_none_or(|before| !before.pending.contains(why))
@@ -269,9 +272,8 @@ impl Simulation {
                 },
             );
         }
-        // What a pool that changes covers goes with it, even where it is not known why the Service
-        // has it.
-        let mut anyway = lost_of(&anyway.outlooks, certain);
+        // An address in a changed pool goes with the pool, even if its origin is unknown.
+        let mut anyway = lost_of(&anyway.outcomes, certain);
         anyway.retain(|(_, address), _| {
             !self
                 .touched
@@ -297,8 +299,8 @@ impl Simulation {
         }
     }
 
-    /// Known addresses that a Service has after all steps, and had not before.
-    fn new_addresses(&self, service: &ServiceName) -> Vec<Gain> {
+    /// Known addresses that a Service has after all steps, and did not have before.
+    fn new_addresses(&self, service: &ServiceName) -> Vec<GainedAddress> {
         let ingress = |state: &SimulatedState| {
             state
                 .services
@@ -310,20 +312,20 @@ impl Simulation {
         ingress(&self.state)
             .into_iter()
             .filter(|address| !had.contains(address))
-            .map(Gain::Exactly)
+            .map(GainedAddress::Exactly)
             .collect()
     }
 
     /// Addresses that a Service got in one of the steps, one of each family.
-    fn given_to(&self, service: &ServiceName) -> Vec<Gain> {
+    fn given_to(&self, service: &ServiceName) -> Vec<GainedAddress> {
         let of_family = |family: Family| {
             let pools = self.given.get(&(service.clone(), family))?.clone();
-            Some(Gain::OneOf { family, pools })
+            Some(GainedAddress::OneOf { family, pools })
         };
         Family::BOTH.into_iter().filter_map(of_family).collect()
     }
 
-    /// Pools that overlap then, and did not before.
+    /// Pools that come to overlap.
     fn conflicts(&self, rules: &LbRules) -> BTreeMap<String, Conflict> {
         let (before, after) = (self.before.read(rules), self.state.read(rules));
         let known = conflicts(&before, OperatorState::Running(&before));
@@ -334,12 +336,12 @@ impl Simulation {
             .collect()
     }
 
-    /// Every address that goes because of the changes, each with the first time at which it does.
+    /// Every address that is lost by the changes, with the earliest time of the loss.
     fn losses(
         &self,
         rules: &LbRules,
         anyway: &Losses,
-    ) -> Vec<((ServiceName, IpAddr), LossTime, Loss, Certainty)> {
+    ) -> Vec<((ServiceName, IpAddr), LossTime, LossReason, Certainty)> {
         let mut losses = Vec::new();
         let mut told: Losses = anyway.clone();
         let mut times = vec![
@@ -359,8 +361,8 @@ impl Simulation {
         losses
     }
 
-    /// Addresses that go when an operator of these rules starts, and would not have gone before the
-    /// changes.
+    /// Addresses that are lost when an operator with these rules starts, and would not have been
+    /// lost without the changes.
     fn lost_at_start(&self, rules: &LbRules) -> Losses {
         let at_start = |state: &SimulatedState| {
             let pools = state.read(rules);
@@ -371,7 +373,7 @@ impl Simulation {
                     rules,
                     OperatorState::Restarted,
                 )
-                .outlooks,
+                .outcomes,
                 certain,
             )
         };

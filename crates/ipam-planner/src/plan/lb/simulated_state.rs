@@ -1,4 +1,4 @@
-//! Pools and Services as they are after some of the changes.
+//! Pools and Services after some of the changes.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use ipam_cilium::lbipam::{
 use ipam_cilium::observed::{Observed, SeenAddressPool};
 use ipam_core::model::ServiceName;
 
-/// What LB-IPAM works with.
+/// The state on which LB-IPAM works.
 #[derive(Clone)]
 pub(crate) struct SimulatedState {
     pub(super) rules: LbRules,
@@ -35,8 +35,8 @@ impl SimulatedState {
             .collect()
     }
 
-    /// As if the change were written.
-    pub(super) fn put(&mut self, change: &Change) {
+    /// Applies a change to the simulated state.
+    pub(super) fn apply(&mut self, change: &Change) {
         match change {
             Change::AddressPool(change) => self.put_pool(change),
             Change::Service(change) => self.put_service(change),
@@ -72,7 +72,7 @@ impl SimulatedState {
         }
     }
 
-    /// What the operator says of overlaps once it has seen the change.
+    /// Sets the conflicts that the operator reports once it has seen the change.
     pub(super) fn mark(&mut self, pools: &[AddressPool], known: &[AddressPool]) {
         let conflicts = conflicts(pools, OperatorState::Running(known));
         for (name, pool) in &mut self.pools {

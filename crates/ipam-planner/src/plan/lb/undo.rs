@@ -1,11 +1,10 @@
-//! Taking changes of pools and pins back.
+//! Undo of changes of pools and pins.
 
 use std::collections::BTreeMap;
 
 use super::super::Blocked;
 use super::super::change::{Change, Target};
-use super::super::document::{ChangeDocument, PlanDocument};
-use super::super::document_edit::EditDocument;
+use super::super::document::{ChangeDocument, EditDocument, PlanDocument};
 use super::address_pools::Users;
 use super::change::{AddressPoolChange, PoolAction, ServiceAction, ServiceChange};
 use super::obstacle::LbObstacle;
@@ -19,13 +18,13 @@ use ipam_core::model::{AddressPoolName, Hazard, ServiceName};
 use ipam_core::net::Address;
 use ipam_desired::Desired;
 
-/// The same when the undo plan is made and when it is applied, and so the worst that it may be:
-/// what Services get in between must not make the plan stale.
+/// The hazard of an undo, when it is planned and when it is applied. It is the worst case, so that
+/// addresses that Services get in between do not make the plan stale.
 fn hazard(before: Option<&AddressPoolManifest>) -> Hazard {
     before.map_or(Hazard::None, |_| Hazard::Destructive)
 }
 
-/// The change that takes this one back.
+/// The change that undoes this one.
 pub(crate) fn inverted(change: &Change) -> Option<Change> {
     match change {
         Change::PodPool(_) | Change::Port(_) | Change::Node(_) => None,
@@ -57,16 +56,16 @@ fn action(before: Option<&AddressPoolManifest>, after: Option<&AddressPoolManife
     }
 }
 
-/// What was observed, as it would be after these changes.
+/// The observed state after these changes.
 pub(crate) fn after<'c>(
     changes: impl IntoIterator<Item = &'c Change>,
     observed: &Observed,
 ) -> Observed {
-    let mut foretelling = Simulation::new(observed);
+    let mut simulation = Simulation::new(observed);
     for change in changes {
-        foretelling.foresee(change);
+        simulation.step(change);
     }
-    let state = foretelling.state().clone();
+    let state = simulation.state().clone();
     Observed {
         address_pools: state.pools,
         services: state.services,
@@ -74,29 +73,29 @@ pub(crate) fn after<'c>(
     }
 }
 
-/// What an undo plan asks for of pools and pins, as far as they show what was applied.
+/// The pools and pins of an undo plan that still show the applied values.
 pub(crate) fn undone(
     saved: &PlanDocument,
     desired: &Desired,
     observed: &Observed,
 ) -> (Vec<Change>, Vec<Blocked>, Effects) {
-    let claims = observed.claims_in_force(desired.policy.quarantine);
-    let undoing = Undoing {
+    let claims = observed.live_claims(desired.policy.quarantine);
+    let planner = UndoPlanner {
         observed,
         rules: observed.lb_rules(),
         users: Users::new(desired, observed, &claims),
     };
     let (mut changes, mut blocked) = (Vec::new(), Vec::new());
-    let mut foretelling = Simulation::new(observed);
+    let mut simulation = Simulation::new(observed);
     for wanted in &saved.changes {
         let outcome = match (&wanted.edit, wanted.undo.as_ref()) {
             (EditDocument::AddressPool(to), Some(EditDocument::AddressPool(from))) => {
-                undoing.pool(wanted, from.as_ref(), to.as_ref())
+                planner.pool(wanted, from.as_ref(), to.as_ref())
             }
             (EditDocument::Annotations(to), Some(EditDocument::Annotations(from)))
                 if wanted.kind == "Service" =>
             {
-                undoing
+                planner
                     .service(wanted, from, to)
                     .map(|change| Ok(Change::Service(change)))
             }
@@ -104,17 +103,17 @@ pub(crate) fn undone(
         };
         match outcome {
             Some(Ok(change)) => {
-                foretelling.foresee(&change);
+                simulation.step(&change);
                 changes.push(change);
             }
             Some(Err(reason)) => blocked.push(reason),
             None => {}
         }
     }
-    (changes, blocked, foretelling.finish())
+    (changes, blocked, simulation.finish())
 }
 
-struct Undoing<'u> {
+struct UndoPlanner<'u> {
     observed: &'u Observed,
     rules: LbRules,
     users: Users,
@@ -127,7 +126,7 @@ struct Written {
     translation: Translation,
 }
 
-impl Undoing<'_> {
+impl UndoPlanner<'_> {
     fn pool(
         &self,
         wanted: &ChangeDocument,
@@ -144,8 +143,7 @@ impl Undoing<'_> {
                 .chain(&manifest.spec.blocks)
                 .all(|block: &AddressBlock| block.range().is_some())
         };
-        // Whoever wrote the file: what is not ours is not touched, and nothing is made that would
-        // not be ours.
+        // The file is not trusted: foreign pools are not touched, and a created pool is ours.
         let is_ours = match seen {
             Some(seen) => seen.is_ours(),
             None => to.is_some_and(AddressPoolManifest::is_ours),
@@ -177,7 +175,7 @@ impl Undoing<'_> {
         }))))
     }
 
-    /// How a pool is written for the running Cilium, or why it must not be.
+    /// The pool as the running Cilium reads it, or why it must not be written.
     fn written(
         &self,
         to: Option<&AddressPoolManifest>,
@@ -237,7 +235,7 @@ impl Undoing<'_> {
 
 type Value = Option<String>;
 
-/// The one annotation of an edit and of what it takes back, if it is one that asks for addresses.
+/// The one annotation of an edit and of its undo, if it is an annotation that asks for addresses.
 fn one_annotation(
     from: &BTreeMap<String, Value>,
     to: &BTreeMap<String, Value>,
@@ -320,7 +318,7 @@ pub(crate) fn as_written_now(saved: &ChangeDocument, observed: &Observed) -> Cha
     now
 }
 
-/// Whether what was planned is there.
+/// Whether the cluster shows the planned value.
 pub(crate) fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
     if unseen(observed, saved).is_some() {
         return false;
@@ -349,7 +347,7 @@ pub(crate) fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
     }
 }
 
-/// Why the object of a change cannot be seen: then it is neither there nor gone.
+/// Why the object of a change cannot be read: then it is unknown whether it exists.
 pub(crate) fn unseen(observed: &Observed, saved: &ChangeDocument) -> Option<String> {
     let kind = match saved.kind.as_str() {
         "Service" => ObservedKind::Service,
@@ -360,8 +358,7 @@ pub(crate) fn unseen(observed: &Observed, saved: &ChangeDocument) -> Option<Stri
         .map(|why| format!("{} cannot be read: {}", kind.resource(), why.escape_debug()))
 }
 
-/// Whether a change wants a pool to be there: that the pool is absent does not settle such a
-/// change.
+/// Whether the pool must exist after a change, so that an absent pool does not settle the change.
 pub(crate) fn wants_pool(saved: &ChangeDocument) -> bool {
     matches!(saved.edit, EditDocument::AddressPool(Some(_)))
 }

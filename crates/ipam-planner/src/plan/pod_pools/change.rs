@@ -20,15 +20,15 @@ pub struct PodPoolChange {
     pub object: PodPoolObject,
     /// The pool of the files.
     pub pool: PoolName,
-    /// What it says now; `None` for one that is made.
+    /// Its spec now; `None` for one that is created.
     pub before: Option<PodPoolSpec>,
-    /// What it will say; `None` for one that is deleted.
+    /// Its spec afterwards; `None` for one that is deleted.
     pub after: Option<PodPoolSpec>,
     /// What it means for workloads.
     pub hazard: Hazard,
-    /// Nodes with running agents that take addresses of another pool when they start again.
+    /// Nodes with running agents that take addresses of another pool when they restart.
     pub disturbed: BTreeSet<NodeName>,
-    /// The object that was seen; empty for one that is made.
+    /// The observed object; empty for one that is created.
     pub guard: ObjectVersion,
     /// The pool in the files.
     pub origin: Option<Origin>,
@@ -43,12 +43,12 @@ pub enum PodPoolObject {
     Choice(NodeConfigApi, String, String),
 }
 
-/// What such an object says.
+/// The spec of such an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodPoolSpec {
-    /// Which addresses there are.
+    /// The ranges of a pool.
     Pool(PerFamily<PodRanges>),
-    /// Which nodes take them.
+    /// The nodes that use a pool.
     Choice {
         /// The nodes.
         nodes: Selector,
@@ -58,7 +58,7 @@ pub enum PodPoolSpec {
 }
 
 impl PodPoolObject {
-    /// What the change is about.
+    /// The target of its change.
     pub fn target(&self) -> Target {
         match self {
             PodPoolObject::Pool(name) => Target::PodPool(name.clone()),

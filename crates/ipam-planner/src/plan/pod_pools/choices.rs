@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::lb::PoolAction;
 use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
-use crate::check;
-use crate::plan::blocked::BlockedReason;
+use crate::openstack::SubnetPools;
+use crate::plan::blocked::{BlockedReason, NodeConfigObstacle, PodPoolObstacle};
 use crate::plan::change::Target;
 use ipam_cilium::observed::{
     DEFAULT_POOL_SETTING, Node, NodeConfig, NodeConfigApi, Observed, ObservedKind, SettingSource,
@@ -13,15 +13,15 @@ use ipam_cilium::observed::{
 use ipam_core::model::{Hazard, NodeName, PoolName};
 use ipam_desired::{Desired, Pool, PoolState};
 
-/// What the names of ours begin with.
+/// Prefix of the names of our `CiliumNodeConfig`s.
 const PREFIX: &str = "cilium-ipam-pool-";
 
-/// Longest name of an object.
+/// Longest name of an object, in bytes.
 const LONGEST: usize = 253;
 
 pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolPlan) {
     let ties = ties(desired, observed);
-    let unknown = check::neutron_trouble(desired, observed);
+    let subnets = SubnetPools::resolve(desired, observed);
     for pool in desired
         .pools
         .values()
@@ -33,12 +33,14 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolP
             .iter()
             .any(|blocked| blocked.target == Target::PodPool(pool.name.to_string()));
         let wanted = match is_blocked {
-            true => Err(BlockedReason::ChosenPoolBlocked(pool.name.clone())),
+            true => Err(BlockedReason::NodeConfig(
+                NodeConfigObstacle::ChosenPoolBlocked(pool.name.clone()),
+            )),
             false => wanted(pool, &name, &ties, desired, observed),
         };
-        let wanted = match (wanted, &unknown) {
-            (Ok(Some(_)), Some(trouble)) => {
-                Err(BlockedReason::NeutronUnknown(Box::new(trouble.clone())))
+        let wanted = match (wanted, subnets.unresolved()) {
+            (Ok(Some(_)), Some(unresolved)) => {
+                Err(BlockedReason::NeutronUnknown(Box::new(unresolved.clone())))
             }
             (wanted, _) => wanted,
         };
@@ -89,16 +91,15 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolP
     }
 }
 
-/// The better pool has the later name: priority, then number of requirements, both with all their
-/// digits.
+/// The better pool has the later name: zero-padded priority, then number of requirements.
 fn name_of(pool: &Pool) -> String {
     let (priority, requirements) = pool.rank();
     let priority = i64::from(priority) - i64::from(i32::MIN);
     format!("{PREFIX}{priority:010}-{requirements:04}-{}", pool.name)
 }
 
-/// Pools that are as good as another one on some node: Cilium would take the later by name, and
-/// everywhere else the earlier one counts.
+/// Pools that tie with another one on some node. Cilium would take the later name, while everything
+/// else here takes the earlier one.
 fn ties<'d>(
     desired: &'d Desired,
     observed: &'d Observed,
@@ -137,30 +138,37 @@ fn wanted(
         .version
         .is_some_and(|(version, _)| version.is_at_least(15, 0))
     {
-        return Err(BlockedReason::DefaultPoolNotRead);
+        return Err(BlockedReason::NodeConfig(
+            NodeConfigObstacle::DefaultPoolNotRead,
+        ));
     }
     if let Some(why) = observed.cilium.overriding_is_off(DEFAULT_POOL_SETTING) {
-        return Err(BlockedReason::SettingOfAnother(why));
+        return Err(BlockedReason::NodeConfig(
+            NodeConfigObstacle::SettingOfAnother(why),
+        ));
     }
     if name.len() > LONGEST {
-        return Err(BlockedReason::CannotBeSelected(format!(
-            "its name is too long for a CiliumNodeConfig: {name}"
-        )));
+        return Err(BlockedReason::NodeConfig(
+            NodeConfigObstacle::CannotBeSelected(format!(
+                "its name is too long for a CiliumNodeConfig: {name}"
+            )),
+        ));
     }
     if let Some((other, node)) = ties.get(&pool.name) {
-        return Err(BlockedReason::PoolsTied(Box::new((
-            (*other).clone(),
-            (*node).clone(),
-        ))));
+        return Err(BlockedReason::NodeConfig(NodeConfigObstacle::PoolsTied(
+            Box::new(((*other).clone(), (*node).clone())),
+        )));
     }
     if observed
         .cilium
         .agent_arguments
         .contains_key(DEFAULT_POOL_SETTING)
     {
-        return Err(BlockedReason::SettingOfAnother(format!(
-            "{DEFAULT_POOL_SETTING} is set by an argument of the agent"
-        )));
+        return Err(BlockedReason::NodeConfig(
+            NodeConfigObstacle::SettingOfAnother(format!(
+                "{DEFAULT_POOL_SETTING} is set by an argument of the agent"
+            )),
+        ));
     }
     let is_later = |config: &&NodeConfig| !config.is_ours() && config.name.as_str() > name;
     let rival = observed
@@ -179,7 +187,9 @@ fn wanted(
             "{DEFAULT_POOL_SETTING} is set by CiliumNodeConfig `{}`",
             rival.name.escape_debug()
         );
-        return Err(BlockedReason::SettingOfAnother(setting));
+        return Err(BlockedReason::NodeConfig(
+            NodeConfigObstacle::SettingOfAnother(setting),
+        ));
     }
     let after = PodPoolSpec::Choice {
         nodes: pool.selector.clone(),
@@ -191,7 +201,9 @@ fn wanted(
         pool: seen.default_pool().unwrap_or_default().to_owned(),
     });
     if seen.is_some_and(|seen| !seen.is_ours()) {
-        return Err(BlockedReason::NodeConfigOfAnother(name.to_owned()));
+        return Err(BlockedReason::NodeConfig(NodeConfigObstacle::OfAnother(
+            name.to_owned(),
+        )));
     }
     if before.as_ref() == Some(&after) {
         return Ok(None);
@@ -220,8 +232,8 @@ fn wanted(
     }))
 }
 
-/// Nodes whose agents run and take addresses of another pool when they start again, beside those
-/// that they have: `changes` says of which ones the choice changes.
+/// Nodes whose running agents take addresses of another pool when they restart, beside those that
+/// they have. `changes` tells for which nodes the choice changes.
 fn disturbed(observed: &Observed, changes: impl Fn(&Node) -> bool) -> BTreeSet<NodeName> {
     let runs = |name: &NodeName| {
         observed
@@ -242,7 +254,7 @@ fn decides(config: &NodeConfig, node: &Node, observed: &Observed) -> bool {
     setting.is_some_and(|setting| setting.source == SettingSource::NodeConfig(&config.name))
 }
 
-/// The pool that is to be the default of a node.
+/// The pool that should be the default of a node.
 fn best<'d>(desired: &'d Desired, node: &Node) -> Option<&'d Pool> {
     let active = desired
         .pools
@@ -287,11 +299,13 @@ fn deletion(
 
 fn place(observed: &Observed) -> Result<(NodeConfigApi, String), BlockedReason> {
     if let Some(spot) = observed.blind_spot(ObservedKind::CiliumNodeConfig) {
-        return Err(BlockedReason::PodPoolsHidden(spot.why.clone()));
+        return Err(BlockedReason::PodPool(PodPoolObstacle::Hidden(
+            spot.why.clone(),
+        )));
     }
     let api = observed
         .node_config_api()
-        .ok_or(BlockedReason::NodeConfigsNotServed)?;
+        .ok_or(BlockedReason::NodeConfig(NodeConfigObstacle::NotServed))?;
     let namespace = observed
         .cilium
         .namespace

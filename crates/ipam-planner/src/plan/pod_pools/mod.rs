@@ -2,16 +2,16 @@
 //! that makes it the default of its nodes.
 //!
 //! Cilium's operator hands out the blocks here, on the demand of each agent, so no block of a node
-//! is planned. Of several `CiliumNodeConfig`s that select a node the last by name wins
-//! (`pkg/option/resolver/resolver.go` @ 1.20), so the name carries what decides between pools. The
-//! size of a pool's blocks cannot be changed.
+//! is planned. If several `CiliumNodeConfig`s select a node, the last by name wins
+//! (`pkg/option/resolver/resolver.go` @ 1.20). So the name carries the rank of the pool. The size
+//! of a pool's blocks cannot be changed.
 
 mod change;
 mod choices;
 mod pools;
 
 use super::Blocked;
-use super::blocked::BlockedReason;
+use super::blocked::{BlockedReason, PinObstacle};
 use super::change::{Change, Target};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{WritePath, WritePathChoice};
@@ -19,7 +19,7 @@ use ipam_desired::Desired;
 
 pub use change::{PodPoolChange, PodPoolObject, PodPoolSpec};
 
-/// What is planned for pools of Pods.
+/// The part of a plan that is about pools of Pods.
 #[derive(Default)]
 pub(super) struct PodPoolPlan {
     pub(super) changes: Vec<PodPoolChange>,
@@ -27,7 +27,7 @@ pub(super) struct PodPoolPlan {
     pub(super) unchanged: Vec<Target>,
 }
 
-/// Whether blocks come from pools of Pods, which are not handed out here.
+/// Whether Cilium's operator hands out blocks from pools of Pods.
 pub(super) fn are_used(observed: &Observed, choice: WritePathChoice) -> bool {
     let is_asked = matches!(
         choice,
@@ -44,11 +44,11 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> PodPoolPlan {
         let target = Target::Node(pin.node.clone());
         plan.blocked.push(Blocked {
             target,
-            reason: BlockedReason::PinInMultiPool,
+            reason: BlockedReason::Pin(PinObstacle::InMultiPool),
             origin: Some(pin.origin.clone()),
         });
     }
-    // What is chosen is there before it is chosen, and is chosen no more before it goes.
+    // A pool is created before it is chosen, and deleted after it is no longer chosen.
     plan.changes.sort_by_key(|change| {
         let is_choice = matches!(change.object, PodPoolObject::Choice(..));
         let is_deletion = change.after.is_none();

@@ -1,13 +1,13 @@
-//! Which `CiliumPodIPPool`s change, and how.
+//! Changes of `CiliumPodIPPool`s.
 
 use std::collections::BTreeSet;
 
-use super::super::decide::foreign_ranges;
 use super::super::lb::PoolAction;
 use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
-use crate::check;
-use crate::plan::blocked::BlockedReason;
+use crate::openstack::SubnetPools;
+use crate::plan::blocked::{BlockedReason, PodPoolObstacle};
 use crate::plan::change::Target;
+use crate::plan::foreign_ranges;
 use ipam_cilium::observed::{
     BlindSpot, FamilyUse, NodeConfig, Observed, ObservedKind, PodPoolsServed, PodRanges,
     SeenPodPool,
@@ -16,7 +16,7 @@ use ipam_core::model::{Hazard, OWNER_LABEL, ObjectVersion, PerFamily, PoolName};
 use ipam_core::net::{Block, Family, Range, RangeIndex, merge};
 use ipam_desired::{Desired, Pool, PoolState};
 
-/// Bits that an IPv6 CIDR may have more than its blocks.
+/// Most bits between the prefix of an IPv6 CIDR and that of its blocks.
 const WIDEST: u8 = 16;
 
 pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolPlan) {
@@ -29,12 +29,12 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolP
             .into_iter()
             .chain(reserved),
     );
-    let unknown = check::neutron_trouble(desired, observed);
+    let subnets = SubnetPools::resolve(desired, observed);
     for pool in desired.pools.values() {
         let target = Target::PodPool(pool.name.to_string());
-        let decided = match (wanted(pool, &taken, observed), &unknown) {
-            (Ok(Some(_)), Some(trouble)) => {
-                Err(BlockedReason::NeutronUnknown(Box::new(trouble.clone())))
+        let decided = match (wanted(pool, &taken, observed), subnets.unresolved()) {
+            (Ok(Some(_)), Some(unresolved)) => {
+                Err(BlockedReason::NeutronUnknown(Box::new(unresolved.clone())))
             }
             (decided, _) => decided,
         };
@@ -76,17 +76,19 @@ fn wanted(
     observed: &Observed,
 ) -> Result<Option<PodPoolChange>, BlockedReason> {
     if let Some(spot) = hidden(observed) {
-        return Err(BlockedReason::PodPoolsHidden(spot.why.clone()));
+        return Err(BlockedReason::PodPool(PodPoolObstacle::Hidden(
+            spot.why.clone(),
+        )));
     }
     if observed.pod_pools_served == PodPoolsServed::No {
-        return Err(BlockedReason::PodPoolsNotServed);
+        return Err(BlockedReason::PodPool(PodPoolObstacle::NotServed));
     }
     if pool.state == PoolState::Disabled {
-        return Err(BlockedReason::PodPoolDisabled);
+        return Err(BlockedReason::PodPool(PodPoolObstacle::Disabled));
     }
     let after = compiled(pool, taken, observed)?;
     if after.is_empty() {
-        return Err(BlockedReason::PodPoolEmpty);
+        return Err(BlockedReason::PodPool(PodPoolObstacle::Empty));
     }
     not_of_others(pool, &after, observed)?;
     if let Some(family) = Family::BOTH.into_iter().find(|family| {
@@ -136,8 +138,8 @@ fn wanted(
     )))
 }
 
-/// What the operator may hand out: the pool's ranges without what is reserved, excluded or used by
-/// something else.
+/// The ranges that the operator may hand out: those of the pool without reserved, excluded or used
+/// addresses.
 fn compiled(
     pool: &Pool,
     taken: &[Range],
@@ -166,15 +168,15 @@ fn compiled(
                 .iter()
                 .any(|cidr| size.prefix_len() - cidr.prefix_len() > WIDEST)
         {
-            return Err(BlockedReason::PodPoolTooWide(WIDEST));
+            return Err(BlockedReason::PodPool(PodPoolObstacle::TooWide(WIDEST)));
         }
         *compiled.get_mut(family) = (!cidrs.is_empty()).then_some(PodRanges { cidrs, size });
     }
     Ok(compiled)
 }
 
-/// Cilium does not compare its pools: what another one has, or gave, would be handed out twice. One
-/// that gives addresses up does so in a plan of its own.
+/// Cilium does not compare its pools, so it would hand out shared addresses twice. A pool that
+/// gives addresses up does so in an earlier plan.
 fn not_of_others(
     pool: &Pool,
     after: &PerFamily<PodRanges>,
@@ -193,9 +195,8 @@ fn not_of_others(
         .filter(|(name, _)| *name != pool.name.as_str());
     for (name, seen) in others {
         if let Some(block) = seen.cidrs().find(is_wanted) {
-            return Err(BlockedReason::PodPoolOverlaps(Box::new((
-                block,
-                name.clone(),
+            return Err(BlockedReason::PodPool(PodPoolObstacle::Overlaps(Box::new(
+                (block, name.clone()),
             ))));
         }
     }
@@ -205,16 +206,16 @@ fn not_of_others(
         .filter(|(name, _)| *name != pool.name.as_str())
     {
         if let Some((_, block)) = held.iter().find(|(_, block)| is_wanted(block)) {
-            return Err(BlockedReason::PodPoolOverlaps(Box::new((
-                *block,
-                name.to_owned(),
+            return Err(BlockedReason::PodPool(PodPoolObstacle::Overlaps(Box::new(
+                (*block, name.to_owned()),
             ))));
         }
     }
     Ok(())
 }
 
-/// What changes for a pool that is in use: sizes never, and addresses that a node has stay.
+/// The hazard of a change of a pool that is in use. Block sizes never change, and a node keeps its
+/// addresses.
 fn shrinks(
     pool: &Pool,
     seen: &SeenPodPool,
@@ -224,7 +225,7 @@ fn shrinks(
     for was in seen.ranges.iter() {
         let family = was.size.family();
         if after.get(family).is_some_and(|now| now.size != was.size) {
-            return Err(BlockedReason::PodPoolSize(was.size));
+            return Err(BlockedReason::PodPool(PodPoolObstacle::Size(was.size)));
         }
     }
     let stays = |block: Block| {
@@ -236,10 +237,13 @@ fn shrinks(
     let allocated = observed.allocated_of_pools();
     let mut held = allocated.get(pool.name.as_str()).into_iter().flatten();
     if let Some((node, block)) = held.find(|(_, block)| !stays(*block)) {
-        return Err(BlockedReason::PodPoolInUse(*block, (*node).clone()));
+        return Err(BlockedReason::PodPool(PodPoolObstacle::InUse(
+            *block,
+            (*node).clone(),
+        )));
     }
-    // Up to 1.18 an operator that is given other CIDRs forgets what it gave of those that were cut
-    // (pkg `multipool` updateCIDRSets).
+    // Up to 1.18, the operator forgets the blocks that it gave from a CIDR that is cut (pkg
+    // `multipool` updateCIDRSets).
     let remembers = observed
         .cilium
         .operator_version
@@ -252,9 +256,9 @@ fn shrinks(
         now.starts_with(&was.cidrs)
     });
     if !only_grows && !remembers {
-        return Err(BlockedReason::PodPoolRecut);
+        return Err(BlockedReason::PodPool(PodPoolObstacle::Recut));
     }
-    // A block that is handed out at this moment stays with its node, and the operator complains.
+    // A node keeps a block that the operator hands out at this moment; the operator logs errors.
     Ok(if seen.cidrs().all(stays) {
         Hazard::None
     } else {
@@ -262,7 +266,7 @@ fn shrinks(
     })
 }
 
-/// A kind without which nothing about pools is known.
+/// A kind that cannot be read and that pools depend on.
 fn hidden(observed: &Observed) -> Option<&BlindSpot> {
     let spots = [ObservedKind::PodIpPool, ObservedKind::CiliumNodeConfig]
         .map(|kind| observed.blind_spot(kind));
@@ -275,16 +279,23 @@ fn deletion(
     observed: &Observed,
 ) -> Result<PodPoolChange, BlockedReason> {
     if let Some(spot) = hidden(observed) {
-        return Err(BlockedReason::PodPoolsHidden(spot.why.clone()));
+        return Err(BlockedReason::PodPool(PodPoolObstacle::Hidden(
+            spot.why.clone(),
+        )));
     }
     let chooses =
         |config: &&NodeConfig| config.default_pool() == Some(pool.as_str()) && !config.is_ours();
     if let Some(config) = observed.node_configs.iter().find(chooses) {
-        return Err(BlockedReason::PodPoolChosen(config.name.clone()));
+        return Err(BlockedReason::PodPool(PodPoolObstacle::Chosen(
+            config.name.clone(),
+        )));
     }
     let allocated = observed.allocated_of_pools();
     if let Some((node, block)) = allocated.get(pool.as_str()).and_then(|held| held.first()) {
-        return Err(BlockedReason::PodPoolInUse(*block, (*node).clone()));
+        return Err(BlockedReason::PodPool(PodPoolObstacle::InUse(
+            *block,
+            (*node).clone(),
+        )));
     }
     if !seen.version.is_known() {
         return Err(BlockedReason::NoIdentity);

@@ -1,14 +1,13 @@
-//! Ipam `cluster-pool`: agents read their CiliumNode, which Cilium's operator fills unless
-//! something keeps it from that.
+//! Ipam `cluster-pool`: agents read their CiliumNode, which Cilium's operator usually fills.
 //!
-//! While the operator hands out blocks itself, a CiliumNode can only be made before its agent makes
-//! it, and a block of its ranges can be handed out to another node at the same moment. Up to 1.19.1
-//! it then only says so. So this is done on request alone.
+//! While the operator hands out blocks itself, a CiliumNode can only be created before its agent
+//! creates it. The operator may hand out the same block at the same moment; up to 1.19.1 it then
+//! only logs it. So this path is used only on request.
 
-use super::super::blocked::BlockedReason;
+use super::super::blocked::{BlockedReason, OperatorObstacle, WritePathObstacle};
 use super::super::change::{CiliumNodeObject, Edit};
 use super::{Paths, Wanted};
-use ipam_cilium::observed::{BlockGiver, Node};
+use ipam_cilium::observed::{BlockAllocator, Node};
 use ipam_core::model::{PerFamily, WritePath};
 use ipam_core::net::Block;
 
@@ -23,20 +22,24 @@ impl Paths<'_> {
         if cilium_node
             .is_some_and(|seen| seen.owner.as_ref().is_some_and(|owner| *owner != node.uid))
         {
-            return Err(BlockedReason::StaleOwner(WritePath::CiliumNode));
+            return Err(BlockedReason::WritePath(WritePathObstacle::StaleOwner(
+                WritePath::CiliumNode,
+            )));
         }
         let mut new = CiliumNodeObject::New(node.attention);
-        match self.observed.block_giver(node) {
-            BlockGiver::Anyone => {}
-            BlockGiver::AnyoneForThisNode => self.outside_operators_ranges(blocks)?,
-            BlockGiver::NobodyForNow => self.as_the_operator_would(node, blocks)?,
-            BlockGiver::Unseen => return Err(BlockedReason::OperatorUnseen),
-            BlockGiver::Operator if wanted == Wanted::Automatically => {
-                return Err(BlockedReason::OperatorGives);
+        match self.observed.block_allocator(node) {
+            BlockAllocator::External => {}
+            BlockAllocator::SkippedNode => self.outside_operators_ranges(blocks)?,
+            BlockAllocator::ScaledToZero => self.as_the_operator_would(node, blocks)?,
+            BlockAllocator::Unseen => {
+                return Err(BlockedReason::Operator(OperatorObstacle::Unseen));
             }
-            BlockGiver::Operator => {
+            BlockAllocator::Operator if wanted == Wanted::Automatically => {
+                return Err(BlockedReason::Operator(OperatorObstacle::Gives));
+            }
+            BlockAllocator::Operator => {
                 if cilium_node.is_some() {
-                    return Err(BlockedReason::OperatorGives);
+                    return Err(BlockedReason::Operator(OperatorObstacle::Gives));
                 }
                 self.as_the_operator_would(node, blocks)?;
                 new = CiliumNodeObject::Filled;
@@ -50,7 +53,7 @@ impl Paths<'_> {
             Some(seen) => CiliumNodeObject::Seen(seen.version.clone()),
         };
         let mut pod_cidrs = self.all_families(blocks)?;
-        // The list is written whole: what else it has stays, as of a family that is switched off.
+        // The list is written whole. Its other blocks stay, such as those of an unused family.
         let shown = cilium_node
             .into_iter()
             .flat_map(|seen| &seen.pod_cidrs)
@@ -60,7 +63,7 @@ impl Paths<'_> {
         Ok(Edit::CiliumNode { pod_cidrs, object })
     }
 
-    /// Blocks that the operator would keep when it finds them.
+    /// Checks that the operator would keep the blocks when it reads them.
     fn as_the_operator_would(
         &self,
         node: &Node,
@@ -68,25 +71,29 @@ impl Paths<'_> {
     ) -> Result<(), BlockedReason> {
         for block in blocks.iter() {
             if let Some(refusal) = self.observed.operator_refuses(*block, &node.name) {
-                return Err(BlockedReason::OperatorRefuses(Box::new(refusal)));
+                return Err(BlockedReason::Operator(OperatorObstacle::Refuses(
+                    Box::new(refusal),
+                )));
             }
             let mask = self.observed.operator_mask(block.family());
-            // It would take a larger one for free as long as a part of it is, and a smaller one
-            // would cost it a whole one.
+            // The operator would treat a larger block as free while a part of it is free. A smaller
+            // one would use up a whole block.
             if block.size().prefix_len() != mask {
-                return Err(BlockedReason::OperatorBlockSize(*block, mask));
+                return Err(BlockedReason::Operator(OperatorObstacle::BlockSize(
+                    *block, mask,
+                )));
             }
         }
         Ok(())
     }
 
-    /// The operator does not know which blocks the nodes have that it skips.
+    /// The operator does not know the blocks of nodes that it skips.
     fn outside_operators_ranges(&self, blocks: &PerFamily<Block>) -> Result<(), BlockedReason> {
         if blocks
             .families()
             .any(|family| self.observed.operator_ranges(family).is_empty())
         {
-            return Err(BlockedReason::OperatorUnseen);
+            return Err(BlockedReason::Operator(OperatorObstacle::Unseen));
         }
         let is_operators = |block: &&Block| {
             self.observed
@@ -95,7 +102,9 @@ impl Paths<'_> {
                 .any(|range| range.overlaps(**block))
         };
         blocks.iter().find(is_operators).map_or(Ok(()), |block| {
-            Err(BlockedReason::InsideOperatorRanges(*block))
+            Err(BlockedReason::Operator(OperatorObstacle::InsideRanges(
+                *block,
+            )))
         })
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::blocked::BlockedReason;
+use super::super::blocked::{BlockedReason, WritePathObstacle};
 use super::super::change::Edit;
 use super::{NodeField, Paths};
 use ipam_cilium::observed::{
@@ -28,23 +28,25 @@ impl Paths<'_> {
         if let Some(first) = unread.first().filter(|_| !node.spec.is_empty()) {
             return match reads {
                 AnnotationReads::Yes(keys) => Ok(annotate(unread, keys)),
-                _ => Err(BlockedReason::SpecIsWriteOnce(first.family())),
+                _ => Err(BlockedReason::WritePath(
+                    WritePathObstacle::SpecIsWriteOnce(first.family()),
+                )),
             };
         }
         // kube-controller-manager would fill spec, and spec hides the annotation.
         if self.observed.controller_manager == NodeCidrAllocation::On {
-            return Err(BlockedReason::RivalAllocator);
+            return Err(BlockedReason::WritePath(WritePathObstacle::RivalAllocator));
         }
         match (field, reads) {
             (NodeField::Spec, _) => Ok(Edit::NodeSpec {
                 pod_cidrs: self.all_families(blocks)?,
             }),
             (NodeField::Annotation, AnnotationReads::Yes(keys)) => Ok(annotate(unread, keys)),
-            (NodeField::Annotation, AnnotationReads::GateClosed) => {
-                Err(BlockedReason::AnnotationNotRead)
-            }
+            (NodeField::Annotation, AnnotationReads::GateClosed) => Err(BlockedReason::WritePath(
+                WritePathObstacle::AnnotationNotRead,
+            )),
             (NodeField::Annotation, AnnotationReads::VersionUnknown) => {
-                Err(BlockedReason::VersionUnknown)
+                Err(BlockedReason::WritePath(WritePathObstacle::VersionUnknown))
             }
         }
     }

@@ -1,13 +1,12 @@
-//! Where a block is written: the field that the running Cilium reads, or the reason why there is
-//! none.
+//! The write path: the field that the running Cilium reads, or why no field can be written.
 //!
-//! Knows which IPAM mode reads which object. Decides nothing about which block it is.
+//! Knows which IPAM mode reads which object. Never chooses a block.
 
 mod cilium_node;
 mod from_node;
 mod node_config;
 
-use super::blocked::BlockedReason;
+use super::blocked::{BlockedReason, WritePathObstacle};
 use super::change::Edit;
 use ipam_cilium::observed::{FamilyUse, Holding, ModeSeen, Node, Observed, Reading};
 use ipam_core::model::{IpamMode, PerFamily, WritePath, WritePathChoice};
@@ -16,7 +15,7 @@ use ipam_core::net::{Block, Family};
 pub use node_config::HOSTNAME_LABEL;
 pub(super) use node_config::{Moving, moves_nodes};
 
-/// What holds for every node of the cluster.
+/// The write path of every node of the cluster.
 pub(super) struct Paths<'p> {
     observed: &'p Observed,
     path: Result<ModePath, BlockedReason>,
@@ -25,7 +24,7 @@ pub(super) struct Paths<'p> {
     required: Vec<Family>,
 }
 
-/// What the running Cilium reads, and which of it is to be written.
+/// The object that the running Cilium reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ModePath {
     /// The Node.
@@ -34,21 +33,21 @@ enum ModePath {
     CiliumNode(Wanted),
 }
 
-/// Which field of a Node is to be written.
+/// The field of a Node to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NodeField {
     Spec,
     Annotation,
 }
 
-/// Whether a person asked for this path by its name.
+/// Whether the Policy names this path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     ByName,
     Automatically,
 }
 
-/// What to do so that Cilium reads a node's blocks.
+/// How Cilium comes to read a node's blocks.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Route {
     /// It reads them already.
@@ -68,8 +67,8 @@ impl<'p> Paths<'p> {
         }
     }
 
-    /// How the node comes to show `blocks`, which must include everything that it holds of a family
-    /// that is in use.
+    /// How the node comes to show `blocks`, which must include every block that it holds of a used
+    /// family.
     pub(super) fn route(
         &self,
         node: &Node,
@@ -116,7 +115,11 @@ fn mode_path(mode: &ModeSeen, choice: WritePathChoice) -> Result<ModePath, Block
     use WritePathChoice::{Auto, Forced};
     let mode = match mode {
         ModeSeen::Known(mode) => *mode,
-        ModeSeen::Unknown(text) => return Err(BlockedReason::ModeUnknown(text.clone())),
+        ModeSeen::Unknown(text) => {
+            return Err(BlockedReason::WritePath(WritePathObstacle::ModeUnknown(
+                text.clone(),
+            )));
+        }
         ModeSeen::NoSettings => return Err(BlockedReason::NoCilium),
     };
     match (mode, choice) {
@@ -130,9 +133,11 @@ fn mode_path(mode: &ModeSeen, choice: WritePathChoice) -> Result<ModePath, Block
         (IpamMode::ClusterPool, Forced(WritePath::CiliumNode)) => {
             Ok(ModePath::CiliumNode(Wanted::ByName))
         }
-        (IpamMode::Kubernetes | IpamMode::ClusterPool | IpamMode::MultiPool, Forced(path)) => {
-            Err(BlockedReason::PathNotRead(path, mode))
-        }
-        (mode, _) => Err(BlockedReason::ModeOfAnotherAllocator(mode)),
+        (IpamMode::Kubernetes | IpamMode::ClusterPool | IpamMode::MultiPool, Forced(path)) => Err(
+            BlockedReason::WritePath(WritePathObstacle::PathNotRead(path, mode)),
+        ),
+        (mode, _) => Err(BlockedReason::WritePath(
+            WritePathObstacle::ModeOfAnotherAllocator(mode),
+        )),
     }
 }

@@ -1,11 +1,13 @@
-//! Ipam `kubernetes`: a node that has a block already moves by a `CiliumNodeConfig` for it alone,
-//! whose `ipv4-range` or `ipv6-range` its agent takes in place of the Node's block when it starts
+//! Ipam `kubernetes`: a `CiliumNodeConfig` moves a node that has a block already. When the agent
+//! starts, it takes `ipv4-range` or `ipv6-range` in place of the Node's block
 //! (`pkg/ipam/cell/ipam_init.go` ConfigureAndStartIPAM @ 1.20).
 //!
-//! The Node keeps the old block for good, because the agent waits for one before it looks at the
+//! The Node keeps the old block for ever, because the agent waits for one before it reads the
 //! setting.
 
-use super::super::blocked::BlockedReason;
+use super::super::blocked::{
+    BlockedReason, NodeConfigObstacle, PodPoolObstacle, WritePathObstacle,
+};
 use super::super::change::{Edit, NodeConfigEdit, NodeConfigObject};
 use super::Paths;
 use ipam_cilium::observed::{ModeSeen, Node, Observed, ObservedKind, SettingSource, range_setting};
@@ -26,12 +28,12 @@ pub(crate) fn moves_nodes(observed: &Observed, choice: WritePathChoice) -> Movin
     }
 }
 
-/// How a node that holds another block comes to that of its pin.
+/// How a node moves from its block to that of its pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moving {
-    /// By hand.
+    /// A person drains and re-creates it.
     Never,
-    /// By a setting for this node.
+    /// A setting for this node moves it.
     BySetting,
 }
 
@@ -44,12 +46,14 @@ impl Paths<'_> {
     ) -> Result<Edit, BlockedReason> {
         let observed = self.observed;
         if let Some(spot) = observed.blind_spot(ObservedKind::CiliumNodeConfig) {
-            return Err(BlockedReason::PodPoolsHidden(spot.why.clone()));
+            return Err(BlockedReason::PodPool(PodPoolObstacle::Hidden(
+                spot.why.clone(),
+            )));
         }
         let name = format!("cilium-ipam-{}", node.name);
         let api = observed
             .node_config_api()
-            .ok_or(BlockedReason::NodeConfigsNotServed)?;
+            .ok_or(BlockedReason::NodeConfig(NodeConfigObstacle::NotServed))?;
         let namespace = observed
             .cilium
             .namespace
@@ -57,9 +61,11 @@ impl Paths<'_> {
             .ok_or(BlockedReason::NoCilium)?;
         let hostname = self.hostname(node)?;
         if name.len() > 253 {
-            return Err(BlockedReason::CannotBeSelected(format!(
-                "its name is too long for a CiliumNodeConfig: {name}"
-            )));
+            return Err(BlockedReason::NodeConfig(
+                NodeConfigObstacle::CannotBeSelected(format!(
+                    "its name is too long for a CiliumNodeConfig: {name}"
+                )),
+            ));
         }
         let seen = observed.node_config(&name);
         let alone = Requirement::new(HOSTNAME_LABEL, Operator::In([hostname.clone()].into()));
@@ -68,15 +74,21 @@ impl Paths<'_> {
         if seen.is_some_and(|seen| {
             !seen.is_ours() || !seen.version.is_known() || !is_for_it(&seen.nodes)
         }) {
-            return Err(BlockedReason::NodeConfigOfAnother(name));
+            return Err(BlockedReason::NodeConfig(NodeConfigObstacle::OfAnother(
+                name,
+            )));
         }
         if seen.is_some_and(|seen| seen.owner.as_ref().is_some_and(|owner| *owner != node.uid)) {
-            return Err(BlockedReason::StaleOwner(WritePath::NodeConfig));
+            return Err(BlockedReason::WritePath(WritePathObstacle::StaleOwner(
+                WritePath::NodeConfig,
+            )));
         }
         for family in blocks.families() {
             let key = range_setting(family);
             if let Some(why) = observed.cilium.overriding_is_off(key) {
-                return Err(BlockedReason::SettingOfAnother(why));
+                return Err(BlockedReason::NodeConfig(
+                    NodeConfigObstacle::SettingOfAnother(why),
+                ));
             }
             let source = observed
                 .setting(&node.labels, key)
@@ -87,9 +99,9 @@ impl Paths<'_> {
                 Some(SettingSource::ConfigMap) | None => false,
             };
             if let Some(source) = source.filter(|_| wins) {
-                return Err(BlockedReason::SettingOfAnother(format!(
-                    "{key} is set by {source}"
-                )));
+                return Err(BlockedReason::NodeConfig(
+                    NodeConfigObstacle::SettingOfAnother(format!("{key} is set by {source}")),
+                ));
             }
         }
         let object = match seen {
@@ -109,9 +121,9 @@ impl Paths<'_> {
     fn hostname(&self, node: &Node) -> Result<String, BlockedReason> {
         let of = |node: &Node| node.labels.get(HOSTNAME_LABEL).cloned();
         let Some(hostname) = of(node).filter(|hostname| !hostname.is_empty()) else {
-            return Err(BlockedReason::CannotBeSelected(format!(
-                "it has no label {HOSTNAME_LABEL}"
-            )));
+            return Err(BlockedReason::NodeConfig(
+                NodeConfigObstacle::CannotBeSelected(format!("it has no label {HOSTNAME_LABEL}")),
+            ));
         };
         let mut others = self
             .observed
@@ -122,7 +134,9 @@ impl Paths<'_> {
             None => Ok(hostname),
             Some(other) => {
                 let why = format!("node {} has the same label {HOSTNAME_LABEL}", other.name);
-                Err(BlockedReason::CannotBeSelected(why))
+                Err(BlockedReason::NodeConfig(
+                    NodeConfigObstacle::CannotBeSelected(why),
+                ))
             }
         }
     }

@@ -1,8 +1,8 @@
-//! Which NICs are to be had.
+//! Which NICs can be taken.
 
 use serde_json::json;
 
-use crate::nic::tests::link;
+use crate::nic::tests::machine::link;
 use crate::nic::*;
 
 fn selection(nic: &serde_json::Value) -> Selection {
@@ -24,7 +24,7 @@ fn names(links: &[Link], nic: &serde_json::Value) -> (Vec<String>, Vec<String>) 
 }
 
 #[test]
-fn what_the_node_needs_is_never_taken() {
+fn nics_that_the_node_needs_are_never_taken() {
     let of = |id: &str, index, kind: &str| link(id, index, Kind::Other(kind.to_owned()));
     let mut links = vec![
         of("lo", 1, "loopback"),
@@ -58,7 +58,7 @@ fn what_the_node_needs_is_never_taken() {
     assert_eq!(
         names(&links, &json!({"name": "eth5"})).0,
         ["eth5"],
-        "whoever names it means it"
+        "an explicit name selects it"
     );
     links[2].other_names.insert("enp0s3".to_owned());
     assert_eq!(names(&links, &json!({"name": "enp0s3"})).0, ["eth10"]);
@@ -70,7 +70,7 @@ fn what_the_node_needs_is_never_taken() {
 }
 
 #[test]
-fn what_has_addresses_is_taken_only_when_somebody_says_so() {
+fn nics_with_addresses_are_taken_only_with_take_configured() {
     let mut link = link("eth1", 4, Kind::Physical);
     let default = NodeRoute::new(
         "::/0".parse().unwrap(),
@@ -86,15 +86,15 @@ fn what_has_addresses_is_taken_only_when_somebody_says_so() {
     link.addresses
         .push(NodeAddress::new("fe80::1/64".parse().unwrap()));
     assert_eq!(
-        is_to_be_had(&link, &[], &any),
+        is_available(&link, &[], &any),
         Ok(()),
-        "the kernel gives that one to each"
+        "each link has a link-local address"
     );
-    assert!(is_to_be_had(&link, &[default], &named).is_err());
+    assert!(is_available(&link, &[default], &named).is_err());
     link.addresses
         .push(NodeAddress::new("10.0.0.1/24".parse().unwrap()));
-    assert!(is_to_be_had(&link, &[], &any).is_err() && is_to_be_had(&link, &[], &named).is_err());
-    assert_eq!(is_to_be_had(&link, &[], &restored), Ok(()));
+    assert!(is_available(&link, &[], &any).is_err() && is_available(&link, &[], &named).is_err());
+    assert_eq!(is_available(&link, &[], &restored), Ok(()));
     let tunnel = NodeRoute {
         unknown: vec![9],
         ..NodeRoute::new(
@@ -104,7 +104,7 @@ fn what_has_addresses_is_taken_only_when_somebody_says_so() {
         )
     };
     assert!(
-        is_to_be_had(&link, &[tunnel], &restored).is_err(),
-        "it could not be made again"
+        is_available(&link, &[tunnel], &restored).is_err(),
+        "it could not be restored"
     );
 }

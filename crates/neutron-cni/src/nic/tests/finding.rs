@@ -1,12 +1,13 @@
-//! By what a NIC is known again.
+//! How the NIC of a record is found.
 
 use std::slice;
 
-use crate::nic::tests::{BOOT, attachment, link};
+use crate::nic::tests::machine::link;
+use crate::nic::tests::{BOOT, attachment};
 use crate::nic::*;
 
 #[test]
-fn a_device_that_is_nowhere_is_waited_for() {
+fn a_hidden_device_is_awaited() {
     let device = link("nic0", 4, Kind::Physical);
     let netns = Netns {
         path: "/run/netns/p".into(),
@@ -19,26 +20,26 @@ fn a_device_that_is_nowhere_is_waited_for() {
             &attachment(),
             BOOT,
             &netns,
-            Taken::new(link, &[]).unwrap(),
+            TakenNic::new(link, &[]).unwrap(),
         )
     };
     assert_eq!(
-        take_back(&record(&device), &[], Pod::Gone, BOOT),
+        give_back(&record(&device), &[], Pod::Gone, BOOT),
         Next::Wait
     );
     assert_eq!(
-        take_back(&record(&device), &[], Pod::Links(&[]), BOOT),
+        give_back(&record(&device), &[], Pod::Links(&[]), BOOT),
         Next::Wait,
         "a Pod may hide it"
     );
     assert_eq!(
-        take_back(&record(&link("nic0", 4, Kind::Veth)), &[], Pod::Gone, BOOT),
+        give_back(&record(&link("nic0", 4, Kind::Veth)), &[], Pod::Gone, BOOT),
         Next::Forget
     );
 }
 
 #[test]
-fn a_mark_in_the_pod_says_more_than_looks_on_the_node() {
+fn a_key_in_the_pod_beats_a_similar_link_on_the_node() {
     let taken = link("nic0", 4, Kind::Veth);
     let netns = Netns {
         path: "/run/netns/p".into(),
@@ -50,13 +51,13 @@ fn a_mark_in_the_pod_says_more_than_looks_on_the_node() {
         &attachment(),
         BOOT,
         &netns,
-        Taken::new(&taken, &[]).unwrap(),
+        TakenNic::new(&taken, &[]).unwrap(),
     );
     let marked = Link {
         alias: Some(record.mark.as_str().to_owned()),
         ..taken.clone()
     };
-    let handed = |node: &[Link], pod: &[Link]| find_handed(&record, node, pod).cloned();
+    let handed = |node: &[Link], pod: &[Link]| find_moved(&record, node, pod).cloned();
     assert_eq!(
         handed(slice::from_ref(&taken), slice::from_ref(&marked)),
         Some(marked.clone())
@@ -73,7 +74,7 @@ fn a_mark_in_the_pod_says_more_than_looks_on_the_node() {
 }
 
 #[test]
-fn a_device_of_another_making_is_another_one() {
+fn another_device_at_the_same_address_is_another_one() {
     let device = link("nic0", 4, Kind::Physical);
     let netns = Netns {
         path: "/run/netns/p".into(),
@@ -85,7 +86,7 @@ fn a_device_of_another_making_is_another_one() {
         &attachment(),
         BOOT,
         &netns,
-        Taken::new(&device, &[]).unwrap(),
+        TakenNic::new(&device, &[]).unwrap(),
     );
     let exchanged = Link {
         permanent: None,

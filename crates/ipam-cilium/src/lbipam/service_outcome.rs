@@ -1,0 +1,114 @@
+//! Results of an evaluation: what Services and pools keep, lose and gain.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+
+use super::counts::Counts;
+use ipam_core::model::ServiceName;
+use ipam_core::net::Family;
+
+ipam_core::text_enum! {
+    /// Why a Service loses an address.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum LossReason {
+        /// No pool covers it.
+        NoPool = "no pool covers it",
+        /// The pool that covers it does not select the Service.
+        NotSelected = "its pool does not select the Service",
+        /// The pool that covers it is disabled.
+        PoolDisabled = "its pool is disabled",
+        /// The pool that covers it overlaps another pool.
+        PoolConflicting = "its pool overlaps another one",
+        /// It is the first or last address of a CIDR, and its pool reserves both.
+        Reserved = "its pool reserves the first and the last address",
+        /// The Service does not request it.
+        NotRequested = "the Service does not request it",
+        /// Another Service has it and does not share it.
+        Taken = "another Service has it",
+    }
+}
+
+/// An address that a Service gets.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GainedAddress {
+    /// This address, because the Service requests or shares it.
+    Exactly(IpAddr),
+    /// One of this family from one of these pools. Which one is not predictable.
+    OneOf {
+        family: Family,
+        pools: BTreeSet<String>,
+    },
+}
+
+impl fmt::Display for GainedAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GainedAddress::Exactly(address) => write!(f, "gets {address}"),
+            GainedAddress::OneOf { family, pools } => {
+                let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
+                write!(f, "gets an {family} address of {}", pools.join(" or "))
+            }
+        }
+    }
+}
+
+/// Why a Service waits. Variants follow the operator's reasons.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pending {
+    /// `no_pool`: no pool covers the requested address, or no active pool of this family selects
+    /// the Service.
+    NoPool(Option<IpAddr>),
+    /// `pool_selector_mismatch`.
+    SelectorMismatch(IpAddr),
+    /// `already_allocated`: another Service has it, or the pool reserves it.
+    AlreadyAllocated(IpAddr),
+    /// `already_allocated_incompatible_service`, up to 1.15
+    /// `already_allocated_different_sharing_key`.
+    Incompatible {
+        address: IpAddr,
+        reason: &'static str,
+        why: &'static str,
+    },
+    /// `out_of_ips`.
+    OutOfAddresses(Family),
+}
+
+impl Pending {
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Pending::NoPool(_) => "no_pool",
+            Pending::SelectorMismatch(_) => "pool_selector_mismatch",
+            Pending::AlreadyAllocated(_) => "already_allocated",
+            Pending::Incompatible { reason, .. } => reason,
+            Pending::OutOfAddresses(_) => "out_of_ips",
+        }
+    }
+}
+
+/// Addresses of one Service after the evaluation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceOutcome {
+    pub keeps: Vec<IpAddr>,
+    /// The kept addresses that the Service may lose all the same: another Service may take one
+    /// first, or its pool is unknown.
+    pub contested: Vec<IpAddr>,
+    pub loses: Vec<(IpAddr, LossReason)>,
+    pub gains: Vec<GainedAddress>,
+    pub pending: Vec<Pending>,
+}
+
+impl ServiceOutcome {
+    /// Whether every address is certainly kept.
+    pub fn keeps_all(&self) -> bool {
+        self.loses.is_empty() && self.contested.is_empty()
+    }
+}
+
+/// Results for all Services that LB-IPAM serves, and for all pools.
+#[derive(Clone, Debug, Default)]
+pub struct Evaluated {
+    pub outcomes: BTreeMap<ServiceName, ServiceOutcome>,
+    /// Each pool by name. Counts the kept addresses, not the gained ones.
+    pub counts: BTreeMap<String, Counts>,
+}

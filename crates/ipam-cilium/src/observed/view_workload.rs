@@ -1,0 +1,85 @@
+//! Wire views of DaemonSets, Deployments, Pods, and the CRD of CiliumNode.
+
+use serde::Deserialize;
+
+use super::view::{NamedMetadata, nullable};
+
+#[derive(Deserialize)]
+pub(super) struct WorkloadView<'a> {
+    #[serde(borrow)]
+    pub metadata: NamedMetadata<'a>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub spec: WorkloadSpec,
+    #[serde(default, deserialize_with = "nullable")]
+    pub status: WorkloadStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WorkloadStatus {
+    #[serde(default)]
+    pub observed_generation: Option<u64>,
+    #[serde(default)]
+    pub replicas: Option<u32>,
+    #[serde(default)]
+    pub updated_replicas: Option<u32>,
+}
+
+impl WorkloadView<'_> {
+    /// Whether exactly the desired Pods run. Without a status, no Pod has run yet.
+    pub(super) fn is_settled(&self) -> bool {
+        let WorkloadStatus {
+            observed_generation,
+            replicas,
+            updated_replicas,
+        } = self.status;
+        let (running, updated) = (replicas.unwrap_or(0), updated_replicas.unwrap_or(0));
+        let is_seen = observed_generation.is_none_or(|seen| Some(seen) == self.metadata.generation);
+        is_seen
+            && running == updated
+            && (replicas.is_none() || self.spec.replicas.is_none_or(|wanted| wanted >= running))
+    }
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct WorkloadSpec {
+    #[serde(default)]
+    pub replicas: Option<u32>,
+    #[serde(default)]
+    pub template: Option<PodTemplate>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub containers: Vec<Container>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct PodTemplate {
+    #[serde(default, deserialize_with = "nullable")]
+    pub spec: PodSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PodSpec {
+    #[serde(default, deserialize_with = "nullable")]
+    pub containers: Vec<Container>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub init_containers: Vec<Container>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Container {
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    pub image: String,
+    #[serde(default, deserialize_with = "nullable")]
+    pub command: Vec<String>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub args: Vec<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct DefinitionView<'a> {
+    #[serde(borrow)]
+    pub metadata: NamedMetadata<'a>,
+}

@@ -1,0 +1,157 @@
+//! What an event of a watch does to a cache. Events of one kind come in order; the kinds know
+//! nothing of each other's progress.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::super::cached_kind::{Object, WITH_BLOCKS, key, version};
+use super::{CacheEffect, State};
+use crate::{ObjectEvent, Seen};
+use ipam_cilium::observed::ObservedKind;
+
+impl State {
+    pub(in super::super) fn on_event(
+        &mut self,
+        kind: ObservedKind,
+        object_event: ObjectEvent<'_>,
+    ) -> CacheEffect {
+        self.watch_answers(kind);
+        let was_caught_up = self.is_caught_up();
+        let Some(cached) = self.kinds.get_mut(&kind) else {
+            return CacheEffect::None;
+        };
+        let at = match object_event {
+            ObjectEvent::Bookmark(version) => version.parse().unwrap_or(0),
+            ObjectEvent::Changed(object) | ObjectEvent::Deleted(object) => version(object),
+        };
+        if at < cached.reached {
+            // A watch reports nothing from before it began: the server went back in time.
+            return self.request_relist();
+        }
+        let effect = match object_event {
+            ObjectEvent::Bookmark(_) => {
+                cached.reached = at;
+                CacheEffect::None
+            }
+            ObjectEvent::Changed(object) => self.changed(kind, object),
+            ObjectEvent::Deleted(object) => self.deleted(kind, object),
+        };
+        let has_expired = self.expire_tombstones();
+        if has_expired {
+            self.dirty = None;
+        }
+        let has_caught_up = !was_caught_up && self.is_caught_up();
+        if has_caught_up {
+            self.catch_ups += 1;
+        }
+        match effect {
+            CacheEffect::None if has_expired || has_caught_up => CacheEffect::Changed,
+            effect => effect,
+        }
+    }
+
+    fn mark_dirty(&mut self, kind: ObservedKind, key: &str) {
+        match kind {
+            ObservedKind::Node | ObservedKind::CiliumNode => {
+                if let Some(dirty) = &mut self.dirty {
+                    dirty.insert(key.to_owned());
+                }
+            }
+            // Claims of other processes make everything dirty.
+            ObservedKind::Claims => {}
+            _ => self.dirty = None,
+        }
+    }
+
+    fn changed(&mut self, kind: ObservedKind, object: &Value) -> CacheEffect {
+        let (key, at) = (key(object), version(object));
+        let Some(cached) = self.kinds.get_mut(&kind) else {
+            return CacheEffect::None;
+        };
+        cached.reached = cached.reached.max(at);
+        if cached
+            .objects
+            .get(&key)
+            .is_some_and(|known| known.version > at)
+        {
+            return CacheEffect::None;
+        }
+        let new = Object::new(kind, object);
+        let pending = self.pending_writes.get(&(kind, key.clone()));
+        let is_satisfied = pending.is_some_and(|(pending, _)| new.satisfies(pending));
+        if is_satisfied {
+            self.pending_writes.remove(&(kind, key.clone()));
+            self.given.remove(&key);
+        }
+        let old = Arc::make_mut(&mut cached.objects).insert(key.clone(), new.clone());
+        let is_same = old.as_ref().is_some_and(|old| old.meaning == new.meaning);
+        if !is_same {
+            self.mark_dirty(kind, &key);
+        }
+        let lost = old.into_iter().flat_map(|old| old.blocks);
+        self.tombstones.extend(
+            lost.filter(|block| !new.blocks.contains(block))
+                .map(|block| (block, at)),
+        );
+        match kind {
+            ObservedKind::Claims => self.claims_changed(at, is_satisfied, is_same),
+            // Cilium's settings are in the same namespace.
+            ObservedKind::CiliumDaemonSet if !is_same => self.request_relist(),
+            _ if is_same && !is_satisfied => CacheEffect::None,
+            _ => CacheEffect::Changed,
+        }
+    }
+
+    fn claims_changed(&mut self, at: u64, is_satisfied: bool, is_same: bool) -> CacheEffect {
+        if at >= self.claims_written {
+            self.claims_caught_up();
+        }
+        if !self.is_writing_claims && at > self.claims_written {
+            return self.follow_foreign_claims();
+        }
+        if is_same && !is_satisfied {
+            CacheEffect::None
+        } else {
+            CacheEffect::Changed
+        }
+    }
+
+    fn deleted(&mut self, kind: ObservedKind, object: &Value) -> CacheEffect {
+        let (key, at) = (key(object), version(object));
+        let Some(cached) = self.kinds.get_mut(&kind) else {
+            return CacheEffect::None;
+        };
+        cached.reached = cached.reached.max(at);
+        if kind == ObservedKind::Claims {
+            // The next list is compared with these claims, so they stay cached until then.
+            return self.request_relist();
+        }
+        let old = Arc::make_mut(&mut cached.objects).remove(&key);
+        self.tombstones.extend(
+            old.into_iter()
+                .flat_map(|old| old.blocks)
+                .map(|block| (block, at)),
+        );
+        self.mark_dirty(kind, &key);
+        self.pending_writes.remove(&(kind, key));
+        match kind {
+            ObservedKind::CiliumDaemonSet => self.request_relist(),
+            _ => CacheEffect::Changed,
+        }
+    }
+
+    /// Drops the tombstones of blocks that can show in no unreported object any more. Returns
+    /// whether it dropped any.
+    fn expire_tombstones(&mut self) -> bool {
+        let reached = WITH_BLOCKS.iter().filter_map(|kind| self.kinds.get(kind));
+        let reached = reached
+            .filter(|cached| cached.seen == Seen::All)
+            .map(|cached| cached.reached)
+            .min()
+            .unwrap_or(0);
+        let before = self.tombstones.len();
+        self.tombstones.retain(|(_, at)| *at > reached);
+        self.tombstones.len() < before
+    }
+}

@@ -1,0 +1,160 @@
+//! A cache on a simulated cluster: what it lists, and what it reports, when.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::*;
+use crate::sim::{Clock, Disturbance, Faults, Serving, SimClient, SimCluster};
+use crate::{Cluster, Write, WriteError};
+use ipam_cilium::observed::ObjectVersion;
+use ipam_core::claims::Claims;
+
+fn cluster(faults: Faults) -> SimCluster {
+    fastrand::seed(7);
+    let cluster = SimCluster::new(7, faults, Vec::new());
+    for index in 0..3 {
+        cluster.join(json!({"apiVersion": "v1", "kind": "Node", "spec": {},
+            "metadata": {"name": format!("n{index}"), "creationTimestamp": "2026-01-01T00:00:00Z"}}));
+    }
+    cluster
+}
+
+/// Runs `work` beside the cache of a leader that has listed everything.
+async fn with_leader(cluster: &SimCluster, work: impl AsyncFnOnce(&ClusterCache<SimClient>)) {
+    let cache = ClusterCache::new(cluster.client(Arc::default(), Clock::Time));
+    cache.set_role(Role::Leader);
+    let work = async {
+        while !cache.is_in_step() {
+            sleep(Duration::from_secs(1)).await;
+        }
+        sleep(LONGEST_PAUSE).await;
+        work(&cache).await;
+    };
+    tokio::select! {
+        biased;
+        never = cache.keep() => match never {},
+        () = work => {}
+    }
+}
+
+/// Another process, which writes claims.
+struct Other {
+    client: SimClient,
+    version: Option<ObjectVersion>,
+    revision: u32,
+}
+
+impl Other {
+    fn of(cluster: &SimCluster) -> Other {
+        Other {
+            client: cluster.client(Arc::default(), Clock::Time),
+            version: None,
+            revision: 0,
+        }
+    }
+
+    async fn write_claims(&mut self) -> Result<(), WriteError> {
+        self.revision += 1;
+        let revision = self.revision.to_string();
+        let write = Write::claims(&Claims::default(), Some(&revision), self.version.as_ref());
+        self.version = Some(self.client.write(&write).await?.version);
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_of_another_process_list_nothing_where_the_watches_catch_up() {
+    let cluster = cluster(Faults::default());
+    with_leader(&cluster, async |cache| {
+        let mut other = Other::of(&cluster);
+        let before = cluster.lists(ObservedKind::Node);
+        for round in 0..20 {
+            other.write_claims().await.unwrap();
+            // As when it writes the Nodes that it claimed blocks for.
+            for _ in 0..20 {
+                cluster.disturb(Disturbance::Heartbeat);
+                sleep(Duration::from_millis(100)).await;
+            }
+            assert!(cache.is_in_step(), "round {round}");
+        }
+        assert_eq!(cluster.lists(ObservedKind::Node) - before, 0);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_of_another_process_list_everything_once_in_a_while_without_bookmarks() {
+    let cluster = cluster(Faults {
+        late_bookmark: 1000,
+        ..Faults::default()
+    });
+    with_leader(&cluster, async |cache| {
+        let mut other = Other::of(&cluster);
+        let before = cluster.lists(ObservedKind::Node);
+        let rounds = 60;
+        for _ in 0..rounds {
+            other.write_claims().await.unwrap();
+            sleep(Duration::from_secs(1)).await;
+        }
+        let lists = cluster.lists(ObservedKind::Node) - before;
+        let most = rounds / usize::try_from(CATCH_UP.as_secs()).unwrap();
+        assert!((1..=most).contains(&lists), "{lists} lists, at most {most}");
+        sleep(CATCH_UP + LONGEST_RELIST_PAUSE).await;
+        assert!(cache.is_in_step());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_drops_packets_is_trouble_until_it_answers() {
+    let cluster = cluster(Faults::default());
+    with_leader(&cluster, async |cache| {
+        assert_eq!(cache.trouble(), None);
+        let before = cluster.lists(ObservedKind::Node);
+        cluster.serve(Serving::Silent);
+        let noticed_by = FAILURES_OF_TROUBLE * (COMPARE + COMPARE_TIMEOUT);
+        sleep(noticed_by + COMPARE).await;
+        let trouble = cache.trouble().unwrap();
+        assert!(trouble.contains("does not answer"), "{trouble}");
+        cluster.serve(Serving::Up);
+        sleep(COMPARE + COMPARE_TIMEOUT).await;
+        assert_eq!(cache.trouble(), None);
+        assert_eq!(
+            cluster.lists(ObservedKind::Node),
+            before,
+            "it goes on from where it was"
+        );
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_failed_comparison_is_no_trouble() {
+    let cluster = cluster(Faults::default());
+    with_leader(&cluster, async |cache| {
+        cluster.serve(Serving::Silent);
+        sleep(COMPARE + COMPARE_TIMEOUT).await;
+        assert_eq!(cache.trouble(), None);
+        cluster.serve(Serving::Up);
+        sleep(COMPARE + COMPARE_TIMEOUT).await;
+        assert_eq!(cache.trouble(), None);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_pauses_ten_times_as_long_as_the_last_list_took() {
+    let paused = async |role: Role, listing: u64| {
+        let began = Instant::now();
+        sleep(Duration::from_millis(listing)).await;
+        LastList::new(began, role).remaining().as_millis()
+    };
+    assert_eq!(paused(Role::Leader, 20).await, 200);
+    assert_eq!(paused(Role::Leader, 60_000).await, 10_000);
+    assert_eq!(
+        paused(Role::Standby, 60_000).await,
+        0,
+        "a new leader begins at once"
+    );
+}

@@ -1,0 +1,206 @@
+//! Sends one request, and retries it while the server is busy, fails or does not answer. It must
+//! never know what a request is for.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use http::{Request, StatusCode, header};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use serde::Deserialize;
+
+use super::LiveCluster;
+use super::connection::client;
+use crate::ClusterError;
+use retry::{Backoff, retry_after};
+
+/// Pauses between attempts of one request. A server may ask for up to 60 s: a proxy that asks for
+/// a year must not end an apply.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10))
+    .with_retry_after_cap(Duration::from_secs(60));
+
+/// Longest time for one answer.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The `Status` that the server sends with an error.
+#[derive(Default, Deserialize)]
+struct Status {
+    #[serde(default)]
+    message: String,
+}
+
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    retry_after: Option<Duration>,
+    pub(super) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(super) fn message(&self) -> String {
+        let status: Status = serde_json::from_slice(&self.body).unwrap_or_default();
+        if status.message.is_empty() {
+            format!("HTTP status {}", self.status)
+        } else {
+            status.message
+        }
+    }
+
+    /// Whether the request named a later moment than the server knows.
+    pub(super) fn is_ahead_of_the_server(&self) -> bool {
+        self.status == StatusCode::GATEWAY_TIMEOUT
+            && is_ahead_of_the_server(self.status.as_u16(), &self.message())
+    }
+
+    /// Whether the same request may succeed later. A request ahead of the server may not: the
+    /// caller must begin with another moment.
+    fn is_retryable(&self) -> bool {
+        (self.status == StatusCode::TOO_MANY_REQUESTS || self.status.is_server_error())
+            && !self.is_ahead_of_the_server()
+    }
+}
+
+/// Whether an error says that a request named a later moment than the server knows (apiserver
+/// `pkg/storage/errors.go` @ 1.36): the server went back in time, or lags behind another one.
+pub(super) fn is_ahead_of_the_server(code: u16, message: &str) -> bool {
+    code == StatusCode::GATEWAY_TIMEOUT.as_u16() && message.contains("Too large resource version")
+}
+
+impl LiveCluster {
+    /// Reads the credentials again: an expired token may have been replaced.
+    pub(super) async fn reconnect(&self) -> Result<(), String> {
+        let client = client(&self.connection).await?;
+        *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+        Ok(())
+    }
+
+    pub(super) fn current_client(&self) -> Client {
+        self.client
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(super) async fn get(&self, uri: String) -> Result<Answer, ClusterError> {
+        let request = || {
+            Request::get(&uri)
+                .header(header::ACCEPT, "application/json")
+                .body(Body::empty())
+        };
+        self.send_patiently(request)
+            .await
+            .map_err(ClusterError::Unreachable)
+    }
+
+    /// Sends a request, and retries it until the patience ends. Every write is guarded: the server
+    /// refuses the second attempt of a write whose answer was lost.
+    pub(super) async fn send_patiently(
+        &self,
+        request: impl Fn() -> Result<Request<Body>, http::Error>,
+    ) -> Result<Answer, String> {
+        let began = self.clock.elapsed();
+        let mut retry = BACKOFF.retry(self.clock.rng());
+        let mut reconnected = false;
+        loop {
+            let outcome = self
+                .send(request().map_err(|error| error.to_string())?)
+                .await;
+            let asked = match &outcome {
+                Ok(answer) if answer.status == StatusCode::UNAUTHORIZED && !reconnected => {
+                    reconnected = true;
+                    match self.reconnect().await {
+                        Ok(()) => continue,
+                        Err(_) => return outcome,
+                    }
+                }
+                Ok(answer) if !answer.is_retryable() => {
+                    self.has_answered.store(true, Ordering::Relaxed);
+                    return outcome;
+                }
+                Ok(answer) => answer.retry_after,
+                // A server that never answered is more likely the wrong one than one that is down.
+                Err(_) if !self.has_answered.load(Ordering::Relaxed) => return outcome,
+                Err(_) => None,
+            };
+            let spent = self.clock.elapsed().saturating_sub(began);
+            let left = self.connection.patience.saturating_sub(spent);
+            let Some(pause) = retry.pause_within(left, asked) else {
+                return outcome;
+            };
+            self.clock.rest(pause).await;
+        }
+    }
+
+    async fn send(&self, request: Request<Body>) -> Result<Answer, String> {
+        let answer = tokio::time::timeout(TIMEOUT, self.answer(request)).await;
+        answer.unwrap_or_else(|_| Err(format!("no whole answer within {} s", TIMEOUT.as_secs())))
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Result<Answer, String> {
+        let response = self
+            .current_client()
+            .send(request)
+            .await
+            .map_err(|error| chain(&error))?;
+        let status = response.status();
+        let asked = response.headers().get(header::RETRY_AFTER);
+        let retry_after = asked.and_then(|value| retry_after(value.as_bytes(), SystemTime::now()));
+        let body = response
+            .into_body()
+            .collect()
+            .await
+            .map_err(|error| chain(&error))?;
+        Ok(Answer {
+            status,
+            retry_after,
+            body: body.to_bytes().into(),
+        })
+    }
+}
+
+/// An error with its causes: the outer error of the client alone says too little.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, message: &str) -> Answer {
+        let body = format!(r#"{{"kind":"Status","message":"{message}"}}"#);
+        Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            retry_after: Some(Duration::from_secs(1)),
+            body: body.into_bytes(),
+        }
+    }
+
+    #[test]
+    fn a_request_ahead_of_the_server_is_not_retried() {
+        let ahead = answer(
+            504,
+            "Timeout: Too large resource version: 1000, current: 12",
+        );
+        assert!(ahead.is_ahead_of_the_server() && !ahead.is_retryable());
+        for (status, is_retryable) in [(504, true), (500, true), (503, true), (429, true)]
+            .into_iter()
+            .chain([(200, false), (404, false), (409, false), (410, false)])
+        {
+            let other = answer(status, "something else");
+            assert_eq!(other.is_retryable(), is_retryable, "{status}");
+            assert!(!other.is_ahead_of_the_server(), "{status}");
+        }
+    }
+}

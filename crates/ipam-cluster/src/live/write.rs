@@ -1,0 +1,145 @@
+//! A guarded write as an HTTP request, and its answer as an outcome.
+
+use std::borrow::Cow;
+
+use http::{Method, Request, StatusCode, header};
+use kube::client::Body;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::LiveCluster;
+use super::paths::{collection, object_name};
+use super::request::Answer;
+use crate::{Operation, Write, WriteError, Written};
+use ipam_cilium::observed::{FIELD_MANAGER, ObjectVersion};
+
+#[derive(Deserialize)]
+pub(super) struct PatchedObject {
+    pub(super) metadata: PatchedMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PatchedMetadata {
+    #[serde(default)]
+    uid: String,
+    pub(super) resource_version: String,
+}
+
+struct WriteRequest<'w> {
+    method: Method,
+    /// With a query, if it has one, but without our field manager.
+    path: String,
+    content_type: &'static str,
+    body: Cow<'w, Value>,
+}
+
+impl<'w> WriteRequest<'w> {
+    fn of(write: &'w Write) -> WriteRequest<'w> {
+        let collection = collection(&write.target);
+        let object = || format!("{collection}/{}", object_name(&write.target));
+        let (method, path, content_type, body) = match &write.operation {
+            Operation::Patch(patch) => (
+                Method::PATCH,
+                object(),
+                "application/merge-patch+json",
+                Cow::Borrowed(patch),
+            ),
+            Operation::Apply(applied) => (
+                Method::PATCH,
+                format!("{}?force=true", object()),
+                "application/apply-patch+yaml",
+                Cow::Borrowed(applied),
+            ),
+            Operation::Create(created) => (
+                Method::POST,
+                collection.into_owned(),
+                "application/json",
+                Cow::Borrowed(created),
+            ),
+            Operation::Delete(version) => (
+                Method::DELETE,
+                object(),
+                "application/json",
+                Cow::Owned(delete_options(version)),
+            ),
+        };
+        WriteRequest {
+            method,
+            path,
+            content_type,
+            body,
+        }
+    }
+
+    fn build(&self) -> Result<Request<Body>, http::Error> {
+        let separator = if self.path.contains('?') { '&' } else { '?' };
+        let uri = format!("{}{separator}fieldManager={FIELD_MANAGER}", self.path);
+        Request::builder()
+            .method(self.method.clone())
+            .uri(uri)
+            .header(header::CONTENT_TYPE, self.content_type)
+            // The answer holds only metadata: a Node is large, and nothing else of it is read.
+            .header(
+                header::ACCEPT,
+                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+            )
+            .body(Body::from(self.body.to_string().into_bytes()))
+    }
+}
+
+fn delete_options(version: &ObjectVersion) -> Value {
+    let ObjectVersion {
+        uid,
+        resource_version,
+    } = version;
+    let preconditions = json!({"uid": uid, "resourceVersion": resource_version});
+    json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions})
+}
+
+impl LiveCluster {
+    pub(super) async fn send_write(&self, write: &Write) -> Result<Written, WriteError> {
+        let request = WriteRequest::of(write);
+        let answer = self
+            .send_patiently(|| request.build())
+            .await
+            .map_err(WriteError::Unknown)?;
+        outcome(&request.method, &answer)
+    }
+}
+
+fn outcome(method: &Method, answer: &Answer) -> Result<Written, WriteError> {
+    match answer.status {
+        // The answer to a deletion is the object as it was, or a Status.
+        status if status.is_success() && *method == Method::DELETE => Ok(Written {
+            version: ObjectVersion::default(),
+        }),
+        status if status.is_success() => {
+            let object: PatchedObject = serde_json::from_slice(&answer.body)
+                .map_err(|error| WriteError::Unknown(error.to_string()))?;
+            let PatchedMetadata {
+                uid,
+                resource_version,
+            } = object.metadata;
+            Ok(Written {
+                version: ObjectVersion {
+                    uid,
+                    resource_version,
+                },
+            })
+        }
+        // When an object is created, its namespace or its kind is what is missing.
+        StatusCode::NOT_FOUND if *method == Method::POST => {
+            Err(WriteError::Refused(answer.message()))
+        }
+        StatusCode::CONFLICT | StatusCode::NOT_FOUND => {
+            Err(WriteError::Superseded(answer.message()))
+        }
+        StatusCode::TOO_MANY_REQUESTS => Err(WriteError::Busy(answer.message())),
+        StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => {
+            Err(WriteError::Forbidden(answer.message()))
+        }
+        status if status.is_server_error() => Err(WriteError::Unknown(answer.message())),
+        _ => Err(WriteError::Refused(answer.message())),
+    }
+}

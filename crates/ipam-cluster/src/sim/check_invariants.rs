@@ -1,0 +1,124 @@
+//! The rules that no write of ours may break. A broken one becomes a violation; the write goes on.
+
+use serde_json::Value;
+
+use super::state::{Sender, SimState, Writer, blocks};
+use ipam_cilium::observed::{ANNOTATION_KEYS, ObservedKind};
+use ipam_core::net::Block;
+
+impl SimState {
+    /// Checks a write of ours to a Node or CiliumNode.
+    pub(super) fn check_write(
+        &mut self,
+        sender: &Sender,
+        name: &str,
+        patch: &Value,
+        before: &Value,
+        after: &Value,
+    ) {
+        if patch.pointer("/metadata/uid").is_none()
+            || patch.pointer("/metadata/resourceVersion").is_none()
+        {
+            self.violations.push(format!("{name}: an unguarded write"));
+        }
+        if without_ours(before) != without_ours(after) {
+            self.violations.push(format!(
+                "{name}: a field that is not ours was written: {patch}"
+            ));
+        }
+        let (held, shown) = (blocks(before), blocks(after));
+        if let Some(moved) = held.iter().find(|block| !shown.contains(block)) {
+            self.violations
+                .push(format!("{name}: {moved} was held and moved: {patch}"));
+        }
+        let new: Vec<Block> = shown
+            .into_iter()
+            .filter(|block| !held.contains(block))
+            .collect();
+        for block in &new {
+            self.check_block(sender, name, *block);
+        }
+    }
+
+    pub(super) fn check_block(&mut self, sender: &Sender, name: &str, block: Block) {
+        let pinned = sender
+            .pins
+            .iter()
+            .find(|(node, _)| node.as_str() == name)
+            .map(|(_, blocks)| blocks);
+        let pinned =
+            pinned.and_then(|blocks| blocks.iter().find(|pin| pin.family() == block.family()));
+        if let Some(pin) = pinned.filter(|pin| **pin != block) {
+            self.violations
+                .push(format!("{name}: pinned to {pin}, was given {block}"));
+        }
+        if let Some((holder, held)) = self.machine_with(name, block) {
+            self.violations.push(format!(
+                "{name}: was given {block}, and the machine {holder} holds {held}"
+            ));
+        }
+        for ((kind, other), object) in &self.objects {
+            let is_other_node =
+                matches!(kind, ObservedKind::Node | ObservedKind::CiliumNode) && other != name;
+            let overlapping = blocks(object)
+                .into_iter()
+                .find(|shown| is_other_node && shown.overlaps(block));
+            let Some(shown) = overlapping else { continue };
+            // The client cannot know what another writer wrote after its list. It can know the
+            // rest.
+            let writer = self.writers.get(&(other.clone(), shown));
+            if writer.is_none_or(|(writer, at)| *writer == Writer::Ours || *at <= sender.listed_at)
+            {
+                self.violations.push(format!(
+                    "{name}: was given {block}, and {other} has {shown}"
+                ));
+            }
+        }
+    }
+}
+
+/// A Node or CiliumNode without the fields that we may write.
+fn without_ours(node: &Value) -> Value {
+    let mut node = node.clone();
+    if let Some(ipam) = node
+        .pointer_mut("/spec/ipam")
+        .and_then(Value::as_object_mut)
+    {
+        ipam.remove("podCIDRs");
+    }
+    if node
+        .pointer("/spec/ipam")
+        .and_then(Value::as_object)
+        .is_some_and(serde_json::Map::is_empty)
+    {
+        node["spec"]
+            .as_object_mut()
+            .and_then(|spec| spec.remove("ipam"));
+    }
+    if let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("podCIDR");
+        spec.remove("podCIDRs");
+    }
+    let annotations = node
+        .pointer_mut("/metadata/annotations")
+        .and_then(Value::as_object_mut);
+    if let Some(annotations) = annotations {
+        annotations.retain(|key, _| !ANNOTATION_KEYS.contains(&key.as_str()));
+    }
+    for pointer in ["/spec", "/metadata/annotations"] {
+        let is_empty = node
+            .pointer(pointer)
+            .and_then(Value::as_object)
+            .is_some_and(serde_json::Map::is_empty);
+        let (parent, key) = pointer.rsplit_once('/').unwrap_or_default();
+        let parent = if parent.is_empty() {
+            Some(&mut node)
+        } else {
+            node.pointer_mut(parent)
+        };
+        if let Some(parent) = parent.and_then(Value::as_object_mut).filter(|_| is_empty) {
+            parent.remove(key);
+        }
+    }
+    node
+}

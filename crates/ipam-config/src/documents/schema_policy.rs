@@ -1,0 +1,155 @@
+//! `Policy` as people write it. The doc comments are the descriptions in the JSON Schema.
+//!
+//! Wire format only: lowering decides what the values mean.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::documents::schema::{Metadata, TextList};
+
+/// Settings for the whole directory; at most one.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct PolicyDocument {
+    #[serde(rename = "apiVersion")]
+    #[schemars(with = "String")]
+    _api_version: Option<String>,
+    #[serde(rename = "kind")]
+    #[schemars(with = "String")]
+    _kind: Option<String>,
+    #[serde(rename = "metadata")]
+    #[schemars(with = "Metadata")]
+    _metadata: Option<Metadata>,
+    #[schemars(with = "PolicySpec")]
+    pub spec: Option<PolicySpec>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct PolicySpec {
+    /// Where blocks are written; `auto` decides from the running Cilium.
+    #[serde(default)]
+    pub write_path: WrittenWritePath,
+    /// CIDRs, `first-last` ranges or addresses that no node may get, not even by a pin.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub excluded: TextList,
+    /// Public address space that belongs to us.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub own_address_space: TextList,
+    /// How long a freed block stays unavailable to other nodes, such as `10m` or `1h 30m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<String>,
+    /// Limits of one apply.
+    #[serde(default)]
+    pub limits: WrittenLimits,
+    /// Nodes and pools that are protected from changes.
+    #[serde(default)]
+    pub protected: WrittenProtected,
+    /// The highest hazard that `watch` and the operator accept. Other changes wait for approval.
+    #[serde(default)]
+    pub unattended: WrittenUnattended,
+    /// Changes at OpenStack Neutron.
+    #[serde(default)]
+    pub neutron: WrittenNeutron,
+    /// `watch` and the operator write nothing, not even the block of a new node. `apply` still
+    /// writes.
+    #[serde(default)]
+    pub paused: bool,
+}
+
+/// Limits by kind of change.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct WrittenLimits {
+    /// Key of the label whose value is the failure domain of a node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_domain: Option<String>,
+    /// Nodes that get a block.
+    #[serde(default)]
+    pub assign: WrittenLimit,
+    /// Nodes whose agent must be restarted.
+    #[serde(default)]
+    pub disruptive: WrittenLimit,
+    /// Nodes that lose a block.
+    #[serde(default)]
+    pub release: WrittenLimit,
+}
+
+/// Limit of one kind of change.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct WrittenLimit {
+    /// Maximum number of nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = u32::MAX))]
+    pub count: Option<u32>,
+    /// Maximum share of all nodes. One node is always allowed, unless it is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub percent: Option<u32>,
+    /// Maximum number of nodes in one failure domain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = u32::MAX))]
+    pub domain_count: Option<u32>,
+    /// Maximum share of the nodes in one failure domain. One node is always allowed, unless it is
+    /// 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub domain_percent: Option<u32>,
+}
+
+/// Nodes and pools that lose no block and whose agents are never restarted.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct WrittenProtected {
+    /// Names of Nodes.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub nodes: TextList,
+    /// Names of IPPools. They cannot be removed from the directory either.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub pools: TextList,
+}
+
+/// Changes at OpenStack Neutron.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct WrittenNeutron {
+    /// `PodCIDRs`: `apply` allows the pod CIDRs of each node on the ports of its VM, which
+    /// `spec.providerID` names.
+    #[serde(default)]
+    pub allowed_address_pairs: WrittenAddressPairs,
+}
+
+/// What `apply` does with the allowed address pairs of VMs' ports.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+pub(super) enum WrittenAddressPairs {
+    #[default]
+    Ignored,
+    #[serde(rename = "PodCIDRs")]
+    PodCidrs,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WrittenUnattended {
+    #[default]
+    None,
+    Disruptive,
+    Destructive,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WrittenWritePath {
+    #[default]
+    Auto,
+    NodeSpec,
+    NodeAnnotation,
+    CiliumNode,
+    NodeConfig,
+    PodIpPool,
+}

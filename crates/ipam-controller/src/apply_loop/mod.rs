@@ -1,0 +1,299 @@
+//! Applies approved changes batch by batch, and plans again those that lost a race.
+//!
+//! It sends a change again only if the new plan asks for exactly what was approved.
+
+mod applied;
+mod recheck;
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+
+use futures_util::future::join;
+
+pub use applied::Applied;
+
+use self::applied::is_unsaved;
+use self::recheck::{claims_hidden, lost, reobserve};
+use crate::Job;
+use crate::apply::{BlockedSequence, Event, Outcome, Stop, apply};
+use crate::claim_store::{ClaimCapacity, ClaimStore};
+use crate::ports::PortWriter;
+use crate::prepare::{Prepared, prepare};
+use ipam_cilium::observed::Observed;
+use ipam_cluster::{Cluster, ClusterError, Saved, WriteError};
+use ipam_planner::plan::{Change, effects, node_changes};
+
+/// Passes without any success before it stops. A lost race is normal: a heartbeat moves a Node
+/// every few seconds at most. This many in a row are not.
+const MAX_IDLE_PASSES: usize = 5;
+
+/// Default number of changes whose blocks are claimed together. Fewer are claimed where the object
+/// lacks the space. Two batches fit, at about 300 bytes for a node with two blocks.
+pub const BATCH: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
+
+/// What happens to changes that lost a race.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnConflict {
+    /// They are planned again at once, and sent again if they are still as approved.
+    Replan,
+    /// They are left to the next plan.
+    Leave,
+}
+
+/// How changes are sent.
+pub struct Sending<'s> {
+    /// Changes whose blocks are claimed together.
+    pub batch: NonZeroUsize,
+    /// Writes in flight at the same time.
+    pub parallelism: NonZeroUsize,
+    /// What happens to changes that lost a race.
+    pub on_conflict: OnConflict,
+    /// Requests an early end.
+    pub stop: &'s Stop,
+    /// Called with each outcome.
+    pub on_event: &'s mut (dyn FnMut(Event<'_>) + Send),
+}
+
+/// Applies approved changes, which must have been planned from `observed`.
+///
+/// The outcomes are valid even if there is an error: the claims could not be kept, the cluster
+/// could not be observed again after a lost race, or the writes could not be made durable.
+pub async fn apply_until_settled<C: Cluster>(
+    cluster: &C,
+    ports: &impl PortWriter,
+    job: &Job<'_>,
+    mut observed: Observed,
+    approved: Vec<Change>,
+    sending: &mut Sending<'_>,
+) -> (Applied, Option<ClusterError>) {
+    if let Some(hidden) = claims_hidden(&observed) {
+        return (Applied::from(approved), Some(hidden));
+    }
+    let approved_losses = lost(&effects(&approved, &observed));
+    let mut due: Vec<(usize, Change)> = approved.iter().cloned().enumerate().collect();
+    let mut applied = Applied::from(approved);
+    let mut failure = None;
+    let mut idle_passes = 0;
+    while idle_passes < MAX_IDLE_PASSES {
+        let before = applied.applied();
+        let mut pass = Pass {
+            cluster,
+            ports,
+            applied: &mut applied,
+            sending,
+            blocked_sequence: BlockedSequence::default(),
+        };
+        failure = pass.apply_once(job, &observed, due).await;
+        if failure.is_some()
+            || !applied.has_superseded()
+            || sending.on_conflict == OnConflict::Leave
+        {
+            break;
+        }
+        (observed, due) = match reobserve(cluster, job, &approved_losses, &mut applied).await {
+            Ok((_, due)) if due.is_empty() || sending.stop.is_requested() => break,
+            Ok(seen) => seen,
+            Err(error) => {
+                applied.mark_unknown(&error);
+                failure = Some(error);
+                break;
+            }
+        };
+        idle_passes = if applied.applied() > before {
+            0
+        } else {
+            idle_passes + 1
+        };
+    }
+    match cluster.finish().await {
+        Ok(()) => applied.report_saved(sending.on_event),
+        Err(error) => {
+            applied.fail_unsaved(&error);
+            failure = Some(error);
+        }
+    }
+    (applied, failure)
+}
+
+/// A batch whose blocks are claimed. Changes are with their index in the plan.
+struct ClaimedBatch {
+    writable: Vec<(usize, Change)>,
+    /// Lost a race, and to whom.
+    superseded: Vec<(usize, String)>,
+    /// Refused by the server, and why.
+    refused: Vec<(usize, String)>,
+    /// The claims object lacks the space for these.
+    left: Vec<(usize, Change)>,
+}
+
+/// One pass over the changes that are due.
+struct Pass<'p, 's, C, P> {
+    cluster: &'p C,
+    ports: &'p P,
+    applied: &'p mut Applied,
+    sending: &'p mut Sending<'s>,
+    blocked_sequence: BlockedSequence,
+}
+
+impl<C: Cluster, P: PortWriter> Pass<'_, '_, C, P> {
+    /// Claims and writes batch by batch; the next batch is claimed while one is written.
+    async fn apply_once(
+        &mut self,
+        job: &Job<'_>,
+        observed: &Observed,
+        due: Vec<(usize, Change)>,
+    ) -> Option<ClusterError> {
+        let cluster = self.cluster;
+        let mut claim_store = ClaimStore::new(cluster, observed, job.loaded);
+        let mut due = VecDeque::from(due);
+        let mut writable = Vec::new();
+        loop {
+            let size = if self.sending.stop.is_requested() {
+                0
+            } else {
+                self.sending.batch.get().min(due.len())
+            };
+            let batch: Vec<(usize, Change)> = due.drain(..size).collect();
+            let parallelism = self.sending.parallelism;
+            let is_alone = writable.is_empty();
+            let (done, outcome) = join(
+                self.send(std::mem::take(&mut writable)),
+                claim_any(cluster, &mut claim_store, &batch, parallelism),
+            )
+            .await;
+            claim_store.record_applied(node_changes(done.iter()));
+            if let Err(error) = self.save().await {
+                return Some(error);
+            }
+            match outcome {
+                Some(Ok(ClaimedBatch { left, .. })) if is_alone && left.len() == batch.len() => {
+                    let full = claim_store.full();
+                    claim_store.close().await;
+                    return Some(full);
+                }
+                Some(Ok(claimed)) => writable = self.sort_out(claimed, &mut due),
+                Some(Err(WriteError::Superseded(_))) => {
+                    let left = batch.iter().chain(&due);
+                    left.for_each(|(index, _)| {
+                        self.applied
+                            .supersede(*index, "another apply was faster with its claims")
+                    });
+                    return None;
+                }
+                Some(Err(error)) => return Some(ClusterError::Claims(error)),
+                None => break,
+            }
+        }
+        claim_store.close().await;
+        None
+    }
+
+    /// Records the outcomes of a claimed batch, puts back what found no space, and returns the
+    /// changes to write.
+    fn sort_out(
+        &mut self,
+        claimed: ClaimedBatch,
+        due: &mut VecDeque<(usize, Change)>,
+    ) -> Vec<(usize, Change)> {
+        let ClaimedBatch {
+            writable,
+            superseded,
+            refused,
+            left,
+        } = claimed;
+        for (index, why) in refused {
+            self.applied.outcomes[index].1 = Outcome::Refused(why);
+        }
+        for (index, why) in superseded {
+            self.applied.supersede(index, &why);
+        }
+        for change in left.into_iter().rev() {
+            due.push_front(change);
+        }
+        writable
+    }
+
+    /// Writes claimed changes and records their outcomes. Returns the applied changes.
+    async fn send(&mut self, claimed: Vec<(usize, Change)>) -> Vec<Change> {
+        let (indexes, changes): (Vec<usize>, Vec<Change>) = claimed.into_iter().unzip();
+        let durability = self.cluster.durability();
+        let on_event = &mut *self.sending.on_event;
+        let mut on_event = |event: Event<'_>| {
+            let Event::Finished { change, outcome } = event;
+            if !is_unsaved(durability, change, outcome) {
+                on_event(event);
+            }
+        };
+        let outcomes = apply(
+            (self.cluster, self.ports),
+            &changes,
+            self.sending.parallelism,
+            self.sending.stop,
+            &mut self.blocked_sequence,
+            &mut on_event,
+        )
+        .await;
+        let done = changes
+            .iter()
+            .zip(&outcomes)
+            .filter(|(_, outcome)| **outcome == Outcome::Applied);
+        let done = done.map(|(change, _)| change.clone()).collect();
+        let outcomes = indexes.into_iter().zip(changes).zip(outcomes);
+        self.applied.record(
+            outcomes.map(|((index, change), outcome)| (index, change, outcome)),
+            durability,
+        );
+        done
+    }
+
+    /// Makes writes durable if enough of them wait, and reports those that are.
+    async fn save(&mut self) -> Result<(), ClusterError> {
+        if self.cluster.save().await? == Saved::All {
+            self.applied.report_saved(self.sending.on_event);
+        }
+        Ok(())
+    }
+}
+
+/// `None` if the batch is empty.
+async fn claim_any<C: Cluster>(
+    cluster: &C,
+    claim_store: &mut ClaimStore<'_, C>,
+    batch: &[(usize, Change)],
+    parallelism: NonZeroUsize,
+) -> Option<Result<ClaimedBatch, WriteError>> {
+    if batch.is_empty() {
+        None
+    } else {
+        Some(claim(cluster, claim_store, batch, parallelism).await)
+    }
+}
+
+async fn claim<C: Cluster>(
+    cluster: &C,
+    claim_store: &mut ClaimStore<'_, C>,
+    batch: &[(usize, Change)],
+    parallelism: NonZeroUsize,
+) -> Result<ClaimedBatch, WriteError> {
+    let Prepared {
+        mut ready,
+        superseded,
+        refused,
+    } = prepare(cluster, batch, parallelism).await;
+    let changes: Vec<Change> = ready.iter().map(|(_, change)| change.clone()).collect();
+    let ClaimCapacity { count, conflicts } = claim_store.claim(&changes).await?;
+    let left = ready.split_off(count);
+    let mut claimed = ClaimedBatch {
+        writable: Vec::new(),
+        superseded,
+        refused,
+        left,
+    };
+    for (position, (index, change)) in ready.into_iter().enumerate() {
+        match conflicts.get(&position) {
+            Some(conflict) => claimed.superseded.push((index, conflict.to_string())),
+            None => claimed.writable.push((index, change)),
+        }
+    }
+    Ok(claimed)
+}

@@ -1,0 +1,101 @@
+//! After a conflict: observes again, and selects the changes that a fresh plan still asks for
+//! exactly as approved.
+//!
+//! It must never widen an approval: it writes nothing and adds no change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::Applied;
+use crate::apply::Outcome;
+use crate::{Job, observe_and_plan};
+use ipam_cilium::observed::{Observed, ObservedKind};
+use ipam_cluster::{Cluster, ClusterError};
+use ipam_core::model::ServiceName;
+use ipam_planner::plan::{Change, ChangeDocument, Effects, Sequence, Target, effects, shows};
+
+/// Addresses that Services lose, or may lose.
+pub(super) type Lost = BTreeSet<(ServiceName, IpAddr)>;
+
+pub(super) fn lost(effects: &Effects) -> Lost {
+    effects
+        .lost()
+        .map(|(service, lost)| (service.clone(), lost.address))
+        .collect()
+}
+
+/// Fails if the claims are hidden: hidden claims are not the same as no claims.
+pub(super) fn claims_hidden(observed: &Observed) -> Option<ClusterError> {
+    let spot = observed.blind_spot(ObservedKind::Claims)?;
+    Some(ClusterError::Indispensable {
+        resource: spot.kind.resource(),
+        message: spot.why.clone(),
+    })
+}
+
+/// Observes again. A superseded change that the object shows by now counts as applied: an answer
+/// was lost, or another apply wrote the same. Returns the changes to send again, by index.
+pub(super) async fn reobserve<C: Cluster>(
+    cluster: &C,
+    job: &Job<'_>,
+    approved_losses: &Lost,
+    applied: &mut Applied,
+) -> Result<(Observed, Vec<(usize, Change)>), ClusterError> {
+    let (observed, plan) = observe_and_plan(cluster, job).await?;
+    if let Some(hidden) = claims_hidden(&observed) {
+        return Err(hidden);
+    }
+    let fresh: BTreeMap<Target, &Change> = plan
+        .changes
+        .iter()
+        .map(|change| (change.target(), change))
+        .collect();
+    let identity = |change: &Change| ChangeDocument::from(change).identity();
+    let mut again: Vec<(usize, Change)> = Vec::new();
+    let mut broken_sequence = Sequence::Any;
+    for (index, (approved, outcome)) in applied.outcomes.iter_mut().enumerate() {
+        if !matches!(outcome, Outcome::Superseded(_)) {
+            continue;
+        }
+        match fresh.get(&approved.target()) {
+            // An earlier change of the sequence is no longer as approved.
+            Some(change)
+                if change.sequence() == Sequence::AfterThoseBefore
+                    && broken_sequence == change.sequence() => {}
+            Some(change) if identity(change) == identity(approved) => {
+                again.push((index, (*change).clone()))
+            }
+            _ if shows(&observed, &ChangeDocument::from(&*approved)) => *outcome = Outcome::Applied,
+            _ if approved.sequence() == Sequence::AfterThoseBefore => {
+                broken_sequence = Sequence::AfterThoseBefore
+            }
+            _ => {}
+        }
+    }
+    if let Some(why) = recheck(job, approved_losses, &again, &observed) {
+        for (index, _) in again.drain(..) {
+            applied.outcomes[index].1 = Outcome::Refused(why.clone());
+        }
+    }
+    Ok((observed, again))
+}
+
+/// Why these changes must not be sent again. Meanwhile a user may have protected a node, or a
+/// Service may have received an address.
+fn recheck(
+    job: &Job<'_>,
+    approved_losses: &Lost,
+    again: &[(usize, Change)],
+    observed: &Observed,
+) -> Option<String> {
+    let changes: Vec<Change> = again.iter().map(|(_, change)| change.clone()).collect();
+    if let Some(refusal) = job.refusals(&changes, observed).into_iter().next() {
+        return Some(refusal.message);
+    }
+    let unapproved = lost(&effects(&changes, observed))
+        .into_iter()
+        .find(|lost| !approved_losses.contains(lost));
+    unapproved.map(|(service, address)| {
+        format!("Service {service} would lose {address}, which was not in the plan")
+    })
+}

@@ -1,0 +1,323 @@
+//! Acquires, renews and releases one Lease: the lock of an apply, or the leadership of an operator.
+//!
+//! A Lease is a courtesy: a holder that was paused and resumes does no harm, because the claims
+//! alone keep blocks unique. Another holder's silence is measured by our own clock, from the moment
+//! when we read its last renewal. A Lease is never taken because two machines' clocks differ.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::{Instant, sleep, timeout};
+
+use ipam_cilium::observed::ObjectVersion;
+use ipam_cluster::{Cluster, ClusterError, LeaseName, LockRecord, LockSeen, Write, WriteError};
+use retry::jittered;
+
+/// The periods of one Lease.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// How long a renewal keeps the Lease.
+    pub duration: Duration,
+    /// Time between renewals: a third of `duration`, so that one may fail.
+    pub renew: Duration,
+    /// The holder stops when its renewals have failed for this long; `None` means never.
+    pub give_up: Option<Duration>,
+    /// About how often a waiter reads the Lease.
+    pub poll: Duration,
+    /// Limit for one request; `None` leaves it to the client.
+    pub answer: Option<Duration>,
+}
+
+impl Timing {
+    /// The lock of an apply. `duration` is the default of Kubernetes' own leader election.
+    pub const APPLY: Timing = Timing {
+        duration: Duration::from_secs(15),
+        renew: Duration::from_secs(5),
+        give_up: None,
+        poll: Duration::from_secs(1),
+        answer: None,
+    };
+
+    /// The leader among operators. Short, because a new node waits for the next leader.
+    pub const LEADER: Timing = Timing {
+        duration: Duration::from_secs(6),
+        renew: Duration::from_secs(2),
+        give_up: Some(Duration::from_secs(5)),
+        poll: Duration::from_millis(750),
+        answer: Some(Duration::from_secs(2)),
+    };
+}
+
+/// One Lease and the process that wants it.
+#[derive(Debug)]
+pub struct Lease<'c, C> {
+    /// Where the Lease is.
+    pub cluster: &'c C,
+    /// Which one.
+    pub name: LeaseName,
+    /// Who holds it, as others read it; no two processes have the same.
+    pub identity: String,
+    /// What it is held for, as others read it.
+    pub operation: String,
+    /// Its periods.
+    pub timing: Timing,
+}
+
+/// Another holder, and when we read its last renewal. Keep it between attempts: without it each
+/// attempt measures that holder's silence anew.
+#[derive(Clone, Debug)]
+pub struct OtherHolder {
+    record: LockRecord,
+    seen: Instant,
+}
+
+impl OtherHolder {
+    /// What the Lease says of it.
+    pub fn record(&self) -> &LockRecord {
+        &self.record
+    }
+
+    fn lease_duration(&self) -> Duration {
+        self.record
+            .duration
+            .unsigned_abs()
+            .max(Duration::from_secs(1))
+    }
+
+    /// Whether it has not renewed for the whole duration of its Lease.
+    fn is_expired(&self) -> bool {
+        self.seen.elapsed() >= self.lease_duration()
+    }
+
+    /// Whether it would be expired if its clock were ours. Only a hint that waiting may help.
+    fn looks_expired(&self, now: Timestamp) -> bool {
+        let until = self
+            .record
+            .renewed
+            .and_then(|renewed| renewed.saturating_add(self.record.duration).ok());
+        until.is_none_or(|until| until <= now)
+    }
+}
+
+/// A Lease that we hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    version: ObjectVersion,
+    since: Timestamp,
+    /// When the last successful renewal was sent.
+    renewed: Instant,
+}
+
+/// The lock under which work runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// It is ours.
+    Held(Held),
+    /// No lock is wanted, or this cluster excludes others in another way.
+    None,
+    /// The server denies it, with its message. Blocks stay unique without it.
+    Unavailable(String),
+}
+
+/// Result of one attempt to acquire a Lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// There is nothing to wait for.
+    Done(Lock),
+    /// Another process holds it.
+    HeldByOther,
+    /// Another process wrote it between our read and our write.
+    Overtaken,
+}
+
+impl<C: Cluster> Lease<'_, C> {
+    /// Acquires the Lease if it is free, ours or expired. `other` is what the last attempt left.
+    ///
+    /// # Errors
+    /// Fails if the Lease cannot be read, or no answer to the write came.
+    pub async fn try_acquire(
+        &self,
+        other: &mut Option<OtherHolder>,
+    ) -> Result<Attempt, ClusterError> {
+        let record = match self.in_time(self.cluster.lock(self.name)).await?? {
+            LockSeen::Record(record) => Some(*record),
+            LockSeen::Absent => None,
+            LockSeen::Hidden(why) => return Ok(Attempt::Done(Lock::Unavailable(why))),
+            LockSeen::NotKept => return Ok(Attempt::Done(Lock::None)),
+        };
+        let version = record.as_ref().map(|record| record.version.clone());
+        // A record of our own is from a write whose answer was lost.
+        let is_other =
+            |record: &LockRecord| !record.holder.is_empty() && record.holder != self.identity;
+        if let Some(record) = record.filter(is_other) {
+            let known = other
+                .as_ref()
+                .filter(|other| other.record.version == record.version);
+            if !known.is_some_and(OtherHolder::is_expired) {
+                if known.is_none() {
+                    let seen = Instant::now();
+                    *other = Some(OtherHolder { record, seen });
+                }
+                return Ok(Attempt::HeldByOther);
+            }
+        }
+        let since = self.cluster.now();
+        let write = Write::take_lock(self.name, &self.record(since), version.as_ref());
+        let sent = Instant::now();
+        match self.in_time(self.cluster.write(&write)).await? {
+            Ok(written) => Ok(Attempt::Done(Lock::Held(Held {
+                version: written.version,
+                since,
+                renewed: sent,
+            }))),
+            Err(WriteError::Superseded(_)) => Ok(Attempt::Overtaken),
+            Err(WriteError::Forbidden(why) | WriteError::Refused(why)) => {
+                Ok(Attempt::Done(Lock::Unavailable(why)))
+            }
+            Err(WriteError::Busy(why) | WriteError::Unknown(why)) => {
+                Err(ClusterError::Unreachable(why))
+            }
+        }
+    }
+
+    /// Acquires the Lease, and waits up to `patience` for another holder. Calls `on_wait` once
+    /// before it waits. If the Lease looks abandoned, it waits long enough to be sure of that.
+    ///
+    /// # Errors
+    /// Fails with `Held` if another process still holds it, or as [`Lease::try_acquire`] does.
+    pub async fn acquire(
+        &self,
+        patience: Duration,
+        on_wait: &mut (dyn FnMut(&LockRecord) + Send),
+    ) -> Result<Lock, ClusterError> {
+        let began = Instant::now();
+        let mut other: Option<OtherHolder> = None;
+        let mut until = None;
+        loop {
+            match self.try_acquire(&mut other).await? {
+                Attempt::Done(lock) => return Ok(lock),
+                Attempt::HeldByOther => {}
+                Attempt::Overtaken => continue,
+            }
+            let Some(holder) = &other else { continue };
+            let is_first = until.is_none();
+            let until = *until.get_or_insert_with(|| {
+                let to_be_sure = holder.lease_duration() + 2 * self.timing.poll;
+                if holder.looks_expired(self.cluster.now()) {
+                    patience.max(to_be_sure)
+                } else {
+                    patience
+                }
+            });
+            if began.elapsed() >= until {
+                return Err(held(&holder.record));
+            }
+            if is_first {
+                on_wait(&holder.record);
+            }
+            sleep(jittered(self.timing.poll, &mut fastrand::Rng::new())).await;
+        }
+    }
+
+    /// Runs `work` while it renews the Lease, then releases it. `work` goes on if the Lease is
+    /// lost.
+    pub async fn hold<T>(&self, lock: Lock, work: impl Future<Output = T>) -> T {
+        let mut held = match lock {
+            Lock::Held(held) => held,
+            Lock::None | Lock::Unavailable(_) => return work.await,
+        };
+        let renewing = async {
+            self.renew(&mut held).await;
+            std::future::pending::<Infallible>().await
+        };
+        let outcome = tokio::select! {
+            biased;
+            outcome = work => outcome,
+            never = renewing => match never {},
+        };
+        self.release().await;
+        outcome
+    }
+
+    /// Renews until the Lease is lost: another process has it, or `give_up` is over.
+    pub async fn renew(&self, held: &mut Held) {
+        let Timing { renew, give_up, .. } = self.timing;
+        let left = |held: &Held| give_up.map(|limit| limit.saturating_sub(held.renewed.elapsed()));
+        while left(held).is_none_or(|left| !left.is_zero()) {
+            sleep(left(held).map_or(renew, |left| renew.min(left))).await;
+            let sent = Instant::now();
+            let write = Write::take_lock(self.name, &self.record(held.since), Some(&held.version));
+            match within(left(held), self.cluster.write(&write)).await {
+                Some(Ok(written)) => {
+                    held.version = written.version;
+                    held.renewed = sent;
+                }
+                // Another process took it, or an answer to us was lost.
+                Some(Err(WriteError::Superseded(_))) => {
+                    match within(left(held), self.cluster.lock(self.name)).await {
+                        Some(Ok(LockSeen::Record(record))) if record.holder == self.identity => {
+                            held.version = record.version;
+                        }
+                        Some(Ok(_)) => return,
+                        Some(Err(_)) | None => {}
+                    }
+                }
+                Some(Err(_)) | None => {}
+            }
+        }
+    }
+
+    /// Lets another process acquire it at once. It reads the Lease first: a renewal may have been
+    /// under way. If the release fails, the Lease expires.
+    pub async fn release(&self) {
+        if let Ok(Ok(LockSeen::Record(record))) = self.in_time(self.cluster.lock(self.name)).await
+            && record.holder == self.identity
+        {
+            let write = Write::release_lock(self.name, &record.version);
+            let _ = self.in_time(self.cluster.write(&write)).await;
+        }
+    }
+
+    fn record(&self, since: Timestamp) -> LockRecord {
+        LockRecord {
+            holder: self.identity.clone(),
+            operation: self.operation.clone(),
+            since: Some(since),
+            renewed: Some(self.cluster.now()),
+            duration: SignedDuration::try_from(self.timing.duration)
+                .unwrap_or(SignedDuration::ZERO),
+            version: ObjectVersion::default(),
+        }
+    }
+
+    async fn in_time<T>(&self, request: impl Future<Output = T>) -> Result<T, ClusterError> {
+        let limit = self.timing.answer;
+        within(limit, request).await.ok_or_else(|| {
+            let seconds = limit.unwrap_or_default().as_secs();
+            ClusterError::Unreachable(format!("no answer within {seconds} s"))
+        })
+    }
+}
+
+/// `None` if the request takes longer than `limit`.
+async fn within<T>(limit: Option<Duration>, request: impl Future<Output = T>) -> Option<T> {
+    match limit {
+        Some(limit) => timeout(limit, request).await.ok(),
+        None => Some(request.await),
+    }
+}
+
+fn held(record: &LockRecord) -> ClusterError {
+    ClusterError::Held {
+        holder: record.holder.clone(),
+        operation: record.operation.clone(),
+        since: record
+            .since
+            .map_or_else(|| "an unknown time".to_owned(), |since| since.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! The OpenStack behind the nodes: finds its credentials and keeps one session for them.
+//!
+//! Nothing that Neutron answers is kept between plans, and no token leaves the process.
+
+mod observe;
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::task::spawn_blocking;
+
+use ipam_cluster::ClusterError;
+use ipam_core::model::{Finding, Rule, Severity};
+use ipam_desired::{AddressPairs, Desired};
+use openstack::{Cloud, HttpNeutron, InsecureSetting, NeutronError, SessionCache};
+use private_files::read_small;
+
+/// Limit for reading all subnets, for reading the ports of one batch of VMs, and for one write.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Name and version of this program, for OpenStack's logs.
+const USER_AGENT: &str = concat!("cilium-ipam/", env!("CARGO_PKG_VERSION"));
+
+/// Why a request has no answer if its thread died.
+const ABANDONED: &str = "the request was abandoned";
+
+/// Where OpenStack's credentials are.
+#[derive(Clone, Debug, Default)]
+pub struct CloudsLocation {
+    /// The file that the user named; it must exist.
+    pub named: Option<PathBuf>,
+    /// Otherwise the first of these that exists.
+    pub searched: Vec<PathBuf>,
+    /// Which cloud of the file; without it the only one.
+    pub cloud: Option<String>,
+}
+
+/// A client of one OpenStack, where there is one.
+#[derive(Clone)]
+pub struct OpenStack {
+    session: Arc<Session>,
+    scope: Scope,
+}
+
+/// What is read from OpenStack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Subnets of pools.
+    Subnets,
+    /// Also ports of VMs, where the Policy sets address pairs.
+    Ports,
+}
+
+struct Session {
+    location: CloudsLocation,
+    /// The last login, reused while the credentials stay the same.
+    last: Mutex<Option<(Cloud, HttpNeutron)>>,
+}
+
+/// Why OpenStack gives no answer.
+enum Fault {
+    /// The user must fix the credentials, or the setting that locates them.
+    Credentials(String),
+    /// It may work later, or is not set up.
+    Unavailable(String),
+}
+
+impl Fault {
+    fn of(error: &NeutronError) -> Fault {
+        match error {
+            NeutronError::Refused | NeutronError::Misconfigured(_) => {
+                Fault::Credentials(error.to_string())
+            }
+            other => Fault::Unavailable(other.to_string()),
+        }
+    }
+
+    fn why(self) -> String {
+        match self {
+            Fault::Credentials(why) | Fault::Unavailable(why) => why,
+        }
+    }
+}
+
+impl OpenStack {
+    /// Reads nothing yet.
+    pub fn new(location: CloudsLocation, scope: Scope) -> OpenStack {
+        OpenStack {
+            session: Arc::new(Session {
+                location,
+                last: Mutex::default(),
+            }),
+            scope,
+        }
+    }
+
+    fn reads_ports(&self, desired: &Desired) -> bool {
+        self.scope == Scope::Ports && desired.policy.address_pairs == AddressPairs::PodCidrs
+    }
+
+    /// Checks the credentials early, where the files need them. An OpenStack that does not answer
+    /// is no error here.
+    ///
+    /// # Errors
+    /// Fails if the credentials cannot be read, or are not accepted.
+    pub async fn log_in(&self, desired: &Desired) -> Result<(), ClusterError> {
+        if desired.neutron_pools.is_empty() && !self.reads_ports(desired) {
+            return Ok(());
+        }
+        let session = self.session.clone();
+        let outcome = spawn_blocking(move || {
+            session.with(|neutron| neutron.log_in().map_err(|error| Fault::of(&error)))
+        });
+        match outcome.await {
+            Ok(Err(Fault::Credentials(why))) => Err(ClusterError::OpenStack(why)),
+            Ok(Ok(()) | Err(Fault::Unavailable(_))) | Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Session {
+    /// Runs a request with the credentials as they are now: a mounted file may have changed.
+    fn with<T>(&self, request: impl FnOnce(&HttpNeutron) -> Result<T, Fault>) -> Result<T, Fault> {
+        let cloud = self.location.read()?;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        // The limit starts once the session is free.
+        let until = Instant::now() + PATIENCE;
+        let neutron = match last.take() {
+            Some((known, neutron)) if known == cloud => neutron.until(until),
+            _ => HttpNeutron::new(cloud.clone(), USER_AGENT, SessionCache::Disabled, until)
+                .map_err(|error| Fault::of(&error))?,
+        };
+        let answer = request(&neutron);
+        *last = Some((cloud, neutron));
+        answer
+    }
+
+    /// Settings that let others read or forge the answers; empty before the first request.
+    fn insecure_settings(&self) -> Vec<Finding> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let settings = last
+            .as_ref()
+            .map(|(_, neutron)| neutron.insecure_settings())
+            .unwrap_or_default();
+        let finding = |setting: InsecureSetting| {
+            let rule = Rule("openstack-insecure");
+            Finding::new(Severity::Warning, rule, setting.to_string()).help(setting.way_out())
+        };
+        settings.into_iter().map(finding).collect()
+    }
+}
+
+impl CloudsLocation {
+    fn read(&self) -> Result<Cloud, Fault> {
+        let path = match (&self.named, self.searched.iter().find(|path| path.exists())) {
+            (Some(path), _) | (None, Some(path)) => path,
+            (None, None) => {
+                let searched: Vec<String> = self
+                    .searched
+                    .iter()
+                    .map(|path| path.display().to_string())
+                    .collect();
+                return Err(Fault::Unavailable(format!(
+                    "there is no file of clouds ({})",
+                    searched.join(", ")
+                )));
+            }
+        };
+        let text = read_small(path).map_err(|error| Fault::Credentials(error.to_string()))?;
+        Cloud::read(&text, self.cloud.as_deref()).map_err(|why| in_file(path, &why))
+    }
+}
+
+fn in_file(path: &Path, why: &dyn std::fmt::Display) -> Fault {
+    Fault::Credentials(format!("{}: {why}", path.display()))
+}

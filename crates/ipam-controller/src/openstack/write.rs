@@ -1,0 +1,42 @@
+//! Writes the allowed address pairs of ports to Neutron, and says what each failure means for the
+//! plan.
+
+use tokio::task::spawn_blocking;
+
+use super::{ABANDONED, OpenStack};
+use crate::ports::PortWriter;
+use ipam_cluster::WriteError;
+use ipam_planner::plan::PortChange;
+use openstack::{NeutronError, PairsPatch, write_pairs};
+
+impl PortWriter for OpenStack {
+    async fn write_pairs(&self, change: &PortChange) -> Result<(), WriteError> {
+        let session = self.session.clone();
+        let port = change.port.clone();
+        let patch = PairsPatch {
+            pairs: change.pairs.clone(),
+            revision: change.revision,
+        };
+        let outcome =
+            spawn_blocking(move || session.with(|neutron| Ok(write_pairs(neutron, &port, &patch))));
+        match outcome.await {
+            Ok(Ok(answer)) => answer.map_err(write_error),
+            Ok(Err(fault)) => Err(WriteError::Refused(fault.why())),
+            Err(_) => Err(WriteError::Unknown(ABANDONED.to_owned())),
+        }
+    }
+}
+
+fn write_error(error: NeutronError) -> WriteError {
+    match error {
+        NeutronError::Changed | NeutronError::NoSuchPort => {
+            WriteError::Superseded(error.to_string())
+        }
+        NeutronError::Unavailable(_) => WriteError::Unknown(error.to_string()),
+        NeutronError::Unreachable(_) => WriteError::Busy(error.to_string()),
+        NeutronError::TooManyPairs => WriteError::Refused(format!(
+            "{error}; raise `max_allowed_address_pair` of Neutron (default 10), or give nodes fewer and wider blocks"
+        )),
+        _ => WriteError::Refused(error.to_string()),
+    }
+}

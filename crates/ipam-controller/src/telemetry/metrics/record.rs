@@ -1,0 +1,223 @@
+//! Records reports and plans in the metrics.
+//!
+//! It defines no metric.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::Metrics;
+use crate::apply::Outcome;
+use crate::{ControllerEvent, Loaded, Waiting};
+use ipam_core::model::{Hazard, PoolName, Rule, Severity};
+use ipam_desired::Activity;
+use ipam_planner::plan::{Overview, PoolOverview, Target};
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "numbers beyond 2^53 are rounded"
+)]
+fn float(number: u128) -> f64 {
+    number as f64
+}
+
+fn count(number: usize) -> f64 {
+    float(number as u128)
+}
+
+fn now() -> f64 {
+    Timestamp::now().as_duration().as_secs_f64()
+}
+
+fn truth(is_so: bool) -> f64 {
+    f64::from(u8::from(is_so))
+}
+
+impl Metrics {
+    /// Records a report.
+    pub(in crate::telemetry) fn on_event(&self, event: &ControllerEvent<'_>) {
+        match event {
+            ControllerEvent::ConfigApplied(loaded) => self.config_applied(loaded),
+            ControllerEvent::Invalid(_) => {
+                self.source_invalid.set(1.0);
+            }
+            ControllerEvent::Planned(_) => {
+                self.planned_at.set(now());
+            }
+            ControllerEvent::Sending(changes) => self.queue(|queue| *queue = *changes),
+            ControllerEvent::Finished {
+                change,
+                outcome,
+                waited,
+            } => {
+                self.queue(|queue| *queue = queue.saturating_sub(1));
+                self.wrote(&change.target(), <&str>::from(*outcome));
+                if change.gives_to_a_new_node() && **outcome == Outcome::Applied {
+                    self.waited.observe(Duration::as_secs_f64(waited));
+                }
+            }
+            ControllerEvent::Conflict(target) => {
+                self.conflicts.inc();
+                self.wrote(target, "superseded");
+            }
+            ControllerEvent::Waiting(waiting) => self.waiting(waiting),
+            ControllerEvent::Nodes(nodes) => {
+                self.nodes.set(*nodes as f64);
+            }
+            ControllerEvent::Undone(..) => {
+                self.undone.inc();
+            }
+            ControllerEvent::RolledBack(_) => {
+                self.rollbacks.inc();
+            }
+            ControllerEvent::Unhealthy(_) => {
+                self.errors.inc();
+                self.unhealthy.set(1.0);
+            }
+            ControllerEvent::Recovered => {
+                self.unhealthy.set(0.0);
+            }
+            ControllerEvent::Leading => self.begin_term(1.0),
+            ControllerEvent::Standby(_) => self.begin_term(0.0),
+        }
+    }
+
+    /// Clears the data of another term.
+    fn begin_term(&self, leader: f64) {
+        self.leader.set(leader);
+        let families = [
+            &self.pool_blocks,
+            &self.pool_nodes,
+            &self.pool_exhausted,
+            &self.blocked,
+            &self.misplaced,
+        ];
+        for family in families.into_iter().chain([&self.waiting, &self.findings]) {
+            family.clear();
+        }
+        for number in [
+            &self.nodes,
+            &self.source_invalid,
+            &self.unhealthy,
+            &self.paused,
+        ] {
+            number.set(0.0);
+        }
+        self.queue(|queue| *queue = 0);
+    }
+
+    fn config_applied(&self, loaded: &Loaded) {
+        self.source_invalid.set(0.0);
+        self.applied_at.set(now());
+        self.paused
+            .set(truth(loaded.desired.policy.activity == Activity::Paused));
+        self.revision.clear();
+        if let Some(revision) = &loaded.revision {
+            self.revision
+                .get_or_create(&vec![("revision", revision.clone())])
+                .set(1.0);
+        }
+    }
+
+    fn wrote(&self, target: &Target, outcome: &str) {
+        let labels = vec![
+            ("kind", target.kind().to_owned()),
+            ("outcome", outcome.to_owned()),
+        ];
+        self.writes.get_or_create(&labels).inc();
+    }
+
+    fn queue(&self, change: impl FnOnce(&mut usize)) {
+        let mut queue = self
+            .queue
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        change(&mut queue);
+        self.pending.set(count(*queue));
+    }
+
+    /// Replaces the numbers of pools, nodes and findings.
+    pub(in crate::telemetry) fn overview(&self, overview: &Overview) {
+        self.pool_blocks.clear();
+        self.pool_nodes.clear();
+        self.pool_exhausted.clear();
+        overview
+            .pools
+            .iter()
+            .for_each(|(name, pool)| self.pool(name, pool));
+        self.nodes.set(count(overview.nodes));
+        self.blocked.clear();
+        for kind in [
+            "Node",
+            "Service",
+            "CiliumLoadBalancerIPPool",
+            "CiliumPodIPPool",
+        ] {
+            let blocked = overview
+                .blocked
+                .keys()
+                .filter(|target| target.kind() == kind)
+                .count();
+            self.blocked
+                .get_or_create(&vec![("kind", kind.to_owned())])
+                .set(count(blocked));
+        }
+        self.misplaced.clear();
+        for (code, nodes) in &overview.misplaced {
+            self.misplaced
+                .get_or_create(&vec![("reason", (*code).to_owned())])
+                .set(count(*nodes));
+        }
+        self.findings.clear();
+        // An alert on an absent metric never fires and never resolves.
+        let always = ["block-held-twice", "address-held-twice"]
+            .map(|rule| ((Severity::Error, Rule(rule)), 0));
+        for ((severity, rule), found) in always
+            .iter()
+            .map(|(key, zero)| (key, zero))
+            .chain(&overview.findings)
+        {
+            let labels = vec![
+                ("rule", rule.to_string()),
+                ("severity", severity.to_string()),
+            ];
+            self.findings.get_or_create(&labels).set(count(*found));
+        }
+    }
+
+    /// Replaces the numbers of one pool.
+    pub(in crate::telemetry) fn pool(&self, name: &PoolName, pool: &PoolOverview) {
+        let named = vec![("pool", name.to_string())];
+        self.pool_nodes.get_or_create(&named).set(count(pool.nodes));
+        self.pool_exhausted
+            .get_or_create(&named)
+            .set(truth(pool.exhausted.is_some()));
+        for (family, counts) in &pool.blocks {
+            for (state, blocks) in [
+                ("used", counts.used),
+                ("reserved", counts.reserved),
+                ("free", counts.free),
+            ] {
+                let labels = vec![
+                    ("pool", name.to_string()),
+                    ("family", family.to_string()),
+                    ("state", state.to_owned()),
+                ];
+                self.pool_blocks.get_or_create(&labels).set(float(blocks));
+            }
+        }
+    }
+
+    fn waiting(&self, waiting: &Waiting) {
+        for hazard in Hazard::ALL {
+            let number = waiting
+                .for_a_person
+                .iter()
+                .filter(|change| change.hazard == hazard)
+                .count();
+            self.waiting
+                .get_or_create(&vec![("hazard", hazard.to_string())])
+                .set(count(number));
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The loop of `watch`: waits for a reason to reconcile, reconciles, and reports what changed since
+//! the last report.
+//!
+//! It runs one reconcile at a time, and never plans or writes itself: [`super::reconcile`] and
+//! [`super::fast_path`] do.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::num::NonZeroUsize;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::fast_path::Known;
+use super::files::Files;
+use super::write_backoff::WriteBackoff;
+use super::{ControllerEvent, OnEvent, Waiting};
+use crate::OpenStack;
+use crate::apply::Stop;
+use crate::claim_store::quarantine_forgotten;
+use crate::lease::OtherHolder;
+use ipam_cluster::{ClusterCache, Follow, Rollback};
+use ipam_core::model::Waiver;
+use ipam_desired::Activity;
+use retry::{Backoff, Retry};
+
+/// Pauses after a reconcile that failed.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(30));
+
+/// The cache shows our writes within milliseconds. After this time without one, it lists anew.
+const WRITE_VISIBILITY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What was reported last.
+#[derive(Debug, Default)]
+pub(super) struct LastReported {
+    pub(super) waiting: Option<Waiting>,
+    error: Option<String>,
+}
+
+/// The state of the loop.
+pub(super) struct Worker<'w, C> {
+    pub(super) cache: &'w ClusterCache<C>,
+    pub(super) files: &'w Files,
+    pub(super) waivers: &'w BTreeSet<Waiver>,
+    pub(super) interval: Duration,
+    pub(super) parallelism: NonZeroUsize,
+    pub(super) holder: String,
+    pub(super) openstack: OpenStack,
+    /// Ends this reconcile early.
+    pub(super) stop: Arc<Stop>,
+    pub(super) write_backoff: WriteBackoff,
+    pub(super) reported: LastReported,
+    /// Pauses after failures; reset by a reconcile without one.
+    retry: Retry,
+    /// Whether this reconcile failed: nothing is tried before the pause is over.
+    must_pause: bool,
+    /// What the last whole plan left, where new nodes can be served from it.
+    pub(super) known: Option<Known>,
+    /// When the first event that led to this reconcile arrived.
+    pub(super) heard: Instant,
+    /// Since when the cache has not shown what we wrote.
+    lagging_since: Option<Instant>,
+    /// Another holder of the apply lock, as seen by earlier reconciles.
+    pub(super) lock_holder: Option<OtherHolder>,
+}
+
+impl<'w, C: Follow> Worker<'w, C> {
+    pub(super) fn new(
+        cache: &'w ClusterCache<C>,
+        files: &'w Files,
+        waivers: &'w BTreeSet<Waiver>,
+        (interval, parallelism): (Duration, NonZeroUsize),
+        holder: String,
+        openstack: OpenStack,
+    ) -> Worker<'w, C> {
+        Worker {
+            cache,
+            files,
+            waivers,
+            interval,
+            parallelism,
+            holder,
+            openstack,
+            stop: Arc::default(),
+            write_backoff: WriteBackoff::default(),
+            reported: LastReported::default(),
+            retry: BACKOFF.retry(fastrand::Rng::new()),
+            must_pause: false,
+            known: None,
+            heard: Instant::now(),
+            lagging_since: None,
+            lock_holder: None,
+        }
+    }
+
+    pub(super) async fn run_until(
+        mut self,
+        ending: impl Future<Output = ()> + Send,
+        on_event: &mut OnEvent<'_>,
+    ) {
+        let mut ending = std::pin::pin!(ending);
+        on_event(ControllerEvent::ConfigApplied(&self.files.applied_config()));
+        let mut due = Duration::ZERO;
+        loop {
+            if std::mem::take(&mut self.must_pause) {
+                // Our own writes must not end the pause.
+                tokio::select! {
+                    biased;
+                    () = &mut ending => return,
+                    () = tokio::time::sleep(due) => {}
+                }
+                due = Duration::ZERO;
+            }
+            tokio::select! {
+                biased;
+                () = &mut ending => return,
+                () = self.cache.moved() => {}
+                () = self.files.changed() => {}
+                () = tokio::time::sleep(due) => {}
+            }
+            self.report_files(on_event);
+            self.stop = Arc::default();
+            let Some(after) = self.reconcile_until(ending.as_mut(), on_event).await else {
+                return;
+            };
+            due = after;
+        }
+    }
+
+    /// Reconciles once; `None` if `ending` is ready. If files change meanwhile, the next reconcile
+    /// follows at once. A pause ends this one after its writes in flight.
+    async fn reconcile_until(
+        &mut self,
+        mut ending: Pin<&mut (impl Future<Output = ()> + Send)>,
+        on_event: &mut OnEvent<'_>,
+    ) -> Option<Duration> {
+        let (files, stop) = (self.files, self.stop.clone());
+        let mut has_changed = false;
+        let due = {
+            let mut reconcile = std::pin::pin!(self.reconcile(on_event));
+            loop {
+                tokio::select! {
+                    biased;
+                    due = &mut reconcile => break due,
+                    () = files.changed() => {
+                        has_changed = true;
+                        if files.applied_config().desired.policy.activity == Activity::Paused {
+                            stop.request();
+                        }
+                    }
+                    () = &mut ending => {
+                        stop.request();
+                        reconcile.await;
+                        return None;
+                    }
+                }
+            }
+        };
+        Some(if has_changed && !self.must_pause {
+            Duration::ZERO
+        } else {
+            due
+        })
+    }
+
+    fn report_files(&mut self, on_event: &mut OnEvent<'_>) {
+        if self.files.take_is_new() {
+            on_event(ControllerEvent::ConfigApplied(&self.files.applied_config()));
+        }
+        if let Some(invalid) = self.files.take_invalid() {
+            on_event(ControllerEvent::Invalid(&invalid));
+        }
+    }
+
+    /// Plans and applies once; returns the time until the next reconcile is due.
+    async fn reconcile(&mut self, on_event: &mut OnEvent<'_>) -> Duration {
+        if let Some(rollback) = self.cache.rollback()
+            && let Err(why) = self.quarantine_forgotten(&rollback, on_event).await
+        {
+            self.report_health(Some(why), on_event);
+            return self.next_pause();
+        }
+        if !self.cache.is_in_step() {
+            return self.not_in_step(on_event);
+        }
+        self.lagging_since = None;
+        self.heard = self.cache.first_event_at().unwrap_or_else(Instant::now);
+        let outcome = match self.try_fast_path(on_event).await {
+            Some(outcome) => outcome.map(Some),
+            None => {
+                let Some(snapshot) = self.cache.snapshot() else {
+                    return self.not_in_step(on_event);
+                };
+                self.plan_and_apply(&snapshot, on_event).await
+            }
+        };
+        match outcome {
+            Ok(due) => {
+                if !self.must_pause {
+                    self.retry.reset();
+                }
+                let error = self.cache.trouble();
+                self.report_health(error, on_event);
+                due.unwrap_or(self.interval).min(self.interval)
+            }
+            Err(error) => {
+                self.report_health(Some(error.to_string()), on_event);
+                self.next_pause()
+            }
+        }
+    }
+
+    /// Runs before any plan: blocks that the cluster forgot look free.
+    async fn quarantine_forgotten(
+        &self,
+        rollback: &Rollback,
+        on_event: &mut OnEvent<'_>,
+    ) -> Result<(), String> {
+        let loaded = self.files.applied_config();
+        if loaded.desired.policy.activity == Activity::Paused {
+            let Rollback { from, to, .. } = rollback;
+            return Err(format!(
+                "the cluster went back from resourceVersion {from} to {to}; the blocks that it \
+                 forgot will be quarantined as soon as the Policy is no longer paused"
+            ));
+        }
+        if !rollback.forgotten.is_empty() {
+            let quarantined =
+                quarantine_forgotten(&self.cache.uncached(), &rollback.forgotten, &loaded).await;
+            quarantined.map_err(|error| error.to_string())?;
+        }
+        on_event(ControllerEvent::RolledBack(rollback));
+        self.cache.rollback_is_settled(rollback);
+        Ok(())
+    }
+
+    /// The pause after a failure. Pauses grow until a reconcile has no failure.
+    pub(super) fn next_pause(&mut self) -> Duration {
+        self.must_pause = true;
+        self.retry.pause()
+    }
+
+    fn not_in_step(&mut self, on_event: &mut OnEvent<'_>) -> Duration {
+        let error = self.cache.trouble();
+        self.report_health(error, on_event);
+        if !self.cache.is_read() {
+            return WRITE_VISIBILITY_TIMEOUT;
+        }
+        let since = *self.lagging_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= WRITE_VISIBILITY_TIMEOUT {
+            self.lagging_since = None;
+            self.cache.request_relist();
+        }
+        WRITE_VISIBILITY_TIMEOUT
+    }
+
+    fn report_health(&mut self, error: Option<String>, on_event: &mut OnEvent<'_>) {
+        match &error {
+            Some(why) if self.reported.error.as_ref() != Some(why) => {
+                on_event(ControllerEvent::Unhealthy(why))
+            }
+            None if self.reported.error.is_some() => on_event(ControllerEvent::Recovered),
+            Some(_) | None => {}
+        }
+        self.reported.error = error;
+    }
+}

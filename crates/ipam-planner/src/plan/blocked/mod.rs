@@ -1,0 +1,307 @@
+//! Blocked changes: why each must wait, and what unblocks it. Decides nothing; a reason is only
+//! data with a stable code and two texts.
+
+mod explanation;
+mod node;
+mod node_config;
+mod operator;
+mod pin;
+mod pod_pool;
+mod undo;
+mod write_path;
+
+use std::fmt;
+
+use strum::IntoStaticStr;
+
+use super::change::Target;
+use super::lb::LbObstacle;
+use crate::openstack::UnresolvedSubnet;
+use ipam_core::model::Origin;
+use ipam_core::net::Family;
+
+pub(super) use explanation::Explanation;
+pub use node::NodeObstacle;
+pub use node_config::NodeConfigObstacle;
+pub use operator::OperatorObstacle;
+pub use pin::PinObstacle;
+pub use pod_pool::PodPoolObstacle;
+pub use undo::UndoObstacle;
+pub use write_path::WritePathObstacle;
+
+/// A wanted change that must wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// The object of the change.
+    pub target: Target,
+    /// Why it must wait.
+    pub reason: BlockedReason,
+    /// The pin or the pool in the files.
+    pub origin: Option<Origin>,
+}
+
+/// Why a change must wait.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[cfg_attr(test, derive(strum::VariantNames))]
+#[strum(serialize_all = "kebab-case")]
+pub enum BlockedReason {
+    /// The write path cannot be used.
+    WritePath(WritePathObstacle),
+    /// Cilium's operator is in the way.
+    Operator(OperatorObstacle),
+    /// The node cannot get or keep its blocks.
+    Node(NodeObstacle),
+    /// The pin of a node cannot be fulfilled.
+    Pin(PinObstacle),
+    /// A `CiliumPodIPPool` cannot be written.
+    PodPool(PodPoolObstacle),
+    /// A `CiliumNodeConfig` cannot be written.
+    NodeConfig(NodeConfigObstacle),
+    /// An earlier apply cannot be undone.
+    Undo(UndoObstacle),
+    /// LoadBalancer addresses.
+    LoadBalancing(Box<LbObstacle>),
+    /// The addresses of a Neutron subnet are unknown, so no block is known to be free.
+    NeutronUnknown(Box<UnresolvedSubnet>),
+    /// `cilium-config` was not found.
+    NoCilium,
+    /// A pod-CIDR field of the object is no CIDR.
+    Unreadable(String),
+    /// The object has no UID or resourceVersion to guard a write with.
+    NoIdentity,
+    /// Cilium waits for a block of this family too, and it could not be added to spec later.
+    FamilyMissing(Family),
+    /// The label of the object names another owner.
+    ManagedByAnother(String),
+}
+
+impl BlockedReason {
+    /// Stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            BlockedReason::WritePath(obstacle) => obstacle.into(),
+            BlockedReason::Operator(obstacle) => obstacle.into(),
+            BlockedReason::Node(obstacle) => obstacle.into(),
+            BlockedReason::Pin(obstacle) => obstacle.into(),
+            BlockedReason::PodPool(obstacle) => obstacle.into(),
+            BlockedReason::NodeConfig(obstacle) => obstacle.into(),
+            BlockedReason::Undo(obstacle) => obstacle.into(),
+            BlockedReason::LoadBalancing(obstacle) => obstacle.code(),
+            BlockedReason::NeutronUnknown(_)
+            | BlockedReason::NoCilium
+            | BlockedReason::Unreadable(_)
+            | BlockedReason::NoIdentity
+            | BlockedReason::FamilyMissing(_)
+            | BlockedReason::ManagedByAnother(_) => self.into(),
+        }
+    }
+
+    /// What would unblock it.
+    pub fn unblock(&self) -> String {
+        self.explain().unblock
+    }
+
+    /// The reason and the way out.
+    pub(super) fn explain(&self) -> Explanation {
+        match self {
+            BlockedReason::WritePath(obstacle) => obstacle.explain(),
+            BlockedReason::Operator(obstacle) => obstacle.explain(),
+            BlockedReason::Node(obstacle) => obstacle.explain(),
+            BlockedReason::Pin(obstacle) => obstacle.explain(),
+            BlockedReason::PodPool(obstacle) => obstacle.explain(),
+            BlockedReason::NodeConfig(obstacle) => obstacle.explain(),
+            BlockedReason::Undo(obstacle) => obstacle.explain(),
+            BlockedReason::LoadBalancing(obstacle) => obstacle.explain(),
+            BlockedReason::NeutronUnknown(subnet) => {
+                Explanation::new(subnet.to_string(), subnet.help())
+            }
+            BlockedReason::NoCilium => Explanation::new(
+                "no cilium-config was found, so the field that Cilium reads is unknown",
+                "install Cilium first, or include its DaemonSet and ConfigMap in the cluster file",
+            ),
+            BlockedReason::Unreadable(text) => Explanation::new(
+                format!("it shows a block that cannot be read ({text})"),
+                "fix the field by hand; until then the blocks that it holds are unknown",
+            ),
+            BlockedReason::NoIdentity => Explanation::new(
+                "it has no uid or no resourceVersion, so a write could not be guarded",
+                "take the cluster file with `kubectl get … -o json` or `cilium-ipam snapshot`",
+            ),
+            BlockedReason::FamilyMissing(family) => Explanation::new(
+                format!(
+                    "Cilium has {family} switched on and waits for an {family} block too, which could not be added later"
+                ),
+                format!(
+                    "give its pool {family} `cidrs` and a block size, or switch {family} off in cilium-config"
+                ),
+            ),
+            BlockedReason::ManagedByAnother(owner) => Explanation::new(
+                format!(
+                    "its label app.kubernetes.io/managed-by names another manager: `{}`",
+                    owner.escape_debug()
+                ),
+                "remove it from that manager, or remove the label",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for BlockedReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.explain().reason)
+    }
+}
+
+impl From<WritePathObstacle> for BlockedReason {
+    fn from(obstacle: WritePathObstacle) -> BlockedReason {
+        BlockedReason::WritePath(obstacle)
+    }
+}
+
+impl From<OperatorObstacle> for BlockedReason {
+    fn from(obstacle: OperatorObstacle) -> BlockedReason {
+        BlockedReason::Operator(obstacle)
+    }
+}
+
+impl From<NodeObstacle> for BlockedReason {
+    fn from(obstacle: NodeObstacle) -> BlockedReason {
+        BlockedReason::Node(obstacle)
+    }
+}
+
+impl From<PinObstacle> for BlockedReason {
+    fn from(obstacle: PinObstacle) -> BlockedReason {
+        BlockedReason::Pin(obstacle)
+    }
+}
+
+impl From<PodPoolObstacle> for BlockedReason {
+    fn from(obstacle: PodPoolObstacle) -> BlockedReason {
+        BlockedReason::PodPool(obstacle)
+    }
+}
+
+impl From<NodeConfigObstacle> for BlockedReason {
+    fn from(obstacle: NodeConfigObstacle) -> BlockedReason {
+        BlockedReason::NodeConfig(obstacle)
+    }
+}
+
+impl From<UndoObstacle> for BlockedReason {
+    fn from(obstacle: UndoObstacle) -> BlockedReason {
+        BlockedReason::Undo(obstacle)
+    }
+}
+
+impl From<LbObstacle> for BlockedReason {
+    fn from(obstacle: LbObstacle) -> BlockedReason {
+        BlockedReason::LoadBalancing(Box::new(obstacle))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use strum::VariantNames;
+
+    use super::*;
+
+    /// Families name the codes of their own; the others are codes themselves.
+    #[test]
+    fn codes_stay() {
+        const FAMILIES: [&str; 8] = [
+            "write-path",
+            "operator",
+            "node",
+            "pin",
+            "pod-pool",
+            "node-config",
+            "undo",
+            "load-balancing",
+        ];
+        let common = BlockedReason::VARIANTS
+            .iter()
+            .filter(|code| !FAMILIES.contains(code));
+        let mut codes: Vec<&str> = common
+            .chain(WritePathObstacle::VARIANTS)
+            .chain(OperatorObstacle::VARIANTS)
+            .chain(NodeObstacle::VARIANTS)
+            .chain(PinObstacle::VARIANTS)
+            .chain(PodPoolObstacle::VARIANTS)
+            .chain(NodeConfigObstacle::VARIANTS)
+            .chain(UndoObstacle::VARIANTS)
+            .copied()
+            .collect();
+        codes.sort_unstable();
+        assert_eq!(
+            codes,
+            [
+                "annotation-not-read",
+                "cannot-be-given-back",
+                "cannot-be-selected",
+                "cannot-be-undone",
+                "chosen-pool-blocked",
+                "default-pool-not-read",
+                "exhausted",
+                "family-missing",
+                "given-to-another",
+                "held-not-free",
+                "held-twice",
+                "inside-operator-ranges",
+                "lets-held-out",
+                "managed-by-another",
+                "mode-of-another-allocator",
+                "mode-unknown",
+                "neutron-unknown",
+                "no-cilium",
+                "no-identity",
+                "no-pool",
+                "node-config-of-another",
+                "node-configs-not-served",
+                "operator-block-size",
+                "operator-gives",
+                "operator-refuses",
+                "operator-unseen",
+                "path-not-read",
+                "pin-family-off",
+                "pin-held-by",
+                "pin-in-multi-pool",
+                "pin-not-free",
+                "pin-pool-disabled",
+                "pin-would-move",
+                "pod-pool-chosen",
+                "pod-pool-disabled",
+                "pod-pool-empty",
+                "pod-pool-in-use",
+                "pod-pool-overlaps",
+                "pod-pool-recut",
+                "pod-pool-size",
+                "pod-pool-too-wide",
+                "pod-pools-hidden",
+                "pod-pools-not-served",
+                "pools-tied",
+                "rival-allocator",
+                "setting-of-another",
+                "spec-is-write-once",
+                "spoken-for",
+                "stale-owner",
+                "undone-by-files",
+                "unreadable",
+                "version-unknown",
+            ]
+        );
+    }
+
+    #[test]
+    fn each_reason_uses_the_code_of_its_family() {
+        let block = "10.0.0.0/24".parse().unwrap();
+        let code = |reason: BlockedReason| reason.code();
+        assert_eq!(code(PinObstacle::NotFree(block).into()), "pin-not-free");
+        assert_eq!(code(BlockedReason::NoCilium), "no-cilium");
+        assert_eq!(
+            code(NodeObstacle::Claimed(block, "n".parse().unwrap()).into()),
+            "spoken-for"
+        );
+        assert_eq!(code(LbObstacle::NotServed.into()), "not-served");
+    }
+}

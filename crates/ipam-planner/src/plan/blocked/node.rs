@@ -1,0 +1,68 @@
+//! Obstacles of a node: no pool serves it, or others have the block that it shows.
+
+use strum::IntoStaticStr;
+
+use super::Explanation;
+use ipam_core::model::{NodeName, PoolName};
+use ipam_core::net::Block;
+
+/// Why a node gets no block, or a block that it shows is not written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[cfg_attr(test, derive(strum::VariantNames))]
+#[strum(serialize_all = "kebab-case")]
+pub enum NodeObstacle {
+    /// No pool's selector matches the node.
+    NoPool,
+    /// No pool that matches can serve it: each with the reason.
+    Exhausted(Vec<(PoolName, String)>),
+    /// Another node shows the block too.
+    HeldTwice(Block, NodeName),
+    /// This plan gives a part of the wide block that the node shows to another node.
+    GivenToAnother(Block, NodeName),
+    /// The block that the node shows overlaps addresses that something else uses.
+    HeldNotFree(Block),
+    /// The block is claimed for another node, or quarantined after it.
+    #[strum(serialize = "spoken-for")]
+    Claimed(Block, NodeName),
+}
+
+impl NodeObstacle {
+    pub(super) fn explain(&self) -> Explanation {
+        match self {
+            NodeObstacle::NoPool => Explanation::new(
+                "no pool matches its labels",
+                "label the node, widen a pool's nodeSelector, or add a pool without one as a fallback",
+            ),
+            NodeObstacle::Exhausted(pools) => {
+                let each: Vec<String> = pools
+                    .iter()
+                    .map(|(pool, why)| format!("{pool} {why}"))
+                    .collect();
+                Explanation::new(
+                    format!("no pool can serve it: {}", each.join(", ")),
+                    "widen or enable one of them, or add a further pool that matches",
+                )
+            }
+            NodeObstacle::HeldTwice(block, node) => Explanation::new(
+                format!("it shows {block}, which node {node} shows too"),
+                "find out which of the two has pods in it, and clear the field of the other one",
+            ),
+            NodeObstacle::GivenToAnother(block, node) => Explanation::new(
+                format!(
+                    "it shows {block}, which no agent reads, and a part of it goes to node {node}"
+                ),
+                "clear the field, and the node gets a block of its pool; if its Pods have addresses of it, reserve the block in its pool first",
+            ),
+            NodeObstacle::HeldNotFree(block) => Explanation::new(
+                format!("it shows {block}, which overlaps addresses that something else uses"),
+                "clear the field, and the node gets a block of its pool",
+            ),
+            NodeObstacle::Claimed(block, node) => Explanation::new(
+                format!(
+                    "{block} is claimed for node {node} by an unfinished apply, or quarantined after that node"
+                ),
+                "wait for the other apply, or until the block's `quarantine` in the Policy is over, and plan again",
+            ),
+        }
+    }
+}

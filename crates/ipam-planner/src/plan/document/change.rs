@@ -1,0 +1,148 @@
+//! A change as JSON.
+
+use serde::{Deserialize, Serialize};
+
+use super::EditDocument;
+
+/// A place in the files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OriginDocument {
+    /// Path.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+    /// The line's text, if it was requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snippet: Option<String>,
+}
+
+/// A change as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeDocument {
+    /// `assign`, `update` or `release` for a node; `create`, `update`, `adopt`, `delete` or
+    /// `restore` for a pool; `pin` or `restore` for a Service.
+    pub action: String,
+    /// Kind of the object.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// The write path.
+    pub write_path: String,
+    /// CIDRs, ranges or addresses that the written field shows now.
+    pub before: Vec<String>,
+    /// CIDRs that it will show.
+    pub after: Vec<String>,
+    /// The pool.
+    pub pool: Option<String>,
+    /// Why, for people.
+    pub reason: String,
+    /// `none`, `disruptive` or `destructive`.
+    pub hazard: String,
+    /// The fields that are set.
+    pub edit: EditDocument,
+    /// The fields that an undo would set; absent if the change cannot be undone.
+    #[serde(default)]
+    pub undo: Option<EditDocument>,
+    /// The object that was seen.
+    pub guard: GuardDocument,
+    /// The pin or the pool.
+    pub origin: Option<OriginDocument>,
+    /// Blocks of `after` that a person must approve before they are written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs_approval: Vec<UnapprovedBlockDocument>,
+}
+
+/// A block that only fields show which the node's own agent can write, and that no pool would give
+/// the node, as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnapprovedBlockDocument {
+    /// The block.
+    pub block: String,
+    /// The field that shows it.
+    pub source: String,
+    /// Who wrote the field last, if the server kept it.
+    pub writer: Option<WriterDocument>,
+    /// Stable code of the reason why no pool would give it.
+    pub code: String,
+    /// The reason, for people.
+    pub reason: String,
+}
+
+/// The last writer of a field, as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriterDocument {
+    /// Its field manager.
+    pub manager: String,
+    /// Time of the write, RFC 3339.
+    pub time: String,
+}
+
+/// The object that was seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuardDocument {
+    /// UID.
+    pub uid: String,
+    /// resourceVersion.
+    pub resource_version: String,
+}
+
+impl ChangeDocument {
+    /// The value afterwards, in one line; for pairs, the added and removed ranges. Empty without a
+    /// value.
+    pub fn comes(&self) -> String {
+        match &self.edit {
+            EditDocument::AddressPairs { add, remove } => {
+                let signed = |sign, ranges: &[String]| {
+                    ranges
+                        .iter()
+                        .map(move |range| format!("{sign}{range}"))
+                        .collect::<Vec<_>>()
+                };
+                [signed('+', add), signed('-', remove)].concat().join(" ")
+            }
+            _ => self.after.join(" "),
+        }
+    }
+
+    /// Everything that makes it this change, without values that may differ harmlessly between two
+    /// plans.
+    pub fn identity(&self) -> String {
+        let ChangeDocument {
+            action,
+            kind,
+            name,
+            write_path,
+            before,
+            after,
+            pool,
+            reason: _,
+            hazard,
+            edit,
+            undo,
+            guard,
+            origin: _,
+            // The blocks are in `after`.
+            needs_approval: _,
+        } = self;
+        // A pool that was re-created with the same spec is equivalent.
+        let uid = if matches!(edit, EditDocument::AddressPool(_)) {
+            ""
+        } else {
+            &guard.uid
+        };
+        // Effects on Services are compared Service by Service.
+        let hazard = if matches!(edit, EditDocument::AddressPool(_)) || kind == "Service" {
+            ""
+        } else {
+            hazard
+        };
+        format!(
+            "{:?}",
+            (
+                action, kind, name, write_path, before, after, pool, hazard, edit, undo, uid
+            )
+        )
+    }
+}

@@ -1,0 +1,283 @@
+//! From the parts of a plan to the texts and JSON of its document.
+
+use std::collections::BTreeSet;
+
+use ipnet::IpNet;
+
+use super::{
+    BlockedDocument, ChangeDocument, DriftDocument, EditDocument, GuardDocument, MisplacedDocument,
+    OriginDocument, PlanDocument, RefusalDocument, UnapprovedBlockDocument, WriterDocument,
+};
+use crate::plan::blocked::Blocked;
+use crate::plan::change::{
+    Change, CiliumNodeObject, Edit, NodeChange, Reason, Target, UnapprovedBlock,
+};
+use crate::plan::drift::Drift;
+use crate::plan::misplaced::Misplaced;
+use crate::plan::refusals::Refusal;
+use ipam_cilium::observed::range_setting;
+use ipam_core::model::{Hazard, Origin};
+use ipam_core::net::Block;
+
+impl PlanDocument {
+    /// The plan with the Git commit from which its files were read.
+    pub fn of_revision(mut self, revision: Option<String>) -> PlanDocument {
+        self.source.revision = revision;
+        self.sealed()
+    }
+}
+
+fn texts(blocks: &[Block]) -> Vec<String> {
+    blocks.iter().map(ToString::to_string).collect()
+}
+
+impl From<&Origin> for OriginDocument {
+    fn from(origin: &Origin) -> OriginDocument {
+        OriginDocument {
+            file: origin.file.to_string(),
+            line: origin.line,
+            column: origin.column,
+            snippet: None,
+        }
+    }
+}
+
+impl From<&Change> for ChangeDocument {
+    fn from(change: &Change) -> ChangeDocument {
+        match change {
+            Change::AddressPool(change) => ChangeDocument::from(&**change),
+            Change::Service(change) => ChangeDocument::from(change),
+            Change::PodPool(change) => ChangeDocument::from(&**change),
+            Change::Port(change) => ChangeDocument::from(&**change),
+            Change::Node(change) => ChangeDocument::from(change),
+        }
+    }
+}
+
+impl From<&NodeChange> for ChangeDocument {
+    fn from(change: &NodeChange) -> ChangeDocument {
+        ChangeDocument {
+            action: change.action.as_str().to_owned(),
+            kind: Target::Node(change.node.clone()).kind().to_owned(),
+            name: change.node.to_string(),
+            write_path: change.edit.write_path().to_string(),
+            before: texts(&change.before),
+            after: texts(&change.after),
+            pool: change.pool.as_ref().map(ToString::to_string),
+            reason: reason_text(change),
+            hazard: change.hazard.as_str().to_owned(),
+            edit: EditDocument::from(&change.edit),
+            undo: change.undo.as_ref().map(EditDocument::from),
+            guard: GuardDocument {
+                uid: change.guard.uid.clone(),
+                resource_version: change.guard.resource_version.clone(),
+            },
+            origin: change.origin.as_ref().map(OriginDocument::from),
+            needs_approval: change
+                .needs_approval
+                .iter()
+                .map(UnapprovedBlockDocument::from)
+                .collect(),
+        }
+    }
+}
+
+impl From<&UnapprovedBlock> for UnapprovedBlockDocument {
+    fn from(unapproved: &UnapprovedBlock) -> UnapprovedBlockDocument {
+        let UnapprovedBlock {
+            block,
+            field,
+            reason,
+            author,
+        } = unapproved;
+        let writer = author.clone();
+        UnapprovedBlockDocument {
+            block: block.to_string(),
+            source: field.to_string(),
+            writer: writer.map(|(manager, time)| WriterDocument { manager, time }),
+            code: reason.code().to_owned(),
+            reason: reason.to_string(),
+        }
+    }
+}
+
+impl From<&Edit> for EditDocument {
+    fn from(edit: &Edit) -> EditDocument {
+        match edit {
+            Edit::NodeSpec { pod_cidrs } => EditDocument::NodeSpec(texts(pod_cidrs)),
+            Edit::CiliumNode {
+                pod_cidrs,
+                object: CiliumNodeObject::Filled,
+            } => EditDocument::CiliumNodeBesideOperator(texts(pod_cidrs)),
+            Edit::CiliumNode {
+                pod_cidrs,
+                object: _,
+            } => EditDocument::CiliumNode(texts(pod_cidrs)),
+            Edit::NodeConfig(config) => {
+                let setting =
+                    |block: &Block| (range_setting(block.family()).to_owned(), block.to_string());
+                EditDocument::NodeConfig(config.ranges.iter().map(setting).collect())
+            }
+            Edit::NodeAnnotations { values } => EditDocument::Annotations(
+                values
+                    .iter()
+                    .map(|(key, block)| ((*key).to_owned(), block.map(|block| block.to_string())))
+                    .collect(),
+            ),
+        }
+    }
+}
+
+impl From<&Refusal> for RefusalDocument {
+    fn from(refusal: &Refusal) -> RefusalDocument {
+        let Refusal {
+            rule,
+            message,
+            help,
+            waiver,
+        } = refusal;
+        RefusalDocument {
+            rule: rule.to_string(),
+            message: message.clone(),
+            help: help.clone(),
+            waiver: waiver.map(|waiver| waiver.to_string()),
+        }
+    }
+}
+
+fn reason_text(change: &NodeChange) -> String {
+    let pool = change
+        .pool
+        .as_ref()
+        .map(|pool| format!(" of pool {pool}"))
+        .unwrap_or_default();
+    let restart = match change.hazard {
+        Hazard::None => "",
+        Hazard::Destructive => "; pods on it lose their addresses",
+        Hazard::Disruptive => "; takes effect after the agent restarts",
+    };
+    let why = match &change.reason {
+        Reason::Pinned => {
+            format!(
+                "pinned{}",
+                change
+                    .origin
+                    .as_ref()
+                    .map(|origin| format!(" by {origin}"))
+                    .unwrap_or_default()
+            )
+        }
+        Reason::MovedByPin { from } => {
+            let place = change
+                .origin
+                .as_ref()
+                .map(|origin| format!(" by {origin}"))
+                .unwrap_or_default();
+            format!(
+                "pinned{place}, and moves away from {from}: drain the node; its Node keeps the old block for ever"
+            )
+        }
+        Reason::PinnedInPart => {
+            let place = change
+                .origin
+                .as_ref()
+                .map(|origin| format!(" by {origin}"))
+                .unwrap_or_default();
+            format!("one family pinned{place}, the other the lowest free block{pool}")
+        }
+        Reason::LowestFree { passed_over } if passed_over.is_empty() => {
+            format!("lowest free block{pool}")
+        }
+        Reason::LowestFree { passed_over } => {
+            let better: Vec<String> = passed_over
+                .iter()
+                .map(|pool| format!("{} {}", pool.pool, pool.why))
+                .collect();
+            format!("lowest free block{pool} ({})", better.join(", "))
+        }
+        Reason::HeldElsewhere { field } => {
+            format!("held already, but only in {field}, which this Cilium does not read")
+        }
+        Reason::Undo => "undoes an earlier apply".to_owned(),
+    };
+    let approval: String = change
+        .needs_approval
+        .iter()
+        .map(|block| format!("; needs the approval of a person: {block}"))
+        .collect();
+    why + restart + &approval
+}
+
+impl From<&Blocked> for BlockedDocument {
+    fn from(blocked: &Blocked) -> BlockedDocument {
+        BlockedDocument {
+            kind: blocked.target.kind().to_owned(),
+            name: blocked.target.name(),
+            code: blocked.reason.code().to_owned(),
+            reason: blocked.reason.to_string(),
+            unblock: blocked.reason.unblock(),
+            origin: blocked.origin.as_ref().map(OriginDocument::from),
+        }
+    }
+}
+
+impl From<&Misplaced> for MisplacedDocument {
+    fn from(misplaced: &Misplaced) -> MisplacedDocument {
+        let Misplaced {
+            reason,
+            pool,
+            node,
+            block,
+            field,
+            origin,
+        } = misplaced;
+        MisplacedDocument {
+            kind: "Node".to_owned(),
+            name: node.to_string(),
+            block: block.to_string(),
+            field: field.to_string(),
+            pool: pool.as_ref().map(ToString::to_string),
+            code: reason.code().to_owned(),
+            reason: reason.to_string(),
+            help: reason.help().to_owned(),
+            origin: origin.as_ref().map(OriginDocument::from),
+        }
+    }
+}
+
+fn ranges_text(ranges: &BTreeSet<IpNet>) -> String {
+    let ranges: Vec<String> = ranges.iter().map(ToString::to_string).collect();
+    if ranges.is_empty() {
+        "none".to_owned()
+    } else {
+        ranges.join(" ")
+    }
+}
+
+impl From<&Drift> for DriftDocument {
+    fn from(drift: &Drift) -> DriftDocument {
+        match drift {
+            Drift::Field(drift) => {
+                let (manager, time) = drift.author.clone().unzip();
+                DriftDocument {
+                    kind: "Node".to_owned(),
+                    name: drift.node.to_string(),
+                    field: drift.field.to_string(),
+                    expected: drift.expected.to_string(),
+                    seen: drift.seen.to_string(),
+                    manager,
+                    time,
+                }
+            }
+            Drift::Pairs(drift) => DriftDocument {
+                kind: "Port".to_owned(),
+                name: drift.port.to_string(),
+                field: format!("allowed_address_pairs for node {}", drift.node),
+                expected: ranges_text(&drift.expected),
+                seen: ranges_text(&drift.seen),
+                manager: None,
+                time: None,
+            },
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The fields that a change sets, as JSON.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use ipam_cilium::lbipam::AddressPoolManifest;
+
+/// The fields that a change sets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EditDocument {
+    /// `spec.podCIDR` is the first, `spec.podCIDRs` all.
+    #[serde(rename = "spec.podCIDRs")]
+    NodeSpec(Vec<String>),
+    /// All blocks of the CiliumNode.
+    #[serde(rename = "CiliumNode.spec.ipam.podCIDRs")]
+    CiliumNode(Vec<String>),
+    /// `spec` of a `CiliumPodIPPool` or of the `CiliumNodeConfig` that chooses it; `null` if it
+    /// does not exist.
+    #[serde(rename = "spec")]
+    PodPool(Option<serde_json::Value>),
+    /// All blocks of a CiliumNode that is created while Cilium's operator hands out blocks itself.
+    #[serde(rename = "CiliumNode.spec.ipam.podCIDRs, beside the operator")]
+    CiliumNodeBesideOperator(Vec<String>),
+    /// Settings of the node's `CiliumNodeConfig` by key.
+    #[serde(rename = "CiliumNodeConfig.spec.defaults")]
+    NodeConfig(BTreeMap<String, String>),
+    /// Annotations by key; `null` removes one.
+    #[serde(rename = "metadata.annotations")]
+    Annotations(BTreeMap<String, Option<String>>),
+    /// Pairs of a VM's port with its own hardware address, without foreign pairs.
+    #[serde(rename = "allowed_address_pairs")]
+    AddressPairs {
+        /// Ranges to add.
+        add: Vec<String>,
+        /// Ranges to remove.
+        remove: Vec<String>,
+    },
+    /// A pool; `null` if it does not exist.
+    #[serde(rename = "CiliumLoadBalancerIPPool")]
+    AddressPool(Option<AddressPoolManifest>),
+}

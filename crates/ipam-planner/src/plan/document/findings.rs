@@ -1,0 +1,165 @@
+//! The part of a plan's JSON beside its changes: refusals, blocked changes, misplaced blocks, drift
+//! and findings.
+
+use serde::{Deserialize, Serialize};
+
+use super::OriginDocument;
+use ipam_core::model::{Finding, FindingGroup};
+
+/// A blocked change as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockedDocument {
+    /// Kind of the object.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Stable code of the reason.
+    #[serde(default)]
+    pub code: String,
+    /// Why it must wait.
+    pub reason: String,
+    /// What would unblock it.
+    pub unblock: String,
+    /// The pin.
+    pub origin: Option<OriginDocument>,
+}
+
+/// A held block that the files would not give its node today, as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MisplacedDocument {
+    /// Kind of the object.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// The block.
+    pub block: String,
+    /// The field that shows it.
+    pub field: String,
+    /// The pool that the block lies in.
+    pub pool: Option<String>,
+    /// Stable code of the reason.
+    pub code: String,
+    /// Why, for people.
+    pub reason: String,
+    /// The way out.
+    pub help: String,
+    /// The pool in the files.
+    pub origin: Option<OriginDocument>,
+}
+
+/// Why a plan may not be applied, as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusalDocument {
+    /// Stable code.
+    pub rule: String,
+    /// What is refused.
+    pub message: String,
+    /// The way out.
+    pub help: String,
+    /// The waiver that would allow it.
+    pub waiver: Option<String>,
+}
+
+/// Drift as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriftDocument {
+    /// Kind of the object.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// The field.
+    pub field: String,
+    /// The expected value.
+    pub expected: String,
+    /// The current value.
+    pub seen: String,
+    /// Field manager of the last write.
+    pub manager: Option<String>,
+    /// Time of the last write, RFC 3339.
+    pub time: Option<String>,
+}
+
+/// Findings with one cause as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FindingDocument {
+    /// `error`, `warning` or `info`.
+    pub severity: String,
+    /// Stable code.
+    pub rule: String,
+    /// How many findings this entry stands for: those of one rule with one place in the files and
+    /// one way out.
+    #[serde(default = "one")]
+    pub count: usize,
+    /// `Kind/name` of the first object that it is about, if any.
+    pub subject: Option<String>,
+    /// Further objects that it is about: nine, or all if the full output was requested.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_subjects: Vec<String>,
+    /// How many objects it is about, listed or not.
+    #[serde(default)]
+    pub subject_count: usize,
+    /// The message of the first finding.
+    pub message: String,
+    /// The messages of the other findings, cut as the objects are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further_messages: Vec<String>,
+    /// The way out.
+    pub help: String,
+    /// The place.
+    pub origin: Option<OriginDocument>,
+    /// Further places.
+    #[serde(default)]
+    pub related: Vec<OriginDocument>,
+}
+
+/// Subjects of an entry that are listed; more are counted.
+const LISTED: usize = 10;
+
+fn one() -> usize {
+    1
+}
+
+impl FindingDocument {
+    /// With the first few subjects only. The counts stay exact.
+    #[must_use]
+    pub fn cut(mut self) -> FindingDocument {
+        self.other_subjects.truncate(LISTED - 1);
+        self.further_messages.truncate(LISTED - 1);
+        self
+    }
+}
+
+impl From<&FindingGroup<'_>> for FindingDocument {
+    fn from(group: &FindingGroup<'_>) -> FindingDocument {
+        let Finding {
+            severity,
+            rule,
+            message,
+            help,
+            origin,
+            related,
+            ..
+        } = group.first;
+        let subjects: Vec<String> = group.subjects().iter().map(ToString::to_string).collect();
+        FindingDocument {
+            severity: severity.to_string(),
+            rule: rule.to_string(),
+            count: group.count(),
+            subject: subjects.first().cloned(),
+            other_subjects: subjects.iter().skip(1).cloned().collect(),
+            subject_count: subjects.len(),
+            message: message.clone(),
+            further_messages: group
+                .further
+                .iter()
+                .map(|finding| finding.message.clone())
+                .collect(),
+            help: help.clone(),
+            origin: origin.as_ref().map(OriginDocument::from),
+            related: related
+                .iter()
+                .map(|label| OriginDocument::from(&label.origin))
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The part of a plan's JSON that is about LoadBalancer pools and Services.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ChangeDocument, EditDocument, GuardDocument, OriginDocument};
+use crate::plan::Plan;
+use crate::plan::change::{Change, Target};
+use crate::plan::lb::{
+    AddressPoolChange, LostAddress, PoolAction, ServiceAction, ServiceChange, ServiceEffect,
+};
+use ipam_cilium::lbipam::{
+    AddressBlock, AddressPoolManifest, Certainty, GainedAddress, Translation,
+};
+use ipam_cilium::observed::FIELD_MANAGER;
+
+/// Counts of pools and Services.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LbSummary {
+    /// Pools that are created.
+    pub create: usize,
+    /// Pools that are changed.
+    pub update: usize,
+    /// Pools that become ours.
+    pub adopt: usize,
+    /// Pools that are deleted.
+    pub delete: usize,
+    /// Services that will ask for other addresses.
+    pub pin: usize,
+    /// Pools and pins that need no change.
+    pub unchanged: usize,
+    /// Addresses that Services lose, or may lose, now or later.
+    pub lost_addresses: usize,
+}
+
+impl LbSummary {
+    pub(in crate::plan) fn new(plan: &Plan) -> LbSummary {
+        let count = |wanted: &[PoolAction]| {
+            let of = |change: &&Change| matches!(change, Change::AddressPool(pool) if wanted.contains(&pool.action));
+            plan.changes.iter().filter(of).count()
+        };
+        LbSummary {
+            create: count(&[PoolAction::Create]),
+            update: count(&[PoolAction::Update, PoolAction::Restore]),
+            adopt: count(&[PoolAction::Adopt]),
+            delete: count(&[PoolAction::Delete]),
+            pin: plan
+                .changes
+                .iter()
+                .filter(|change| matches!(change, Change::Service(_)))
+                .count(),
+            unchanged: plan
+                .unchanged
+                .iter()
+                .filter(|target| matches!(target, Target::AddressPool(_) | Target::Service(_)))
+                .count(),
+            lost_addresses: plan.effects.lost().count(),
+        }
+    }
+
+    /// Whether no pool and no pin would change.
+    pub fn changes_nothing(&self) -> bool {
+        self.create + self.update + self.adopt + self.delete + self.pin == 0
+    }
+}
+
+/// The effects on one Service, as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceEffectDocument {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Addresses that it loses, or may lose.
+    pub loses: Vec<LostAddressDocument>,
+    /// Addresses that it gets, in words.
+    pub gains: Vec<String>,
+    /// Cilium's reasons why it then waits for an address.
+    pub pending: Vec<String>,
+}
+
+/// An address that a Service loses, as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostAddressDocument {
+    /// The address.
+    pub address: String,
+    /// `now`, `operator-restart` or `upgrade`.
+    pub when: String,
+    /// `certain` or `possible`.
+    pub certainty: String,
+    /// Why, for people.
+    pub reason: String,
+}
+
+impl ServiceEffectDocument {
+    /// Each lost address, with its Service and the time.
+    pub fn lost(&self) -> impl Iterator<Item = (&str, &str, &str, &str)> {
+        self.loses
+            .iter()
+            .map(|lost| (&*self.namespace, &*self.name, &*lost.address, &*lost.when))
+    }
+}
+
+impl From<&ServiceEffect> for ServiceEffectDocument {
+    fn from(effect: &ServiceEffect) -> ServiceEffectDocument {
+        ServiceEffectDocument {
+            namespace: effect.service.namespace().to_owned(),
+            name: effect.service.name().to_owned(),
+            loses: effect.loses.iter().map(LostAddressDocument::from).collect(),
+            gains: effect.gains.iter().map(GainedAddress::to_string).collect(),
+            pending: {
+                let mut reasons: Vec<String> = effect
+                    .pending
+                    .iter()
+                    .map(|why| why.reason().to_owned())
+                    .collect();
+                reasons.dedup();
+                reasons
+            },
+        }
+    }
+}
+
+impl From<&LostAddress> for LostAddressDocument {
+    fn from(lost: &LostAddress) -> LostAddressDocument {
+        let LostAddress {
+            address,
+            when,
+            why,
+            certainty,
+        } = lost;
+        LostAddressDocument {
+            address: address.to_string(),
+            when: when.as_str().to_owned(),
+            certainty: match certainty {
+                Certainty::Certain => "certain",
+                Certainty::LeftToChance => "possible",
+            }
+            .to_owned(),
+            reason: match certainty {
+                Certainty::Certain => why.to_string(),
+                Certainty::LeftToChance => "another Service may get it first".to_owned(),
+            },
+        }
+    }
+}
+
+fn ranges(manifest: Option<&AddressPoolManifest>) -> Vec<String> {
+    let spec = manifest.map(|manifest| &manifest.spec);
+    spec.into_iter()
+        .flat_map(|spec| spec.cidrs.iter().chain(&spec.blocks))
+        .map(AddressBlock::text)
+        .collect()
+}
+
+impl From<&AddressPoolChange> for ChangeDocument {
+    fn from(change: &AddressPoolChange) -> ChangeDocument {
+        let AddressPoolChange {
+            action,
+            name,
+            api,
+            before,
+            after,
+            hazard,
+            guard,
+            origin,
+            ..
+        } = change;
+        ChangeDocument {
+            action: action.as_str().to_owned(),
+            kind: Target::AddressPool(name.clone()).kind().to_owned(),
+            name: name.to_string(),
+            write_path: api.as_str().to_owned(),
+            before: ranges(before.as_ref()),
+            after: ranges(after.as_ref()),
+            pool: None,
+            reason: change.reason(),
+            hazard: hazard.as_str().to_owned(),
+            edit: EditDocument::AddressPool(after.clone()),
+            undo: Some(EditDocument::AddressPool(before.clone())),
+            guard: GuardDocument {
+                uid: guard.uid.clone(),
+                resource_version: guard.resource_version.clone(),
+            },
+            origin: origin.as_ref().map(OriginDocument::from),
+            needs_approval: Vec::new(),
+        }
+    }
+}
+
+impl AddressPoolChange {
+    /// Why the pool changes, with remarks on the translation.
+    fn reason(&self) -> String {
+        let why = match self.action {
+            PoolAction::Create if self.origin.is_some() => {
+                "in the files, and not in the cluster".to_owned()
+            }
+            PoolAction::Update => match self.author.as_ref() {
+                Some((manager, time)) if manager != FIELD_MANAGER => {
+                    format!("differs from the files; last written by {manager} at {time}")
+                }
+                _ => "differs from the files".to_owned(),
+            },
+            PoolAction::Adopt => "exists unmanaged in the cluster; apply will adopt it".to_owned(),
+            PoolAction::Delete if self.origin.is_none() && self.after.is_none() => {
+                "ours, and not in the files".to_owned()
+            }
+            PoolAction::Create | PoolAction::Restore | PoolAction::Delete => {
+                "undoes an earlier apply".to_owned()
+            }
+        };
+        why + match self.translation {
+            Translation::None => "",
+            Translation::CidrsToBlocks => {
+                "; `cidrs` are written as `blocks`, which 1.15 and every later Cilium reads"
+            }
+            Translation::BlocksToCidrs => {
+                "; `blocks` are written as `cidrs`, because this Cilium reads no `blocks`"
+            }
+        }
+    }
+}
+
+impl From<&ServiceChange> for ChangeDocument {
+    fn from(change: &ServiceChange) -> ChangeDocument {
+        let ServiceChange {
+            action,
+            service,
+            key,
+            before,
+            after,
+            hazard,
+            guard,
+            origin,
+        } = change;
+        let listed = |value: &Option<String>| -> Vec<String> {
+            value
+                .iter()
+                .flat_map(|value| value.split(','))
+                .map(|text| text.trim().to_owned())
+                .collect()
+        };
+        let edit = |value: &Option<String>| {
+            EditDocument::Annotations([((*key).to_owned(), value.clone())].into())
+        };
+        ChangeDocument {
+            action: action.as_str().to_owned(),
+            kind: Target::Service(service.clone()).kind().to_owned(),
+            name: service.to_string(),
+            write_path: (*key).to_owned(),
+            before: listed(before),
+            after: listed(after),
+            pool: None,
+            reason: match (action, origin) {
+                (ServiceAction::Pin, Some(origin)) => format!("pinned by {origin}"),
+                (ServiceAction::Pin, None) => "pinned".to_owned(),
+                (ServiceAction::Restore, _) => "undoes an earlier apply".to_owned(),
+            },
+            hazard: hazard.as_str().to_owned(),
+            edit: edit(after),
+            undo: Some(edit(before)),
+            guard: GuardDocument {
+                uid: guard.uid.clone(),
+                resource_version: guard.resource_version.clone(),
+            },
+            origin: origin.as_ref().map(OriginDocument::from),
+            needs_approval: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Which addresses Nodes and CiliumNodes keep out of the pools, and how many one object may keep.
+//!
+//! A kubelet reports the addresses of its machine, and any Cilium agent can write any CiliumNode.
+//! Without a bound, one broken node could fill every pool. Blocks that `Node.spec` shows or that
+//! agents read are in use, and are never cut.
+
+mod budget;
+mod excess;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use budget::{Bound, Budget, touched_blocks};
+use excess::{Excess, Kind, source_of_addresses, sources_of_blocks};
+use ipam_cilium::observed::{ModeSeen, Node, Observed, Reading};
+use ipam_core::alloc::Supply;
+use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef};
+use ipam_core::net::{Block, Range};
+
+/// Addresses that are kept out of the pools.
+pub(super) struct KeptAddresses<'o> {
+    /// Addresses of machines.
+    pub(super) machines: Vec<Range>,
+    /// Blocks that objects show, with their nodes.
+    pub(super) shown: Vec<(&'o NodeName, Range)>,
+    /// All addresses of the machines that exceed their bound.
+    crowded: BTreeMap<&'o NodeName, Vec<Range>>,
+    excess: Vec<Excess>,
+}
+
+impl<'o> KeptAddresses<'o> {
+    /// Of all Nodes and CiliumNodes, with the supply of all pools.
+    pub(super) fn new(observed: &'o Observed, supply: &Supply) -> KeptAddresses<'o> {
+        let mut kept = KeptAddresses {
+            machines: Vec::new(),
+            shown: Vec::new(),
+            crowded: BTreeMap::new(),
+            excess: Vec::new(),
+        };
+        for node in observed.nodes.values() {
+            kept.add_machine(node, supply);
+        }
+        let held = held(observed);
+        let mut blocks: BTreeMap<&NodeName, BTreeSet<Block>> = BTreeMap::new();
+        for (name, block) in observed.shown_blocks() {
+            blocks.entry(name).or_default().insert(block);
+        }
+        for (name, blocks) in blocks {
+            let (used, unread) = blocks
+                .into_iter()
+                .partition(|block| held.contains(&(name, *block)));
+            kept.add_used(observed, supply, name, used);
+            kept.add_unread(observed, supply, name, unread);
+        }
+        kept
+    }
+
+    fn add_machine(&mut self, node: &'o Node, supply: &Supply) {
+        let mut budget = Budget::new(supply, Bound::Machine);
+        let kept = addresses(node).flat_map(|range| budget.take(range));
+        self.machines.extend(kept);
+        let over = budget.over_bound();
+        if !over.is_empty() {
+            self.crowded.insert(&node.name, addresses(node).collect());
+        }
+        let object = ObjectRef::node(&node.name);
+        self.excess
+            .extend(Excess::new(&object, Kind::Machine, over, || {
+                vec![source_of_addresses(node)]
+            }));
+    }
+
+    fn add_used(
+        &mut self,
+        observed: &Observed,
+        supply: &Supply,
+        name: &'o NodeName,
+        used: Vec<Block>,
+    ) {
+        let mut budget = Budget::new(supply, Bound::All);
+        let parts = used.iter().flat_map(|block| budget.take(block.range()));
+        self.shown.extend(parts.map(|part| (name, part)));
+        let object = ObjectRef::node(name);
+        let over = budget.over_share();
+        self.excess
+            .extend(Excess::new(&object, Kind::Held, over, || {
+                sources_of_blocks(observed, name, &used)
+            }));
+    }
+
+    fn add_unread(
+        &mut self,
+        observed: &Observed,
+        supply: &Supply,
+        name: &'o NodeName,
+        mut unread: Vec<Block>,
+    ) {
+        // Narrow blocks, which may be honest, use the budget before wide ones.
+        unread.sort_by_cached_key(|block| touched_blocks(supply, *block));
+        let mut budget = Budget::new(supply, Bound::Unread);
+        let parts = unread.iter().flat_map(|block| budget.take(block.range()));
+        self.shown.extend(parts.map(|part| (name, part)));
+        let object = ObjectRef::node(name);
+        let over = budget.over_bound();
+        self.excess
+            .extend(Excess::new(&object, Kind::Unread, over, || {
+                sources_of_blocks(observed, name, &unread)
+            }));
+    }
+
+    /// Addresses of a node's own machine that are not kept out of the pools.
+    pub(super) fn own_addresses(&self, node: &NodeName) -> Vec<Range> {
+        self.crowded.get(node).cloned().unwrap_or_default()
+    }
+
+    /// Names each object that shows more of a pool than its share.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        self.excess.iter().map(Excess::finding).collect()
+    }
+}
+
+/// The addresses of one node's machine that are kept out of the pools.
+pub(super) fn of_machine(node: &Node, supply: &Supply) -> Vec<Range> {
+    let mut budget = Budget::new(supply, Bound::Machine);
+    addresses(node)
+        .flat_map(|range| budget.take(range))
+        .collect()
+}
+
+/// Internal ones first: they use the budget before others.
+fn addresses(node: &Node) -> impl Iterator<Item = Range> {
+    node.addresses.iter().map(|address| Range::from(*address))
+}
+
+/// Blocks of which no part may be given to another node: `Node.spec` shows them, or an agent reads
+/// them. In ipam `multi-pool`, Cilium's operator allocates them.
+fn held(observed: &Observed) -> BTreeSet<(&NodeName, Block)> {
+    let mut held = BTreeSet::new();
+    for node in observed.nodes.values() {
+        held.extend(node.spec.iter().map(|block| (&node.name, *block)));
+        let read = observed.holds(node);
+        let read = read
+            .iter()
+            .filter(|holding| holding.reading == Reading::Read);
+        held.extend(read.map(|holding| (&node.name, holding.block)));
+    }
+    // An agent of cluster-pool lives in its CiliumNode, whether its Node is there or not.
+    if observed.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool) {
+        let blocks = observed
+            .cilium_nodes
+            .values()
+            .map(|node| (&node.name, &node.pod_cidrs));
+        held.extend(
+            blocks.flat_map(|(name, blocks)| blocks.iter().map(move |block| (name, *block))),
+        );
+    }
+    if observed.is_multi_pool() {
+        let allocated = observed.cilium_nodes.values().flat_map(|node| {
+            node.allocated
+                .iter()
+                .flat_map(|(_, blocks)| blocks)
+                .map(move |block| (&node.name, *block))
+        });
+        held.extend(allocated);
+    }
+    held
+}

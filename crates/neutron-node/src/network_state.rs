@@ -1,0 +1,141 @@
+//! What the daemon remembers of a network between runs, and when Neutron is asked again. Nothing is
+//! lost without it: the work is only done a little later.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use crate::arguments::Arguments;
+use crate::sync::NeutronSync;
+use ipam_core::neutron::Id;
+use neutron_cni::cni::{Attachment, CniError};
+use neutron_cni::state::NodeState;
+use neutron_cni::{DaemonConfig, GarbageCandidates, Settings};
+
+/// Longer than an ADD may take.
+const LONGEST_ADD: Duration = Duration::from_mins(2);
+
+/// The memory of one network.
+#[derive(Default)]
+pub(super) struct NetworkState {
+    /// When Neutron was asked last, and how it went.
+    last_sync: Option<(Instant, SyncOutcome)>,
+    /// The `device_id`s of the ports that the last sync saw.
+    pub(super) known_devices: BTreeSet<String>,
+    /// Why no garbage can be recognised. Reported once.
+    pub(super) no_evidence: Option<String>,
+    pub(super) garbage_candidates: GarbageCandidates,
+    /// Ports in use that were deleted at Neutron. Reported once.
+    pub(super) lost: BTreeMap<Attachment, Id>,
+    pub(super) pairs_limit: Option<PairsLimit>,
+}
+
+/// When the VM's port reached Neutron's limit on pairs, and the number of addresses that was too
+/// many.
+#[derive(Clone, Copy)]
+pub(super) struct PairsLimit {
+    pub(super) at: Instant,
+    pub(super) addresses: usize,
+}
+
+/// The result of one run for a network.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SyncResult {
+    /// Everything was compared and brought up to date.
+    Done,
+    /// Nothing was due. What the last run found still holds.
+    NotDue,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SyncOutcome {
+    Succeeded,
+    Failed,
+}
+
+impl NetworkState {
+    /// Reads the node's files, and asks Neutron if the files require it or the last sync is old.
+    pub(super) fn sync(
+        &mut self,
+        settings: &Settings,
+        arguments: &Arguments,
+        began: Instant,
+    ) -> Result<SyncResult, CniError> {
+        let node_state = NodeState::of(settings)?;
+        let daemon_config = settings.daemon_config()?;
+        // No port exists for this network, and none is to be created.
+        if daemon_config == DaemonConfig::default() && !node_state.node_file().exists() {
+            return Ok(SyncResult::Done);
+        }
+        let devices = devices_needing_pairs(&node_state, &daemon_config)?;
+        let is_urgent = self.last_succeeded()
+            && (needs_ports(&node_state, &daemon_config)?
+                || !devices.is_subset(&self.known_devices));
+        if !is_urgent && !self.is_due(arguments.neutron_interval) {
+            return Ok(SyncResult::NotDue);
+        }
+        let outcome = NeutronSync::begin(settings, &node_state, daemon_config)
+            .and_then(|sync| sync.run(self, arguments, began));
+        self.record(&outcome);
+        outcome.map(|()| SyncResult::Done)
+    }
+
+    /// Whether the last sync is at least this old.
+    pub(super) fn is_due(&self, interval: Duration) -> bool {
+        self.last_sync
+            .is_none_or(|(at, _)| at.elapsed() >= interval)
+    }
+
+    /// Records a sync that ends now.
+    pub(super) fn record<E>(&mut self, outcome: &Result<(), E>) {
+        let outcome = if outcome.is_ok() {
+            SyncOutcome::Succeeded
+        } else {
+            SyncOutcome::Failed
+        };
+        self.last_sync = Some((Instant::now(), outcome));
+    }
+
+    /// A sync that failed is not urgent: it waits for its interval.
+    fn last_succeeded(&self) -> bool {
+        self.last_sync
+            .is_none_or(|(_, outcome)| outcome == SyncOutcome::Succeeded)
+    }
+}
+
+/// Whether the pool lacks ports or has ports to delete, by its files.
+fn needs_ports(node_state: &NodeState, daemon_config: &DaemonConfig) -> Result<bool, CniError> {
+    let Some(size) = daemon_config.pool else {
+        return Ok(false);
+    };
+    if !node_state.pool().exists() {
+        return Ok(true);
+    }
+    let ports = node_state.pool().ports()?;
+    Ok(ports.free.len() < size.free || !ports.deleting.is_empty())
+}
+
+/// Interfaces whose own port needs a pair for each address. The files do not hold these addresses.
+/// An old interface without a port will hardly get one.
+fn devices_needing_pairs(
+    node_state: &NodeState,
+    daemon_config: &DaemonConfig,
+) -> Result<BTreeSet<String>, CniError> {
+    if daemon_config
+        .pairs
+        .as_ref()
+        .is_none_or(|pairs| pairs.ranges.is_some())
+    {
+        return Ok(BTreeSet::new());
+    }
+    let held = node_state.pool().ports()?.held;
+    let young = node_state
+        .attachment_records()
+        .all()
+        .into_iter()
+        .filter(|(_, age)| *age < LONGEST_ADD)
+        .map(|(attachment, _)| attachment);
+    Ok(young
+        .filter(|attachment| !held.contains_key(attachment))
+        .map(|attachment| attachment.to_string())
+        .collect())
+}

@@ -1,0 +1,194 @@
+//! One comparison of a network's files with Neutron: pairs are kept, garbage is deleted, and the
+//! pool is filled.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use crate::arguments::Arguments;
+use crate::network_state::NetworkState;
+use crate::pairs::{PairsKeeper, addresses_of};
+use crate::{USER_AGENT, garbage, log};
+use ipam_core::neutron::Id;
+use neutron_cni::cni::{Arguments as CniArguments, CniError};
+use neutron_cni::plugin::{CLEANUP_TIME, cloud, session_cache};
+use neutron_cni::state::NodeState;
+use neutron_cni::{AttachmentRequest, DaemonConfig, Owner, PooledPort, Settings, Upkeep, upkeep};
+use openstack::{HttpNeutron, Neutron, NeutronError, Port, PortFilter};
+
+/// How long to wait for another daemon on this node. Then that daemon does the work.
+const DAEMON_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Neutron no longer executes a request that is this old.
+pub(super) const LATEST_ANSWER: Duration = Duration::from_mins(10);
+
+/// One sync with Neutron.
+pub(super) struct NeutronSync<'l> {
+    pub(super) node_state: &'l NodeState,
+    pub(super) daemon_config: DaemonConfig,
+    pub(super) request: AttachmentRequest,
+    pub(super) name: String,
+    pub(super) neutron: HttpNeutron,
+    /// For undoing, after `until`.
+    pub(super) last: HttpNeutron,
+    /// When requests to Neutron end.
+    pub(super) until: Instant,
+}
+
+impl<'l> NeutronSync<'l> {
+    pub(super) fn begin(
+        settings: &Settings,
+        node_state: &'l NodeState,
+        daemon_config: DaemonConfig,
+    ) -> Result<NeutronSync<'l>, CniError> {
+        // A pooled port has nothing that a single Pod asked for.
+        let request = settings.request(&CniArguments::default())?;
+        let now = Instant::now();
+        let until = now + settings.deadline - CLEANUP_TIME;
+        let neutron = HttpNeutron::new(
+            cloud(&settings.source)?,
+            USER_AGENT,
+            session_cache(node_state.state().to_owned()),
+            until,
+        )?;
+        let last = neutron.until(now + settings.deadline);
+        Ok(NeutronSync {
+            node_state,
+            daemon_config,
+            request,
+            name: node_state.port_name(),
+            neutron,
+            last,
+            until,
+        })
+    }
+
+    pub(super) fn run(
+        &self,
+        state: &mut NetworkState,
+        arguments: &Arguments,
+        began: Instant,
+    ) -> Result<(), CniError> {
+        let _lock = self
+            .node_state
+            .lock_daemon(Instant::now() + DAEMON_LOCK_TIMEOUT)?;
+        let pool = self.node_state.pool();
+        self.node_state.attachment_records().clean();
+        if self.daemon_config.pool.is_some() {
+            self.node_state.keeps_its_name()?;
+            pool.create_folders()?;
+        }
+        // Read the files first: each port in them existed at Neutron before.
+        let ports = pool.ports()?;
+        let at_neutron = self.ports_at_neutron()?;
+        state.known_devices = at_neutron
+            .iter()
+            .map(|port| port.device_id.clone())
+            .collect();
+        let size = self.daemon_config.pool;
+        let needs = upkeep(&ports, &at_neutron, &self.name, &self.request, size);
+        self.report_lost(state, &needs);
+        self.retire_ports(&needs)?;
+        let deleting: BTreeSet<Id> = pool
+            .ports()?
+            .deleting
+            .into_iter()
+            .map(|pooled| pooled.port.id)
+            .collect();
+        let mut addresses = addresses_of(&at_neutron, &deleting);
+        let pairs = self.keep_pairs(&addresses);
+        // An error stops no other step, but no port is created that the VM's port would not allow.
+        let outcomes = [
+            self.delete_unfinished_ports(&needs.unknown),
+            self.delete_marked_ports(),
+            garbage::collect(self, &needs.unknown, &at_neutron, state, arguments, began),
+            match &pairs {
+                Ok(pairs) => self.fill(&needs, &ports, pairs.as_ref(), &mut addresses, state),
+                Err(_) => Ok(()),
+            },
+        ];
+        pairs.map(drop)?;
+        outcomes.into_iter().collect()
+    }
+
+    /// Takes ports out of the pool that are gone, useless or too many.
+    fn retire_ports(&self, needs: &Upkeep) -> Result<(), CniError> {
+        let pool = self.node_state.pool();
+        needs
+            .forget
+            .iter()
+            .chain(&needs.give_back)
+            .try_for_each(|id| pool.mark_deleting(id))?;
+        pool.sync_folders()?;
+        for id in &needs.forget {
+            log(
+                &self.name,
+                &format!("port {id} of the warm pool is gone: it was deleted at Neutron"),
+            );
+            pool.forget(id);
+        }
+        if pool.exists() {
+            pool.confirm()?;
+        }
+        Ok(())
+    }
+
+    fn keep_pairs(&self, addresses: &BTreeSet<IpAddr>) -> Result<Option<PairsKeeper>, CniError> {
+        let pairs = PairsKeeper::of(&self.daemon_config, self.node_state, &self.neutron)?;
+        if let Some(pairs) = &pairs {
+            pairs.keep(&self.neutron, addresses)?;
+        }
+        Ok(pairs)
+    }
+
+    /// The ports of this network on this node. Compares letter by letter, unlike databases.
+    fn ports_at_neutron(&self) -> Result<Vec<Port>, NeutronError> {
+        let filter = PortFilter {
+            name: Some(&self.name),
+            ..PortFilter::default()
+        };
+        let mut ports = self.neutron.ports(&filter)?;
+        let owners = [Owner::Pod, Owner::Pool].map(Owner::as_str);
+        ports.retain(|port| port.name == self.name && owners.contains(&port.device_owner.as_str()));
+        Ok(ports)
+    }
+
+    /// Reports ports in use that are gone. Neutron may give their addresses again.
+    fn report_lost(&self, state: &mut NetworkState, needs: &Upkeep) {
+        for (attachment, id) in needs
+            .lost
+            .iter()
+            .filter(|(attachment, _)| !state.lost.contains_key(*attachment))
+        {
+            let what = format!(
+                "port {id} of {attachment} is gone: it was deleted at Neutron. Delete the Pod: Neutron may give its address again"
+            );
+            log(&self.name, &what);
+        }
+        state.lost.clone_from(&needs.lost);
+    }
+
+    /// Deletes ports of a daemon that was killed before it recorded them, so no Pod has them.
+    /// Neutron may create such a port late.
+    fn delete_unfinished_ports(&self, unknown: &[Port]) -> Result<(), CniError> {
+        let pool = self.node_state.pool();
+        for (slot, age) in pool.pending_creates()? {
+            match unknown.iter().find(|port| port.device_id == slot) {
+                Some(port) => self.neutron.delete_port(&port.id)?,
+                None if age < LATEST_ANSWER => continue,
+                None => {}
+            }
+            pool.end_create(&slot);
+        }
+        Ok(())
+    }
+
+    fn delete_marked_ports(&self) -> Result<(), CniError> {
+        let pool = self.node_state.pool();
+        for PooledPort { port, .. } in pool.ports()?.deleting {
+            self.neutron.delete_port(&port.id)?;
+            pool.forget(&port.id);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! Saved plans as input of `apply`: recognizes them, and finds the changes that are still wanted.
+
+use std::path::Path;
+
+use super::failure::Failure;
+use super::{output, plan_file};
+use crate::render::{Detail, count, human, why_irreversible};
+use ipam_cilium::observed::Observed;
+use ipam_planner::plan::{Change, Intent, Plan, PlanDocument, Staleness, still_wanted};
+
+/// The plan file, or `None` if `what` has YAML files. A file with a JSON object is a plan, whatever
+/// its name.
+pub(super) fn saved_plan(what: &Path) -> Result<Option<PlanDocument>, Failure> {
+    let is_json = what
+        .extension()
+        .is_some_and(|extension| extension == "json");
+    if !what.is_file() && !is_json {
+        return Ok(None);
+    }
+    let is_yaml = what
+        .extension()
+        .is_some_and(|extension| extension == "yaml" || extension == "yml");
+    if is_yaml
+        && std::fs::read_to_string(what).is_ok_and(|text| !text.trim_start().starts_with('{'))
+    {
+        return Ok(None);
+    }
+    plan_file::read(what).map(Some)
+}
+
+pub(super) fn saved_changes(
+    saved: &PlanDocument,
+    plan: &Plan,
+    observed: &Observed,
+    detail: Detail,
+) -> Result<Vec<Change>, Failure> {
+    // A plan that was refused when it was saved stays refused: its flags are unknown now.
+    if !saved.refusals.is_empty() {
+        return Err(Failure::Refused(saved.refusals.clone()));
+    }
+    match still_wanted(saved, plan, observed) {
+        Staleness::Stale(differences) if saved.intent == Intent::Undo => {
+            Err(Failure::StaleUndo(differences))
+        }
+        Staleness::Stale(differences) => Err(Failure::Stale(differences)),
+        Staleness::Current {
+            changes,
+            further,
+            done,
+            gone,
+        } => {
+            if gone > 0 {
+                output::warn(&format!(
+                    "left out: {}, gone or re-created since",
+                    count(gone, "object")
+                ));
+            }
+            if saved.intent == Intent::Undo {
+                output::talk(&human(&undo_document(saved, plan), detail));
+            }
+            if done > 0 {
+                output::warn(&format!(
+                    "done already: {} of the saved plan",
+                    count(done, "change")
+                ));
+            }
+            let irreversible = changes
+                .iter()
+                .filter(|change| !change.can_be_undone())
+                .count();
+            if irreversible > 0 {
+                let what = count(irreversible, "change");
+                output::warn(&format!(
+                    "{what} cannot be undone: {}",
+                    why_irreversible(saved)
+                ));
+            }
+            if further > 0 && saved.intent == Intent::Files {
+                output::warn(&format!(
+                    "not in the saved plan: {}; run plan again for more",
+                    count(further, "further change")
+                ));
+            }
+            Ok(changes)
+        }
+    }
+}
+
+/// The effect of an undo plan on the cluster as it is now. Irreversible changes are blocked in it.
+fn undo_document(saved: &PlanDocument, plan: &Plan) -> PlanDocument {
+    let mut shown = PlanDocument::new(plan, &saved.source.directory);
+    shown.digest.clone_from(&saved.digest);
+    shown.intent = saved.intent;
+    shown.blocked.extend(saved.blocked.iter().cloned());
+    shown.summary.blocked = shown.blocked.len();
+    shown
+}

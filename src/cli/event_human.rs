@@ -1,0 +1,181 @@
+//! Events of `watch` and the operator as lines for people.
+
+use super::capped::{Capped, by_cause};
+use super::progress::fault;
+use crate::render::{Detail, Paint, count, named, printable};
+use ipam_cluster::Rollback;
+use ipam_controller::apply::Outcome;
+use ipam_controller::{ControllerEvent, Waiting, WaitingChange};
+use ipam_core::model::{Hazard, Severity, grouped_digits};
+use ipam_desired::Activity;
+use ipam_planner::plan::ChangeDocument;
+
+/// The lines of an event; empty if it has none.
+pub(super) fn human(event: &ControllerEvent<'_>, detail: Detail) -> String {
+    let line = |word: String, what: &str| format!("{word}  {what}\n");
+    match event {
+        ControllerEvent::ConfigApplied(loaded) => {
+            let of = loaded
+                .revision
+                .as_ref()
+                .map(|commit| format!(" of commit {commit}"))
+                .unwrap_or_default();
+            line(
+                Paint::Bold.on("in force"),
+                &format!("{}{of}", count(loaded.documents.files.len(), "file")),
+            )
+        }
+        ControllerEvent::Invalid(loaded) => {
+            let faults = loaded
+                .findings
+                .iter()
+                .filter(|finding| finding.severity == Severity::Error);
+            let what = format!(
+                "{}; the last good files stay in force",
+                count(faults.count(), "fault")
+            );
+            line(Paint::Red.on("invalid"), &what)
+        }
+        ControllerEvent::Finished {
+            change, outcome, ..
+        } => {
+            let change = ChangeDocument::from(*change);
+            let (object, after) = (format!("{}/{}", change.kind, change.name), change.comes());
+            match outcome {
+                Outcome::Applied if after.is_empty() => {
+                    line(Paint::Green.on("taken away"), &printable(&object))
+                }
+                Outcome::Applied => line(
+                    Paint::Green.on("written"),
+                    &printable(&format!("{object}  {after}")),
+                ),
+                other => line(
+                    Paint::Red.on("not written"),
+                    &printable(&format!("{object}  {}", fault(other).unwrap_or_default())),
+                ),
+            }
+        }
+        ControllerEvent::Waiting(waiting) => waiting_lines(waiting, detail),
+        ControllerEvent::Planned(_)
+        | ControllerEvent::Sending(_)
+        | ControllerEvent::Nodes(_)
+        | ControllerEvent::Conflict(_) => String::new(),
+        ControllerEvent::Undone(target, pause) => {
+            let what = format!(
+                "{target}: another writer reverts the changes; next attempt in {} s",
+                pause.as_secs()
+            );
+            line(Paint::Red.on("undone"), &printable(&what))
+        }
+        ControllerEvent::RolledBack(rollback) => {
+            line(Paint::Red.on("rolled back"), &rollback_text(rollback))
+        }
+        ControllerEvent::Unhealthy(why) => line(Paint::Red.on("trouble"), &printable(why)),
+        ControllerEvent::Recovered => line(Paint::Green.on("recovered"), ""),
+        ControllerEvent::Leading => line(Paint::Bold.on("leads"), ""),
+        ControllerEvent::Standby(why) => line("stands by".to_owned(), &printable(why)),
+    }
+}
+
+fn rollback_text(rollback: &Rollback) -> String {
+    let Rollback {
+        from,
+        to,
+        forgotten,
+    } = rollback;
+    let blocks = count(forgotten.len(), "block");
+    format!(
+        "the cluster went back from resourceVersion {from} to {to}; {blocks} that it lost are quarantined for their nodes"
+    )
+}
+
+fn waiting_lines(waiting: &Waiting, detail: Detail) -> String {
+    let Waiting {
+        nodes,
+        activity,
+        for_a_person,
+        refusals,
+        blocked,
+    } = waiting;
+    let (waits, blocks) = (
+        count(for_a_person.len(), "change"),
+        grouped_digits(blocked.len()),
+    );
+    let paused = if *activity == Activity::Paused {
+        ", paused"
+    } else {
+        ""
+    };
+    let mut text = format!(
+        "seen  {}, {waits} for a person, {blocks} blocked{paused}\n",
+        count(*nodes, "node")
+    );
+    let waits = for_a_person
+        .iter()
+        .map(|change| (change.target.to_string(), why_waits(change, *activity)));
+    push_groups(&mut text, "waits     ", waits, detail);
+    let refused = refusals
+        .iter()
+        .map(|refusal| (refusal.message.clone(), refusal.help.clone()));
+    let refused = Capped::new(refused, detail);
+    for (message, help) in &refused.shown {
+        push_line(&mut text, &format!("refused   {message}; {help}"));
+    }
+    push_more(&mut text, refused.hidden);
+    let blocked = blocked
+        .iter()
+        .map(|(target, reason)| (target.to_string(), reason.to_string()));
+    push_groups(&mut text, "blocked   ", blocked, detail);
+    text
+}
+
+/// One line for each reason, with the names of its objects.
+fn push_groups(
+    text: &mut String,
+    title: &str,
+    entries: impl Iterator<Item = (String, String)>,
+    detail: Detail,
+) {
+    let entries: Vec<(String, String)> = entries.collect();
+    let groups = by_cause(&entries, |(_, reason)| reason.as_str());
+    let groups = Capped::new(groups, detail);
+    for (reason, group) in &groups.shown {
+        let names: Vec<String> = group.iter().map(|(name, _)| name.clone()).collect();
+        push_line(text, &format!("{title}{}  {reason}", named(&names, detail)));
+    }
+    let shown: usize = groups.shown.iter().map(|(_, group)| group.len()).sum();
+    push_more(text, entries.len() - shown);
+}
+
+fn push_line(text: &mut String, line: &str) {
+    text.push_str(&format!("    {}\n", printable(line)));
+}
+
+fn push_more(text: &mut String, hidden: usize) {
+    if hidden > 0 {
+        text.push_str(&format!(
+            "    … and {} more; `cilium-ipam plan --full` shows all\n",
+            grouped_digits(hidden)
+        ));
+    }
+}
+
+fn why_waits(change: &WaitingChange, activity: Activity) -> String {
+    let hazard = hazard_text(change.hazard, activity);
+    match change.needs_approval.as_slice() {
+        [] => hazard.to_owned(),
+        blocks => {
+            let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
+            format!("needs the approval of a person: {}", blocks.join("; "))
+        }
+    }
+}
+
+pub(super) fn hazard_text(hazard: Hazard, activity: Activity) -> &'static str {
+    match hazard {
+        Hazard::None if activity == Activity::Paused => "paused",
+        Hazard::None => "stands behind what waits",
+        Hazard::Disruptive => "disruptive",
+        Hazard::Destructive => "destructive",
+    }
+}

@@ -1,0 +1,73 @@
+//! The alerts and the dashboard: metrics that exist, rules that fire.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use crate::support::{Folder, repository};
+
+#[test]
+fn alerts_and_the_dashboard_name_metrics_that_there_are() {
+    // A metric without a value is not printed, so the names are read where they are registered.
+    let source = std::fs::read_to_string(
+        repository().join("crates/ipam-controller/src/telemetry/metrics.rs"),
+    )
+    .unwrap();
+    let registered = source
+        .split("registry.register")
+        .skip(1)
+        .filter_map(|call| call.split('"').nth(1));
+    let known: BTreeSet<String> = registered
+        .map(|name| format!("cilium_ipam_{name}"))
+        .collect();
+    assert!(known.len() > 15, "{known:?}");
+    for file in ["alerts.yaml", "dashboard.json"] {
+        let text = std::fs::read_to_string(repository().join("ci/chart/files").join(file)).unwrap();
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let mut named = 0;
+        for (at, _) in text.match_indices("cilium_ipam_") {
+            let name: String = text[at..].chars().take_while(|c| is_word(*c)).collect();
+            let family = ["_total", "_seconds_bucket"]
+                .iter()
+                .find_map(|end| name.strip_suffix(end))
+                .unwrap_or(&name);
+            assert!(
+                known.contains(family.trim_end_matches("_total")),
+                "{file} names {name}, of {known:?}"
+            );
+            named += 1;
+        }
+        assert!(named > 8, "{file}");
+        // A store that went back in time is rare, and nothing else on the page tells of it.
+        assert!(text.contains("cilium_ipam_rollbacks_total"), "{file}");
+    }
+}
+
+#[test]
+fn alerts_fire_when_they_should() {
+    let promtool = testbed::or_skip!(testbed::debian("prometheus", "promtool"));
+    let folder = Folder::new(&[]);
+    for (name, path) in [
+        ("alerts.yaml", "ci/chart/files/alerts.yaml"),
+        ("test.yaml", "tests/it/alerts.yaml"),
+    ] {
+        folder.write(
+            name,
+            std::fs::read_to_string(repository().join(path)).unwrap(),
+        );
+    }
+    for arguments in [
+        ["check", "rules", "alerts.yaml"],
+        ["test", "rules", "test.yaml"],
+    ] {
+        let output = Command::new(&promtool)
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let (stdout, stderr) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        assert!(output.status.success(), "{stdout}\n{stderr}");
+    }
+}

@@ -1,0 +1,179 @@
+//! Saved plans of a commit, and `watch` on a branch.
+
+use serde_json::json;
+use testbed::Options;
+
+use super::{OTHER, POOL, commit, git, repository};
+use crate::running::{Running, http_get};
+use crate::server::{Server, kubernetes, node};
+use crate::support::{cluster, node as node_json, pool};
+
+/// Writes to annotations can be undone.
+const ANNOTATION: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: node-annotation}\n";
+
+#[test]
+fn a_saved_plan_is_applied_from_its_own_commit() {
+    let items = [node_json("n", "a", "")];
+    let (folder, id) = repository(&[
+        ("pools/a.yaml", &pool("a", POOL)),
+        ("pools/policy.yaml", ANNOTATION),
+    ]);
+    folder.write(
+        "cluster.json",
+        cluster(
+            "1.19.3",
+            r#""ipam":"kubernetes","annotate-k8s-node":"true""#,
+            &items,
+        ),
+    );
+    let plan = ["plan", "--cluster", "cluster.json", "--revision", "main"];
+    let shown = folder
+        .run(&[&plan[..], &["--out", "plan.json"]].concat())
+        .expect(0);
+    assert!(
+        shown.stdout.contains(&format!("files of commit {id}")),
+        "{}",
+        shown.stdout
+    );
+    let page = folder
+        .run(&[&plan[..], &["--output", "markdown"]].concat())
+        .expect(0)
+        .stdout;
+    assert!(page.contains(&format!("`pools` at `{id}`")), "{page}");
+    folder.write("pools/a.yaml", pool("a", OTHER));
+    commit(folder.path());
+    let apply = ["apply", "plan.json", "--cluster", "cluster.json"];
+    let refused = folder
+        .run(&[&apply[..], &["--revision", "main"]].concat())
+        .expect(4)
+        .stderr;
+    assert!(
+        refused.contains(&format!(
+            "made from the files of commit {id}, and --revision asks for `main`"
+        )),
+        "{refused}"
+    );
+    folder.write("other.json", folder.read("cluster.json"));
+    let of_its_own = [
+        "apply",
+        "plan.json",
+        "--cluster",
+        "other.json",
+        "--revision",
+        "main~1",
+    ];
+    folder.run(&of_its_own).expect(0);
+    folder
+        .run(&["plan", "--cluster", "cluster.json", "--out", "loose.json"])
+        .expect(0);
+    let loose = folder
+        .run(&[
+            "apply",
+            "loose.json",
+            "--cluster",
+            "cluster.json",
+            "--revision",
+            "main",
+        ])
+        .expect(4)
+        .stderr;
+    assert!(
+        loose.contains(
+            "made from files of no commit, and --revision asks for `main`, which is commit"
+        ),
+        "{loose}"
+    );
+    folder.run(&apply).expect(0);
+    let written = folder.read("cluster.json");
+    assert!(
+        written.contains("10.20.0.0/24"),
+        "of the commit that was planned: {written}"
+    );
+    let mut undo = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let undo = undo.find(|name| name.starts_with("undo-")).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&folder.read(&undo)).unwrap();
+    assert_eq!(
+        document["source"]["revision"],
+        serde_json::Value::Null,
+        "it is judged by the files as they are then"
+    );
+    folder
+        .run(&[
+            "apply",
+            &undo,
+            "--auto-approve",
+            "--cluster",
+            "cluster.json",
+        ])
+        .expect(0);
+    assert!(
+        !folder
+            .read("cluster.json")
+            .contains("network.cilium.io/ipv4-pod-cidr")
+    );
+}
+
+#[test]
+fn watch_follows_a_branch_and_keeps_the_last_good_commit() {
+    let server = Server::start(
+        &kubernetes("1.19.3", None),
+        Some("1.19.3"),
+        Options::default(),
+        &[],
+    );
+    let folder = server.folder.path();
+    server.folder.write("pools/a.yaml", pool("a", POOL));
+    server.folder.write(".gitignore", "/*\n!/pools\n");
+    git(folder, &["init", "--quiet", "--initial-branch", "main"]);
+    let first = commit(folder);
+    server.nodes([node("n1", json!({}))]);
+    let arguments = ["watch", "--revision", "main", "--listen", "127.0.0.1:0"];
+    let watching = Running::start(folder, server.plane.kubeconfig(), &arguments);
+    let address = watching.address();
+    watching.until("in-force", json!({"revision": first}));
+    assert_eq!(watching.written("n1"), json!(["10.20.0.0/24"]));
+    let claims = || {
+        server
+            .plane
+            .get("/api/v1/namespaces/kube-system/configmaps/cilium-ipam-claims")
+            .unwrap()
+    };
+    assert_eq!(claims()["data"]["revision"], first.as_str());
+
+    server.folder.write("pools/a.yaml", "no YAML: [");
+    let faulty = commit(folder);
+    watching.until("invalid", json!({"revision": faulty}));
+    server.nodes([node("n2", json!({}))]);
+    assert_eq!(
+        watching.written("n2"),
+        json!(["10.20.1.0/24"]),
+        "the last good commit stays in force"
+    );
+    let (_, metrics) = http_get(&address, "/metrics");
+    assert!(
+        metrics.contains(&format!(
+            "cilium_ipam_source_revision{{revision=\"{first}\"}} 1"
+        )),
+        "{metrics}"
+    );
+    assert!(
+        metrics.contains("cilium_ipam_source_invalid 1"),
+        "{metrics}"
+    );
+    assert_eq!(http_get(&address, "/readyz").0, 200);
+
+    git(folder, &["checkout", "--quiet", "-b", "elsewhere"]);
+    server.folder.write("pools/a.yaml", pool("a", OTHER));
+    commit(folder);
+    git(folder, &["branch", "--force", "main", "elsewhere~2"]);
+    watching.until("in-force", json!({"revision": first}));
+    git(folder, &["branch", "--force", "main", "elsewhere"]);
+    let third = git(folder, &["rev-parse", "elsewhere"]);
+    watching.until("in-force", json!({"revision": third}));
+    server.nodes([node("n3", json!({}))]);
+    assert_eq!(watching.written("n3"), json!(["10.30.0.0/24"]));
+    assert_eq!(claims()["data"]["revision"], third.as_str());
+    assert_eq!(watching.end(), 0);
+}
