@@ -312,7 +312,7 @@ fn a_node_that_the_operator_skips() {
         .expect(0)
         .json();
     assert!(
-        blocked(&plan, "skipped").contains("lies in its ranges"),
+        blocked(&plan, "skipped").contains("lies in the ranges of Cilium's operator"),
         "{plan:#}"
     );
     server.folder.write(

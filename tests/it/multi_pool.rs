@@ -168,7 +168,10 @@ fn the_operator_gives_what_was_planned(version: CiliumVersion) {
     let reasons = plan["blocked"].to_string();
     match version {
         // It would forget what it gave.
-        CiliumVersion::V1_15 => assert!(reasons.contains("make this operator"), "{plan:#}"),
+        CiliumVersion::V1_15 => assert!(
+            reasons.contains("would forget the blocks that it gave"),
+            "{plan:#}"
+        ),
         CiliumVersion::V1_19 => {
             let change = &plan["changes"][0];
             assert_eq!(
@@ -279,7 +282,7 @@ fn what_cilium_cannot_do_is_blocked() {
             "1.19.3",
             usual.clone(),
             vec![existing("old", ours(), "10.20.0.0/16", 24)],
-            "pool a has to wait",
+            "pool a is blocked",
         ),
         (
             "1.19.3",

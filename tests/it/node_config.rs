@@ -129,7 +129,7 @@ fn what_keeps_a_node_from_moving() {
                 config("cilium-ipam-n1", json!({"nodeSelector": {}})),
             ],
             "10.20.9.0/24",
-            "somebody else's",
+            "is not ours or selects other nodes",
         ),
         (
             vec![usual.clone(), config("zz", settings)],

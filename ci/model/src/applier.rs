@@ -120,21 +120,24 @@ impl Protocol {
     fn conclusions(&self, seen: &Seen) -> (Claims, Arc<[Choice]>) {
         let misread = self.mutation.map(|mutation| mutation.misread(seen));
         let seen = misread.as_ref().unwrap_or(seen);
-        let in_force = self.decisions.in_force(seen);
+        let live_claims = self.decisions.live_claims(seen);
         if self.has(Mutation::ClaimsInForceIgnored) {
             let claims = self.decisions.names.nothing_spoken();
-            return (in_force, self.decisions.choices(&Seen { claims, ..*seen }));
+            return (
+                live_claims,
+                self.decisions.choices(&Seen { claims, ..*seen }),
+            );
         }
-        (in_force, self.decisions.choices(seen))
+        (live_claims, self.decisions.choices(seen))
     }
 
     fn decisions_of(&self, state: &State, applier: usize, steps: &mut Vec<Step>) {
         let Some(seen) = self.seen(state, applier) else {
             return;
         };
-        let (in_force, choices) = self.conclusions(&seen);
+        let (live_claims, choices) = self.conclusions(&seen);
         for (index, choice) in (0..).zip(choices.iter()) {
-            let changes_something = !choice.changes.is_empty() || in_force != seen.claims;
+            let changes_something = !choice.changes.is_empty() || live_claims != seen.claims;
             if changes_something && choice.moves <= state.disturbances_left {
                 steps.push(Step::Decide(index));
             }

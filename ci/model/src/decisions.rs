@@ -49,7 +49,7 @@ pub(crate) struct Decisions {
     pub names: Names,
     directories: Vec<Directory>,
     choices: Memory<Seen, Arc<[Choice]>>,
-    in_force: Memory<Seen, Claims>,
+    live_claims: Memory<Seen, Claims>,
     claimed: Memory<(Claims, List<Change>), Claimed>,
     settled: Memory<(Claims, List<Change>), Claims>,
     failure: OnceLock<Error>,
@@ -78,7 +78,7 @@ impl Decisions {
             directories: directories?,
             names,
             choices: Memory::default(),
-            in_force: Memory::default(),
+            live_claims: Memory::default(),
             claimed: Memory::default(),
             settled: Memory::default(),
             failure: OnceLock::new(),
@@ -106,19 +106,19 @@ impl Decisions {
     }
 
     /// The claims that are in force in the light of what was seen.
-    pub(crate) fn in_force(&self, seen: &Seen) -> Claims {
-        self.in_force.get(seen, || {
+    pub(crate) fn live_claims(&self, seen: &Seen) -> Claims {
+        self.live_claims.get(seen, || {
             let real = self.names.observed(seen, &[]).live_claims(QUARANTINE);
             self.understood(self.names.read_claims(&real))
         })
     }
 
     /// What claims become before a batch is written.
-    pub(crate) fn claim(&self, in_force: &Claims, batch: &List<Change>) -> Claimed {
-        self.claimed.get(&(*in_force, *batch), || {
+    pub(crate) fn claim(&self, live_claims: &Claims, batch: &List<Change>) -> Claimed {
+        self.claimed.get(&(*live_claims, *batch), || {
             let claimed = match self.claims {
-                WriteKind::Guarded => self.claim_guarded(in_force, batch),
-                WriteKind::Creation => self.claim_creations(in_force, batch),
+                WriteKind::Guarded => self.claim_guarded(live_claims, batch),
+                WriteKind::Creation => self.claim_creations(live_claims, batch),
             };
             self.understood(claimed)
         })
@@ -136,13 +136,13 @@ impl Decisions {
         })
     }
 
-    fn claim_guarded(&self, in_force: &Claims, batch: &[Change]) -> Result<Claimed> {
+    fn claim_guarded(&self, live_claims: &Claims, batch: &[Change]) -> Result<Claimed> {
         let changes: Vec<_> = batch
             .iter()
             .map(|change| RealChange::Node(self.names.node_change(change)))
             .collect();
         let (claims, conflicts) =
-            claim_changes(&self.names.claims(in_force), &changes, NOW, QUARANTINE);
+            claim_changes(&self.names.claims(live_claims), &changes, NOW, QUARANTINE);
         let writable = batch
             .iter()
             .enumerate()
@@ -155,8 +155,8 @@ impl Decisions {
 
     /// The planner has no such write path yet, so its claims are made here, by the rule that will
     /// hold for them.
-    fn claim_creations(&self, in_force: &Claims, batch: &[Change]) -> Result<Claimed> {
-        let mut claims = self.names.claims(in_force);
+    fn claim_creations(&self, live_claims: &Claims, batch: &[Change]) -> Result<Claimed> {
+        let mut claims = self.names.claims(live_claims);
         let mut writable = List::default();
         for change in batch {
             let claim = Claim {

@@ -1,6 +1,6 @@
 //! `cargo xtask`: the one entry to building, checking, testing and measuring this repository.
 //!
-//! Every verb is a short list of commands that a person could type as well. Each is shown before it
+//! Every command is a short list of commands that a person could type as well. Each is shown before it
 //! runs. The README and `.ci/run` call these verbs and nothing else.
 #![forbid(unsafe_code)]
 
@@ -18,11 +18,11 @@ use commands::{advisories, bench, check, fuzz, prove, quick, test, testbed};
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 120)]
 struct Arguments {
     #[command(subcommand)]
-    verb: Verb,
+    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum Command {
     /// Build and test the pure crates alone, in seconds.
     Quick,
     /// Check formatting, lints, dependencies and documentation.
@@ -34,7 +34,7 @@ enum Verb {
     Test(test::Arguments),
     /// Build or start the real Kubernetes and Cilium programs.
     #[command(subcommand)]
-    Testbed(testbed::Verb),
+    Testbed(testbed::Command),
     /// Measure against limits of the same run: plan, apply, file, alloc, claims, services, doctor,
     /// join, newcomers, cni, growth or all.
     #[command(disable_help_flag = true)]
@@ -48,15 +48,15 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().verb {
-        Verb::Quick => quick::run(),
-        Verb::Check => check::run(),
-        Verb::Advisories => advisories::run(),
-        Verb::Test(arguments) => test::run(&arguments),
-        Verb::Testbed(verb) => testbed::run(&verb),
-        Verb::Bench(arguments) => bench::run(&arguments),
-        Verb::Prove(arguments) => prove::run(&arguments),
-        Verb::Fuzz(arguments) => fuzz::run(&arguments),
+    let outcome = match Arguments::parse().command {
+        Command::Quick => quick::run(),
+        Command::Check => check::run(),
+        Command::Advisories => advisories::run(),
+        Command::Test(arguments) => test::run(&arguments),
+        Command::Testbed(command) => testbed::run(&command),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Prove(arguments) => prove::run(&arguments),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -184,7 +184,7 @@ mod tests {
         fs::write(folder.path().join("6.conf"), "{").unwrap();
         let networks = networks(&[folder.path().to_owned()]).unwrap();
         let five = folder.path().join("5.json").display().to_string();
-        let told: Vec<(&str, bool)> = networks
+        let reported: Vec<(&str, bool)> = networks
             .iter()
             .map(|(name, read)| (name.as_str(), read.is_ok()))
             .collect();
@@ -196,7 +196,7 @@ mod tests {
             (six.as_str(), false),
         ];
         expected.sort_unstable();
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     }
 
     #[test]
@@ -214,25 +214,25 @@ mod tests {
         let made_for = MadeFor::of(&settings.request(&Arguments::default()).unwrap());
         let pools = ["one", "gone"].map(|name| Pool::of(state.path(), name));
         let read = || networks(&[folder.path().to_owned()]).unwrap();
-        let told = || {
+        let reported = || {
             orphaned_pools(&read(), state.path())
                 .into_keys()
                 .collect::<Vec<_>>()
         };
         pools.iter().for_each(|pool| pool.create_folders().unwrap());
-        assert_eq!(told(), [""; 0]);
+        assert_eq!(reported(), [""; 0]);
         let pooled = PooledPort { port, made_for };
         pools.iter().for_each(|pool| {
             pool.record_created("p", &pooled)
                 .and_then(|()| pool.publish("p", &pooled.port.id))
                 .unwrap()
         });
-        assert_eq!(told(), ["gone"]);
+        assert_eq!(reported(), ["gone"]);
         fs::write(
             folder.path().join("2.conf"),
             json!({"plugins": [{"ipam": {"type": "ipam-neutron"}}]}).to_string(),
         )
         .unwrap();
-        assert_eq!(told(), [""; 0], "the invalid file may configure it");
+        assert_eq!(reported(), [""; 0], "the invalid file may configure it");
     }
 }

@@ -9,7 +9,7 @@ use crate::support::{Folder, repository};
 fn alerts_and_the_dashboard_name_metrics_that_there_are() {
     // A metric without a value is not printed, so the names are read where they are registered.
     let source = std::fs::read_to_string(
-        repository().join("crates/ipam-controller/src/telemetry/metrics.rs"),
+        repository().join("crates/ipam-controller/src/telemetry/metrics/mod.rs"),
     )
     .unwrap();
     let registered = source

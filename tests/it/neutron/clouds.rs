@@ -145,7 +145,7 @@ fn nothing_is_readable_for_others(stack: &OpenStack, network: &str) {
     plugin.del("a");
     std::fs::set_permissions(plugin.state(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let (code, message) = plugin.refused("ADD", "a");
-    assert!(code == 7 && message.contains("others"), "{message}");
+    assert!(code == 7 && message.contains("other users"), "{message}");
 }
 
 /// How many files there are in a folder and those within it, none of them for others, and none with

@@ -283,7 +283,7 @@ fn blocks_and_pairs_are_taken_back_together(stack: &OpenStack, network: &str) {
         kept["reason"]
             .as_str()
             .unwrap()
-            .contains("10.20.0.0/24 out, which its node keeps"),
+            .contains("still allows 10.20.0.0/24, which its node keeps"),
         "{kept}"
     );
     run(&folder, &["apply", "undo.json", "--auto-approve"]).expect(0);

@@ -222,7 +222,7 @@ fn what_others_can_read_is_a_warning() {
     let ways = [
         (
             "without TLS: others on the way can read the password",
-            "serve Keystone by https",
+            "serve Keystone over https",
         ),
         (
             "without TLS: others on the way can read the token",

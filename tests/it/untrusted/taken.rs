@@ -145,7 +145,7 @@ fn one_object_never_fills_a_small_pool() {
         folder.write("pools/a.yaml", pool("a", small));
         let plan = plan(&folder);
         assert!(
-            fates(&plan).contains(&"n + 10.20.2.0/24".to_owned()),
+            fates(&plan).contains(&"n + 10.20.4.0/24".to_owned()),
             "{plan:#}"
         );
         let found = finding(&plan, "one-node-fills-pool").unwrap();

@@ -39,13 +39,13 @@ pub fn check(data: &[u8]) {
             );
             match settings.request(&asked) {
                 Err(error) => refused(&error),
-                Ok(wish) => {
+                Ok(request) => {
                     assert!(
-                        !wish.networks.is_empty()
+                        !request.networks.is_empty()
                             && asked
                                 .addresses
                                 .iter()
-                                .all(|one| wish.addresses.contains(one))
+                                .all(|one| request.addresses.contains(one))
                     )
                 }
             }

@@ -38,7 +38,7 @@ use xtask::tool::{PLUGIN_PLACE, PLUGIN_VARIABLE, TOOL_VARIABLE, USUAL_PLACE};
 )]
 struct Arguments {
     #[command(subcommand)]
-    verb: Verb,
+    command: Command,
     /// Number of nodes; of blocks for `alloc`, Services for `services`, rounds for `cni`. Each
     /// benchmark has its own default.
     #[arg(long, global = true, value_name = "N")]
@@ -52,7 +52,7 @@ struct Arguments {
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum Command {
     /// `plan` on a real API server, against the raw paged LIST of the same objects; 5,000 nodes.
     Plan,
     /// `apply` on a real API server, against a raw PATCH loop of the same concurrency; 5,000 nodes.
@@ -109,24 +109,24 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let Arguments {
-        verb,
+        command,
         nodes,
         tool,
         plugin,
     } = arguments;
-    match verb {
-        Verb::Plan => plan::run(tool, nodes.unwrap_or(plan::NODES)),
-        Verb::Apply => apply::run(tool, nodes.unwrap_or(apply::NODES)),
-        Verb::File => file::run(tool, nodes.unwrap_or(file::NODES)),
-        Verb::Alloc => alloc::run(nodes.unwrap_or(alloc::BLOCKS)),
-        Verb::Claims => claims::run(nodes.unwrap_or(claims::NODES)),
-        Verb::Services => services::run(tool, nodes.unwrap_or(services::SERVICES)),
-        Verb::Doctor => doctor::run(tool, nodes.unwrap_or(doctor::NODES)),
-        Verb::Join => join::run(tool, nodes.unwrap_or(join::NODES)),
-        Verb::Newcomers => mass_join::run(tool, nodes.unwrap_or(mass_join::NODES)),
-        Verb::Cni => cni::run(plugin, nodes.unwrap_or(cni::TURNS)),
-        Verb::Growth => growth::run(nodes.unwrap_or(growth::LARGEST)),
-        Verb::All => {
+    match command {
+        Command::Plan => plan::run(tool, nodes.unwrap_or(plan::NODES)),
+        Command::Apply => apply::run(tool, nodes.unwrap_or(apply::NODES)),
+        Command::File => file::run(tool, nodes.unwrap_or(file::NODES)),
+        Command::Alloc => alloc::run(nodes.unwrap_or(alloc::BLOCKS)),
+        Command::Claims => claims::run(nodes.unwrap_or(claims::NODES)),
+        Command::Services => services::run(tool, nodes.unwrap_or(services::SERVICES)),
+        Command::Doctor => doctor::run(tool, nodes.unwrap_or(doctor::NODES)),
+        Command::Join => join::run(tool, nodes.unwrap_or(join::NODES)),
+        Command::Newcomers => mass_join::run(tool, nodes.unwrap_or(mass_join::NODES)),
+        Command::Cni => cni::run(plugin, nodes.unwrap_or(cni::TURNS)),
+        Command::Growth => growth::run(nodes.unwrap_or(growth::LARGEST)),
+        Command::All => {
             growth::run(growth::LARGEST)?;
             doctor::run(tool, nodes.unwrap_or(doctor::NODES))?;
             services::run(tool, nodes.unwrap_or(services::SERVICES))?;
@@ -139,10 +139,10 @@ fn run(arguments: &Arguments) -> Result<()> {
             mass_join::run(tool, nodes.unwrap_or(mass_join::NODES))?;
             cni::run(plugin, nodes.unwrap_or(cni::TURNS))
         }
-        Verb::Timed(arguments) => timed::run(arguments),
-        Verb::RawList { kubeconfig } => {
+        Command::Timed(arguments) => timed::run(arguments),
+        Command::RawList { kubeconfig } => {
             raw::list(&testbed::Client::of_kubeconfig(kubeconfig)?).map(drop)
         }
-        Verb::Allocator(arguments) => allocator::run(arguments),
+        Command::Allocator(arguments) => allocator::run(arguments),
     }
 }

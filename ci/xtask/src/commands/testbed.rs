@@ -24,7 +24,7 @@ pub const PROGRAMS: [Program; 9] = [
 
 /// Build or start the real Kubernetes and Cilium programs.
 #[derive(Debug, clap::Subcommand)]
-pub enum Verb {
+pub enum Command {
     /// Build them into the cache; takes 15 minutes the first time.
     Build,
     /// Start a control plane and keep it until Ctrl-C or the end of the input. There is no `stop`:
@@ -44,10 +44,10 @@ pub struct Start {
     cilium: Option<String>,
 }
 
-pub fn run(verb: &Verb) -> Result<()> {
+pub fn run(verb: &Command) -> Result<()> {
     match verb {
-        Verb::Build => build(&PROGRAMS).map(drop).map_err(Into::into),
-        Verb::Start(start) => serve(start),
+        Command::Build => build(&PROGRAMS).map(drop).map_err(Into::into),
+        Command::Start(start) => serve(start),
     }
 }
 

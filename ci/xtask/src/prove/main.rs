@@ -39,7 +39,7 @@ use xtask::tool::{TOOL_VARIABLE, Tool, USUAL_PLACE};
 )]
 struct Arguments {
     #[command(subcommand)]
-    verb: Verb,
+    command: Command,
     /// How many nodes; each proof has a number of its own.
     #[arg(long, global = true, value_name = "N")]
     nodes: Option<usize>,
@@ -52,7 +52,7 @@ struct Arguments {
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum Command {
     /// Several appliers at once, with directories that disagree, while nodes live, come and go; 300
     /// nodes.
     Appliers,
@@ -89,24 +89,26 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let Arguments {
-        verb,
+        command,
         nodes,
         seed,
         tool,
     } = arguments;
     let seed = seed.unwrap_or_else(testbed::fresh_seed);
     let tool = Tool::new(tool)?;
-    match verb {
-        Verb::Appliers => appliers::run(&tool, nodes.unwrap_or(appliers::NODES), seed),
-        Verb::Kills(arguments) => kills::run(&tool, nodes.unwrap_or(kills::NODES), seed, arguments),
-        Verb::Paused => paused::run(&tool, nodes.unwrap_or(paused::NODES), seed),
-        Verb::Restarts => restarts::run(&tool, nodes.unwrap_or(restarts::NODES)),
-        Verb::Restore(arguments) => {
+    match command {
+        Command::Appliers => appliers::run(&tool, nodes.unwrap_or(appliers::NODES), seed),
+        Command::Kills(arguments) => {
+            kills::run(&tool, nodes.unwrap_or(kills::NODES), seed, arguments)
+        }
+        Command::Paused => paused::run(&tool, nodes.unwrap_or(paused::NODES), seed),
+        Command::Restarts => restarts::run(&tool, nodes.unwrap_or(restarts::NODES)),
+        Command::Restore(arguments) => {
             restore::run(&tool, nodes.unwrap_or(restore::NODES), seed, arguments)
         }
-        Verb::Leader => leader::run(&tool, nodes.unwrap_or(leader::NODES), seed),
-        Verb::Faulty => faulty::run(&tool, nodes.unwrap_or(faulty::NODES), seed),
-        Verb::Soak(arguments) => soak::run(&tool, nodes.unwrap_or(soak::NODES), seed, arguments),
-        Verb::Rival => rival::run(&tool, nodes.unwrap_or(rival::NODES)),
+        Command::Leader => leader::run(&tool, nodes.unwrap_or(leader::NODES), seed),
+        Command::Faulty => faulty::run(&tool, nodes.unwrap_or(faulty::NODES), seed),
+        Command::Soak(arguments) => soak::run(&tool, nodes.unwrap_or(soak::NODES), seed, arguments),
+        Command::Rival => rival::run(&tool, nodes.unwrap_or(rival::NODES)),
     }
 }

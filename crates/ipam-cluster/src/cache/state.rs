@@ -50,7 +50,7 @@ pub(super) struct State {
     /// Blocks that the pending writes give to nodes.
     given: BTreeMap<String, Vec<Block>>,
     /// Blocks in claims that we sent, as long as the cached claims may be older.
-    spoken_for: BTreeSet<(Block, NodeName)>,
+    reserved: BTreeSet<(Block, NodeName)>,
     /// The cluster went back in time, and the forgotten blocks are not quarantined yet.
     rollback: Option<Rollback>,
     /// Number of answered writes.
@@ -144,7 +144,7 @@ impl State {
     /// The cached claims are at least as new as ours, unless one is being written.
     fn claims_caught_up(&mut self) {
         if !self.is_writing_claims {
-            self.spoken_for.clear();
+            self.reserved.clear();
         }
     }
 
@@ -156,7 +156,7 @@ impl State {
                 .iter()
                 .filter_map(move |block| Some((*block, name.clone()?)))
         });
-        let unseen: Vec<_> = self.spoken_for.iter().cloned().chain(written).collect();
+        let unseen: Vec<_> = self.reserved.iter().cloned().chain(written).collect();
         let answered = self
             .pending_writes
             .iter()

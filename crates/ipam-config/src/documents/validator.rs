@@ -44,17 +44,17 @@ pub(super) fn faults<'s, 'v>(schema: &'s Value, value: &'v Value) -> Vec<Fault<'
         path: Vec::new(),
         faults: Vec::new(),
     };
-    let place = Place {
+    let location = Location {
         schema,
         mapping: None,
     };
-    validation.check(schema, place, value);
+    validation.check(schema, location, value);
     validation.faults
 }
 
 /// Schemas that a fault refers to.
 #[derive(Clone, Copy)]
-struct Place<'s> {
+struct Location<'s> {
     schema: &'s Value,
     mapping: Option<&'s Value>,
 }
@@ -65,7 +65,7 @@ struct Validation<'s, 'v> {
 }
 
 impl<'s, 'v> Validation<'s, 'v> {
-    fn check(&mut self, schema: &'s Value, place: Place<'s>, value: &'v Value) {
+    fn check(&mut self, schema: &'s Value, location: Location<'s>, value: &'v Value) {
         let Value::Object(keywords) = schema else {
             return;
         };
@@ -75,28 +75,28 @@ impl<'s, 'v> Validation<'s, 'v> {
                     path: self.path.clone(),
                     kind,
                     instance: value,
-                    schema: place.schema,
-                    mapping: place.mapping,
+                    schema: location.schema,
+                    mapping: location.mapping,
                 });
             }
         }
-        self.check_required(keywords, place, value);
+        self.check_required(keywords, location, value);
         match value {
-            Value::Object(fields) => self.check_fields(keywords, place, value, fields),
+            Value::Object(fields) => self.check_fields(keywords, location, value, fields),
             Value::Array(items) => self.check_items(keywords, items),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
         if let (Some(condition), Some(otherwise)) = (keywords.get("if"), keywords.get("else"))
             && !faults(condition, value).is_empty()
         {
-            self.check(otherwise, place, value);
+            self.check(otherwise, location, value);
         }
     }
 
     fn check_required(
         &mut self,
         keywords: &'s Map<String, Value>,
-        place: Place<'s>,
+        location: Location<'s>,
         value: &'v Value,
     ) {
         let (Some(Value::Array(required)), Value::Object(fields)) =
@@ -113,8 +113,8 @@ impl<'s, 'v> Validation<'s, 'v> {
                 path: self.path.clone(),
                 kind: FaultKind::Required(name),
                 instance: value,
-                schema: place.schema,
-                mapping: place.mapping,
+                schema: location.schema,
+                mapping: location.mapping,
             });
         }
     }
@@ -122,7 +122,7 @@ impl<'s, 'v> Validation<'s, 'v> {
     fn check_fields(
         &mut self,
         keywords: &'s Map<String, Value>,
-        place: Place<'s>,
+        location: Location<'s>,
         value: &'v Value,
         fields: &'v Map<String, Value>,
     ) {
@@ -132,7 +132,7 @@ impl<'s, 'v> Validation<'s, 'v> {
         for (name, field) in fields {
             let known = properties.and_then(|properties| properties.get(name));
             let (schema, mapping) = match (known, additional) {
-                (Some(schema), _) => (schema, Some(place.schema)),
+                (Some(schema), _) => (schema, Some(location.schema)),
                 (None, Some(Value::Bool(false))) => {
                     unknown.push(name.as_str());
                     continue;
@@ -141,7 +141,7 @@ impl<'s, 'v> Validation<'s, 'v> {
                 (None, None) => continue,
             };
             self.path.push(Step::Key(name.clone()));
-            self.check(schema, Place { schema, mapping }, field);
+            self.check(schema, Location { schema, mapping }, field);
             self.path.pop();
         }
         if !unknown.is_empty() {
@@ -149,8 +149,8 @@ impl<'s, 'v> Validation<'s, 'v> {
                 path: self.path.clone(),
                 kind: FaultKind::AdditionalProperties(unknown),
                 instance: value,
-                schema: place.schema,
-                mapping: place.mapping,
+                schema: location.schema,
+                mapping: location.mapping,
             });
         }
     }
@@ -159,13 +159,13 @@ impl<'s, 'v> Validation<'s, 'v> {
         let Some(schema) = keywords.get("items") else {
             return;
         };
-        let place = Place {
+        let location = Location {
             schema,
             mapping: None,
         };
         for (index, item) in items.iter().enumerate() {
             self.path.push(Step::Index(index));
-            self.check(schema, place, item);
+            self.check(schema, location, item);
             self.path.pop();
         }
     }

@@ -161,14 +161,14 @@ impl<C: Follow> Worker<'_, C> {
         on_event: &mut OnEvent<'_>,
     ) -> Result<Tried, ClusterError> {
         on_event(ControllerEvent::Sending(changes.len()));
-        let heard = self.heard;
+        let first_event_at = self.first_event_at;
         let mut on_write = |event: Event<'_>| {
             let Event::Finished { change, outcome } = event;
             if *outcome == Outcome::Applied {
                 on_event(ControllerEvent::Finished {
                     change,
                     outcome,
-                    waited: heard.elapsed(),
+                    waited: first_event_at.elapsed(),
                 });
             }
         };
@@ -221,7 +221,7 @@ impl<C: Follow> Worker<'_, C> {
                 on_event(ControllerEvent::Finished {
                     change: &change,
                     outcome: &outcome,
-                    waited: self.heard.elapsed(),
+                    waited: self.first_event_at.elapsed(),
                 });
                 tried.again = earliest([tried.again, Some(pause)]);
                 tried.is_certain &= !matches!(outcome, Outcome::Unknown(_));

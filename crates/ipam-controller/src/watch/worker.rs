@@ -59,7 +59,7 @@ pub(super) struct Worker<'w, C> {
     /// What the last whole plan left, where new nodes can be served from it.
     pub(super) known: Option<Known>,
     /// When the first event that led to this reconcile arrived.
-    pub(super) heard: Instant,
+    pub(super) first_event_at: Instant,
     /// Since when the cache has not shown what we wrote.
     lagging_since: Option<Instant>,
     /// Another holder of the apply lock, as seen by earlier reconciles.
@@ -89,7 +89,7 @@ impl<'w, C: Follow> Worker<'w, C> {
             retry: BACKOFF.retry(fastrand::Rng::new()),
             must_pause: false,
             known: None,
-            heard: Instant::now(),
+            first_event_at: Instant::now(),
             lagging_since: None,
             lock_holder: None,
         }
@@ -186,7 +186,7 @@ impl<'w, C: Follow> Worker<'w, C> {
             return self.not_in_step(on_event);
         }
         self.lagging_since = None;
-        self.heard = self.cache.first_event_at().unwrap_or_else(Instant::now);
+        self.first_event_at = self.cache.first_event_at().unwrap_or_else(Instant::now);
         let outcome = match self.try_fast_path(on_event).await {
             Some(outcome) => outcome.map(Some),
             None => {

@@ -327,10 +327,10 @@ mod tests {
             mtu: Some(1450),
             pci: Some("0000:00:05.0".to_owned()),
         };
-        let told = |version| outcome.on_interface(&interface, version);
+        let shown = |version| outcome.on_interface(&interface, version);
         let old = r#"{"cniVersion":"0.3.1","interfaces":[{"name":"eth0","mac":"02:00:00:00:00:01","sandbox":"/run/netns/p"}],"ips":[{"version":"4","interface":0,"address":"203.0.113.2/24"}],"dns":{}}"#;
-        assert_eq!(told(SpecVersion::V0_3_1), old);
-        assert!(told(SpecVersion::V1_1_0).contains(r#""mtu":1450,"pciID":"0000:00:05.0""#));
+        assert_eq!(shown(SpecVersion::V0_3_1), old);
+        assert!(shown(SpecVersion::V1_1_0).contains(r#""mtu":1450,"pciID":"0000:00:05.0""#));
     }
 
     #[test]

@@ -145,19 +145,22 @@ mod tests {
         assert!(
             attachment_records.read(&attachment).is_none() && attachment_records.all().is_empty()
         );
-        let told = |netns: &Path| {
+        let liveness = |netns: &Path| {
             attachment_records.write(&attachment, netns).unwrap();
             let record = attachment_records.read(&attachment).unwrap();
             (record.boot, record.netns)
         };
-        assert_eq!(told(&folder.path().join("gone")), (Boot::This, Netns::Gone));
         assert_eq!(
-            told(folder.path()),
+            liveness(&folder.path().join("gone")),
+            (Boot::This, Netns::Gone)
+        );
+        assert_eq!(
+            liveness(folder.path()),
             (Boot::This, Netns::There),
             "the newest is what counts"
         );
         assert_eq!(
-            told(Path::new("/nowhere/here")),
+            liveness(Path::new("/nowhere/here")),
             (Boot::This, Netns::NotVisible)
         );
         let path = attachment_records.path(&attachment);

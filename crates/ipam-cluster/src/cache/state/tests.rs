@@ -67,7 +67,7 @@ fn a_block_that_vanishes_lingers_until_it_is_known_where_it_went() {
         CacheEffect::Changed
     );
     assert_eq!(tombstones(&state), ["10.0.0.0/24"]);
-    // The agent had started before the Node was deleted, which is heard of only now.
+    // The agent had started before the Node was deleted, which arrives only now.
     state.on_event(
         ObservedKind::CiliumNode,
         ObjectEvent::Changed(&object("n", 11, Some("10.0.0.0/24"))),
@@ -341,10 +341,7 @@ fn what_we_wrote_must_show_first() {
     );
     assert!(state.is_complete());
     state.written(&write(target), &answered(12));
-    assert!(
-        state.is_complete(),
-        "it was heard of before the answer came"
-    );
+    assert!(state.is_complete(), "the event came before the answer");
 }
 
 #[test]
@@ -382,9 +379,9 @@ fn what_we_deleted_must_be_gone_or_going_or_another_one() {
     let mut state = state();
     state.written(&delete("n-uid"), &answered(0));
     assert!(!state.is_complete());
-    let mut going = object("n", 12, None);
-    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    state.on_event(ObservedKind::Node, ObjectEvent::Changed(&going));
+    let mut deleting = object("n", 12, None);
+    deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    state.on_event(ObservedKind::Node, ObjectEvent::Changed(&deleting));
     assert!(state.is_complete());
     state.written(&delete("an-earlier-uid"), &answered(0));
     assert!(state.is_complete());
@@ -535,12 +532,12 @@ fn whatever_was_shown_all_the_time_is_shown_or_lingers_in_every_order_of_notices
         let mut state = State::default();
         let epoch = state.begin_relist();
         state.replace(cached, epoch);
-        let mut heard = [10_u64; 2];
-        while heard.iter().any(|at| *at < 30) {
+        let mut reached = [10_u64; 2];
+        while reached.iter().any(|at| *at < 30) {
             let index = rng.usize(..2);
-            heard[index] = (heard[index] + 1).min(30);
+            reached[index] = (reached[index] + 1).min(30);
             let of_kind =
-                |(at, kind, ..): &&Happening| *at == heard[index] && *kind == kinds[index];
+                |(at, kind, ..): &&Happening| *at == reached[index] && *kind == kinds[index];
             if let Some((at, kind, name, shows)) = happenings.iter().find(of_kind) {
                 let block = shows.map(|number| format!("10.0.{number}.0/24"));
                 let object = object(&name.to_string(), *at, block.as_deref());
@@ -556,7 +553,7 @@ fn whatever_was_shown_all_the_time_is_shown_or_lingers_in_every_order_of_notices
             } else if rng.bool() {
                 state.on_event(
                     kinds[index],
-                    ObjectEvent::Bookmark(&heard[index].to_string()),
+                    ObjectEvent::Bookmark(&reached[index].to_string()),
                 );
             }
             let shown = state
@@ -567,11 +564,11 @@ fn whatever_was_shown_all_the_time_is_shown_or_lingers_in_every_order_of_notices
             let known: BTreeSet<Block> = shown.copied().chain(state.tombstones()).collect();
             for number in 0..2 {
                 let block: Block = format!("10.0.{number}.0/24").parse().unwrap();
-                let (from, to) = (heard[0].min(heard[1]), heard[0].max(heard[1]));
+                let (from, to) = (reached[0].min(reached[1]), reached[0].max(reached[1]));
                 let is_free = !known.contains(&block);
                 assert!(
                     !(is_free && shown_all_the_time(&happenings, number, from, to)),
-                    "seed {seed}: {block} is called free; heard {heard:?} of {happenings:?}"
+                    "seed {seed}: {block} is called free; reached {reached:?} of {happenings:?}"
                 );
             }
         }

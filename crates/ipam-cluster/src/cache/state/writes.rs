@@ -14,7 +14,7 @@ impl State {
             (&write.target, &write.operation)
         {
             self.is_writing_claims = true;
-            self.spoken_for.extend(rollback::held_by_claims(content));
+            self.reserved.extend(rollback::held_by_claims(content));
         }
     }
 

@@ -18,11 +18,15 @@ const MACHINE: u128 = 8;
 /// large pool. That is enough for a block of an earlier, larger size, which an agent may still use.
 const UNREAD: u128 = 16;
 
-/// The blocks that one object may keep of a pool with this number of blocks, whatever else bounds
-/// it: a quarter, at least two, and never the last one of several. An honest machine may have an
-/// internal and an external address in a small pool.
-fn max_share(blocks: u128) -> u128 {
-    (blocks / 4).max(2).min(blocks.saturating_sub(1)).max(1)
+/// The most blocks that one object may keep out of a pool with this number of blocks: half of a
+/// small pool, and always one. An honest machine may have an internal and an external address in it.
+fn most_of(blocks: u128) -> u128 {
+    (blocks / 2).max(1)
+}
+
+/// The number of blocks of a pool above which one object is reported.
+fn reported_share(blocks: u128) -> u128 {
+    (blocks / 4).max(1)
 }
 
 /// How much of each pool one object may keep.
@@ -40,8 +44,8 @@ impl Bound {
     /// The most blocks of a pool with this number of blocks.
     fn max_kept(self, blocks: u128) -> u128 {
         match self {
-            Bound::Machine => MACHINE.min(max_share(blocks)),
-            Bound::Unread => UNREAD.max(blocks / 8).min(max_share(blocks)),
+            Bound::Machine => MACHINE.min(most_of(blocks)),
+            Bound::Unread => UNREAD.max(blocks / 8).min(most_of(blocks)),
             Bound::All => u128::MAX,
         }
     }
@@ -134,7 +138,7 @@ impl<'s> Budget<'s> {
 
     /// Pools of which more was shown than one object's share.
     pub(super) fn over_share(self) -> Vec<PoolShare> {
-        self.shares(|count, blocks| count.shows > max_share(blocks))
+        self.shares(|count, blocks| count.shows > reported_share(blocks))
     }
 
     fn shares(self, is_over: impl Fn(&Count, u128) -> bool) -> Vec<PoolShare> {
@@ -220,27 +224,26 @@ mod tests {
 
     #[test]
     fn a_small_pool_is_never_filled_by_one_object() {
-        for (cidr, blocks, kept) in [
-            ("10.20.0.0/24", 1, 1),
-            ("10.20.0.0/23", 2, 1),
-            ("10.20.0.0/22", 4, 2),
-            ("10.20.0.0/21", 8, 2),
-            ("10.20.0.0/19", 32, 8),
+        for (cidr, blocks, by_unread, by_machine) in [
+            ("10.20.0.0/24", 1, 1, 1),
+            ("10.20.0.0/23", 2, 1, 1),
+            ("10.20.0.0/22", 4, 2, 2),
+            ("10.20.0.0/21", 8, 4, 4),
+            ("10.20.0.0/19", 32, 16, 8),
         ] {
             let supply = supply(&[cidr]);
+            let expected = |kept| {
+                let over = (blocks > kept).then(|| share(blocks, kept));
+                over.into_iter().collect::<Vec<_>>()
+            };
             let mut unread = Budget::new(&supply, Bound::Unread);
             unread.take(cidr.parse().unwrap());
-            let expected = if blocks > kept {
-                vec![share(blocks, kept)]
-            } else {
-                Vec::new()
-            };
-            assert_eq!(unread.over_bound(), expected, "{cidr}");
+            assert_eq!(unread.over_bound(), expected(by_unread), "{cidr}");
             let mut machine = Budget::new(&supply, Bound::Machine);
             for third in 0..blocks {
                 take(&mut machine, &format!("10.20.{third}.1"));
             }
-            assert_eq!(machine.over_bound(), expected, "{cidr}");
+            assert_eq!(machine.over_bound(), expected(by_machine), "{cidr}");
         }
     }
 

@@ -343,7 +343,7 @@ impl Simulation {
         anyway: &Losses,
     ) -> Vec<((ServiceName, IpAddr), LossTime, LossReason, Certainty)> {
         let mut losses = Vec::new();
-        let mut told: Losses = anyway.clone();
+        let mut reported: Losses = anyway.clone();
         let mut times = vec![
             (LossTime::Now, self.lost.clone()),
             (LossTime::OperatorRestart, self.lost_at_start(rules)),
@@ -353,7 +353,7 @@ impl Simulation {
         }
         for (when, lost) in times {
             for (address, (why, certainty)) in lost {
-                if told.insert(address.clone(), (why, certainty)).is_none() {
+                if reported.insert(address.clone(), (why, certainty)).is_none() {
                     losses.push((address, when, why, certainty));
                 }
             }
