@@ -20,7 +20,9 @@ use crate::replica::{EventCounts, Replica};
 use crate::sabotage::{Sabotage, Saboteur};
 use crate::setup::{Setup, Setups, node};
 use ipam_cluster::Role;
-use ipam_cluster::sim::{Clock, Disturbance, Faults, Revision, Saved, Serving, SimCluster};
+use ipam_cluster::sim::{
+    Bookmarks, Clock, Disturbance, Faults, Revision, Saved, Serving, SimCluster,
+};
 
 /// Steps with faults. Each takes about a second.
 const STEPS: usize = 150;
@@ -157,8 +159,14 @@ pub fn first_failed_life(
 }
 
 fn faults(rng: &mut Rng) -> Faults {
+    let bookmarks = if rng.bool() {
+        Bookmarks::Rare
+    } else {
+        Bookmarks::Often
+    };
     let mut often = |most: u32| if rng.bool() { rng.u32(..most) } else { 0 };
     Faults {
+        bookmarks,
         lost_answer: often(100),
         lost_request: often(100),
         late_landing: often(100),

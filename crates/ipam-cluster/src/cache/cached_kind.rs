@@ -37,9 +37,10 @@ pub(super) struct CachedKind {
     /// The namespace that it was listed in.
     pub(super) namespace: String,
     pub(super) served: Option<String>,
-    /// resourceVersion of the list; of the claims, that of their last change by another process.
+    /// resourceVersion of the list.
     pub(super) listed_at: u64,
-    /// Everything up to this resourceVersion was listed or reported.
+    /// Everything up to this resourceVersion was listed or reported. A kind that is not served was
+    /// still not served after this resourceVersion had been read.
     pub(super) reached: u64,
     pub(super) objects: Arc<BTreeMap<String, Object>>,
 }
@@ -194,15 +195,5 @@ impl CachedKind {
         self.objects
             .values()
             .try_for_each(|object| object.give_to(visitor))
-    }
-
-    /// The resourceVersion that a list of the cache claims to show. Of the claims it is that of
-    /// their last change by another process: our own changes since are known.
-    pub(super) fn shown_version(&self, kind: ObservedKind) -> u64 {
-        if kind == ObservedKind::Claims {
-            self.listed_at
-        } else {
-            self.reached
-        }
     }
 }

@@ -4,8 +4,8 @@
 //! resourceVersion on, at its own pace. So a block that disappears from one object stays taken, as
 //! a tombstone, until all kinds have reached that moment. Our own writes must show before the cache
 //! serves a plan. After another process changed the claims, the cache serves no plan until the
-//! kinds that show blocks are as new as these claims. It must never know what plans are made from
-//! it.
+//! kinds that show blocks are as new as these claims. The same holds for lists that a plan reads
+//! beside the cache. It must never know what plans are made from it.
 
 mod cached_kind;
 mod record;
@@ -55,7 +55,7 @@ pub struct ClusterCache<C> {
     first_event_at: Mutex<Option<Instant>>,
     /// A re-list was requested.
     relist: Notify,
-    /// The watches are behind the claims of another process.
+    /// A kind that shows blocks is behind what plans need.
     lagging: Notify,
     /// The cluster went back in time.
     went_back: Notify,
@@ -177,6 +177,15 @@ impl<C: Follow> ClusterCache<C> {
 
     fn on_event(&self, kind: ObservedKind, object_event: ObjectEvent<'_>) {
         let effect = self.lock().on_event(kind, object_event);
+        self.react(effect);
+    }
+
+    fn read_uncached(&self, version: u64) {
+        let effect = self.lock().read_uncached(version);
+        self.react(effect);
+    }
+
+    fn react(&self, effect: CacheEffect) {
         match effect {
             CacheEffect::None => {}
             CacheEffect::Changed => {

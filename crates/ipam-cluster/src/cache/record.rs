@@ -141,6 +141,22 @@ pub(super) async fn newest_version<C: Cluster>(cluster: &C) -> Result<Option<u64
     Ok(list.0)
 }
 
+/// One kind at a moment.
+pub(super) async fn read<C: Cluster>(
+    cluster: &C,
+    kind: ObservedKind,
+    namespace: &str,
+    moment: &Moment,
+) -> Result<CachedKind, ClusterError> {
+    let mut tee = Tee {
+        kind,
+        cached: CachedKind::of(namespace),
+        visitor: &mut Ignore,
+    };
+    tee.cached.seen = cluster.list(kind, namespace, moment, &mut tee).await?;
+    Ok(tee.cached)
+}
+
 /// Whether a kind can be read now.
 pub(super) async fn look<C: Cluster>(
     cluster: &C,

@@ -21,6 +21,8 @@ use ipam_core::net::Block;
 pub struct Snapshot<'m, C> {
     cache: &'m ClusterCache<C>,
     kinds: BTreeMap<ObservedKind, CachedKind>,
+    /// Every kind that shows blocks has reached this resourceVersion.
+    claims_at: u64,
     tombstones: BTreeSet<Block>,
 }
 
@@ -29,6 +31,7 @@ impl<'m, C: Follow> Snapshot<'m, C> {
         Snapshot {
             cache,
             kinds: state.kinds.clone(),
+            claims_at: state.must_reach(),
             tombstones: state.tombstones(),
         }
     }
@@ -50,7 +53,12 @@ impl<C: Follow> Cluster for Snapshot<'_, C> {
             });
         };
         if cached.seen == Seen::All {
-            visitor.begun(&cached.shown_version(kind).to_string())?;
+            // Our own claims since then are known, and no other process has changed them.
+            let shown = match kind {
+                ObservedKind::Claims => self.claims_at,
+                _ => cached.reached,
+            };
+            visitor.begun(&shown.to_string())?;
             if let Some(api_version) = &cached.served {
                 visitor.served(api_version);
             }

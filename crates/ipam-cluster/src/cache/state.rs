@@ -1,8 +1,9 @@
 //! What a cache knows of the cluster.
 //!
 //! Pure: it knows the order of events and answers, never the time. `events` applies what the server
-//! reports, `writes` follows our own writes.
+//! reports, `writes` follows our own writes, `catch_up` knows which kinds lag.
 
+mod catch_up;
 mod events;
 mod writes;
 
@@ -23,7 +24,7 @@ pub(super) enum CacheEffect {
     None,
     /// Plans may come out differently.
     Changed,
-    /// Another process wrote claims that are newer than the cached Nodes or CiliumNodes.
+    /// A kind that shows blocks is older than foreign claims or than a list beside the cache.
     Lagging,
     /// Everything must be listed again.
     Resync,
@@ -64,7 +65,12 @@ pub(super) struct State {
     is_writing_claims: bool,
     /// Names of nodes that changed since the last plan; `None` means everything.
     dirty: Option<BTreeSet<String>>,
-    /// How often the watches caught up with claims of another process.
+    /// Every kind that shows blocks must reach this resourceVersion before a plan: that of the
+    /// newest foreign claims, or of the newest list that was read beside the cache.
+    must_reach: u64,
+    /// The same since the last re-list began. A re-list has what came before.
+    must_reach_since_relist: u64,
+    /// How often the kinds caught up.
     catch_ups: u64,
     /// Comparisons with the server that failed since the last one that did not.
     failed_comparisons: u32,
@@ -77,6 +83,7 @@ pub(super) struct State {
 pub(super) struct RelistEpoch {
     answers: u64,
     relists_requested: u64,
+    must_reach: u64,
 }
 
 impl State {
@@ -97,10 +104,12 @@ impl State {
         self.role == Role::Leader
     }
 
-    pub(super) fn begin_relist(&self) -> RelistEpoch {
+    pub(super) fn begin_relist(&mut self) -> RelistEpoch {
+        self.must_reach_since_relist = 0;
         RelistEpoch {
             answers: self.answers,
             relists_requested: self.relists_requested,
+            must_reach: self.must_reach,
         }
     }
 
@@ -113,6 +122,7 @@ impl State {
     ) {
         self.notice_rollback(&kinds, epoch);
         self.kinds = kinds;
+        self.begin_to_follow();
         self.tombstones.clear();
         self.dirty = None;
         self.trouble.clear();
@@ -162,7 +172,15 @@ impl State {
             .iter()
             .filter(|(_, (_, at))| *at <= epoch.answers);
         let writes = answered.map(|(object, (pending, _))| (object, pending));
-        let writes = WritesSeen::of(writes, listed);
+        // Lists beside the cache show an earlier restore, as answers of writes do.
+        let is_older = listed
+            .get(&ObservedKind::Claims)
+            .is_some_and(|claims| claims.seen == Seen::All && claims.listed_at < epoch.must_reach);
+        let writes = if is_older {
+            WritesSeen::Undone
+        } else {
+            WritesSeen::of(writes, listed)
+        };
         let Some(mut rollback) = rollback::between(&self.kinds, listed, &unseen, writes) else {
             return;
         };
@@ -217,6 +235,7 @@ impl State {
             .max()
             .unwrap_or_default()
             .max(self.claims_written)
+            .max(self.must_reach)
     }
 
     /// Whether everything was listed at least once.
@@ -231,29 +250,6 @@ impl State {
             && self.relists_done == self.relists_requested
             && self.is_caught_up()
             && self.rollback.is_none()
-    }
-
-    /// Whether the objects that show blocks are at least as new as the cached claims.
-    ///
-    /// Each watch reports its kind in order, and resourceVersions count up through all kinds
-    /// (apimachinery `pkg/util/resourceversion` @ 1.36). So a kind that has reached the claims'
-    /// resourceVersion misses nothing that happened before these claims were written.
-    pub(super) fn is_caught_up(&self) -> bool {
-        let claims_at = self
-            .kinds
-            .get(&ObservedKind::Claims)
-            .map_or(0, |claims| claims.shown_version(ObservedKind::Claims));
-        WITH_BLOCKS
-            .iter()
-            .filter_map(|kind| self.kinds.get(kind))
-            .filter(|cached| cached.seen == Seen::All)
-            .all(|cached| cached.reached >= claims_at)
-    }
-
-    /// Identifies the time since which the watches are behind the claims of another process; `None`
-    /// if they are not.
-    pub(super) fn lag(&self) -> Option<u64> {
-        (!self.is_caught_up()).then_some(self.catch_ups)
     }
 
     fn request_relist(&mut self) -> CacheEffect {
@@ -344,22 +340,6 @@ impl State {
     /// The newest resourceVersion of the claims that was listed, reported or written.
     pub(super) fn claims_known(&self) -> u64 {
         self.claims_seen().max(self.claims_written)
-    }
-
-    /// Another process wrote the cached claims. Plans wait until the objects that show blocks are
-    /// as new as these claims.
-    fn follow_foreign_claims(&mut self) -> CacheEffect {
-        let claims_at = self.claims_seen();
-        if let Some(claims) = self.kinds.get_mut(&ObservedKind::Claims) {
-            claims.listed_at = claims.listed_at.max(claims_at);
-        }
-        self.dirty = None;
-        self.leave_rollback_to_leader();
-        if self.is_caught_up() {
-            CacheEffect::Changed
-        } else {
-            CacheEffect::Lagging
-        }
     }
 }
 

@@ -1,11 +1,15 @@
 //! Keeps a cache up to date: lists everything, follows each kind, compares with the server now and
 //! then, and lists again when a watch cannot tell what happened.
 
+mod catch_up;
+
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::ClusterCache;
@@ -34,11 +38,6 @@ const RELIST_COST_FACTOR: u32 = 10;
 /// Longest pause for the sake of that share. Plans wait while a re-list is due.
 const LONGEST_RELIST_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long the watches may stay behind the claims of another process. They usually get there at
-/// once, because the other process writes Nodes after the claims. A kind without events gets there
-/// with the next bookmark, which a server may send only once a minute.
-const CATCH_UP: Duration = Duration::from_secs(5);
-
 /// How often the server's newest resourceVersion is compared with the newest reported one. A server
 /// that went back in time reports nothing to its watchers.
 const COMPARE: Duration = Duration::from_secs(10);
@@ -52,6 +51,9 @@ const FAILURES_OF_TROUBLE: u32 = 2;
 
 /// How often a kind that is hidden or not served is looked for.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
+
+/// Ends the watch of a kind, so that the next one begins after a list of this kind.
+type Restarts = BTreeMap<ObservedKind, Notify>;
 
 /// Why everything must be listed again.
 enum End {
@@ -151,15 +153,19 @@ impl<C: Follow> ClusterCache<C> {
 
     /// Follows every kind until everything must be listed again.
     async fn follow_all(&self) -> End {
-        let mut followers: FuturesUnordered<_> = ObservedKind::OF_PLANS
+        let restarts: Restarts = ObservedKind::OF_PLANS
             .into_iter()
-            .map(|kind| self.follow_kind(kind))
+            .map(|kind| (kind, Notify::new()))
+            .collect();
+        let mut followers: FuturesUnordered<_> = restarts
+            .iter()
+            .map(|(kind, restart)| self.follow_kind(*kind, restart))
             .collect();
         tokio::select! {
             biased;
             end = followers.next() => end.unwrap_or(End::RelistRequested),
             () = self.relist_requested() => End::RelistRequested,
-            () = self.stays_behind_claims() => End::RelistRequested,
+            end = self.catch_up(&restarts) => end,
             end = self.compare_versions() => end,
         }
     }
@@ -169,21 +175,6 @@ impl<C: Follow> ClusterCache<C> {
         loop {
             self.relist.notified().await;
             if self.lock().is_leader() {
-                return;
-            }
-        }
-    }
-
-    /// Waits until the watches of a leader stay behind the claims of another process for too long.
-    async fn stays_behind_claims(&self) {
-        loop {
-            self.lagging.notified().await;
-            let Some(lag) = self.lock().lag() else {
-                continue;
-            };
-            sleep(CATCH_UP).await;
-            let state = self.lock();
-            if state.is_leader() && state.lag() == Some(lag) {
                 return;
             }
         }
@@ -246,7 +237,7 @@ impl<C: Follow> ClusterCache<C> {
         })
     }
 
-    async fn follow_kind(&self, kind: ObservedKind) -> End {
+    async fn follow_kind(&self, kind: ObservedKind, restart: &Notify) -> End {
         let mut retry = BACKOFF.retry(fastrand::Rng::new());
         let mut silences = 0;
         loop {
@@ -263,10 +254,12 @@ impl<C: Follow> ClusterCache<C> {
             }
             let began = Instant::now();
             let mut on_event = |object_event: ObjectEvent<'_>| self.on_event(kind, object_event);
-            let end = self
-                .cluster
-                .follow(kind, &namespace, from, &mut on_event)
-                .await;
+            let follow = self.cluster.follow(kind, &namespace, from, &mut on_event);
+            let end = tokio::select! {
+                biased;
+                () = restart.notified() => continue,
+                end = follow => end,
+            };
             if began.elapsed() >= LONGEST_PAUSE {
                 retry.reset();
             }

@@ -3,12 +3,13 @@
 use jiff::Timestamp;
 
 use super::ClusterCache;
-use super::cached_kind::version;
+use super::cached_kind::{WITH_BLOCKS, version};
 use crate::{
     Cluster, ClusterError, Follow, LeaseName, ListVisitor, LockSeen, Moment, Seen, Write,
     WriteError, Written,
 };
-use ipam_cilium::observed::{ObservedKind, ReadError};
+use ipam_cilium::observed::{ObservedKind, ReadError, Understood};
+use ipam_core::net::Block;
 
 /// The cluster behind a cache.
 #[derive(Debug)]
@@ -39,6 +40,35 @@ impl ListVisitor for AtVersion<'_> {
     }
 }
 
+/// Tells the cache how new the lists are that a plan beside it reads.
+struct Reported<'l, C> {
+    cache: &'l ClusterCache<C>,
+    visitor: &'l mut dyn ListVisitor,
+}
+
+impl<C: Follow> ListVisitor for Reported<'_, C> {
+    fn begun(&mut self, version: &str) -> Result<(), ClusterError> {
+        self.cache.read_uncached(version.parse().unwrap_or(0));
+        self.visitor.begun(version)
+    }
+
+    fn served(&mut self, api_version: &str) {
+        self.visitor.served(api_version);
+    }
+
+    fn tombstone(&mut self, block: Block) {
+        self.visitor.tombstone(block);
+    }
+
+    fn object(&mut self, json: &str) -> Result<(), ReadError> {
+        self.visitor.object(json)
+    }
+
+    fn known(&mut self, json: &str, understood: &Understood) -> Result<(), ReadError> {
+        self.visitor.known(json, understood)
+    }
+}
+
 impl<C: Follow> Cluster for Uncached<'_, C> {
     async fn list(
         &self,
@@ -47,6 +77,16 @@ impl<C: Follow> Cluster for Uncached<'_, C> {
         moment: &Moment,
         visitor: &mut dyn ListVisitor,
     ) -> Result<Seen, ClusterError> {
+        let mut reported = Reported {
+            cache: self.0,
+            visitor,
+        };
+        let visitor: &mut dyn ListVisitor =
+            if kind == ObservedKind::Claims || WITH_BLOCKS.contains(&kind) {
+                &mut reported
+            } else {
+                reported.visitor
+            };
         if kind != ObservedKind::Claims {
             return self.0.cluster.list(kind, namespace, moment, visitor).await;
         }

@@ -17,8 +17,8 @@ use super::super::{
     Cluster, ClusterError, Follow, Following, LeaseName, ListVisitor, LockSeen, Moment,
     ObjectEvent, Seen, Stored, Write, WriteError, Written,
 };
-use super::server::{Next, ObjectState, Serving};
-use super::state::{Chance, Objects, Sender, SimCluster, SimState};
+use super::server::{Next, ObjectState, Serving, Stream};
+use super::state::{Bookmarks, Chance, Objects, Sender, SimCluster, SimState};
 use ipam_cilium::observed::{CLAIMS_NAME, ObservedKind};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
@@ -267,7 +267,11 @@ impl Follow for SimClient {
                 Next::Bookmark(version) => on_event(ObjectEvent::Bookmark(&version.to_string())),
                 Next::End(end) => return end,
                 Next::Nothing => {
-                    if timeout_at(end, happening).await.is_err() {
+                    let wake_at = self.cluster.lock().wake_at(&stream, end);
+                    if timeout_at(wake_at, happening).await.is_err() {
+                        if wake_at < end {
+                            continue;
+                        }
                         return Ok(self.ending());
                     }
                     let delay = self.cluster.lock().event_delay();
@@ -279,6 +283,14 @@ impl Follow for SimClient {
 }
 
 impl SimState {
+    /// When a stream that ends at `end` has something to do although nothing happens.
+    fn wake_at(&self, stream: &Stream, end: Instant) -> Instant {
+        match self.faults.bookmarks {
+            Bookmarks::Rare if stream.bookmark_at > Instant::now() => end.min(stream.bookmark_at),
+            Bookmarks::Rare | Bookmarks::Often => end,
+        }
+    }
+
     /// Delay of the next event. Each kind has its own stream with its own delays.
     fn event_delay(&mut self) -> Duration {
         let per_mille = self.faults.late_notice;

@@ -17,4 +17,4 @@ mod write;
 pub use client::{Clock, SimClient, Yield};
 pub use disturbance::Disturbance;
 pub use server::{Revision, Saved, Serving};
-pub use state::{Faults, SimCluster};
+pub use state::{Bookmarks, Faults, SimCluster};

@@ -5,13 +5,17 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::sync::Notify;
+use tokio::time::{Duration, Instant};
 
 use super::super::{ClusterError, Following};
-use super::state::{Chance, Objects, SimCluster, SimState, Writers};
+use super::state::{Bookmarks, Chance, Objects, SimCluster, SimState, Writers};
 use ipam_cilium::observed::ObservedKind;
 
 /// Number of events that it remembers.
 const REMEMBERED: usize = 200;
+
+/// How long after the beginning of a stream its only bookmark comes, if bookmarks are rare.
+const RARE_BOOKMARK: Duration = Duration::from_secs(53);
 
 /// More resourceVersions than a history uses.
 const BUMP: u64 = 1_000_000;
@@ -85,6 +89,8 @@ pub(super) struct Stream {
     kind: ObservedKind,
     at: u64,
     run: u64,
+    /// When it gets its only bookmark, if bookmarks are rare.
+    pub(super) bookmark_at: Instant,
 }
 
 /// What a stream does next.
@@ -228,6 +234,7 @@ impl SimState {
             kind,
             at: from,
             run: self.server.run,
+            bookmark_at: Instant::now() + RARE_BOOKMARK,
         })
     }
 
@@ -274,7 +281,11 @@ impl SimState {
         }
         let shown = self.shown();
         let is_late = self.chance(faults.late_bookmark) == Chance::Hit;
-        if stream.at < shown && !is_late && self.rng.bool() {
+        let is_due = match faults.bookmarks {
+            Bookmarks::Often => self.rng.bool(),
+            Bookmarks::Rare => stream.bookmark_at <= Instant::now(),
+        };
+        if stream.at < shown && !is_late && is_due {
             stream.at = shown;
             return Next::Bookmark(shown);
         }

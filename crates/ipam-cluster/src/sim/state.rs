@@ -38,10 +38,22 @@ pub struct Faults {
     pub late_bookmark: u32,
     /// A stream that cannot begin because the server has forgotten that moment.
     pub forgotten_moment: u32,
+    /// How often a stream gets a bookmark.
+    pub bookmarks: Bookmarks,
     /// An event that never comes. No server does this.
     pub lost_notice: u32,
     /// A bookmark that comes before earlier events. No server does this.
     pub early_bookmark: u32,
+}
+
+/// How often a stream gets a bookmark while it has nothing else to report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bookmarks {
+    /// Soon after a change of any other kind.
+    #[default]
+    Often,
+    /// Once, shortly before the server closes it, as kube-apiserver does.
+    Rare,
 }
 
 /// Number of earlier states that a lagging cache may show.

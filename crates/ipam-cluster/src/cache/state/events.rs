@@ -37,18 +37,7 @@ impl State {
             ObjectEvent::Changed(object) => self.changed(kind, object),
             ObjectEvent::Deleted(object) => self.deleted(kind, object),
         };
-        let has_expired = self.expire_tombstones();
-        if has_expired {
-            self.dirty = None;
-        }
-        let has_caught_up = !was_caught_up && self.is_caught_up();
-        if has_caught_up {
-            self.catch_ups += 1;
-        }
-        match effect {
-            CacheEffect::None if has_expired || has_caught_up => CacheEffect::Changed,
-            effect => effect,
-        }
+        self.after_progress(effect, was_caught_up)
     }
 
     fn mark_dirty(&mut self, kind: ObservedKind, key: &str) {
@@ -77,7 +66,15 @@ impl State {
         {
             return CacheEffect::None;
         }
-        let new = Object::new(kind, object);
+        self.put(kind, key, Object::new(kind, object))
+    }
+
+    /// Takes over a newer version of an object.
+    pub(super) fn put(&mut self, kind: ObservedKind, key: String, new: Object) -> CacheEffect {
+        let at = new.version;
+        let Some(cached) = self.kinds.get_mut(&kind) else {
+            return CacheEffect::None;
+        };
         let pending = self.pending_writes.get(&(kind, key.clone()));
         let is_satisfied = pending.is_some_and(|(pending, _)| new.satisfies(pending));
         if is_satisfied {
@@ -127,23 +124,39 @@ impl State {
             // The next list is compared with these claims, so they stay cached until then.
             return self.request_relist();
         }
-        let old = Arc::make_mut(&mut cached.objects).remove(&key);
-        self.tombstones.extend(
-            old.into_iter()
-                .flat_map(|old| old.blocks)
-                .map(|block| (block, at)),
-        );
-        self.mark_dirty(kind, &key);
-        self.pending_writes.remove(&(kind, key));
+        self.remove(kind, key, at);
         match kind {
             ObservedKind::CiliumDaemonSet => self.request_relist(),
             _ => CacheEffect::Changed,
         }
     }
 
+    /// Removes an object that was gone at this resourceVersion.
+    pub(super) fn remove(&mut self, kind: ObservedKind, key: String, at: u64) {
+        let Some(cached) = self.kinds.get_mut(&kind) else {
+            return;
+        };
+        let old = Arc::make_mut(&mut cached.objects).remove(&key);
+        // A write may be to an object of the same name that was created since.
+        let object = (kind, key);
+        let is_shown = self
+            .pending_writes
+            .get(&object)
+            .is_some_and(|(pending, _)| cached.satisfies(&object.1, pending));
+        if is_shown {
+            self.pending_writes.remove(&object);
+        }
+        self.tombstones.extend(
+            old.into_iter()
+                .flat_map(|old| old.blocks)
+                .map(|block| (block, at)),
+        );
+        self.mark_dirty(kind, &object.1);
+    }
+
     /// Drops the tombstones of blocks that can show in no unreported object any more. Returns
     /// whether it dropped any.
-    fn expire_tombstones(&mut self) -> bool {
+    pub(super) fn expire_tombstones(&mut self) -> bool {
         let reached = WITH_BLOCKS.iter().filter_map(|kind| self.kinds.get(kind));
         let reached = reached
             .filter(|cached| cached.seen == Seen::All)

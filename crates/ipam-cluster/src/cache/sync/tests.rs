@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::sim::{Clock, Disturbance, Faults, Serving, SimClient, SimCluster};
+use crate::sim::{Bookmarks, Clock, Disturbance, Faults, Serving, SimClient, SimCluster};
 use crate::{Cluster, Write, WriteError};
 use ipam_cilium::observed::ObjectVersion;
 use ipam_core::claims::Claims;
@@ -83,24 +83,100 @@ async fn claims_of_another_process_list_nothing_where_the_watches_catch_up() {
     .await;
 }
 
+/// Lists of the kinds that show blocks, and of one that does not.
+fn lists(cluster: &SimCluster) -> [usize; 4] {
+    [
+        ObservedKind::Node,
+        ObservedKind::CiliumNode,
+        ObservedKind::CiliumNodeConfig,
+        ObservedKind::CiliumDaemonSet,
+    ]
+    .map(|kind| cluster.lists(kind))
+}
+
 #[tokio::test(start_paused = true)]
-async fn claims_of_another_process_list_everything_once_in_a_while_without_bookmarks() {
+async fn where_bookmarks_are_rare_the_quiet_kinds_are_listed_and_a_plan_waits_a_second_at_most() {
+    let cluster = cluster(Faults {
+        bookmarks: Bookmarks::Rare,
+        ..Faults::default()
+    });
+    with_leader(&cluster, async |cache| {
+        let mut other = Other::of(&cluster);
+        let mut longest = Duration::ZERO;
+        for round in 1..=20 {
+            let before = lists(&cluster);
+            other.write_claims().await.unwrap();
+            let began = Instant::now();
+            // The other process writes Nodes; the other kinds are quiet.
+            cluster.disturb(Disturbance::Heartbeat);
+            sleep(Duration::from_millis(50)).await;
+            assert!(!cache.is_in_step(), "round {round}");
+            while !cache.is_in_step() {
+                sleep(Duration::from_millis(10)).await;
+            }
+            longest = longest.max(began.elapsed());
+            let after = lists(&cluster);
+            let made: Vec<usize> = after
+                .iter()
+                .zip(before)
+                .map(|(now, then)| now - then)
+                .collect();
+            assert_eq!(made, [0, 1, 1, 0], "round {round}");
+            sleep(Duration::from_secs(3)).await;
+        }
+        assert!(
+            (catch_up::PATIENCE..Duration::from_secs(1)).contains(&longest),
+            "{longest:?}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_claims_of_another_process_list_only_what_lags_and_not_all_the_time() {
     let cluster = cluster(Faults {
         late_bookmark: 1000,
         ..Faults::default()
     });
     with_leader(&cluster, async |cache| {
         let mut other = Other::of(&cluster);
-        let before = cluster.lists(ObservedKind::Node);
-        let rounds = 60;
+        let before = lists(&cluster);
+        // Fewer than the events that the server remembers for a watch without bookmarks.
+        let (rounds, every) = (150, Duration::from_millis(100));
         for _ in 0..rounds {
             other.write_claims().await.unwrap();
-            sleep(Duration::from_secs(1)).await;
+            sleep(every).await;
         }
-        let lists = cluster.lists(ObservedKind::Node) - before;
-        let most = rounds / usize::try_from(CATCH_UP.as_secs()).unwrap();
-        assert!((1..=most).contains(&lists), "{lists} lists, at most {most}");
-        sleep(CATCH_UP + LONGEST_RELIST_PAUSE).await;
+        let after = lists(&cluster);
+        let made: Vec<usize> = after
+            .iter()
+            .zip(before)
+            .map(|(now, then)| now - then)
+            .collect();
+        let most = usize::try_from((every * rounds).as_millis() / catch_up::PATIENCE.as_millis());
+        assert!((1..=most.unwrap()).contains(&made[0]), "{made:?}");
+        assert_eq!(made[3], 0, "nothing else is listed");
+        sleep(Duration::from_secs(1)).await;
+        assert!(cache.is_in_step());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_beside_the_cache_is_waited_for() {
+    let cluster = cluster(Faults {
+        bookmarks: Bookmarks::Rare,
+        ..Faults::default()
+    });
+    with_leader(&cluster, async |cache| {
+        cluster.disturb(Disturbance::Heartbeat);
+        let kind = ObservedKind::Node;
+        let listed = record::read(&cache.uncached(), kind, "", &crate::Moment::Latest)
+            .await
+            .unwrap();
+        assert_eq!(listed.seen, Seen::All);
+        assert!(!cache.is_in_step(), "CiliumNodes are older than this list");
+        sleep(Duration::from_secs(1)).await;
         assert!(cache.is_in_step());
     })
     .await;

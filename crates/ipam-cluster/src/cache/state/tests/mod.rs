@@ -1,5 +1,7 @@
 //! Every order of events, and what the state makes of it.
 
+mod foreign_claims;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -384,75 +386,6 @@ fn what_we_deleted_must_be_gone_or_going_or_another_one() {
     state.on_event(ObservedKind::Node, ObjectEvent::Changed(&deleting));
     assert!(state.is_complete());
     state.written(&delete("an-earlier-uid"), &answered(0));
-    assert!(state.is_complete());
-}
-
-fn reach(state: &mut State, kind: ObservedKind, at: &str) -> CacheEffect {
-    state.on_event(kind, ObjectEvent::Bookmark(at))
-}
-
-#[test]
-fn claims_of_another_process_hold_plans_up_until_all_kinds_are_as_new() {
-    let mut state = state();
-    state.set_role(Role::Leader);
-    let (kinds, epoch) = (state.kinds.clone(), state.begin_relist());
-    state.replace(kinds, epoch);
-    assert!(state.is_complete());
-    let event = |at| claims(at);
-    assert_eq!(
-        state.on_event(ObservedKind::Claims, ObjectEvent::Changed(&event(12))),
-        CacheEffect::Lagging
-    );
-    assert!(!state.is_complete(), "Nodes may be older than these claims");
-    assert_eq!(
-        reach(&mut state, ObservedKind::Node, "12"),
-        CacheEffect::None
-    );
-    assert!(!state.is_complete(), "CiliumNodes may be older");
-    assert_eq!(
-        reach(&mut state, ObservedKind::CiliumNode, "11"),
-        CacheEffect::None
-    );
-    assert!(!state.is_complete(), "they still may be older");
-    assert_eq!(
-        reach(&mut state, ObservedKind::CiliumNode, "12"),
-        CacheEffect::Changed
-    );
-    assert!(state.is_complete());
-    assert_eq!(state.take_dirty(), None, "everything is planned anew");
-    assert_eq!(
-        state.on_event(ObservedKind::Claims, ObjectEvent::Changed(&event(13))),
-        CacheEffect::Lagging
-    );
-    reach(&mut state, ObservedKind::Node, "14");
-    reach(&mut state, ObservedKind::CiliumNode, "14");
-    assert_eq!(
-        state.on_event(ObservedKind::Claims, ObjectEvent::Changed(&event(14))),
-        CacheEffect::Changed,
-        "the others are as new already"
-    );
-    assert!(state.is_complete());
-}
-
-#[test]
-fn a_list_shows_the_moment_of_the_last_foreign_claims() {
-    let mut state = state();
-    state.on_event(ObservedKind::Claims, ObjectEvent::Changed(&claims(12)));
-    let shown =
-        |state: &State| state.kinds[&ObservedKind::Claims].shown_version(ObservedKind::Claims);
-    assert_eq!(shown(&state), 12);
-    state.writing(&write(Target::Claims));
-    state.written(&write(Target::Claims), &answered(14));
-    state.on_event(ObservedKind::Claims, ObjectEvent::Changed(&claims(14)));
-    assert_eq!(shown(&state), 12, "our own claims are known");
-}
-
-#[test]
-fn a_kind_that_is_not_served_holds_up_nothing() {
-    let mut state = state();
-    state.kinds.get_mut(&ObservedKind::CiliumNode).unwrap().seen = Seen::NotServed;
-    state.on_event(ObservedKind::Claims, ObjectEvent::Changed(&claims(12)));
-    reach(&mut state, ObservedKind::Node, "12");
     assert!(state.is_complete());
 }
 
