@@ -92,17 +92,7 @@ impl Reader {
     }
 
     pub(super) fn controller_manager(&mut self, view: &WorkloadView<'_>) {
-        let cidrs = view
-            .spec
-            .containers
-            .iter()
-            .filter_map(|container| arguments(container).remove("cluster-cidr"));
-        let ranges = cidrs.flat_map(|texts| {
-            texts
-                .split(',')
-                .filter_map(|text| Block::lenient(text.trim()).ok())
-                .collect::<Vec<_>>()
-        });
+        let ranges = view.spec.containers.iter().flat_map(cluster_cidrs);
         self.observed
             .cluster_cidrs
             .extend(ranges.map(|block| block.range()));
@@ -117,34 +107,57 @@ impl Reader {
     }
 }
 
+const PROGRAM: &str = "kube-controller-manager";
+const ALLOCATE_FLAG: &str = "--allocate-node-cidrs";
+
+/// The words from which [`Reader`] derives the same as from the whole command line of a
+/// kube-controller-manager. Of a shell script, they hold the program and its flags only.
+pub(super) fn controller_manager_words(container: &Container) -> Vec<String> {
+    let program = runs_controller_manager(container).then(|| PROGRAM.to_owned());
+    let allocate = words(container)
+        .flat_map(allocate_flags)
+        .map(|is_on| format!("{ALLOCATE_FLAG}={is_on}"));
+    let cidrs: Vec<String> = cluster_cidrs(container)
+        .iter()
+        .map(Block::to_string)
+        .collect();
+    let cidrs = (!cidrs.is_empty()).then(|| format!("--cluster-cidr={}", cidrs.join(",")));
+    program.into_iter().chain(allocate).chain(cidrs).collect()
+}
+
 /// Value of the flag in a command line, including scripts of a shell. `None` if the container does
 /// not run kube-controller-manager. The flag is off by default.
 fn allocation(container: &Container) -> Option<NodeCidrAllocation> {
-    const FLAG: &str = "--allocate-node-cidrs";
-    let words: Vec<&str> = container
-        .command
-        .iter()
-        .chain(&container.args)
-        .map(String::as_str)
-        .collect();
-    let values: Vec<&str> = words
-        .iter()
-        .flat_map(|word| word.split(FLAG).skip(1))
-        .collect();
-    let is_off = |value: &&str| {
-        ["=false", "=0", "=f", "=F", "=False", "=FALSE"]
-            .iter()
-            .any(|off| value.starts_with(off))
-    };
-    if !values.is_empty() {
-        return Some(if values.iter().all(is_off) {
-            NodeCidrAllocation::Off
-        } else {
-            NodeCidrAllocation::On
-        });
+    let flags: Vec<bool> = words(container).flat_map(allocate_flags).collect();
+    if flags.contains(&true) {
+        Some(NodeCidrAllocation::On)
+    } else if !flags.is_empty() || runs_controller_manager(container) {
+        Some(NodeCidrAllocation::Off)
+    } else {
+        None
     }
-    words
-        .iter()
-        .any(|word| word.contains("kube-controller-manager"))
-        .then_some(NodeCidrAllocation::Off)
+}
+
+fn words(container: &Container) -> impl Iterator<Item = &str> {
+    let words = container.command.iter().chain(&container.args);
+    words.map(String::as_str)
+}
+
+fn runs_controller_manager(container: &Container) -> bool {
+    words(container).any(|word| word.contains(PROGRAM))
+}
+
+/// The values of `--allocate-node-cidrs` in a word, which may be a script.
+fn allocate_flags(word: &str) -> impl Iterator<Item = bool> {
+    const OFF: [&str; 6] = ["=false", "=0", "=f", "=F", "=False", "=FALSE"];
+    let values = word.split(ALLOCATE_FLAG).skip(1);
+    values.map(|value| !OFF.iter().any(|off| value.starts_with(off)))
+}
+
+fn cluster_cidrs(container: &Container) -> Vec<Block> {
+    let texts = arguments(container).remove("cluster-cidr");
+    let texts = texts.iter().flat_map(|texts| texts.split(','));
+    texts
+        .filter_map(|text| Block::lenient(text.trim()).ok())
+        .collect()
 }

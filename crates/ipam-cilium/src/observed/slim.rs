@@ -13,10 +13,11 @@ use super::bgp::{
 use super::load_balancing::SERVICE_ANNOTATIONS;
 use super::pod_pools::PodPoolView;
 use super::project::project;
+use super::read_workload::controller_manager_words;
 use super::settings::{AgentView, NodeConfigView};
 use super::view::{CiliumNodeView, ConfigMapView, ManagedFields, NodeView, ServiceCidrView};
 use super::view_lb::{AddressPoolView, ServiceView, SpecManager};
-use super::view_workload::{DefinitionView, WorkloadView};
+use super::view_workload::{Container, DefinitionView, WorkloadView};
 use super::{CLAIMS_KEY, ObservedKind, setting_key};
 
 /// The object with nothing in it that [`super::Reader`] does not read.
@@ -75,10 +76,11 @@ fn as_read(kind: ObservedKind, object: &Value) -> Value {
         ObservedKind::LoadBalancerPool => project::<AddressPoolView>(object, narrow_address_pool),
         ObservedKind::PodIpPool => project::<PodPoolView>(object, whole),
         ObservedKind::Service => project::<ServiceView>(object, narrow_service),
-        ObservedKind::CiliumDaemonSet
-        | ObservedKind::CiliumOperator
-        | ObservedKind::ControllerManagerPod => {
+        ObservedKind::CiliumDaemonSet | ObservedKind::CiliumOperator => {
             project::<WorkloadView<'_>>(object, narrow_containers)
+        }
+        ObservedKind::ControllerManagerPod => {
+            project::<WorkloadView<'_>>(object, narrow_controller_manager)
         }
         ObservedKind::CiliumAgentPod => project::<AgentView>(object, narrow_containers),
         ObservedKind::CiliumNodeDefinition => project::<DefinitionView<'_>>(object, whole),
@@ -145,6 +147,16 @@ fn narrow_containers(path: &[&str], value: &Value) -> Option<Value> {
     }
 }
 
+fn narrow_controller_manager(path: &[&str], value: &Value) -> Option<Value> {
+    match path {
+        ["spec", "containers"] => {
+            let containers = items(value).iter();
+            Some(containers.map(slim_controller_manager).collect())
+        }
+        _ => narrow_containers(path, value),
+    }
+}
+
 fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
@@ -177,9 +189,10 @@ fn slim_container(container: &Value) -> Value {
     if !slimmed.is_object() {
         return Value::Object(Map::new());
     }
+    // A value may be the first word of `args`.
+    let mut keeps_value = false;
     for key in ["command", "args"] {
         let mut words: Vec<Value> = Vec::new();
-        let mut keeps_value = false;
         for word in container.get(key).map_or(&[][..], items) {
             let text = word.as_str().unwrap_or_default();
             if is_read(text) || (keeps_value && !text.starts_with('-')) {
@@ -191,6 +204,20 @@ fn slim_container(container: &Value) -> Value {
         if !words.is_empty() {
             slimmed[key] = words.into();
         }
+    }
+    slimmed
+}
+
+/// Name, image and the words that [`Reader`](super::Reader) derives its facts from. A command line
+/// may be a script, which may hold secrets. A container that cannot be read stays unreadable.
+fn slim_controller_manager(container: &Value) -> Value {
+    let Ok(read) = Container::deserialize(container) else {
+        return Value::Bool(true);
+    };
+    let mut slimmed = only(container, |key| matches!(key, "name" | "image"));
+    let words = controller_manager_words(&read);
+    if slimmed.is_object() && !words.is_empty() {
+        slimmed["command"] = words.into();
     }
     slimmed
 }
@@ -239,7 +266,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::observed::{Observed, Reader};
+    use crate::observed::{NodeCidrAllocation, Observed, Reader};
 
     #[test]
     fn managers_that_no_server_writes_are_left_out() {
@@ -459,9 +486,86 @@ mod tests {
         reader.finish(Timestamp::UNIX_EPOCH)
     }
 
+    /// Command lines of kube-controller-manager that are scripts or leave out the flag.
+    fn controller_managers() -> Vec<(Value, NodeCidrAllocation)> {
+        let script = "export TOKEN=secret; exec kube-controller-manager --allocate-node-cidrs=";
+        let container = |command: Value| {
+            json!({"metadata": {"name": "n"},
+                "spec": {"containers": [{"name": "c", "image": "i", "command": command}]}})
+        };
+        let on = NodeCidrAllocation::On;
+        let off = NodeCidrAllocation::Off;
+        vec![
+            (
+                container(json!(["/bin/sh", "-c", format!("{script}true --secret")])),
+                on,
+            ),
+            (
+                container(json!(["/bin/sh", "-c", format!("{script}false --secret")])),
+                off,
+            ),
+            (
+                container(json!([
+                    "/bin/sh",
+                    "-c",
+                    format!("{script}0; {script}1; secret")
+                ])),
+                on,
+            ),
+            (
+                container(json!(["--allocate-node-cidrs; secret", "secret"])),
+                on,
+            ),
+            (
+                container(json!(["/secret/kube-controller-manager", "--v=2"])),
+                off,
+            ),
+            (
+                container(json!([
+                    "kube-controller-manager",
+                    "--cluster-cidr",
+                    "10.1.0.7/16, secret,fd00::/48",
+                    "--cluster-cidr=10.2.0.0/16 --token=secret"
+                ])),
+                off,
+            ),
+            (
+                container(json!(["etcd", "--secret"])),
+                NodeCidrAllocation::Unseen,
+            ),
+        ]
+    }
+
+    #[test]
+    fn a_slim_controller_manager_reads_as_the_whole_one() {
+        let kind = ObservedKind::ControllerManagerPod;
+        for (whole, allocation) in controller_managers() {
+            let slimmed = slim(kind, &whole);
+            let of_whole = read(&[(kind, whole)]);
+            let of_slim = read(&[(kind, slimmed.clone())]);
+            assert_eq!(of_whole.controller_manager, allocation, "{slimmed}");
+            assert_eq!(format!("{of_whole:?}"), format!("{of_slim:?}"), "{slimmed}");
+            assert!(!slimmed.to_string().contains("secret"), "{slimmed}");
+            assert_eq!(slim(kind, &slimmed), slimmed, "slim is not idempotent");
+        }
+    }
+
+    #[test]
+    fn a_slim_argument_keeps_a_value_that_is_the_first_of_args() {
+        let kind = ObservedKind::CiliumDaemonSet;
+        let whole = json!({"metadata": {"name": "cilium"}, "spec": {"template": {"spec": {
+            "containers": [{"name": "cilium-agent", "command": ["cilium-agent", "--ipam"],
+                "args": ["kubernetes"]}]}}}});
+        let of_slim = read(&[(kind, slim(kind, &whole))]);
+        assert_eq!(of_slim.cilium.agent_arguments["ipam"], "kubernetes");
+    }
+
     #[test]
     fn a_slim_object_reads_as_the_whole_one() {
-        let whole = full_objects();
+        let mut whole = full_objects();
+        let scripts = controller_managers().into_iter();
+        let scripts = scripts.map(|(pod, _)| named((ObservedKind::ControllerManagerPod, pod)));
+        whole.extend(scripts);
         for kind in ObservedKind::OF_PLANS
             .iter()
             .chain(&ObservedKind::OF_EXAMINATIONS)
@@ -508,6 +612,10 @@ mod tests {
             (
                 ObservedKind::Service,
                 json!({"metadata": {"name": "n"}, "spec": {"ports": {}}}),
+            ),
+            (
+                ObservedKind::ControllerManagerPod,
+                json!({"metadata": {"name": "n"}, "spec": {"containers": [{"command": [7]}]}}),
             ),
             (ObservedKind::ServiceCidr, json!({"metadata": 7})),
             (ObservedKind::Node, json!({"metadata": {}})),
