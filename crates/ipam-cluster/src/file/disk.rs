@@ -187,19 +187,31 @@ impl Replacement {
 }
 
 /// Creates a file with mode 0600 and locks it, so that no other process takes it for a leftover.
-/// Between the two steps, another process can remove it. Then it tries again.
 fn create_locked(folder: &Path, prefix: &OsStr) -> Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(prefix).rand_bytes(RANDOM_LETTERS);
+    lock_new(|| builder.tempfile_in(folder))
+}
+
+/// Locks a new file. Between the two steps, another process can lock and remove it as a leftover.
+/// Then it tries again with another one.
+fn lock_new(mut create: impl FnMut() -> Result<NamedTempFile>) -> Result<NamedTempFile> {
     const ATTEMPTS: usize = 10;
-    let create = || tempfile::Builder::new().prefix(prefix).tempfile_in(folder);
-    for _ in 1..ATTEMPTS {
+    for _ in 0..ATTEMPTS {
         let file = create()?;
-        // A file system without locks keeps its leftovers.
-        let _ = file.as_file().try_lock();
+        match file.as_file().try_lock() {
+            // A file system without locks keeps its leftovers.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+            Err(TryLockError::WouldBlock) => continue,
+        }
         if is_same(file.as_file(), file.path()).unwrap_or(false) {
             return Ok(file);
         }
     }
-    create()
+    Err(Error::new(
+        ErrorKind::WouldBlock,
+        "other processes remove its temporary files: try again",
+    ))
 }
 
 fn folder_of(target: &Path) -> &Path {
@@ -207,6 +219,15 @@ fn folder_of(target: &Path) -> &Path {
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."))
+}
+
+/// How many letters and digits end the name of a temporary file.
+const RANDOM_LETTERS: usize = 6;
+
+/// The name of a temporary file without its random end; `None` if the name has another form.
+fn without_random_end(name: &[u8]) -> Option<&[u8]> {
+    let (start, end) = name.split_at_checked(name.len().checked_sub(RANDOM_LETTERS)?)?;
+    end.iter().all(u8::is_ascii_alphanumeric).then_some(start)
 }
 
 /// How files begin that are to take the place of this one.
@@ -217,12 +238,12 @@ fn prefix(target: &Path) -> OsString {
     prefix
 }
 
-/// Removes temporary files of killed processes: those with this prefix that no process has locked.
+/// Removes temporary files of killed processes: those with this prefix and a random end that no
+/// process has locked.
 fn remove_leftovers(folder: &Path, prefix: &OsStr) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let is_ours = |name: OsString| {
-        name.as_encoded_bytes()
-            .starts_with(prefix.as_encoded_bytes())
+        without_random_end(name.as_encoded_bytes()) == Some(prefix.as_encoded_bytes())
     };
     for entry in entries.filter(|entry| is_ours(entry.file_name())) {
         remove_unlocked(&entry.path());
@@ -243,13 +264,11 @@ fn remove_unlocked(path: &Path) {
 /// Files that another process is writing stay.
 pub fn remove_leftovers_of(folder: &Path, start: &str) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let (start, end) = (format!(".{start}"), ".json.cilium-ipam-");
+    let (start, end) = (format!(".{start}"), b".json.cilium-ipam-");
     for entry in entries {
         let name = entry.file_name();
-        let is_ours = name
-            .to_str()
-            .is_some_and(|name| name.starts_with(&start) && name.contains(end));
-        if is_ours {
+        let is_ours = |name: &[u8]| name.starts_with(start.as_bytes()) && name.ends_with(end);
+        if without_random_end(name.as_encoded_bytes()).is_some_and(is_ours) {
             remove_unlocked(&entry.path());
         }
     }
@@ -371,5 +390,73 @@ mod tests {
             names(folder.path()),
             [".other.json.cilium-ipam-123456", "cluster.json"]
         );
+    }
+
+    /// A new file that another process has taken for a leftover, and that process' lock.
+    fn taken_for_leftover(folder: &Path) -> (NamedTempFile, File) {
+        let file = tempfile::Builder::new().tempfile_in(folder).unwrap();
+        let other = File::open(file.path()).unwrap();
+        other.try_lock().unwrap();
+        (file, other)
+    }
+
+    #[test]
+    fn a_file_that_another_process_has_locked_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut others = Vec::new();
+        let file = lock_new(|| {
+            if others.len() == 2 {
+                return tempfile::Builder::new().tempfile_in(folder.path());
+            }
+            let (file, other) = taken_for_leftover(folder.path());
+            others.push(other);
+            Ok(file)
+        });
+        let file = file.unwrap();
+        assert_eq!(others.len(), 2);
+        assert_eq!(names(folder.path()), [file.path().file_name().unwrap()]);
+        let other = File::open(file.path()).unwrap();
+        assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
+    }
+
+    #[test]
+    fn without_a_lock_the_last_attempt_fails_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut others = Vec::new();
+        let locked = lock_new(|| {
+            let (file, other) = taken_for_leftover(folder.path());
+            others.push(other);
+            Ok(file)
+        });
+        assert_eq!(locked.unwrap_err().kind(), ErrorKind::WouldBlock);
+        let removed = lock_new(|| {
+            let file = tempfile::Builder::new().tempfile_in(folder.path())?;
+            std::fs::remove_file(file.path())?;
+            Ok(file)
+        });
+        assert_eq!(removed.unwrap_err().kind(), ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn files_of_a_person_are_no_leftovers() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("undo-1.json");
+        let theirs = [
+            ".undo-1.json.cilium-ipam-",
+            ".undo-1.json.cilium-ipam-12345",
+            ".undo-1.json.cilium-ipam-12345-",
+            ".undo-1.json.cilium-ipam-1234567",
+            ".undo-1.json.cilium-ipam-notes",
+            ".undo-1.json.cilium-ipam-notes.txt",
+        ];
+        for name in theirs {
+            std::fs::write(folder.path().join(name), "theirs").unwrap();
+        }
+        leftover(&path);
+        remove_leftovers_of(folder.path(), "undo-");
+        assert_eq!(names(folder.path()), theirs);
+        leftover(&path);
+        replace(&path, "whole").unwrap();
+        assert_eq!(names(folder.path()).len(), theirs.len() + 1);
     }
 }
