@@ -15,6 +15,12 @@ use ipam_cilium::observed::ObjectVersion;
 use ipam_cluster::{Cluster, ClusterError, LeaseName, LockRecord, LockSeen, Write, WriteError};
 use retry::jittered;
 
+/// Longest silence to wait for beyond the caller's patience. A foreign Lease may last for days.
+const LONGEST_SILENCE: Duration = Duration::from_secs(60);
+
+/// Attempts that other processes may overtake before the caller's patience counts.
+const OVERTAKEN: u32 = 3;
+
 /// The periods of one Lease.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
@@ -183,7 +189,8 @@ impl<C: Cluster> Lease<'_, C> {
     }
 
     /// Acquires the Lease, and waits up to `patience` for another holder. Calls `on_wait` once
-    /// before it waits. If the Lease looks abandoned, it waits long enough to be sure of that.
+    /// before it waits. If the Lease looks abandoned, it waits long enough to be sure of that, but
+    /// not for a Lease that lasts longer than a minute.
     ///
     /// # Errors
     /// Fails with `Held` if another process still holds it, or as [`Lease::try_acquire`] does.
@@ -195,30 +202,44 @@ impl<C: Cluster> Lease<'_, C> {
         let began = Instant::now();
         let mut other: Option<OtherHolder> = None;
         let mut until = None;
+        let mut overtaken = 0;
         loop {
-            match self.try_acquire(&mut other).await? {
-                Attempt::Done(lock) => return Ok(lock),
-                Attempt::HeldByOther => {}
-                Attempt::Overtaken => continue,
-            }
-            let Some(holder) = &other else { continue };
-            let is_first = until.is_none();
-            let until = *until.get_or_insert_with(|| {
-                let to_be_sure = holder.lease_duration() + 2 * self.timing.poll;
-                if holder.looks_expired(self.cluster.now()) {
-                    patience.max(to_be_sure)
-                } else {
-                    patience
+            let attempt = self.try_acquire(&mut other).await?;
+            let pause = match (attempt, &other) {
+                (Attempt::Done(lock), _) => return Ok(lock),
+                (Attempt::HeldByOther, Some(holder)) => {
+                    let is_first = until.is_none();
+                    let until =
+                        *until.get_or_insert_with(|| self.time_for(holder, began, patience));
+                    if began.elapsed() >= until {
+                        return Err(held(Some(&holder.record)));
+                    }
+                    if is_first {
+                        on_wait(&holder.record);
+                    }
+                    self.timing.poll
                 }
-            });
-            if began.elapsed() >= until {
-                return Err(held(&holder.record));
-            }
-            if is_first {
-                on_wait(&holder.record);
-            }
-            sleep(jittered(self.timing.poll, &mut fastrand::Rng::new())).await;
+                // The next attempt reads who was faster.
+                (Attempt::Overtaken | Attempt::HeldByOther, _) => {
+                    overtaken += 1;
+                    if overtaken >= OVERTAKEN && began.elapsed() >= patience {
+                        return Err(held(other.as_ref().map(OtherHolder::record)));
+                    }
+                    self.timing.poll / 10
+                }
+            };
+            sleep(jittered(pause, &mut fastrand::Rng::new())).await;
         }
+    }
+
+    /// How long to wait for this holder, counted from `began`. Its silence counts from when we saw
+    /// it.
+    fn time_for(&self, holder: &OtherHolder, began: Instant, patience: Duration) -> Duration {
+        if !holder.looks_expired(self.cluster.now()) {
+            return patience;
+        }
+        let silence = holder.lease_duration().min(LONGEST_SILENCE) + 2 * self.timing.poll;
+        patience.max(holder.seen.duration_since(began) + silence)
     }
 
     /// Runs `work` while it renews the Lease, then releases it. `work` goes on if the Lease is
@@ -309,13 +330,18 @@ async fn within<T>(limit: Option<Duration>, request: impl Future<Output = T>) ->
     }
 }
 
-fn held(record: &LockRecord) -> ClusterError {
+/// `None` for a holder that is not known: it was faster, and has released the Lease since.
+fn held(record: Option<&LockRecord>) -> ClusterError {
+    let unknown = |text: &str| text.to_owned();
     ClusterError::Held {
-        holder: record.holder.clone(),
-        operation: record.operation.clone(),
+        holder: record.map_or_else(|| unknown("another process"), |other| other.holder.clone()),
+        operation: record.map_or_else(
+            || unknown("an unknown operation"),
+            |other| other.operation.clone(),
+        ),
         since: record
-            .since
-            .map_or_else(|| "an unknown time".to_owned(), |since| since.to_string()),
+            .and_then(|other| other.since)
+            .map_or_else(|| unknown("an unknown time"), |since| since.to_string()),
     }
 }
 

@@ -1,3 +1,5 @@
+//! The Lease on a paused clock: holders that die, renew late, or have another clock.
+
 use std::sync::{Mutex, MutexGuard};
 
 use serde_json::{Value, json};
@@ -19,6 +21,10 @@ struct State {
     version: u64,
     /// Whether writes get no answer.
     is_silent: bool,
+    /// How long the first read takes.
+    first_read: Duration,
+    /// How many writes another process overtakes.
+    overtaken: u32,
 }
 
 impl Server {
@@ -28,11 +34,16 @@ impl Server {
 
     /// Writes the Lease as another holder with this clock does.
     fn renewed_by(&self, holder: &str, renewed: &str) {
+        self.renewed_for(15, holder, renewed);
+    }
+
+    /// The same, of a Lease that lasts this many seconds.
+    fn renewed_for(&self, seconds: u32, holder: &str, renewed: &str) {
         let mut state = self.state();
         state.version += 1;
         state.lease = Some(json!({
             "metadata": {"uid": "u", "resourceVersion": state.version.to_string()},
-            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": renewed},
         }));
     }
 
@@ -58,6 +69,10 @@ impl Cluster for Server {
         let mut state = self.state();
         if state.is_silent {
             return Err(WriteError::Unknown("silent".to_owned()));
+        }
+        if let Some(left) = state.overtaken.checked_sub(1) {
+            state.overtaken = left;
+            return Err(WriteError::Superseded("conflict".to_owned()));
         }
         let (Operation::Patch(new) | Operation::Create(new)) = &write.operation else {
             return Err(WriteError::Refused("unexpected".to_owned()));
@@ -85,6 +100,8 @@ impl Cluster for Server {
     }
 
     async fn lock(&self, _: LeaseName) -> Result<LockSeen, ClusterError> {
+        let first_read = std::mem::take(&mut self.state().first_read);
+        sleep(first_read).await;
         let state = self.state();
         Ok(match &state.lease {
             None => LockSeen::Absent,
@@ -189,6 +206,65 @@ async fn without_patience_an_abandoned_lock_costs_its_duration() {
     held_by_us(lock);
     assert!((15 * SECOND..=17 * SECOND).contains(&began.elapsed()));
     assert_eq!(waits, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_patience_a_long_lease_is_an_error_after_a_minute() {
+    let server = Server::default();
+    server.renewed_for(86_400, "them", "2025-01-01T10:00:00.000000Z");
+    let began = Instant::now();
+    let lock = lease(&server, Timing::APPLY)
+        .acquire(Duration::ZERO, &mut |_| {})
+        .await;
+    assert!(matches!(lock, Err(ClusterError::Held { .. })), "{lock:?}");
+    let waited = began.elapsed();
+    assert!((60 * SECOND..=64 * SECOND).contains(&waited), "{waited:?}");
+    assert_eq!(server.holder().as_deref(), Some("them"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_silence_of_a_holder_counts_from_when_it_was_seen() {
+    let server = Server::default();
+    server.renewed_by("them", LONG_AGO);
+    server.state().first_read = 20 * SECOND;
+    let began = Instant::now();
+    let lock = lease(&server, Timing::APPLY)
+        .acquire(Duration::ZERO, &mut |_| {})
+        .await;
+    held_by_us(lock);
+    let waited = began.elapsed();
+    assert!((35 * SECOND..=37 * SECOND).contains(&waited), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overtaken_attempt_is_repeated_after_a_pause() {
+    let server = Server::default();
+    server.state().overtaken = 2;
+    let began = Instant::now();
+    let lock = lease(&server, Timing::APPLY)
+        .acquire(Duration::ZERO, &mut |_| panic!("waits for a holder"))
+        .await;
+    held_by_us(lock);
+    let waited = began.elapsed();
+    assert!(waited > Duration::ZERO && waited < SECOND, "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_that_are_always_overtaken_end_with_the_patience() {
+    for patience in [Duration::ZERO, 10 * SECOND] {
+        let server = Server::default();
+        server.state().overtaken = 10_000;
+        let began = Instant::now();
+        let lock = lease(&server, Timing::APPLY)
+            .acquire(patience, &mut |_| {})
+            .await;
+        assert!(matches!(lock, Err(ClusterError::Held { .. })), "{lock:?}");
+        let waited = began.elapsed();
+        assert!(
+            (patience..=patience + SECOND).contains(&waited),
+            "{waited:?}"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
