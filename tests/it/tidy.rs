@@ -1,4 +1,5 @@
-//! Rules of the repository as tests: who may import whom, and what every module must have.
+//! Rules of the repository as tests: form and size of modules, early returns in tests, where
+//! addresses are parsed, and where the program prints.
 
 use std::path::{Path, PathBuf};
 
