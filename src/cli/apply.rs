@@ -196,51 +196,34 @@ struct Run<'r> {
 
 impl Run<'_> {
     async fn locked(self) -> Result<ExitStatus, Failure> {
-        let Run {
-            arguments,
-            common: _,
-            cluster: _,
-            openstack: _,
-            job,
-            saved: _,
-            directory,
-            interruption,
-        } = &self;
-        let (observed, changes) = interruption.cancels(self.approved_changes()).await?;
-        let mut undo = UndoFile::new(arguments.undo_out.as_deref(), Timestamp::now(), directory);
-        undo.write_beforehand(&changes, &job.loaded.desired, &observed)?;
+        let desired = &self.job.loaded.desired;
+        let (observed, changes) = self.interruption.cancels(self.approved_changes()).await?;
+        self.interruption.begin_writes();
+        let undo_out = self.arguments.undo_out.as_deref();
+        let mut undo = UndoFile::new(undo_out, Timestamp::now(), self.directory);
+        undo.write_beforehand(&changes, desired, &observed)?;
         // An apply without changes still removes claims that are dead.
         let (applied, failure) = self.send(observed.clone(), changes).await;
-        let undo_plan = undo.keep_applied(&applied, &job.loaded.desired, &observed);
+        let undo_plan = undo.keep_applied(&applied, desired, &observed);
         self.finish(&applied, failure, undo_plan)
     }
 
     /// The changes to write. Fails if they are stale, refused or not approved.
     async fn approved_changes(&self) -> Result<(Observed, Vec<Change>), Failure> {
-        let Run {
-            arguments,
-            common,
-            cluster,
-            openstack: _,
-            job,
-            saved,
-            directory: _,
-            interruption: _,
-        } = self;
-        let (observed, plan) = observe_and_plan(*cluster, job).await?;
-        let changes = match saved {
-            Some(saved) => saved_changes(saved, &plan, &observed, common.detail())?,
+        let (observed, plan) = observe_and_plan(self.cluster, &self.job).await?;
+        let changes = match self.saved {
+            Some(saved) => saved_changes(saved, &plan, &observed, self.common.detail())?,
             None => self.fresh_changes(plan)?,
         };
-        let refusals = job.refusals(&changes, &observed);
+        let refusals = self.job.refusals(&changes, &observed);
         if !refusals.is_empty() {
             return Err(Failure::Refused(
                 refusals.iter().map(RefusalDocument::from).collect(),
             ));
         }
-        let intent = saved.map_or(Intent::Files, |saved| saved.intent);
-        if !changes.is_empty() && !arguments.is_approved(*saved) {
-            approval::ask(intent, common).await?;
+        let intent = self.saved.map_or(Intent::Files, |saved| saved.intent);
+        if !changes.is_empty() && !self.arguments.is_approved(self.saved) {
+            approval::ask(intent, self.common).await?;
         }
         Ok((observed, changes))
     }

@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -18,6 +18,8 @@ use ipam_controller::apply::Stop;
 pub(super) struct Interruption {
     stop: Arc<Stop>,
     first: Arc<FirstSignal>,
+    /// Whether changes may be in flight.
+    writes: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -34,7 +36,8 @@ impl Interruption {
     pub(super) fn listen() -> Result<Interruption, Failure> {
         let (stop, first) = (Arc::<Stop>::default(), Arc::<FirstSignal>::default());
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
-        let (requested, arrived) = (stop.clone(), first.clone());
+        let writes = Arc::<AtomicBool>::default();
+        let (requested, arrived, may_write) = (stop.clone(), first.clone(), writes.clone());
         std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
@@ -43,15 +46,17 @@ impl Interruption {
                     requested.request();
                     arrived.number.store(signal, Ordering::Relaxed);
                     arrived.arrived.notify_one();
-                    output::warn(
-                        "\nstopping: waiting for writes in flight; a second signal stops at once",
-                    );
+                    output::warn(stopping(may_write.load(Ordering::Relaxed)));
                 }
                 if let Some(signal) = signals.next() {
                     end_by_signal(signal);
                 }
             })?;
-        Ok(Interruption { stop, first })
+        Ok(Interruption {
+            stop,
+            first,
+            writes,
+        })
     }
 
     /// Runs work that writes no addresses. A signal cancels it.
@@ -70,9 +75,22 @@ impl Interruption {
         }
     }
 
+    /// From now on, a signal waits for writes in flight.
+    pub(super) fn begin_writes(&self) {
+        self.writes.store(true, Ordering::Relaxed);
+    }
+
     /// Stops an apply when a signal arrives.
     pub(super) fn stop(&self) -> &Stop {
         &self.stop
+    }
+}
+
+/// The message after the first signal. The terminal may have printed `^C` without a line end.
+fn stopping(may_write: bool) -> &'static str {
+    match may_write {
+        true => "\nstopping: waiting for writes in flight; a second signal stops at once",
+        false => "\nstopping: nothing was applied; a second signal stops at once",
     }
 }
 
@@ -92,6 +110,12 @@ pub(super) async fn shutdown_signal() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_message_waits_for_writes_only_if_there_may_be_some() {
+        assert!(stopping(true).contains("writes in flight"));
+        assert!(stopping(false).starts_with("\nstopping: nothing was applied"));
+    }
 
     #[tokio::test]
     async fn the_first_signal_cancels_work_that_waits() {

@@ -55,11 +55,11 @@ pub(super) fn check_commit(
         Some(commit) => format!("the files of commit {commit}"),
         None => "files of no commit".to_owned(),
     };
-    let asked = commit
+    let resolved = commit
         .map(|commit| format!(", which is commit {commit}"))
         .unwrap_or_default();
     let what =
-        format!("the plan was made from {made}, and --revision asks for `{revision}`{asked}");
+        format!("the plan was made from {made}, and --revision asks for `{revision}`{resolved}");
     Err(Failure::Unexpected {
         what,
         hint: "plan again with this revision, and review that plan",

@@ -73,9 +73,9 @@ impl SafetyArguments {
 
     /// Checks that the flags, if any, repeat the waivers of a saved plan. The plan's waivers apply.
     pub(super) fn check_waivers(&self, saved: &PlanDocument) -> Result<(), Failure> {
-        let asked: BTreeSet<String> = self.waive.iter().map(ToString::to_string).collect();
+        let given: BTreeSet<String> = self.waive.iter().map(ToString::to_string).collect();
         let of_plan: BTreeSet<String> = saved.waivers.iter().cloned().collect();
-        if asked.is_empty() || asked == of_plan {
+        if given.is_empty() || given == of_plan {
             return Ok(());
         }
         let names = |names: &BTreeSet<String>| match names.len() {
@@ -89,7 +89,7 @@ impl SafetyArguments {
         let what = format!(
             "the plan has {}, and --waive asks for {}",
             names(&of_plan),
-            names(&asked)
+            names(&given)
         );
         Err(Failure::Unexpected {
             what,

@@ -58,7 +58,7 @@ impl<'p, C> CutCauses<'p, C> {
     }
 
     /// `490 further causes: 12 in-no-pool, 2,934 not-selected`.
-    pub(super) fn rest(&self) -> Option<String> {
+    pub(super) fn further(&self) -> Option<String> {
         let counts = self
             .by_code
             .iter()

@@ -33,7 +33,7 @@ pub fn diagnostics(findings: &[Finding], documents: &Documents, detail: Detail) 
         }
         text.push('\n');
     }
-    cut.rest()
+    cut.further()
         .for_each(|line| text.push_str(&format!("{line}\n")));
     text
 }

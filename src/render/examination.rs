@@ -172,7 +172,7 @@ pub fn examination(conclusions: &[Conclusion], findings: &[Finding], detail: Det
     cut.shown
         .iter()
         .for_each(|finding| text.push_str(&finding_text(finding, detail)));
-    cut.rest()
+    cut.further()
         .for_each(|line| text.push_str(&format!("\n{line}")));
     let of = |severity: Severity| {
         findings

@@ -86,7 +86,7 @@ pub(super) fn first<T: Counted>(
     (shown, omitted.into_iter().map(document).collect())
 }
 
-/// Findings as JSON, one entry for each cause. The short form has at most [`IN_REPORT`] entries of
+/// Findings as JSON, one entry for each cause. The short form has at most `IN_REPORT` entries of
 /// each rule and the first few objects of each entry.
 pub fn finding_documents(
     findings: &[Finding],

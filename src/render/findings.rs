@@ -52,7 +52,7 @@ pub(super) fn cut(
 
 impl CutFindings<'_, Finding, (Severity, Rule)> {
     /// A line for each rule with findings that are not shown.
-    pub(super) fn rest(&self) -> impl Iterator<Item = String> {
+    pub(super) fn further(&self) -> impl Iterator<Item = String> {
         self.hidden.iter().map(|((severity, rule), findings)| {
             let names: Vec<String> = findings
                 .iter()

@@ -129,7 +129,7 @@ pub(super) fn more(hidden: usize) -> String {
 }
 
 /// The line that counts the groups that are not shown.
-pub(super) fn rest(of_groups: Option<String>) -> String {
+pub(super) fn further(of_groups: Option<String>) -> String {
     of_groups
         .map(|groups| {
             Paint::Dim.on(&format!(
@@ -174,9 +174,9 @@ fn changes_by_pool(changes: &[ChangeDocument], detail: Detail) -> String {
     for (pool, changes) in pools.iter().take(limit(detail)) {
         text.push_str(&changes_of_pool(*pool, changes, detail));
     }
-    match rest(further_pools(&pools, detail)) {
-        rest if rest.is_empty() => text,
-        rest => format!("{text}\n{rest}"),
+    match further(further_pools(&pools, detail)) {
+        line if line.is_empty() => text,
+        line => format!("{text}\n{line}"),
     }
 }
 
@@ -298,7 +298,7 @@ fn blocked_by_reason(blocked: &[BlockedDocument], detail: Detail) -> String {
             Paint::Dim.on(&printable(cause.unblock))
         ));
     }
-    text + &rest(causes.rest())
+    text + &further(causes.further())
 }
 
 /// Names in one line: the first few, and the number of the others.

@@ -1,7 +1,7 @@
 //! Drift for a person at a terminal, by field and author.
 
 use super::causes::{self, DriftCause};
-use super::human::{Detail, named, rest, short_name};
+use super::human::{Detail, further, named, short_name};
 use super::text::{Paint, count, printable};
 use ipam_planner::plan::DriftDocument;
 
@@ -16,7 +16,7 @@ pub(super) fn drift(drift: &[DriftDocument], detail: Detail) -> String {
     for cause in &causes.shown {
         text.push_str(&of_cause(cause, detail));
     }
-    text + &rest(causes.rest())
+    text + &further(causes.further())
 }
 
 fn of_cause(cause: &DriftCause<'_>, detail: Detail) -> String {

@@ -36,8 +36,8 @@ pub(super) fn blocked(page: &mut Page<'_>, blocked: &[BlockedDocument], detail: 
     }
     rows.extend(
         causes
-            .rest()
-            .map(|rest| [prose(&format!("… and {rest}")), prose(""), prose("")]),
+            .further()
+            .map(|further| [prose(&format!("… and {further}")), prose(""), prose("")]),
     );
     let title = Phrase::new(&format!("blocked, {}", count(blocked.len(), "object")));
     page.table(title, ["object", "why", "way out"], &rows);
@@ -59,9 +59,9 @@ pub(super) fn misplaced(page: &mut Page<'_>, misplaced: &[MisplacedDocument], de
         ]
     };
     let mut rows: Vec<[Markup; 4]> = causes.shown.iter().map(row).collect();
-    rows.extend(causes.rest().map(|rest| {
+    rows.extend(causes.further().map(|further| {
         [
-            prose(&format!("… and {rest}")),
+            prose(&format!("… and {further}")),
             prose(""),
             prose(""),
             prose(""),
@@ -83,9 +83,9 @@ pub(super) fn drift(page: &mut Page<'_>, drift: &[DriftDocument], detail: Detail
         ]
     };
     let mut rows: Vec<[Markup; 4]> = causes.shown.iter().map(row).collect();
-    rows.extend(causes.rest().map(|rest| {
+    rows.extend(causes.further().map(|further| {
         [
-            prose(&format!("… and {rest}")),
+            prose(&format!("… and {further}")),
             prose(""),
             prose(""),
             prose(""),

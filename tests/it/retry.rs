@@ -157,7 +157,7 @@ impl Clock for Slept {
             .fold(Duration::ZERO, |sum, pause| sum.saturating_add(*pause))
     }
 
-    fn rest(&self, pause: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn sleep(&self, pause: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         self.pauses.lock().unwrap().push(pause);
         Box::pin(tokio::task::yield_now())
     }

@@ -9,19 +9,22 @@ use crate::Retry;
 #[derive(Debug)]
 pub struct Budget {
     retry: Retry,
-    asked: Option<Duration>,
+    retry_after: Option<Duration>,
 }
 
 impl Budget {
     /// A budget with the pauses of `retry`.
     #[must_use]
     pub fn new(retry: Retry) -> Budget {
-        Budget { retry, asked: None }
+        Budget {
+            retry,
+            retry_after: None,
+        }
     }
 
     /// Records the pause that the last answer asked for (`Retry-After`). It holds for one pause.
     pub fn server_asks(&mut self, pause: Option<Duration>) {
-        self.asked = pause;
+        self.retry_after = pause;
     }
 
     /// The pause before the next attempt. `failed` counts the failures of this attempt, from 1; the
@@ -31,7 +34,7 @@ impl Budget {
             self.retry.reset();
         }
         self.retry
-            .pause_within(left, self.asked.take())
+            .pause_within(left, self.retry_after.take())
             .filter(|pause| *pause < left)
     }
 }

@@ -23,7 +23,7 @@ mod tests {
     fn seconds_dates_and_garbage() {
         // Sun, 06 Nov 1994 08:49:37 GMT, the RFC's own example.
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777 - 30);
-        let seconds = |text: &str| retry_after(text.as_bytes(), now).map(|asked| asked.as_secs());
+        let seconds = |text: &str| retry_after(text.as_bytes(), now).map(|pause| pause.as_secs());
         let cases = [
             ("0", Some(0)),
             (" 120 ", Some(120)),

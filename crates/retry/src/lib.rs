@@ -125,13 +125,13 @@ impl Retry {
         } = self.backoff;
         // An attempt lengthens the next pause even if the server names this one.
         let own = self.schedule.next().unwrap_or(max).clamp(min, max);
-        match retry_after.filter(|asked| *asked >= MIN_RETRY_AFTER) {
+        match retry_after.filter(|requested| *requested >= MIN_RETRY_AFTER) {
             None => own,
             // Never sooner than the server asks, and with jitter.
-            Some(asked) => {
-                let asked = asked.min(retry_after_cap);
-                asked
-                    .saturating_add(asked.mul_f64(self.rng.f64() / 2.0))
+            Some(requested) => {
+                let requested = requested.min(retry_after_cap);
+                requested
+                    .saturating_add(requested.mul_f64(self.rng.f64() / 2.0))
                     .clamp(min, retry_after_cap)
             }
         }
@@ -206,11 +206,11 @@ mod tests {
             let now = std::time::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
             let mut retry = backoff.retry(fastrand::Rng::with_seed(seed));
             for (index, header) in headers.iter().enumerate() {
-                let asked = header.as_ref().and_then(|text| retry_after(text.as_bytes(), now));
-                let pause = retry.next_pause(asked);
+                let requested = header.as_ref().and_then(|text| retry_after(text.as_bytes(), now));
+                let pause = retry.next_pause(requested);
                 prop_assert!((floor..=cap).contains(&pause), "{header:?}: {pause:?} is not in {floor:?}..={cap:?}");
-                if let Some(asked) = asked.filter(|asked| *asked >= SECOND) {
-                    prop_assert!(pause >= asked.min(cap), "{pause:?} is sooner than the server asks ({asked:?})");
+                if let Some(requested) = requested.filter(|requested| *requested >= SECOND) {
+                    prop_assert!(pause >= requested.min(cap), "{pause:?} is sooner than the server asks ({requested:?})");
                 }
                 if index % 20 == 19 {
                     retry.reset();
@@ -233,8 +233,8 @@ mod tests {
             let mut waited = Duration::ZERO;
             let mut pauses = 0;
             for header in headers.iter().cycle() {
-                let asked = header.as_ref().and_then(|text| retry_after(text.as_bytes(), now));
-                let Some(pause) = retry.pause_within(patience - waited, asked) else { break };
+                let requested = header.as_ref().and_then(|text| retry_after(text.as_bytes(), now));
+                let Some(pause) = retry.pause_within(patience - waited, requested) else { break };
                 prop_assert!((floor..=longest.max(cap)).contains(&pause));
                 waited += pause;
                 pauses += 1;

@@ -83,6 +83,15 @@ fn overwrite(stack: &OpenStack, port: &str, addresses: &[&str]) {
         .unwrap();
 }
 
+/// Sets a flag when it goes out of scope.
+struct EndOnDrop<'f>(&'f AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Six daemons, each with addresses of its own, and another client that replaces the list each time
 /// something is in it.
 fn six_writers_and_one_who_overwrites(stack: &OpenStack, network: &str) {
@@ -97,6 +106,8 @@ fn six_writers_and_one_who_overwrites(stack: &OpenStack, network: &str) {
         .collect();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        // A failed assertion ends the other thread too, or the scope would wait for it for ever.
+        let end = EndOnDrop(&is_over);
         let overwriting = scope.spawn(|| {
             let mut overwritten = 0;
             while overwritten < OVERWRITES && !is_over.load(Ordering::Relaxed) {
@@ -114,7 +125,7 @@ fn six_writers_and_one_who_overwrites(stack: &OpenStack, network: &str) {
                 in_pool(plugin, "free") == ADDRESSES
             });
         }
-        is_over.store(true, Ordering::Relaxed);
+        drop(end);
         assert!(
             overwriting.join().unwrap() > 0,
             "nothing was ever in the way"

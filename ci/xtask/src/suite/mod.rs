@@ -6,7 +6,6 @@ mod guard;
 mod tally;
 
 use std::io::{BufRead, BufReader, Write};
-use std::num::NonZero;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -18,20 +17,6 @@ use crate::cargo;
 pub use expected::Expected;
 pub use guard::Guard;
 pub use tally::Tally;
-
-/// Read by libtest.
-const THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
-
-/// Tests that run at the same time on each core. Those against real servers mostly wait for them.
-const TESTS_PER_CORE: usize = 3;
-
-/// The number that the environment names, or [`TESTS_PER_CORE`] for each core.
-fn threads() -> String {
-    std::env::var(THREADS_VARIABLE).unwrap_or_else(|_| {
-        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        (cores * TESTS_PER_CORE).to_string()
-    })
-}
 
 /// One run of `cargo test`.
 pub struct Suite<'s> {
@@ -69,7 +54,6 @@ impl Suite<'_> {
             .envs(self.variable);
         command
             .env(SKIPS_VARIABLE, record.path())
-            .env(THREADS_VARIABLE, threads())
             .stdout(Stdio::piped());
         let (told, succeeded) = printed(&mut command, output)?;
         let recorded = std::fs::read_to_string(record.path())

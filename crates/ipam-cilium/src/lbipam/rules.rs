@@ -137,7 +137,7 @@ impl LbRules {
             _ if self.version.minor <= 14 => FirstLast::Reserved,
             FirstLast::Unset if self.version.minor == 15 => FirstLast::Reserved,
             FirstLast::Unset => FirstLast::Allowed,
-            said => said,
+            explicit => explicit,
         }
     }
 

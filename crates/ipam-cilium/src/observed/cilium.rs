@@ -122,10 +122,10 @@ impl Cilium {
     /// `pkg/k8s/node.go` ParseNode: the gate is absent in 1.12.4 and present in 1.12.8, so a patch
     /// level in between, or an unknown one, counts as gated. `pkg/defaults`: `annotate-k8s-node` is
     /// on by default up to 1.11 and off after.
-    pub(super) fn annotation_reads(&self, asked: Option<&str>) -> AnnotationReads {
-        let asked = asked.is_some_and(is_true);
+    pub(super) fn annotation_reads(&self, setting: Option<&str>) -> AnnotationReads {
+        let is_on = setting.is_some_and(is_true);
         let Some((version, _)) = self.version else {
-            return if asked {
+            return if is_on {
                 AnnotationReads::Yes(AnnotationKeys::Both)
             } else {
                 AnnotationReads::VersionUnknown
@@ -138,7 +138,7 @@ impl Cilium {
         };
         let ungated = version.minor <= 11
             || (version.minor == 12 && version.patch.is_some_and(|patch| patch <= 4));
-        if ungated || asked {
+        if ungated || is_on {
             AnnotationReads::Yes(keys)
         } else {
             AnnotationReads::GateClosed

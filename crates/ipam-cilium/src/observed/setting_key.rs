@@ -1,7 +1,7 @@
 //! Keys of Cilium's settings that are read. `cilium-config`, `CiliumNodeConfig`s and arguments of
 //! containers share them.
 //!
-//! This is the only list: [`super::slim`] keeps these settings and no others, and the functions
+//! This is the only list: `slim` keeps these settings and no others, and the functions
 //! that look a setting up accept no other key in debug builds.
 
 macro_rules! setting_keys {

@@ -301,13 +301,13 @@ impl Observed {
             .node_configs
             .iter()
             .filter(|config| config.ranges().next().is_some());
-        let of_nobody = configs.filter(|config| {
+        let unselected = configs.filter(|config| {
             !self
                 .nodes
                 .values()
                 .any(|node| config.nodes.matches(&node.labels))
         });
-        of_nobody.flat_map(NodeConfig::ranges)
+        unselected.flat_map(NodeConfig::ranges)
     }
 
     pub fn node_config(&self, name: &str) -> Option<&NodeConfig> {
@@ -350,10 +350,10 @@ impl Observed {
 
     /// Whether the agent of a node reads its annotations.
     pub fn annotation_reads(&self, node: &Node) -> AnnotationReads {
-        let asked = self
+        let setting = self
             .setting(&node.labels, setting_key::ANNOTATE_NODE)
             .map(|setting| setting.value);
-        self.cilium.annotation_reads(asked)
+        self.cilium.annotation_reads(setting)
     }
 
     /// Whether agents read annotations, without settings of single nodes.

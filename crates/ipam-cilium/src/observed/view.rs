@@ -1,4 +1,4 @@
-//! Wire views: exactly the fields that are read of each kind. [`super::slim`] keeps these fields.
+//! Wire views: exactly the fields that are read of each kind. `slim` keeps these fields.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@ pub trait Clock: fmt::Debug + Send + Sync {
     /// Time since a fixed moment.
     fn elapsed(&self) -> Duration;
     /// Waits for `pause`.
-    fn rest(&self, pause: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+    fn sleep(&self, pause: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
     /// A generator for one request.
     fn rng(&self) -> fastrand::Rng;
 }
@@ -30,7 +30,7 @@ impl Clock for SystemClock {
         self.0.elapsed()
     }
 
-    fn rest(&self, pause: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn sleep(&self, pause: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(tokio::time::sleep(pause))
     }
 

@@ -106,7 +106,7 @@ impl LiveCluster {
             let outcome = self
                 .send(request().map_err(|error| error.to_string())?)
                 .await;
-            let asked = match &outcome {
+            let requested = match &outcome {
                 Ok(answer) if answer.status == StatusCode::UNAUTHORIZED && !reconnected => {
                     reconnected = true;
                     match self.reconnect().await {
@@ -125,10 +125,10 @@ impl LiveCluster {
             };
             let spent = self.clock.elapsed().saturating_sub(began);
             let left = self.connection.patience.saturating_sub(spent);
-            let Some(pause) = retry.pause_within(left, asked) else {
+            let Some(pause) = retry.pause_within(left, requested) else {
                 return outcome;
             };
-            self.clock.rest(pause).await;
+            self.clock.sleep(pause).await;
         }
     }
 
@@ -144,8 +144,9 @@ impl LiveCluster {
             .await
             .map_err(|error| chain(&error))?;
         let status = response.status();
-        let asked = response.headers().get(header::RETRY_AFTER);
-        let retry_after = asked.and_then(|value| retry_after(value.as_bytes(), SystemTime::now()));
+        let requested = response.headers().get(header::RETRY_AFTER);
+        let retry_after =
+            requested.and_then(|value| retry_after(value.as_bytes(), SystemTime::now()));
         let body = response
             .into_body()
             .collect()

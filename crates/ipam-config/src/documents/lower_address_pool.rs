@@ -86,7 +86,7 @@ pub(super) fn lower(
         cidrs,
         blocks,
         service_selector: spec.service_selector.as_ref().map(selector),
-        allow_first_last: spec.allow_first_last.map(|said| match said {
+        allow_first_last: spec.allow_first_last.map(|answer| match answer {
             YesOrNo::Yes => "Yes".to_owned(),
             YesOrNo::No => "No".to_owned(),
         }),

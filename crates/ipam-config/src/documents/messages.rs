@@ -39,6 +39,9 @@ pub(super) fn findings(document: &Document, fault: &Fault<'_, '_>) -> Vec<Findin
                 .at(&here, "unknown value")
                 .help(format!("write `{wanted}`"))
         }
+        FaultKind::Never => finding("unknown-field", format!("{field} is not allowed"))
+            .at(&here, "not allowed")
+            .help("remove it"),
         FaultKind::Minimum(_)
         | FaultKind::Maximum(_)
         | FaultKind::MinItems(_)
@@ -156,9 +159,8 @@ fn out_of_range(field: &str, fault: &Fault<'_, '_>) -> (String, String) {
         | FaultKind::Enum(_)
         | FaultKind::Const(_)
         | FaultKind::Required(_)
-        | FaultKind::AdditionalProperties(_) => {
-            (format!("{field} is not allowed like this"), between())
-        }
+        | FaultKind::AdditionalProperties(_)
+        | FaultKind::Never => (format!("{field} is not allowed like this"), between()),
     }
 }
 

@@ -136,7 +136,8 @@ impl Checked {
             | FaultKind::Enum(_)
             | FaultKind::Const(_)
             | FaultKind::Minimum(_)
-            | FaultKind::Maximum(_) => {
+            | FaultKind::Maximum(_)
+            | FaultKind::Never => {
                 self.findings.extend(messages::findings(document, fault));
                 self.remove(fault.path.clone());
             }

@@ -36,6 +36,8 @@ pub(super) enum FaultKind<'s, 'v> {
     MinItems(u64),
     MaxItems(u64),
     MinProperties,
+    /// The schema `false` allows no value.
+    Never,
 }
 
 /// Every violation, in no particular order.
@@ -66,8 +68,24 @@ struct Validation<'s, 'v> {
 
 impl<'s, 'v> Validation<'s, 'v> {
     fn check(&mut self, schema: &'s Value, location: Location<'s>, value: &'v Value) {
-        let Value::Object(keywords) = schema else {
-            return;
+        let keywords = match schema {
+            Value::Object(keywords) => keywords,
+            Value::Bool(false) => {
+                self.faults.push(Fault {
+                    path: self.path.clone(),
+                    kind: FaultKind::Never,
+                    instance: value,
+                    schema: location.schema,
+                    mapping: location.mapping,
+                });
+                return;
+            }
+            // `true` allows every value. Others are no schemas.
+            Value::Bool(true)
+            | Value::Null
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_) => return,
         };
         for (keyword, argument) in keywords {
             if let Some(kind) = violation(keyword, argument, value) {
@@ -316,6 +334,47 @@ mod tests {
         let schema =
             json!({"properties": {"a": {"items": {"additionalProperties": {"pattern": "b"}}}}});
         assert_known(&schema, "test");
+    }
+
+    #[test]
+    #[should_panic(expected = "test.items is no schema: 7")]
+    fn what_is_no_schema_is_found() {
+        assert_known(&json!({"items": 7}), "test");
+    }
+
+    #[test]
+    fn a_boolean_schema_allows_all_or_nothing() {
+        let value = json!({"a": [1, 2]});
+        for schema in [
+            json!(true),
+            json!(false),
+            json!({"properties": {"a": true}}),
+            json!({"properties": {"a": false, "b": false}}),
+            json!({"properties": {"a": {"items": false}}}),
+            json!({"additionalProperties": {"items": true}}),
+            json!({"if": false, "else": {"required": ["b"]}}),
+            json!({"if": {"required": ["b"]}, "else": false}),
+            json!({"if": true, "else": false}),
+        ] {
+            assert_known(&schema, "test");
+            let validator = jsonschema::validator_for(&schema).unwrap();
+            let ours = faults(&schema, &value);
+            let mut ours: Vec<String> = ours.iter().map(|fault| pointer(&fault.path)).collect();
+            let theirs = validator.iter_errors(&value);
+            let mut theirs: Vec<String> = theirs
+                .map(|error| error.instance_path().to_string())
+                .collect();
+            ours.sort();
+            theirs.sort();
+            assert_eq!(ours, theirs, "{schema}");
+        }
+        assert!(matches!(
+            faults(&json!(false), &json!(7))[..],
+            [Fault {
+                kind: FaultKind::Never,
+                ..
+            }]
+        ));
     }
 
     fn any_value() -> impl Strategy<Value = Value> {

@@ -10,13 +10,13 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 /// Time without an event before files are read. An editor and `git checkout` make many small steps.
-const QUIET: Duration = Duration::from_millis(25);
+const DEBOUNCE: Duration = Duration::from_millis(25);
 
 /// Time without an event after files are read. Events of changes during the read arrive late.
-const QUIET_AFTERWARDS: Duration = Duration::from_millis(10);
+const SETTLE: Duration = Duration::from_millis(10);
 
-/// Longest time to wait for [`QUIET`].
-const UNREST: Duration = Duration::from_secs(2);
+/// Longest time to wait for [`DEBOUNCE`].
+const MAX_DEBOUNCE: Duration = Duration::from_secs(2);
 
 /// Interval of reads without an event. Some file systems send no events.
 const POLL: Duration = Duration::from_secs(10);
@@ -107,10 +107,10 @@ impl DirectoryEvents {
         events
     }
 
-    /// Waits for an event, and then for quiet. A read afterwards sees every earlier change.
+    /// Waits for an event, then until none follows. A read afterwards sees every earlier change.
     pub async fn changed(&mut self) {
         let wait = if self.cause == Cause::SecondRead {
-            UNREST
+            MAX_DEBOUNCE
         } else {
             POLL
         };
@@ -121,16 +121,15 @@ impl DirectoryEvents {
             (false, Cause::Event | Cause::Time) => Cause::Time,
         };
         let began = Instant::now();
-        while began.elapsed() < UNREST && timeout(QUIET, self.event.notified()).await.is_ok() {}
+        while began.elapsed() < MAX_DEBOUNCE
+            && timeout(DEBOUNCE, self.event.notified()).await.is_ok()
+        {}
         self.watch_again();
     }
 
     /// Whether files changed since [`DirectoryEvents::changed`] returned.
     pub async fn stillness(&mut self) -> Stillness {
-        if timeout(QUIET_AFTERWARDS, self.event.notified())
-            .await
-            .is_ok()
-        {
+        if timeout(SETTLE, self.event.notified()).await.is_ok() {
             self.event.notify_one();
             return Stillness::Moved;
         }

@@ -99,22 +99,22 @@ impl Git {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn().map_err(GitFault::Missing)?;
-        let Some((answer, said)) = communicate(&mut child, input) else {
+        let Some((answer, complaint)) = communicate(&mut child, input) else {
             let _ = child.kill();
             let _ = child.wait();
             return Err(GitFault::TooMuch);
         };
         let status = child.wait().map_err(GitFault::Missing)?;
-        if said.contains(" is ambiguous") {
+        if complaint.contains(" is ambiguous") {
             return Err(GitFault::Ambiguous);
         }
         if status.success() {
             return Ok(answer);
         }
-        let fatal = said
+        let fatal = complaint
             .lines()
             .find(|line| line.starts_with("fatal: "))
-            .or(said.lines().next());
+            .or(complaint.lines().next());
         Err(GitFault::Refused(
             fatal
                 .unwrap_or_default()
@@ -233,8 +233,8 @@ impl Git {
 
     /// The contents of these files, in the order of `ids`.
     pub(super) fn contents(&self, ids: &[&str]) -> Result<Vec<Vec<u8>>, GitFault> {
-        let asked: String = ids.iter().map(|id| format!("{id}\n")).collect();
-        let answer = self.run(&["cat-file", "--batch"], asked.as_bytes())?;
+        let input: String = ids.iter().map(|id| format!("{id}\n")).collect();
+        let answer = self.run(&["cat-file", "--batch"], input.as_bytes())?;
         contents_of(&answer, ids).ok_or(GitFault::Nonsense)
     }
 }
@@ -254,9 +254,9 @@ fn communicate(child: &mut Child, input: &[u8]) -> Option<(Vec<u8>, String)> {
     std::thread::spawn(move || sender.send(read(stdout, LONGEST_ANSWER)));
     std::thread::spawn(move || error_sender.send(read(stderr, LONGEST_COMPLAINT)));
     let answer = answers.recv_timeout(PATIENCE).ok()?.ok()?;
-    let said = errors.recv_timeout(PATIENCE).ok()?.ok()?;
+    let complaint = errors.recv_timeout(PATIENCE).ok()?.ok()?;
     let is_whole = answer.len() as u64 <= LONGEST_ANSWER;
-    is_whole.then(|| (answer, String::from_utf8_lossy(&said).into_owned()))
+    is_whole.then(|| (answer, String::from_utf8_lossy(&complaint).into_owned()))
 }
 
 /// Reads at most one byte more than the limit.

@@ -164,7 +164,7 @@ impl Reading<'_> {
         let (name, revision) = (shown(self.directory), self.revision.escape_debug());
         let why = match fault {
             GitFault::Missing(error) => format!(": git cannot be run: {error}"),
-            GitFault::Refused(said) => format!(": {}", printable(said)),
+            GitFault::Refused(message) => format!(": {}", printable(message)),
             GitFault::Nonsense => ": git gave an unexpected answer".to_owned(),
             GitFault::Ambiguous => ": the name has several meanings".to_owned(),
             GitFault::TooMuch => ": the answer of git is too large or too late".to_owned(),
@@ -219,14 +219,14 @@ fn shadow_help(inner: &Path, outer: &Path) -> String {
 
 fn no_repository_help(fault: &GitFault) -> &'static str {
     match fault {
-        GitFault::Refused(said) if said.contains("dubious ownership") => {
+        GitFault::Refused(message) if message.contains("dubious ownership") => {
             "if you trust its owner: git config --global --add safe.directory DIRECTORY"
         }
         // Git names a path if it followed a `.git` file.
-        GitFault::Refused(said) if said.starts_with("not a git repository: ") => {
+        GitFault::Refused(message) if message.starts_with("not a git repository: ") => {
             "the file `.git` points to no repository: run `git worktree repair` in its repository, or clone again"
         }
-        GitFault::Refused(said) if !said.starts_with("not a git repository") => {
+        GitFault::Refused(message) if !message.starts_with("not a git repository") => {
             "make `git rev-parse` work there first"
         }
         GitFault::InsideGit => "name a directory of the work tree, or the top of a bare repository",

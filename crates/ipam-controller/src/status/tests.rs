@@ -1,3 +1,5 @@
+//! Statuses and metrics of real plans.
+
 use serde_json::Value;
 
 use super::*;

@@ -199,6 +199,17 @@ fn shown(observed: &Observed) -> BTreeMap<NodeName, BTreeSet<Block>> {
 }
 
 impl<C: Follow> Worker<'_, C> {
+    /// The new nodes among those that changed in the cache; `None` if it takes a whole plan.
+    fn read_new_nodes(&self, known: &mut Known) -> Option<NewNodes> {
+        let dirty = self.cache.take_dirty_nodes()?;
+        let mut reader = Reader::default();
+        for (kind, json) in &dirty.objects {
+            reader.object(*kind, json).ok()?;
+        }
+        let now = self.cache.uncached().now();
+        known.new_nodes(&dirty, reader.finish(now))
+    }
+
     /// Serves new nodes and returns the time until the next reconcile is due; `None` if it takes a
     /// whole plan.
     pub(super) async fn try_fast_path(
@@ -211,23 +222,18 @@ impl<C: Follow> Worker<'_, C> {
         if known.is_due() || !Arc::ptr_eq(&known.loaded, &loaded) {
             return None;
         }
-        let dirty = self.cache.take_dirty_nodes()?;
-        let mut reader = Reader::default();
-        for (kind, json) in &dirty.objects {
-            reader.object(*kind, json).ok()?;
-        }
-        let cache = self.cache;
-        let uncached = cache.uncached();
         let NewNodes {
             observed,
             changes,
             blocked: _,
-        } = known.new_nodes(&dirty, reader.finish(uncached.now()))?;
+        } = self.read_new_nodes(&mut known)?;
         let (changes, pause) = self.backed_off(changes);
         if pause.is_some() {
             return None;
         }
         if !changes.is_empty() {
+            let cache = self.cache;
+            let uncached = cache.uncached();
             let openstack = self.openstack.clone();
             let job = Job {
                 loaded: &loaded,

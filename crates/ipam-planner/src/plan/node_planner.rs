@@ -77,7 +77,7 @@ impl<'p> NodePlanner<'p> {
         }
         let held = self.held_in_use(node);
         let mut blocks: PerFamily<Block> = held.iter().map(|holding| holding.block).collect();
-        let (mut source, mut allocated, mut chosen) = (None, PerFamily::NONE, PerFamily::NONE);
+        let (mut pin, mut chosen) = (None, PerFamily::NONE);
         match pinned.map(|pinned| (&pinned.outcome, pinned)) {
             Some((PinOutcome::Blocked(reason), _)) => return Err(reason.clone()),
             Some((PinOutcome::Move(blocks), pinned)) => {
@@ -86,34 +86,53 @@ impl<'p> NodePlanner<'p> {
             Some((PinOutcome::Assign(assign), pinned)) if !assign.is_empty() => {
                 assign.iter().for_each(|block| blocks.offer(*block));
                 chosen = *assign;
-                let (pool, origin) = (Some(pinned.pool.clone()), Some(pinned.origin.clone()));
-                source = Some(Source {
-                    pool,
-                    origin,
+                pin = Some(Source {
+                    pool: Some(pinned.pool.clone()),
+                    origin: Some(pinned.origin.clone()),
                     reason: Reason::Pinned,
                 });
             }
             _ => {}
         }
+        let (allocated, source) = self.allocated(outcome, &blocks, pin)?;
+        allocated.iter().for_each(|block| blocks.offer(*block));
+        let change = self.write(node, &held, &blocks, source)?;
+        let Some(change) = change
+            .map(|change| self.refuse_conflicts(change, &allocated))
+            .transpose()?
+        else {
+            return Ok(None);
+        };
+        allocated.iter().for_each(|block| chosen.offer(*block));
+        Ok(Some(NodeChange {
+            needs_approval: unapproved(self.observed, self.files, node, &held, &change, &chosen),
+            ..change
+        }))
+    }
+
+    /// The blocks that a pool gives beside `blocks`, and the source of all new blocks. `pin` is the
+    /// source of those that the node's pin gives.
+    fn allocated(
+        &self,
+        outcome: Outcome,
+        blocks: &PerFamily<Block>,
+        pin: Option<Source>,
+    ) -> Result<(PerFamily<Block>, Option<Source>), BlockedReason> {
         match outcome {
             Outcome::Assigned(assigned) => {
-                assigned
-                    .blocks
-                    .iter()
-                    .for_each(|block| blocks.offer(*block));
-                allocated = assigned.blocks;
-                source = Some(match source {
+                let source = match pin {
                     Some(pin) => Source {
                         reason: Reason::PinnedInPart,
                         ..pin
                     },
                     None => Source::of_assigned(self.desired, self.supply, &assigned),
-                });
+                };
+                return Ok((assigned.blocks, Some(source)));
             }
             Outcome::Short { passed_over }
                 if blocks.is_empty()
                     || is_left_short(&passed_over)
-                    || self.waits_for_family(&blocks) =>
+                    || self.waits_for_family(blocks) =>
             {
                 return Err(self.exhausted(&passed_over));
             }
@@ -128,18 +147,7 @@ impl<'p> NodePlanner<'p> {
             }
             Outcome::Short { .. } | Outcome::NoPool | Outcome::NothingNeeded => {}
         }
-        let change = self.write(node, &held, &blocks, source)?;
-        let Some(change) = change
-            .map(|change| self.refuse_conflicts(change, &allocated))
-            .transpose()?
-        else {
-            return Ok(None);
-        };
-        allocated.iter().for_each(|block| chosen.offer(*block));
-        Ok(Some(NodeChange {
-            needs_approval: unapproved(self.observed, self.files, node, &held, &change, &chosen),
-            ..change
-        }))
+        Ok((PerFamily::NONE, pin))
     }
 
     /// Whether an agent with these blocks would wait for one of another family.

@@ -47,12 +47,12 @@ pub(super) fn foreign(
         .address_pools
         .values()
         .flat_map(|pool| pool.ranges.iter().map(|range| range.range));
-    let of_nobody = observed.unowned_ranges().map(Block::range);
+    let unowned = observed.unowned_ranges().map(Block::range);
     let unattributed = observed
         .unattributed
         .iter()
         .map(|block| block.range())
-        .chain(of_nobody);
+        .chain(unowned);
     let excluded = desired.policy.excluded.iter().copied();
     let subnets = SubnetPools::resolve(desired, observed);
     let of_neutron = subnets.ranges().map(|(_, range)| range.range());

@@ -154,7 +154,10 @@ impl UndoPlanner<'_> {
             reason,
             origin: None,
         };
-        Some(obstacle.map_or(Ok(change), |reason| Err(blocked(reason))))
+        Some(match obstacle {
+            None => Ok(change),
+            Some(reason) => Err(blocked(reason)),
+        })
     }
 
     fn conflict(&self, change: &NodeChange) -> Option<BlockedReason> {

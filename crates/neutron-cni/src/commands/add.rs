@@ -306,14 +306,14 @@ impl<N: Neutron + Retries> AddOperation<'_, N> {
             security_groups,
             ..
         } = self.request;
-        let asked = addresses.iter().map(|address| Wanted::Address(*address));
-        let is_asked = |family: Family| {
+        let fixed = addresses.iter().map(|address| Wanted::Address(*address));
+        let has_address = |family: Family| {
             addresses
                 .iter()
                 .any(|address| Family::of(address) == family)
         };
-        let others = subnets.iter().filter(|(_, family)| !is_asked(*family));
-        let wanted = asked
+        let others = subnets.iter().filter(|(_, family)| !has_address(*family));
+        let wanted = fixed
             .chain(others.map(|(id, _)| Wanted::Subnet(id)))
             .collect();
         NewPort {

@@ -47,7 +47,7 @@ impl Plugin for IpamPlugin {
         let identity = self.identity(target);
         let _locks = self.node_state.locks_for(&identity, self.run.until)?;
         self.node_state.keeps_its_name()?;
-        let outcome = match self.from_pool(&request, target)? {
+        let outcome = match self.pooled_addresses(&request, target)? {
             Some(outcome) => outcome,
             None => {
                 let neutron = self.run.neutron()?;
@@ -119,7 +119,7 @@ impl IpamPlugin {
 
     /// The addresses of a pooled port, if the interface holds one or a free one fits. An interface
     /// that may already have a port of its own gets none: it would have two.
-    fn from_pool(
+    fn pooled_addresses(
         &self,
         request: &AttachmentRequest,
         target: &Target<'_>,

@@ -181,8 +181,11 @@ impl Record {
     }
 
     /// Paths under which its namespace may be: the recorded one and the one of this request.
-    pub fn netns_paths<'p>(&'p self, said: Option<&'p Path>) -> impl Iterator<Item = &'p Path> {
-        [Some(self.netns.path.as_path()), said]
+    pub fn netns_paths<'p>(
+        &'p self,
+        requested: Option<&'p Path>,
+    ) -> impl Iterator<Item = &'p Path> {
+        [Some(self.netns.path.as_path()), requested]
             .into_iter()
             .flatten()
     }

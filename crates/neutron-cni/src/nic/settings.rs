@@ -172,7 +172,7 @@ impl NicSettings {
                 "`nic.takeConfigured` requires `name`, `mac` or `pci`, not `any`",
             ));
         }
-        let (mac, pci) = asked(configuration)?;
+        let (mac, pci) = requested_nic(configuration)?;
         let selection = Selection {
             which,
             configured,
@@ -255,12 +255,12 @@ fn which(written: Written) -> Result<Which, CniError> {
 
 /// The capabilities `mac` and `deviceID` (CONVENTIONS.md of containernetworking/cni). Multus also
 /// writes `deviceID` next to `type`.
-fn asked(configuration: &Value) -> Result<(Option<Mac>, Option<PciAddress>), CniError> {
+fn requested_nic(configuration: &Value) -> Result<(Option<Mac>, Option<PciAddress>), CniError> {
     let runtime = &configuration["runtimeConfig"];
     let mac: Option<Mac> = part(runtime, "mac")?;
-    let [asked, beside]: [Option<PciAddress>; 2] =
+    let [device, beside]: [Option<PciAddress>; 2] =
         [part(runtime, "deviceID")?, part(configuration, "deviceID")?];
-    Ok((mac, asked.or(beside)))
+    Ok((mac, device.or(beside)))
 }
 
 #[cfg(test)]
@@ -323,9 +323,9 @@ mod tests {
         );
         configuration["runtimeConfig"] =
             json!({"mac": "FA:16:3E:00:00:01", "deviceID": "0000:00:05.0"});
-        let asked = selection(&configuration).unwrap();
+        let selected = selection(&configuration).unwrap();
         assert_eq!(
-            (asked.mac, asked.pci),
+            (selected.mac, selected.pci),
             (
                 "fa:16:3e:00:00:01".parse().ok(),
                 "0000:00:05.0".parse().ok()

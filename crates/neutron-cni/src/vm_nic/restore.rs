@@ -38,12 +38,12 @@ impl Node {
         Ok(Node { namespace, boot })
     }
 
-    /// Undoes everything that was done to the NIC of a record, and removes the record. `said` is the
-    /// path of the Pod's namespace in this request.
+    /// Undoes everything that was done to the NIC of a record, and removes the record. `requested`
+    /// is the path of the Pod's namespace in this request.
     pub(super) fn give_back(
         &self,
         held: Held,
-        said: Option<&Path>,
+        requested: Option<&Path>,
         until: Instant,
     ) -> Result<(), CniError> {
         let until = until.min(Instant::now() + PATIENCE);
@@ -53,7 +53,7 @@ impl Node {
             let failed = |why: &io::Error| {
                 kernel_error(&format!("{} on its way back", record.nic.name), why)
             };
-            let pod = namespace_of(record, said).map_err(|why| failed(&why))?;
+            let pod = namespace_of(record, requested).map_err(|why| failed(&why))?;
             let links = dump::links(&self.namespace.netlink).map_err(|why| failed(&why))?;
             let in_pod = pod
                 .as_ref()
@@ -118,9 +118,9 @@ impl Node {
 }
 
 /// The Pod's namespace, if it is still the recorded one. Fails if a path cannot be read.
-fn namespace_of(record: &Record, said: Option<&Path>) -> io::Result<Option<Namespace>> {
+fn namespace_of(record: &Record, requested: Option<&Path>) -> io::Result<Option<Namespace>> {
     let mut unseen = Ok(None);
-    for path in record.netns_paths(said) {
+    for path in record.netns_paths(requested) {
         match Namespace::of_pod_if_there(path) {
             Ok(Some(namespace)) if namespace.netns.is(&record.netns) => return Ok(Some(namespace)),
             Ok(_) => {}

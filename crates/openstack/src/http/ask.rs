@@ -117,8 +117,8 @@ impl HttpNeutron {
 
     /// Takes over the `Retry-After` of an answer for the next pause.
     fn obey_header(&self, header: Option<&[u8]>) {
-        let asked = header.and_then(|value| retry_after(value, SystemTime::now()));
-        self.budget.borrow_mut().server_asks(asked);
+        let pause = header.and_then(|value| retry_after(value, SystemTime::now()));
+        self.budget.borrow_mut().server_asks(pause);
     }
 
     /// The file that caches a fact of this cloud between runs.
@@ -237,11 +237,11 @@ impl HttpNeutron {
             // Neutron answers 400 to a DELETE with a body, even an empty one.
             Question::Delete => agent.delete(&url).header(token.0, token.1).call(),
         };
-        let asked = answer
+        let header = answer
             .as_ref()
             .ok()
             .and_then(|answer| answer.headers().get("Retry-After"));
-        self.obey_header(asked.map(|value| value.as_bytes()));
+        self.obey_header(header.map(|value| value.as_bytes()));
         let secrets = self.secrets.borrow();
         let (status, body) = read(answer, &secrets).map_err(|error| match error {
             NeutronError::Unavailable(why) => {

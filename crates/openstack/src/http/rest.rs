@@ -56,7 +56,7 @@ pub(super) fn nonsense(why: &dyn std::fmt::Display, secrets: &Secrets) -> Neutro
 pub(super) fn fault(status: StatusCode, body: &Value, secrets: &Secrets) -> NeutronError {
     let text = |key: &str| body["NeutronError"][key].as_str().unwrap_or_default();
     let kind = text("type");
-    let said = || {
+    let message = || {
         let words = secrets.shown(text("message"));
         if words.is_empty() {
             format!("status {}", status.as_u16())
@@ -76,12 +76,12 @@ pub(super) fn fault(status: StatusCode, body: &Value, secrets: &Secrets) -> Neut
         }
         ("AllowedAddressPairExhausted", _) => NeutronError::TooManyPairs,
         (_, StatusCode::UNAUTHORIZED) => NeutronError::Unauthorized,
-        (_, StatusCode::FORBIDDEN) => NeutronError::Forbidden(said()),
-        (_, StatusCode::NOT_FOUND) => NeutronError::NotFound(said()),
+        (_, StatusCode::FORBIDDEN) => NeutronError::Forbidden(message()),
+        (_, StatusCode::NOT_FOUND) => NeutronError::NotFound(message()),
         (_, status) if status.is_server_error() || matches!(status.as_u16(), 408 | 429) => {
-            NeutronError::Unavailable(said())
+            NeutronError::Unavailable(message())
         }
-        _ => NeutronError::Other(said()),
+        _ => NeutronError::Other(message()),
     }
 }
 

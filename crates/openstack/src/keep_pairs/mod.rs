@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use ipnet::IpNet;
-use serde::Deserialize;
 
 use crate::{HttpNeutron, NeutronError, NextAttempt, Retries};
 use ipam_core::neutron::{Id, Pair, PairsChange, VmPort};
@@ -25,13 +24,11 @@ pub(crate) trait VmPorts {
 }
 
 /// A list of pairs that was planned for one revision of a port.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairsPatch {
     /// The whole list.
-    #[serde(rename = "allowed_address_pairs")]
     pub pairs: Vec<Pair>,
     /// The revision that the plan was made for.
-    #[serde(rename = "revision_number")]
     pub revision: u64,
 }
 

@@ -20,10 +20,10 @@ use ipam_desired::{AddressPoolsAsked, CustomKind};
 
 /// Objects are checked when nothing has changed for this time: `kubectl apply` sends them one after
 /// the other.
-const QUIET: Duration = Duration::from_millis(50);
+const DEBOUNCE: Duration = Duration::from_millis(50);
 
 /// They are checked after this time even if they still change.
-const LONGEST_UNREST: Duration = Duration::from_secs(2);
+const MAX_DEBOUNCE: Duration = Duration::from_secs(2);
 
 /// Interval between looks at a definition that may be deleted.
 const DEFINITION_INTERVAL: Duration = Duration::from_secs(5);
@@ -44,8 +44,10 @@ impl Objects {
             };
             let _ = timeout(again, self.config_changed.notified()).await;
             let began = Instant::now();
-            while began.elapsed() < LONGEST_UNREST
-                && timeout(QUIET, self.config_changed.notified()).await.is_ok()
+            while began.elapsed() < MAX_DEBOUNCE
+                && timeout(DEBOUNCE, self.config_changed.notified())
+                    .await
+                    .is_ok()
             {}
             self.check_definitions(cluster).await;
             let is_known = {

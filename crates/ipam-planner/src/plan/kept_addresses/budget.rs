@@ -18,10 +18,11 @@ const MACHINE: u128 = 8;
 /// large pool. That is enough for a block of an earlier, larger size, which an agent may still use.
 const UNREAD: u128 = 16;
 
-/// The most blocks that one object may keep out of a pool with this number of blocks: half of a
-/// small pool, and always one. An honest machine may have an internal and an external address in it.
+/// The most blocks that one object may keep out of a pool with this number of blocks: half of them,
+/// and at least two, because an honest machine may have an internal and an external address there;
+/// but never the last of several.
 fn most_of(blocks: u128) -> u128 {
-    (blocks / 2).max(1)
+    (blocks / 2).max(2).min(blocks.saturating_sub(1)).max(1)
 }
 
 /// The number of blocks of a pool above which one object is reported.
@@ -245,6 +246,11 @@ mod tests {
             }
             assert_eq!(machine.over_bound(), expected(by_machine), "{cidr}");
         }
+    }
+
+    #[test]
+    fn two_blocks_are_kept_where_one_is_left() {
+        assert_eq!([1, 2, 3, 4, 8, 100].map(most_of), [1, 1, 2, 2, 4, 50]);
     }
 
     #[test]

@@ -97,7 +97,8 @@ pub(crate) fn undone(
             {
                 planner
                     .service(wanted, from, to)
-                    .map(|change| Ok(Change::Service(change)))
+                    .map(Change::Service)
+                    .map(Ok)
             }
             _ => None,
         };

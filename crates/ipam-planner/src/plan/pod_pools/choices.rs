@@ -125,6 +125,7 @@ fn ties<'d>(
     ties
 }
 
+/// The change that makes a pool the default of its nodes; `None` if it is their default already.
 fn wanted(
     pool: &Pool,
     name: &str,
@@ -133,63 +134,8 @@ fn wanted(
     observed: &Observed,
 ) -> Result<Option<PodPoolChange>, BlockedReason> {
     let (api, namespace) = place(observed)?;
-    if !observed
-        .cilium
-        .version
-        .is_some_and(|(version, _)| version.is_at_least(15, 0))
-    {
-        return Err(BlockedReason::NodeConfig(
-            NodeConfigObstacle::DefaultPoolNotRead,
-        ));
-    }
-    if let Some(why) = observed.cilium.overriding_is_off(DEFAULT_POOL_SETTING) {
-        return Err(BlockedReason::NodeConfig(
-            NodeConfigObstacle::SettingOfAnother(why),
-        ));
-    }
-    if name.len() > LONGEST {
-        return Err(BlockedReason::NodeConfig(
-            NodeConfigObstacle::CannotBeSelected(format!(
-                "its name is too long for a CiliumNodeConfig: {name}"
-            )),
-        ));
-    }
-    if let Some((other, node)) = ties.get(&pool.name) {
-        return Err(BlockedReason::NodeConfig(NodeConfigObstacle::PoolsTied(
-            Box::new(((*other).clone(), (*node).clone())),
-        )));
-    }
-    if observed
-        .cilium
-        .agent_arguments
-        .contains_key(DEFAULT_POOL_SETTING)
-    {
-        return Err(BlockedReason::NodeConfig(
-            NodeConfigObstacle::SettingOfAnother(format!(
-                "{DEFAULT_POOL_SETTING} is set by an argument of the agent"
-            )),
-        ));
-    }
-    let is_later = |config: &&NodeConfig| !config.is_ours() && config.name.as_str() > name;
-    let rival = observed
-        .node_configs
-        .iter()
-        .filter(is_later)
-        .find(|config| {
-            let mut nodes = observed
-                .nodes
-                .values()
-                .filter(|node| pool.selector.matches(&node.labels));
-            config.default_pool().is_some() && nodes.any(|node| config.nodes.matches(&node.labels))
-        });
-    if let Some(rival) = rival {
-        let setting = format!(
-            "{DEFAULT_POOL_SETTING} is set by CiliumNodeConfig `{}`",
-            rival.name.escape_debug()
-        );
-        return Err(BlockedReason::NodeConfig(
-            NodeConfigObstacle::SettingOfAnother(setting),
-        ));
+    if let Some(obstacle) = obstacle(pool, name, ties, observed) {
+        return Err(BlockedReason::NodeConfig(obstacle));
     }
     let after = PodPoolSpec::Choice {
         nodes: pool.selector.clone(),
@@ -200,11 +146,6 @@ fn wanted(
         nodes: seen.nodes.clone(),
         pool: seen.default_pool().unwrap_or_default().to_owned(),
     });
-    if seen.is_some_and(|seen| !seen.is_ours()) {
-        return Err(BlockedReason::NodeConfig(NodeConfigObstacle::OfAnother(
-            name.to_owned(),
-        )));
-    }
     if before.as_ref() == Some(&after) {
         return Ok(None);
     }
@@ -230,6 +171,64 @@ fn wanted(
         guard: seen.map(|seen| seen.version.clone()).unwrap_or_default(),
         origin: Some(pool.origin.clone()),
     }))
+}
+
+/// Why no `CiliumNodeConfig` of this name can make the pool the default of its nodes.
+fn obstacle(
+    pool: &Pool,
+    name: &str,
+    ties: &BTreeMap<&PoolName, (&PoolName, &NodeName)>,
+    observed: &Observed,
+) -> Option<NodeConfigObstacle> {
+    let version = observed.cilium.version;
+    if !version.is_some_and(|(version, _)| version.is_at_least(15, 0)) {
+        return Some(NodeConfigObstacle::DefaultPoolNotRead);
+    }
+    if let Some(why) = observed.cilium.overriding_is_off(DEFAULT_POOL_SETTING) {
+        return Some(NodeConfigObstacle::SettingOfAnother(why));
+    }
+    if name.len() > LONGEST {
+        return Some(NodeConfigObstacle::CannotBeSelected(format!(
+            "its name is too long for a CiliumNodeConfig: {name}"
+        )));
+    }
+    if let Some((other, node)) = ties.get(&pool.name) {
+        let tied = ((*other).clone(), (*node).clone());
+        return Some(NodeConfigObstacle::PoolsTied(Box::new(tied)));
+    }
+    if let Some(setting) = overriding_setting(pool, name, observed) {
+        return Some(NodeConfigObstacle::SettingOfAnother(setting));
+    }
+    let seen = observed.node_config(name);
+    seen.filter(|seen| !seen.is_ours())
+        .map(|_| NodeConfigObstacle::OfAnother(name.to_owned()))
+}
+
+/// The setting that wins over the `CiliumNodeConfig` of this name on some node of the pool.
+fn overriding_setting(pool: &Pool, name: &str, observed: &Observed) -> Option<String> {
+    let arguments = &observed.cilium.agent_arguments;
+    if arguments.contains_key(DEFAULT_POOL_SETTING) {
+        return Some(format!(
+            "{DEFAULT_POOL_SETTING} is set by an argument of the agent"
+        ));
+    }
+    let is_later = |config: &&NodeConfig| !config.is_ours() && config.name.as_str() > name;
+    let selects_node_of_pool = |config: &NodeConfig| {
+        let mut nodes = observed
+            .nodes
+            .values()
+            .filter(|node| pool.selector.matches(&node.labels));
+        nodes.any(|node| config.nodes.matches(&node.labels))
+    };
+    let rival = observed
+        .node_configs
+        .iter()
+        .filter(is_later)
+        .find(|config| config.default_pool().is_some() && selects_node_of_pool(config))?;
+    Some(format!(
+        "{DEFAULT_POOL_SETTING} is set by CiliumNodeConfig `{}`",
+        rival.name.escape_debug()
+    ))
 }
 
 /// Nodes whose running agents take addresses of another pool when they restart, beside those that
