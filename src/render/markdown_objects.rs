@@ -58,13 +58,8 @@ pub(super) fn losing_services(page: &mut Page<'_>, services: &[ServiceEffectDocu
 /// LoadBalancer pools with their diffs.
 pub(super) fn address_pools(page: &mut Page<'_>, changes: &[ChangeDocument]) {
     let pools = of_kind(changes, "CiliumLoadBalancerIPPool");
-    let title = format!("LoadBalancer pools, {}", count(pools.len(), "change"));
-    let rows: Vec<[Markup; 4]> = pools.iter().map(|change| row(change)).collect();
-    page.table(
-        Phrase::new(&title),
-        ["pool", "action", "addresses", "why"],
-        &rows,
-    );
+    let columns = ["pool", "action", "addresses", "why"];
+    changes_table(page, "LoadBalancer pools", columns, &pools, row);
     pools.iter().for_each(|change| diff(page, change));
 }
 
@@ -73,8 +68,7 @@ pub(super) fn pod_pools(page: &mut Page<'_>, changes: &[ChangeDocument]) {
         .iter()
         .flat_map(|kind| of_kind(changes, kind))
         .collect();
-    let title = format!("Pod pools, {}", count(objects.len(), "change"));
-    let object = |c: &&ChangeDocument| {
+    let row = |c: &ChangeDocument| {
         [
             code(&format!("{}/{}", c.kind, c.name)),
             prose(&c.action),
@@ -82,18 +76,13 @@ pub(super) fn pod_pools(page: &mut Page<'_>, changes: &[ChangeDocument]) {
             prose(&c.reason),
         ]
     };
-    let rows: Vec<[Markup; 4]> = objects.iter().map(object).collect();
-    page.table(
-        Phrase::new(&title),
-        ["object", "action", "says", "why"],
-        &rows,
-    );
+    let columns = ["object", "action", "says", "why"];
+    changes_table(page, "Pod pools", columns, &objects, row);
 }
 
 pub(super) fn ports(page: &mut Page<'_>, changes: &[ChangeDocument]) {
     let ports = of_kind(changes, human_ports::KIND);
-    let title = format!("ports of VMs, {}", count(ports.len(), "change"));
-    let port = |c: &&ChangeDocument| {
+    let row = |c: &ChangeDocument| {
         [
             code(&c.name),
             codes(&c.after),
@@ -101,23 +90,27 @@ pub(super) fn ports(page: &mut Page<'_>, changes: &[ChangeDocument]) {
             prose(&c.reason),
         ]
     };
-    let rows: Vec<[Markup; 4]> = ports.iter().map(port).collect();
-    page.table(
-        Phrase::new(&title),
-        ["port", "allows", "no longer allows", "why"],
-        &rows,
-    );
+    let columns = ["port", "allows", "no longer allows", "why"];
+    changes_table(page, "ports of VMs", columns, &ports, row);
+}
+
+/// One row for each change, under a title that counts them.
+fn changes_table(
+    page: &mut Page<'_>,
+    what: &str,
+    columns: [&str; 4],
+    changes: &[&ChangeDocument],
+    row: impl Fn(&ChangeDocument) -> [Markup; 4],
+) {
+    let title = format!("{what}, {}", count(changes.len(), "change"));
+    let rows: Vec<[Markup; 4]> = changes.iter().map(|change| row(change)).collect();
+    page.table(Phrase::new(&title), columns, &rows);
 }
 
 pub(super) fn service_pins(page: &mut Page<'_>, changes: &[ChangeDocument]) {
     let pins = of_kind(changes, "Service");
-    let title = format!("pins, {}", count(pins.len(), "change"));
-    let rows: Vec<[Markup; 4]> = pins.iter().map(|change| row(change)).collect();
-    page.table(
-        Phrase::new(&title),
-        ["Service", "action", "addresses", "why"],
-        &rows,
-    );
+    let columns = ["Service", "action", "addresses", "why"];
+    changes_table(page, "pins", columns, &pins, row);
 }
 
 /// Effects on Services that keep their addresses.
