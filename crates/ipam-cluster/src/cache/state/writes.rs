@@ -39,6 +39,10 @@ impl State {
             }
             Ok(Written { version }) => {
                 self.claims_written = self.claims_written.max(number(version));
+                // The watch may have been faster than the answer.
+                if self.claims_seen() >= self.claims_written {
+                    self.claims_caught_up();
+                }
             }
             Err(WriteError::Refused(_) | WriteError::Forbidden(_) | WriteError::Busy(_)) => {}
         }

@@ -190,6 +190,29 @@ fn what_we_claimed_is_remembered_before_it_is_heard_of() {
 }
 
 #[test]
+fn a_claim_that_another_one_replaced_is_not_remembered() {
+    let write_of = |node: &str| {
+        let claim =
+            json!({"block": "10.0.2.0/24", "node": node, "uid": "u", "resource_version": "7"});
+        let record = json!({"format_version": "1.0", "claims": [claim]}).to_string();
+        let content = json!({"data": {(ipam_cilium::observed::CLAIMS_KEY): record}});
+        Write {
+            target: Target::Claims,
+            operation: Operation::Patch(content),
+        }
+    };
+    let mut state = state();
+    // The watch is faster than the answer.
+    state.writing(&write_of("first"));
+    state.on_event(ObservedKind::Claims, ObjectEvent::Changed(&claims(12)));
+    state.written(&write_of("first"), &answered(12));
+    state.writing(&write_of("second"));
+    state.written(&write_of("second"), &answered(13));
+    go_back(&mut state, "7");
+    assert_eq!(forgotten(&state), ["10.0.0.0/24 n", "10.0.2.0/24 second"]);
+}
+
+#[test]
 fn a_write_that_lists_do_not_have_tells_that_the_cluster_went_back() {
     let node = || Target::Node("n".parse().unwrap());
     for (target, listed) in [
