@@ -7,6 +7,7 @@ use testbed::{CiliumInstallation, Client};
 
 use super::{Installed, KUBELET, RBAC, VIEWER};
 use crate::operator::{GROUP, condition, in_rack, object, pool, until};
+use crate::running::http_get;
 use crate::server::{kubernetes, node};
 use crate::support::{Folder, repository};
 
@@ -197,6 +198,7 @@ fn a_revoked_token_ends_its_work_until_there_is_another_one() {
     let plane = &installed.server.plane;
     installed.create("ippools", &pool("a", "10.20.0.0/16", "a"));
     let operator = installed.operator();
+    let address = operator.address();
     operator.until("leads", json!({}));
     installed.server.nodes([in_rack("n1", "a")]);
     operator.written("n1");
@@ -204,11 +206,12 @@ fn a_revoked_token_ends_its_work_until_there_is_another_one() {
     plane.delete(&format!("{path}/cilium-ipam")).unwrap();
     // The server remembers a token for ten seconds.
     let why = loop {
-        let line = operator.until("stands-by", json!({}));
+        let line = operator.until("trouble", json!({}));
         if line["why"].as_str().unwrap().contains("Unauthorized") {
             break line;
         }
     };
+    assert_eq!(http_get(&address, "/readyz").0, 503);
     installed.server.nodes([in_rack("n2", "a")]);
     assert!(installed.server.pod_cidrs()["n2"].is_empty(), "{why}");
     let account =
@@ -218,6 +221,7 @@ fn a_revoked_token_ends_its_work_until_there_is_another_one() {
     plane
         .kubeconfig_for_service_account("kube-system", "cilium-ipam")
         .unwrap();
+    operator.until("recovered", json!({}));
     operator.until("leads", json!({}));
     assert_eq!(operator.written("n2"), json!(["10.20.1.0/24"]));
 }

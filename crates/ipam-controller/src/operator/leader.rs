@@ -8,6 +8,17 @@ use crate::lease::{Attempt, Held, Lease, Lock, OtherHolder, Timing};
 use ipam_cluster::{Cluster, LeaseName};
 use retry::jittered;
 
+/// What a candidate learns while it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Election<'e> {
+    /// Another process leads.
+    Leader(&'e str),
+    /// The Lease cannot be read or written, and why.
+    Trouble(&'e str),
+    /// It can be again.
+    Recovered,
+}
+
 /// A process that wants to lead.
 #[derive(Debug)]
 pub(super) struct Candidate<'c, C> {
@@ -26,24 +37,37 @@ impl<'c, C: Cluster> Candidate<'c, C> {
         Candidate { lease }
     }
 
-    /// Waits until we lead. Meanwhile calls `on_standby` with each new leader, and with each new
-    /// reason why none can be elected.
-    pub(super) async fn elected(&self, on_standby: &mut (dyn FnMut(&str) + Send)) -> Held {
+    /// Waits until we lead. Calls `on_election` with what changes meanwhile.
+    pub(super) async fn elected(&self, on_election: &mut (dyn FnMut(Election<'_>) + Send)) -> Held {
         let mut other: Option<OtherHolder> = None;
-        let mut reported = String::new();
+        let mut leader: Option<String> = None;
+        let mut trouble: Option<String> = None;
         loop {
-            let news = match self.lease.try_acquire(&mut other).await {
-                Ok(Attempt::Done(Lock::Held(held))) => return held,
-                Ok(Attempt::HeldByOther) => {
-                    other.as_ref().map(|other| other.record().holder.clone())
-                }
-                Ok(Attempt::Done(Lock::Unavailable(why))) => Some(why),
-                Ok(Attempt::Done(Lock::None) | Attempt::Overtaken) => None,
-                Err(error) => Some(error.to_string()),
+            let attempt = match self.lease.try_acquire(&mut other).await {
+                Ok(Attempt::Done(Lock::Unavailable(why))) => Err(why),
+                Ok(attempt) => Ok(attempt),
+                Err(error) => Err(error.to_string()),
             };
-            if let Some(news) = news.filter(|news| *news != reported) {
-                on_standby(&news);
-                reported = news;
+            match attempt {
+                Err(why) => {
+                    if trouble.as_ref() != Some(&why) {
+                        on_election(Election::Trouble(&why));
+                    }
+                    trouble = Some(why);
+                }
+                Ok(attempt) => {
+                    if trouble.take().is_some() {
+                        on_election(Election::Recovered);
+                    }
+                    if let Attempt::Done(Lock::Held(held)) = attempt {
+                        return held;
+                    }
+                }
+            }
+            let holder = other.as_ref().map(|other| other.record().holder.clone());
+            if let Some(holder) = holder.filter(|holder| leader.as_ref() != Some(holder)) {
+                on_election(Election::Leader(&holder));
+                leader = Some(holder);
             }
             sleep(jittered(self.lease.timing.poll, &mut fastrand::Rng::new())).await;
         }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use self::leader::Candidate;
+use self::leader::{Candidate, Election};
 use self::objects::{ObjectSource, Objects};
 use self::status_writer::{StatusWriter, WriterMode};
 use super::{ControllerEvent, Loaded, OnEvent, OpenStack, Server, Source, Telemetry, Watch, watch};
@@ -107,9 +107,15 @@ async fn terms(
     on_event: &mut OnEvent<'_>,
 ) {
     loop {
-        let mut on_standby = |leader: &str| on_event(ControllerEvent::Standby(leader));
+        let mut on_election = |election: Election<'_>| {
+            on_event(match election {
+                Election::Leader(leader) => ControllerEvent::Standby(leader),
+                Election::Trouble(why) => ControllerEvent::Unhealthy(why),
+                Election::Recovered => ControllerEvent::Recovered,
+            });
+        };
         let mut held = tokio::select! {
-            held = candidate.elected(&mut on_standby) => held,
+            held = candidate.elected(&mut on_election) => held,
             () = &mut ending => return,
         };
         on_event(ControllerEvent::Leading);

@@ -49,7 +49,7 @@ pub enum ControllerEvent<'n> {
     Recovered,
     /// This process leads from now on.
     Leading,
-    /// Another process leads, or why no leader is known.
+    /// Another process leads, or may lead, and why.
     Standby(&'n str),
 }
 
