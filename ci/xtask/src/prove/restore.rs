@@ -151,17 +151,30 @@ impl Restores<'_> {
         let seen = Seen::default();
         std::thread::scope(|scope| {
             scope.spawn(|| seen.ask(addresses));
-            let outcome = self.restore(&snapshot, manner, most);
+            let outcome = self.restore_and_serve(&snapshot, manner, most, saved);
             seen.is_over.store(true, Ordering::Relaxed);
             outcome
         })?;
+        self.counts.restores += 1;
+        self.counts.unready += usize::from(seen.unready.load(Ordering::Relaxed));
+        self.counts.trouble += usize::from(seen.trouble.load(Ordering::Relaxed));
+        Ok(())
+    }
+
+    /// Restores, lets the nodes from `saved` on come back, and waits until all have blocks.
+    fn restore_and_serve(
+        &mut self,
+        snapshot: &testbed::Snapshot,
+        manner: Manner,
+        most: usize,
+        saved: usize,
+    ) -> Result<()> {
+        eprintln!("prove restore: {manner:?}");
+        self.restore(snapshot, manner, most)?;
         let forgotten = (saved..self.next)
             .filter(|index| self.runs.contains_key(index))
             .collect::<Vec<_>>();
-        self.counts.restores += 1;
         self.counts.forgotten += forgotten.len();
-        self.counts.unready += usize::from(seen.unready.load(Ordering::Relaxed));
-        self.counts.trouble += usize::from(seen.trouble.load(Ordering::Relaxed));
         self.come_back(&forgotten)?;
         let back = Instant::now();
         self.all_served("after the restore")?;
