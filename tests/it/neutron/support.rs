@@ -7,13 +7,13 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::OpenStack;
-use testbed::openstack::{self, DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER};
+use testbed::openstack::{self, Borrowed, DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER};
 
 use crate::support::{Ran, node_program};
 
 /// An OpenStack for one test.
-pub fn stack(options: &openstack::Options) -> testbed::Result<OpenStack> {
-    OpenStack::start(options)
+pub fn stack(options: &openstack::Options) -> testbed::Result<Borrowed> {
+    Borrowed::new(options)
 }
 
 /// The plugin on a node, for one network of Neutron.

@@ -43,7 +43,9 @@ const INTERFACES: [&str; 3] = ["public", "internal", "admin"];
 /// Stands in a template's catalog, where no port is known yet.
 const NOWHERE: &str = "http://127.0.0.1:1";
 const NAME: &str = "keystone";
-const DATABASE: &str = "keystone.sqlite";
+/// The fewest that bcrypt has: a login with Keystone's default of 12 takes a third of a second.
+const PASSWORD_HASH_ROUNDS: u32 = 4;
+pub(super) const DATABASE: &str = "keystone.sqlite";
 /// Sets the URLs of endpoints; the tables are those of Keystone 30.
 const POINT: &str = "import sqlite3, sys
 database, triples = sys.argv[1], iter(sys.argv[2:])
@@ -73,7 +75,8 @@ impl Config<'_> {
              [fernet_tokens]\nkey_repository = {state}/{TOKEN_KEYS}\n\
              [fernet_receipts]\nkey_repository = {state}/{TOKEN_KEYS}\n\
              [credential]\nkey_repository = {state}/{CREDENTIAL_KEYS}\n\
-             [cache]\nenabled = false\n"
+             [cache]\nenabled = false\n\
+             [identity]\npassword_hash_rounds = {PASSWORD_HASH_ROUNDS}\n"
         )
     }
 

@@ -13,8 +13,9 @@ use crate::debian::debian_file;
 use crate::error::{Error, Result};
 use crate::folder::RunFolder;
 use crate::process::{Server, free_port, isolated, with_free_ports};
+use crate::wait::PATIENCE;
 
-const READY_LIMIT: Duration = Duration::from_secs(60);
+const READY_LIMIT: Duration = PATIENCE;
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 /// What the server needs that not every system has.
 const LIBRARIES: [(&str, &str); 3] = [

@@ -10,6 +10,7 @@ mod keystone;
 mod mariadb;
 mod neutron;
 mod python;
+mod reuse;
 mod service;
 mod session;
 mod template;
@@ -31,11 +32,13 @@ pub use keystone::{
     ADMIN_PASSWORD, ADMIN_PROJECT, ADMIN_USER, DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT,
     MEMBER_USER, NEUTRON_PASSWORD, NEUTRON_USER, REGION, SERVICE_PROJECT,
 };
+pub use reuse::Borrowed;
 pub use service::Service;
 pub use session::{Answer, Credentials, Session};
 
 use mariadb::{MariaDb, Programs};
 use python::Python;
+use reuse::Saved;
 
 /// Where Neutron keeps its ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +60,7 @@ pub enum Internal {
 }
 
 /// What an OpenStack is started with.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Neutron's database. Keystone's is always a file.
     pub database: Database,
@@ -93,6 +96,7 @@ pub struct OpenStack {
     keystone: Service,
     member: Session,
     admin: Session,
+    saved: Option<Saved>,
     // After what uses it: fields are dropped in this order.
     _database: Option<MariaDb>,
     _folder: RunFolder,
@@ -255,11 +259,16 @@ impl Sources {
             session(Credentials::admin()),
         );
         neutron.wait_ready()?;
+        let saved = match options.database {
+            Database::Sqlite => Some(Saved::new(&self.python, &state)?),
+            Database::MariaDb => None,
+        };
         Ok(OpenStack {
             neutron,
             keystone,
             member,
             admin,
+            saved,
             _database: database,
             _folder: folder,
         })

@@ -12,6 +12,8 @@ use crate::process::free_port;
 
 const NAME: &str = "neutron";
 const FILE: &str = "neutron.conf";
+/// Where SQLite keeps the tables.
+pub(super) const DATABASE: &str = "neutron.sqlite";
 
 /// Makes the tables from the models. Neutron's migrations are for MySQL only: of 29.0.0,
 /// 1df244e556f5 alters constraints, which SQLite cannot.
@@ -106,9 +108,8 @@ pub(super) fn service(
     Service::new(&python.file("bin/uwsgi"), folder, &recipe)
 }
 
-/// Where SQLite keeps the tables.
 pub(super) fn sqlite_url(state: &Path) -> String {
-    format!("sqlite:///{}/neutron.sqlite", state.display())
+    format!("sqlite:///{}", state.join(DATABASE).display())
 }
 
 /// A file with all tables.

@@ -37,7 +37,7 @@ const UNREACHABLE: [&str; 3] = [
 const NO_PYTHON: &str = "no Python of version 3.10 or newer that has venv and ensurepip";
 
 /// An interpreter with all packages.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Python {
     folder: PathBuf,
 }

@@ -10,10 +10,10 @@ use ureq::Agent;
 use crate::error::Result;
 use crate::faults::Faults;
 use crate::process::{Ending, Server};
-use crate::wait::wait_until;
+use crate::wait::{PATIENCE, wait_until};
 
 /// Two seconds on a free machine.
-const READY_LIMIT: Duration = Duration::from_secs(120);
+const READY_LIMIT: Duration = PATIENCE;
 /// More than the kernel needs to end a process.
 const PORT_LIMIT: Duration = Duration::from_secs(10);
 /// For the readiness check.

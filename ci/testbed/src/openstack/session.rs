@@ -12,9 +12,10 @@ use super::keystone::{
     ADMIN_PASSWORD, ADMIN_PROJECT, ADMIN_USER, DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER,
 };
 use crate::error::{Error, Result};
+use crate::wait::PATIENCE;
 
 /// Neutron itself waits for a database for longer than anybody should.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = PATIENCE;
 const UNAUTHORIZED: u16 = 401;
 
 /// Who asks.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 
 /// Part of every name: raise it when the way of preparing changes.
-const RECIPE_VERSION: &str = "1";
+const RECIPE_VERSION: &str = "2";
 
 /// Finds a template, or lets `prepare` fill its folder; several processes may ask at once.
 pub(super) fn find_or_prepare(

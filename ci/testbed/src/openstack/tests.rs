@@ -8,9 +8,9 @@ use ureq::Agent;
 use super::*;
 use crate::faults::Fault;
 use crate::or_skip;
-use crate::wait::wait_until;
+use crate::wait::{PATIENCE, wait_until};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = PATIENCE;
 const PORTS: &str = "/v2.0/ports";
 
 /// One start for all that a test needs to see, as each takes seconds.
