@@ -78,6 +78,8 @@ struct Bench {
     server: Server,
     _operator: Operator,
     runtime: Runtime,
+    /// One connection for all edits: each new one costs a TLS handshake.
+    cluster: LiveCluster,
     marks: usize,
 }
 
@@ -90,27 +92,25 @@ impl Bench {
             .enable_all()
             .build()
             .unwrap();
+        let connection = Connection {
+            kubeconfig: Some(server.plane.kubeconfig().to_owned()),
+            context: None,
+            patience: Duration::from_secs(30),
+        };
+        let cluster = runtime.block_on(LiveCluster::connect(connection)).unwrap();
         Bench {
             server,
             _operator: operator,
             runtime,
+            cluster,
             marks: 0,
         }
     }
 
     fn observe(&self) -> Observed {
         self.runtime
-            .block_on(async { observe(&self.connect().await, Extent::Plan).await.unwrap() })
-    }
-
-    async fn connect(&self) -> LiveCluster {
-        let kubeconfig = Some(self.server.plane.kubeconfig().to_owned());
-        let connection = Connection {
-            kubeconfig,
-            context: None,
-            patience: Duration::from_secs(30),
-        };
-        LiveCluster::connect(connection).await.unwrap()
+            .block_on(observe(&self.cluster, Extent::Plan))
+            .unwrap()
     }
 
     /// Twelve Services of three colors, some of which ask for an address.
@@ -135,8 +135,8 @@ impl Bench {
             assert!(!loaded.has_errors(), "{:?}", loaded.findings);
             let waivers = [Waiver::LostAddresses(u32::MAX), Waiver::LastAddressPools].into();
             let job = Job::saved(&loaded, None, &waivers);
-            let cluster = self.connect().await;
-            let (observed, plan) = observe_and_plan(&cluster, &job).await.unwrap();
+            let cluster = &self.cluster;
+            let (observed, plan) = observe_and_plan(cluster, &job).await.unwrap();
             if !job.refusals(&plan.changes, &observed).is_empty() {
                 return None;
             }
@@ -149,7 +149,7 @@ impl Bench {
                 on_event: &mut on_event,
             };
             let sent = apply_until_settled(
-                &cluster,
+                cluster,
                 &NoPorts,
                 &job,
                 observed,

@@ -14,7 +14,7 @@ use super::support::{Folder, cluster, pin, pool};
 
 const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
 const PODS_POOLS: &str = "/apis/cilium.io/v2alpha1/ciliumpodippools";
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = testbed::PATIENCE;
 
 fn start(version: CiliumVersion) -> Server {
     let installation = CiliumInstallation {
@@ -361,7 +361,7 @@ fn a_pool_without_an_owner_becomes_ours_and_a_saved_plan_holds() {
         .expect(0)
         .stdout;
     assert!(
-        plan.contains("Pod pools: 1 to create, 0 to update, 1 to adopt, 0 to delete; 0 unchanged."),
+        plan.contains("Pod pools: 1 to create, 1 to adopt."),
         "{plan}"
     );
     assert!(

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::support::program;
 
 /// Long enough for anything that comes at all.
-pub const AT_MOST: Duration = Duration::from_secs(120);
+pub const AT_MOST: Duration = testbed::PATIENCE;
 
 /// One that runs.
 pub struct Running {

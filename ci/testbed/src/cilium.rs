@@ -12,14 +12,14 @@ use crate::control_plane::ControlPlane;
 use crate::error::{Error, Result};
 use crate::golang::source_folder;
 use crate::oracle::AnnotateK8sNode;
-use crate::wait::wait_until;
+use crate::wait::{PATIENCE, wait_until};
 
 const MODULE: &str = "github.com/cilium/cilium";
 /// The operator updates CRDs whose label is missing or older than its own.
 const SCHEMA_LABEL: &str = "io.cilium.k8s.crd.schema.version";
 const SCHEMA_CONSTANT: &str = "CustomResourceDefinitionSchemaVersion = \"";
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const SERVED_LIMIT: Duration = Duration::from_secs(60);
+const SERVED_LIMIT: Duration = PATIENCE;
 
 /// How Cilium is installed.
 #[derive(Debug, Clone)]

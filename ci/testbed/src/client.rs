@@ -14,9 +14,10 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body, http};
 
 use crate::error::{Error, Result};
+use crate::wait::PATIENCE;
 
 /// Long enough for a list of many thousand nodes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = PATIENCE;
 const IDLE_CONNECTIONS: usize = 64;
 const FIELD_MANAGER: &str = "testbed";
 const WHOLE: &str = "application/json";

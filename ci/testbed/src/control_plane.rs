@@ -21,10 +21,10 @@ use crate::kubeconfig::kubeconfig;
 use crate::process::{Ending, Server, free_port, with_free_ports};
 use crate::programs::{Program, Programs};
 use crate::snapshot::{Revision, Snapshot};
-use crate::wait::wait_until;
+use crate::wait::{PATIENCE, wait_until};
 
 /// Takes 3 s alone; a test run on a busy machine starts several.
-const READY_LIMIT: Duration = Duration::from_secs(90);
+const READY_LIMIT: Duration = PATIENCE;
 const ADMIN: &str = "testbed-admin";
 // Files in the run's folder, which is the servers' working directory.
 pub(crate) const SERVER_CERTIFICATE: &str = "server.crt";

@@ -9,8 +9,9 @@ use crate::error::Result;
 use crate::golang::workspace;
 use crate::process::{Server, free_port, with_free_ports};
 use crate::programs::{Program, Programs};
+use crate::wait::PATIENCE;
 
-const READY_LIMIT: Duration = Duration::from_secs(60);
+const READY_LIMIT: Duration = PATIENCE;
 
 /// A running kwok. Dropping it stops it.
 #[derive(Debug)]

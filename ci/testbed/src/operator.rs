@@ -11,8 +11,9 @@ use crate::control_plane::{ControlPlane, SERVER_CERTIFICATE, SERVER_KEY};
 use crate::error::Result;
 use crate::process::{Server, free_port, with_free_ports};
 use crate::programs::{CiliumVersion, Program, Programs};
+use crate::wait::PATIENCE;
 
-const READY_LIMIT: Duration = Duration::from_secs(90);
+const READY_LIMIT: Duration = PATIENCE;
 
 /// Registered by every operator of the versions that the testbed builds.
 const OPERATOR_CRDS: [&str; 5] = [

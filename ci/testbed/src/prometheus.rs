@@ -11,8 +11,9 @@ use crate::control_plane::ControlPlane;
 use crate::debian::debian;
 use crate::error::{Error, Result};
 use crate::process::{Server, free_port, with_free_ports};
+use crate::wait::PATIENCE;
 
-const READY_LIMIT: Duration = Duration::from_secs(60);
+const READY_LIMIT: Duration = PATIENCE;
 
 /// A running Prometheus. Dropping it stops it.
 #[derive(Debug)]

@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
+/// Far longer than anything that a test waits for takes, also on a busy machine. It ends a test
+/// that waits in vain.
+pub const PATIENCE: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Asks `probe` again and again until it has an answer, for `limit` at the most.

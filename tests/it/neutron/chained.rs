@@ -1,7 +1,7 @@
 //! Under CNI's own plugins: Pods that are real network namespaces, with addresses of a real
 //! Neutron.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use testbed::openstack::Options;
@@ -292,7 +292,7 @@ fn a_link_that_was_handed_over_and_vanished(stack: &OpenStack, node: &Node) {
         .expect(0);
     assert_eq!(ports(stack, &network), [""; 0]);
     // A veth pair goes with the network of one of its ends, in its own time.
-    wait_until("the link to go", Duration::from_secs(30), || {
+    wait_until("the link to go", testbed::PATIENCE, || {
         Ok((node.links(None) == ["lo"]).then_some(()))
     })
     .unwrap();

@@ -13,7 +13,7 @@ use super::support::Plugin;
 use crate::support::node_program;
 
 /// The longest wait for any event.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = testbed::PATIENCE;
 
 /// The node's folders.
 pub struct DaemonSet {

@@ -115,7 +115,7 @@ fn a_run_that_is_killed_between_request_and_answer(stack: &OpenStack, network: &
             .next(1, "POST", "/v2.0/ports", Fault::Withhold);
         let mut child = plugin.start("ADD", container);
         let device = format!("{container}/eth0");
-        wait_until("the port", Duration::from_secs(60), || {
+        wait_until("the port", testbed::PATIENCE, || {
             Ok(ports(stack, network).contains(&device).then_some(()))
         })
         .unwrap();

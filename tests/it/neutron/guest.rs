@@ -1,17 +1,17 @@
-//! Under CNI's own `ipvlan`, and `ptp` beside it, as NEUTRON.md has them: on a kernel that has
+//! Under CNI's own `ipvlan`, and `ptp` beside it, as the pages about OpenStack have them: on a kernel that has
 //! `ipvlan`, with addresses of a real Neutron.
 
 use serde_json::Value;
 use testbed::openstack::{ApplicationCredential, Internal, Options};
 use testbed::{CniPlugin, Guest, Initramfs, OpenStack, Program, Setup, build, or_skip};
 
-use super::input::snippets;
+use super::input::{pages, snippets};
 use super::support::{addresses, ports, stack};
-use crate::support::{Ran, node_program, repository};
+use crate::support::{Ran, node_program};
 
 /// The guest's name in its firmware; its ports are named after it.
 const MACHINE: &str = "0f1e2d3c-4b5a-4697-8877-665544332211";
-/// From the example in NEUTRON.md: the address of the node, and one of the Service range.
+/// From the example in two-interfaces.md: the address of the node, and one of the Service range.
 const OF_NODE: &str = "10.7.0.250";
 const OF_SERVICE: &str = "10.96.0.10";
 /// The ids of its networks, and its secret.
@@ -185,7 +185,7 @@ fn sorted<const N: usize>(addresses: [&String; N]) -> Vec<String> {
     addresses
 }
 
-/// The lists of NEUTRON.md with this name, for the networks of this Neutron. There may be one for
+/// The documented lists with this name, for the networks of this Neutron. There may be one for
 /// each main plugin.
 fn documented(name: &str, main: &str, networks: &[String; 2]) -> String {
     let is_it = |text: &String| {
@@ -193,14 +193,14 @@ fn documented(name: &str, main: &str, networks: &[String; 2]) -> String {
         list["name"] == name && list["plugins"][0]["type"] == main
     };
     let found = snippets("json").into_iter().find(is_it);
-    let text = found.unwrap_or_else(|| panic!("NEUTRON.md has no list `{name}` with {main}"));
+    let text = found.unwrap_or_else(|| panic!("no page has a list `{name}` with {main}"));
     NETWORKS
         .iter()
         .zip(networks)
         .fold(text, |text, (shown, network)| text.replace(shown, network))
 }
 
-/// The `clouds.yaml` of NEUTRON.md, for this Keystone.
+/// The documented `clouds.yaml`, for this Keystone.
 fn documented_cloud(stack: &OpenStack, credential: &ApplicationCredential) -> String {
     let text = snippets("yaml")
         .into_iter()
@@ -214,9 +214,9 @@ fn documented_cloud(stack: &OpenStack, credential: &ApplicationCredential) -> St
     text.replace(KEYSTONE, &stack.keystone_url_in_guest())
 }
 
-/// What a node's credential may do, as NEUTRON.md has it.
+/// What a node's credential may do, as it is documented.
 fn documented_rules() -> Value {
-    let text = std::fs::read_to_string(repository().join("NEUTRON.md")).unwrap();
+    let text = pages();
     let rules = text
         .split("$ cat rules.json\n")
         .nth(1)

@@ -127,9 +127,21 @@ fn hostile_words_of_the_environment_are_refused() {
     );
 }
 
-/// The blocks of a language in NEUTRON.md.
+/// The pages about OpenStack, one after the other.
+pub(super) fn pages() -> String {
+    let folder = crate::support::repository().join("docs/src/how-to/openstack");
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut pages: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    pages.sort();
+    let texts = pages
+        .iter()
+        .map(|page| std::fs::read_to_string(page).unwrap());
+    texts.collect()
+}
+
+/// The blocks of a language in the pages about OpenStack.
 pub(super) fn snippets(language: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(crate::support::repository().join("NEUTRON.md")).unwrap();
+    let text = pages();
     let fence = format!("```{language}\n");
     let blocks = text.split(fence.as_str()).skip(1);
     blocks

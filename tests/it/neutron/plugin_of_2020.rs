@@ -251,7 +251,7 @@ fn killed(candidate: &Candidate) -> [String; 2] {
     let faults = candidate.stack.neutron().faults();
     faults.next(1, "POST", PORTS, Fault::Withhold);
     let mut first = candidate.start(&network, "ADD", "c", &[]);
-    wait_until("the port", Duration::from_secs(60), || {
+    wait_until("the port", testbed::PATIENCE, || {
         Ok((candidate.ports(&network) == "1").then_some(()))
     })
     .unwrap();

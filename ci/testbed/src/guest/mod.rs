@@ -16,13 +16,14 @@ use crate::error::{Error, Result};
 use crate::folder::RunFolder;
 use crate::process::Server;
 use crate::vm::{cache, lock, read, script, scripts};
+use crate::wait::PATIENCE;
 
 pub use initramfs::Initramfs;
 
 /// For QEMU itself; the guest starts after that.
-const QEMU_LIMIT: Duration = Duration::from_secs(60);
+const QEMU_LIMIT: Duration = PATIENCE;
 /// For its start and for each command. It is up after 5 s on a free machine.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = PATIENCE;
 /// The way to this machine's loopback.
 const NETWORK: [&str; 2] = ["virtio_pci", "virtio_net"];
 const READY: &str = "ready\n";

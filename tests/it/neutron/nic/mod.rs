@@ -6,8 +6,6 @@ mod races;
 mod refused;
 mod support;
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use testbed::openstack::Options;
 use testbed::{OpenStack, or_skip, wait_until};
@@ -364,7 +362,7 @@ fn one_that_changes_while_neutron_is_asked(stack: &OpenStack, machine: &Machine)
     node.add_pod("a");
     let held = machine.hold();
     let running = handover.start(&configuration, "ADD", "a");
-    wait_until("the record", Duration::from_secs(30), || {
+    wait_until("the record", testbed::PATIENCE, || {
         Ok((handover.records() == 1).then_some(()))
     })
     .unwrap();
@@ -438,7 +436,7 @@ fn networks_that_vanish(stack: &OpenStack, node: &Node) {
         finish(handover.start_at(&configuration, "DEL", "a", said, "eth0")).expect(0);
         assert_eq!(handover.records(), 0);
         let is_gone = || Ok((node.links(None) == ["lo"]).then_some(()));
-        wait_until("the pair to go", Duration::from_secs(30), is_gone).unwrap();
+        wait_until("the pair to go", testbed::PATIENCE, is_gone).unwrap();
     }
 }
 
