@@ -1,6 +1,7 @@
-//! Builds and runs the programs behind `bench` and `prove`, and the tool that they need, all with
-//! optimisations.
+//! Builds and runs the optimised programs: those behind `bench` and `prove`, the model, the
+//! simulator, and the tool that they need.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -9,24 +10,53 @@ use xtask::tool::TOOL_VARIABLE;
 use crate::cargo;
 use crate::suite::Guard;
 
+/// One selection of packages and features for all of these programs: with another one, cargo builds
+/// the dependencies again.
+const PACKAGES: &str = "build --release --package cilium-ipam --package simulator --package model \
+     --package xtask --features xtask/bench,xtask/prove";
+
+/// Builds programs; returns their folder.
+fn build(programs: &[&str]) -> Result<PathBuf> {
+    let bins: String = programs
+        .iter()
+        .map(|program| format!(" --bin {program}"))
+        .collect();
+    cargo::run(&format!("{PACKAGES}{bins}"))?;
+    cargo::release_folder()
+}
+
+/// Builds a program that needs no tool, and runs it with these arguments behind the guard.
+pub fn run_alone(program: &str, arguments: &[String], guard: Guard) -> Result<()> {
+    let folder = build(&[program])?;
+    finish(
+        program,
+        guard
+            .around(Command::new(folder.join(program)))
+            .args(arguments),
+    )
+}
+
 /// Builds the tool and the companion for `verb`; runs the companion with these arguments behind
 /// the guard.
 pub fn run(verb: &str, arguments: &[String], guard: Guard) -> Result<()> {
     let companion = format!("xtask-{verb}");
-    cargo::run("build --release --package cilium-ipam --bin cilium-ipam")?;
-    cargo::run(&format!(
-        "build --release --package xtask --features {verb} --bin {companion}"
-    ))?;
-    let folder = cargo::release_folder()?;
-    let status = guard
-        .around(Command::new(folder.join(&companion)))
-        .args(arguments)
-        .env(TOOL_VARIABLE, folder.join("cilium-ipam"))
+    let folder = build(&["cilium-ipam", &companion])?;
+    let mut command = guard.around(Command::new(folder.join(&companion)));
+    finish(
+        &companion,
+        command
+            .args(arguments)
+            .env(TOOL_VARIABLE, folder.join("cilium-ipam")),
+    )
+}
+
+fn finish(program: &str, command: &mut Command) -> Result<()> {
+    let status = command
         .current_dir(cargo::root())
         .status()
-        .with_context(|| format!("{companion} does not start"))?;
+        .with_context(|| format!("{program} does not start"))?;
     if !status.success() {
-        bail!("`{verb}` failed");
+        bail!("`{program}` failed");
     }
     Ok(())
 }

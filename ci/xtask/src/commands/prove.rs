@@ -79,8 +79,8 @@ impl Setting<'_> {
 
     fn one(self, name: &str, arguments: &[String]) -> Result<()> {
         match name {
-            "model" => self.program("model", arguments),
-            "simulate" => self.program("simulator", arguments),
+            "model" => companion::run_alone("model", arguments, self.guard),
+            "simulate" => companion::run_alone("simulator", arguments, self.guard),
             "properties" => {
                 let cases = cases("properties", arguments, "5000")?;
                 self.tests("properties", Some(("PROPTEST_CASES", &cases)))
@@ -95,12 +95,6 @@ impl Setting<'_> {
                 companion::run("prove", &words, self.guard)
             }
         }
-    }
-
-    /// Runs the model or the simulator.
-    fn program(self, package: &str, arguments: &[String]) -> Result<()> {
-        let words = format!("run --release --package {package} --");
-        cargo::run_as(self.guard.around(cargo::cargo()), &words, arguments, None)
     }
 
     /// A server with random answers, and random patience; the test prints the figures.

@@ -6,6 +6,7 @@ mod guard;
 mod tally;
 
 use std::io::{BufRead, BufReader, Write};
+use std::num::NonZeroUsize;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -17,6 +18,11 @@ use crate::cargo;
 pub use expected::Expected;
 pub use guard::Guard;
 pub use tally::Tally;
+
+/// Tests that run at once for each core. Most of the time, tests wait for servers.
+const TESTS_PER_CORE: usize = 2;
+
+const THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
 
 /// One run of `cargo test`.
 pub struct Suite<'s> {
@@ -52,6 +58,10 @@ impl Suite<'_> {
             .args(self.words.split_whitespace())
             .args(self.arguments)
             .envs(self.variable);
+        if std::env::var_os(THREADS_VARIABLE).is_none() {
+            let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+            command.env(THREADS_VARIABLE, (cores * TESTS_PER_CORE).to_string());
+        }
         command
             .env(SKIPS_VARIABLE, record.path())
             .stdout(Stdio::piped());
