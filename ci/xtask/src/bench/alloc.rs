@@ -10,7 +10,7 @@ use crate::allocator::Measured;
 use crate::process::this;
 use crate::samples::Samples;
 
-/// The size of the README's figure.
+/// The size of the documented figure.
 pub const BLOCKS: usize = 1_000_000;
 const RATIO_LIMIT: f64 = 10.0;
 /// Runs of each, alternating.

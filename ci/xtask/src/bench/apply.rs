@@ -21,7 +21,7 @@ use crate::process::{finished, timer};
 use crate::raw;
 use crate::samples::Samples;
 
-/// The size of the README's figure.
+/// The size of the documented figure.
 pub const NODES: usize = 5_000;
 const RATIO_LIMIT: f64 = 0.8;
 const ROUNDS: usize = 3;

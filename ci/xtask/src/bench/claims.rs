@@ -27,7 +27,7 @@ use ipam_controller::{
     BATCH, Job, Loaded, NoPorts, OnConflict, Sending, apply_until_settled, load, observe_and_plan,
 };
 
-/// The size of the README's figure.
+/// The size of the documented figure.
 pub const NODES: usize = 5_000;
 const COST_LIMIT: f64 = 5.0;
 const ROUNDS: usize = 5;

@@ -18,7 +18,7 @@ use crate::raw;
 use crate::samples::Samples;
 use ipam_cilium::observed::ObservedKind;
 
-/// The size of the README's figure.
+/// The size of the documented figure.
 pub const NODES: usize = 5_000;
 const RATIO_LIMIT: f64 = 1.3;
 /// Runs of each, alternating, after a warm-up run.

@@ -18,7 +18,7 @@ use xtask::tool::Tool;
 use crate::process::timed;
 use crate::samples::Samples;
 
-/// The size of the README's figure.
+/// The size of the documented figure.
 pub const NODES: usize = 100_000;
 const RATIO_LIMIT: f64 = 1.0;
 /// Runs of each, alternating, after a warm-up run.

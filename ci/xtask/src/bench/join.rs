@@ -17,7 +17,7 @@ use xtask::{cluster, fleet, node};
 
 use crate::samples::Samples;
 
-/// The size of the README's figure.
+/// The size of the documented figure.
 pub const NODES: usize = 5_000;
 const RATIO_LIMIT: f64 = 2.0;
 const REPLAN_LIMIT_MS: f64 = 200.0;

@@ -14,7 +14,7 @@ use xtask::{cluster, fleet, node, objects};
 
 use crate::samples::Samples;
 
-/// The size of the README's figure.
+/// The size of the documented figure.
 pub const NODES: usize = 2_000;
 const ROUNDS: usize = 3;
 const LIMIT: Duration = Duration::from_secs(300);

@@ -15,7 +15,7 @@ use crate::process::timed;
 use crate::raw;
 use crate::samples::Samples;
 
-/// The size of the README's figure.
+/// The size of the documented figure.
 pub const NODES: usize = 5_000;
 const RATIO_LIMIT: f64 = 1.25;
 const RSS_LIMIT_MIB: f64 = 64.0;

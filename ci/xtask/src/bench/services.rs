@@ -19,7 +19,7 @@ use crate::process::timed;
 use crate::raw;
 use crate::samples::Samples;
 
-/// The size of the README's figure.
+/// The size of the documented figure.
 pub const SERVICES: usize = 1_000;
 const POOLS: usize = 100;
 const RATIO_LIMIT: f64 = 1.3;

@@ -1,9 +1,11 @@
 //! The stored claims, and the live ones by the rest of the observation.
 
+use std::collections::BTreeMap;
+
 use jiff::SignedDuration;
 
 use super::view::ConfigMapView;
-use super::{CLAIMS_KEY, Observed, ObservedKind};
+use super::{CLAIMS_KEY, NodeConfig, Observed, ObservedKind};
 use ipam_core::claims::{Claim, ClaimGuard, Claims, ObservedObject, RecordError};
 use ipam_core::model::ObjectVersion;
 use ipam_core::net::Block;
@@ -40,13 +42,24 @@ impl StoredClaims {
 impl Observed {
     /// The live claims. Freed blocks are quarantined for `quarantine_for`.
     pub fn live_claims(&self, quarantine_for: SignedDuration) -> Claims {
+        let configs = self.node_configs.iter();
+        let configs: BTreeMap<&str, &NodeConfig> = configs
+            .rev()
+            .map(|config| (config.version.uid.as_str(), config))
+            .collect();
+        let observed_object = |claim: &Claim| self.observed_object(claim, &configs);
         self.claims
             .claims
-            .live(|claim| self.observed_object(claim), self.at, quarantine_for)
+            .live(observed_object, self.at, quarantine_for)
     }
 
     /// The object of a claim, by its UID: the Node, its CiliumNode, or a `CiliumNodeConfig`.
-    fn observed_object(&self, claim: &Claim) -> Option<ObservedObject<'_>> {
+    /// `configs` are the `CiliumNodeConfig`s by UID.
+    fn observed_object<'o>(
+        &'o self,
+        claim: &Claim,
+        configs: &BTreeMap<&str, &'o NodeConfig>,
+    ) -> Option<ObservedObject<'o>> {
         let is_it = |version: &ObjectVersion| !claim.uid.is_empty() && version.uid == claim.uid;
         if let Some(node) = self
             .cilium_nodes
@@ -55,10 +68,9 @@ impl Observed {
         {
             return Some(observed_object(&node.version, node.pod_cidrs.clone()));
         }
-        if let Some(config) = self
-            .node_configs
-            .iter()
-            .find(|config| is_it(&config.version))
+        if let Some(config) = configs
+            .get(claim.uid.as_str())
+            .filter(|config| is_it(&config.version))
         {
             return Some(observed_object(&config.version, config.ranges().collect()));
         }

@@ -11,6 +11,7 @@ mod holding;
 mod identify;
 mod kind;
 mod load_balancing;
+mod node_configs;
 mod operator;
 mod pod_pools;
 mod ports;
@@ -50,7 +51,10 @@ pub use holding::{Holding, HoldingField, Reading, blocks_shown, family_of_annota
 pub use identify::{Head, MisnamedItem};
 pub use kind::{CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, OWN_NAMESPACE, ObservedKind, Query};
 pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool};
-pub use operator::{BlockAllocator, IGNORE_ANNOTATION, OperatorAttention, OperatorRefusal};
+pub use node_configs::NodeConfigs;
+pub use operator::{
+    BlockAllocator, IGNORE_ANNOTATION, OperatorAttention, OperatorBlocks, OperatorRefusal,
+};
 pub use pod_pools::{DEFAULT_POOL_SETTING, PodRanges, SeenPodPool};
 pub use ports::SeenPorts;
 pub use read::{Definition, Reader, Understood};
@@ -120,7 +124,7 @@ pub struct Observed {
     /// Whether the server serves `CiliumNodeConfig`s.
     pub node_configs_served: NodeConfigsServed,
     /// `CiliumNodeConfig`s, sorted by name. A later one wins.
-    pub node_configs: Vec<NodeConfig>,
+    pub node_configs: NodeConfigs,
     /// BGP and L2 announcements.
     pub announcing: Announcing,
     /// Ports of the nodes' VMs; `None` if they were not requested.

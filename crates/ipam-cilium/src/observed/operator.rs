@@ -9,7 +9,7 @@ use std::fmt;
 
 use super::{ModeSeen, Node, Observed, ObservedKind, OperatorState, setting_key};
 use ipam_core::model::{IpamMode, NodeName};
-use ipam_core::net::{Block, Family};
+use ipam_core::net::{Block, Family, RangeIndex};
 
 /// Makes the operator skip a CiliumNode, from 1.18 on. An agent copies it from its Node.
 pub const IGNORE_ANNOTATION: &str = "ipam.cilium.io/ignore";
@@ -138,17 +138,45 @@ impl Observed {
             .and_then(|text| text.parse().ok())
             .unwrap_or(default)
     }
+}
 
-    /// As [`Observed::operator_refuses`], but only in ipam `cluster-pool`.
-    pub fn cluster_pool_refusal(&self, block: Block, name: &NodeName) -> Option<OperatorRefusal> {
-        let is_cluster_pool = self.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool);
-        self.operator_refuses(block, name)
+/// The blocks of all CiliumNodes by address.
+pub struct OperatorBlocks {
+    shown: RangeIndex<NodeName>,
+}
+
+impl OperatorBlocks {
+    pub fn new(observed: &Observed) -> OperatorBlocks {
+        let nodes = observed.cilium_nodes.values();
+        let blocks = nodes.flat_map(|node| {
+            let blocks = node.pod_cidrs.iter();
+            blocks.map(|block| (block.range(), node.name.clone()))
+        });
+        OperatorBlocks {
+            shown: RangeIndex::new(blocks),
+        }
+    }
+
+    /// As [`OperatorBlocks::refusal`], but only in ipam `cluster-pool`.
+    pub fn cluster_pool_refusal(
+        &self,
+        observed: &Observed,
+        block: Block,
+        name: &NodeName,
+    ) -> Option<OperatorRefusal> {
+        let is_cluster_pool = observed.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool);
+        self.refusal(observed, block, name)
             .filter(|_| is_cluster_pool)
     }
 
     /// Why the operator would refuse this block in the node's CiliumNode.
-    pub fn operator_refuses(&self, block: Block, name: &NodeName) -> Option<OperatorRefusal> {
-        let ranges = self.operator_ranges(block.family());
+    pub fn refusal(
+        &self,
+        observed: &Observed,
+        block: Block,
+        name: &NodeName,
+    ) -> Option<OperatorRefusal> {
+        let ranges = observed.operator_ranges(block.family());
         if ranges.is_empty() {
             return Some(OperatorRefusal::NoAllocator(block));
         }
@@ -158,14 +186,9 @@ impl Observed {
         {
             return Some(OperatorRefusal::OutOfRange(block));
         }
-        let others = self
-            .cilium_nodes
-            .values()
-            .filter(|other| other.name != *name);
-        let mut others =
-            others.filter(|other| other.pod_cidrs.iter().any(|held| held.overlaps(block)));
-        others
-            .next()
-            .map(|other| OperatorRefusal::Taken(block, other.name.clone()))
+        let shown = self.shown.overlapping(&block.range());
+        let others = shown.map(|(_, other)| other).filter(|other| *other != name);
+        let first = others.min()?;
+        Some(OperatorRefusal::Taken(block, first.clone()))
     }
 }

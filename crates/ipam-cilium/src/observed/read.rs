@@ -12,8 +12,8 @@ use super::read_node::{read_cilium_node, read_node};
 use super::settings::{AgentView, NodeConfigView};
 use super::view::{CiliumNodeView, ConfigMapView, NodeView, ServiceCidrView};
 use super::{
-    AddressPoolsServed, BlindSpot, CiliumNode, Evidence, Node, NodeConfig, NodeConfigsServed,
-    Observed, PodPoolsServed, StoredClaims,
+    AddressPoolsServed, BlindSpot, CiliumNode, Evidence, Node, NodeConfig, NodeConfigs,
+    NodeConfigsServed, Observed, PodPoolsServed, StoredClaims,
 };
 use ipam_core::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
 use ipam_core::net::Block;
@@ -204,18 +204,16 @@ impl Reader {
         cilium.settings = Some(view.data);
     }
 
-    /// Selects the `CiliumNodeConfig`s in the namespace of the settings, sorted by name: a later
-    /// one wins.
+    /// Selects the `CiliumNodeConfig`s in the namespace of the settings.
     fn choose_node_configs(&mut self) {
         let namespace = self.observed.cilium.namespace.clone();
         let is_read = |of: &str| namespace.as_deref().is_none_or(|namespace| namespace == of);
-        let mut configs: Vec<NodeConfig> = std::mem::take(&mut self.node_configs)
+        let configs: Vec<NodeConfig> = std::mem::take(&mut self.node_configs)
             .into_iter()
             .filter(|(of, _)| is_read(of))
             .map(|(_, config)| config)
             .collect();
-        configs.sort_by(|a, b| a.name.cmp(&b.name));
-        self.observed.node_configs = configs;
+        self.observed.node_configs = NodeConfigs::new(configs);
     }
 
     fn node(&mut self, view: &NodeView<'_>) {

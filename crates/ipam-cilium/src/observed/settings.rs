@@ -281,37 +281,22 @@ impl Observed {
                 .filter_map(move |node| Some((&node.name, self.set_range(node, family)?)))
         });
         // A setting that is overridden now may win later.
-        let written = self
-            .node_configs
-            .iter()
-            .filter(|config| config.ranges().next().is_some());
-        let written = written.flat_map(|config| {
-            let nodes = self
-                .nodes
-                .values()
-                .filter(|node| config.nodes.matches(&node.labels));
-            nodes.flat_map(|node| config.ranges().map(move |block| (&node.name, block)))
+        let written = self.range_configs().flat_map(|(config, nodes)| {
+            let of_node = |node| config.ranges().map(move |block| (node, block));
+            let blocks = nodes.into_iter().map(|node| &node.name).flat_map(of_node);
+            blocks.collect::<Vec<_>>()
         });
         winning.chain(written)
     }
 
     /// Blocks of settings that select no existing node. A new node may take them.
     pub fn unowned_ranges(&self) -> impl Iterator<Item = Block> + '_ {
-        let configs = self
-            .node_configs
-            .iter()
-            .filter(|config| config.ranges().next().is_some());
-        let unselected = configs.filter(|config| {
-            !self
-                .nodes
-                .values()
-                .any(|node| config.nodes.matches(&node.labels))
-        });
-        unselected.flat_map(NodeConfig::ranges)
+        let unselected = self.range_configs().filter(|(_, nodes)| nodes.is_empty());
+        unselected.flat_map(|(config, _)| config.ranges())
     }
 
     pub fn node_config(&self, name: &str) -> Option<&NodeConfig> {
-        self.node_configs.iter().find(|config| config.name == name)
+        self.node_configs.named(name)
     }
 
     /// API version for writing `CiliumNodeConfig`s; `None` if they cannot be written.
@@ -332,16 +317,17 @@ impl Observed {
     /// The effective setting of an agent that starts now on a node with these labels.
     pub fn setting(&self, labels: &Labels, key: &str) -> Option<Setting<'_>> {
         setting_key::assert_known(key);
-        let of_node = self.node_configs.iter().rev().find_map(|config| {
-            let value = config
-                .defaults
-                .get(key)
-                .filter(|_| config.nodes.matches(labels))?;
-            Some(Setting {
-                value,
-                source: SettingSource::NodeConfig(&config.name),
-            })
-        });
+        let of_node = self
+            .node_configs
+            .selecting(labels)
+            .rev()
+            .find_map(|config| {
+                let value = config.defaults.get(key)?;
+                Some(Setting {
+                    value,
+                    source: SettingSource::NodeConfig(&config.name),
+                })
+            });
         match self.cilium.agent_arguments.contains_key(key) {
             true => self.common_setting(key),
             false => of_node.or_else(|| self.common_setting(key)),

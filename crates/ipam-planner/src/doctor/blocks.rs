@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::finding;
 use crate::holders::{Holder, overlapping_holders};
 use ipam_cilium::observed::{
-    FamilyUse, HoldingField, ModeSeen, Node, Observed, ObservedKind, range_setting,
+    FamilyUse, HoldingField, ModeSeen, Node, Observed, ObservedKind, OperatorBlocks, range_setting,
 };
 use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef, Severity};
 use ipam_core::net::{Block, Family, RangeIndex};
@@ -19,12 +19,13 @@ pub(super) fn held_twice(observed: &Observed) -> Vec<Finding> {
         homes.extend(observed.shown_blocks());
     }
     let pairs = overlapping_holders(homes);
+    let operator_blocks = OperatorBlocks::new(observed);
     let finding = |((first, one), (second, other)): (Holder<'_>, Holder<'_>)| {
         let message = format!(
             "the Pods of nodes `{first}` and `{second}` live in the same addresses: {one} and {other}"
         );
         let says = |name, block| {
-            let refusal = observed.cluster_pool_refusal(block, name);
+            let refusal = operator_blocks.cluster_pool_refusal(observed, block, name);
             refusal.map_or_else(String::new, |refusal| {
                 format!("; Cilium's operator says: {refusal}")
             })

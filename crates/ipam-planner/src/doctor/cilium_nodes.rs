@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::finding;
-use ipam_cilium::observed::{BlockAllocator, CiliumNode, Observed, OperatorRefusal};
+use ipam_cilium::observed::{
+    BlockAllocator, CiliumNode, Observed, OperatorBlocks, OperatorRefusal,
+};
 use ipam_core::model::{Finding, ObjectRef, Severity};
 
 fn subject(node: &CiliumNode) -> ObjectRef {
@@ -45,6 +47,7 @@ pub(super) fn orphans(observed: &Observed) -> Vec<Finding> {
 /// In ipam `cluster-pool`: blocks that the operator will refuse when it reads them, with its own
 /// message.
 pub(super) fn refused_soon(observed: &Observed) -> Vec<Finding> {
+    let operator_blocks = OperatorBlocks::new(observed);
     let finding = |node: &Arc<CiliumNode>| {
         let giver = observed
             .nodes
@@ -57,7 +60,7 @@ pub(super) fn refused_soon(observed: &Observed) -> Vec<Finding> {
         let has_error = !keeps_account || node.operator_error.is_some();
         let mut refusals = node.pod_cidrs.iter().filter(|_| !has_error);
         let refusal = refusals.find_map(|block| {
-            let refusal = observed.cluster_pool_refusal(*block, &node.name);
+            let refusal = operator_blocks.cluster_pool_refusal(observed, *block, &node.name);
             refusal.filter(|refusal| matches!(refusal, OperatorRefusal::OutOfRange(_)))
         })?;
         let message = format!(

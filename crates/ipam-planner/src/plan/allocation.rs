@@ -13,7 +13,7 @@ use ipam_cilium::observed::{FamilyUse, Holding, Node, Observed};
 use ipam_core::alloc::{Demand, Outcome, PoolId, Shortfall, Supply, allocate};
 use ipam_core::claims::Claims;
 use ipam_core::model::{Finding, NodeName, ObjectRef, PerFamily, Rule, Severity, grouped_digits};
-use ipam_core::net::{Block, Family, Range};
+use ipam_core::net::{Block, Family, Range, merge, touching};
 use ipam_desired::Desired;
 
 /// A node with its pools and its pin.
@@ -65,11 +65,7 @@ impl<'p> Allocator<'p> {
             .pools
             .values()
             .flat_map(|pool| pool.reserved.iter().copied());
-        let never: Vec<Range> = pins
-            .iter()
-            .map(|block| block.range())
-            .chain(reserved)
-            .collect();
+        let never = merge(pins.iter().map(|block| block.range()).chain(reserved));
         let mut kept = self.kept(&never);
         let demand = |pools: &NodePools<'_>| {
             let name = &pools.node.name;
@@ -156,7 +152,7 @@ impl<'p> Allocator<'p> {
     }
 
     /// Blocks that are claimed for each node or quarantined after it, and that it may get: none in
-    /// `never`, and none that others use.
+    /// `never`, which must come from [`merge`], and none that others use.
     fn kept(&self, never: &[Range]) -> BTreeMap<&'p NodeName, Vec<Block>> {
         let owners = self.owners;
         let mut kept: BTreeMap<&NodeName, Vec<Block>> = BTreeMap::new();
@@ -164,7 +160,7 @@ impl<'p> Allocator<'p> {
             let is_of_another =
                 owners.keeper(block, node).is_some() || owners.claimant(block, node).is_some();
             let is_free = !is_of_another && !owners.uses(block);
-            if is_free && !never.iter().any(|range| range.overlaps(&block.range())) {
+            if is_free && touching(never, &block.range()).is_empty() {
                 kept.entry(node).or_default().push(block);
             }
         }

@@ -5,15 +5,20 @@ use std::sync::Arc;
 
 use ipam_cilium::observed::Node;
 use ipam_core::alloc::{PoolId, Supply};
-use ipam_core::model::{Finding, Labels, NodeName, ObjectRef, PoolName, Rule, Severity};
+use ipam_core::model::{
+    Finding, Labels, NodeName, ObjectRef, PoolName, Rule, SelectorIndex, Severity,
+};
 use ipam_desired::{Desired, Pool};
 
 /// Evaluates selectors once for each distinct set of the labels that selectors look at.
 pub(super) struct Candidates<'d> {
     /// Best first: priority, then number of requirements, then name.
     ranked: Vec<(&'d Pool, PoolId)>,
+    /// The selectors of these pools, in this order.
+    selectors: SelectorIndex,
     keys: BTreeSet<&'d str>,
-    known: BTreeMap<Vec<Option<String>>, Arc<[PoolId]>>,
+    /// By those of a node's labels that selectors look at.
+    known: BTreeMap<Vec<(&'d str, String)>, Arc<[PoolId]>>,
     ties: BTreeMap<(&'d PoolName, &'d PoolName), NodeName>,
 }
 
@@ -31,6 +36,7 @@ impl<'d> Candidates<'d> {
             .flat_map(|pool| pool.selector.keys())
             .collect();
         Candidates {
+            selectors: SelectorIndex::new(ranked.iter().map(|(pool, _)| &pool.selector)),
             ranked,
             keys,
             known: BTreeMap::new(),
@@ -40,11 +46,9 @@ impl<'d> Candidates<'d> {
 
     /// The pools for a node, best first.
     pub(super) fn of(&mut self, node: &Node) -> Arc<[PoolId]> {
-        let projection: Vec<Option<String>> = self
-            .keys
-            .iter()
-            .map(|key| node.labels.get(*key).cloned())
-            .collect();
+        let looked_at =
+            |(key, value): (&String, &String)| Some((*self.keys.get(key.as_str())?, value.clone()));
+        let projection: Vec<(&str, String)> = node.labels.iter().filter_map(looked_at).collect();
         if let Some(known) = self.known.get(&projection) {
             return known.clone();
         }
@@ -62,10 +66,10 @@ impl<'d> Candidates<'d> {
     }
 
     fn matching(&self, labels: &Labels) -> Vec<(&'d Pool, PoolId)> {
-        self.ranked
-            .iter()
+        let possible = self.selectors.possible(labels).into_iter();
+        possible
+            .map(|place| self.ranked[place])
             .filter(|(pool, _)| pool.selector.matches(labels))
-            .copied()
             .collect()
     }
 

@@ -3,10 +3,12 @@
 //! The one place that compares a block with pools, pins and exclusions. Knows nothing of held or
 //! claimed blocks.
 
+use std::collections::BTreeMap;
+
 use super::misplaced::MisplacedReason;
 use ipam_cilium::observed::Node;
 use ipam_core::model::{NodeName, PoolName};
-use ipam_core::net::{Block, Range, RangeIndex};
+use ipam_core::net::{Block, Range, RangeIndex, merge, touching};
 use ipam_desired::{Desired, Pool, PoolState};
 
 /// Indexes pools and pins by address, so that no query walks over all of them.
@@ -14,6 +16,10 @@ pub(super) struct FileBlocks<'d> {
     desired: &'d Desired,
     pools: RangeIndex<&'d PoolName>,
     pinned: RangeIndex<&'d NodeName>,
+    /// What the Policy excludes, merged.
+    excluded: Vec<Range>,
+    /// What each pool reserves, merged.
+    reserved: BTreeMap<&'d PoolName, Vec<Range>>,
 }
 
 impl<'d> FileBlocks<'d> {
@@ -31,6 +37,12 @@ impl<'d> FileBlocks<'d> {
             desired,
             pools: RangeIndex::new(desired.pools.values().flat_map(ranges)),
             pinned: RangeIndex::new(pinned),
+            excluded: merge(desired.policy.excluded.iter().copied()),
+            reserved: desired
+                .pools
+                .values()
+                .map(|pool| (&pool.name, merge(pool.reserved.iter().copied())))
+                .collect(),
         }
     }
 
@@ -47,7 +59,7 @@ impl<'d> FileBlocks<'d> {
 
     /// The pool that gives exactly this block, or why no pool gives it to any node.
     pub(super) fn owning_pool(&self, block: Block) -> Result<&'d Pool, MisplacedReason> {
-        if overlaps(&self.desired.policy.excluded, block) {
+        if !touching(&self.excluded, &block.range()).is_empty() {
             return Err(MisplacedReason::Excluded);
         }
         let pool = self.pool_of(block).ok_or(MisplacedReason::InNoPool)?;
@@ -58,7 +70,8 @@ impl<'d> FileBlocks<'d> {
         if *size != block.size() {
             return Err(MisplacedReason::OtherBlockSize(*size));
         }
-        if overlaps(&pool.reserved, block) {
+        let reserved = self.reserved.get(&pool.name);
+        if reserved.is_some_and(|ranges| !touching(ranges, &block.range()).is_empty()) {
             return Err(MisplacedReason::Reserved);
         }
         Ok(pool)
@@ -105,8 +118,4 @@ impl<'d> FileBlocks<'d> {
             .filter(|other| *other != node)
             .min()
     }
-}
-
-fn overlaps(ranges: &[Range], block: Block) -> bool {
-    ranges.iter().any(|range| range.overlaps(&block.range()))
 }

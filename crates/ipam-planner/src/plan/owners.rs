@@ -1,9 +1,11 @@
 //! Who else has a block: nodes that show it, nodes for which it is claimed, and other users of the
 //! address. Asks the claims as an apply does, so that a planned change can be claimed.
 
+use std::cell::OnceCell;
+
 use super::change::NodeChange;
 use super::kept_addresses::KeptAddresses;
-use ipam_cilium::observed::Observed;
+use ipam_cilium::observed::{Observed, OperatorBlocks, OperatorRefusal};
 use ipam_core::claims::{ClaimIndex, Claims, Conflict};
 use ipam_core::model::{NodeName, PerFamily};
 use ipam_core::net::{Block, Range, RangeIndex};
@@ -27,6 +29,8 @@ pub(super) struct AddressOwners<'o> {
     /// Those parts of shown blocks that are kept out of the pools, by node.
     kept_addresses: RangeIndex<&'o NodeName>,
     foreign: RangeIndex<()>,
+    observed: &'o Observed,
+    operator_blocks: OnceCell<OperatorBlocks>,
 }
 
 impl<'o> AddressOwners<'o> {
@@ -50,7 +54,21 @@ impl<'o> AddressOwners<'o> {
                     .map(|(node, range)| (*range, *node)),
             ),
             foreign: RangeIndex::new(foreign.iter().map(|range| (*range, ()))),
+            observed,
+            operator_blocks: OnceCell::new(),
         }
+    }
+
+    /// Why Cilium's operator would refuse the block for a node, in ipam `cluster-pool`.
+    pub(super) fn operator_refusal(
+        &self,
+        block: Block,
+        node: &NodeName,
+    ) -> Option<OperatorRefusal> {
+        let known = self
+            .operator_blocks
+            .get_or_init(|| OperatorBlocks::new(self.observed));
+        known.cluster_pool_refusal(self.observed, block, node)
     }
 
     /// Another node for which an overlapping block is claimed or quarantined.

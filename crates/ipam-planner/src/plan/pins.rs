@@ -39,7 +39,7 @@ pub(super) fn outcome(
             }
             Some(holding) if holding.block == block => continue,
             Some(holding) if moving == Moving::BySetting && holding.reading == Reading::Read => {
-                if let Some(reason) = obstacle(pin, block, desired, observed, others) {
+                if let Some(reason) = obstacle(pin, block, desired, others) {
                     return PinOutcome::Blocked(reason);
                 }
                 moved.offer(block);
@@ -53,7 +53,7 @@ pub(super) fn outcome(
             }
             None => {}
         }
-        if let Some(reason) = obstacle(pin, block, desired, observed, others) {
+        if let Some(reason) = obstacle(pin, block, desired, others) {
             return PinOutcome::Blocked(reason);
         }
         assign.offer(block);
@@ -69,12 +69,11 @@ fn obstacle(
     pin: &Pin,
     block: Block,
     desired: &Desired,
-    observed: &Observed,
     others: &AddressOwners<'_>,
 ) -> Option<BlockedReason> {
     if let Some(node) = others.holder(block, &pin.node) {
-        let refusal = observed
-            .cluster_pool_refusal(block, &pin.node)
+        let refusal = others
+            .operator_refusal(block, &pin.node)
             .filter(|refusal| refusal.holder() == Some(node));
         let held = || BlockedReason::Pin(PinObstacle::HeldBy(block, node.clone()));
         return Some(refusal.map_or_else(held, |refusal| {

@@ -90,19 +90,16 @@ pub fn run(largest: usize) -> Result<()> {
         })?;
     }
     let file = folder.path().join("cluster.json");
-    let (nodes, pools) = (
-        largest.min(plans::MOST_NODES),
-        largest.min(plans::MOST_POOLS),
-    );
-    table.add("assignments", Unit::Nodes, FEWEST_NODES, nodes, |size| {
-        plans::assignments(&file, size)
-    })?;
-    table.add("blocked nodes", Unit::Nodes, FEWEST_NODES, nodes, |size| {
-        plans::blocked_nodes(&file, size)
-    })?;
-    table.add("idle pools", Unit::Pools, FEWEST_POOLS, pools, |size| {
-        plans::idle_pools(&file, size)
-    })?;
+    for shape in plans::shapes() {
+        let smallest = match shape.unit {
+            Unit::Nodes => FEWEST_NODES,
+            Unit::Pools | Unit::Bytes => FEWEST_POOLS,
+        };
+        let largest = largest.min(shape.most);
+        table.add(shape.name, shape.unit, smallest, largest, |size| {
+            (shape.measure)(&file, size)
+        })?;
+    }
     for step in &table.worse_than_linear {
         println!("worse than linear: {step}");
     }

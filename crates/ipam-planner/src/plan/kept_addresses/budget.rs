@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use ipam_core::alloc::{PoolId, PoolPart, Supply};
 use ipam_core::model::PoolName;
-use ipam_core::net::{Block, Family, Range, Slots};
+use ipam_core::net::{Block, Family, Range};
 
 /// Most blocks of one pool that the addresses of one machine keep free. Machines have few
 /// addresses, and seldom in a pool.
@@ -108,7 +108,7 @@ impl<'s> Budget<'s> {
             return is_kept.then_some(part);
         }
         let family = part.family();
-        let max_kept = self.bound.max_kept(all_blocks(self.supply, pool, family));
+        let max_kept = self.bound.max_kept(self.supply.pool(pool).blocks(family));
         let count = self.counts.entry((pool, family)).or_default();
         let keeps = blocks.min(max_kept.saturating_sub(count.keeps));
         count.shows = count.shows.saturating_add(blocks);
@@ -125,8 +125,7 @@ impl<'s> Budget<'s> {
 
     /// The block of the pool in which a range lies.
     fn single(&self, pool: PoolId, part: &Range) -> Option<IpNet> {
-        let slots = self.supply.pool(pool).slots();
-        let of_part = slots.iter().find(|slots| slots.range().contains(part))?;
+        let of_part = self.supply.pool(pool).slots_around(part)?;
         IpNet::new(part.first(), of_part.size().prefix_len())
             .ok()
             .map(|block| block.trunc())
@@ -146,7 +145,7 @@ impl<'s> Budget<'s> {
         let Budget { supply, counts, .. } = self;
         let over = counts
             .into_iter()
-            .filter(|((pool, family), count)| is_over(count, all_blocks(supply, *pool, *family)));
+            .filter(|((pool, family), count)| is_over(count, supply.pool(*pool).blocks(*family)));
         let share = |((pool, _), count): ((PoolId, Family), Count)| PoolShare {
             pool: supply.pool(pool).name().clone(),
             shows: count.shows,
@@ -162,16 +161,6 @@ pub(super) fn touched_blocks(supply: &Supply, block: Block) -> u128 {
         .parts(&block.range())
         .iter()
         .fold(0, |sum, part| sum.saturating_add(part.blocks))
-}
-
-fn all_blocks(supply: &Supply, pool: PoolId, family: Family) -> u128 {
-    supply
-        .pool(pool)
-        .slots()
-        .iter()
-        .filter(|slots| slots.size().family() == family)
-        .map(Slots::count)
-        .fold(0, u128::saturating_add)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::plan::change::Target;
 use ipam_cilium::observed::{
     DEFAULT_POOL_SETTING, Node, NodeConfig, NodeConfigApi, Observed, ObservedKind, SettingSource,
 };
-use ipam_core::model::{Hazard, NodeName, PoolName};
+use ipam_core::model::{Hazard, NodeName, PoolName, SelectorIndex};
 use ipam_desired::{Desired, Pool, PoolState};
 
 /// Prefix of the names of our `CiliumNodeConfig`s.
@@ -20,23 +20,22 @@ const PREFIX: &str = "cilium-ipam-pool-";
 const LONGEST: usize = 253;
 
 pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolPlan) {
-    let ties = ties(desired, observed);
+    let deciders = Deciders::new(desired, observed);
     let subnets = SubnetPools::resolve(desired, observed);
+    let blocked_pools: BTreeSet<Target> =
+        plan.blocked.iter().map(|one| one.target.clone()).collect();
     for pool in desired
         .pools
         .values()
         .filter(|pool| pool.state == PoolState::Active)
     {
         let name = name_of(pool);
-        let is_blocked = plan
-            .blocked
-            .iter()
-            .any(|blocked| blocked.target == Target::PodPool(pool.name.to_string()));
+        let is_blocked = blocked_pools.contains(&Target::PodPool(pool.name.to_string()));
         let wanted = match is_blocked {
             true => Err(BlockedReason::NodeConfig(
                 NodeConfigObstacle::ChosenPoolBlocked(pool.name.clone()),
             )),
-            false => wanted(pool, &name, &ties, desired, observed),
+            false => wanted(pool, &name, &deciders),
         };
         let wanted = match (wanted, subnets.unresolved()) {
             (Ok(Some(_)), Some(unresolved)) => {
@@ -57,12 +56,7 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolP
             }
         }
     }
-    let stays = |config: &NodeConfig| {
-        desired
-            .pools
-            .values()
-            .any(|pool| name_of(pool) == config.name)
-    };
+    let names: BTreeSet<String> = desired.pools.values().map(name_of).collect();
     for config in observed
         .node_configs
         .iter()
@@ -74,10 +68,10 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolP
         else {
             continue;
         };
-        if stays(config) {
+        if names.contains(&config.name) {
             continue;
         }
-        match deletion(pool, config, observed) {
+        match deletion(pool, config, &deciders) {
             Ok(change) => plan.changes.push(change),
             Err(reason) => {
                 let target = Target::NodeConfig(config.name.clone());
@@ -98,50 +92,98 @@ fn name_of(pool: &Pool) -> String {
     format!("{PREFIX}{priority:010}-{requirements:04}-{}", pool.name)
 }
 
-/// Pools that tie with another one on some node. Cilium would take the later name, while everything
-/// else here takes the earlier one.
-fn ties<'d>(
-    desired: &'d Desired,
+/// Which pools and which `CiliumNodeConfig`s decide for which nodes, found once for all pools.
+struct Deciders<'d> {
     observed: &'d Observed,
-) -> BTreeMap<&'d PoolName, (&'d PoolName, &'d NodeName)> {
-    let mut ranked: Vec<&Pool> = desired
-        .pools
-        .values()
-        .filter(|pool| pool.state == PoolState::Active)
-        .collect();
-    ranked.sort_by(|a, b| Pool::best_first(a, b));
-    let mut ties = BTreeMap::new();
-    for node in observed.nodes.values() {
-        let mut matching = ranked
-            .iter()
-            .filter(|pool| pool.selector.matches(&node.labels));
-        let Some(best) = matching.next() else {
-            continue;
+    /// `CiliumNodeConfig`s of other owners that choose a pool.
+    rivals: Vec<&'d NodeConfig>,
+    /// Pools that tie with another one on some node. Cilium would take the later name, while
+    /// everything else here takes the earlier one.
+    ties: BTreeMap<&'d PoolName, (&'d PoolName, &'d NodeName)>,
+    /// Nodes with running agents by the pool that should be their default.
+    by_best: BTreeMap<&'d PoolName, Vec<&'d Node>>,
+    /// Nodes with running agents by the `CiliumNodeConfig` that decides for them now.
+    by_config: BTreeMap<&'d str, Vec<&'d Node>>,
+}
+
+impl<'d> Deciders<'d> {
+    fn new(desired: &'d Desired, observed: &'d Observed) -> Deciders<'d> {
+        let is_rival = |config: &&NodeConfig| !config.is_ours() && config.default_pool().is_some();
+        let mut deciders = Deciders {
+            observed,
+            rivals: observed.node_configs.iter().filter(is_rival).collect(),
+            ties: BTreeMap::new(),
+            by_best: BTreeMap::new(),
+            by_config: BTreeMap::new(),
         };
-        for other in matching.take_while(|other| other.rank() == best.rank()) {
-            ties.entry(&other.name).or_insert((&best.name, &node.name));
+        let mut ranked: Vec<&Pool> = desired
+            .pools
+            .values()
+            .filter(|pool| pool.state == PoolState::Active)
+            .collect();
+        ranked.sort_by(|a, b| Pool::best_first(a, b));
+        let selectors = SelectorIndex::new(ranked.iter().map(|pool| &pool.selector));
+        for node in observed.nodes.values() {
+            let possible = selectors.possible(&node.labels).into_iter();
+            let mut matching = possible
+                .map(|place| ranked[place])
+                .filter(|pool| pool.selector.matches(&node.labels));
+            let best = matching.next();
+            deciders.add(node, best);
+            let Some(best) = best else { continue };
+            for other in matching.take_while(|other| other.rank() == best.rank()) {
+                let tie = (&best.name, &node.name);
+                deciders.ties.entry(&other.name).or_insert(tie);
+            }
+        }
+        deciders
+    }
+
+    fn add(&mut self, node: &'d Node, best: Option<&'d Pool>) {
+        let cilium_node = self.observed.cilium_nodes.get(&node.name);
+        let runs = cilium_node.is_some_and(|node| !node.allocated.is_empty());
+        if !runs {
+            return;
+        }
+        if let Some(best) = best {
+            self.by_best.entry(&best.name).or_default().push(node);
+        }
+        let setting = self.observed.setting(&node.labels, DEFAULT_POOL_SETTING);
+        if let Some(SettingSource::NodeConfig(name)) = setting.map(|setting| setting.source) {
+            self.by_config.entry(name).or_default().push(node);
         }
     }
-    ties
+
+    /// Nodes whose running agents take addresses of another pool when they restart, beside those
+    /// that they have, because the `CiliumNodeConfig` of this pool is written.
+    fn disturbed(&self, pool: &Pool, seen: Option<&NodeConfig>) -> BTreeSet<NodeName> {
+        let of_pool = self.by_best.get(&pool.name).into_iter().flatten();
+        let gaining = of_pool.filter(|node| self.observed.default_pool(node) != pool.name.as_str());
+        let decided = seen.and_then(|seen| self.by_config.get(seen.name.as_str()));
+        let decided = decided.into_iter().flatten();
+        let losing = decided.filter(|node| !pool.selector.matches(&node.labels));
+        gaining
+            .chain(losing)
+            .map(|node| node.name.clone())
+            .collect()
+    }
 }
 
 /// The change that makes a pool the default of its nodes; `None` if it is their default already.
 fn wanted(
     pool: &Pool,
     name: &str,
-    ties: &BTreeMap<&PoolName, (&PoolName, &NodeName)>,
-    desired: &Desired,
-    observed: &Observed,
+    deciders: &Deciders<'_>,
 ) -> Result<Option<PodPoolChange>, BlockedReason> {
-    let (api, namespace) = place(observed)?;
-    if let Some(obstacle) = obstacle(pool, name, ties, observed) {
+    let (api, namespace) = place(deciders.observed)?;
+    if let Some(obstacle) = obstacle(pool, name, deciders) {
         return Err(BlockedReason::NodeConfig(obstacle));
     }
     let after = PodPoolSpec::Choice {
         nodes: pool.selector.clone(),
         pool: pool.name.to_string(),
     };
-    let seen = observed.node_config(name);
+    let seen = deciders.observed.node_config(name);
     let before = seen.map(|seen| PodPoolSpec::Choice {
         nodes: seen.nodes.clone(),
         pool: seen.default_pool().unwrap_or_default().to_owned(),
@@ -149,13 +191,7 @@ fn wanted(
     if before.as_ref() == Some(&after) {
         return Ok(None);
     }
-    let disturbed = disturbed(observed, |node| {
-        let is_best = best(desired, node).is_some_and(|best| best.name == pool.name);
-        let now = observed.default_pool(node);
-        let loses = seen.is_some_and(|seen| decides(seen, node, observed))
-            && !pool.selector.matches(&node.labels);
-        (is_best && now != pool.name.as_str()) || loses
-    });
+    let disturbed = deciders.disturbed(pool, seen);
     Ok(Some(PodPoolChange {
         action: if seen.is_some() {
             PoolAction::Update
@@ -174,12 +210,8 @@ fn wanted(
 }
 
 /// Why no `CiliumNodeConfig` of this name can make the pool the default of its nodes.
-fn obstacle(
-    pool: &Pool,
-    name: &str,
-    ties: &BTreeMap<&PoolName, (&PoolName, &NodeName)>,
-    observed: &Observed,
-) -> Option<NodeConfigObstacle> {
+fn obstacle(pool: &Pool, name: &str, deciders: &Deciders<'_>) -> Option<NodeConfigObstacle> {
+    let observed = deciders.observed;
     let version = observed.cilium.version;
     if !version.is_some_and(|(version, _)| version.is_at_least(15, 0)) {
         return Some(NodeConfigObstacle::DefaultPoolNotRead);
@@ -192,11 +224,11 @@ fn obstacle(
             "its name is too long for a CiliumNodeConfig: {name}"
         )));
     }
-    if let Some((other, node)) = ties.get(&pool.name) {
+    if let Some((other, node)) = deciders.ties.get(&pool.name) {
         let tied = ((*other).clone(), (*node).clone());
         return Some(NodeConfigObstacle::PoolsTied(Box::new(tied)));
     }
-    if let Some(setting) = overriding_setting(pool, name, observed) {
+    if let Some(setting) = overriding_setting(pool, name, deciders) {
         return Some(NodeConfigObstacle::SettingOfAnother(setting));
     }
     let seen = observed.node_config(name);
@@ -205,14 +237,14 @@ fn obstacle(
 }
 
 /// The setting that wins over the `CiliumNodeConfig` of this name on some node of the pool.
-fn overriding_setting(pool: &Pool, name: &str, observed: &Observed) -> Option<String> {
+fn overriding_setting(pool: &Pool, name: &str, deciders: &Deciders<'_>) -> Option<String> {
+    let observed = deciders.observed;
     let arguments = &observed.cilium.agent_arguments;
     if arguments.contains_key(DEFAULT_POOL_SETTING) {
         return Some(format!(
             "{DEFAULT_POOL_SETTING} is set by an argument of the agent"
         ));
     }
-    let is_later = |config: &&NodeConfig| !config.is_ours() && config.name.as_str() > name;
     let selects_node_of_pool = |config: &NodeConfig| {
         let mut nodes = observed
             .nodes
@@ -220,48 +252,14 @@ fn overriding_setting(pool: &Pool, name: &str, observed: &Observed) -> Option<St
             .filter(|node| pool.selector.matches(&node.labels));
         nodes.any(|node| config.nodes.matches(&node.labels))
     };
-    let rival = observed
-        .node_configs
+    let rival = deciders
+        .rivals
         .iter()
-        .filter(is_later)
-        .find(|config| config.default_pool().is_some() && selects_node_of_pool(config))?;
+        .find(|rival| rival.name.as_str() > name && selects_node_of_pool(rival))?;
     Some(format!(
         "{DEFAULT_POOL_SETTING} is set by CiliumNodeConfig `{}`",
         rival.name.escape_debug()
     ))
-}
-
-/// Nodes whose running agents take addresses of another pool when they restart, beside those that
-/// they have. `changes` tells for which nodes the choice changes.
-fn disturbed(observed: &Observed, changes: impl Fn(&Node) -> bool) -> BTreeSet<NodeName> {
-    let runs = |name: &NodeName| {
-        observed
-            .cilium_nodes
-            .get(name)
-            .is_some_and(|node| !node.allocated.is_empty())
-    };
-    let nodes = observed
-        .nodes
-        .values()
-        .filter(|node| runs(&node.name) && changes(node));
-    nodes.map(|node| node.name.clone()).collect()
-}
-
-/// Whether this `CiliumNodeConfig` decides for a node now.
-fn decides(config: &NodeConfig, node: &Node, observed: &Observed) -> bool {
-    let setting = observed.setting(&node.labels, DEFAULT_POOL_SETTING);
-    setting.is_some_and(|setting| setting.source == SettingSource::NodeConfig(&config.name))
-}
-
-/// The pool that should be the default of a node.
-fn best<'d>(desired: &'d Desired, node: &Node) -> Option<&'d Pool> {
-    let active = desired
-        .pools
-        .values()
-        .filter(|pool| pool.state == PoolState::Active);
-    active
-        .filter(|pool| pool.selector.matches(&node.labels))
-        .min_by(|a, b| Pool::best_first(a, b))
 }
 
 fn hazard(disturbed: &BTreeSet<NodeName>) -> Hazard {
@@ -275,14 +273,16 @@ fn hazard(disturbed: &BTreeSet<NodeName>) -> Hazard {
 fn deletion(
     pool: PoolName,
     config: &NodeConfig,
-    observed: &Observed,
+    deciders: &Deciders<'_>,
 ) -> Result<PodPoolChange, BlockedReason> {
-    let (api, namespace) = place(observed)?;
+    let (api, namespace) = place(deciders.observed)?;
     let before = PodPoolSpec::Choice {
         nodes: config.nodes.clone(),
         pool: pool.to_string(),
     };
-    let disturbed = disturbed(observed, |node| decides(config, node, observed));
+    let decided = deciders.by_config.get(config.name.as_str());
+    let decided = decided.into_iter().flatten();
+    let disturbed: BTreeSet<NodeName> = decided.map(|node| node.name.clone()).collect();
     Ok(PodPoolChange {
         action: PoolAction::Delete,
         object: PodPoolObject::Choice(api, namespace, config.name.clone()),

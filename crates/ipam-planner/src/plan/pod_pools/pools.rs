@@ -1,6 +1,6 @@
 //! Changes of `CiliumPodIPPool`s.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::lb::PoolAction;
 use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
@@ -12,7 +12,7 @@ use ipam_cilium::observed::{
     BlindSpot, FamilyUse, NodeConfig, Observed, ObservedKind, PodPoolsServed, PodRanges,
     SeenPodPool,
 };
-use ipam_core::model::{Hazard, OWNER_LABEL, ObjectVersion, PerFamily, PoolName};
+use ipam_core::model::{Hazard, NodeName, OWNER_LABEL, ObjectVersion, PerFamily, PoolName};
 use ipam_core::net::{Block, Family, Range, RangeIndex, merge};
 use ipam_desired::{Desired, Pool, PoolState};
 
@@ -30,9 +30,10 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolP
             .chain(reserved),
     );
     let subnets = SubnetPools::resolve(desired, observed);
+    let cluster = ClusterPools::new(observed);
     for pool in desired.pools.values() {
         let target = Target::PodPool(pool.name.to_string());
-        let decided = match (wanted(pool, &taken, observed), subnets.unresolved()) {
+        let decided = match (wanted(pool, &taken, &cluster), subnets.unresolved()) {
             (Ok(Some(_)), Some(unresolved)) => {
                 Err(BlockedReason::NeutronUnknown(Box::new(unresolved.clone())))
             }
@@ -57,7 +58,7 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolP
         if desired.pools.contains_key(&pool) {
             continue;
         }
-        match deletion(&pool, seen, observed) {
+        match deletion(&pool, seen, &cluster) {
             Ok(change) => plan.changes.push(change),
             Err(reason) => {
                 plan.blocked.push(super::Blocked {
@@ -70,11 +71,68 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolP
     }
 }
 
+/// The pools of the cluster and their blocks, indexed for all pools of the files.
+struct ClusterPools<'o> {
+    observed: &'o Observed,
+    /// CIDRs of pools. First the name of the pool, then the place in its list.
+    cidrs: RangeIndex<(&'o str, usize, Block)>,
+    /// Blocks of nodes, likewise.
+    held: RangeIndex<(&'o str, usize, Block)>,
+    allocated: BTreeMap<&'o str, Vec<(&'o NodeName, Block)>>,
+    /// The first `CiliumNodeConfig` of another owner that chooses each pool.
+    chosen_by: BTreeMap<&'o str, &'o NodeConfig>,
+}
+
+impl<'o> ClusterPools<'o> {
+    fn new(observed: &'o Observed) -> ClusterPools<'o> {
+        let allocated = observed.allocated_of_pools();
+        let place = |pool: &'o str| {
+            move |(place, block): (usize, Block)| (block.range(), (pool, place, block))
+        };
+        let cidrs = observed
+            .pod_pools
+            .iter()
+            .flat_map(|(name, seen)| seen.cidrs().enumerate().map(place(name)));
+        let held = allocated.iter().flat_map(|(name, held)| {
+            let blocks = held.iter().map(|(_, block)| *block);
+            blocks.enumerate().map(place(name))
+        });
+        let mut chosen_by = BTreeMap::new();
+        for config in observed.node_configs.iter().filter(|one| !one.is_ours()) {
+            if let Some(pool) = config.default_pool() {
+                chosen_by.entry(pool).or_insert(config);
+            }
+        }
+        ClusterPools {
+            cidrs: RangeIndex::new(cidrs),
+            held: RangeIndex::new(held),
+            chosen_by,
+            observed,
+            allocated,
+        }
+    }
+
+    /// The first other pool with addresses of these, and its first block that has some.
+    fn overlapping(&self, pool: &Pool, wanted: &PerFamily<PodRanges>) -> Option<(Block, &'o str)> {
+        let first = |index: &RangeIndex<(&'o str, usize, Block)>| {
+            let wanted = wanted.iter().flat_map(|ranges| &ranges.cidrs);
+            wanted
+                .flat_map(|cidr| index.overlapping(&cidr.range()))
+                .map(|(_, found)| *found)
+                .filter(|(name, _, _)| *name != pool.name.as_str())
+                .min()
+        };
+        let (name, _, block) = first(&self.cidrs).or_else(|| first(&self.held))?;
+        Some((block, name))
+    }
+}
+
 fn wanted(
     pool: &Pool,
     taken: &[Range],
-    observed: &Observed,
+    cluster: &ClusterPools<'_>,
 ) -> Result<Option<PodPoolChange>, BlockedReason> {
+    let observed = cluster.observed;
     if let Some(spot) = hidden(observed) {
         return Err(BlockedReason::PodPool(PodPoolObstacle::Hidden(
             spot.why.clone(),
@@ -90,7 +148,13 @@ fn wanted(
     if after.is_empty() {
         return Err(BlockedReason::PodPool(PodPoolObstacle::Empty));
     }
-    not_of_others(pool, &after, observed)?;
+    // Cilium does not compare its pools, so it would hand out shared addresses twice. A pool that
+    // gives addresses up does so in an earlier plan.
+    if let Some((block, other)) = cluster.overlapping(pool, &after) {
+        return Err(BlockedReason::PodPool(PodPoolObstacle::Overlaps(Box::new(
+            (block, other.to_owned()),
+        ))));
+    }
     if let Some(family) = Family::BOTH.into_iter().find(|family| {
         observed.cilium.use_of(*family) == FamilyUse::Required && after.get(*family).is_none()
     }) {
@@ -129,7 +193,7 @@ fn wanted(
     if !seen.version.is_known() {
         return Err(BlockedReason::NoIdentity);
     }
-    let hazard = shrinks(pool, seen, &after, observed)?;
+    let hazard = shrinks(pool, seen, &after, cluster)?;
     Ok(Some(change(
         action,
         Some(PodPoolSpec::Pool(seen.ranges.clone())),
@@ -175,52 +239,13 @@ fn compiled(
     Ok(compiled)
 }
 
-/// Cilium does not compare its pools, so it would hand out shared addresses twice. A pool that
-/// gives addresses up does so in an earlier plan.
-fn not_of_others(
-    pool: &Pool,
-    after: &PerFamily<PodRanges>,
-    observed: &Observed,
-) -> Result<(), BlockedReason> {
-    let wanted = RangeIndex::new(
-        after
-            .iter()
-            .flat_map(|ranges| &ranges.cidrs)
-            .map(|cidr| (cidr.range(), ())),
-    );
-    let is_wanted = |block: &Block| wanted.overlapping(&block.range()).next().is_some();
-    let others = observed
-        .pod_pools
-        .iter()
-        .filter(|(name, _)| *name != pool.name.as_str());
-    for (name, seen) in others {
-        if let Some(block) = seen.cidrs().find(is_wanted) {
-            return Err(BlockedReason::PodPool(PodPoolObstacle::Overlaps(Box::new(
-                (block, name.clone()),
-            ))));
-        }
-    }
-    for (name, held) in observed
-        .allocated_of_pools()
-        .into_iter()
-        .filter(|(name, _)| *name != pool.name.as_str())
-    {
-        if let Some((_, block)) = held.iter().find(|(_, block)| is_wanted(block)) {
-            return Err(BlockedReason::PodPool(PodPoolObstacle::Overlaps(Box::new(
-                (*block, name.to_owned()),
-            ))));
-        }
-    }
-    Ok(())
-}
-
 /// The hazard of a change of a pool that is in use. Block sizes never change, and a node keeps its
 /// addresses.
 fn shrinks(
     pool: &Pool,
     seen: &SeenPodPool,
     after: &PerFamily<PodRanges>,
-    observed: &Observed,
+    cluster: &ClusterPools<'_>,
 ) -> Result<Hazard, BlockedReason> {
     for was in seen.ranges.iter() {
         let family = was.size.family();
@@ -228,14 +253,14 @@ fn shrinks(
             return Err(BlockedReason::PodPool(PodPoolObstacle::Size(was.size)));
         }
     }
+    let cidrs = after.iter().flat_map(|now| &now.cidrs);
+    let cidrs = RangeIndex::new(cidrs.map(|cidr| (cidr.range(), *cidr)));
     let stays = |block: Block| {
-        after
-            .iter()
-            .flat_map(|now| &now.cidrs)
-            .any(|cidr| cidr.contains(block))
+        let mut around = cidrs.overlapping(&block.range());
+        around.any(|(_, cidr)| cidr.contains(block))
     };
-    let allocated = observed.allocated_of_pools();
-    let mut held = allocated.get(pool.name.as_str()).into_iter().flatten();
+    let held = cluster.allocated.get(pool.name.as_str());
+    let mut held = held.into_iter().flatten();
     if let Some((node, block)) = held.find(|(_, block)| !stays(*block)) {
         return Err(BlockedReason::PodPool(PodPoolObstacle::InUse(
             *block,
@@ -244,7 +269,8 @@ fn shrinks(
     }
     // Up to 1.18, the operator forgets the blocks that it gave from a CIDR that is cut (pkg
     // `multipool` updateCIDRSets).
-    let remembers = observed
+    let remembers = cluster
+        .observed
         .cilium
         .operator_version
         .is_some_and(|version| version.is_at_least(19, 0));
@@ -276,22 +302,20 @@ fn hidden(observed: &Observed) -> Option<&BlindSpot> {
 fn deletion(
     pool: &PoolName,
     seen: &SeenPodPool,
-    observed: &Observed,
+    cluster: &ClusterPools<'_>,
 ) -> Result<PodPoolChange, BlockedReason> {
-    if let Some(spot) = hidden(observed) {
+    if let Some(spot) = hidden(cluster.observed) {
         return Err(BlockedReason::PodPool(PodPoolObstacle::Hidden(
             spot.why.clone(),
         )));
     }
-    let chooses =
-        |config: &&NodeConfig| config.default_pool() == Some(pool.as_str()) && !config.is_ours();
-    if let Some(config) = observed.node_configs.iter().find(chooses) {
+    if let Some(config) = cluster.chosen_by.get(pool.as_str()) {
         return Err(BlockedReason::PodPool(PodPoolObstacle::Chosen(
             config.name.clone(),
         )));
     }
-    let allocated = observed.allocated_of_pools();
-    if let Some((node, block)) = allocated.get(pool.as_str()).and_then(|held| held.first()) {
+    let held = cluster.allocated.get(pool.as_str());
+    if let Some((node, block)) = held.and_then(|held| held.first()) {
         return Err(BlockedReason::PodPool(PodPoolObstacle::InUse(
             *block,
             (*node).clone(),

@@ -1,9 +1,12 @@
 //! Protected nodes and pools: their pods are not disturbed.
 
+use std::collections::BTreeSet;
+
 use super::{Refusal, disturbed, ports};
 use crate::plan::change::{Action, Change, NodeChange, node_changes};
 use ipam_cilium::observed::{Observed, Protection};
-use ipam_core::model::{Hazard, NodeName, PoolName, Rule};
+use ipam_core::model::{AddressPoolName, Hazard, NodeName, PoolName, Rule};
+use ipam_core::net::RangeIndex;
 use ipam_desired::Desired;
 
 fn is_disruptive(change: &NodeChange) -> bool {
@@ -67,12 +70,9 @@ pub(super) fn of_pools(
     let is_declared = |pool: &PoolName| {
         desired.pools.contains_key(pool) || desired.neutron_pools.contains_key(pool)
     };
-    let is_balancer = |pool: &PoolName| {
-        desired
-            .address_pools
-            .keys()
-            .any(|name| name.as_str() == pool.as_str())
-    };
+    let balancers = desired.address_pools.keys();
+    let balancers: BTreeSet<&str> = balancers.map(AddressPoolName::as_str).collect();
+    let is_balancer = |pool: &PoolName| balancers.contains(pool.as_str());
     let gone = protected
         .iter()
         .filter(|pool| !is_declared(pool) && !is_balancer(pool));
@@ -82,22 +82,27 @@ pub(super) fn of_pools(
             "bring it back, or ",
         )
     });
-    let holds = |change: &NodeChange, pool: &PoolName| {
-        let shown = observed
-            .nodes
-            .get(&change.node)
+    let by_address = RangeIndex::new(protected.iter().flat_map(|name| {
+        let ranges = desired
+            .pools
+            .get(name)
             .into_iter()
-            .flat_map(|node| &node.shown);
-        let pool = desired.pools.get(pool);
-        shown
-            .copied()
-            .any(|block| pool.is_some_and(|pool| pool.contains(block)))
+            .flat_map(|pool| &pool.ranges);
+        ranges.map(move |range| (range.block.range(), (range.block, name)))
+    }));
+    let held = |change: &NodeChange| {
+        let node = observed.nodes.get(&change.node);
+        let shown = node.into_iter().flat_map(|node| &node.shown).copied();
+        let around = shown.flat_map(|block| {
+            let overlapping = by_address.overlapping(&block.range());
+            overlapping.filter(move |(_, (cidr, _))| cidr.contains(block))
+        });
+        around.map(|(_, (_, name))| *name).min()
     };
     let hit = changes.iter().filter(|change| is_disruptive(change));
     let hit = hit.filter_map(|change| {
-        let concerns =
-            |pool: &&PoolName| change.pool.as_ref() == Some(*pool) || holds(change, pool);
-        Some((change, protected.iter().find(concerns)?))
+        let own = change.pool.as_ref().and_then(|pool| protected.get(pool));
+        Some((change, own.into_iter().chain(held(change)).min()?))
     });
     let hit = hit.map(|(change, pool)| {
         let message = format!(

@@ -7,7 +7,7 @@
 use super::super::blocked::{BlockedReason, OperatorObstacle, WritePathObstacle};
 use super::super::change::{CiliumNodeObject, Edit};
 use super::{Paths, Wanted};
-use ipam_cilium::observed::{BlockAllocator, Node};
+use ipam_cilium::observed::{BlockAllocator, Node, OperatorBlocks};
 use ipam_core::model::{PerFamily, WritePath};
 use ipam_core::net::Block;
 
@@ -69,8 +69,11 @@ impl Paths<'_> {
         node: &Node,
         blocks: &PerFamily<Block>,
     ) -> Result<(), BlockedReason> {
+        let known = self
+            .operator_blocks
+            .get_or_init(|| OperatorBlocks::new(self.observed));
         for block in blocks.iter() {
-            if let Some(refusal) = self.observed.operator_refuses(*block, &node.name) {
+            if let Some(refusal) = known.refusal(self.observed, *block, &node.name) {
                 return Err(BlockedReason::Operator(OperatorObstacle::Refuses(
                     Box::new(refusal),
                 )));

@@ -6,10 +6,15 @@ mod cilium_node;
 mod from_node;
 mod node_config;
 
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
 use super::blocked::{BlockedReason, WritePathObstacle};
 use super::change::Edit;
-use ipam_cilium::observed::{FamilyUse, Holding, ModeSeen, Node, Observed, Reading};
-use ipam_core::model::{IpamMode, PerFamily, WritePath, WritePathChoice};
+use ipam_cilium::observed::{
+    FamilyUse, Holding, ModeSeen, Node, Observed, OperatorBlocks, Reading,
+};
+use ipam_core::model::{IpamMode, NodeName, PerFamily, WritePath, WritePathChoice};
 use ipam_core::net::{Block, Family};
 
 pub use node_config::HOSTNAME_LABEL;
@@ -22,6 +27,9 @@ pub(super) struct Paths<'p> {
     primary: Family,
     /// Families that an agent waits for.
     required: Vec<Family>,
+    operator_blocks: OnceCell<OperatorBlocks>,
+    /// The nodes with each hostname, by name.
+    hostnames: OnceCell<BTreeMap<String, Vec<NodeName>>>,
 }
 
 /// The object that the running Cilium reads.
@@ -64,6 +72,8 @@ impl<'p> Paths<'p> {
             path: mode_path(&observed.cilium.mode(), choice),
             primary: observed.primary_family.unwrap_or(Family::Ipv4),
             required: Family::BOTH.into_iter().filter(is_required).collect(),
+            operator_blocks: OnceCell::new(),
+            hostnames: OnceCell::new(),
         }
     }
 

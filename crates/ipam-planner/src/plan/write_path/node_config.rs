@@ -5,6 +5,8 @@
 //! The Node keeps the old block for ever, because the agent waits for one before it reads the
 //! setting.
 
+use std::collections::BTreeMap;
+
 use super::super::blocked::{
     BlockedReason, NodeConfigObstacle, PodPoolObstacle, WritePathObstacle,
 };
@@ -12,7 +14,7 @@ use super::super::change::{Edit, NodeConfigEdit, NodeConfigObject};
 use super::Paths;
 use ipam_cilium::observed::{ModeSeen, Node, Observed, ObservedKind, SettingSource, range_setting};
 use ipam_core::model::{
-    IpamMode, Operator, PerFamily, Requirement, Selector, WritePath, WritePathChoice,
+    IpamMode, NodeName, Operator, PerFamily, Requirement, Selector, WritePath, WritePathChoice,
 };
 use ipam_core::net::Block;
 
@@ -119,25 +121,33 @@ impl Paths<'_> {
 
     /// The value of the label that selects this node and no other.
     fn hostname(&self, node: &Node) -> Result<String, BlockedReason> {
-        let of = |node: &Node| node.labels.get(HOSTNAME_LABEL).cloned();
-        let Some(hostname) = of(node).filter(|hostname| !hostname.is_empty()) else {
+        let hostname = node.labels.get(HOSTNAME_LABEL).cloned();
+        let Some(hostname) = hostname.filter(|hostname| !hostname.is_empty()) else {
             return Err(BlockedReason::NodeConfig(
                 NodeConfigObstacle::CannotBeSelected(format!("it has no label {HOSTNAME_LABEL}")),
             ));
         };
-        let mut others = self
-            .observed
-            .nodes
-            .values()
-            .filter(|other| other.name != node.name);
-        match others.find(|other| of(other).as_ref() == Some(&hostname)) {
+        let hostnames = self.hostnames.get_or_init(|| by_hostname(self.observed));
+        let mut nodes = hostnames.get(hostname.as_str()).into_iter().flatten();
+        match nodes.find(|other| **other != node.name) {
             None => Ok(hostname),
             Some(other) => {
-                let why = format!("node {} has the same label {HOSTNAME_LABEL}", other.name);
+                let why = format!("node {other} has the same label {HOSTNAME_LABEL}");
                 Err(BlockedReason::NodeConfig(
                     NodeConfigObstacle::CannotBeSelected(why),
                 ))
             }
         }
     }
+}
+
+fn by_hostname(observed: &Observed) -> BTreeMap<String, Vec<NodeName>> {
+    let mut nodes: BTreeMap<String, Vec<NodeName>> = BTreeMap::new();
+    for node in observed.nodes.values() {
+        if let Some(hostname) = node.labels.get(HOSTNAME_LABEL) {
+            let nodes = nodes.entry(hostname.clone()).or_default();
+            nodes.push(node.name.clone());
+        }
+    }
+    nodes
 }
