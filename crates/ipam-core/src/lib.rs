@@ -7,5 +7,6 @@ pub mod claims;
 pub mod model;
 pub mod net;
 pub mod neutron;
+pub mod rules;
 pub mod text;
 mod text_enum;

@@ -95,8 +95,13 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding with a message. The other functions add the rest.
+    /// A finding with a message. The other functions add the rest. Debug builds refuse a rule
+    /// without a page in the catalogue.
     pub fn new(severity: Severity, rule: Rule, message: impl Into<String>) -> Finding {
+        debug_assert!(
+            crate::rules::page(rule.0).is_some(),
+            "`{rule}` has no page in crates/ipam-core/rules"
+        );
         Finding {
             severity,
             rule,

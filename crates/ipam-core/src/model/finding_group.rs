@@ -66,9 +66,13 @@ mod tests {
     fn one_cause_is_one_group_and_a_place_is_a_cause() {
         let node = |name: &str| ObjectRef::node(&name.parse().unwrap());
         let finding = |name: &str, help: &str| {
-            Finding::new(Severity::Error, Rule("r"), format!("about {name}"))
-                .about(node(name))
-                .help(help)
+            Finding::new(
+                Severity::Error,
+                Rule("pool-overlap"),
+                format!("about {name}"),
+            )
+            .about(node(name))
+            .help(help)
         };
         let place = |line: u32| Origin {
             file: "a.yaml".into(),
