@@ -49,8 +49,8 @@ pub enum Seen {
 /// Why the cluster could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// There was no answer.
-    #[error("the cluster does not answer: {0}")]
+    /// There is no usable answer. The text names the server and the cause.
+    #[error("{0}")]
     Unreachable(String),
     /// The answer is an error.
     #[error("the cluster refused to list {resource}: {message}")]

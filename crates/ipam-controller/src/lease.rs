@@ -317,7 +317,7 @@ impl<C: Cluster> Lease<'_, C> {
         let limit = self.timing.answer;
         within(limit, request).await.ok_or_else(|| {
             let seconds = limit.unwrap_or_default().as_secs();
-            ClusterError::Unreachable(format!("no answer within {seconds} s"))
+            ClusterError::Unreachable(format!("the API server does not answer within {seconds} s"))
         })
     }
 }

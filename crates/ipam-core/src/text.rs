@@ -34,9 +34,32 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     )
 }
 
+/// The text on one line: harmful characters, line breaks and tabs are escaped. Quotes and
+/// backslashes stay as they are, so that people can copy the text.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    let is_escaped = |c: char| is_harmful(c) || c == '\n' || c == '\t';
+    if !text.contains(is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let spell = |c: char| match is_escaped(c) {
+        true => c.escape_debug().to_string(),
+        false => c.to_string(),
+    };
+    Cow::Owned(text.chars().map(spell).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quoted_text_is_on_one_line_and_can_be_copied() {
+        assert_eq!(one_line("it's \"a\\b\""), "it's \"a\\b\"");
+        assert_eq!(
+            one_line("a\nb\tc\u{1b}d\u{202e}"),
+            "a\\nb\\tc\\u{1b}d\\u{202e}"
+        );
+    }
 
     #[test]
     fn hostile_text_is_spelled_out() {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
 
-use super::cached_kind::CachedKind;
+use super::cached_kind::{CachedKind, version};
 use crate::{
     Cluster, ClusterError, LeaseName, ListVisitor, LockSeen, Moment, Seen, Write, WriteError,
     Written,
@@ -112,33 +112,49 @@ impl ListVisitor for Ignore {
     }
 }
 
-/// Keeps the resourceVersion of a list.
+/// Keeps the resourceVersions of a list of claims.
 #[derive(Default)]
-struct AtVersion(Option<u64>);
+pub(super) struct ClaimsVersions<'l> {
+    /// Receives the list too. Without it, objects are not parsed.
+    pub(super) visitor: Option<&'l mut dyn ListVisitor>,
+    /// That of the list; `None` if it has none.
+    pub(super) list: Option<u64>,
+    /// That of the ConfigMap; 0 without one.
+    pub(super) claims: u64,
+}
 
-impl ListVisitor for AtVersion {
+impl ListVisitor for ClaimsVersions<'_> {
     fn begun(&mut self, version: &str) -> Result<(), ClusterError> {
-        self.0 = version.parse().ok();
-        Ok(())
+        self.list = version.parse().ok();
+        match &mut self.visitor {
+            Some(visitor) => visitor.begun(version),
+            None => Ok(()),
+        }
     }
 
-    fn object(&mut self, _: &str) -> Result<(), ReadError> {
-        Ok(())
+    fn object(&mut self, json: &str) -> Result<(), ReadError> {
+        let Some(visitor) = &mut self.visitor else {
+            return Ok(());
+        };
+        let claims = serde_json::from_str(json)
+            .map_err(|error| ReadError::new(ObservedKind::Claims, json, &error))?;
+        self.claims = version(&claims);
+        visitor.object(json)
     }
 }
 
 /// The newest resourceVersion of the cluster, from a list of one small object.
 pub(super) async fn newest_version<C: Cluster>(cluster: &C) -> Result<Option<u64>, ClusterError> {
-    let mut list = AtVersion::default();
+    let mut versions = ClaimsVersions::default();
     cluster
         .list(
             ObservedKind::Claims,
             OWN_NAMESPACE,
             &Moment::Latest,
-            &mut list,
+            &mut versions,
         )
         .await?;
-    Ok(list.0)
+    Ok(versions.list)
 }
 
 /// One kind at a moment.

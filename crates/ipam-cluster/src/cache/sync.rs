@@ -193,11 +193,10 @@ impl<C: Follow> ClusterCache<C> {
                 }
                 Ok(Ok(Some(why))) => return End::Trouble(None, why),
                 Ok(Err(error)) => error.to_string(),
-                Err(_) => ClusterError::Unreachable(format!(
-                    "no answer within {} s",
+                Err(_) => format!(
+                    "the API server does not answer within {} s",
                     COMPARE_TIMEOUT.as_secs()
-                ))
-                .to_string(),
+                ),
             };
             let failures = self.lock().comparison_failed();
             if failures >= FAILURES_OF_TROUBLE {

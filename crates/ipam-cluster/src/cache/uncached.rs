@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 
 use super::ClusterCache;
-use super::cached_kind::{WITH_BLOCKS, version};
+use super::cached_kind::WITH_BLOCKS;
+use super::record::ClaimsVersions;
 use crate::{
     Cluster, ClusterError, Follow, LeaseName, ListVisitor, LockSeen, Moment, Seen, Write,
     WriteError, Written,
@@ -18,25 +19,6 @@ pub struct Uncached<'m, C>(&'m ClusterCache<C>);
 impl<'m, C: Follow> Uncached<'m, C> {
     pub(super) fn new(cache: &'m ClusterCache<C>) -> Uncached<'m, C> {
         Uncached(cache)
-    }
-}
-
-/// Keeps the resourceVersion of the claims.
-struct AtVersion<'l> {
-    visitor: &'l mut dyn ListVisitor,
-    version: u64,
-}
-
-impl ListVisitor for AtVersion<'_> {
-    fn begun(&mut self, version: &str) -> Result<(), ClusterError> {
-        self.visitor.begun(version)
-    }
-
-    fn object(&mut self, json: &str) -> Result<(), ReadError> {
-        let claims = serde_json::from_str(json)
-            .map_err(|error| ReadError::new(ObservedKind::Claims, json, &error))?;
-        self.version = version(&claims);
-        self.visitor.object(json)
     }
 }
 
@@ -92,20 +74,20 @@ impl<C: Follow> Cluster for Uncached<'_, C> {
         }
         // A plan made from these lists must not take for free what the cluster forgot since.
         let from = self.0.lock().claims_known();
-        let mut dated = AtVersion {
-            visitor,
-            version: 0,
+        let mut versions = ClaimsVersions {
+            visitor: Some(visitor),
+            ..ClaimsVersions::default()
         };
         let seen = self
             .0
             .cluster
-            .list(kind, namespace, moment, &mut dated)
+            .list(kind, namespace, moment, &mut versions)
             .await?;
-        if seen == Seen::All && dated.version < from {
+        if seen == Seen::All && versions.claims < from {
             self.0.request_relist();
             return Err(ClusterError::WentBack {
                 from,
-                to: dated.version,
+                to: versions.claims,
             });
         }
         Ok(seen)

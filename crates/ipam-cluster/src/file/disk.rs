@@ -190,7 +190,16 @@ impl Replacement {
 fn create_locked(folder: &Path, prefix: &OsStr) -> Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(prefix).rand_bytes(RANDOM_LETTERS);
-    lock_new(|| builder.tempfile_in(folder))
+    lock_new(|| builder.tempfile_in(folder).map_err(without_random_name))
+}
+
+/// The error without the name of the temporary file, which means nothing to people.
+fn without_random_name(error: Error) -> Error {
+    let text = error.to_string();
+    match text.split_once(" at path ") {
+        Some((why, _)) => Error::new(error.kind(), why.to_owned()),
+        None => error,
+    }
 }
 
 /// Locks a new file. Between the two steps, another process can lock and remove it as a leftover.
@@ -277,6 +286,14 @@ pub fn remove_leftovers_of(folder: &Path, start: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_error_names_a_temporary_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = replace(&folder.path().join("missing/cluster.json"), "").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert_eq!(error.to_string(), "No such file or directory (os error 2)");
+    }
 
     fn file() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();

@@ -33,6 +33,7 @@ use super::{
 };
 use ipam_cilium::observed::ObservedKind;
 use ipam_core::model::grouped_digits;
+use ipam_core::text::one_line;
 
 pub use disk::{open_regular, remove_leftovers_of, replace, replace_private};
 
@@ -111,7 +112,7 @@ impl FileCluster {
         if list.kind != "List" {
             return Err(format!(
                 "it is a `{}`, not a `List` as `kubectl get nodes,ciliumnodes -o json` prints it",
-                list.kind.escape_debug()
+                one_line(&list.kind)
             ));
         }
         let items: Vec<&RawValue> = serde_json::from_str(list.items.get())
@@ -178,7 +179,7 @@ impl FileCluster {
                 let kind = location.kind.api_version_and_kind().1;
                 return Err(format!(
                     "{kind} `{}` appears twice",
-                    location.name.escape_debug()
+                    one_line(&location.name)
                 ));
             }
         }

@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::Uri;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
+
+use super::sentences;
 
 /// Selects the cluster, as with `kubectl`.
 #[derive(Clone, Debug)]
@@ -21,28 +24,51 @@ pub struct Connection {
     pub patience: Duration,
 }
 
-/// A client for that cluster.
-pub(super) async fn client(connection: &Connection) -> Result<Client, String> {
-    let fault = |error: &dyn std::error::Error| error.to_string();
+/// Whether the user's kubeconfig files have a cluster of this name.
+pub fn kubeconfig_has_cluster(name: &str) -> bool {
+    Kubeconfig::read().is_ok_and(|kubeconfig| {
+        kubeconfig
+            .clusters
+            .iter()
+            .any(|cluster| cluster.name == name)
+    })
+}
+
+/// A client for that cluster, and the URL of its API server.
+pub(super) async fn client(connection: &Connection) -> Result<(Client, String), String> {
+    let mut config = config(connection).await?;
+    // The client's own retries take long and report nothing.
+    config.default_retry = false;
+    let server = shown(&config.cluster_url);
+    let client = prompt_client(config).map_err(|error| sentences::of_setup(&error))?;
+    Ok((client, server))
+}
+
+async fn config(connection: &Connection) -> Result<Config, String> {
     let options = KubeConfigOptions {
         context: connection.context.clone(),
         ..KubeConfigOptions::default()
     };
-    let mut config = match &connection.kubeconfig {
-        Some(path) => {
-            let kubeconfig = Kubeconfig::read_from(path).map_err(|error| fault(&error))?;
-            Config::from_custom_kubeconfig(kubeconfig, &options)
-                .await
-                .map_err(|error| fault(&error))?
+    let config = match &connection.kubeconfig {
+        Some(path) => match Kubeconfig::read_from(path) {
+            Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options).await,
+            Err(error) => Err(error),
+        },
+        None if connection.context.is_some() => Config::from_kubeconfig(&options).await,
+        None => {
+            let inferred = Config::infer().await;
+            return inferred.map_err(|error| sentences::of_inference(&error));
         }
-        None if connection.context.is_some() => Config::from_kubeconfig(&options)
-            .await
-            .map_err(|error| fault(&error))?,
-        None => Config::infer().await.map_err(|error| fault(&error))?,
     };
-    // The client's own retries take long and report nothing.
-    config.default_retry = false;
-    prompt_client(config).map_err(|error| fault(&error))
+    config.map_err(|error| sentences::of_setup(&error))
+}
+
+/// Scheme, host and port: a URL can have a password before its host.
+fn shown(url: &Uri) -> String {
+    let host = url.host().unwrap_or_default();
+    let port = url.port().map(|port| format!(":{port}"));
+    let scheme = url.scheme_str().unwrap_or("https");
+    format!("{scheme}://{host}{}", port.unwrap_or_default())
 }
 
 /// A client that sends small packets at once. The default client makes each new connection wait
@@ -67,4 +93,23 @@ fn prompt_client(config: Config) -> Result<Client, kube::Error> {
         .map_err(BoxError::from)
         .service(sender);
     Ok(Client::new(service, config.default_namespace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_url_of_the_server_is_shown_without_a_password() {
+        for (url, expected) in [
+            (
+                "https://me:s3cret@api.example:6443/k8s",
+                "https://api.example:6443",
+            ),
+            ("https://[fd00::1]:6443", "https://[fd00::1]:6443"),
+            ("http://localhost", "http://localhost"),
+        ] {
+            assert_eq!(shown(&url.parse().unwrap()), expected);
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Follows a kind by a Kubernetes watch. It must never know what the events mean.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt;
 use http::{Request, StatusCode};
@@ -10,7 +10,9 @@ use serde_json::Value;
 use super::LiveCluster;
 use super::list::parameters;
 use super::paths::collection;
-use super::request::{chain, is_ahead_of_the_server};
+use super::report::SentRequest;
+use super::request::is_ahead_of_the_server;
+use super::sentences;
 use super::write::PatchedObject;
 use crate::{ClusterError, Follow, Following, ObjectEvent, Stored, Target};
 use ipam_cilium::observed::{CLAIMS_NAME, ObservedKind};
@@ -92,9 +94,14 @@ impl LiveCluster {
                 {
                     // If the new credentials are wrong too, the next attempt reports it.
                     let _ = self.reconnect().await;
-                    return Err(ClusterError::Unreachable(status.message.clone()));
+                    let error = kube::Error::Api(status);
+                    let why = sentences::of_request(&self.server, &error);
+                    return Err(ClusterError::Unreachable(why));
                 }
-                Err(error) => return Err(ClusterError::Unreachable(chain(&error))),
+                Err(error) => {
+                    let why = sentences::of_request(&self.server, &error);
+                    return Err(ClusterError::Unreachable(why));
+                }
                 Ok(following) => return Ok(following),
             }
         }
@@ -110,9 +117,20 @@ impl LiveCluster {
             .body(Vec::new())
             .map_err(kube::Error::HttpError)?;
         let client = self.current_client();
-        let Ok(events) =
-            tokio::time::timeout(BEGINNING, client.request_events::<Value>(request)).await
-        else {
+        let began = Instant::now();
+        let begun = tokio::time::timeout(BEGINNING, client.request_events::<Value>(request)).await;
+        let failure = match &begun {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(sentences::of_request(&self.server, error)),
+            Err(_) => Some(format!("no answer within {} s", BEGINNING.as_secs())),
+        };
+        self.report(&SentRequest {
+            method: "WATCH",
+            path: uri.split('?').next().unwrap_or(uri),
+            outcome: failure.as_deref().map_or(Ok(200), Err),
+            took: began.elapsed(),
+        });
+        let Ok(events) = begun else {
             return Ok(Following::Silent);
         };
         let mut events = std::pin::pin!(events?);

@@ -9,6 +9,7 @@ use super::LiveCluster;
 use super::request::Answer;
 use crate::{ClusterError, ListVisitor, Seen};
 use ipam_cilium::observed::Query;
+use ipam_core::text::one_line;
 
 /// Objects in one page: client-go's default for chunked lists.
 const PAGE: usize = 500;
@@ -58,7 +59,7 @@ impl LiveCluster {
             let Some(items) = page.items.filter(|_| page.kind == expected) else {
                 return Err(malformed(format!(
                     "it is a `{}`, not a `{expected}`",
-                    page.kind.escape_debug()
+                    one_line(&page.kind)
                 )));
             };
             if !page.metadata.next.is_empty() && page.metadata.next == token {

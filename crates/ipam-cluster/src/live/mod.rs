@@ -8,7 +8,9 @@ mod custom;
 mod follow;
 mod list;
 mod paths;
+mod report;
 mod request;
+mod sentences;
 mod write;
 
 use std::sync::atomic::AtomicBool;
@@ -29,16 +31,20 @@ use super::{
 use ipam_cilium::observed::ObservedKind;
 
 pub use self::clock::Clock;
-pub use self::connection::Connection;
+pub use self::connection::{Connection, kubeconfig_has_cluster};
 pub use self::custom::Defined;
+pub use self::report::{OnRequest, SentRequest};
 
 /// A live cluster.
 #[derive(Clone)]
 pub struct LiveCluster {
     connection: Arc<Connection>,
     client: Arc<RwLock<Client>>,
+    /// URL of the API server, for messages.
+    server: Arc<str>,
     has_answered: Arc<AtomicBool>,
     clock: Arc<dyn Clock>,
+    on_request: Option<OnRequest>,
 }
 
 impl LiveCluster {
@@ -47,14 +53,16 @@ impl LiveCluster {
     /// # Errors
     /// Fails if no kubeconfig or account can be used.
     pub async fn connect(connection: Connection) -> Result<LiveCluster, ClusterError> {
-        let client = client(&connection)
+        let (client, server) = client(&connection)
             .await
             .map_err(ClusterError::Credentials)?;
         Ok(LiveCluster {
             connection: Arc::new(connection),
             client: Arc::new(RwLock::new(client)),
+            server: server.into(),
             has_answered: Arc::default(),
             clock: Arc::new(SystemClock::new()),
+            on_request: None,
         })
     }
 

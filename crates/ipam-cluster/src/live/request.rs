@@ -3,7 +3,7 @@
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
@@ -13,6 +13,8 @@ use serde::Deserialize;
 
 use super::LiveCluster;
 use super::connection::client;
+use super::report::SentRequest;
+use super::sentences;
 use crate::ClusterError;
 use retry::{Backoff, retry_after};
 
@@ -70,7 +72,7 @@ pub(super) fn is_ahead_of_the_server(code: u16, message: &str) -> bool {
 impl LiveCluster {
     /// Reads the credentials again: an expired token may have been replaced.
     pub(super) async fn reconnect(&self) -> Result<(), String> {
-        let client = client(&self.connection).await?;
+        let (client, _) = client(&self.connection).await?;
         *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
         Ok(())
     }
@@ -133,8 +135,23 @@ impl LiveCluster {
     }
 
     async fn send(&self, request: Request<Body>) -> Result<Answer, String> {
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let began = Instant::now();
         let answer = tokio::time::timeout(TIMEOUT, self.answer(request)).await;
-        answer.unwrap_or_else(|_| Err(format!("no whole answer within {} s", TIMEOUT.as_secs())))
+        let answer = answer.unwrap_or_else(|_| {
+            let cause = format!("no whole answer within {} s", TIMEOUT.as_secs());
+            Err(sentences::no_answer(&self.server, &cause))
+        });
+        self.report(&SentRequest {
+            method: method.as_str(),
+            path: uri.path(),
+            outcome: answer
+                .as_ref()
+                .map(|answer| answer.status.as_u16())
+                .map_err(String::as_str),
+            took: began.elapsed(),
+        });
+        answer
     }
 
     async fn answer(&self, request: Request<Body>) -> Result<Answer, String> {
@@ -142,7 +159,7 @@ impl LiveCluster {
             .current_client()
             .send(request)
             .await
-            .map_err(|error| chain(&error))?;
+            .map_err(|error| sentences::of_request(&self.server, &error))?;
         let status = response.status();
         let requested = response.headers().get(header::RETRY_AFTER);
         let retry_after =
@@ -151,28 +168,13 @@ impl LiveCluster {
             .into_body()
             .collect()
             .await
-            .map_err(|error| chain(&error))?;
+            .map_err(|error| sentences::of_request(&self.server, &error))?;
         Ok(Answer {
             status,
             retry_after,
             body: body.to_bytes().into(),
         })
     }
-}
-
-/// An error with its causes: the outer error of the client alone says too little.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -129,7 +129,7 @@ impl SimClient {
 }
 
 fn reset() -> ClusterError {
-    ClusterError::Unreachable("the connection was reset".to_owned())
+    ClusterError::Unreachable("the API server does not answer: the connection was reset".to_owned())
 }
 
 impl Cluster for SimClient {

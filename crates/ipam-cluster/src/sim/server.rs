@@ -246,7 +246,7 @@ impl SimState {
             let is_polite = self.rng.bool();
             let reset = || {
                 Err(ClusterError::Unreachable(
-                    "the connection was reset".to_owned(),
+                    "the API server does not answer: the connection was reset".to_owned(),
                 ))
             };
             return Next::End(if is_polite {

@@ -9,6 +9,7 @@ use crate::documents::schema::TextList;
 use crate::documents::tree::{Document, Step};
 use ipam_core::model::{Finding, Origin, Rule, Severity};
 use ipam_core::net::{BlockError, Range, RangeError, is_written_as_mapped};
+use ipam_core::text::one_line;
 
 pub(super) struct Context<'d> {
     pub document: &'d Document,
@@ -77,7 +78,7 @@ impl Context<'_> {
         if is_written_as_mapped(text) {
             let message = format!(
                 "`{}` is IPv4-mapped, and is read as {read}",
-                text.trim().escape_debug()
+                one_line(text.trim())
             );
             let finding = Finding::new(Severity::Warning, Rule("mapped-ipv4"), message);
             self.findings.push(

@@ -5,8 +5,10 @@
 use std::collections::BTreeMap;
 
 use crate::documents::context::{Context, keys};
+use crate::documents::ignored::Ignored;
 use crate::documents::incomplete_pools::IncompletePools;
 use crate::documents::lower_pool::AnyPool;
+use crate::documents::recognition::{self, Recognition};
 use crate::documents::schema::{DocumentKind, NodeAssignmentDocument};
 use crate::documents::schema_lb::{AddressPoolDocument, ServiceAssignmentDocument};
 use crate::documents::schema_policy::PolicyDocument;
@@ -22,37 +24,36 @@ use ipam_desired::{Activity, Desired, ServicePin};
 /// Lowers all documents. If a finding is an error, the [`Desired`] is incomplete and must not be
 /// planned.
 pub fn lower(documents: &Documents) -> (Desired, Vec<Finding>) {
-    let mut lowering = Lowering::default();
+    let mut lowering = Lowering::new();
     let mut files: Vec<_> = documents.files.iter().collect();
     files.sort();
-    let mut count = 0;
     for file in &files {
         match yaml::parse(file) {
-            Ok(documents) => {
-                count += documents.len();
-                documents
-                    .iter()
-                    .for_each(|document| lowering.document(document));
-            }
+            Ok(documents) => documents
+                .into_iter()
+                .for_each(|document| lowering.document(document)),
             Err(finding) => {
                 lowering.findings.push(*finding);
                 lowering.incomplete.add(None);
             }
         }
     }
-    if count == 0 && lowering.findings.is_empty() {
-        lowering.findings.extend(nothing_in(&files));
+    if lowering.is_empty && lowering.findings.is_empty() {
+        let finding = nothing_in(&files, &lowering.ignored);
+        lowering.findings.extend(finding);
     }
     lowering.finish()
 }
 
 /// Refuses files without documents, like a directory without files: it is more often a mistake than
 /// intended.
-fn nothing_in(files: &[&SourceFile]) -> Option<Finding> {
+fn nothing_in(files: &[&SourceFile], ignored: &Ignored) -> Option<Finding> {
     let first = files.first()?;
-    let message = match files.len() {
-        1 => format!("`{}` has no documents", first.path),
-        count => format!("none of the {count} files has a document"),
+    let message = match (files.len(), ignored.has_documents()) {
+        (1, false) => format!("`{}` has no documents", first.path),
+        (1, true) => format!("`{}` has only documents of other programs", first.path),
+        (count, false) => format!("none of the {count} files has a document"),
+        (count, true) => format!("the {count} files have only documents of other programs"),
     };
     let finding = Finding::new(Severity::Error, Rule("empty-directory"), message);
     let help = "write a pool, or name the directory that has the pools; an empty configuration never deletes everything";
@@ -63,8 +64,10 @@ fn nothing_in(files: &[&SourceFile]) -> Option<Finding> {
     )
 }
 
-#[derive(Default)]
 struct Lowering {
+    /// Whether no document of ours was found, not even a faulty one.
+    is_empty: bool,
+    ignored: Ignored,
     desired: Desired,
     pins: Vec<lower_pin::WrittenPin>,
     policy: Option<Origin>,
@@ -74,15 +77,50 @@ struct Lowering {
 }
 
 impl Lowering {
-    fn document(&mut self, document: &Document) {
-        match structure::kind_of(document) {
-            Ok(kind) => self.document_of(kind, document),
+    fn new() -> Lowering {
+        Lowering {
+            is_empty: true,
+            ignored: Ignored::default(),
+            desired: Desired::default(),
+            pins: Vec::new(),
+            policy: None,
+            names: BTreeMap::new(),
+            incomplete: IncompletePools::default(),
+            findings: Vec::new(),
+        }
+    }
+
+    fn document(&mut self, document: Document) {
+        match recognition::recognise(&document) {
+            Ok(Recognition::Ours(kind)) => {
+                self.is_empty = false;
+                let namespace = keys(["metadata", "namespace"]);
+                if document.has(&namespace) {
+                    let origin = document.origin(&namespace);
+                    self.ignored.namespace(kind, origin);
+                }
+                self.document_of(kind, &document);
+            }
+            Ok(Recognition::Foreign(kind)) => self.ignored.document(kind, document.start()),
+            Ok(Recognition::List) => match document.into_items() {
+                Ok(items) => items.into_iter().for_each(|item| self.document(item)),
+                Err(list) => {
+                    let finding = recognition::no_items(&list);
+                    self.unreadable(*finding, None);
+                }
+            },
             Err(finding) => {
-                self.findings.push(*finding);
-                self.incomplete
-                    .add(document.text_at(&keys(["metadata", "name"])));
+                let name = document.text_at(&keys(["metadata", "name"]));
+                self.unreadable(*finding, name);
             }
         }
+    }
+
+    /// A document that may be a pool of this name, or of any name.
+    fn unreadable(&mut self, finding: Finding, name: Option<&str>) {
+        self.is_empty = false;
+        self.findings.push(finding);
+        self.incomplete.add(name);
     }
 
     fn document_of(&mut self, kind: DocumentKind, document: &Document) {
@@ -230,6 +268,7 @@ impl Lowering {
                 Err(findings) => self.findings.extend(findings),
             }
         }
+        self.findings.extend(self.ignored.findings());
         self.findings.sort();
         (self.desired, self.findings)
     }

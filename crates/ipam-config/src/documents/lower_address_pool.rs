@@ -19,6 +19,7 @@ use ipam_core::model::{
 use ipam_core::net::{
     Address, Block, BlockError, Range, RangeError, is_written_as_mapped, overlapping_pairs,
 };
+use ipam_core::text::one_line;
 use ipam_desired::{AddressPoolRange, WantedAddressPool};
 
 pub(super) fn lower(
@@ -38,7 +39,7 @@ pub(super) fn lower(
         let message = format!(
             "files cannot set the label `{}: {}`",
             OWNER_LABEL.0,
-            owner.escape_debug()
+            one_line(owner)
         );
         context.fault(
             "owner-label",
@@ -238,7 +239,7 @@ fn cidr_range(context: &mut Context<'_>, text: &str, at: &Origin) -> Option<Rang
 fn address(context: &mut Context<'_>, text: &str, at: &Origin) -> Option<Address> {
     let text = text.trim();
     let Ok(address) = text.parse::<Address>() else {
-        let message = format!("`{}` is not an address", text.escape_debug());
+        let message = format!("`{}` is not an address", one_line(text));
         context.fault(
             "bad-address",
             message,
@@ -259,7 +260,7 @@ fn is_not_mapped(context: &mut Context<'_>, text: &str, read: &dyn Display, at: 
     }
     let message = format!(
         "`{}` is IPv4-mapped: LB-IPAM would assign it as IPv6",
-        text.escape_debug()
+        one_line(text)
     );
     context.fault(
         "mapped-ipv4",
@@ -313,7 +314,7 @@ fn check_selector(context: &mut Context<'_>, written: &LabelSelector) {
         let at = context.document.origin(&path);
         let message = format!(
             "no Service can match: the requirements for the label `{}` contradict each other",
-            key.escape_debug()
+            one_line(key)
         );
         context.fault(
             "selector-matches-nothing",

@@ -15,6 +15,7 @@ use crate::documents::tree::Step;
 use ipam_core::model::{
     Hazard, LimitName, Limited, Measure, NameError, Origin, WritePath, WritePathChoice,
 };
+use ipam_core::text::one_line;
 use ipam_desired::{Activity, AddressPairs, Policy, Protected};
 
 pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
@@ -75,7 +76,7 @@ fn quarantine(context: &mut Context<'_>, text: Option<&str>) -> SignedDuration {
         _ => {
             let message = format!(
                 "`spec.quarantine` is `{}`, expected a duration such as `10m`",
-                text.escape_debug()
+                one_line(text)
             );
             let origin = context.document.origin(&keys(["spec", "quarantine"]));
             context.fault(

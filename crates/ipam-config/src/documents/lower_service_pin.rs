@@ -9,6 +9,7 @@ use crate::documents::schema_lb::ServiceAssignmentDocument;
 use crate::documents::tree::Step;
 use ipam_core::model::ServiceName;
 use ipam_core::net::Address;
+use ipam_core::text::one_line;
 use ipam_desired::{PinnedAddress, ServicePin};
 
 pub(super) fn lower(
@@ -22,7 +23,7 @@ pub(super) fn lower(
         .and_then(|text| match text.trim().parse::<ServiceName>() {
             Ok(service) => Some(service),
             Err(_) => {
-                let message = format!("`{}` is not the name of a Service", text.escape_debug());
+                let message = format!("`{}` is not the name of a Service", one_line(&text));
                 context.fault(
                     "bad-service",
                     message,
@@ -67,7 +68,7 @@ fn addresses(context: &mut Context<'_>, ips: &TextList) -> Vec<PinnedAddress> {
             }
             Ok(address) => addresses.push(PinnedAddress { address, origin }),
             Err(_) => {
-                let message = format!("`{}` is not an address", text.escape_debug());
+                let message = format!("`{}` is not an address", one_line(text));
                 context.fault(
                     "bad-address",
                     message,

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::documents::tree::{Document, Step};
 use crate::documents::validator::{Fault, FaultKind};
 use ipam_core::model::{Finding, Origin, Rule, Severity};
+use ipam_core::text::one_line;
 
 fn finding(rule: &'static str, message: String) -> Finding {
     Finding::new(Severity::Error, Rule(rule), message)
@@ -108,7 +109,7 @@ fn value_text(value: &Value) -> String {
         Value::Bool(value) => format!("`{value}`"),
         Value::Number(number) => format!("the number {number}"),
         Value::String(text) if text.chars().count() <= 40 => {
-            format!("the text `{}`", text.escape_debug())
+            format!("the text `{}`", one_line(text))
         }
         Value::String(_) => "a long text".to_owned(),
         Value::Array(_) => "a list".to_owned(),
@@ -280,7 +281,7 @@ pub(super) fn suggestion(given: &str, known: &[&str]) -> String {
     nearest(given, known).map_or_else(|| list_of(known), |name| format!("did you mean `{name}`?"))
 }
 
-fn nearest<'k>(given: &str, known: &[&'k str]) -> Option<&'k str> {
+pub(super) fn nearest<'k>(given: &str, known: &[&'k str]) -> Option<&'k str> {
     let most = |name: &str| 2.max(name.len() / 3);
     let (given, length) = (given.to_lowercase(), given.chars().count());
     // The distance is at least the difference in length. Computing it costs the product of both.

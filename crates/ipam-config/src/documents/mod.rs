@@ -4,6 +4,7 @@
 //! every document of every file, and reports each fault at its place in the file.
 
 mod context;
+mod ignored;
 mod incomplete_pools;
 mod lines;
 mod lower;
@@ -15,10 +16,12 @@ mod lower_pool;
 mod lower_selector;
 mod lower_service_pin;
 mod messages;
+mod recognition;
 mod schema;
 mod schema_lb;
 mod schema_policy;
 mod schema_pool;
+mod server_fields;
 mod structure;
 mod tree;
 mod validator;

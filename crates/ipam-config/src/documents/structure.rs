@@ -8,57 +8,17 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use crate::documents::messages::{self, suggestion};
-use crate::documents::schema::{API_VERSION, DocumentKind, json_schema};
+use crate::documents::schema::{DocumentKind, json_schema};
 use crate::documents::tree::{Document, Step};
 use crate::documents::validator::{Fault, FaultKind, faults};
-use ipam_core::model::{Finding, Rule, Severity};
+use crate::documents::{messages, server_fields};
+use ipam_core::model::Finding;
 
 static SCHEMAS: LazyLock<BTreeMap<DocumentKind, Value>> = LazyLock::new(|| {
     DocumentKind::ALL
         .map(|kind| (kind, json_schema(Some(kind))))
         .into()
 });
-
-/// Reads `kind`.
-///
-/// # Errors
-/// Fails if `kind` is missing, is not text, or is unknown.
-pub(super) fn kind_of(document: &Document) -> Result<DocumentKind, Box<Finding>> {
-    let path = [Step::Key("kind".into())];
-    let fault = |rule: &'static str, message: String, label: &str, help: String| {
-        let finding = Finding::new(Severity::Error, Rule(rule), message);
-        Box::new(finding.at(&document.origin(&path), label).help(help))
-    };
-    let Some(name) = document.text_at(&path) else {
-        let kinds = "`IPPool`, `NodeAssignment`, `ServiceAssignment` or `Policy`";
-        return Err(if document.has(&path) {
-            fault(
-                "wrong-type",
-                "`kind` is not text".to_owned(),
-                "should be text",
-                format!("write {kinds}"),
-            )
-        } else {
-            let help = format!("start it with `apiVersion: {API_VERSION}` and `kind:` {kinds}");
-            fault(
-                "missing-field",
-                "the document has no `kind`".to_owned(),
-                "this document",
-                help,
-            )
-        });
-    };
-    name.parse().map_err(|()| {
-        let help = suggestion(name, &DocumentKind::ALL.map(DocumentKind::as_str));
-        fault(
-            "unknown-kind",
-            format!("unknown kind `{name}`"),
-            "unknown kind",
-            help,
-        )
-    })
-}
 
 /// The result of a check.
 pub(super) struct Checked {
@@ -71,9 +31,10 @@ pub(super) struct Checked {
     pub faulty: Vec<Vec<Step>>,
 }
 
-/// Checks a document against the schema of its kind.
+/// Checks a document against the schema of its kind. Ignores fields that the API server sets.
 pub(super) fn check(document: &Document, kind: DocumentKind) -> Checked {
     let mut value = document.to_json();
+    server_fields::remove(&mut value);
     let schema = &SCHEMAS[&kind];
     let dropped = if kind.is_ciliums() {
         drop_nulls(&mut value, schema, &mut Vec::new())

@@ -92,6 +92,30 @@ impl Document {
         })
     }
 
+    /// The documents of the list `items`, each with its own places. An empty `items` has none.
+    ///
+    /// # Errors
+    /// Fails if `items` is missing or is not a list; returns the document.
+    pub(super) fn into_items(mut self) -> Result<Vec<Document>, Document> {
+        let items = match &mut self.root.0.value.0 {
+            Kind::Mapping(entries) => entries.get_mut("items").map(|entry| &mut entry.value),
+            _ => None,
+        };
+        let items = match items.map(|items| &mut items.0.value.0) {
+            Some(Kind::List(items)) => std::mem::take(items),
+            Some(Kind::Null) => Vec::new(),
+            _ => return Err(self),
+        };
+        let documents = items
+            .into_iter()
+            .filter_map(|root| Document::new(root, &self.spans));
+        Ok(documents.collect())
+    }
+
+    pub(super) fn file(&self) -> &str {
+        &self.spans.file
+    }
+
     pub(super) fn to_json(&self) -> Value {
         self.root.to_json()
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::documents::{Documents, SourceFile};
 use ipam_core::model::{Finding, Origin, Rule, Severity};
+use ipam_core::text::one_line;
 
 /// Largest file, in bytes. It is several times the size of ten thousand pools.
 pub(super) const LARGEST_FILE: u64 = 8 * 1024 * 1024;
@@ -23,11 +24,7 @@ pub(super) struct Collected {
 
 /// A path as messages show it.
 pub(super) fn shown(path: &Path) -> Arc<str> {
-    path.to_string_lossy()
-        .replace('\\', "/")
-        .escape_debug()
-        .to_string()
-        .into()
+    one_line(&path.to_string_lossy().replace('\\', "/")).into()
 }
 
 /// Whether a name is that of a YAML file.

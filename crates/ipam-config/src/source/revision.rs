@@ -6,7 +6,7 @@ use super::Found;
 use super::collected::{Collected, LARGEST_FILE, LARGEST_TOTAL, is_yaml, shown};
 use super::git::{EntryKind, Git, GitFault, TreeEntry};
 use super::repository::InRepository;
-use ipam_core::text::printable;
+use ipam_core::text::{one_line, printable};
 
 /// The directory with the refs of its repository.
 pub(super) fn git_directory(directory: &Path, revision: &str) -> Option<PathBuf> {
@@ -161,7 +161,7 @@ impl Reading<'_> {
     }
 
     fn fault(&mut self, rule: &'static str, fault: &GitFault, help: &str) {
-        let (name, revision) = (shown(self.directory), self.revision.escape_debug());
+        let (name, revision) = (shown(self.directory), one_line(self.revision));
         let why = match fault {
             GitFault::Missing(error) => format!(": git cannot be run: {error}"),
             GitFault::Refused(message) => format!(": {}", printable(message)),
@@ -193,11 +193,11 @@ impl Reading<'_> {
     /// same.
     fn refuse_nothing(&mut self, git: &Git, path: &str) {
         if self.collected.documents.files.is_empty() && self.collected.findings.is_empty() {
-            let (name, revision) = (shown(self.directory), self.revision.escape_debug());
+            let (name, revision) = (shown(self.directory), one_line(self.revision));
             let place = if path.is_empty() {
                 "at the top".to_owned()
             } else {
-                format!("in `{}`", path.escape_debug())
+                format!("in `{}`", one_line(path))
             };
             let top = shown(&git.top);
             let message = format!(

@@ -1,0 +1,310 @@
+//! Decides whose document this is: ours, a list of documents, or one of another program.
+//!
+//! Knows names of kinds and groups, not fields. A misspelt kind or group of ours is an error: a
+//! pool that is ignored unnoticed is an outage.
+
+use crate::documents::messages::{nearest, suggestion};
+use crate::documents::schema::{API_VERSION, DocumentKind};
+use crate::documents::tree::{Document, Step};
+use ipam_core::model::{Finding, Rule, Severity};
+
+const OUR_GROUP: &str = "cilium-ipam.io";
+const CILIUM_GROUP: &str = "cilium.io";
+
+/// Kinds that only this program reads. Other projects have kinds named `IPPool` and `Policy` too.
+const DISTINCTIVE: [DocumentKind; 3] = [
+    DocumentKind::NodeAssignment,
+    DocumentKind::ServiceAssignment,
+    DocumentKind::AddressPool,
+];
+
+/// Groups of other projects with a kind `IPPool` or `Policy`, and those below them. In any other
+/// group, such a document is an error: with a misspelt group, it would be ignored.
+const GROUPS_OF_OTHERS: [&str; 11] = [
+    "antrea.io",
+    "cattle.io",
+    "kubeovn.io",
+    "kuadrant.io",
+    "kyverno.io",
+    "metal3.io",
+    "nirmata.io",
+    "projectcalico.org",
+    "services.k8s.aws",
+    "spidernet.io",
+    "whereabouts.cni.cncf.io",
+];
+
+/// The one kind of Cilium with pools that this program writes itself.
+const POD_IP_POOL: &str = "CiliumPodIPPool";
+
+/// Most edits between a misspelt group or distinctive kind and the right one.
+const TYPO: usize = 3;
+
+/// `kubectl get -o yaml` prints several objects as one document of this kind.
+const LIST: &str = "List";
+
+/// Most edits between a misspelt `List` and the right one.
+const LIST_TYPO: usize = 1;
+
+pub(super) enum Recognition {
+    Ours(DocumentKind),
+    /// `items` has the documents.
+    List,
+    Foreign(ForeignKind),
+}
+
+/// A kind that another program reads.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ForeignKind {
+    pub api_version: String,
+    pub kind: String,
+}
+
+/// Reads `apiVersion` and `kind`.
+///
+/// # Errors
+/// Fails if `kind` is missing, is not text, or is a misspelt kind of ours.
+pub(super) fn recognise(document: &Document) -> Result<Recognition, Box<Finding>> {
+    let Some(kind) = text(document, "kind") else {
+        return kustomization(document).ok_or_else(|| no_kind(document));
+    };
+    let api_version = text(document, "apiVersion");
+    let ours = kind.parse::<DocumentKind>().ok();
+    if kind == LIST || is_list_of_ours(kind, api_version) {
+        return Ok(Recognition::List);
+    }
+    if is_near_list(kind) && document.has(&[Step::Key("items".to_owned())]) {
+        return Err(unknown_kind(document, kind, &[LIST]));
+    }
+    match (api_version, ours) {
+        (Some(api_version), _) if is_foreign(api_version, kind, ours) => {
+            Ok(Recognition::Foreign(ForeignKind {
+                api_version: api_version.to_owned(),
+                kind: kind.to_owned(),
+            }))
+        }
+        (_, Some(kind)) => Ok(Recognition::Ours(kind)),
+        (_, None) => {
+            let kinds = DocumentKind::ALL.map(DocumentKind::as_str);
+            Err(unknown_kind(document, kind, &kinds))
+        }
+    }
+}
+
+fn text<'d>(document: &'d Document, key: &str) -> Option<&'d str> {
+    document.text_at(&[Step::Key(key.to_owned())])
+}
+
+/// `IPPoolList` and the like, as the API server names a list of one kind.
+fn is_list_of_ours(kind: &str, api_version: Option<&str>) -> bool {
+    let of = kind.strip_suffix("List");
+    let of = of.and_then(|kind| kind.parse::<DocumentKind>().ok());
+    of.is_some_and(|kind| api_version.is_none_or(|text| kind.api_versions().contains(&text)))
+}
+
+/// Its items may be pools of ours.
+fn is_near_list(kind: &str) -> bool {
+    strsim::damerau_levenshtein(&kind.to_lowercase(), &LIST.to_lowercase()) <= LIST_TYPO
+}
+
+fn is_foreign(api_version: &str, kind: &str, ours: Option<DocumentKind>) -> bool {
+    let group = api_version.split('/').next().unwrap_or_default();
+    let group = group.to_lowercase();
+    let has_domain = api_version.contains('/') && group.contains('.');
+    let is_distinctive = ours.is_some_and(|kind| DISTINCTIVE.contains(&kind));
+    if is_distinctive || is_near_our_group(&group) {
+        return false;
+    }
+    let near = nearest(kind, &DocumentKind::ALL.map(DocumentKind::as_str)).is_some();
+    if strsim::damerau_levenshtein(&group, CILIUM_GROUP) <= TYPO || group.contains("cilium") {
+        let is_pool = kind.to_lowercase().contains("pool") && kind != POD_IP_POOL;
+        return !near && !is_pool;
+    }
+    if ours.is_some() {
+        return GROUPS_OF_OTHERS
+            .iter()
+            .any(|other| group == *other || group.ends_with(&format!(".{other}")));
+    }
+    match has_domain {
+        // The group of another project decides, unless the kind can only be ours.
+        true => !is_near_distinctive(kind),
+        // A group of Kubernetes itself, or a version without its group.
+        false => !near,
+    }
+}
+
+fn is_near_our_group(group: &str) -> bool {
+    group.contains("cilium-ipam")
+        || group.contains("cilium") && group.contains("ipam")
+        || strsim::damerau_levenshtein(group, OUR_GROUP) <= TYPO
+}
+
+fn is_near_distinctive(kind: &str) -> bool {
+    let kind = kind.to_lowercase();
+    DISTINCTIVE
+        .iter()
+        .any(|ours| strsim::damerau_levenshtein(&kind, &ours.as_str().to_lowercase()) <= TYPO)
+}
+
+/// Kustomize reads its file by name, so `kind` is optional there.
+fn kustomization(document: &Document) -> Option<Recognition> {
+    let name = document.file().rsplit('/').next()?;
+    let is_named = ["kustomization.yaml", "kustomization.yml"].contains(&name);
+    let has = |key: &str| document.has(&[Step::Key(key.to_owned())]);
+    let is_kustomize = text(document, "apiVersion")
+        .is_none_or(|version| version.starts_with("kustomize.config.k8s.io/"));
+    (is_named && is_kustomize && !has("kind") && !has("spec")).then(|| {
+        Recognition::Foreign(ForeignKind {
+            api_version: "kustomize.config.k8s.io/v1beta1".to_owned(),
+            kind: "Kustomization".to_owned(),
+        })
+    })
+}
+
+fn fault(
+    document: &Document,
+    (rule, label): (&'static str, &str),
+    message: String,
+    help: String,
+) -> Box<Finding> {
+    let finding = Finding::new(Severity::Error, Rule(rule), message);
+    Box::new(finding.at(&document.start(), label).help(help))
+}
+
+fn no_kind(document: &Document) -> Box<Finding> {
+    let kinds = "`IPPool`, `NodeAssignment`, `ServiceAssignment` or `Policy`";
+    if document.has(&[Step::Key("kind".to_owned())]) {
+        let rule = ("wrong-type", "should be text");
+        let message = "`kind` is not text".to_owned();
+        return fault(document, rule, message, format!("write {kinds}"));
+    }
+    let rule = ("missing-field", "this document");
+    let message = "the document has no `kind`".to_owned();
+    let help = format!("start it with `apiVersion: {API_VERSION}` and `kind:` {kinds}");
+    fault(document, rule, message, help)
+}
+
+fn unknown_kind(document: &Document, kind: &str, known: &[&str]) -> Box<Finding> {
+    let rule = ("unknown-kind", "unknown kind");
+    let help = suggestion(kind, known);
+    fault(document, rule, format!("unknown kind `{kind}`"), help)
+}
+
+/// A list without its documents.
+pub(super) fn no_items(document: &Document) -> Box<Finding> {
+    let at = [Step::Key("items".to_owned())];
+    let (rule, message) = if document.has(&at) {
+        ("wrong-type", "`items` is not a list")
+    } else {
+        ("missing-field", "the list has no `items`")
+    };
+    let finding = Finding::new(Severity::Error, Rule(rule), message);
+    let help = "write the documents as the items of the list `items`";
+    Box::new(finding.at(&document.origin(&at), "this list").help(help))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn foreign(api_version: &str, kind: &str) -> bool {
+        is_foreign(api_version, kind, kind.parse().ok())
+    }
+
+    #[test]
+    fn kinds_of_other_programs_are_foreign() {
+        for (api_version, kind) in [
+            ("v1", "Service"),
+            ("v1", "ConfigMap"),
+            ("v1", "ServiceAccount"),
+            ("v1", "Node"),
+            ("v1", "PodList"),
+            ("apps/v1", "Deployment"),
+            ("policy/v1", "PodDisruptionBudget"),
+            ("rbac.authorization.k8s.io/v1", "Role"),
+            ("monitoring.coreos.com/v1", "ServiceMonitor"),
+            ("kustomize.config.k8s.io/v1beta1", "Kustomization"),
+            ("projectcalico.org/v3", "IPPool"),
+            ("crd.projectcalico.org/v1", "IPPool"),
+            ("ipam.metal3.io/v1alpha1", "IPPool"),
+            ("whereabouts.cni.cncf.io/v1alpha1", "IPPool"),
+            ("kyverno.io/v1", "Policy"),
+            ("policies.kyverno.io/v1", "Policy"),
+            ("metallb.io/v1beta1", "IPAddressPool"),
+            ("cilium.io/v1alpha1", "TracingPolicy"),
+        ] {
+            assert!(foreign(api_version, kind), "{api_version} {kind}");
+        }
+        // The kinds of Cilium 1.19.
+        for kind in [
+            "CiliumBGPAdvertisement",
+            "CiliumBGPClusterConfig",
+            "CiliumBGPNodeConfig",
+            "CiliumBGPNodeConfigOverride",
+            "CiliumBGPPeerConfig",
+            "CiliumBGPPeeringPolicy",
+            "CiliumCIDRGroup",
+            "CiliumClusterwideEnvoyConfig",
+            "CiliumClusterwideNetworkPolicy",
+            "CiliumEgressGatewayPolicy",
+            "CiliumEndpoint",
+            "CiliumEndpointSlice",
+            "CiliumEnvoyConfig",
+            "CiliumExternalWorkload",
+            "CiliumGatewayClassConfig",
+            "CiliumIdentity",
+            "CiliumL2AnnouncementPolicy",
+            "CiliumLocalRedirectPolicy",
+            "CiliumNetworkPolicy",
+            "CiliumNode",
+            "CiliumNodeConfig",
+            "CiliumPodIPPool",
+        ] {
+            assert!(foreign("cilium.io/v2", kind), "{kind}");
+        }
+    }
+
+    #[test]
+    fn misspelt_lists_are_no_foreign_kinds() {
+        for kind in ["list", "Lst", "Lits", "Lists"] {
+            assert!(is_near_list(kind), "{kind}");
+        }
+        for kind in ["Role", "PodList", "Test", "Job"] {
+            assert!(!is_near_list(kind), "{kind}");
+        }
+    }
+
+    #[test]
+    fn misspelt_documents_of_ours_are_not_foreign() {
+        for (api_version, kind) in [
+            ("cilium-ipam.io/v9", "IPPool"),
+            ("cilium-ipam.io/v1alpha1", "Service"),
+            ("cilium-ipam.io/v1alpha1", "IpamPool"),
+            ("Cilium-IPAM.io/v1alpha1", "IPPool"),
+            ("ciliumipam.io/v1alpha1", "IPPool"),
+            ("cilum-ipam.io/v1alpha1", "IPPool"),
+            ("cilium-ipam.com/v1alpha1", "Policy"),
+            ("ipam.cilium.io/v1alpha1", "IPPool"),
+            ("cilium-ipam/v1alpha1", "IPPool"),
+            ("cilium-ipam.io", "IPPool"),
+            ("v1alpha1", "IPPool"),
+            ("v1", "IPPool"),
+            ("", "IPPool"),
+            ("cilium.io/v2", "IPPool"),
+            ("cilium.io/v2", "CiliumLoadbalancerIPPools"),
+            ("cilium.io/v2", "LoadBalancerIPPool"),
+            ("cilium.io/v3", "CiliumLoadBalancerIPPool"),
+            ("cilum.io/v2", "CiliumLoadBalancerIPPool"),
+            ("example.org/v1", "CiliumLoadBalancerIPPool"),
+            ("example.org/v1", "NodeAssignement"),
+            ("v1", "ServiceAssigment"),
+            ("ipam-cillium.io/v1alpha1", "IPPool"),
+            ("ipam.io/v1alpha1", "IPPool"),
+            ("ipam.k8s.io/v1alpha1", "Policy"),
+            ("notkyverno.io/v1", "Policy"),
+            ("cilium.io/v2alpha1", "CiliumLBIPPool"),
+        ] {
+            assert!(!foreign(api_version, kind), "{api_version} {kind}");
+        }
+    }
+}
