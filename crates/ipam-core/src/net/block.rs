@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net};
 
-use super::Range;
+use super::{Range, touching};
 
 crate::text_enum! {
     /// An address family, spelled as Kubernetes spells it in `ipFamilies`.
@@ -116,21 +116,25 @@ impl Block {
     }
 
     /// The largest parts that share no address with `taken`, sorted by address. No part is smaller
-    /// than `smallest`.
+    /// than `smallest`. `taken` must come from [`merge`](super::merge).
     pub fn without(self, taken: &[Range], smallest: BlockSize) -> Vec<Block> {
         let range = self.range();
-        let mut touching = taken.iter().filter(|taken| taken.overlaps(&range));
-        let Some(first) = touching.next() else {
+        let taken = touching(taken, &range);
+        let [first, ..] = taken else {
             return vec![self];
         };
         if first.contains(&range) || self.prefix_len() >= smallest.prefix_len() {
             return Vec::new();
         }
-        let length = self.prefix_len() + 1;
-        let halves = self.0.subnets(length).into_iter().flatten().map(Block);
-        halves
+        self.halves()
             .flat_map(|half| half.without(taken, smallest))
             .collect()
+    }
+
+    /// The lower and the upper half; nothing if this is a single address.
+    pub fn halves(self) -> impl Iterator<Item = Block> {
+        let length = self.prefix_len() + 1;
+        self.0.subnets(length).into_iter().flatten().map(Block)
     }
 
     /// The block of `size` that starts at `first`; `None` if it would be misaligned.

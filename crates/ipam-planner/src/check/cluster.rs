@@ -9,7 +9,8 @@ use ipam_cilium::observed::{
     range_setting,
 };
 use ipam_core::model::{
-    AddressPoolName, Finding, IpamMode, Labels, NodeName, ObjectRef, Rule, Severity, grouped_digits,
+    AddressPoolName, Finding, IpamMode, Labels, NodeName, ObjectRef, Rule, Selector, SelectorIndex,
+    Severity, grouped_digits,
 };
 use ipam_core::net::{Block, Family, Range, RangeIndex};
 use ipam_desired::{Desired, Pool};
@@ -24,8 +25,7 @@ pub(super) fn pools_without_nodes(desired: &Desired, observed: &Observed) -> Vec
         return vec![finding.help("check that this is the right cluster")];
     }
     let pinned = pinned_pools(desired);
-    let labels = distinct_labels(desired, observed);
-    let matches = |pool: &Pool| labels.iter().any(|labels| pool.selector.matches(labels));
+    let matched = pools_with_nodes(desired, observed);
     let finding = |pool: &Pool| {
         let message = format!("pool `{}` matches no node: {}", pool.name, pool.selector);
         let finding = warning("pool-without-nodes", message).about(ObjectRef::pool(&pool.name));
@@ -38,8 +38,24 @@ pub(super) fn pools_without_nodes(desired: &Desired, observed: &Observed) -> Vec
     let pools = desired
         .pools
         .values()
-        .filter(|pool| !pinned.contains(&pool.name) && !is_reported(pool) && !matches(pool));
+        .zip(matched)
+        .filter(|(_, is_matched)| !is_matched)
+        .map(|(pool, _)| pool)
+        .filter(|pool| !pinned.contains(&pool.name) && !is_reported(pool));
     pools.map(finding).collect()
+}
+
+/// Whether each pool matches a node, in the order of the pools.
+fn pools_with_nodes(desired: &Desired, observed: &Observed) -> Vec<bool> {
+    let selectors: Vec<&Selector> = desired.pools.values().map(|pool| &pool.selector).collect();
+    let index = SelectorIndex::new(selectors.iter().copied());
+    let mut matched = vec![false; selectors.len()];
+    for labels in distinct_labels(desired, observed) {
+        for place in index.possible(&labels) {
+            matched[place] = matched[place] || selectors[place].matches(&labels);
+        }
+    }
+    matched
 }
 
 /// The distinct sets of labels of all nodes, with only the keys that selectors of pools use. Even a

@@ -43,6 +43,11 @@ pub(super) fn unusable() -> Vec<Range> {
     known(&UNUSABLE)
 }
 
+/// Whether a block lies in private address space.
+pub(crate) fn is_private(block: Block) -> bool {
+    covers(&merge(known(&PRIVATE)), &block.range())
+}
+
 fn ranges(desired: &Desired) -> Vec<(&Pool, &PoolRange)> {
     desired
         .pools

@@ -12,6 +12,8 @@ mod names;
 mod neutron;
 mod sizes;
 
+pub(crate) use files::is_private;
+
 use ipam_cilium::observed::Observed;
 use ipam_core::model::Finding;
 use ipam_desired::Desired;

@@ -1,0 +1,272 @@
+//! Groups of nodes that get a pool each, and the blocks that they hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::division::Demand;
+use super::suggestion::{common_sizes, own_pod_pool};
+use super::{ProposedPool, Remark, Selected, Split, Wishes};
+use ipam_cilium::observed::{FamilyUse, Node, Observed, SeenPodPool};
+use ipam_core::model::{NodeName, Operator, PerFamily, PoolName, Requirement};
+use ipam_core::net::{Block, BlockSize, Family};
+use ipam_desired::PoolState;
+
+/// Nodes of one pool.
+pub(super) struct Group<'o> {
+    pub(super) selected: Selected,
+    pub(super) purpose: Purpose,
+    pub(super) nodes: Vec<&'o Node>,
+    held: Vec<(Block, &'o NodeName)>,
+}
+
+/// Whether a pool gives new blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Purpose {
+    /// It gives blocks of the wished sizes.
+    Give,
+    /// It keeps blocks of other sizes, of exactly these families.
+    Keep(PerFamily<BlockSize>),
+}
+
+/// A held block, with the place of its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HeldBlock {
+    pub(super) block: Block,
+    pub(super) group: usize,
+}
+
+/// The wished sizes, and those of families that nodes hold beside them.
+pub(super) fn sizes(observed: &Observed, wishes: &Wishes) -> PerFamily<BlockSize> {
+    let held = common_sizes(observed);
+    let mut sizes = wishes.sizes;
+    for family in Family::BOTH {
+        let size = sizes.get_mut(family);
+        *size = size.or(held.get(family).copied());
+    }
+    sizes
+}
+
+/// The blocks that a node holds of families that Cilium uses.
+pub(super) fn held_by(observed: &Observed, node: &Node) -> PerFamily<Block> {
+    // Pods choose the pools, and a node has any number of blocks.
+    if observed.is_multi_pool() {
+        return PerFamily::NONE;
+    }
+    let held = observed.holds(node);
+    let blocks = held.iter().map(|holding| holding.block);
+    blocks
+        .filter(|block| observed.cilium.use_of(block.family()) != FamilyUse::Off)
+        .collect()
+}
+
+/// The groups, sorted. Each one that keeps blocks has a twin that gives some.
+pub(super) fn groups<'o>(
+    observed: &'o Observed,
+    split: &Split,
+    sizes: &PerFamily<BlockSize>,
+) -> Vec<Group<'o>> {
+    let mut groups: BTreeMap<(Selected, Purpose), Group<'o>> = BTreeMap::new();
+    let mut add =
+        |selected: Selected, purpose: Purpose, node: Option<(&'o Node, PerFamily<Block>)>| {
+            let group = groups
+                .entry((selected.clone(), purpose))
+                .or_insert_with(|| Group {
+                    selected,
+                    purpose,
+                    nodes: Vec::new(),
+                    held: Vec::new(),
+                });
+            if let Some((node, held)) = node {
+                group.nodes.push(node);
+                group
+                    .held
+                    .extend(held.iter().map(|block| (*block, &node.name)));
+            }
+        };
+    for selected in expected(split) {
+        add(selected, Purpose::Give, None);
+    }
+    for node in observed.nodes.values() {
+        let held = held_by(observed, node);
+        let is_wished = |block: &Block| sizes.get(block.family()) == Some(&block.size());
+        let purpose = match held.iter().all(is_wished) {
+            true => Purpose::Give,
+            false => Purpose::Keep(PerFamily {
+                ipv4: held.ipv4.map(Block::size),
+                ipv6: held.ipv6.map(Block::size),
+            }),
+        };
+        let selected = selected(split, node);
+        add(selected.clone(), Purpose::Give, None);
+        add(selected, purpose, Some((&**node, held)));
+    }
+    groups.into_values().collect()
+}
+
+/// Pools that a person wants whatever the labels of the nodes are.
+fn expected(split: &Split) -> BTreeSet<Selected> {
+    match split {
+        Split::None => [Selected::All].into(),
+        Split::ByLabel { key, values } => {
+            let selected = |value: &String| Selected::WithLabel {
+                key: key.clone(),
+                value: value.clone(),
+            };
+            values.iter().map(selected).collect()
+        }
+    }
+}
+
+fn selected(split: &Split, node: &Node) -> Selected {
+    let Split::ByLabel { key, .. } = split else {
+        return Selected::All;
+    };
+    match node
+        .labels
+        .get(key)
+        .filter(|value| is_selectable(key, value))
+    {
+        Some(value) => Selected::WithLabel {
+            key: key.clone(),
+            value: value.clone(),
+        },
+        None => Selected::Fallback,
+    }
+}
+
+/// Whether a selector can have this label. A cluster in a file may have others.
+pub(super) fn is_selectable(key: &str, value: &str) -> bool {
+    Requirement::new(key, Operator::In([value.to_owned()].into())).is_ok()
+}
+
+/// The held blocks of all groups, each once, sorted. Of blocks that overlap in different groups,
+/// only the first is kept, because pools must not overlap.
+pub(super) fn distinct_blocks(groups: &[Group<'_>]) -> (Vec<HeldBlock>, Vec<Remark>) {
+    let mut all: Vec<(Block, usize, &NodeName)> = Vec::new();
+    for (place, group) in groups.iter().enumerate() {
+        all.extend(
+            group
+                .held
+                .iter()
+                .map(|(block, node)| (*block, place, *node)),
+        );
+    }
+    all.sort_by_key(|(block, place, node)| {
+        (
+            block.range().first_and_family(),
+            block.prefix_len(),
+            *place,
+            *node,
+        )
+    });
+    let mut kept: Vec<HeldBlock> = Vec::new();
+    let mut remarks = Vec::new();
+    for (block, group, node) in all {
+        match kept.last().filter(|last| last.block.overlaps(block)) {
+            Some(last) if last.block == block && last.group == group => {}
+            Some(_) => remarks.push(Remark::Overlapping(node.clone(), block)),
+            None => kept.push(HeldBlock { block, group }),
+        }
+    }
+    (kept, remarks)
+}
+
+impl Group<'_> {
+    pub(super) fn demand(&self, family: Family, observed: &Observed) -> Demand {
+        let held = self.held.iter();
+        let holders = held.filter(|(block, _)| block.family() == family).count();
+        Demand {
+            // A pool of Pods with the name of its label keeps its CIDRs as they are.
+            gives: self.purpose == Purpose::Give
+                && (self.selected == Selected::All || self.pod_pool(observed).is_none()),
+            nodes: self.nodes.len() as u128,
+            without: self.nodes.len().saturating_sub(holders) as u128,
+        }
+    }
+
+    pub(super) fn sizes(&self, wished: &PerFamily<BlockSize>) -> PerFamily<BlockSize> {
+        match self.purpose {
+            Purpose::Give => *wished,
+            Purpose::Keep(sizes) => sizes,
+        }
+    }
+
+    pub(super) fn pool(
+        &self,
+        name: PoolName,
+        cidrs: Vec<Block>,
+        sizes: PerFamily<BlockSize>,
+    ) -> ProposedPool {
+        // A pool that keeps blocks comes before its twin: the twin has room, and a node whose pool
+        // comes later than one with room is misplaced.
+        let (state, before) = match self.purpose {
+            Purpose::Give => (PoolState::Active, 0),
+            Purpose::Keep(_) => (PoolState::Disabled, 1),
+        };
+        let priority = match self.selected {
+            Selected::All | Selected::WithLabel { .. } => before,
+            Selected::Fallback => before - 100,
+        };
+        ProposedPool {
+            name,
+            selected: self.selected.clone(),
+            cidrs,
+            sizes,
+            priority,
+            state,
+        }
+    }
+
+    /// In ipam `multi-pool`, the `CiliumPodIPPool` of the group's name.
+    fn pod_pool<'o>(&self, observed: &'o Observed) -> Option<&'o SeenPodPool> {
+        let name = self.base_name(observed)?;
+        let seen = observed.pod_pools.get(name.as_str());
+        seen.filter(|_| observed.is_multi_pool())
+    }
+
+    /// Puts the CIDRs and sizes of a pool that the cluster has before those of the share.
+    pub(super) fn take_over_pod_pool(
+        &self,
+        observed: &Observed,
+        cidrs: &mut Vec<Block>,
+        sizes: &mut PerFamily<BlockSize>,
+    ) {
+        let Some(seen) = self.pod_pool(observed) else {
+            return;
+        };
+        let mut own: Vec<Block> = seen.cidrs().collect();
+        cidrs.retain(|cidr| !own.iter().any(|own| own.overlaps(*cidr)));
+        own.append(cidrs);
+        *cidrs = own;
+        for family in Family::BOTH {
+            if let Some(ranges) = seen.ranges.get(family) {
+                *sizes.get_mut(family) = Some(ranges.size);
+            }
+        }
+    }
+
+    /// A name that tells the nodes, such as `rack-a`.
+    pub(super) fn base_name(&self, observed: &Observed) -> Option<PoolName> {
+        let text = match &self.selected {
+            Selected::All => own_pod_pool(observed)
+                .map_or("default", |(name, _)| name)
+                .to_owned(),
+            Selected::WithLabel { key, value } => {
+                let last = key.rsplit('/').next().unwrap_or_default();
+                format!("{last}-{value}")
+            }
+            Selected::Fallback => "fallback".to_owned(),
+        };
+        let sizes = match self.purpose {
+            Purpose::Give => PerFamily::NONE,
+            Purpose::Keep(sizes) => sizes,
+        };
+        let sizes = sizes.iter().map(|size| format!("-{}", size.prefix_len()));
+        let text = text + &sizes.collect::<String>();
+        let allowed = |c: char| {
+            let c = c.to_ascii_lowercase();
+            if c.is_ascii_alphanumeric() { c } else { '-' }
+        };
+        let text: String = text.chars().map(allowed).collect();
+        text.trim_matches('-').parse().ok()
+    }
+}

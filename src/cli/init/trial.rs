@@ -1,0 +1,90 @@
+//! Validates and plans the new files before they are written.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::new_files::NewFile;
+use crate::cli::failure::Failure;
+use crate::render::{Detail, diagnostics, human};
+use ipam_cilium::observed::{BlockAllocator, ModeSeen, Observed};
+use ipam_config::documents::{Documents, SourceFile};
+use ipam_controller::{Job, check_documents};
+use ipam_core::model::{Finding, IpamMode, Severity};
+use ipam_planner::plan::{BlockedReason, OperatorObstacle, PlanDocument};
+
+/// Most reasons that `init` prints; the plan has all.
+const TOLD: usize = 3;
+
+/// What the files would do.
+pub(super) struct Trial {
+    /// The first line of the plan; `None` without a cluster.
+    pub(super) headline: Option<String>,
+    /// Errors and warnings of the plan.
+    pub(super) diagnostics: String,
+    /// Why nodes cannot get a block yet, with the way out.
+    pub(super) blocked: BTreeSet<String>,
+}
+
+impl Trial {
+    /// # Errors
+    /// Fails if the files would be invalid, such as with a CIDR that no Pod can have.
+    pub(super) fn of(
+        directory: &Path,
+        files: &[NewFile],
+        observed: Option<&Observed>,
+        detail: Detail,
+    ) -> Result<Trial, Failure> {
+        let yaml = files
+            .iter()
+            .filter(|file| file.path.extension().is_some_and(|end| end == "yaml"));
+        let documents = Documents {
+            files: yaml
+                .map(|file| SourceFile {
+                    path: file.path.to_string_lossy().into(),
+                    text: file.text.as_str().into(),
+                })
+                .collect(),
+        };
+        let loaded = check_documents(documents, Vec::new());
+        let told = |findings: &[Finding]| {
+            let is_told = |finding: &&Finding| finding.severity != Severity::Info;
+            let findings: Vec<Finding> = findings.iter().filter(is_told).cloned().collect();
+            diagnostics(&findings, &loaded.documents, detail)
+        };
+        if loaded.has_errors() {
+            return Err(Failure::Invalid(told(&loaded.findings)));
+        }
+        let Some(observed) = observed else {
+            return Ok(Trial {
+                headline: None,
+                diagnostics: told(&loaded.findings),
+                blocked: BTreeSet::new(),
+            });
+        };
+        let plan = Job::files(&loaded).plan(observed);
+        let document = PlanDocument::new(&plan, &directory.to_string_lossy());
+        let reasons = plan.blocked.iter().map(|blocked| &blocked.reason);
+        let distinct: BTreeSet<String> = reasons.map(told_reason).collect();
+        let mut blocked: BTreeSet<String> = distinct.into_iter().take(TOLD).collect();
+        if leaves_nodes_to_operator(observed) {
+            let gives = BlockedReason::Operator(OperatorObstacle::Gives);
+            blocked.insert(told_reason(&gives));
+        }
+        Ok(Trial {
+            headline: human(&document, detail).lines().next().map(str::to_owned),
+            diagnostics: told(&plan.findings),
+            blocked,
+        })
+    }
+}
+
+fn told_reason(reason: &BlockedReason) -> String {
+    format!("{reason}; {}", reason.unblock())
+}
+
+/// In ipam `cluster-pool`, new nodes are usually not ours, even if all nodes have a block now.
+fn leaves_nodes_to_operator(observed: &Observed) -> bool {
+    let gives = |node| observed.block_allocator(node) == BlockAllocator::Operator;
+    observed.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool)
+        && observed.nodes.values().any(|node| gives(node))
+}
