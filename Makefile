@@ -11,6 +11,7 @@ TARGET ?= $(shell uname -m)-unknown-linux-musl
 CHART := $(dir $(abspath $(lastword $(MAKEFILE_LIST))))ci/chart
 
 .PHONY: cilium-ipam-install cilium-ipam-upgrade cilium-ipam-uninstall cilium-ipam-image
+.PHONY: cilim-ipam-install cilim-ipam-upgrade
 
 # CustomResourceDefinitions are part of the chart, so an upgrade brings them up to date, too.
 cilium-ipam-install:
@@ -18,6 +19,10 @@ cilium-ipam-install:
 
 cilium-ipam-upgrade:
 	$(HELM) upgrade --install cilium-ipam $(CHART) --namespace $(NAMESPACE) $(HELM_FLAGS)
+
+# Common misspellings of the targets above.
+cilim-ipam-install: cilium-ipam-install
+cilim-ipam-upgrade: cilium-ipam-upgrade
 
 # IPPools and their definitions stay, and so does every block that a node has. A pool that is deleted later waits for an operator that looks
 # whether it is in use; where none will come back, take the finalizer away:

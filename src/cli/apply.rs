@@ -14,6 +14,7 @@ use super::interruption::Interruption;
 use super::plan_file::{self, Expectation, PlanOrigin};
 use super::progress::Progress;
 use super::safety_arguments::SafetyArguments;
+use super::selection::{SelectionArguments, check_objects};
 use super::target::Target;
 use super::undo_file::{Undo, UndoFile};
 use super::{Common, ExitStatus, Format, approval, load_valid, output};
@@ -57,6 +58,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     expectation: Expectation,
     #[command(flatten)]
+    selection: SelectionArguments,
+    #[command(flatten)]
     safety_arguments: SafetyArguments,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "human")]
@@ -77,6 +80,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     of_files.map_or(Ok(()), |saved| {
         arguments.safety_arguments.check_waivers(saved)
     })?;
+    let selection = arguments.selection.of_plan(saved.as_ref())?;
     let mut loaded = load_valid(&location, common)?;
     if let (Some(saved), Some(revision)) = (of_files, &arguments.revision.revision) {
         plan_file::check_commit(saved, revision, loaded.revision.as_deref())?;
@@ -92,7 +96,9 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         None => arguments.safety_arguments.waivers(),
     };
     let openstack = common.openstack_for(&loaded.desired, Scope::Ports).await?;
-    let job = Job::saved(&loaded, saved.as_ref(), &waivers).with_openstack(&openstack);
+    let job = Job::saved(&loaded, saved.as_ref(), &waivers)
+        .with_openstack(&openstack)
+        .limited_to(&selection);
     let operation = if job.undo.is_some() { "undo" } else { "apply" };
     let lease = Lease {
         cluster: &cluster,
@@ -213,7 +219,7 @@ impl Run<'_> {
         let (observed, plan) = observe_and_plan(self.cluster, &self.job).await?;
         let changes = match self.saved {
             Some(saved) => saved_changes(saved, &plan, &observed, self.common.detail())?,
-            None => self.fresh_changes(plan)?,
+            None => self.fresh_changes(plan, &observed)?,
         };
         let refusals = self.job.refusals(&changes, &observed);
         if !refusals.is_empty() {
@@ -228,8 +234,9 @@ impl Run<'_> {
         Ok((observed, changes))
     }
 
-    fn fresh_changes(&self, plan: Plan) -> Result<Vec<Change>, Failure> {
+    fn fresh_changes(&self, plan: Plan, observed: &Observed) -> Result<Vec<Change>, Failure> {
         let (loaded, detail) = (self.job.loaded, self.common.detail());
+        check_objects(&plan.selection, &loaded.desired, observed)?;
         let document = PlanDocument::new(&plan, &self.directory.to_string_lossy())
             .of_revision(loaded.revision.clone());
         output::talk(&diagnostics(&plan.findings, &loaded.documents, detail));

@@ -1,6 +1,5 @@
 //! `completions`: prints a completion script for a shell.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
 use super::failure::Failure;
@@ -18,7 +17,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitStatus, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(
         arguments.shell,
-        &mut super::Arguments::command(),
+        &mut super::interface::command(),
         "cilium-ipam",
         &mut script,
     );

@@ -121,7 +121,9 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     );
     findings.sort();
     findings.dedup();
-    let place = directory.or(common.cluster.as_deref()).unwrap_or(usual);
+    let place = directory
+        .or(common.cluster_file.as_deref())
+        .unwrap_or(usual);
     arguments.report(&observed, &findings, place, common.detail())?;
     let fails = |finding: &Finding| {
         arguments

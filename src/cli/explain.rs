@@ -1,4 +1,5 @@
-//! `explain`: why a node has its block, which object has an address, which pool a Service can use.
+//! `explain`: why a node has its block, what a pool has left, which object has an address, which
+//! pool a Service can use.
 
 use super::failure::Failure;
 use super::files::Files;
@@ -9,12 +10,13 @@ use ipam_cluster::Extent;
 use ipam_controller::{Job, Scope};
 use ipam_planner::explain::explain;
 
-/// Explain a node, an address, a CIDR or a Service: every pool that was considered, and the rule
-/// that decided.
+/// Explain a node, a pool, an address, a CIDR or a Service: every pool that was considered, and the
+/// rule that decided.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// A node's name, an address, a CIDR, or a Service as NAMESPACE/NAME.
-    #[arg(value_name = "NODE|ADDRESS|CIDR|SERVICE")]
+    /// A node or a pool by its name, also as `node/NAME` or `pool/NAME`; an address; a CIDR; or a
+    /// Service as NAMESPACE/NAME.
+    #[arg(value_name = "NODE|POOL|ADDRESS|CIDR|SERVICE")]
     subject: String,
     #[command(flatten)]
     files: Files,

@@ -59,7 +59,7 @@ impl From<ClusterError> for Failure {
             )),
             ClusterError::Claims(WriteError::Forbidden(_) | WriteError::Refused(_)) => {
                 Failure::Failed(format!(
-                    "{error}; allow `create` and `patch` on it, see the README for the required rights"
+                    "{error}; allow `create` and `patch` on it; `cilium-ipam schema --rbac` prints the required roles"
                 ))
             }
             other => Failure::Cluster(other),
@@ -219,19 +219,19 @@ fn more<T>(list: &Capped<T>) -> String {
 fn hint_for(error: &ClusterError) -> &'static str {
     match error {
         ClusterError::Unreachable(_) | ClusterError::Credentials(_) => {
-            "check the cluster with `kubectl get nodes`, or use --cluster FILE, --kubeconfig or --context"
+            "check the cluster with `kubectl get nodes`, or use --cluster-file FILE, --kubeconfig or --context"
         }
         ClusterError::OpenStack(_) => {
             "see --clouds-file and --os-cloud, and try `openstack --os-cloud NAME subnet list`"
         }
         ClusterError::Indispensable { .. } => {
-            "allow `list` on it; see the README for the required rights"
+            "allow `list` on it; `cilium-ipam schema --rbac` prints the required roles"
         }
         ClusterError::Stale { .. } | ClusterError::Expired { .. } => {
             "the cluster is busy; try again"
         }
         ClusterError::Object(error) if error.is_of_claims() => {
-            "fix the object; its data may be emptied only if no apply runs and no newer version wrote it (UPGRADE.md)"
+            "fix the object; its data may be emptied only if no apply runs and no newer version wrote it (documentation: how-to/upgrade)"
         }
         ClusterError::Object(_) => "fix or remove the object: its blocks are unknown",
         ClusterError::File { .. } => "fix the file, or make a new one with `cilium-ipam snapshot`",

@@ -13,9 +13,14 @@ mod event;
 mod event_human;
 mod event_json;
 mod explain;
+mod explain_rule;
 mod failure;
 mod files;
+mod foreign_commands;
+mod init;
+mod interface;
 mod interruption;
+mod manual;
 mod openstack;
 mod operator;
 mod output;
@@ -25,15 +30,18 @@ mod progress;
 mod reading;
 mod safety_arguments;
 mod schema;
+mod selection;
 mod show;
 mod show_lb;
 mod show_nodes;
 mod show_plan;
 mod show_pools;
 mod snapshot;
+mod spellings;
 mod target;
 mod undo_file;
 mod validate;
+mod version;
 mod watch;
 
 use std::path::PathBuf;
@@ -52,8 +60,8 @@ use ipam_controller::{Loaded, load};
 
 /// Plans and applies the pod CIDRs of a Cilium cluster from YAML files.
 ///
-/// Exit codes: 0 done, 1 failed, 2 changes pending (plan --detailed-exitcode) or findings (doctor),
-/// 3 the files are invalid (validate --strict: or have warnings), 4 the saved plan is stale or not
+/// Exit codes: 0 done, 1 failed, 2 what --fail-on names (plan, doctor) or changes (plan
+/// --detailed-exitcode), 3 the files are invalid (validate --strict: or have warnings), 4 the saved plan is stale or not
 /// the expected one, 5 refused by a limit or protection, 6 someone else was faster, 7 applied in
 /// part, 8 the cluster could not be read.
 #[derive(Debug, Parser)]
@@ -70,8 +78,9 @@ struct Arguments {
 struct Common {
     /// Use the cluster in this file: a `v1 List` in JSON or YAML, as `kubectl get
     /// nodes,ciliumnodes,… -o json` prints it.
-    #[arg(long, global = true, value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
-    cluster: Option<PathBuf>,
+    #[arg(long, alias = "cluster", global = true, value_name = "FILE",
+        conflicts_with_all = ["kubeconfig", "context"])]
+    cluster_file: Option<PathBuf>,
     /// The kubeconfig file to use.
     #[arg(long, global = true, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -94,10 +103,19 @@ struct Common {
     /// Show every change, node and finding. By default, long lists are cut and counted.
     #[arg(long, global = true)]
     full: bool,
+    /// Print each request to the API server on stderr: method, path, status and time. Never prints
+    /// credentials or bodies.
+    #[arg(long, short, global = true, overrides_with = "verbose")]
+    verbose: bool,
+    /// Print without colours, as with `NO_COLOR=1`.
+    #[arg(long, global = true)]
+    no_color: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Write a directory of pools for this cluster: every node keeps its block.
+    Init(init::Arguments),
     /// Check the files without a cluster.
     Validate(validate::Arguments),
     /// Show what would change, and why.
@@ -111,17 +129,26 @@ enum Command {
     /// Find problems of the cluster: which address is in use, who announces it, and what will
     /// break.
     Doctor(doctor::Arguments),
-    /// Explain a node, an address, a CIDR or a Service: every pool that was considered, and the
-    /// rule that decided.
+    /// Explain a node, a pool, an address, a CIDR or a Service: every pool that was considered, and
+    /// the rule that decided.
     Explain(explain::Arguments),
+    /// Explain the code of a finding, a refusal or a blocked change: what was seen, why it matters,
+    /// what to do.
+    ExplainRule(explain_rule::Arguments),
     /// Show pools, nodes, LoadBalancer addresses, or a plan file.
+    #[command(alias = "get")]
     Show(show::Arguments),
-    /// Write the relevant objects of the cluster into a file that --cluster reads.
+    /// Write the relevant objects of the cluster into a file that --cluster-file reads.
     Snapshot(snapshot::Arguments),
     /// Print the JSON Schema of the files, for editors.
     Schema(schema::Arguments),
     /// Print a completion script for a shell.
     Completions(completions::Arguments),
+    /// Print the version of the program and of its formats.
+    Version(version::Arguments),
+    /// Write man pages into a directory.
+    #[command(hide = true)]
+    Manual(manual::Arguments),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -144,10 +171,13 @@ const STACK: usize = 16 * 1024 * 1024;
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match interface::arguments(std::env::args_os().collect()) {
         Ok(arguments) => arguments,
         Err(error) => return failure::usage(&error),
     };
+    if arguments.common.no_color {
+        output::without_colours();
+    }
     let detail = arguments.common.detail();
     // With two workers, a connection and its reader wake each other for every few kilobytes.
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -177,6 +207,7 @@ pub fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
     let Arguments { command, common } = &arguments;
     match command {
+        Command::Init(arguments) => init::run(arguments, common).await,
         Command::Validate(arguments) => validate::run(arguments, common),
         Command::Plan(arguments) => plan::run(arguments, common).await,
         Command::Apply(arguments) => apply::run(arguments, common).await,
@@ -184,10 +215,13 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
         Command::Operator(arguments) => operator::run(arguments, common).await,
         Command::Doctor(arguments) => doctor::run(arguments, common).await,
         Command::Explain(arguments) => explain::run(arguments, common).await,
+        Command::ExplainRule(arguments) => explain_rule::run(arguments),
         Command::Show(arguments) => show::run(arguments, common).await,
         Command::Snapshot(arguments) => snapshot::run(arguments, common).await,
         Command::Schema(arguments) => schema::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
+        Command::Version(arguments) => version::run(arguments),
+        Command::Manual(arguments) => manual::run(arguments),
     }
 }
 
@@ -207,7 +241,7 @@ impl Common {
             .as_ref()
             .map(|cloud| format!(" --os-cloud {cloud}"));
         let (cluster, kubeconfig) = (
-            file("cluster", &self.cluster),
+            file("cluster-file", &self.cluster_file),
             file("kubeconfig", &self.kubeconfig),
         );
         let parts = [

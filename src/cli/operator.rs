@@ -11,9 +11,9 @@ use super::apply::holder;
 use super::event::EventPrinter;
 use super::failure::Failure;
 use super::interruption::shutdown_signal;
+use super::target::live;
 use super::watch::interval;
 use super::{Common, ExitStatus, Format};
-use ipam_cluster::live::LiveCluster;
 use ipam_controller::{ControllerEvent, Operator, Scope, Server, Telemetry, operate};
 
 /// How long to retry a renewal of the leader's lease. A late renewal is useless.
@@ -41,12 +41,12 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
-    if common.cluster.is_some() {
+    if common.cluster_file.is_some() {
         let message = "a cluster in a file has no custom resources: use `apply`, or run the operator in a cluster";
         return Err(Failure::Failed(message.to_owned()));
     }
-    let cluster = LiveCluster::connect(common.connection(common.patience)).await?;
-    let hasty = LiveCluster::connect(common.connection(HASTE)).await?;
+    let cluster = live(common, common.patience).await?;
+    let hasty = live(common, HASTE).await?;
     let server = Server::bind(arguments.listen).await?;
     let mut printer = EventPrinter::new(arguments.output, common.detail());
     printer.listening(server.address()?);

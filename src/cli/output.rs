@@ -8,6 +8,11 @@ use serde::Serialize;
 use crate::render::{self, Detail};
 use ipam_controller::Loaded;
 
+/// Strips colours from everything that is printed later.
+pub(super) fn without_colours() {
+    anstream::ColorChoice::Never.write_global();
+}
+
 /// Prints data. Strips colours unless stdout is a terminal that supports them.
 pub(super) fn data(text: &str) -> std::io::Result<()> {
     script(&render::log_text(text))
@@ -54,6 +59,12 @@ pub(super) fn json_line(value: &impl Serialize) -> std::io::Result<()> {
     let text = serde_json::to_string(value)?;
     stdout.write_all(format!("{}\n", render::sanitized_json(&text)).as_bytes())?;
     stdout.flush()
+}
+
+/// Prints data as YAML.
+pub(super) fn yaml(value: &impl Serialize) -> std::io::Result<()> {
+    let text = serde_yaml::to_string(value).map_err(std::io::Error::other)?;
+    data(&text)
 }
 
 /// JSON as text for a file.

@@ -8,6 +8,7 @@ use super::failure::Failure;
 use super::files::{Files, output_file};
 use super::reading::read;
 use super::safety_arguments::SafetyArguments;
+use super::selection::{SelectionArguments, check_objects};
 use super::validate::Report;
 use super::{Common, ExitStatus, output};
 use crate::render::{
@@ -35,6 +36,8 @@ pub(super) struct Arguments {
     /// Exit with 2 if the plan has one of these. Default: `error`.
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     fail_on: Option<Vec<FailOn>>,
+    #[command(flatten)]
+    selection: SelectionArguments,
     #[command(flatten)]
     safety_arguments: SafetyArguments,
 }
@@ -90,7 +93,11 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     };
     arguments.safety_arguments.amend(&mut loaded.desired.policy);
     let waivers = arguments.safety_arguments.waivers();
-    let plan = Job::saved(&loaded, None, &waivers).plan(&observed);
+    let selection = arguments.selection.of_plan(None)?;
+    check_objects(&selection, &loaded.desired, &observed)?;
+    let plan = Job::saved(&loaded, None, &waivers)
+        .limited_to(&selection)
+        .plan(&observed);
     let document = PlanDocument::new(&plan, &location.directory.to_string_lossy())
         .of_revision(loaded.revision.clone());
     let document = match common.detail() {

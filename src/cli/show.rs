@@ -10,6 +10,7 @@ use super::reading::read;
 use super::{Common, ExitStatus, Format, output, show_lb, show_nodes, show_plan, show_pools};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::Extent;
+use ipam_config::source::Location;
 use ipam_controller::{Job, Loaded, Scope};
 use ipam_planner::plan::Plan;
 
@@ -30,11 +31,13 @@ pub(super) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Each pool with its number of blocks: total, used, reserved, free.
+    #[command(aliases = ["pool", "ippools", "ippool"])]
     Pools(Flags),
     /// LoadBalancer pools with their counts, and the Services that have or want addresses of them.
     Lb(show_lb::Flags),
     /// Each node with its blocks, the field that shows them, and the plan for it.
-    Nodes(Flags),
+    #[command(aliases = ["node", "no"])]
+    Nodes(show_nodes::Flags),
     /// A saved plan or an undo plan, as `show PLANFILE` does.
     Plan(show_plan::Flags),
 }
@@ -73,8 +76,14 @@ pub(super) async fn read_and_plan(
     flags: &Flags,
     common: &Common,
 ) -> Result<(Loaded, Observed, Plan), Failure> {
-    let (loaded, observed) =
-        read(flags.files.location(), common, Extent::Plan, Scope::Subnets).await?;
+    read_and_plan_from(flags.files.location(), common).await
+}
+
+pub(super) async fn read_and_plan_from(
+    location: Location,
+    common: &Common,
+) -> Result<(Loaded, Observed, Plan), Failure> {
+    let (loaded, observed) = read(location, common, Extent::Plan, Scope::Subnets).await?;
     let Some(observed) = observed else {
         return Err(Failure::Invalid(output::diagnostics(
             &loaded,

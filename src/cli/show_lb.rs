@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::failure::Failure;
 use super::reading::read_cluster;
 use super::{Common, ExitStatus, Format, output};
-use crate::render::{diagnostics, printable, table};
+use crate::render::{by_name, diagnostics, grouped_digits, natural_order, printable, table};
 use ipam_cilium::lbipam::{
     AddressPool, Counts, Evaluated, GainedAddress, LbService, OperatorState, Pending,
     ServiceOutcome, ServingState, conflicts, evaluate,
@@ -207,8 +207,14 @@ fn text(tables: &Tables) -> String {
             joined(&row.expected),
         ]
     };
-    let pools: Vec<[String; 7]> = tables.pools.iter().map(pool).collect();
-    let services: Vec<[String; 6]> = tables.services.iter().map(service).collect();
+    let pools = by_name(&tables.pools, |row| &row.name).into_iter();
+    let pools: Vec<[String; 7]> = pools.map(pool).collect();
+    let mut services: Vec<&ServiceRow> = tables.services.iter().collect();
+    services.sort_by(|a, b| {
+        let by_namespace = natural_order(&a.namespace, &b.namespace);
+        by_namespace.then_with(|| natural_order(&a.name, &b.name))
+    });
+    let services: Vec<[String; 6]> = services.into_iter().map(service).collect();
     let pools = table(
         [
             "NAME",
@@ -256,6 +262,7 @@ fn difference(row: &PoolRow) -> Option<String> {
         );
     }
     if !(is(&row.total, total) && is(&row.used, used) && is(&row.available, available)) {
+        let [total, used, available] = [total, used, available].map(grouped_digits);
         parts.push(format!("{total} total, {used} used, {available} available"));
     }
     (!parts.is_empty()).then(|| parts.join("; "))

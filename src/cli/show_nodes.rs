@@ -1,23 +1,103 @@
 //! `show nodes`: each node with its blocks, the field that shows them, and the plan for it.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::show::{Flags, Items, read_and_plan};
-use super::{Common, Format, output};
-use crate::render::table;
+use super::files::Revision;
+use super::show::{Items, read_and_plan_from};
+use super::{Common, output};
+use crate::render::{natural_order, table};
 use ipam_cilium::observed::{Node, Observed};
-use ipam_core::model::NodeName;
+use ipam_config::source::Location;
+use ipam_core::model::{NodeName, Selector};
 use ipam_core::net::Block;
-use ipam_desired::Desired;
+use ipam_desired::{Desired, Pool};
 use ipam_planner::plan::{Blocked, NodeChange, Plan, Target, node_changes};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Flags {
+    /// Names of nodes, and the directory of pools, pins and policy. An argument with a `/` that is
+    /// not `node/NAME`, or that exists on disk, is the directory. Default: all nodes, and `pools`.
+    #[arg(value_name = "NAME|DIR")]
+    names: Vec<String>,
+    #[command(flatten)]
+    revision: Revision,
+    /// Only nodes with these labels, such as `rack=a,!gpu`.
+    #[arg(long, short = 'l', value_name = "SELECTOR")]
+    selector: Option<Selector>,
+    /// Output format. `wide` adds the pools that select the node and its labels.
+    #[arg(long, short, value_enum, default_value = "human")]
+    output: NodeFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum NodeFormat {
+    Human,
+    Wide,
+    Json,
+    Yaml,
+}
+
+impl Flags {
+    fn directories_and_nodes(&self) -> (Vec<&str>, Vec<&str>) {
+        let is_node = |name: &&str| {
+            name.strip_prefix("node/")
+                .is_some_and(|rest| !rest.is_empty())
+        };
+        let names = self.names.iter().map(String::as_str);
+        let (directories, nodes): (Vec<&str>, Vec<&str>) = names
+            .partition(|name| !is_node(name) && (name.contains('/') || Path::new(name).exists()));
+        let bare = |name: &str| name.strip_prefix("node/").map_or(name.len(), str::len);
+        let nodes = nodes.into_iter();
+        (
+            directories,
+            nodes.map(|name| &name[name.len() - bare(name)..]).collect(),
+        )
+    }
+
+    fn location(&self) -> Result<Location, Failure> {
+        match self.directories_and_nodes().0[..] {
+            [] => Ok(self.revision.of(&PathBuf::from("pools"))),
+            [directory] => Ok(self.revision.of(Path::new(directory))),
+            [one, other, ..] => Err(Failure::Failed(format!(
+                "`{one}` and `{other}` are two directories; name one"
+            ))),
+        }
+    }
+
+    /// The selected nodes. Fails if a name is unknown.
+    fn nodes<'o>(&self, observed: &'o Observed) -> Result<Vec<&'o Arc<Node>>, Failure> {
+        let (_, names) = self.directories_and_nodes();
+        let find = |name: &&str| {
+            let known = name.parse::<NodeName>().ok();
+            known
+                .and_then(|name| observed.nodes.get(&name))
+                .ok_or_else(|| {
+                    Failure::Failed(format!("there is no node `{name}`, and no such directory"))
+                })
+        };
+        let mut nodes: Vec<&Arc<Node>> = match names.is_empty() {
+            true => observed.nodes.values().collect(),
+            false => names.iter().map(find).collect::<Result<_, _>>()?,
+        };
+        if let Some(selector) = &self.selector {
+            nodes.retain(|node| selector.matches(&node.labels));
+        }
+        Ok(nodes)
+    }
+}
 
 #[derive(Serialize)]
 struct NodeRow {
     name: String,
+    labels: BTreeMap<String, String>,
+    /// Pools whose selector matches the node, best first.
+    selected_by: Vec<String>,
     pod_cidrs: Vec<String>,
     field: String,
     pool: String,
@@ -31,8 +111,9 @@ struct NodeRow {
 }
 
 pub(super) async fn run(flags: &Flags, common: &Common) -> Result<(), Failure> {
-    let (loaded, observed, plan) = read_and_plan(flags, common).await?;
-    let rows = node_rows(&loaded.desired, &observed, &plan);
+    let (loaded, observed, plan) = read_and_plan_from(flags.location()?, common).await?;
+    let nodes = flags.nodes(&observed)?;
+    let rows = node_rows(&nodes, &loaded.desired, &observed, &plan);
     Ok(print(flags.output, rows)?)
 }
 
@@ -106,11 +187,24 @@ impl<'p> NodePlan<'p> {
     }
 }
 
-fn node_rows(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<NodeRow> {
+fn node_rows(
+    nodes: &[&Arc<Node>],
+    desired: &Desired,
+    observed: &Observed,
+    plan: &Plan,
+) -> Vec<NodeRow> {
     let of_plan = NodePlan::new(plan);
-    let row = |node: &Arc<Node>| {
+    let mut ranked: Vec<&Pool> = desired.pools.values().collect();
+    ranked.sort_by(|a, b| Pool::best_first(a, b));
+    let selected_by = |node: &Node| {
+        let selects = |pool: &&&Pool| pool.selector.matches(&node.labels);
+        let pools = ranked.iter().filter(selects);
+        pools.map(|pool| pool.name.to_string()).collect()
+    };
+    let row = |node: &&Arc<Node>| {
         if observed.is_multi_pool() {
-            return of_multi_pool(node, observed, of_plan.blocked.get(&node.name));
+            let blocked = of_plan.blocked.get(&node.name);
+            return of_multi_pool(node, observed, blocked, selected_by(node));
         }
         let held = observed.holds(node);
         let pool = held.iter().find_map(|holding| {
@@ -121,6 +215,8 @@ fn node_rows(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<NodeRow
         });
         NodeRow {
             name: node.name.to_string(),
+            labels: node.labels.clone(),
+            selected_by: selected_by(node),
             pod_cidrs: held
                 .iter()
                 .map(|holding| holding.block.to_string())
@@ -139,11 +235,16 @@ fn node_rows(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<NodeRow
                 .map(|reasons| reasons.join("; ")),
         }
     };
-    observed.nodes.values().map(row).collect()
+    nodes.iter().map(row).collect()
 }
 
 /// In multi-pool mode, Cilium's operator gives a node blocks of the pools that its Pods ask for.
-fn of_multi_pool(node: &Node, observed: &Observed, blocked: Option<&String>) -> NodeRow {
+fn of_multi_pool(
+    node: &Node,
+    observed: &Observed,
+    blocked: Option<&String>,
+    selected_by: Vec<String>,
+) -> NodeRow {
     let allocated = observed
         .cilium_nodes
         .get(&node.name)
@@ -153,6 +254,8 @@ fn of_multi_pool(node: &Node, observed: &Observed, blocked: Option<&String>) -> 
     let default = observed.default_pool(node);
     NodeRow {
         name: node.name.to_string(),
+        labels: node.labels.clone(),
+        selected_by,
         pod_cidrs: allocated
             .iter()
             .flat_map(|(_, blocks)| blocks)
@@ -182,29 +285,72 @@ fn planned(after: &[Block]) -> String {
     format!("will get {}", blocks.join(","))
 }
 
-fn print(format: Format, rows: Vec<NodeRow>) -> std::io::Result<()> {
-    if format == Format::Json {
-        return output::json(&Items {
-            format_version: "1.0",
-            items: rows,
-        });
+fn print(format: NodeFormat, mut rows: Vec<NodeRow>) -> std::io::Result<()> {
+    match format {
+        NodeFormat::Human | NodeFormat::Wide => {
+            rows.sort_by(|a, b| natural_order(&a.name, &b.name));
+        }
+        NodeFormat::Json | NodeFormat::Yaml => {}
     }
-    let cells = |row: &NodeRow| {
-        let blocks = if row.pod_cidrs.is_empty() {
-            "-".to_owned()
-        } else {
-            row.pod_cidrs.join(",")
-        };
-        [
-            row.name.clone(),
-            blocks,
-            row.pool.clone(),
-            row.field.clone(),
-            row.state.clone(),
-        ]
+    let items = |rows| Items {
+        format_version: "1.1",
+        items: rows,
     };
-    output::data(&table(
-        ["NAME", "POD CIDRS", "POOL", "FIELD", "STATE"],
-        &rows.iter().map(cells).collect::<Vec<_>>(),
-    ))
+    match format {
+        NodeFormat::Json => output::json(&items(rows)),
+        NodeFormat::Yaml => output::yaml(&items(rows)),
+        NodeFormat::Human => output::data(&table(
+            ["NAME", "POD CIDRS", "POOL", "FIELD", "STATE"],
+            &rows.iter().map(NodeRow::cells).collect::<Vec<_>>(),
+        )),
+        NodeFormat::Wide => output::data(&table(
+            [
+                "NAME",
+                "POD CIDRS",
+                "POOL",
+                "FIELD",
+                "STATE",
+                "SELECTED BY",
+                "LABELS",
+            ],
+            &rows.iter().map(NodeRow::wide_cells).collect::<Vec<_>>(),
+        )),
+    }
+}
+
+impl NodeRow {
+    fn cells(&self) -> [String; 5] {
+        [
+            self.name.clone(),
+            joined(&self.pod_cidrs),
+            self.pool.clone(),
+            self.field.clone(),
+            self.state.clone(),
+        ]
+    }
+
+    fn wide_cells(&self) -> [String; 7] {
+        let labels = self.labels.iter();
+        let labels: Vec<String> = labels
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        let [name, blocks, pool, field, state] = self.cells();
+        [
+            name,
+            blocks,
+            pool,
+            field,
+            state,
+            joined(&self.selected_by),
+            joined(&labels),
+        ]
+    }
+}
+
+/// `-` for nothing, as kubectl prints `<none>`.
+fn joined(values: &[String]) -> String {
+    match values.is_empty() {
+        true => "-".to_owned(),
+        false => values.join(","),
+    }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::failure::Failure;
 use super::show::{Flags, Items, read_and_plan};
 use super::{Common, Format, output};
-use crate::render::table;
+use crate::render::{grouped_digits, natural_order, table};
 use ipam_cilium::observed::Observed;
 use ipam_desired::{NeutronPool, PoolState};
 use ipam_planner::openstack::SubnetPools;
@@ -121,19 +121,19 @@ impl PoolRow {
             self.name.clone()
         };
         let numbers = [self.total, self.used, self.reserved, self.free];
-        let [total, used, reserved, free] = numbers.map(|number| number.to_string());
+        let [total, used, reserved, free] = numbers.map(grouped_digits);
         [
             name,
             self.cidrs.join(","),
             format!("/{}", self.block_size),
             self.priority.to_string(),
             self.selector.clone(),
-            self.nodes.to_string(),
+            grouped_digits(self.nodes),
             total,
             used,
             reserved,
             free,
-            self.misplaced.to_string(),
+            grouped_digits(self.misplaced),
         ]
     }
 
@@ -173,13 +173,14 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<(), Failure> {
     Ok(print(flags.output, of_nodes.chain(of_neutron).collect())?)
 }
 
-fn print(format: Format, rows: Vec<PoolRow>) -> std::io::Result<()> {
+fn print(format: Format, mut rows: Vec<PoolRow>) -> std::io::Result<()> {
     if format == Format::Json {
         return output::json(&Items {
             format_version: "1.0",
             items: rows,
         });
     }
+    rows.sort_by(|a, b| natural_order(&a.name, &b.name));
     let heading = [
         "NAME",
         "CIDRS",

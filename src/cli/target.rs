@@ -1,11 +1,15 @@
 //! The cluster that the flags select.
 
-use jiff::Timestamp;
+use std::path::Path;
+
+use jiff::{SignedDuration, Timestamp};
 
 use super::Common;
 use super::failure::Failure;
+use super::output::warn;
+use crate::render::printable;
 use ipam_cilium::observed::ObservedKind;
-use ipam_cluster::live::LiveCluster;
+use ipam_cluster::live::{LiveCluster, SentRequest, kubeconfig_has_cluster};
 use ipam_cluster::{
     Cluster, ClusterError, Durability, FileCluster, LeaseName, ListVisitor, LockSeen, Moment,
     Opening, Saved, Seen, Write, WriteError, Written,
@@ -18,13 +22,51 @@ pub(super) enum Target {
 
 impl Target {
     pub(super) async fn open(common: &Common, opening: Opening) -> Result<Target, Failure> {
-        if let Some(path) = &common.cluster {
+        if let Some(path) = &common.cluster_file {
+            if let Some(name) = path.to_str().filter(|name| is_name_of_kubeconfig(name)) {
+                return Err(Failure::Failed(format!(
+                    "there is no file `{name}`, but the kubeconfig has a cluster of this name: --cluster-file takes a file; select a live cluster with --context"
+                )));
+            }
             return Ok(Target::File(Box::new(FileCluster::open(path, opening)?)));
         }
-        Ok(Target::Live(
-            LiveCluster::connect(common.connection(common.patience)).await?,
-        ))
+        Ok(Target::Live(live(common, common.patience).await?))
     }
+}
+
+/// Whether a user of kubectl's `--cluster` means this name.
+fn is_name_of_kubeconfig(name: &str) -> bool {
+    !Path::new(name).exists() && kubeconfig_has_cluster(name)
+}
+
+/// The live cluster that the flags select.
+pub(super) async fn live(
+    common: &Common,
+    patience: SignedDuration,
+) -> Result<LiveCluster, Failure> {
+    let cluster = LiveCluster::connect(common.connection(patience)).await?;
+    Ok(match common.verbose {
+        true => cluster.reporting(print_request),
+        false => cluster,
+    })
+}
+
+fn print_request(request: &SentRequest<'_>) {
+    let SentRequest {
+        method,
+        path,
+        outcome,
+        took,
+    } = request;
+    let outcome = match outcome {
+        Ok(status) => status.to_string(),
+        Err(why) => printable(why).into_owned(),
+    };
+    warn(&format!(
+        "{method} {} {outcome} {} ms",
+        printable(path),
+        took.as_millis()
+    ));
 }
 
 impl Cluster for Target {

@@ -27,7 +27,7 @@ use ipam_core::model::{Finding, Severity, Waiver};
 use ipam_desired::{Activity, Desired};
 use ipam_planner::check;
 use ipam_planner::plan::{
-    Change, Intent, Plan, PlanDocument, Refusal, effects, plan, plan_undo, refusals,
+    Change, Intent, Plan, PlanDocument, Refusal, Selection, effects, plan, plan_undo, refusals,
 };
 
 pub use apply_loop::{Applied, BATCH, OnConflict, Sending, apply_until_settled};
@@ -119,6 +119,8 @@ pub struct Job<'j> {
     pub waivers: &'j BTreeSet<Waiver>,
     /// Where subnets and ports are read; without it they are unknown.
     pub openstack: Option<&'j OpenStack>,
+    /// The objects to which the plan is limited; without it, all.
+    pub selection: Option<&'j Selection>,
 }
 
 impl<'j> Job<'j> {
@@ -130,6 +132,7 @@ impl<'j> Job<'j> {
             undo: None,
             waivers: NONE,
             openstack: None,
+            selection: None,
         }
     }
 
@@ -144,6 +147,7 @@ impl<'j> Job<'j> {
             undo: saved.filter(|saved| saved.intent == Intent::Undo),
             waivers,
             openstack: None,
+            selection: None,
         }
     }
 
@@ -152,6 +156,15 @@ impl<'j> Job<'j> {
     pub fn with_openstack(self, openstack: &'j OpenStack) -> Job<'j> {
         Job {
             openstack: Some(openstack),
+            ..self
+        }
+    }
+
+    /// The same job, which plans only for these objects.
+    #[must_use]
+    pub fn limited_to(self, selection: &'j Selection) -> Job<'j> {
+        Job {
+            selection: Some(selection),
             ..self
         }
     }
@@ -175,10 +188,15 @@ impl<'j> Job<'j> {
             undo,
             waivers,
             openstack: _,
+            selection,
         } = self;
         let plan = match undo {
             Some(saved) => plan_undo(saved, &loaded.desired, observed, loaded.findings.clone()),
             None => plan(&loaded.desired, observed, loaded.findings.clone()),
+        };
+        let plan = match selection {
+            Some(selection) => plan.limited_to(selection, &loaded.desired, observed),
+            None => plan,
         };
         Plan {
             waivers: (*waivers).clone(),

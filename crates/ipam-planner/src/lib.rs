@@ -9,3 +9,4 @@ pub mod explain;
 mod holders;
 pub mod openstack;
 pub mod plan;
+pub mod proposal;

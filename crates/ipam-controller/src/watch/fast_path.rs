@@ -240,6 +240,7 @@ impl<C: Follow> Worker<'_, C> {
                 undo: None,
                 waivers: self.waivers,
                 openstack: Some(&openstack),
+                selection: None,
             };
             let tried = match self
                 .apply(

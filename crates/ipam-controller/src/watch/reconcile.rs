@@ -60,6 +60,7 @@ impl<C: Follow> Worker<'_, C> {
             undo: None,
             waivers: self.waivers,
             openstack: Some(&openstack),
+            selection: None,
         };
         let (observed, plan) = observe_and_plan(snapshot, &job).await?;
         on_event(ControllerEvent::Planned(&Planned {

@@ -243,8 +243,10 @@ impl<'w, C: Follow> Worker<'w, C> {
     }
 
     fn not_in_step(&mut self, on_event: &mut OnEvent<'_>) -> Duration {
-        let error = self.cache.trouble();
-        self.report_health(error, on_event);
+        // Only a reconcile can tell that an earlier failure is over.
+        if let Some(why) = self.cache.trouble() {
+            self.report_health(Some(why), on_event);
+        }
         if !self.cache.is_read() {
             return WRITE_VISIBILITY_TIMEOUT;
         }

@@ -31,7 +31,7 @@ pub enum RecordError {
     #[error("it is not what cilium-ipam wrote: {0}")]
     Json(#[from] serde_json::Error),
     #[error(
-        "it has format version {0}, and this program reads {FORMAT_VERSION}: use the newer cilium-ipam that wrote it (UPGRADE.md)"
+        "it has format version {0}, and this program reads {FORMAT_VERSION}: use the newer cilium-ipam that wrote it (documentation: how-to/upgrade)"
     )]
     Version(String),
     #[error(transparent)]

@@ -12,6 +12,8 @@ mod name;
 mod near_name;
 mod per_family;
 mod selector;
+mod selector_index;
+mod selector_text;
 mod version;
 mod waiver;
 
@@ -27,5 +29,7 @@ pub use name::{
 pub use near_name::NearNames;
 pub use per_family::PerFamily;
 pub use selector::{Labels, Operator, Requirement, RequirementError, Selector};
+pub use selector_index::SelectorIndex;
+pub use selector_text::SelectorTextError;
 pub use version::ObjectVersion;
 pub use waiver::{Waiver, WaiverError};

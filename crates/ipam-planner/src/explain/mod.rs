@@ -1,9 +1,10 @@
-//! Explains why a node has its block, who uses an address, and which pool serves a Service: every
-//! step of the decision, not only its result.
+//! Explains why a node has its block, who uses an address, what a pool has left, and which pool
+//! serves a Service: every step of the decision, not only its result.
 //!
 //! Reports decisions of other modules, and never decides.
 
 mod node;
+mod pool;
 mod range;
 mod service;
 
@@ -11,11 +12,12 @@ use serde::Serialize;
 
 use crate::plan::Plan;
 use ipam_cilium::observed::Observed;
-use ipam_core::model::{Labels, NodeName, Requirement, Selector, ServiceName};
+use ipam_core::model::{Labels, NodeName, PoolName, Requirement, Selector, ServiceName};
 use ipam_core::net::{Address, Block, Range};
 use ipam_desired::Desired;
 
 pub use node::{ConsideredPool, HeldBlock, NodeExplanation, Skipped};
+pub use pool::{ExplainedRange, PoolExplanation, PoolNode};
 pub use range::{RangeExplanation, Relation, Use};
 pub use service::{ConsideredAddressPool, ServiceExplanation};
 
@@ -27,6 +29,7 @@ const FORMAT_VERSION: &str = "1.0";
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Explanation {
     Node(NodeExplanation),
+    Pool(PoolExplanation),
     Range(RangeExplanation),
     Service(ServiceExplanation),
 }
@@ -44,14 +47,15 @@ pub struct RequirementResult {
 /// The subject is unknown.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "unknown subject `{subject}`: expected a node, a Service of type LoadBalancer, an address or a CIDR{nearest}"
+    "unknown subject `{subject}`: expected a node, a pool, a Service of type LoadBalancer, an address or a CIDR{nearest}"
 )]
 pub struct UnknownSubject {
     subject: String,
     nearest: String,
 }
 
-/// Explains a node by name, a Service as `namespace/name`, an address or a CIDR.
+/// Explains a node or a pool by name, a Service as `namespace/name`, an address or a CIDR.
+/// `node/NAME`, `pool/NAME` and `service/NAMESPACE/NAME` are unambiguous; a node comes before a pool.
 ///
 /// # Errors
 /// Fails if the subject is unknown, with the nearest name.
@@ -61,13 +65,26 @@ pub fn explain(
     observed: &Observed,
     plan: &Plan,
 ) -> Result<Explanation, UnknownSubject> {
-    let node = subject
+    let (kind, name) = subject.split_once('/').unwrap_or(("", subject));
+    let is_of = |kinds: &[&str]| kind.is_empty() || kinds.contains(&kind);
+    let node = name
         .parse::<NodeName>()
         .ok()
+        .filter(|_| is_of(&["node", "nodes", "no"]))
         .and_then(|name| observed.nodes.get(&name));
     if let Some(node) = node {
         return Ok(Explanation::Node(node::explain(
             node, desired, observed, plan,
+        )));
+    }
+    let pool = name
+        .parse::<PoolName>()
+        .ok()
+        .filter(|_| is_of(&["pool", "pools", "ippool", "ippools"]))
+        .and_then(|name| desired.pools.get(&name));
+    if let Some(pool) = pool {
+        return Ok(Explanation::Pool(pool::explain(
+            pool, desired, observed, plan,
         )));
     }
     if let Ok(address) = subject.parse::<Address>() {
@@ -89,6 +106,9 @@ pub fn explain(
         )));
     }
     let service = subject
+        .strip_prefix("service/")
+        .or_else(|| subject.strip_prefix("svc/"))
+        .unwrap_or(subject)
         .split_once('/')
         .map(|(namespace, name)| ServiceName::new(namespace, name));
     if let Some(service) = service.and_then(|name| observed.services.get(&name)) {
@@ -96,12 +116,12 @@ pub fn explain(
     }
     Err(UnknownSubject {
         subject: subject.escape_debug().to_string(),
-        nearest: nearest(subject, observed),
+        nearest: nearest(subject, desired, observed),
     })
 }
 
 /// The nearest name, as the end of the message.
-fn nearest(subject: &str, observed: &Observed) -> String {
+fn nearest(subject: &str, desired: &Desired, observed: &Observed) -> String {
     const NEAR: f64 = 0.7;
     let of_name = observed
         .services
@@ -114,7 +134,9 @@ fn nearest(subject: &str, observed: &Observed) -> String {
         );
     }
     let nodes = observed.nodes.keys().map(ToString::to_string);
-    let names = nodes.chain(observed.services.keys().map(ToString::to_string));
+    let pools = desired.pools.keys().map(|pool| format!("pool/{pool}"));
+    let services = observed.services.keys().map(ToString::to_string);
+    let names = nodes.chain(pools).chain(services);
     let scored = names.map(|name| (strsim::jaro_winkler(&subject.to_lowercase(), &name), name));
     let best = scored
         .filter(|(score, _)| *score >= NEAR)

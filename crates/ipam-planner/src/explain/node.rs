@@ -150,7 +150,7 @@ fn shown(node: &Node, desired: &Desired, observed: &Observed) -> Vec<HeldBlock> 
     of_node.chain(set).chain(of_cilium_node).map(held).collect()
 }
 
-fn considered(
+pub(super) fn considered(
     pool: &Pool,
     node: &Node,
     chosen: Option<&PoolName>,

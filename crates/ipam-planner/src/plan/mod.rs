@@ -27,6 +27,7 @@ mod pod_pools;
 mod pool_use;
 mod ports;
 mod refusals;
+mod selection;
 mod staleness;
 mod supply;
 mod unattended;
@@ -34,6 +35,8 @@ mod undo;
 mod write_path;
 
 use std::collections::BTreeSet;
+
+use strum::VariantNames;
 
 use ipam_core::model::{Finding, Waiver};
 
@@ -50,8 +53,8 @@ pub use decide::plan;
 pub use document::{
     BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FORMAT_VERSION, FindingDocument,
     GuardDocument, Intent, LbSummary, LostAddressDocument, MisplacedDocument, OriginDocument,
-    PlanDocument, PlanFileError, PodPoolSummary, RefusalDocument, ServiceEffectDocument,
-    SourceDocument, Summary, UnapprovedBlockDocument, WriterDocument,
+    PlanDocument, PlanFileError, PodPoolSummary, RefusalDocument, SelectionDocument,
+    ServiceEffectDocument, SourceDocument, Summary, UnapprovedBlockDocument, WriterDocument,
 };
 pub use drift::{Drift, FieldDrift, PairsDrift};
 pub use lb::{
@@ -62,9 +65,10 @@ pub use misplaced::{Misplaced, MisplacedReason};
 pub use overview::{BlockCounts, Overview, PoolOverview, Progress};
 pub use planned_state::{NewNodes, PlannedState};
 pub use pod_pools::{PodPoolChange, PodPoolObject, PodPoolSpec};
-pub use pool_use::{PoolUse, pool_use};
+pub use pool_use::{PoolUse, RangeUse, pool_use, range_use};
 pub use ports::{PortCause, PortChange};
 pub use refusals::{Refusal, exceeded_limits, refusals};
+pub use selection::{LeftOut, Selected, Selection};
 pub use staleness::{Staleness, shows, still_wanted};
 pub use supply::foreign_ranges;
 pub use unattended::{Unattended, unattended};
@@ -95,4 +99,15 @@ pub struct Plan {
     pub unchanged: Vec<Target>,
     /// SHA-256 over the meaning of the files, without places and comments.
     pub desired_digest: String,
+    /// The objects to which it is limited.
+    pub selection: Selection,
+    /// What the limit leaves out; `None` for a whole plan.
+    pub left_out: Option<LeftOut>,
+}
+
+/// Every code of a blocked change and of a misplaced block.
+pub fn reason_codes() -> BTreeSet<&'static str> {
+    blocked::codes()
+        .chain(MisplacedReason::VARIANTS.iter().copied())
+        .collect()
 }

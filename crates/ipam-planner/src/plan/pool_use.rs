@@ -1,9 +1,13 @@
 //! How full each pool is.
 
+use std::collections::BTreeMap;
+
 use super::kept_addresses::KeptAddresses;
 use super::supply::{foreign, supply};
 use ipam_cilium::observed::Observed;
-use ipam_core::net::{Block, Family, Range, largest_gap, merge};
+use ipam_core::alloc::{PoolSupply, Supply};
+use ipam_core::model::{PoolName, SelectorIndex};
+use ipam_core::net::{Block, Family, Range, Slots, largest_gap, merge};
 use ipam_desired::{Desired, Pool};
 
 /// How full one family of a pool is. Counts are blocks.
@@ -28,36 +32,101 @@ pub struct PoolUse<'d> {
     pub nodes: usize,
 }
 
+/// How full one range of a pool is. Counts are blocks.
+#[derive(Clone, Debug)]
+pub struct RangeUse {
+    pub range: Range,
+    pub total: u128,
+    /// Held by nodes or pinned.
+    pub used: u128,
+    pub free: u128,
+    /// The lowest free blocks.
+    pub next: Vec<Block>,
+}
+
+/// Use of each range of a pool, with at most `most` free blocks of each.
+pub fn range_use(
+    desired: &Desired,
+    observed: &Observed,
+    pool: &PoolName,
+    most: usize,
+) -> Vec<RangeUse> {
+    let Supplies {
+        by_nodes, by_all, ..
+    } = Supplies::new(desired, observed);
+    let Some(id) = by_all.id(pool) else {
+        return Vec::new();
+    };
+    let slots = by_nodes.pool(id).slots().iter();
+    let of_range = |(nodes_only, all): (&Slots, &Slots)| {
+        let mut left = all.clone();
+        RangeUse {
+            range: *all.range(),
+            total: all.count(),
+            used: nodes_only.taken(),
+            free: all.free(),
+            next: std::iter::from_fn(|| left.take_lowest())
+                .take(most)
+                .collect(),
+        }
+    };
+    slots.zip(by_all.pool(id).slots()).map(of_range).collect()
+}
+
+/// The supply of all pools, without what is taken.
+struct Supplies {
+    /// Without blocks that nodes hold or that are pinned.
+    by_nodes: Supply,
+    /// Also without everything that is kept free of nodes.
+    by_all: Supply,
+    /// What both are without.
+    taken: Vec<Range>,
+}
+
+impl Supplies {
+    fn new(desired: &Desired, observed: &Observed) -> Supplies {
+        let reserved = desired
+            .pools
+            .values()
+            .flat_map(|pool| pool.reserved.iter().copied());
+        let claims = observed.live_claims(desired.policy.quarantine);
+        let mut by_nodes = supply(desired);
+        let kept_addresses = KeptAddresses::new(observed, &by_nodes);
+        let foreign = foreign(desired, observed, &kept_addresses);
+        let reserved = merge(foreign.into_iter().chain(reserved).chain(claims.ranges()));
+        let shown = kept_addresses.shown.iter().map(|(_, range)| *range);
+        let pinned = desired
+            .pins
+            .values()
+            .flat_map(|pin| pin.blocks.iter().copied());
+        let used: Vec<Range> = merge(shown.chain(pinned.map(Block::range)));
+        used.iter().for_each(|range| by_nodes.take(range));
+        let mut by_all = by_nodes.clone();
+        reserved.iter().for_each(|range| by_all.take(range));
+        let taken = merge(used.iter().chain(&reserved).copied());
+        Supplies {
+            by_nodes,
+            by_all,
+            taken,
+        }
+    }
+}
+
 /// Use of every pool, by name and family.
 pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d>> {
-    let reserved = desired
-        .pools
-        .values()
-        .flat_map(|pool| pool.reserved.iter().copied());
-    let claims = observed.live_claims(desired.policy.quarantine);
-    let mut by_nodes = supply(desired);
-    let kept_addresses = KeptAddresses::new(observed, &by_nodes);
-    let foreign = foreign(desired, observed, &kept_addresses);
-    let reserved = merge(foreign.into_iter().chain(reserved).chain(claims.ranges()));
-    let shown = kept_addresses.shown.iter().map(|(_, range)| *range);
-    let pinned = desired
-        .pins
-        .values()
-        .flat_map(|pin| pin.blocks.iter().copied());
-    let used: Vec<Range> = merge(shown.chain(pinned.map(Block::range)));
-    used.iter().for_each(|range| by_nodes.take(range));
-    let mut by_all = by_nodes.clone();
-    reserved.iter().for_each(|range| by_all.take(range));
-    let taken = merge(used.iter().chain(&reserved).copied());
+    let Supplies {
+        by_nodes,
+        by_all,
+        taken,
+    } = Supplies::new(desired, observed);
+    let nodes = nodes_by_pool(desired, observed);
     let mut uses = Vec::new();
     for ((_, nodes_only), (_, all)) in by_nodes.pools().zip(by_all.pools()) {
         let Some(pool) = desired.pools.get(nodes_only.name()) else {
             continue;
         };
         for family in pool.families() {
-            let sum = |supply: &ipam_core::alloc::PoolSupply,
-                       count: fn(&ipam_core::net::Slots) -> u128|
-             -> u128 {
+            let sum = |supply: &PoolSupply, count: fn(&Slots) -> u128| -> u128 {
                 supply
                     .slots()
                     .iter()
@@ -66,15 +135,10 @@ pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d
                     .sum()
             };
             let (total, used, free) = (
-                sum(all, ipam_core::net::Slots::count),
-                sum(nodes_only, ipam_core::net::Slots::taken),
-                sum(all, ipam_core::net::Slots::free),
+                sum(all, Slots::count),
+                sum(nodes_only, Slots::taken),
+                sum(all, Slots::free),
             );
-            let nodes = observed
-                .nodes
-                .values()
-                .filter(|node| pool.selector.matches(&node.labels))
-                .count();
             let ranges = pool
                 .ranges
                 .iter()
@@ -90,9 +154,26 @@ pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d
                 reserved: total - used - free,
                 free,
                 longest_free,
-                nodes,
+                nodes: nodes.get(&pool.name).copied().unwrap_or_default(),
             });
         }
     }
     uses
+}
+
+/// The number of nodes that each pool selects, without pools that select none.
+fn nodes_by_pool<'d>(desired: &'d Desired, observed: &Observed) -> BTreeMap<&'d PoolName, usize> {
+    let pools: Vec<&Pool> = desired.pools.values().collect();
+    let selectors = SelectorIndex::new(pools.iter().map(|pool| &pool.selector));
+    let mut nodes = BTreeMap::new();
+    for node in observed.nodes.values() {
+        let possible = selectors.possible(&node.labels).into_iter();
+        let matching = possible
+            .map(|place| pools[place])
+            .filter(|pool| pool.selector.matches(&node.labels));
+        for pool in matching {
+            *nodes.entry(&pool.name).or_default() += 1;
+        }
+    }
+    nodes
 }

@@ -192,7 +192,7 @@ impl Metrics {
         );
         registry.register(
             "paused",
-            "1 while the Policy pauses all writes",
+            "1 while the Policy pauses `watch` and the operator",
             self.paused.clone(),
         );
         let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);

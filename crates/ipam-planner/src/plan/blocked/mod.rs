@@ -12,7 +12,7 @@ mod write_path;
 
 use std::fmt;
 
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantNames};
 
 use super::change::Target;
 use super::lb::LbObstacle;
@@ -41,8 +41,7 @@ pub struct Blocked {
 }
 
 /// Why a change must wait.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
-#[cfg_attr(test, derive(strum::VariantNames))]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum BlockedReason {
     /// The write path cannot be used.
@@ -146,6 +145,32 @@ impl BlockedReason {
     }
 }
 
+/// Every code of a blocked change. Variants with codes of their own have none themselves.
+pub(super) fn codes() -> impl Iterator<Item = &'static str> {
+    const WITH_CODES: [&str; 8] = [
+        "write-path",
+        "operator",
+        "node",
+        "pin",
+        "pod-pool",
+        "node-config",
+        "undo",
+        "load-balancing",
+    ];
+    BlockedReason::VARIANTS
+        .iter()
+        .filter(|code| !WITH_CODES.contains(code))
+        .chain(WritePathObstacle::VARIANTS)
+        .chain(OperatorObstacle::VARIANTS)
+        .chain(NodeObstacle::VARIANTS)
+        .chain(PinObstacle::VARIANTS)
+        .chain(PodPoolObstacle::VARIANTS)
+        .chain(NodeConfigObstacle::VARIANTS)
+        .chain(UndoObstacle::VARIANTS)
+        .chain(LbObstacle::VARIANTS)
+        .copied()
+}
+
 impl fmt::Display for BlockedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.explain().reason)
@@ -202,41 +227,19 @@ impl From<LbObstacle> for BlockedReason {
 
 #[cfg(test)]
 mod tests {
-    use strum::VariantNames;
-
     use super::*;
 
-    /// Families name the codes of their own; the others are codes themselves.
     #[test]
     fn codes_stay() {
-        const FAMILIES: [&str; 8] = [
-            "write-path",
-            "operator",
-            "node",
-            "pin",
-            "pod-pool",
-            "node-config",
-            "undo",
-            "load-balancing",
-        ];
-        let common = BlockedReason::VARIANTS
-            .iter()
-            .filter(|code| !FAMILIES.contains(code));
-        let mut codes: Vec<&str> = common
-            .chain(WritePathObstacle::VARIANTS)
-            .chain(OperatorObstacle::VARIANTS)
-            .chain(NodeObstacle::VARIANTS)
-            .chain(PinObstacle::VARIANTS)
-            .chain(PodPoolObstacle::VARIANTS)
-            .chain(NodeConfigObstacle::VARIANTS)
-            .chain(UndoObstacle::VARIANTS)
-            .copied()
-            .collect();
+        let mut codes: Vec<&str> = codes().collect();
         codes.sort_unstable();
+        codes.dedup();
         assert_eq!(
             codes,
             [
                 "annotation-not-read",
+                "another-controller",
+                "asks-in-spec",
                 "cannot-be-given-back",
                 "cannot-be-selected",
                 "cannot-be-undone",
@@ -245,8 +248,10 @@ mod tests {
                 "exhausted",
                 "family-missing",
                 "given-to-another",
+                "held-by",
                 "held-not-free",
                 "held-twice",
+                "in-use",
                 "inside-operator-ranges",
                 "lets-held-out",
                 "managed-by-another",
@@ -258,10 +263,14 @@ mod tests {
                 "no-pool",
                 "node-config-of-another",
                 "node-configs-not-served",
+                "not-as-left",
+                "not-read",
+                "not-served",
                 "operator-block-size",
                 "operator-gives",
                 "operator-refuses",
                 "operator-unseen",
+                "outside-pools",
                 "path-not-read",
                 "pin-family-off",
                 "pin-held-by",
@@ -279,12 +288,15 @@ mod tests {
                 "pod-pool-too-wide",
                 "pod-pools-hidden",
                 "pod-pools-not-served",
+                "pools-hidden",
                 "pools-tied",
                 "rival-allocator",
+                "services-hidden",
                 "setting-of-another",
                 "spec-is-write-once",
                 "spoken-for",
                 "stale-owner",
+                "switched-off",
                 "undone-by-files",
                 "unreadable",
                 "version-unknown",

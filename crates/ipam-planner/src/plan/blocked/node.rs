@@ -1,14 +1,13 @@
 //! Obstacles of a node: no pool serves it, or others have the block that it shows.
 
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantNames};
 
 use super::Explanation;
 use ipam_core::model::{NodeName, PoolName};
 use ipam_core::net::Block;
 
 /// Why a node gets no block, or a block that it shows is not written.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
-#[cfg_attr(test, derive(strum::VariantNames))]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum NodeObstacle {
     /// No pool's selector matches the node.

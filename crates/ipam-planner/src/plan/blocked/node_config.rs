@@ -1,13 +1,12 @@
 //! Obstacles of a CiliumNodeConfig, which sets the blocks of one node or the default pool of many.
 
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantNames};
 
 use super::Explanation;
 use ipam_core::model::{NodeName, PoolName};
 
 /// Why a `CiliumNodeConfig` cannot be written.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
-#[cfg_attr(test, derive(strum::VariantNames))]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum NodeConfigObstacle {
     /// The pool that it would choose is blocked.

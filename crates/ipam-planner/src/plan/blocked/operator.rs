@@ -1,14 +1,13 @@
 //! Obstacles from Cilium's operator, which hands out blocks itself in ipam `cluster-pool`.
 
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantNames};
 
 use super::Explanation;
 use ipam_cilium::observed::OperatorRefusal;
 use ipam_core::net::Block;
 
 /// Why Cilium's operator keeps a block from being written.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
-#[cfg_attr(test, derive(strum::VariantNames))]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum OperatorObstacle {
     /// The operator gives the node a block itself.

@@ -1,14 +1,13 @@
 //! Obstacles of a pin: the node cannot get the blocks that a NodeAssignment names.
 
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantNames};
 
 use super::Explanation;
 use ipam_core::model::{NodeName, PoolName};
 use ipam_core::net::{Block, Family};
 
 /// Why the pin of a node cannot be fulfilled.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
-#[cfg_attr(test, derive(strum::VariantNames))]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum PinObstacle {
     /// A family of the pin is switched off in Cilium.

@@ -1,14 +1,13 @@
 //! Obstacles of a CiliumPodIPPool (ipam `multi-pool`).
 
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantNames};
 
 use super::Explanation;
 use ipam_core::model::NodeName;
 use ipam_core::net::{Block, BlockSize};
 
 /// Why a `CiliumPodIPPool` cannot be written.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
-#[cfg_attr(test, derive(strum::VariantNames))]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum PodPoolObstacle {
     /// The server does not know `CiliumPodIPPool`s.

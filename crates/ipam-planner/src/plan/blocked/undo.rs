@@ -3,15 +3,14 @@
 use std::collections::BTreeSet;
 
 use ipnet::IpNet;
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantNames};
 
 use super::Explanation;
 use ipam_core::model::WritePath;
 use ipam_core::net::Block;
 
 /// Why an earlier apply cannot be undone.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
-#[cfg_attr(test, derive(strum::VariantNames))]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum UndoObstacle {
     /// The blocks that this path wrote stay.

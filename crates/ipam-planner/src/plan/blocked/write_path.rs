@@ -1,14 +1,13 @@
 //! Obstacles of a write path: this Cilium does not read the field, or the field cannot be written.
 
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantNames};
 
 use super::Explanation;
 use ipam_core::model::{IpamMode, WritePath};
 use ipam_core::net::Family;
 
 /// Why no field that this Cilium reads can be written.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
-#[cfg_attr(test, derive(strum::VariantNames))]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum WritePathObstacle {
     /// An IPAM mode in which another component allocates, by design.

@@ -10,6 +10,7 @@ mod edit;
 mod findings;
 mod load_balancing;
 mod pod_pools;
+mod selection;
 mod summary;
 
 use std::collections::BTreeSet;
@@ -29,10 +30,11 @@ pub use findings::{
 pub use load_balancing::{LbSummary, LostAddressDocument, ServiceEffectDocument};
 pub use pod_pools::PodPoolSummary;
 pub(super) use pod_pools::{is_gone, shows};
+pub use selection::SelectionDocument;
 pub use summary::Summary;
 
 /// Version of this format: the major part changes when a reader would misunderstand.
-pub const FORMAT_VERSION: &str = "1.8";
+pub const FORMAT_VERSION: &str = "1.9";
 
 /// A plan as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +49,9 @@ pub struct PlanDocument {
     pub digest: String,
     /// The files that it was made from.
     pub source: SourceDocument,
+    /// The objects to which it is limited; absent for a whole plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<SelectionDocument>,
     /// Counts.
     pub summary: Summary,
     /// Limits and checks that the plan waives.
@@ -128,6 +133,8 @@ impl PlanDocument {
             findings,
             unchanged: _,
             desired_digest,
+            selection,
+            left_out: _,
         } = plan;
         let refused = refusals
             .iter()
@@ -141,6 +148,7 @@ impl PlanDocument {
                 revision: None,
                 digest: desired_digest.clone(),
             },
+            selection: SelectionDocument::new(selection),
             summary: Summary::new(plan),
             waivers: waivers.iter().map(ToString::to_string).collect(),
             refusals: refused.map(RefusalDocument::from).collect(),
@@ -198,6 +206,9 @@ impl PlanDocument {
             digest,
         } = &self.source;
         text.push_str(&format!("source {:?}\n", (directory, revision, digest)));
+        if let Some(SelectionDocument { targets, excluded }) = &self.selection {
+            text.push_str(&format!("selection {:?}\n", (targets, excluded)));
+        }
         for waiver in &self.waivers {
             text.push_str(&format!("waiver {waiver:?}\n"));
         }

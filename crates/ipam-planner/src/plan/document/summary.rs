@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{LbSummary, PodPoolSummary};
 use crate::plan::change::{Action, Change, NodeChange, Target, node_changes};
 use crate::plan::drift::Drift;
-use crate::plan::{Misplaced, Plan};
+use crate::plan::{LeftOut, Misplaced, Plan};
 use ipam_core::model::{NodeName, Severity, grouped_digits};
 
 /// Counts of a plan.
@@ -59,6 +59,9 @@ pub struct Summary {
     /// before they are written.
     #[serde(default)]
     pub needs_approval: usize,
+    /// What the limit of the plan leaves out; absent for a whole plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
 }
 
 impl Summary {
@@ -106,12 +109,15 @@ impl Summary {
                 .iter()
                 .map(|change| change.needs_approval().len())
                 .sum(),
+            left_out: plan.left_out,
         }
     }
 
-    /// Whether the cluster matches the files, by everything that the plan knows.
+    /// Whether the cluster matches the files, by everything that the plan knows. A limited plan
+    /// does not know it.
     pub fn is_as_the_files_say(&self) -> bool {
         self.changes_nothing()
+            && self.left_out.is_none()
             && self.unchanged == self.nodes
             && (self.blocked, self.misplaced, self.drifted, self.errors) == (0, 0, 0, 0)
     }

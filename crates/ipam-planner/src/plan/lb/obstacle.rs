@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantNames};
 
 use crate::openstack::UnresolvedSubnet;
 use crate::plan::blocked::Explanation;
@@ -29,7 +29,7 @@ pub enum AddressUser {
 }
 
 /// Why a pool or a pin must wait.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum LbObstacle {
     /// The server does not know the kind.
@@ -96,7 +96,8 @@ impl LbObstacle {
 
     /// The reason and the way out.
     pub(in crate::plan) fn explain(&self) -> Explanation {
-        const ALLOW_LIST: &str = "allow `list` on it; the README lists the required rights";
+        const ALLOW_LIST: &str =
+            "allow `list` on it; `cilium-ipam schema --rbac` prints the required roles";
         match self {
             LbObstacle::NotServed => Explanation::new(
                 "the server does not know CiliumLoadBalancerIPPools: their CustomResourceDefinition is not installed",
