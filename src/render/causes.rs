@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::human::{Detail, limit};
+use super::natural::by_name;
 use super::text::grouped_digits;
 use ipam_planner::plan::{BlockedDocument, DriftDocument, MisplacedDocument};
 
@@ -57,6 +58,11 @@ impl<'p, C> CutCauses<'p, C> {
         }
     }
 
+    /// Number of objects of the causes that are not shown.
+    pub(super) fn hidden_objects(&self) -> usize {
+        self.by_code.values().sum()
+    }
+
     /// `490 further causes: 12 in-no-pool, 2,934 not-selected`.
     pub(super) fn further(&self) -> Option<String> {
         let counts = self
@@ -75,7 +81,7 @@ pub(super) fn misplaced(
     detail: Detail,
 ) -> CutCauses<'_, MisplacedCause<'_>> {
     let mut causes: BTreeMap<_, Vec<&MisplacedDocument>> = BTreeMap::new();
-    for one in misplaced {
+    for one in by_name(misplaced, |one| &one.name) {
         let cause = (&*one.code, one.pool.as_deref(), &*one.reason, &*one.help);
         causes.entry(cause).or_default().push(one);
     }
@@ -96,7 +102,7 @@ pub(super) fn blocked(
     detail: Detail,
 ) -> CutCauses<'_, BlockedCause<'_>> {
     let mut causes: BTreeMap<(&str, &str), BTreeMap<&str, Vec<&BlockedDocument>>> = BTreeMap::new();
-    for entry in blocked {
+    for entry in by_name(blocked, |entry| &entry.name) {
         let reasons = causes.entry((&entry.code, &entry.unblock)).or_default();
         reasons.entry(&entry.reason).or_default().push(entry);
     }
@@ -115,7 +121,7 @@ pub(super) fn blocked(
 /// Drift by kind of the object, field and author.
 pub(super) fn drift(drift: &[DriftDocument], detail: Detail) -> CutCauses<'_, DriftCause<'_>> {
     let mut causes: BTreeMap<(&str, &str, Option<&str>), Vec<&DriftDocument>> = BTreeMap::new();
-    for entry in drift {
+    for entry in by_name(drift, |entry| &entry.name) {
         let cause = (&*entry.kind, &*entry.field, entry.manager.as_deref());
         causes.entry(cause).or_default().push(entry);
     }

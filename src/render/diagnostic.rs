@@ -1,20 +1,27 @@
 //! Findings as miette diagnostics, with an excerpt of the file.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
-use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, SourceCode};
+use miette::{
+    Diagnostic, GraphicalTheme, LabeledSpan, MietteHandler, MietteHandlerOpts, ReportHandler,
+    SourceCode,
+};
 
 use super::excerpt::{Excerpt, Sources, sentence};
 use super::findings::cut;
 use super::human::Detail;
+use super::rule_page::pointer;
 use super::text::printable;
 use ipam_config::documents::Documents;
 use ipam_core::model::{Finding, Label, Severity};
 
+/// Columns below which excerpts are not readable.
+const NARROWEST: usize = 40;
+
 /// Findings as text, the worst first, each with its place in the file, its code and its fix. The
 /// short form shows the first few of each rule and counts the others.
 pub fn diagnostics(findings: &[Finding], documents: &Documents, detail: Detail) -> String {
-    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(100);
+    let handler = handler();
     let mut text = String::new();
     let cut = cut(findings, detail);
     let mut sources = Sources::new(documents);
@@ -24,7 +31,7 @@ pub fn diagnostics(findings: &[Finding], documents: &Documents, detail: Detail) 
             excerpt: excerpt(finding, &mut sources),
             url: format!("cilium-ipam::{}", finding.rule),
         };
-        if handler.render_report(&mut text, &report).is_err() {
+        if write!(text, "{}", Rendered(&handler, &report)).is_err() {
             text.push_str(&format!(
                 "{}: {}\n",
                 finding.severity,
@@ -35,7 +42,32 @@ pub fn diagnostics(findings: &[Finding], documents: &Documents, detail: Detail) 
     }
     cut.further()
         .for_each(|line| text.push_str(&format!("{line}\n")));
+    let pointer = pointer(findings.iter().map(|finding| finding.rule.0));
+    pointer
+        .iter()
+        .for_each(|line| text.push_str(&format!("{line}\n")));
     text
+}
+
+/// Lines are as wide as `COLUMNS` says, or the terminal, or 80 columns.
+fn handler() -> MietteHandler {
+    let options = MietteHandlerOpts::new()
+        .force_graphical(true)
+        .graphical_theme(GraphicalTheme::unicode())
+        .terminal_links(true);
+    let columns = std::env::var("COLUMNS").ok();
+    match columns.and_then(|columns| columns.parse::<usize>().ok()) {
+        Some(columns) => options.width(columns.max(NARROWEST)).build(),
+        None => options.build(),
+    }
+}
+
+struct Rendered<'r>(&'r MietteHandler, &'r dyn Diagnostic);
+
+impl fmt::Display for Rendered<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.debug(self.1, f)
+    }
 }
 
 fn excerpt(finding: &Finding, sources: &mut Sources<'_>) -> Option<Excerpt> {

@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 use super::finding_documents::{IN_REPORT, OmittedDocument, first};
 use super::findings::cut;
 use super::human::{Detail, limit};
+use super::rule_page::pointer;
 use super::table;
 use super::text::{Paint, count, grouped_digits, printable};
 use ipam_core::model::{Finding, FindingGroup, Origin, Severity, grouped};
+use ipam_core::rules::{self, markdown};
 use ipam_planner::doctor::Conclusion;
 
 /// Version of the JSON. Fields may be added within 1.
@@ -194,6 +196,10 @@ pub fn examination(conclusions: &[Conclusion], findings: &[Finding], detail: Det
             count(infos, "info")
         ),
     };
+    let pointer = pointer(findings.iter().map(|finding| finding.rule.0));
+    pointer
+        .iter()
+        .for_each(|line| text.push_str(&format!("\n{line}\n")));
     text.push_str(&format!("\n{}\n", Paint::Bold.on(&summary)));
     text
 }
@@ -253,11 +259,26 @@ pub fn sarif(findings: &[Finding], place: &str, detail: Detail) -> Value {
             "tool": {"driver": {
                 "name": "cilium-ipam",
                 "version": env!("CARGO_PKG_VERSION"),
-                "rules": rules.iter().map(|rule| json!({"id": rule})).collect::<Vec<_>>(),
+                "rules": rules.into_iter().map(sarif_rule).collect::<Vec<_>>(),
             }},
             "results": grouped(findings).iter().map(|group| sarif_result(group, place, detail)).collect::<Vec<_>>(),
         }],
     })
+}
+
+/// A rule with its page, which code scanning shows beside each result.
+fn sarif_rule(rule: &str) -> Value {
+    match rules::page(rule) {
+        Some(page) => {
+            let text = markdown::page(page);
+            json!({
+                "id": rule,
+                "shortDescription": {"text": page.summary},
+                "help": {"text": text, "markdown": text},
+            })
+        }
+        None => json!({"id": rule}),
+    }
 }
 
 fn sarif_result(group: &FindingGroup<'_>, place: &str, detail: Detail) -> Value {

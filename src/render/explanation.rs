@@ -3,13 +3,15 @@
 use super::table;
 use super::text::{Paint, grouped_digits, printable};
 use ipam_planner::explain::{
-    Explanation, NodeExplanation, RangeExplanation, RequirementResult, ServiceExplanation,
+    ExplainedRange, Explanation, NodeExplanation, PoolExplanation, PoolNode, RangeExplanation,
+    RequirementResult, ServiceExplanation,
 };
 
 /// Every step of the decision, for people.
 pub fn explanation(explanation: &Explanation) -> String {
     match explanation {
         Explanation::Node(node) => of_node(node),
+        Explanation::Pool(pool) => of_pool(pool),
         Explanation::Range(range) => of_range(range),
         Explanation::Service(service) => of_service(service),
     }
@@ -80,6 +82,68 @@ fn lower_blocks(number: u128) -> String {
         "lower blocks"
     };
     format!("{} {blocks}", grouped_digits(number))
+}
+
+fn of_pool(pool: &PoolExplanation) -> String {
+    let PoolExplanation {
+        pool: name,
+        origin,
+        priority,
+        selector,
+        disabled,
+        ranges,
+        nodes,
+        other_nodes,
+        ..
+    } = pool;
+    let state = if *disabled { ", disabled" } else { "" };
+    let mut text = heading(&format!("pool {name}"));
+    text.push_str(&line(&format!("priority {priority}{state}  ({origin})")));
+    text.push_str(&line(&format!("selects   {selector}")));
+    text.push_str(&heading("ranges, in the order of use"));
+    let row = |range: &ExplainedRange| {
+        let ExplainedRange {
+            range,
+            total,
+            used,
+            reserved,
+            free,
+            next,
+        } = range;
+        let [total, used, reserved, free] = [total, used, reserved, free].map(grouped_digits);
+        let next = if next.is_empty() {
+            "-".to_owned()
+        } else {
+            next.join(" ")
+        };
+        [range.clone(), total, used, reserved, free, next]
+    };
+    text.push_str(&table(
+        ["RANGE", "BLOCKS", "USED", "RESERVED", "FREE", "NEXT FREE"],
+        &ranges.iter().map(row).collect::<Vec<_>>(),
+    ));
+    text.push_str(&heading(&format!(
+        "nodes ({}; {} others)",
+        nodes.len(),
+        grouped_digits(other_nodes)
+    )));
+    for node in nodes {
+        let PoolNode {
+            node,
+            holds,
+            verdict,
+            requirements: results,
+        } = node;
+        let holds = match holds.is_empty() {
+            true => String::new(),
+            false => format!("  {}", holds.join(" ")),
+        };
+        text.push_str(&line(&format!("{node}{holds}  {verdict}")));
+        if results.iter().any(|result| !result.met) {
+            text.push_str(&requirements(results));
+        }
+    }
+    text
 }
 
 fn of_service(service: &ServiceExplanation) -> String {

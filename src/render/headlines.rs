@@ -1,8 +1,8 @@
 //! The counts of a plan in words, for its first lines and its last one.
 
+use super::limited;
 use super::text::{Paint, count, grouped_digits};
-use super::{human_lb, human_pod_pools};
-use ipam_planner::plan::{Intent, Summary};
+use ipam_planner::plan::{Intent, LbSummary, PodPoolSummary, Summary};
 
 /// The first and the last line of a plan at a terminal.
 pub(super) fn of_plan(summary: &Summary, intent: Intent) -> String {
@@ -11,28 +11,106 @@ pub(super) fn of_plan(summary: &Summary, intent: Intent) -> String {
 
 /// `Plan: 3 to assign, …`, `No changes.` or `Undo: …`
 pub(super) fn sentence(summary: &Summary, intent: Intent) -> String {
-    match intent {
+    let sentence = match intent {
         Intent::Undo => undo(summary),
         Intent::Files if summary.changes_nothing() => no_changes(summary),
         Intent::Files => changes(summary),
-    }
+    };
+    sentence + &limited::left_out(summary)
 }
 
 /// LoadBalancer pools and pools of Pods; empty without any.
 pub(super) fn of_objects(summary: &Summary) -> String {
-    let line = |text: String| {
-        if text.is_empty() {
-            text
-        } else {
-            format!("{}\n", Paint::Bold.on(&text))
-        }
+    let line = |(text, changes_nothing): (String, bool)| match (text.is_empty(), changes_nothing) {
+        (true, _) => text,
+        (false, true) => format!("{text}\n"),
+        (false, false) => format!("{}\n", Paint::Bold.on(&text)),
     };
-    human_lb::headline(&summary.load_balancing)
-        + &line(human_pod_pools::headline(&summary.pod_pools))
+    let (balancing, pods) = (&summary.load_balancing, &summary.pod_pools);
+    let balancing = (load_balancing(balancing), balancing.changes_nothing());
+    line(balancing) + &line((pod_pools(pods), pods.changes_nothing()))
 }
 
-/// `3 to assign, 0 to update, …`
+/// `LoadBalancer: 1 to create, …`; empty without LoadBalancer pools and pins.
+pub(super) fn load_balancing(summary: &LbSummary) -> String {
+    let LbSummary {
+        create,
+        update,
+        adopt,
+        delete,
+        pin,
+        unchanged,
+        lost_addresses,
+    } = summary;
+    let writes = counts([
+        (*create, "to create"),
+        (*update, "to update"),
+        (*adopt, "to adopt"),
+        (*delete, "to delete"),
+        (*pin, "to pin"),
+    ]);
+    let unchanged = counts([(*unchanged, "unchanged")]);
+    let lost = match (summary.changes_nothing(), lost_addresses) {
+        (true, _) => None,
+        (false, 0) => Some("no Service loses an address".to_owned()),
+        (false, 1) => Some("1 address would or may go".to_owned()),
+        (false, lost) => Some(format!(
+            "{} addresses would or may go",
+            grouped_digits(lost)
+        )),
+    };
+    sentence_of("LoadBalancer", &writes, unchanged.into_iter().chain(lost))
+}
+
+/// `Pod pools: 2 to create, …`; empty without any such object.
+pub(super) fn pod_pools(summary: &PodPoolSummary) -> String {
+    let PodPoolSummary {
+        create,
+        update,
+        adopt,
+        delete,
+        unchanged,
+    } = summary;
+    let writes = counts([
+        (*create, "to create"),
+        (*update, "to update"),
+        (*adopt, "to adopt"),
+        (*delete, "to delete"),
+    ]);
+    sentence_of("Pod pools", &writes, counts([(*unchanged, "unchanged")]))
+}
+
+/// The counts with their words, without zeros.
+fn counts<const N: usize>(counts: [(usize, &str); N]) -> Vec<String> {
+    let counts = counts.into_iter().filter(|(number, _)| *number > 0);
+    counts
+        .map(|(number, what)| format!("{} {what}", grouped_digits(number)))
+        .collect()
+}
+
+/// `title: writes; others.`, without an empty part; empty without any.
+fn sentence_of(title: &str, writes: &[String], others: impl IntoIterator<Item = String>) -> String {
+    let others: Vec<String> = others.into_iter().collect();
+    let parts = [writes.join(", "), others.join(", ")];
+    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!("{title}: {}.", parts.join("; ")),
+    }
+}
+
+/// `3 to assign, 1 to release, 0 moved`. That nothing moves is the promise of every plan, so its
+/// zero is shown; other zeros are left out.
 pub(super) fn writes(summary: &Summary) -> String {
+    let moved = format!("{} moved", grouped_digits(summary.moved));
+    match summary.changes_nothing() {
+        true => moved,
+        false => format!("{}, {moved}", writes_of_nodes(summary)),
+    }
+}
+
+/// `3 to assign, 1 to release`, or `no node to change` if only other objects change.
+pub(super) fn writes_of_nodes(summary: &Summary) -> String {
     let Summary {
         assign,
         update,
@@ -40,40 +118,44 @@ pub(super) fn writes(summary: &Summary) -> String {
         delete,
         ..
     } = summary;
-    let of_nodes = [
-        (assign, "assign"),
-        (update, "update"),
-        (release, "release"),
-        (delete, "delete"),
-    ];
-    of_nodes
-        .map(|(number, what)| format!("{} to {what}", grouped_digits(number)))
-        .join(", ")
-}
-
-/// `3 nodes misplaced, `; empty if none is.
-pub(super) fn misplaced(summary: &Summary) -> String {
-    if summary.misplaced == 0 {
-        String::new()
-    } else {
-        format!("{} misplaced, ", count(summary.misplaced, "node"))
+    let writes = counts([
+        (*assign, "to assign"),
+        (*update, "to update"),
+        (*release, "to release"),
+        (*delete, "to delete"),
+    ]);
+    match writes.is_empty() {
+        true => "no node to change".to_owned(),
+        false => writes.join(", "),
     }
 }
 
-fn changes(summary: &Summary) -> String {
+/// `1 blocked, 3 nodes misplaced, 5 unchanged`, without zeros.
+pub(super) fn others(summary: &Summary) -> Vec<String> {
     let Summary {
-        moved,
         blocked,
+        misplaced,
         unchanged,
         ..
     } = summary;
-    let [moved, blocked, unchanged] = [moved, blocked, unchanged].map(grouped_digits);
-    format!(
-        "Plan: {}, {moved} moved; {blocked} blocked, {}{unchanged} unchanged.{}",
-        writes(summary),
-        misplaced(summary),
-        ports_and_errors(summary)
-    )
+    let misplaced = (*misplaced > 0).then(|| format!("{} misplaced", count(*misplaced, "node")));
+    let blocked = counts([(*blocked, "blocked")]);
+    let unchanged = counts([(*unchanged, "unchanged")]);
+    blocked
+        .into_iter()
+        .chain(misplaced)
+        .chain(unchanged)
+        .collect()
+}
+
+fn changes(summary: &Summary) -> String {
+    let others = others(summary);
+    let others = match others.is_empty() {
+        true => String::new(),
+        false => format!("; {}", others.join(", ")),
+    };
+    let (writes, rest) = (writes(summary), ports_and_errors(summary));
+    format!("Plan: {writes}{others}.{rest}")
 }
 
 fn ports_and_errors(summary: &Summary) -> String {
@@ -90,17 +172,14 @@ fn ports_and_errors(summary: &Summary) -> String {
     ports + &errors
 }
 
-/// An undo plan does not count what it leaves unchanged.
+/// An undo plan does not count unchanged objects.
 fn undo(summary: &Summary) -> String {
     if summary.changes_nothing() && summary.blocked == 0 {
         return "Undo: nothing to take back.".to_owned();
     }
-    let blocked = grouped_digits(summary.blocked);
-    format!(
-        "Undo: {}; {blocked} cannot be taken back.{}",
-        writes(summary),
-        ports_and_errors(summary)
-    )
+    let blocked = counts([(summary.blocked, "cannot be taken back")]);
+    let undo = sentence_of("Undo", &[writes_of_nodes(summary)], blocked);
+    undo + &ports_and_errors(summary)
 }
 
 /// Says "as the files say" of all nodes only if no count contradicts it.
@@ -116,6 +195,9 @@ fn no_changes(summary: &Summary) -> String {
         ..
     } = summary;
     let moved = grouped_digits(moved);
+    if summary.left_out.is_some() {
+        return limited::no_changes(summary);
+    }
     if summary.is_as_the_files_say() {
         return format!(
             "No changes. {} as the files say, {moved} moved.",

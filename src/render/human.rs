@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use super::natural::{by_name, natural_order};
+use super::rule_page::pointer_with_codes;
 use super::text::{Paint, count, grouped_digits, printable};
 use super::{
     causes, headlines, human_approval, human_drift, human_lb, human_misplaced, human_pod_pools,
-    human_ports,
+    human_ports, limited,
 };
 use ipam_planner::plan::{
     BlockedDocument, ChangeDocument, PlanDocument, RefusalDocument, SourceDocument,
@@ -35,6 +37,7 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
         intent,
         digest,
         source,
+        selection,
         summary,
         waivers,
         refusals,
@@ -47,6 +50,10 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     } = plan;
     let headline = headlines::of_plan(summary, *intent);
     let parts = [
+        match limited::by(selection.as_ref()) {
+            line if line.is_empty() => line,
+            line => format!("{line}\n"),
+        },
         headlines::of_objects(summary),
         refused(refusals, detail),
         human_approval::blocks(summary, changes, detail),
@@ -140,29 +147,34 @@ pub(super) fn further(of_groups: Option<String>) -> String {
         .unwrap_or_default()
 }
 
-/// The changes of nodes, by pool.
-pub(super) fn by_pool(changes: &[ChangeDocument]) -> BTreeMap<Option<&str>, Vec<&ChangeDocument>> {
+/// A pool and its changes.
+pub(super) type PoolChanges<'p> = (Option<&'p str>, Vec<&'p ChangeDocument>);
+
+/// The changes of these nodes by pool, both in natural order.
+pub(super) fn by_pool<'p>(
+    changes: impl IntoIterator<Item = &'p ChangeDocument>,
+) -> Vec<PoolChanges<'p>> {
     let mut pools: BTreeMap<Option<&str>, Vec<&ChangeDocument>> = BTreeMap::new();
-    for change in changes.iter().filter(|change| change.kind == "Node") {
+    let of_nodes = changes.into_iter().filter(|change| change.kind == "Node");
+    for change in by_name(of_nodes, |change| &change.name) {
         pools
             .entry(change.pool.as_deref())
             .or_default()
             .push(change);
     }
+    let mut pools: Vec<PoolChanges<'_>> = pools.into_iter().collect();
+    pools.sort_by(|(a, _), (b, _)| natural_order(a.unwrap_or_default(), b.unwrap_or_default()));
     pools
 }
 
 /// `490 further pools with 12,345 changes`, of those beyond the limit.
-pub(super) fn further_pools(
-    pools: &BTreeMap<Option<&str>, Vec<&ChangeDocument>>,
-    detail: Detail,
-) -> Option<String> {
-    let changes: usize = pools.values().skip(limit(detail)).map(Vec::len).sum();
-    let pools = pools.len().saturating_sub(limit(detail));
-    (pools > 0).then(|| {
+pub(super) fn further_pools(pools: &[PoolChanges<'_>], detail: Detail) -> Option<String> {
+    let further = pools.get(limit(detail)..).unwrap_or_default();
+    let changes = further.iter().map(|(_, changes)| changes.len()).sum();
+    (!further.is_empty()).then(|| {
         format!(
             "{} with {}",
-            count(pools, "further pool"),
+            count(further.len(), "further pool"),
             count(changes, "change")
         )
     })
@@ -252,7 +264,14 @@ fn refused(refusals: &[RefusalDocument], detail: Detail) -> String {
             Paint::Dim.on(&printable(&refusal.help))
         ));
     }
-    text + &more(refusals.len() - shown.len())
+    text += &more(refusals.len() - shown.len());
+    text + &codes_of(refusals.iter().map(|refusal| refusal.rule.as_str()))
+}
+
+/// The line that points to the pages of these codes.
+pub(super) fn codes_of<'c>(codes: impl IntoIterator<Item = &'c str>) -> String {
+    let line = pointer_with_codes(codes).unwrap_or_default();
+    format!("  {}\n", Paint::Dim.on(&printable(&line)))
 }
 
 fn blocked_by_reason(blocked: &[BlockedDocument], detail: Detail) -> String {
@@ -298,7 +317,8 @@ fn blocked_by_reason(blocked: &[BlockedDocument], detail: Detail) -> String {
             Paint::Dim.on(&printable(cause.unblock))
         ));
     }
-    text + &further(causes.further())
+    text += &further(causes.further());
+    text + &codes_of(blocked.iter().map(|entry| entry.code.as_str()))
 }
 
 /// Names in one line: the first few, and the number of the others.

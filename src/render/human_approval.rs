@@ -1,6 +1,7 @@
 //! Blocks of a plan that a person must approve, for a person at a terminal.
 
 use super::human::{Detail, limit, more};
+use super::natural::by_name;
 use super::text::{Paint, printable};
 use ipam_planner::plan::{ChangeDocument, Summary, UnapprovedBlockDocument};
 
@@ -27,12 +28,14 @@ pub(super) fn blocks(summary: &Summary, changes: &[ChangeDocument], detail: Deta
 pub(super) fn unapproved(
     changes: &[ChangeDocument],
 ) -> impl Iterator<Item = (&ChangeDocument, &UnapprovedBlockDocument)> {
-    changes.iter().flat_map(|change| {
-        change
-            .needs_approval
-            .iter()
-            .map(move |block| (change, block))
-    })
+    by_name(changes, |change| &change.name)
+        .into_iter()
+        .flat_map(|change| {
+            change
+                .needs_approval
+                .iter()
+                .map(move |block| (change, block))
+        })
 }
 
 /// The field that shows the block, its last writer, and why no pool would give it.

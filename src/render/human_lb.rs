@@ -2,38 +2,9 @@
 
 use super::human::{Detail, limit, more};
 use super::manifest_diff::manifest_diff;
-use super::text::{Paint, count, grouped_digits, printable};
-use ipam_planner::plan::{ChangeDocument, LbSummary, ServiceEffectDocument};
-
-/// `LoadBalancer: 1 pool to create, …`; empty where nothing changes.
-pub(super) fn headline(summary: &LbSummary) -> String {
-    let LbSummary {
-        create,
-        update,
-        adopt,
-        delete,
-        pin,
-        unchanged,
-        lost_addresses,
-    } = summary;
-    if summary.changes_nothing() {
-        return match unchanged {
-            0 => String::new(),
-            _ => format!("LoadBalancer: {} unchanged.\n", grouped_digits(unchanged)),
-        };
-    }
-    let lost = match lost_addresses {
-        0 => "no Service loses an address".to_owned(),
-        1 => "1 address would or may go".to_owned(),
-        lost => format!("{} addresses would or may go", grouped_digits(lost)),
-    };
-    let [create, update, adopt, delete, pin, unchanged] =
-        [create, update, adopt, delete, pin, unchanged].map(grouped_digits);
-    let text = format!(
-        "LoadBalancer: {create} to create, {update} to update, {adopt} to adopt, {delete} to delete, {pin} to pin; {unchanged} unchanged, {lost}."
-    );
-    format!("{}\n", Paint::Bold.on(&text))
-}
+use super::natural::by_name;
+use super::text::{Paint, count, printable};
+use ipam_planner::plan::{ChangeDocument, ServiceEffectDocument};
 
 /// Pools with their diffs, and pins.
 pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {
@@ -42,10 +13,10 @@ pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {
         ("CiliumLoadBalancerIPPool", "LoadBalancer pools"),
         ("Service", "pinned Services"),
     ] {
-        let of_kind: Vec<&ChangeDocument> = changes
-            .iter()
-            .filter(|change| change.kind == kind)
-            .collect();
+        let of_kind = by_name(
+            changes.iter().filter(|change| change.kind == kind),
+            |change| &change.name,
+        );
         if of_kind.is_empty() {
             continue;
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::causes;
-use super::human::{Detail, further, named};
+use super::human::{Detail, codes_of, further, named};
 use super::text::{Paint, count, printable};
 use ipam_planner::plan::MisplacedDocument;
 
@@ -44,7 +44,8 @@ pub(super) fn misplaced(misplaced: &[MisplacedDocument], detail: Detail) -> Stri
             Paint::Dim.on(&printable(cause.help))
         ));
     }
-    text + &further(causes.further())
+    text += &further(causes.further());
+    text + &codes_of(misplaced.iter().map(|one| one.code.as_str()))
 }
 
 /// `3 blocks of 2 nodes`: a node may have one of each family.

@@ -1,40 +1,21 @@
 //! Pools of Pods of a plan, for a person at a terminal.
 
 use super::human::{Detail, limit, more, values};
-use super::text::{Paint, count, grouped_digits, printable};
-use ipam_planner::plan::{ChangeDocument, PodPoolSummary};
+use super::natural::by_name;
+use super::text::{Paint, count, printable};
+use ipam_planner::plan::ChangeDocument;
 
 /// Kinds of a pool of Pods, and of the object that selects it for nodes.
 pub(super) const KINDS: [&str; 2] = ["CiliumPodIPPool", "CiliumNodeConfig"];
 
-/// `Pod pools: 2 objects to create, …`; empty without any such object.
-pub(super) fn headline(summary: &PodPoolSummary) -> String {
-    let PodPoolSummary {
-        create,
-        update,
-        adopt,
-        delete,
-        unchanged,
-    } = summary;
-    if summary.changes_nothing() {
-        return match unchanged {
-            0 => String::new(),
-            _ => format!("Pod pools: {} unchanged.", grouped_digits(unchanged)),
-        };
-    }
-    let [create, update, adopt, delete, unchanged] =
-        [create, update, adopt, delete, unchanged].map(grouped_digits);
-    format!(
-        "Pod pools: {create} to create, {update} to update, {adopt} to adopt, {delete} to delete; {unchanged} unchanged."
-    )
-}
-
 /// The changes of `CiliumPodIPPool`s and `CiliumNodeConfig`s.
 pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {
-    let of_pools: Vec<&ChangeDocument> = changes
-        .iter()
-        .filter(|c| KINDS.contains(&c.kind.as_str()))
-        .collect();
+    let of_pools = by_name(
+        changes
+            .iter()
+            .filter(|change| KINDS.contains(&change.kind.as_str())),
+        |change| &change.name,
+    );
     if of_pools.is_empty() {
         return String::new();
     }

@@ -1,6 +1,7 @@
 //! Ports of VMs of a plan, for a person at a terminal.
 
 use super::human::{Detail, limit, more};
+use super::natural::by_name;
 use super::text::{Paint, count, printable};
 use ipam_planner::plan::ChangeDocument;
 
@@ -9,10 +10,10 @@ pub(super) const KIND: &str = "Port";
 
 /// The changes of `allowed_address_pairs`.
 pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {
-    let ports: Vec<&ChangeDocument> = changes
-        .iter()
-        .filter(|change| change.kind == KIND)
-        .collect();
+    let ports = by_name(
+        changes.iter().filter(|change| change.kind == KIND),
+        |change| &change.name,
+    );
     if ports.is_empty() {
         return String::new();
     }

@@ -122,18 +122,18 @@ mod tests {
                 .help("##[fix] it")
         };
         let findings = [
-            finding("a", Severity::Error, "r"),
-            finding("b", Severity::Error, "r"),
-            finding("c", Severity::Info, "s"),
+            finding("a", Severity::Error, "no-pool"),
+            finding("b", Severity::Error, "no-pool"),
+            finding("c", Severity::Info, "no-nodes"),
         ];
         let expected = r#"<?xml version="1.0" encoding="UTF-8"?>
 <testsuites name="cilium-ipam" tests="2" skipped="0" failures="1" errors="0">
     <testsuite name="doctor" tests="2" skipped="0" errors="0" failures="1">
-        <testcase name="r Node/a and 1 more" classname="error">
+        <testcase name="no-pool Node/a and 1 more" classname="error">
             <failure message="`a` is &lt;wrong&gt;">`a` is &lt;wrong&gt;
 fix: #&#35;[fix] it</failure>
         </testcase>
-        <testcase name="s Node/c" classname="info">
+        <testcase name="no-nodes Node/c" classname="info">
             <system-out>`c` is &lt;wrong&gt;
 fix: #&#35;[fix] it</system-out>
         </testcase>

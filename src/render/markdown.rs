@@ -3,10 +3,11 @@
 use super::findings::cut_by;
 use super::human::{Detail, by_pool, further_pools, limit};
 use super::human_approval::{evidence, unapproved};
-use super::markdown_page::Page;
-use super::markup::{Markup, Phrase, code, codes, prose};
+use super::markdown_page::{Entry, Fold, Page, Table, UpTo, WHOLE};
+use super::markup::{Phrase, code, codes, prose};
+use super::rule_page::pointer;
 use super::text::{count, grouped_digits};
-use super::{headlines, human_pod_pools, markdown_objects, markdown_waiting};
+use super::{headlines, limited, markdown_objects, markdown_waiting};
 use ipam_planner::plan::{
     ChangeDocument, FindingDocument, Intent, PlanDocument, RefusalDocument, SourceDocument,
     Summary, UnapprovedBlockDocument,
@@ -19,6 +20,7 @@ pub fn markdown(plan: &PlanDocument, detail: Detail) -> String {
         intent,
         digest,
         source,
+        selection: _,
         summary,
         waivers,
         refusals,
@@ -35,18 +37,23 @@ pub fn markdown(plan: &PlanDocument, detail: Detail) -> String {
         made_from(source, digest, waivers),
         prose(&counts)
     );
+    let (destructive, other): (Vec<_>, Vec<_>) = changes
+        .iter()
+        .partition(|change| change.hazard == "destructive");
     let mut page = Page::new(headline(plan), &tail);
-    refused(&mut page, refusals);
+    // The most important first, because a page that is too long loses its end.
     needs_approval(&mut page, summary, changes, detail);
-    found(&mut page, findings, detail);
-    markdown_objects::losing_services(&mut page, services);
-    markdown_objects::address_pools(&mut page, changes);
-    markdown_objects::pod_pools(&mut page, changes);
-    markdown_objects::ports(&mut page, changes);
-    markdown_objects::service_pins(&mut page, changes);
-    markdown_objects::other_services(&mut page, services);
-    changes_by_pool(&mut page, changes, detail);
+    refused(&mut page, refusals);
     markdown_waiting::blocked(&mut page, blocked, detail);
+    markdown_objects::losing_services(&mut page, services);
+    markdown_objects::destructive(&mut page, &destructive);
+    found(&mut page, findings, detail);
+    markdown_objects::address_pools(&mut page, &other);
+    markdown_objects::pod_pools(&mut page, &other);
+    markdown_objects::ports(&mut page, &other);
+    markdown_objects::service_pins(&mut page, &other);
+    markdown_objects::other_services(&mut page, services);
+    changes_by_pool(&mut page, &other, detail);
     markdown_waiting::misplaced(&mut page, misplaced, detail);
     markdown_waiting::drift(&mut page, drift, detail);
     page.finish()
@@ -88,12 +95,20 @@ fn headline(plan: &PlanDocument) -> String {
             super::why_irreversible(plan)
         ),
     };
-    let objects = [
-        markdown_objects::lb_headline(&summary.load_balancing),
-        human_pod_pools::headline(&summary.pod_pools),
+    let balancing = prose(&headlines::load_balancing(&summary.load_balancing)).to_string();
+    let balancing = match summary.load_balancing.lost_addresses {
+        0 => balancing,
+        _ => format!("**{balancing}**"),
+    };
+    let pods = prose(&headlines::pod_pools(&summary.pod_pools)).to_string();
+    let limited = [
+        limited::left_out(summary).trim().to_owned(),
+        limited::by(plan.selection.as_ref()),
     ];
-    let objects: String = objects
+    let limited = limited.map(|line| prose(&line).to_string());
+    let objects: String = limited
         .into_iter()
+        .chain([balancing, pods])
         .filter(|text| !text.is_empty())
         .map(|text| format!("\n\n{text}"))
         .collect();
@@ -104,33 +119,30 @@ fn headline(plan: &PlanDocument) -> String {
 }
 
 fn first_lines(summary: &Summary, intent: Intent) -> String {
-    let Summary {
-        moved,
-        blocked,
-        unchanged,
-        errors,
-        ..
-    } = summary;
-    let writes = headlines::writes(summary);
-    let errors = if *errors == 0 {
-        String::new()
-    } else {
-        format!(", {}", count(*errors, "error"))
-    };
-    let [moved, blocked, unchanged] = [moved, blocked, unchanged].map(grouped_digits);
-    let misplaced = headlines::misplaced(summary);
-    match intent {
-        Intent::Undo => format!("### Undo: {writes}\n\n{blocked} cannot be taken back{errors}"),
+    let errors = (summary.errors > 0).then(|| count(summary.errors, "error"));
+    let (title, others) = match intent {
+        Intent::Undo => {
+            let blocked = match summary.blocked {
+                0 => None,
+                blocked => Some(format!("{} cannot be taken back", grouped_digits(blocked))),
+            };
+            let writes = headlines::writes_of_nodes(summary);
+            (format!("Undo: {writes}"), blocked.into_iter().collect())
+        }
         Intent::Files => {
             let title = if summary.changes_nothing() {
                 "No changes"
             } else {
                 "Plan"
             };
-            format!(
-                "### {title}: {writes}, {moved} moved\n\n{blocked} blocked, {misplaced}{unchanged} unchanged{errors}"
-            )
+            let writes = headlines::writes(summary);
+            (format!("{title}: {writes}"), headlines::others(summary))
         }
+    };
+    let others: Vec<String> = others.into_iter().chain(errors).collect();
+    match others.is_empty() {
+        true => format!("### {title}"),
+        false => format!("### {title}\n\n{}", others.join(", ")),
     }
 }
 
@@ -142,15 +154,14 @@ fn refused(page: &mut Page<'_>, refusals: &[RefusalDocument]) {
             help,
             waiver: _,
         } = refusal;
-        format!(
+        Entry::one(format!(
             "\n- **refused** {}: {}; {}",
             code(rule),
             prose(message),
             prose(help)
-        )
+        ))
     };
-    page.list(&refusals.iter().map(line).collect::<Vec<_>>(), 4, "refusal");
-    page.end_list();
+    page.list(refusals.iter().map(line).collect(), UpTo(3), "refusal");
 }
 
 /// Blocks that a person must approve, never folded away.
@@ -172,17 +183,19 @@ fn needs_approval(
             prose(&evidence(block))
         )
     };
-    let mut lines: Vec<String> = all.iter().take(limit(detail)).map(line).collect();
+    let mut lines = Entry::each(all.iter().take(limit(detail)), |_| 1, line);
     let [first, ..] = &mut lines[..] else {
         return;
     };
-    first.insert_str(0, &format!("\n**{headline}**\n"));
+    first.text.insert_str(0, &format!("\n**{headline}**\n"));
     let further = all.len().saturating_sub(limit(detail));
-    if let (1.., Some(last)) = (further, lines.last_mut()) {
-        last.push_str(&format!("\n- … and {} more", grouped_digits(further)));
+    if further > 0 {
+        lines.push(Entry {
+            text: format!("\n- … and {} more", grouped_digits(further)),
+            count: further,
+        });
     }
-    page.list(&lines, 2, "unapproved block");
-    page.end_list();
+    page.list(lines, UpTo(2), "unapproved block");
 }
 
 fn found(page: &mut Page<'_>, findings: &[FindingDocument], detail: Detail) {
@@ -191,24 +204,24 @@ fn found(page: &mut Page<'_>, findings: &[FindingDocument], detail: Detail) {
     });
     let more = cut.hidden.iter().map(|((severity, rule), findings)| {
         let further = findings.iter().map(|finding| finding.count).sum();
-        format!(
-            "\n- … and {} of {}",
-            count(further, &format!("further {severity}")),
-            code(rule)
-        )
+        let what = count(further, &format!("further {severity}"));
+        Entry {
+            text: format!("\n- … and {what} of {}", code(rule)),
+            count: further,
+        }
     });
-    let lines: Vec<String> = cut
-        .shown
-        .iter()
-        .map(|finding| finding_line(finding))
-        .chain(more)
-        .collect();
-    page.list(&lines, 4, "finding");
-    page.end_list();
+    let shown = cut.shown.iter().copied();
+    let mut lines = Entry::each(shown, |finding| finding.count, finding_line);
+    lines.extend(more);
+    page.list(lines, UpTo(7), "finding");
+    let line = pointer(findings.iter().map(|finding| finding.rule.as_str()));
+    if let Some(text) = line.map(|line| format!("\n{}\n", prose(&line))) {
+        page.part(Entry { text, count: 0 }, "finding");
+    }
 }
 
-fn changes_by_pool(page: &mut Page<'_>, changes: &[ChangeDocument], detail: Detail) {
-    let pools = by_pool(changes);
+fn changes_by_pool(page: &mut Page<'_>, changes: &[&ChangeDocument], detail: Detail) {
+    let pools = by_pool(changes.iter().copied());
     for (pool, changes) in pools.iter().take(limit(detail)) {
         let title = Phrase::new("pool ").value(pool.unwrap_or("(none)"));
         let title = title.words(&format!(", {}", count(changes.len(), "change")));
@@ -220,12 +233,22 @@ fn changes_by_pool(page: &mut Page<'_>, changes: &[ChangeDocument], detail: Deta
                 prose(&c.reason),
             ]
         };
-        let rows: Vec<[Markup; 4]> = changes.iter().map(row).collect();
-        page.table(title, ["node", "block", "write path", "why"], &rows);
+        page.table(Table {
+            title,
+            heading: ["node", "block", "write path", "why"],
+            rows: Entry::each(changes, |_| 1, row),
+            noun: "change",
+            fold: Fold::Folded,
+            up_to: WHOLE,
+        });
     }
     if let Some(further) = further_pools(&pools, detail) {
-        let line = format!("\n… and {further}: see the JSON output, or --full\n");
-        page.part(&line, prose(&further));
+        let further_changes = pools.iter().skip(limit(detail));
+        let part = Entry {
+            text: format!("\n… and {further}: see the JSON output, or --full\n"),
+            count: further_changes.map(|(_, changes)| changes.len()).sum(),
+        };
+        page.part(part, "change");
     }
 }
 

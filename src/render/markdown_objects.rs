@@ -1,45 +1,20 @@
 //! The objects of a plan other than nodes, as parts of the Markdown page: LoadBalancer pools, pools
 //! of Pods, ports and Services.
 
+use super::human::short_name;
 use super::human_lb::effect_parts;
 use super::log_command::log_text;
 use super::manifest_diff::manifest_diff;
-use super::markdown_page::Page;
+use super::markdown_page::{Entry, Fold, Page, Table, UpTo, WHOLE};
 use super::markup::{Markup, Phrase, code, codes, list, prose};
-use super::text::{count, grouped_digits, printable};
+use super::natural::by_name;
+use super::text::{count, printable};
 use super::{human_pod_pools, human_ports};
-use ipam_planner::plan::{ChangeDocument, LbSummary, ServiceEffectDocument};
+use ipam_planner::plan::{ChangeDocument, ServiceEffectDocument};
 
-/// The counts of LoadBalancer pools; empty where none changes.
-pub(super) fn lb_headline(summary: &LbSummary) -> String {
-    let LbSummary {
-        create,
-        update,
-        adopt,
-        delete,
-        pin,
-        unchanged,
-        lost_addresses,
-    } = summary;
-    if summary.changes_nothing() {
-        return String::new();
-    }
-    let [create, update, adopt, delete, pin, unchanged, lost] = [
-        create,
-        update,
-        adopt,
-        delete,
-        pin,
-        unchanged,
-        lost_addresses,
-    ]
-    .map(grouped_digits);
-    format!(
-        "LoadBalancer: {create} to create, {update} to update, {adopt} to adopt, {delete} to delete, {pin} to pin; {unchanged} unchanged; **addresses that would or may go: {lost}**"
-    )
-}
+const ADDRESS_POOL: &str = "CiliumLoadBalancerIPPool";
 
-/// Services that lose an address: the first part of the page, and never folded away.
+/// Services that lose an address, never folded away.
 pub(super) fn losing_services(page: &mut Page<'_>, services: &[ServiceEffectDocument]) {
     let line = |service: &ServiceEffectDocument| {
         format!(
@@ -48,22 +23,45 @@ pub(super) fn losing_services(page: &mut Page<'_>, services: &[ServiceEffectDocu
             list(&effect_parts(service))
         )
     };
-    let lines: Vec<String> = services.iter().filter(|one| loses(one)).map(line).collect();
-    page.list(&lines, 2, "losing Service");
-    if !lines.is_empty() {
-        page.end_list();
-    }
+    let losing = services.iter().filter(|one| loses(one));
+    page.list(Entry::each(losing, |_| 1, line), UpTo(5), "losing Service");
+}
+
+/// Destructive changes of any kind, never folded away.
+pub(super) fn destructive(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
+    let row = |c: &ChangeDocument| {
+        [
+            code(&short_name(&c.kind, &c.name)),
+            prose(&c.action),
+            codes(&c.before),
+            codes(&c.after),
+            prose(&c.reason),
+        ]
+    };
+    let rows = by_name(changes.iter().copied(), |change| &change.name);
+    let title = format!("destructive, {}", count(rows.len(), "change"));
+    page.table(Table {
+        title: Phrase::new(&title),
+        heading: ["object", "action", "before", "after", "why"],
+        rows: Entry::each(rows, |_| 1, row),
+        noun: "destructive change",
+        fold: Fold::Open,
+        up_to: UpTo(6),
+    });
+    of_kind(changes, ADDRESS_POOL)
+        .iter()
+        .for_each(|change| diff(page, change));
 }
 
 /// LoadBalancer pools with their diffs.
-pub(super) fn address_pools(page: &mut Page<'_>, changes: &[ChangeDocument]) {
-    let pools = of_kind(changes, "CiliumLoadBalancerIPPool");
+pub(super) fn address_pools(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
+    let pools = of_kind(changes, ADDRESS_POOL);
     let columns = ["pool", "action", "addresses", "why"];
     changes_table(page, "LoadBalancer pools", columns, &pools, row);
     pools.iter().for_each(|change| diff(page, change));
 }
 
-pub(super) fn pod_pools(page: &mut Page<'_>, changes: &[ChangeDocument]) {
+pub(super) fn pod_pools(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
     let objects: Vec<&ChangeDocument> = human_pod_pools::KINDS
         .iter()
         .flat_map(|kind| of_kind(changes, kind))
@@ -80,7 +78,7 @@ pub(super) fn pod_pools(page: &mut Page<'_>, changes: &[ChangeDocument]) {
     changes_table(page, "Pod pools", columns, &objects, row);
 }
 
-pub(super) fn ports(page: &mut Page<'_>, changes: &[ChangeDocument]) {
+pub(super) fn ports(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
     let ports = of_kind(changes, human_ports::KIND);
     let row = |c: &ChangeDocument| {
         [
@@ -98,16 +96,22 @@ pub(super) fn ports(page: &mut Page<'_>, changes: &[ChangeDocument]) {
 fn changes_table(
     page: &mut Page<'_>,
     what: &str,
-    columns: [&str; 4],
+    heading: [&str; 4],
     changes: &[&ChangeDocument],
     row: impl Fn(&ChangeDocument) -> [Markup; 4],
 ) {
     let title = format!("{what}, {}", count(changes.len(), "change"));
-    let rows: Vec<[Markup; 4]> = changes.iter().map(|change| row(change)).collect();
-    page.table(Phrase::new(&title), columns, &rows);
+    page.table(Table {
+        title: Phrase::new(&title),
+        heading,
+        rows: Entry::each(changes, |_| 1, |change| row(change)),
+        noun: "change",
+        fold: Fold::Folded,
+        up_to: WHOLE,
+    });
 }
 
-pub(super) fn service_pins(page: &mut Page<'_>, changes: &[ChangeDocument]) {
+pub(super) fn service_pins(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
     let pins = of_kind(changes, "Service");
     let columns = ["Service", "action", "addresses", "why"];
     changes_table(page, "pins", columns, &pins, row);
@@ -117,9 +121,16 @@ pub(super) fn service_pins(page: &mut Page<'_>, changes: &[ChangeDocument]) {
 pub(super) fn other_services(page: &mut Page<'_>, services: &[ServiceEffectDocument]) {
     let row =
         |service: &ServiceEffectDocument| [service_name(service), list(&effect_parts(service))];
-    let rows: Vec<[Markup; 2]> = services.iter().filter(|one| !loses(one)).map(row).collect();
-    let title = format!("other effects, {}", count(rows.len(), "Service"));
-    page.table(Phrase::new(&title), ["Service", "what"], &rows);
+    let others: Vec<_> = services.iter().filter(|one| !loses(one)).collect();
+    let title = format!("other effects, {}", count(others.len(), "Service"));
+    page.table(Table {
+        title: Phrase::new(&title),
+        heading: ["Service", "what"],
+        rows: Entry::each(others, |_| 1, row),
+        noun: "other Service",
+        fold: Fold::Folded,
+        up_to: WHOLE,
+    });
 }
 
 fn loses(service: &ServiceEffectDocument) -> bool {
@@ -130,11 +141,9 @@ fn service_name(service: &ServiceEffectDocument) -> Markup {
     code(&format!("{}/{}", service.namespace, service.name))
 }
 
-fn of_kind<'c>(changes: &'c [ChangeDocument], kind: &str) -> Vec<&'c ChangeDocument> {
-    changes
-        .iter()
-        .filter(|change| change.kind == kind)
-        .collect()
+fn of_kind<'c>(changes: &[&'c ChangeDocument], kind: &str) -> Vec<&'c ChangeDocument> {
+    let of_kind = changes.iter().copied().filter(|change| change.kind == kind);
+    by_name(of_kind, |change| &change.name)
 }
 
 fn row(change: &ChangeDocument) -> [Markup; 4] {
@@ -157,8 +166,5 @@ fn diff(page: &mut Page<'_>, change: &ChangeDocument) {
     let fence = "`".repeat(longest.max(2) + 1);
     let (action, name) = (prose(&change.action), code(&change.name));
     let diff = format!("\n{action} {name}:\n\n{fence}diff\n{lines}\n{fence}\n");
-    page.part(
-        &diff,
-        Phrase::new("the diff of ").value(&change.name).markdown(),
-    );
+    page.part(Entry::one(diff), "diff");
 }

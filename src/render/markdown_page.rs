@@ -1,22 +1,101 @@
-//! A Markdown page of limited size. Parts that no longer fit are named with their counts, never cut
-//! in the middle. Knows nothing of plans.
+//! A Markdown page of limited size. It keeps whole entries, and counts those that no longer fit.
+//! Knows nothing of plans.
 
-use super::markup::{Markup, Phrase, prose};
+use super::markup::{Markup, Phrase};
 use super::text::count;
 
 /// Bytes of the whole page: the large Git hosts take 65,535 characters.
-const LIMIT: usize = 65_000;
+pub(super) const LIMIT: usize = 65_000;
 
-/// Bytes for the names of the parts that are left out.
-const NAMES: usize = 400;
+/// Bytes for the sentence that counts the entries that are left out.
+const LEFT_OUT: usize = 500;
 
-/// Bytes for the words around these names.
-const WORDS: usize = 100;
+/// Eighths of the page that a part and all parts before it may fill, so that a long part leaves
+/// room for those after it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UpTo(pub(super) usize);
+
+/// The whole page.
+pub(super) const WHOLE: UpTo = UpTo(8);
+
+/// Text that stands for one or several entries, and is never cut.
+pub(super) struct Entry<T> {
+    pub(super) text: T,
+    pub(super) count: usize,
+}
+
+impl<T> Entry<T> {
+    pub(super) fn one(text: T) -> Entry<T> {
+        Entry { text, count: 1 }
+    }
+}
+
+impl<T: Sized> Entry<T>
+where
+    for<'e> &'e T: Into<Bytes>,
+{
+    /// An entry for each item. Once the text is longer than a page, no further text is made: the
+    /// last entry, which cannot fit, stands for the remaining items as well.
+    pub(super) fn each<S>(
+        items: impl IntoIterator<Item = S>,
+        count: impl Fn(&S) -> usize,
+        text: impl Fn(S) -> T,
+    ) -> Vec<Entry<T>> {
+        let mut entries: Vec<Entry<T>> = Vec::new();
+        let mut bytes = 0;
+        for item in items {
+            let count = count(&item);
+            match entries.last_mut() {
+                Some(last) if bytes > LIMIT => last.count += count,
+                _ => {
+                    let text = text(item);
+                    let Bytes(more) = (&text).into();
+                    bytes += more;
+                    entries.push(Entry { text, count });
+                }
+            }
+        }
+        entries
+    }
+}
+
+/// The length of a text.
+pub(super) struct Bytes(usize);
+
+impl From<&String> for Bytes {
+    fn from(line: &String) -> Bytes {
+        Bytes(line.len())
+    }
+}
+
+impl<const N: usize> From<&[Markup; N]> for Bytes {
+    fn from(row: &[Markup; N]) -> Bytes {
+        Bytes(row.iter().map(|cell| cell.as_str().len()).sum())
+    }
+}
+
+/// Whether a host shows a table at once or folds it away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fold {
+    Open,
+    Folded,
+}
+
+pub(super) struct Table<'t, const N: usize> {
+    pub(super) title: Phrase,
+    pub(super) heading: [&'t str; N],
+    pub(super) rows: Vec<Entry<[Markup; N]>>,
+    /// One entry, to count those that are left out.
+    pub(super) noun: &'static str,
+    pub(super) fold: Fold,
+    pub(super) up_to: UpTo,
+}
 
 pub(super) struct Page<'t> {
     text: String,
     tail: &'t str,
-    left_out: Vec<Markup>,
+    /// Number of entries that are left out, by their noun, in the order of the page.
+    left_out: Vec<(&'static str, usize)>,
 }
 
 impl<'t> Page<'t> {
@@ -28,85 +107,182 @@ impl<'t> Page<'t> {
         }
     }
 
-    /// Whether a part fits into the first `1 / share` of the page, with room for the tail and for
-    /// the names of the parts that are left out.
-    fn fits(&self, part: &str, share: usize) -> bool {
-        self.text.len() + part.len() + self.tail.len() + NAMES + WORDS <= LIMIT / share
+    /// Whether this number of bytes fits, with room for the tail and for the counts of left-out entries.
+    fn fits(&self, bytes: usize, UpTo(eighths): UpTo) -> bool {
+        self.text.len() + bytes + self.tail.len() + LEFT_OUT <= LIMIT * eighths / 8
     }
 
-    /// The lines of a list that fit into the first `1 / share` of the page. `one` names an entry,
-    /// to count the others.
-    pub(super) fn list(&mut self, lines: &[String], share: usize, one: &str) {
-        for (index, line) in lines.iter().enumerate() {
-            if !self.fits(line, share) {
-                self.left_out.push(prose(&count(lines.len() - index, one)));
+    fn leave_out(&mut self, noun: &'static str, entries: usize) {
+        match self.left_out.iter_mut().find(|(known, _)| *known == noun) {
+            Some((_, count)) => *count += entries,
+            None if entries > 0 => self.left_out.push((noun, entries)),
+            None => {}
+        }
+    }
+
+    /// The lines of a list that fit. `noun` names an entry, to count the others.
+    pub(super) fn list(&mut self, lines: Vec<Entry<String>>, up_to: UpTo, noun: &'static str) {
+        let mut lines = lines.into_iter();
+        let mut end = "";
+        while let Some(Entry { text, count }) = lines.next() {
+            if !self.fits(text.len() + 1, up_to) {
+                let rest: usize = lines.map(|line| line.count).sum();
+                self.leave_out(noun, count + rest);
                 break;
             }
-            self.text.push_str(line);
+            self.text.push_str(&text);
+            end = "\n";
         }
+        self.text.push_str(end);
     }
 
-    pub(super) fn end_list(&mut self) {
-        self.text.push('\n');
-    }
-
-    /// A table that is folded away.
-    pub(super) fn table<const N: usize>(
-        &mut self,
-        title: Phrase,
-        heading: [&str; N],
-        rows: &[[Markup; N]],
-    ) {
-        if rows.is_empty() {
-            return;
-        }
+    /// The rows of a table that fit, under its title.
+    pub(super) fn table<const N: usize>(&mut self, table: Table<'_, N>) {
+        const END: &str = "\n</details>\n";
+        let Table {
+            title,
+            heading,
+            rows,
+            noun,
+            fold,
+            up_to,
+        } = table;
         let (summary, heading, line) = (title.html(), heading.join(" | "), "---|".repeat(N));
-        let mut table =
-            format!("\n<details><summary>{summary}</summary>\n\n| {heading} |\n|{line}\n");
-        for row in rows {
-            let cells: Vec<&str> = row.iter().map(Markup::as_str).collect();
-            table.push_str(&format!("| {} |\n", cells.join(" | ")));
+        let details = match fold {
+            Fold::Open => "<details open>",
+            Fold::Folded => "<details>",
+        };
+        let mut text =
+            format!("\n{details}<summary>{summary}</summary>\n\n| {heading} |\n|{line}\n");
+        let (mut shown, mut left_out) = (0, 0);
+        for Entry { text: cells, count } in rows {
+            let cells: Vec<&str> = cells.iter().map(Markup::as_str).collect();
+            let row = format!("| {} |\n", cells.join(" | "));
+            let is_next = left_out == 0;
+            if is_next && self.fits(text.len() + row.len() + END.len(), up_to) {
+                text.push_str(&row);
+                shown += count;
+            } else {
+                left_out += count;
+            }
         }
-        table.push_str("\n</details>\n");
-        self.part(&table, title.markdown());
+        self.leave_out(noun, left_out);
+        if shown > 0 {
+            self.text.push_str(&(text + END));
+        }
     }
 
-    /// A part if it fits, or else its name among those that are left out.
-    pub(super) fn part(&mut self, part: &str, name: Markup) {
-        if self.fits(part, 1) {
-            self.text.push_str(part)
+    /// Adds a part if it fits.
+    pub(super) fn part(&mut self, part: Entry<String>, noun: &'static str) {
+        let Entry { text, count } = part;
+        if self.fits(text.len(), WHOLE) {
+            self.text.push_str(&text)
         } else {
-            self.left_out.push(name)
+            self.leave_out(noun, count)
         }
     }
 
     pub(super) fn finish(self) -> String {
-        let left_out = if self.left_out.is_empty() {
-            String::new()
-        } else {
-            names_of(&self.left_out)
+        let left_out: Vec<String> = self
+            .left_out
+            .iter()
+            .map(|(noun, entries)| count(*entries, noun))
+            .collect();
+        let left_out = match left_out.is_empty() {
+            true => String::new(),
+            false => format!(
+                "\nToo long for a comment, see the JSON output: {} left out\n",
+                left_out.join(", ")
+            ),
         };
         self.text + &left_out + self.tail
     }
 }
 
-/// The names of the parts that are left out, in at most [`NAMES`] bytes, and the number of the
-/// others.
-fn names_of(left_out: &[Markup]) -> String {
-    let mut names = String::new();
-    let mut shown = 0;
-    for name in left_out {
-        if names.len() + name.as_str().len() + 2 > NAMES {
-            break;
-        }
-        names.push_str(if names.is_empty() { "" } else { "; " });
-        names.push_str(name.as_str());
-        shown += 1;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::markup::code;
+
+    fn entries(page: &str, mark: &str) -> usize {
+        page.matches(mark).count()
     }
-    let rest = match (left_out.len() - shown, shown) {
-        (0, _) => String::new(),
-        (others, 0) => count(others, "part"),
-        (others, _) => format!("; and {}", count(others, "more part")),
-    };
-    format!("\nToo long for a comment, see the JSON output: {names}{rest}\n")
+
+    #[test]
+    fn only_whole_entries_are_left_out_and_all_are_counted() {
+        let mut page = Page::new(String::new(), "the end\n");
+        let line = |number: usize| Entry::one(format!("\n- line {number:05} {}", "x".repeat(90)));
+        page.list((0..1_000).map(line).collect(), UpTo(2), "line");
+        let row = |number: usize| Entry {
+            text: [code(&format!("row-{number:05}-{}", "y".repeat(40)))],
+            count: 3,
+        };
+        for up_to in [UpTo(4), WHOLE] {
+            page.table(Table {
+                title: Phrase::new("rows"),
+                heading: ["name"],
+                rows: (0..1_000).map(row).collect(),
+                noun: "thing",
+                fold: Fold::Folded,
+                up_to,
+            });
+        }
+        page.part(
+            Entry {
+                text: "z".repeat(1_000),
+                count: 7,
+            },
+            "part",
+        );
+        let page = page.finish();
+        assert!(page.len() <= LIMIT, "{}", page.len());
+        let (lines, rows) = (entries(&page, "\n- line "), entries(&page, "| `row-"));
+        assert!(lines > 100 && rows > 500, "{lines} {rows}");
+        assert_eq!(entries(&page, &"x".repeat(90)), lines);
+        assert_eq!(entries(&page, &format!("{}` |\n", "y".repeat(40))), rows);
+        let said = format!(
+            "see the JSON output: {} lines, {} things, 7 parts left out\nthe end\n",
+            crate::render::text::grouped_digits(1_000 - lines),
+            crate::render::text::grouped_digits((2_000 - rows) * 3)
+        );
+        assert!(
+            page.ends_with(&said),
+            "{said} in {}",
+            &page[page.len() - 200..]
+        );
+        assert_eq!(entries(&page, "<details>"), entries(&page, "</details>"));
+    }
+
+    #[test]
+    fn text_that_cannot_fit_is_not_made() {
+        let made = std::cell::Cell::new(0);
+        let cell = |n: usize| {
+            made.set(made.get() + 1);
+            [code(&format!("row-{n:08}"))]
+        };
+        let rows = Entry::each(0..1_000_000, |_| 2, cell);
+        assert!((4_000..6_000).contains(&made.get()), "{} rows", made.get());
+        assert_eq!(rows.iter().map(|row| row.count).sum::<usize>(), 2_000_000);
+        let mut page = Page::new(String::new(), "");
+        page.table(Table {
+            title: Phrase::new("rows"),
+            heading: ["name"],
+            rows,
+            noun: "thing",
+            fold: Fold::Folded,
+            up_to: WHOLE,
+        });
+        let page = page.finish();
+        let left_out = 2 * (1_000_000 - entries(&page, "| `row-"));
+        let left_out = crate::render::text::grouped_digits(left_out);
+        assert!(page.contains(&format!("JSON output: {left_out} things left out")));
+    }
+
+    #[test]
+    fn a_page_with_room_says_nothing_of_the_rest() {
+        let mut page = Page::new("start\n".to_owned(), "end\n");
+        page.list(vec![Entry::one("\n- one".to_owned())], UpTo(1), "line");
+        page.list(Vec::new(), UpTo(1), "line");
+        assert_eq!(page.finish(), "start\n\n- one\nend\n");
+    }
 }

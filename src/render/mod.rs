@@ -17,6 +17,7 @@ mod human_misplaced;
 mod human_pod_pools;
 mod human_ports;
 mod junit;
+mod limited;
 mod log_command;
 mod manifest_diff;
 mod markdown;
@@ -24,6 +25,8 @@ mod markdown_objects;
 mod markdown_page;
 mod markdown_waiting;
 mod markup;
+mod natural;
+mod rule_page;
 mod table;
 mod text;
 
@@ -40,8 +43,10 @@ pub(crate) use human::{limit, named};
 pub use junit::junit;
 pub use log_command::log_text;
 pub use markdown::{markdown, markdown_findings};
+pub use natural::{by_name, natural_order};
+pub use rule_page::{rule_list, rule_page};
 pub use table::table;
-pub use text::{Paint, count, printable, sanitized_json};
+pub use text::{Paint, count, grouped_digits, printable, sanitized_json};
 
 /// Why some changes of the plan cannot be undone.
 pub fn why_irreversible(plan: &PlanDocument) -> &'static str {

@@ -3,7 +3,7 @@
 use comrak::{Options, markdown_to_html};
 
 use super::support::{repository, run};
-use cilium_ipam::render::{Detail, log_text, markdown};
+use cilium_ipam::render::{Detail, grouped_digits, human, log_text, markdown};
 use ipam_core::text::printable;
 use ipam_planner::plan::{
     DriftDocument, EditDocument, LostAddressDocument, OriginDocument, PlanDocument,
@@ -476,7 +476,7 @@ fn names_and_addresses_can_be_copied() {
 }
 
 #[test]
-fn what_does_not_fit_is_named_whole_or_counted() {
+fn what_does_not_fit_is_counted_and_comes_last() {
     let mut plan = plan();
     let change = plan
         .changes
@@ -503,24 +503,51 @@ fn what_does_not_fit_is_named_whole_or_counted() {
         .lines()
         .find(|line| line.starts_with("Too long for a comment"))
         .unwrap();
-    let (_, names) = line.split_once(": ").unwrap();
-    let (names, rest) = names.split_once("; and ").unwrap();
-    let names: Vec<&str> = names.split("; ").collect();
-    let shown = (0..60).filter(|number| {
-        page.contains(&format!(
-            "<details><summary>pool <code>{}</code>",
-            pool(*number)
-        ))
-    });
-    let shown = shown.count();
+    let shown = page.matches("| `a-node-with-a-long-name-").count();
+    let whole = page.matches("` | `node-spec` | lowest free").count();
+    assert!(shown > 400, "{shown}");
+    assert_eq!(shown, whole, "no row is cut");
     assert!(
-        shown > 0
-            && names
-                .iter()
-                .all(|name| name.starts_with("pool `a-pool-") && name.ends_with("changes")),
-        "{names:?}"
+        page.contains(
+            "<details><summary>pool <code>a-pool-with-a-long-name-000</code>, 400 changes"
+        )
     );
-    // The pools of the changes, and the blocked and drifted objects, the pins, the LoadBalancer
-    // pools and other effects, which fit.
-    assert_eq!(rest, format!("{} more parts", 60 - shown - names.len()));
+    let left_out = grouped_digits(60 * 400 - shown);
+    assert!(
+        line.contains(&format!("see the JSON output: {left_out} changes")),
+        "{line}"
+    );
+    // More important than the changes, so they are shown.
+    let is_first = |mark: &str| page.find(mark).unwrap() < page.find("| `a-node-").unwrap();
+    for mark in ["**refused**", "<summary>blocked, 1 object", "**Service**"] {
+        assert!(is_first(mark), "{mark} in\n{page}");
+    }
+}
+
+#[test]
+fn names_are_in_the_order_of_their_numbers() {
+    let mut plan = plan();
+    let change = plan.changes.iter().find(|change| change.kind == "Node");
+    let change = change.unwrap().clone();
+    let named = |pool: &str, name: &str| {
+        let mut change = change.clone();
+        (change.pool, change.name) = (Some(pool.to_owned()), name.to_owned());
+        change.needs_approval.clear();
+        change
+    };
+    plan.summary.needs_approval = 0;
+    plan.changes = vec![
+        named("rack-10", "worker-1"),
+        named("rack-2", "worker-10"),
+        named("rack-2", "worker-9"),
+    ];
+    for text in [markdown(&plan, Detail::Short), human(&plan, Detail::Short)] {
+        let words = text.split(|c: char| c.is_whitespace() || c == '`');
+        let names: Vec<&str> = words.filter(|word| word.starts_with("worker-")).collect();
+        let changed: Vec<&str> = names
+            .into_iter()
+            .filter(|name| ["worker-1", "worker-9", "worker-10"].contains(name))
+            .collect();
+        assert_eq!(changed, ["worker-9", "worker-10", "worker-1"], "{text}");
+    }
 }

@@ -124,3 +124,27 @@ fn a_faulty_duration_on_the_command_line() {
         assert!(said.contains(&told), "{said}");
     }
 }
+
+#[test]
+fn a_diagnostic_is_as_wide_as_the_columns() {
+    let folder = super::folder();
+    let pool = crate::support::pool("a", super::GOOD);
+    let text = format!("{pool}---\napiVersion: v1\nkind: Service\n");
+    folder.write("pools/faulty.yaml", text);
+    let widest = |columns: Option<&str>| {
+        let mut command = crate::support::program(folder.path(), &["validate"]);
+        match columns {
+            Some(columns) => command.env("COLUMNS", columns),
+            None => command.env_remove("COLUMNS"),
+        };
+        let ran = crate::support::ran(command.output().unwrap()).expect(0);
+        let lines = ran.stderr.lines();
+        let of_finding =
+            lines.filter(|line| !line.starts_with("error") && !line.starts_with("Run"));
+        of_finding.map(|line| line.chars().count()).max().unwrap()
+    };
+    let widths = [widest(Some("60")), widest(None), widest(Some("120"))];
+    assert!((41..=60).contains(&widths[0]), "{widths:?}");
+    assert!((61..=80).contains(&widths[1]), "{widths:?}");
+    assert!((81..=120).contains(&widths[2]), "{widths:?}");
+}
