@@ -132,6 +132,16 @@ pub enum Program {
     Cnitool,
     /// What `cnitool` and container runtimes run.
     CniPlugin(CniPlugin),
+    /// A registry of images and charts.
+    Registry,
+    /// Pushes images to a registry and pulls them.
+    Crane,
+    /// Writes Debian and RPM packages.
+    Nfpm,
+    /// OpenTofu: its size is a yardstick.
+    Tofu,
+    /// Installs plugins of kubectl.
+    Krew,
 }
 
 impl Program {
@@ -152,6 +162,11 @@ impl Program {
             Self::Kwok => "kwok".to_owned(),
             Self::Cnitool => "cnitool".to_owned(),
             Self::CniPlugin(plugin) => plugin.name().to_owned(),
+            Self::Registry => "registry".to_owned(),
+            Self::Crane => "crane".to_owned(),
+            Self::Nfpm => "nfpm".to_owned(),
+            Self::Tofu => "tofu".to_owned(),
+            Self::Krew => "krew".to_owned(),
         }
     }
 
@@ -159,8 +174,8 @@ impl Program {
         match self {
             Self::KubeApiserver => kubernetes("k8s.io/kubernetes/cmd/kube-apiserver"),
             Self::Etcd => kubernetes("go.etcd.io/etcd/server/v3"),
-            Self::Etcdctl => etcd("go.etcd.io/etcd/etcdctl/v3"),
-            Self::Etcdutl => etcd("go.etcd.io/etcd/etcdutl/v3"),
+            Self::Etcdctl => plain("etcd", "go.etcd.io/etcd/etcdctl/v3"),
+            Self::Etcdutl => plain("etcd", "go.etcd.io/etcd/etcdutl/v3"),
             Self::KubeControllerManager => {
                 kubernetes("k8s.io/kubernetes/cmd/kube-controller-manager")
             }
@@ -181,14 +196,17 @@ impl Program {
                     "-s -w -X helm.sh/helm/v3/internal/version.version=v{HELM_RELEASE}"
                 ),
             },
-            Self::Kwok => Recipe {
-                module: "kwok",
-                package: "sigs.k8s.io/kwok/cmd/kwok",
-                tags: "",
-                linker_flags: "-s -w".to_owned(),
-            },
-            Self::Cnitool => cni("github.com/containernetworking/cni/cnitool"),
-            Self::CniPlugin(plugin) => cni(plugin.package()),
+            Self::Kwok => plain("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+            Self::Cnitool => plain("cni", "github.com/containernetworking/cni/cnitool"),
+            Self::CniPlugin(plugin) => plain("cni", plugin.package()),
+            Self::Registry => plain(
+                "registry",
+                "github.com/distribution/distribution/v3/cmd/registry",
+            ),
+            Self::Crane => plain("crane", "github.com/google/go-containerregistry/cmd/crane"),
+            Self::Nfpm => plain("nfpm", "github.com/goreleaser/nfpm/v2/cmd/nfpm"),
+            Self::Tofu => plain("opentofu", "github.com/opentofu/opentofu/cmd/tofu"),
+            Self::Krew => plain("krew", "sigs.k8s.io/krew/cmd/krew"),
         }
     }
 }
@@ -207,18 +225,9 @@ fn kubernetes(package: &'static str) -> Recipe {
     }
 }
 
-fn etcd(package: &'static str) -> Recipe {
+fn plain(module: &'static str, package: &'static str) -> Recipe {
     Recipe {
-        module: "etcd",
-        package,
-        tags: "",
-        linker_flags: "-s -w".to_owned(),
-    }
-}
-
-fn cni(package: &'static str) -> Recipe {
-    Recipe {
-        module: "cni",
+        module,
         package,
         tags: "",
         linker_flags: "-s -w".to_owned(),
