@@ -1,69 +1,119 @@
-//! The commands and snippets of the README, run as they are written.
+//! The README and the pages of `docs/src`: every command runs, every snippet is valid, and generated
+//! pages are as the program makes them. `CONTRIBUTING.md` has the conventions.
 
-use super::support::{repository, run};
+mod blocks;
+mod generated;
+mod on_a_server;
+mod running;
 
-/// The commands of every `sh` block of a document, without their prompts.
-fn commands(document: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(repository().join(document)).unwrap();
-    let blocks = text
-        .split("```sh\n")
-        .skip(1)
-        .map(|rest| rest.split("```").next().unwrap().to_owned());
-    blocks
-        .flat_map(|block| block.lines().map(str::to_owned).collect::<Vec<_>>())
-        .filter(|line| !line.trim().is_empty())
+use std::path::PathBuf;
+
+use self::blocks::{Block, blocks};
+use super::support::{Folder, repository};
+
+/// Every document, relative to the repository.
+fn documents() -> Vec<String> {
+    let mut found = vec!["README.md".to_owned()];
+    let mut folders = vec![repository().join("docs/src")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path: PathBuf = entry.unwrap().path();
+            let name = path.strip_prefix(repository()).unwrap();
+            let name = name.to_str().unwrap().to_owned();
+            if path.is_dir() {
+                folders.push(path);
+            } else if name.ends_with(".md") {
+                found.push(name);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+pub fn read(document: &str) -> String {
+    std::fs::read_to_string(repository().join(document)).unwrap()
+}
+
+fn all_blocks() -> Vec<Block> {
+    documents()
+        .iter()
+        .flat_map(|document| blocks(document, &read(document)))
         .collect()
 }
 
 #[test]
-fn every_command_runs_and_the_first_prints_the_picture() {
-    let commands = commands("README.md");
-    assert!(
-        commands.contains(&"cargo xtask test".to_owned()),
-        "{commands:?}"
-    );
+fn every_command_runs_and_prints_what_the_page_shows() {
     let mut ran = 0;
-    for command in commands
-        .iter()
-        .filter_map(|command| command.strip_prefix("cargo run --quiet -- "))
-    {
-        let arguments: Vec<&str> = command.split(' ').collect();
-        let output = run(repository(), &arguments).expect(0);
-        if ran == 0 {
-            let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
-            let picture = readme
-                .split("```text\n")
-                .nth(1)
-                .unwrap()
-                .split("```")
-                .next()
-                .unwrap();
-            assert_eq!(picture, output.stdout);
+    for document in documents() {
+        let mut page = read(&document);
+        let blocks = blocks(&document, &page);
+        let is_updated = generated::is_update();
+        ran += running::run(&blocks, is_updated.then_some(&mut page));
+        if is_updated {
+            std::fs::write(repository().join(&document), page).unwrap();
         }
-        ran += 1;
     }
-    assert!(ran >= 3);
+    assert!(ran >= 30, "{ran}");
+}
+
+/// Commands that need a cluster are not run; the program knows their verbs and flags.
+#[test]
+fn every_other_command_of_the_program_is_known() {
+    let mut known = 0;
+    for block in &all_blocks() {
+        for command in running::commands_not_run(block) {
+            known += usize::from(running::is_known(block, command));
+        }
+    }
+    assert!(known >= 30, "{known}");
 }
 
 #[test]
 fn the_documents_snippets_are_valid() {
-    for document in ["README.md", "OPERATOR.md", "UPGRADE.md"] {
-        let text = std::fs::read_to_string(repository().join(document)).unwrap();
-        for snippet in text
-            .split("```yaml\n")
-            .skip(1)
-            .map(|rest| rest.split("```").next().unwrap())
-        {
-            let folder = super::support::Folder::new(&[("pools/a.yaml", snippet)]);
-            folder.run(&["validate"]).expect(0);
+    let mut validated = 0;
+    for block in all_blocks() {
+        match block.language.as_str() {
+            "json" => {
+                let read = serde_json::from_str::<serde_json::Value>(&block.text);
+                assert!(read.is_ok(), "{}: {read:?}", block.place());
+            }
+            "yaml" if block.is_for_this_program() => {
+                let folder = Folder::new(&[("pools/a.yaml", &block.text)]);
+                let ran = folder.run(&["validate"]);
+                assert_eq!(ran.code, 0, "{}: {}", block.place(), ran.stderr);
+                validated += 1;
+            }
+            "yaml" => {
+                for document in block.text.split("\n---\n") {
+                    let read = serde_yaml::from_str::<serde_json::Value>(document);
+                    assert!(read.is_ok(), "{}: {read:?}", block.place());
+                }
+            }
+            // Markdown would show a block without a language as something to run.
+            other => assert!(
+                [
+                    "sh",
+                    "console",
+                    "text",
+                    "toml",
+                    "shell",
+                    "diff",
+                    "dockerfile"
+                ]
+                .contains(&other),
+                "{}: the language `{other}`",
+                block.place()
+            ),
         }
     }
+    assert!(validated >= 6, "{validated}");
 }
 
-/// UPGRADE.md names the formats that the program writes; its links and make targets exist.
+/// The upgrade page names the formats that the program writes; its make targets exist.
 #[test]
 fn the_upgrade_page_names_the_formats_that_are_written() {
-    let text = std::fs::read_to_string(repository().join("UPGRADE.md")).unwrap();
+    let text = read("docs/src/how-to/upgrade.md");
     let row = |name: &str| {
         text.lines()
             .find(|line| line.starts_with(&format!("| {name}")))
@@ -72,27 +122,15 @@ fn the_upgrade_page_names_the_formats_that_are_written() {
     let format = |name: &str| row(name).split('|').nth(2).unwrap().trim().to_owned();
     assert_eq!(format("claims"), ipam_core::claims::FORMAT_VERSION);
     assert_eq!(format("plan files"), ipam_planner::plan::FORMAT_VERSION);
-    for page in ["README.md", "OPERATOR.md"] {
-        assert!(
-            std::fs::read_to_string(repository().join(page))
-                .unwrap()
-                .contains("(UPGRADE.md)"),
-            "{page}"
-        );
+    for page in ["index.md", "how-to/operator.md"] {
+        let text = read(&format!("docs/src/{page}"));
+        assert!(text.contains("upgrade.md)"), "{page}");
     }
-    let links = text
-        .split("](")
-        .skip(1)
-        .map(|rest| rest.split(')').next().unwrap());
-    for link in links.filter(|link| !link.starts_with('#')) {
-        assert!(repository().join(link).exists(), "{link}");
-    }
-    let makefile = std::fs::read_to_string(repository().join("Makefile")).unwrap();
-    for target in text
-        .split("$ make ")
-        .skip(1)
-        .map(|rest| rest.split(' ').next().unwrap())
-    {
-        assert!(makefile.contains(&format!("\n{target}:")), "{target}");
-    }
+    assert!(text.contains("$ make cilium-ipam-upgrade"), "{text}");
+}
+
+#[test]
+fn the_readme_is_short() {
+    let lines = read("README.md").lines().count();
+    assert!(lines <= 150, "{lines}");
 }
