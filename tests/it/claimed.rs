@@ -356,8 +356,9 @@ fn a_record_of_a_newer_version_is_respected_or_stops_everything() {
             .run(&[verb, &["--cluster", "cluster.json"]].concat())
             .expect(8);
         assert!(
-            ran.stderr
-                .contains("use the newer cilium-ipam that wrote it (UPGRADE.md)"),
+            ran.stderr.contains(
+                "use the newer cilium-ipam that wrote it (documentation: how-to/upgrade)"
+            ),
             "{}",
             ran.stderr
         );

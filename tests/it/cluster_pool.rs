@@ -11,7 +11,7 @@ use super::support::{pin, pool};
 
 const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/kube-system/deployments/cilium-operator";
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = testbed::PATIENCE;
 const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: cilium-node}\n";
 
 fn start(version: CiliumVersion) -> Server {

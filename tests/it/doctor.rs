@@ -58,7 +58,7 @@ fn the_incident_names_whose_pods_are_lost_with_which_node() {
     let human = folder
         .run(&["doctor", "--cluster", file.to_str().unwrap()])
         .expect(2);
-    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    let readme = std::fs::read_to_string(repository().join("docs/src/how-to/doctor.md")).unwrap();
     let picture = readme
         .split("```text\n")
         .find(|block| block.starts_with("error[announces-block-of-another]"))

@@ -11,7 +11,7 @@ use super::support::{pool, repository, run};
 
 pub const POOLS: &str = "/apis/cilium.io/v2alpha1/ciliumloadbalancerippools";
 pub const SERVICES: &str = "/api/v1/namespaces/default/services";
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = testbed::PATIENCE;
 
 pub fn server(version: CiliumVersion) -> Server {
     let programs = [CiliumVersion::V1_15, CiliumVersion::V1_19].map(Program::CiliumOperator);
@@ -414,7 +414,8 @@ fn the_picture_in_the_readme() {
     )
     .expect(0)
     .stdout;
-    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    let readme =
+        std::fs::read_to_string(repository().join("docs/src/how-to/load-balancer.md")).unwrap();
     assert!(
         readme.contains(&format!("examples/load-balancer/cluster.yaml\n{shown}```")),
         "{shown}"
@@ -436,7 +437,8 @@ fn the_picture_of_an_edit_in_the_readme() {
         .expect(0)
         .stdout;
     let (shown, _) = planned.split_once("\ndigest").unwrap();
-    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    let readme =
+        std::fs::read_to_string(repository().join("docs/src/how-to/load-balancer.md")).unwrap();
     assert!(
         readme.contains(&format!("$ cilium-ipam plan\n{shown}```")),
         "{shown}"

@@ -194,7 +194,9 @@ fn a_protection_beside_what_it_protects_is_no_protection() {
     );
     let ran = folder.run(&["validate"]).expect(3);
     assert_eq!(
-        ran.stderr.matches("protection-in-same-file").count(),
+        ran.stderr
+            .matches("cilium-ipam::protection-in-same-file")
+            .count(),
         2,
         "{}",
         ran.stderr

@@ -433,7 +433,11 @@ fn a_server_that_does_not_answer() {
     let ran = folder
         .run(&["plan", "--kubeconfig", "kubeconfig"])
         .expect(8);
-    assert!(ran.stderr.contains("does not answer"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("does not answer: connection refused"),
+        "{}",
+        ran.stderr
+    );
     let ran = folder.run(&["plan", "--kubeconfig", "missing"]).expect(8);
     assert!(
         ran.stderr.contains("credentials cannot be used"),

@@ -22,11 +22,11 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn without_tests(text: &str) -> &str {
+pub(super) fn without_tests(text: &str) -> &str {
     text.split("\n#[cfg(test)]\nmod tests {").next().unwrap()
 }
 
-fn product() -> Vec<PathBuf> {
+pub(super) fn product() -> Vec<PathBuf> {
     let folders = PRODUCT.map(|folder| repository().join(folder));
     folders.iter().flat_map(|folder| sources(folder)).collect()
 }

@@ -320,7 +320,7 @@ fn an_undo_plan_is_shown_and_asked_about() {
     for other in ["y\n", "\n", "no\n"] {
         let said = at_a_terminal(&folder, &words, other).expect(1).stderr;
         assert!(
-            said.contains("undo plan undo.json") && said.contains("Undo: 0 to assign"),
+            said.contains("undo plan undo.json") && said.contains("Undo: 2 to release."),
             "{said}"
         );
         assert!(

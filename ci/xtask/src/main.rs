@@ -6,12 +6,13 @@
 
 mod cargo;
 mod commands;
+mod links;
 mod suite;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use commands::{advisories, bench, check, fuzz, prove, quick, test, testbed};
+use commands::{advisories, bench, check, docs, fuzz, prove, quick, release, test, testbed};
 
 /// The one entry to building, checking, testing and measuring cilium-ipam.
 #[derive(Debug, Parser)]
@@ -27,6 +28,8 @@ enum Command {
     Quick,
     /// Check formatting, lints, dependencies and documentation.
     Check,
+    /// Build the documentation site into target/book and check its links. Installs mdBook first.
+    Docs(docs::Arguments),
     /// Check dependencies for known vulnerabilities. Skipped, by name, if the list of them cannot
     /// be fetched.
     Advisories,
@@ -42,6 +45,10 @@ enum Command {
     /// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts,
     /// restore, rival, leader, faulty, soak, properties, hostile, retry or all.
     Prove(prove::Arguments),
+    /// Write everything that a release page needs into `dist`: archives, packages, image, chart,
+    /// sums, provenance.
+    #[command(disable_help_flag = true)]
+    Release(release::Arguments),
     /// Run fuzz targets, ten minutes each by default. Installs cargo-fuzz first; requires a nightly
     /// toolchain.
     Fuzz(fuzz::Arguments),
@@ -51,11 +58,13 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Quick => quick::run(),
         Command::Check => check::run(),
+        Command::Docs(arguments) => docs::run(&arguments),
         Command::Advisories => advisories::run(),
         Command::Test(arguments) => test::run(&arguments),
         Command::Testbed(command) => testbed::run(&command),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Prove(arguments) => prove::run(&arguments),
+        Command::Release(arguments) => release::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
     };
     match outcome {

@@ -222,7 +222,7 @@ fn introduce(name: &str) -> ExitCode {
         SpecVersion::ALL.map(SpecVersion::as_str).join(", "),
     );
     let text = format!(
-        "{name} {version}: a CNI plugin (CNI {spoken}).\nContainer runtimes run it, with CNI_COMMAND in the environment and a configuration on standard input: see NEUTRON.md.\n"
+        "{name} {version}: a CNI plugin (CNI {spoken}).\nContainer runtimes run it, with CNI_COMMAND in the environment and a configuration on standard input: see how-to/openstack in the documentation.\n"
     );
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     ExitCode::SUCCESS

@@ -9,7 +9,7 @@ use neutron_cni::{STATE_DIRECTORY, VmInterface};
 
 /// The text of `--help`.
 pub(super) const HELP: &str = "\
-Serves the CNI plugin cni-ipam-neutron on this node, as the configurations of its networks ask (NEUTRON.md): fills
+Serves the CNI plugin cni-ipam-neutron on this node, as the configurations of its networks ask (documentation: how-to/openstack): fills
 a warm pool of Neutron ports, deletes garbage ports, and keeps the allowed_address_pairs of the VM's port.
 
 Usage: neutron-node [OPTIONS]

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 
+use super::docs;
 use crate::cargo;
 
 pub fn run() -> Result<()> {
@@ -9,7 +10,8 @@ pub fn run() -> Result<()> {
     cargo::run("clippy --workspace --all-targets --all-features -- --deny warnings")?;
     dependencies()?;
     let words = "doc --workspace --no-deps --all-features --document-private-items";
-    cargo::run_with(words, &[], Some(("RUSTDOCFLAGS", "--deny warnings")))
+    cargo::run_with(words, &[], Some(("RUSTDOCFLAGS", "--deny warnings")))?;
+    docs::run(&docs::Arguments::default())
 }
 
 fn dependencies() -> Result<()> {
