@@ -14,7 +14,7 @@ use super::{Common, output};
 use crate::render::{natural_order, table};
 use ipam_cilium::observed::{Node, Observed};
 use ipam_config::source::Location;
-use ipam_core::model::{NodeName, Selector};
+use ipam_core::model::{NodeName, Selector, SelectorIndex};
 use ipam_core::net::Block;
 use ipam_desired::{Desired, Pool};
 use ipam_planner::plan::{Blocked, NodeChange, Plan, Target, node_changes};
@@ -45,19 +45,15 @@ enum NodeFormat {
 
 impl Flags {
     fn directories_and_nodes(&self) -> (Vec<&str>, Vec<&str>) {
-        let is_node = |name: &&str| {
-            name.strip_prefix("node/")
-                .is_some_and(|rest| !rest.is_empty())
-        };
-        let names = self.names.iter().map(String::as_str);
-        let (directories, nodes): (Vec<&str>, Vec<&str>) = names
-            .partition(|name| !is_node(name) && (name.contains('/') || Path::new(name).exists()));
-        let bare = |name: &str| name.strip_prefix("node/").map_or(name.len(), str::len);
-        let nodes = nodes.into_iter();
-        (
-            directories,
-            nodes.map(|name| &name[name.len() - bare(name)..]).collect(),
-        )
+        let (mut directories, mut nodes) = (Vec::new(), Vec::new());
+        for name in self.names.iter().map(String::as_str) {
+            match name.strip_prefix("node/").filter(|name| !name.is_empty()) {
+                Some(node) => nodes.push(node),
+                None if name.contains('/') || Path::new(name).exists() => directories.push(name),
+                None => nodes.push(name),
+            }
+        }
+        (directories, nodes)
     }
 
     fn location(&self) -> Result<Location, Failure> {
@@ -196,10 +192,10 @@ fn node_rows(
     let of_plan = NodePlan::new(plan);
     let mut ranked: Vec<&Pool> = desired.pools.values().collect();
     ranked.sort_by(|a, b| Pool::best_first(a, b));
+    let selectors = SelectorIndex::new(ranked.iter().map(|pool| &pool.selector));
     let selected_by = |node: &Node| {
-        let selects = |pool: &&&Pool| pool.selector.matches(&node.labels);
-        let pools = ranked.iter().filter(selects);
-        pools.map(|pool| pool.name.to_string()).collect()
+        let places = selectors.matching(&node.labels, |place| &ranked[place].selector);
+        places.map(|place| ranked[place].name.to_string()).collect()
     };
     let row = |node: &&Arc<Node>| {
         if observed.is_multi_pool() {

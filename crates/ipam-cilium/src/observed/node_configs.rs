@@ -31,17 +31,13 @@ impl NodeConfigs {
 
     /// Those that select a node with these labels, by name.
     pub fn selecting(&self, labels: &Labels) -> impl DoubleEndedIterator<Item = &NodeConfig> {
-        let places = self.places_selecting(labels).into_iter();
+        let places = self.places_selecting(labels);
         places.map(|place| &self.sorted[place])
     }
 
-    fn places_selecting(&self, labels: &Labels) -> Vec<usize> {
-        if self.sorted.is_empty() {
-            return Vec::new();
-        }
-        let mut places = self.selectors.possible(labels);
-        places.retain(|place| self.sorted[*place].nodes.matches(labels));
-        places
+    fn places_selecting(&self, labels: &Labels) -> impl DoubleEndedIterator<Item = usize> {
+        self.selectors
+            .matching(labels, |place| &self.sorted[place].nodes)
     }
 }
 

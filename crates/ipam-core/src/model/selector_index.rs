@@ -66,8 +66,19 @@ impl SelectorIndex {
         }
     }
 
+    /// Places of the selectors that match these labels, in order. `selector` has the selector of a
+    /// place.
+    pub fn matching<'s>(
+        &self,
+        labels: &Labels,
+        selector: impl Fn(usize) -> &'s Selector,
+    ) -> impl DoubleEndedIterator<Item = usize> {
+        let places = self.possible(labels).into_iter();
+        places.filter(move |place| selector(*place).matches(labels))
+    }
+
     /// Places of selectors, each once and in order. No other selector matches these labels.
-    pub fn possible(&self, labels: &Labels) -> Vec<usize> {
+    fn possible(&self, labels: &Labels) -> Vec<usize> {
         let mut places = self.others.clone();
         for (key, value) in labels {
             if let Some(of_key) = self.by_key.get(key) {
@@ -154,8 +165,8 @@ mod tests {
             let labels = labels(&of_keys);
             let matches = |place: &usize| selectors[*place].matches(&labels);
             let walk: Vec<usize> = (0..selectors.len()).filter(matches).collect();
-            let mut found = SelectorIndex::new(&selectors).possible(&labels);
-            found.retain(matches);
+            let index = SelectorIndex::new(&selectors);
+            let found: Vec<usize> = index.matching(&labels, |place| &selectors[place]).collect();
             prop_assert_eq!(found, walk);
         }
     }

@@ -1,4 +1,4 @@
-//! The page of each rule code: what was seen, why it matters, what to do. The texts are in the
+//! The page of each rule code: the observation, its effect and the remedy. The texts are in the
 //! folder `rules` of this crate. Must never know which check raises a code, or a terminal.
 
 pub mod markdown;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 crate::text_enum! {
-    /// What a code stands for. The text is printed and stands in JSON.
+    /// The meaning of a code. The text is printed, and is a value in JSON.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum RuleKind {
         /// A finding that blocks planning, or proves a fault.
@@ -192,7 +192,7 @@ mod tests {
         for command in items("where:") {
             assert!(command.parse::<RuleCommand>().is_ok(), "{command}");
         }
-        // `kind: IPPool` in a YAML example is no kind of a rule.
+        // A YAML example has `kind: IPPool`, so its fields do not count.
         let is_document = |kind: &&str| kind.starts_with(char::is_uppercase);
         for kind in items("kind:").iter().filter(|kind| !is_document(kind)) {
             assert!(kind.parse::<RuleKind>().is_ok(), "{kind}");

@@ -51,8 +51,8 @@ fn pools_with_nodes(desired: &Desired, observed: &Observed) -> Vec<bool> {
     let index = SelectorIndex::new(selectors.iter().copied());
     let mut matched = vec![false; selectors.len()];
     for labels in distinct_labels(desired, observed) {
-        for place in index.possible(&labels) {
-            matched[place] = matched[place] || selectors[place].matches(&labels);
+        for place in index.matching(&labels, |place| selectors[place]) {
+            matched[place] = true;
         }
     }
     matched

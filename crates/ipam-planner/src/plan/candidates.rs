@@ -66,11 +66,9 @@ impl<'d> Candidates<'d> {
     }
 
     fn matching(&self, labels: &Labels) -> Vec<(&'d Pool, PoolId)> {
-        let possible = self.selectors.possible(labels).into_iter();
-        possible
-            .map(|place| self.ranked[place])
-            .filter(|(pool, _)| pool.selector.matches(labels))
-            .collect()
+        let selector = |place: usize| &self.ranked[place].0.selector;
+        let places = self.selectors.matching(labels, selector);
+        places.map(|place| self.ranked[place]).collect()
     }
 
     /// A warning for each pair of pools between which only the name decided, for some node.

@@ -167,12 +167,8 @@ fn nodes_by_pool<'d>(desired: &'d Desired, observed: &Observed) -> BTreeMap<&'d 
     let selectors = SelectorIndex::new(pools.iter().map(|pool| &pool.selector));
     let mut nodes = BTreeMap::new();
     for node in observed.nodes.values() {
-        let possible = selectors.possible(&node.labels).into_iter();
-        let matching = possible
-            .map(|place| pools[place])
-            .filter(|pool| pool.selector.matches(&node.labels));
-        for pool in matching {
-            *nodes.entry(&pool.name).or_default() += 1;
+        for place in selectors.matching(&node.labels, |place| &pools[place].selector) {
+            *nodes.entry(&pools[place].name).or_default() += 1;
         }
     }
     nodes

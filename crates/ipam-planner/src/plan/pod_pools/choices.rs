@@ -124,10 +124,8 @@ impl<'d> Deciders<'d> {
         ranked.sort_by(|a, b| Pool::best_first(a, b));
         let selectors = SelectorIndex::new(ranked.iter().map(|pool| &pool.selector));
         for node in observed.nodes.values() {
-            let possible = selectors.possible(&node.labels).into_iter();
-            let mut matching = possible
-                .map(|place| ranked[place])
-                .filter(|pool| pool.selector.matches(&node.labels));
+            let places = selectors.matching(&node.labels, |place| &ranked[place].selector);
+            let mut matching = places.map(|place| ranked[place]);
             let best = matching.next();
             deciders.add(node, best);
             let Some(best) = best else { continue };
