@@ -13,7 +13,7 @@ use ipam_config::documents::API_VERSION;
 use ipam_core::model::PerFamily;
 use ipam_core::net::{Block, BlockSize};
 use ipam_desired::PoolState;
-use ipam_planner::proposal::{Proposal, ProposedPool, Selected, Split};
+use ipam_planner::proposal::{PoolNodes, Proposal, ProposedPool, Split};
 
 /// Whether a document explains its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,11 +115,11 @@ fn document(pool: &ProposedPool, comments: Comments) -> Result<String, Failure> 
 
 fn selector(pool: &ProposedPool, comments: Comments) -> Result<String, Failure> {
     let (key, value) = match &pool.selected {
-        Selected::WithLabel { key, value } => (key, value),
-        Selected::Fallback => {
+        PoolNodes::WithLabel { key, value } => (key, value),
+        PoolNodes::Fallback => {
             return Ok("  # No nodeSelector: every node that no better pool selects.\n".to_owned());
         }
-        Selected::All => {
+        PoolNodes::All => {
             return Ok("  # No nodeSelector: every node. To select some:\n  # nodeSelector: {matchLabels: {rack: a}}\n".to_owned());
         }
     };

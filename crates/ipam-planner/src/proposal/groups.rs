@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::division::Demand;
 use super::suggestion::{common_sizes, own_pod_pool};
-use super::{ProposedPool, Remark, Selected, Split, Wishes};
+use super::{PoolNodes, ProposedPool, Remark, Split, Wishes};
 use ipam_cilium::observed::{FamilyUse, Node, Observed, SeenPodPool};
 use ipam_core::model::{NodeName, Operator, PerFamily, PoolName, Requirement};
 use ipam_core::net::{Block, BlockSize, Family};
@@ -12,7 +12,7 @@ use ipam_desired::PoolState;
 
 /// Nodes of one pool.
 pub(super) struct Group<'o> {
-    pub(super) selected: Selected,
+    pub(super) selected: PoolNodes,
     pub(super) purpose: Purpose,
     pub(super) nodes: Vec<&'o Node>,
     held: Vec<(Block, &'o NodeName)>,
@@ -64,9 +64,9 @@ pub(super) fn groups<'o>(
     split: &Split,
     sizes: &PerFamily<BlockSize>,
 ) -> Vec<Group<'o>> {
-    let mut groups: BTreeMap<(Selected, Purpose), Group<'o>> = BTreeMap::new();
+    let mut groups: BTreeMap<(PoolNodes, Purpose), Group<'o>> = BTreeMap::new();
     let mut add =
-        |selected: Selected, purpose: Purpose, node: Option<(&'o Node, PerFamily<Block>)>| {
+        |selected: PoolNodes, purpose: Purpose, node: Option<(&'o Node, PerFamily<Block>)>| {
             let group = groups
                 .entry((selected.clone(), purpose))
                 .or_insert_with(|| Group {
@@ -103,11 +103,11 @@ pub(super) fn groups<'o>(
 }
 
 /// Pools that a person wants whatever the labels of the nodes are.
-fn expected(split: &Split) -> BTreeSet<Selected> {
+fn expected(split: &Split) -> BTreeSet<PoolNodes> {
     match split {
-        Split::None => [Selected::All].into(),
+        Split::None => [PoolNodes::All].into(),
         Split::ByLabel { key, values } => {
-            let selected = |value: &String| Selected::WithLabel {
+            let selected = |value: &String| PoolNodes::WithLabel {
                 key: key.clone(),
                 value: value.clone(),
             };
@@ -116,20 +116,20 @@ fn expected(split: &Split) -> BTreeSet<Selected> {
     }
 }
 
-fn selected(split: &Split, node: &Node) -> Selected {
+fn selected(split: &Split, node: &Node) -> PoolNodes {
     let Split::ByLabel { key, .. } = split else {
-        return Selected::All;
+        return PoolNodes::All;
     };
     match node
         .labels
         .get(key)
         .filter(|value| is_selectable(key, value))
     {
-        Some(value) => Selected::WithLabel {
+        Some(value) => PoolNodes::WithLabel {
             key: key.clone(),
             value: value.clone(),
         },
-        None => Selected::Fallback,
+        None => PoolNodes::Fallback,
     }
 }
 
@@ -177,7 +177,7 @@ impl Group<'_> {
         Demand {
             // A pool of Pods with the name of its label keeps its CIDRs as they are.
             gives: self.purpose == Purpose::Give
-                && (self.selected == Selected::All || self.pod_pool(observed).is_none()),
+                && (self.selected == PoolNodes::All || self.pod_pool(observed).is_none()),
             nodes: self.nodes.len() as u128,
             without: self.nodes.len().saturating_sub(holders) as u128,
         }
@@ -203,8 +203,8 @@ impl Group<'_> {
             Purpose::Keep(_) => (PoolState::Disabled, 1),
         };
         let priority = match self.selected {
-            Selected::All | Selected::WithLabel { .. } => before,
-            Selected::Fallback => before - 100,
+            PoolNodes::All | PoolNodes::WithLabel { .. } => before,
+            PoolNodes::Fallback => before - 100,
         };
         ProposedPool {
             name,
@@ -247,14 +247,14 @@ impl Group<'_> {
     /// A name that tells the nodes, such as `rack-a`.
     pub(super) fn base_name(&self, observed: &Observed) -> Option<PoolName> {
         let text = match &self.selected {
-            Selected::All => own_pod_pool(observed)
+            PoolNodes::All => own_pod_pool(observed)
                 .map_or("default", |(name, _)| name)
                 .to_owned(),
-            Selected::WithLabel { key, value } => {
+            PoolNodes::WithLabel { key, value } => {
                 let last = key.rsplit('/').next().unwrap_or_default();
                 format!("{last}-{value}")
             }
-            Selected::Fallback => "fallback".to_owned(),
+            PoolNodes::Fallback => "fallback".to_owned(),
         };
         let sizes = match self.purpose {
             Purpose::Give => PerFamily::NONE,

@@ -45,7 +45,7 @@ pub enum Split {
 
 /// The nodes of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Selected {
+pub enum PoolNodes {
     /// Every node.
     All,
     /// Nodes with this label.
@@ -58,7 +58,7 @@ pub enum Selected {
 #[derive(Clone, Debug)]
 pub struct ProposedPool {
     pub name: PoolName,
-    pub selected: Selected,
+    pub selected: PoolNodes,
     /// In the order of use. Not empty.
     pub cidrs: Vec<Block>,
     /// A size for each family of the CIDRs.
@@ -91,7 +91,7 @@ pub enum Remark {
     /// The block of this node overlaps that of a node of another pool.
     Overlapping(NodeName, Block),
     /// The pool has too few blocks of this family for its nodes; the number of nodes without one.
-    NoRoom(Selected, Family, u128),
+    NoRoom(PoolNodes, Family, u128),
     /// This number of nodes has a value of the label that no selector can have.
     UnusableLabel(usize),
     /// These CIDRs are public address space.
@@ -144,12 +144,12 @@ impl fmt::Display for Remark {
     }
 }
 
-impl fmt::Display for Selected {
+impl fmt::Display for PoolNodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Selected::All => f.write_str("of the cluster"),
-            Selected::WithLabel { key, value } => write!(f, "with {key}={value}"),
-            Selected::Fallback => f.write_str("without the label"),
+            PoolNodes::All => f.write_str("of the cluster"),
+            PoolNodes::WithLabel { key, value } => write!(f, "with {key}={value}"),
+            PoolNodes::Fallback => f.write_str("without the label"),
         }
     }
 }
@@ -289,7 +289,7 @@ impl Proposal {
         };
         let unusable = groups
             .iter()
-            .filter(|group| group.selected == Selected::Fallback)
+            .filter(|group| group.selected == PoolNodes::Fallback)
             .flat_map(|group| &group.nodes)
             .filter(|node| node.labels.contains_key(key))
             .count();
