@@ -1,7 +1,6 @@
 //! Ipam `cluster-pool`: blocks written into CiliumNodes, and the real operator's reaction.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use testbed::{CiliumInstallation, CiliumVersion, Operator, Options, Program, wait_until};
@@ -11,7 +10,6 @@ use super::support::{pin, pool};
 
 const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/kube-system/deployments/cilium-operator";
-const LIMIT: Duration = testbed::PATIENCE;
 const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: cilium-node}\n";
 
 fn start(version: CiliumVersion) -> Server {
@@ -88,7 +86,7 @@ fn agent_starts(server: &Server, name: &str) {
 /// The block that the operator gives to another node: by then it has seen all earlier ones.
 fn next_of_operator(server: &Server, name: &str) -> String {
     agent_starts(server, name);
-    wait_until("the operator to give a block", LIMIT, || {
+    wait_until("the operator to give a block", testbed::PATIENCE, || {
         Ok(cilium_nodes(server)[name].0.first().cloned())
     })
     .unwrap()
@@ -225,7 +223,7 @@ fn refusals_are_foretold(version: CiliumVersion) {
         server.plane.create(CILIUM_NODES, &object).unwrap();
         let error =
             || Ok(Some(cilium_nodes(&server)[name].1.clone()).filter(|error| !error.is_empty()));
-        let said = wait_until("the operator to say why", LIMIT, error).unwrap();
+        let said = wait_until("the operator to say why", testbed::PATIENCE, error).unwrap();
         assert!(
             blocked(&plan, name).contains(&format!("would refuse it: {said}")),
             "{said}\n{plan:#}"

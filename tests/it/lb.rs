@@ -1,8 +1,6 @@
 //! LoadBalancer pools and Services, compared with the real operators: our prediction must match
 //! their actions.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use testbed::{CiliumVersion, Operator, Options, Program, install_cilium, wait_until};
 
@@ -11,7 +9,6 @@ use super::support::{pool, repository, run};
 
 pub const POOLS: &str = "/apis/cilium.io/v2alpha1/ciliumloadbalancerippools";
 pub const SERVICES: &str = "/api/v1/namespaces/default/services";
-pub const LIMIT: Duration = testbed::PATIENCE;
 
 pub fn server(version: CiliumVersion) -> Server {
     let programs = [CiliumVersion::V1_15, CiliumVersion::V1_19].map(Program::CiliumOperator);
@@ -80,7 +77,7 @@ pub fn settled(server: &Server) -> Value {
             && services.iter().all(|service| !service["reason"].is_null())
     };
     let mut last = Value::Null;
-    let outcome = wait_until("the operator to agree", LIMIT, || {
+    let outcome = wait_until("the operator to agree", testbed::PATIENCE, || {
         last = shown(server);
         Ok(is_settled(&last).then(|| last.clone()))
     });
@@ -231,7 +228,12 @@ fn the_upgrade_trap_is_told_before_and_happens_unless_the_pools_are_mended() {
         // written before an address is taken away.
         settled(&server);
         let becomes = || Ok((external_ips(&server) == after).then_some(()));
-        wait_until(&format!("{after} (mended: {mended})"), LIMIT, becomes).unwrap();
+        wait_until(
+            &format!("{after} (mended: {mended})"),
+            testbed::PATIENCE,
+            becomes,
+        )
+        .unwrap();
     }
 }
 
@@ -262,7 +264,7 @@ fn a_disabled_pool_keeps_its_addresses_until_the_restart_that_is_warned_of() {
     );
     drop(first);
     let _second = operator(&server, CiliumVersion::V1_19);
-    let lost = wait_until("the address to be taken away", LIMIT, || {
+    let lost = wait_until("the address to be taken away", testbed::PATIENCE, || {
         Ok((external_ips(&server) == json!([])).then_some(()))
     });
     lost.unwrap();
@@ -282,7 +284,7 @@ fn next_second(server: &Server, older: &Value) {
                 .then_some(()),
         )
     };
-    wait_until("the next second", LIMIT, is_over).unwrap();
+    wait_until("the next second", testbed::PATIENCE, is_over).unwrap();
 }
 
 /// The operator reports for each Service what we predict.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use testbed::{CiliumVersion, Options, Program, install_cilium, wait_until};
 
 use super::lb::{
-    LIMIT, POOLS, SERVICES, address_pool, by_kubectl, by_us, operator, server, service, settled,
+    POOLS, SERVICES, address_pool, by_kubectl, by_us, operator, server, service, settled,
 };
 use super::server::{Server, kubernetes};
 use super::support::repository;
@@ -57,7 +57,7 @@ fn external_ips(server: &Server, name: &str) -> Vec<String> {
 
 fn wait_for_ips(server: &Server, name: &str, wanted: &[&str]) {
     let is_there = || Ok((external_ips(server, name) == wanted).then_some(()));
-    let outcome = wait_until("the addresses", LIMIT, is_there);
+    let outcome = wait_until("the addresses", testbed::PATIENCE, is_there);
     outcome.unwrap_or_else(|error| {
         panic!(
             "{error}: {name} has {:?}, not {wanted:?}",
@@ -262,7 +262,7 @@ fn what_takes_an_address_away_is_named_needs_a_waiver_and_can_be_taken_back() {
                 .any(|ip| ip.starts_with("20.0.77."))
                 .then_some(()))
         };
-        wait_until("the new address", LIMIT, moved).unwrap();
+        wait_until("the new address", testbed::PATIENCE, moved).unwrap();
         settled(&server);
         assert_nothing_is_left(&server);
 
@@ -275,7 +275,7 @@ fn what_takes_an_address_away_is_named_needs_a_waiver_and_can_be_taken_back() {
                 .any(|ip| ip.starts_with("20.0.10."))
                 .then_some(()))
         };
-        wait_until("the old pool's address", LIMIT, back).unwrap();
+        wait_until("the old pool's address", testbed::PATIENCE, back).unwrap();
         server.folder.write("pools/demo.yaml", demo());
         assert_nothing_is_left(&server);
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use testbed::{CiliumVersion, Operator, Random, wait_until};
 use tokio::runtime::Runtime;
 
-use super::lb::{LIMIT, POOLS, SERVICES, address_pool, operator, server, service};
+use super::lb::{POOLS, SERVICES, address_pool, operator, server, service};
 use super::server::Server;
 use ipam_cilium::lbipam::{AddressPool, Certainty, Evaluated, OperatorState, evaluate};
 use ipam_cilium::observed::Observed;
@@ -184,7 +184,7 @@ impl Bench {
             &json!({"blocks": [{"cidr": cidr}], "serviceSelector": nothing}),
         );
         let path = format!("{POOLS}/{name}");
-        let counted = wait_until("the operator to catch up", LIMIT, || {
+        let counted = wait_until("the operator to catch up", testbed::PATIENCE, || {
             let pool = self.server.plane.get(&path)?;
             let conditions = pool["status"]["conditions"]
                 .as_array()
@@ -475,7 +475,7 @@ fn edits_of_the_files_change_no_address_that_the_plan_did_not_name() {
             .all(|service| service.reason.is_some())
             .then_some(()))
     };
-    wait_until("every Service to be looked at", LIMIT, is_told).unwrap();
+    wait_until("every Service to be looked at", testbed::PATIENCE, is_told).unwrap();
     let (mut specs, mut figures, mut refused, mut planned) =
         (Specs::new(), Figures::default(), 0, 0);
     while planned < EDITS {

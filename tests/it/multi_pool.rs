@@ -2,7 +2,6 @@
 //! Cilium's own settings make of them.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use testbed::{
@@ -14,7 +13,6 @@ use super::support::{Folder, cluster, pin, pool};
 
 const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
 const PODS_POOLS: &str = "/apis/cilium.io/v2alpha1/ciliumpodippools";
-const LIMIT: Duration = testbed::PATIENCE;
 
 fn start(version: CiliumVersion) -> Server {
     let installation = CiliumInstallation {
@@ -65,7 +63,7 @@ fn allocated(server: &Server, name: &str) -> Vec<(String, Vec<String>)> {
         let allocated: Vec<_> = allocated.iter().map(of).collect();
         Ok(Some(allocated).filter(|allocated| !allocated.is_empty()))
     };
-    wait_until("the operator to give a block", LIMIT, given).unwrap()
+    wait_until("the operator to give a block", testbed::PATIENCE, given).unwrap()
 }
 
 fn documents() -> String {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testbed::{Ending, Options, Program, Prometheus, Revision, Snapshot, or_skip, wait_until};
 
 use super::operator::{GROUP, condition, install_definitions, object, operator_of, until};
-use super::running::{AT_MOST, Running, http_get};
+use super::running::{Running, http_get};
 use super::server::{Server, kubernetes, node};
 use super::support::{pool, repository};
 
@@ -44,7 +44,7 @@ fn join(server: &Server, names: &[&str]) {
 #[track_caller]
 fn blocks(server: &Server, names: &[&str]) -> BTreeMap<String, String> {
     let mut held = BTreeMap::new();
-    wait_until(&format!("{names:?} have blocks"), AT_MOST, || {
+    wait_until(&format!("{names:?} have blocks"), testbed::PATIENCE, || {
         let all = server.pod_cidrs();
         let first = |name: &&str| Some(((*name).to_owned(), all.get(*name)?.first()?.clone()));
         held = names.iter().filter_map(first).collect();

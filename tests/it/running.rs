@@ -5,14 +5,10 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::support::program;
-
-/// Long enough for anything that comes at all.
-pub const AT_MOST: Duration = testbed::PATIENCE;
 
 /// One that runs.
 pub struct Running {
@@ -65,7 +61,7 @@ impl Running {
     pub fn until(&self, event: &str, fields: Value) -> Value {
         let mut seen = Vec::new();
         loop {
-            let Ok(line) = self.lines.recv_timeout(AT_MOST) else {
+            let Ok(line) = self.lines.recv_timeout(testbed::PATIENCE) else {
                 panic!("no {event} {fields} among {seen:#?}");
             };
             let has_all = fields
@@ -120,7 +116,7 @@ impl Drop for Running {
 /// Status and body of a GET without TLS.
 pub fn http_get(address: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(AT_MOST)).unwrap();
+    stream.set_read_timeout(Some(testbed::PATIENCE)).unwrap();
     write!(
         stream,
         "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"

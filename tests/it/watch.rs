@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use testbed::{Ending, Options};
 
-use super::running::{AT_MOST, Running};
+use super::running::Running;
 use super::server::{Server, kubernetes, node};
 use super::support::pool;
 
@@ -135,7 +135,7 @@ fn two_of_them_and_an_apply_give_no_block_twice() {
         if let Some(name) = left.first() {
             let seen = watching
                 .iter()
-                .find_map(|one| one.lines.recv_timeout(AT_MOST).ok());
+                .find_map(|one| one.lines.recv_timeout(testbed::PATIENCE).ok());
             assert!(seen.is_some(), "no process acts, and {name} has no block");
         }
     }

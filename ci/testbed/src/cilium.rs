@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -19,7 +18,6 @@ const MODULE: &str = "github.com/cilium/cilium";
 const SCHEMA_LABEL: &str = "io.cilium.k8s.crd.schema.version";
 const SCHEMA_CONSTANT: &str = "CustomResourceDefinitionSchemaVersion = \"";
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const SERVED_LIMIT: Duration = PATIENCE;
 
 /// How Cilium is installed.
 #[derive(Debug, Clone)]
@@ -140,7 +138,7 @@ pub fn install_crds(plane: &ControlPlane, release: &str) -> Result<()> {
         }
     }
     // `Established` is not enough: the server sets it before it serves a new version.
-    wait_until("Cilium's CRDs to be served", SERVED_LIMIT, || {
+    wait_until("Cilium's CRDs to be served", PATIENCE, || {
         paths.retain(|path| !plane.client().is_ok(path));
         Ok(paths.is_empty().then_some(()))
     })

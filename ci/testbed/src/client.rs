@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,8 +15,6 @@ use ureq::{Agent, Body, http};
 use crate::error::{Error, Result};
 use crate::wait::PATIENCE;
 
-/// Long enough for a list of many thousand nodes on a busy machine.
-const LIMIT: Duration = PATIENCE;
 const IDLE_CONNECTIONS: usize = 64;
 const FIELD_MANAGER: &str = "testbed";
 const WHOLE: &str = "application/json";
@@ -45,7 +42,7 @@ impl Client {
             // A proxy of the environment is for other hosts.
             .proxy(None)
             .http_status_as_error(false)
-            .timeout_global(Some(LIMIT))
+            .timeout_global(Some(PATIENCE))
             .max_idle_connections(IDLE_CONNECTIONS)
             .max_idle_connections_per_host(IDLE_CONNECTIONS)
             .build()

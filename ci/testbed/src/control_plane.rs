@@ -9,7 +9,6 @@ use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -23,8 +22,6 @@ use crate::programs::{Program, Programs};
 use crate::snapshot::{Revision, Snapshot};
 use crate::wait::{PATIENCE, wait_until};
 
-/// Takes 3 s alone; a test run on a busy machine starts several.
-const READY_LIMIT: Duration = PATIENCE;
 const ADMIN: &str = "testbed-admin";
 // Files in the run's folder, which is the servers' working directory.
 pub(crate) const SERVER_CERTIFICATE: &str = "server.crt";
@@ -368,7 +365,7 @@ impl ControlPlane {
             admin,
             ..
         } = self;
-        apiserver.wait_ready(READY_LIMIT, || {
+        apiserver.wait_ready(PATIENCE, || {
             etcd.check_running().is_ok() && admin.is_ok("/readyz")
         })?;
         wait_for_namespaces(admin)
@@ -445,7 +442,7 @@ fn start_apiserver(
         let arguments = apiserver_arguments(folder, options, port);
         let mut server = Server::start("kube-apiserver", program, &arguments, folder)?;
         let client = client_at(&url)?;
-        server.wait_ready(READY_LIMIT, || client.is_ok("/readyz"))?;
+        server.wait_ready(PATIENCE, || client.is_ok("/readyz"))?;
         wait_for_namespaces(&client)?;
         Ok((server, url))
     })
@@ -475,7 +472,7 @@ fn apiserver_arguments(folder: &Path, options: &Options, port: u16) -> Vec<Strin
 
 /// The server makes them after it says that it is ready.
 fn wait_for_namespaces(client: &Client) -> Result<()> {
-    wait_until("the namespaces of the system", READY_LIMIT, || {
+    wait_until("the namespaces of the system", PATIENCE, || {
         let exist = |name| client.is_ok(&format!("/api/v1/namespaces/{name}"));
         Ok(["default", "kube-system"]
             .into_iter()
@@ -492,6 +489,8 @@ fn random_token() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::programs::build;
 

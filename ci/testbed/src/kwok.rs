@@ -1,8 +1,6 @@
 //! The kubelets of all Nodes, played by kwok: Nodes get ready and send signs of life, Pods that are
 //! bound to them run.
 
-use std::time::Duration;
-
 use crate::client::Client;
 use crate::control_plane::ControlPlane;
 use crate::error::Result;
@@ -10,8 +8,6 @@ use crate::golang::workspace;
 use crate::process::{Server, free_port, with_free_ports};
 use crate::programs::{Program, Programs};
 use crate::wait::PATIENCE;
-
-const READY_LIMIT: Duration = PATIENCE;
 
 /// A running kwok. Dropping it stops it.
 #[derive(Debug)]
@@ -44,7 +40,7 @@ impl Kubelets {
                 &plane.certificates().authority,
                 "",
             )?;
-            server.wait_ready(READY_LIMIT, || client.is_ok("/healthz"))?;
+            server.wait_ready(PATIENCE, || client.is_ok("/healthz"))?;
             Ok(Self { _server: server })
         })
     }

@@ -2,7 +2,6 @@
 //! kube-controller-manager and cilium-operator.
 
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -12,8 +11,6 @@ use crate::error::Result;
 use crate::process::{Server, free_port, with_free_ports};
 use crate::programs::{CiliumVersion, Program, Programs};
 use crate::wait::PATIENCE;
-
-const READY_LIMIT: Duration = PATIENCE;
 
 /// Registered by every operator of the versions that the testbed builds.
 const OPERATOR_CRDS: [&str; 5] = [
@@ -52,7 +49,7 @@ impl ControllerManager {
             let mut server = Server::start(name, program, &arguments, plane.folder())?;
             let url = format!("https://127.0.0.1:{port}");
             let client = Client::new(&url, &plane.certificates().authority, "")?;
-            server.wait_ready(READY_LIMIT, || client.is_ok("/healthz"))?;
+            server.wait_ready(PATIENCE, || client.is_ok("/healthz"))?;
             Ok(Self { server })
         })
     }
@@ -99,7 +96,7 @@ impl Operator {
             let mut server = Server::start(&name, program, &arguments, plane.folder())?;
             let url = format!("http://{api}");
             let client = Client::new(&url, &plane.certificates().authority, "")?;
-            server.wait_ready(READY_LIMIT, || {
+            server.wait_ready(PATIENCE, || {
                 client.is_ok("/healthz") && crds_are_established(plane)
             })?;
             Ok(Self { server })

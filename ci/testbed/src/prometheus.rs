@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -12,8 +11,6 @@ use crate::debian::debian;
 use crate::error::{Error, Result};
 use crate::process::{Server, free_port, with_free_ports};
 use crate::wait::PATIENCE;
-
-const READY_LIMIT: Duration = PATIENCE;
 
 /// A running Prometheus. Dropping it stops it.
 #[derive(Debug)]
@@ -53,7 +50,7 @@ impl Prometheus {
                 &plane.certificates().authority,
                 "",
             )?;
-            server.wait_ready(READY_LIMIT, || client.is_ok("/-/ready"))?;
+            server.wait_ready(PATIENCE, || client.is_ok("/-/ready"))?;
             Ok(Self {
                 client,
                 _server: server,

@@ -1,14 +1,12 @@
 //! Distribution's registry on loopback, without TLS. It keeps what is pushed until it stops.
 
 use std::fs;
-use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::folder::RunFolder;
 use crate::process::{Server, free_port, with_free_ports};
 use crate::programs::{Program, build};
-
-const READY_LIMIT: Duration = Duration::from_secs(60);
+use crate::wait::PATIENCE;
 
 /// A running registry. Dropping it stops it and removes its content.
 #[derive(Debug)]
@@ -39,9 +37,7 @@ impl Registry {
             let arguments = ["serve".to_owned(), path.display().to_string()];
             let program = programs.path(Program::Registry)?;
             let mut server = Server::start("registry", program, &arguments, folder.path())?;
-            server.wait_ready(READY_LIMIT, || {
-                std::net::TcpStream::connect(&address).is_ok()
-            })?;
+            server.wait_ready(PATIENCE, || std::net::TcpStream::connect(&address).is_ok())?;
             Ok(Self {
                 address,
                 _server: server,

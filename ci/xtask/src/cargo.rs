@@ -85,6 +85,19 @@ pub fn output_as(
         .with_context(|| format!("cannot read the output of `cargo {words}`"))
 }
 
+/// The folder of a tool of this version in the cache. Installs it if it is missing; `flags` are
+/// further words for `cargo install`.
+pub fn tool(name: &str, version: &str, flags: &str) -> Result<PathBuf> {
+    let folder = root()
+        .join(".cache/tools")
+        .join(format!("{name}-{version}"));
+    if !folder.join("bin").join(name).exists() {
+        let words = format!("install {name} --version {version} --locked {flags} --root");
+        run_with(&words, &[folder.display().to_string()], None)?;
+    }
+    Ok(folder)
+}
+
 /// The folder of the release profile's binaries.
 pub fn release_folder() -> Result<PathBuf> {
     let metadata: serde_json::Value =

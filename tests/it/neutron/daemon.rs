@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -11,9 +10,6 @@ use testbed::wait_until;
 
 use super::support::Plugin;
 use crate::support::node_program;
-
-/// The longest wait for any event.
-pub const LIMIT: Duration = testbed::PATIENCE;
 
 /// The node's folders.
 pub struct DaemonSet {
@@ -120,7 +116,7 @@ impl Daemon<'_> {
     /// Waits for something that the daemon does.
     #[track_caller]
     pub fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
-        let so = wait_until(what, LIMIT, || Ok(is_so().then_some(())));
+        let so = wait_until(what, testbed::PATIENCE, || Ok(is_so().then_some(())));
         assert!(so.is_ok(), "{what} did not come about:\n{}", self.set.log());
     }
 

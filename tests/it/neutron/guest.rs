@@ -214,7 +214,7 @@ fn documented_cloud(stack: &OpenStack, credential: &ApplicationCredential) -> St
     text.replace(KEYSTONE, &stack.keystone_url_in_guest())
 }
 
-/// What a node's credential may do, as it is documented.
+/// The access rules of a node's credential, as documented.
 fn documented_rules() -> Value {
     let text = pages();
     let rules = text

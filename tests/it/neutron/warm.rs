@@ -136,7 +136,7 @@ fn fills_after_a_deletion(stack: &OpenStack, network: &str, plugin: &Plugin, set
             .unwrap();
     }
     let daemon = set;
-    testbed::wait_until("both to be noticed", super::daemon::LIMIT, || {
+    testbed::wait_until("both to be noticed", testbed::PATIENCE, || {
         let log = daemon.log();
         let told = log.contains(&format!("port {free} of the warm pool is gone"))
             && log.contains(&format!("port {used} of a/eth0 is gone"));

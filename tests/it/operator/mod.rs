@@ -7,7 +7,7 @@ mod objects;
 use serde_json::{Value, json};
 use testbed::{Options, wait_until};
 
-use crate::running::{AT_MOST, Running};
+use crate::running::Running;
 use crate::server::{Server, kubernetes, node};
 
 pub const GROUP: &str = "/apis/cilium-ipam.io/v1alpha1";
@@ -63,7 +63,7 @@ pub fn in_rack(name: &str, rack: &str) -> Value {
 
 #[track_caller]
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    wait_until(what, AT_MOST, || Ok(is_so().then_some(()))).unwrap();
+    wait_until(what, testbed::PATIENCE, || Ok(is_so().then_some(()))).unwrap();
 }
 
 /// Waits until one of our objects has this condition; returns its status.
@@ -78,7 +78,11 @@ pub fn condition(server: &Server, path: &str, about: &str, reason: &str) -> Valu
             .any(|one| one["type"] == about && one["reason"] == reason)
             .then_some(()))
     };
-    if let Err(error) = wait_until(&format!("{path} is {about} {reason}"), AT_MOST, has_it) {
+    if let Err(error) = wait_until(
+        &format!("{path} is {about} {reason}"),
+        testbed::PATIENCE,
+        has_it,
+    ) {
         panic!("{error}: {last:#}");
     }
     last

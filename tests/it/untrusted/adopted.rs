@@ -5,7 +5,7 @@ use testbed::wait_until;
 
 use super::{FOREIGN, RACK_A, cilium_node, fates, folder, in_rack_a, plan, server};
 use crate::operator;
-use crate::running::{AT_MOST, Running};
+use crate::running::Running;
 use crate::server::Server;
 use crate::support::{Folder, KUBERNETES, cluster, node, pin, pool};
 
@@ -249,8 +249,8 @@ fn watch_and_the_operator_adopt_no_block_that_no_pool_gives() {
         "{seen}"
     );
     let has_block = |name: &str| Ok((!server.pod_cidrs()[name].is_empty()).then_some(()));
-    wait_until("n3 has a block", AT_MOST, || has_block("n3")).unwrap();
-    wait_until("n4 has a block", AT_MOST, || has_block("n4")).unwrap();
+    wait_until("n3 has a block", testbed::PATIENCE, || has_block("n3")).unwrap();
+    wait_until("n4 has a block", testbed::PATIENCE, || has_block("n4")).unwrap();
     assert_eq!(
         server.pod_cidrs()["n3"],
         ["10.20.9.0/24"],

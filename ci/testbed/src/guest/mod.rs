@@ -20,10 +20,6 @@ use crate::wait::PATIENCE;
 
 pub use initramfs::Initramfs;
 
-/// For QEMU itself; the guest starts after that.
-const QEMU_LIMIT: Duration = PATIENCE;
-/// For its start and for each command. It is up after 5 s on a free machine.
-const LIMIT: Duration = PATIENCE;
 /// The way to this machine's loopback.
 const NETWORK: [&str; 2] = ["virtio_pci", "virtio_net"];
 const READY: &str = "ready\n";
@@ -88,21 +84,21 @@ impl Guest {
         let mut qemu = Server::start("guest", &scripts().join("boot-small.sh"), &arguments, run)?;
         let socket = run.join("orders.sock");
         let mut orders = None;
-        qemu.wait_ready(QEMU_LIMIT, || {
+        qemu.wait_ready(PATIENCE, || {
             orders = UnixStream::connect(&socket).ok();
             orders.is_some()
         })?;
         let orders = orders
             .ok_or_else(|| Error::unreadable(socket.display().to_string(), "nobody is there"))?;
         orders
-            .set_read_timeout(Some(LIMIT))
+            .set_read_timeout(Some(PATIENCE))
             .map_err(Error::file(&socket))?;
         let guest = Self {
             orders: Mutex::new(BufReader::new(orders)),
             qemu,
             _folder: folder,
         };
-        let first = guest.line(&mut guest.orders(), LIMIT, "its start")?;
+        let first = guest.line(&mut guest.orders(), PATIENCE, "its start")?;
         if first != READY {
             return Err(Error::unreadable(
                 "the guest's first word",
@@ -118,7 +114,7 @@ impl Guest {
     /// Fails if the guest does not answer in time, or ends; with its console output. It is of
     /// no use any more then.
     pub fn run(&self, command: &str) -> Result<Answer> {
-        self.run_within(LIMIT, command)
+        self.run_within(PATIENCE, command)
     }
 
     fn run_within(&self, limit: Duration, command: &str) -> Result<Answer> {

@@ -15,7 +15,6 @@ use crate::folder::RunFolder;
 use crate::process::{Server, free_port, isolated, with_free_ports};
 use crate::wait::PATIENCE;
 
-const READY_LIMIT: Duration = PATIENCE;
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 /// What the server needs that not every system has.
 const LIBRARIES: [(&str, &str); 3] = [
@@ -134,7 +133,7 @@ impl MariaDb {
             format!("--init-file={}", init.display()),
         ]);
         let mut server = Server::start("mariadb", Path::new("/usr/bin/env"), &arguments, folder)?;
-        server.wait_ready(READY_LIMIT, || greets(port))?;
+        server.wait_ready(PATIENCE, || greets(port))?;
         Ok(Self {
             _server: server,
             port,

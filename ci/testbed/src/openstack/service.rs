@@ -12,8 +12,6 @@ use crate::faults::Faults;
 use crate::process::{Ending, Server};
 use crate::wait::{PATIENCE, wait_until};
 
-/// Two seconds on a free machine.
-const READY_LIMIT: Duration = PATIENCE;
 /// More than the kernel needs to end a process.
 const PORT_LIMIT: Duration = Duration::from_secs(10);
 /// For the readiness check.
@@ -147,7 +145,7 @@ impl Service {
             .new_agent();
         let url = format!("{}{}", self.direct_url(), self.health);
         match &mut *self.server() {
-            Some(server) => server.wait_ready(READY_LIMIT, || agent.get(&url).call().is_ok()),
+            Some(server) => server.wait_ready(PATIENCE, || agent.get(&url).call().is_ok()),
             None => Ok(()),
         }
     }

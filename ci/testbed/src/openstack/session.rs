@@ -2,7 +2,6 @@
 //! it is needed.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use ureq::Agent;
@@ -14,8 +13,6 @@ use super::keystone::{
 use crate::error::{Error, Result};
 use crate::wait::PATIENCE;
 
-/// Neutron itself waits for a database for longer than anybody should.
-const LIMIT: Duration = PATIENCE;
 const UNAUTHORIZED: u16 = 401;
 
 /// Who asks.
@@ -162,7 +159,7 @@ impl Session {
             .proxy(None)
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
-            .timeout_global(Some(LIMIT))
+            .timeout_global(Some(PATIENCE))
             .build()
             .new_agent();
         let (keystone, neutron) = (keystone.to_owned(), neutron.to_owned());

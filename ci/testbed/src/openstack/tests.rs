@@ -10,7 +10,6 @@ use crate::faults::Fault;
 use crate::or_skip;
 use crate::wait::{PATIENCE, wait_until};
 
-const LIMIT: Duration = PATIENCE;
 const PORTS: &str = "/v2.0/ports";
 
 /// One start for all that a test needs to see, as each takes seconds.
@@ -100,7 +99,7 @@ fn a_withheld_answer_leaves_exactly_one_port(stack: &OpenStack, network: &str) {
     faults.next(1, "POST", PORTS, Fault::unavailable());
     faults.next(1, "POST", PORTS, Fault::Withhold);
     assert!(matches!(
-        post_port(stack, &port, LIMIT).unwrap_err(),
+        post_port(stack, &port, PATIENCE).unwrap_err(),
         ureq::Error::StatusCode(503)
     ));
     let waited = post_port(stack, &port, Duration::from_millis(500)).unwrap_err();
@@ -112,7 +111,7 @@ fn a_withheld_answer_leaves_exactly_one_port(stack: &OpenStack, network: &str) {
             .any(|seen| seen.status == Some(201))
             .then_some(()))
     };
-    wait_until("Neutron's answer", LIMIT, answered).unwrap();
+    wait_until("Neutron's answer", PATIENCE, answered).unwrap();
     assert_eq!(stack.ports("device_id=withheld").unwrap().len(), 1);
     assert_eq!(faults.count("POST", PORTS), 2);
     assert_eq!(faults.pending(), 0);
@@ -172,7 +171,7 @@ fn a_token_can_be_short_lived() {
         .build()
         .new_agent();
     let url = format!("{}{PORTS}", stack.neutron_url());
-    wait_until("the token to be refused", LIMIT, || {
+    wait_until("the token to be refused", PATIENCE, || {
         let answer = agent.get(&url).header("X-Auth-Token", &old).call();
         Ok(answer
             .is_ok_and(|answer| answer.status() == 401)
@@ -180,7 +179,10 @@ fn a_token_can_be_short_lived() {
     })
     .unwrap();
     // On a busy machine, a first answer may take longer than the new token is good for.
-    wait_until("a new token to be good", LIMIT, || Ok(stack.ports("").ok())).unwrap();
+    wait_until("a new token to be good", PATIENCE, || {
+        Ok(stack.ports("").ok())
+    })
+    .unwrap();
     assert_ne!(stack.as_member().token().unwrap(), old);
 }
 

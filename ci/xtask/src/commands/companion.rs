@@ -50,7 +50,8 @@ pub fn run(verb: &str, arguments: &[String], guard: Guard) -> Result<()> {
     )
 }
 
-fn finish(program: &str, command: &mut Command) -> Result<()> {
+/// Runs a program in the root of the repository, to its end.
+pub fn finish(program: &str, command: &mut Command) -> Result<()> {
     let status = command
         .current_dir(cargo::root())
         .status()

@@ -44,16 +44,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn build() -> Result<()> {
-    let tools = cargo::root()
-        .join(".cache/tools")
-        .join(format!("mdbook-{MDBOOK}"));
-    let program = tools.join("bin/mdbook");
-    if !program.exists() {
-        let words = format!(
-            "install mdbook --version {MDBOOK} --locked --no-default-features --features search --root"
-        );
-        cargo::run_with(&words, &[tools.display().to_string()], None)?;
-    }
+    let program = cargo::tool("mdbook", MDBOOK, "--no-default-features --features search")?
+        .join("bin/mdbook");
     eprintln!("$ mdbook build docs");
     let output = Command::new(&program)
         .args(["build", "docs"])

@@ -53,7 +53,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             TARGETS.join(", ")
         );
     }
-    install()?;
+    tools()?;
     let places: Vec<Places> = chosen.into_iter().map(Places::new).collect::<Result<_>>()?;
     for place in &places {
         place.fuzz(arguments.seconds)?;
@@ -64,21 +64,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn tools() -> PathBuf {
-    cargo::root()
-        .join(".cache/tools")
-        .join(format!("cargo-fuzz-{CARGO_FUZZ}"))
-}
-
-fn install() -> Result<()> {
-    if tools().join("bin/cargo-fuzz").exists() {
-        return Ok(());
-    }
-    cargo::run_with(
-        &format!("install cargo-fuzz --version {CARGO_FUZZ} --locked --root"),
-        &[tools().display().to_string()],
-        None,
-    )
+fn tools() -> Result<PathBuf> {
+    cargo::tool("cargo-fuzz", CARGO_FUZZ, "")
 }
 
 /// The folders of a target.
@@ -119,7 +106,7 @@ impl Places {
             .args(folders)
             .arg("--")
             .args(arguments)
-            .env("PATH", path_with(&tools().join("bin"))?)
+            .env("PATH", path_with(&tools()?.join("bin"))?)
             .env_remove("CARGO")
             .current_dir(cargo::root())
             .stderr(File::create(&log)?)

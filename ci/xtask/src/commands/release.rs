@@ -2,8 +2,9 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
+use super::companion;
 use crate::cargo;
 
 const COMPANION: &str = "xtask-release";
@@ -20,13 +21,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     cargo::run(&format!(
         "build --release --package xtask --features release --bin {COMPANION}"
     ))?;
-    let status = Command::new(cargo::release_folder()?.join(COMPANION))
-        .args(&arguments.arguments)
-        .current_dir(cargo::root())
-        .status()
-        .with_context(|| format!("{COMPANION} does not start"))?;
-    if !status.success() {
-        bail!("`release` failed");
-    }
-    Ok(())
+    let mut command = Command::new(cargo::release_folder()?.join(COMPANION));
+    companion::finish(COMPANION, command.args(&arguments.arguments))
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use testbed::debian;
 
-use super::source::{Commit, Source, TIME_VARIABLE, output, run};
+use super::source::{Commit, Source, TIME_VARIABLE, output, python_packages, run};
 use super::target::{Built, Program, Target, programs};
 
 const CARGO_ZIGBUILD: &str = "0.24.1";
@@ -81,18 +81,11 @@ impl Tools {
     /// Installs them into the cache if they are missing.
     fn install() -> Result<Tools> {
         let name = format!("cargo-zigbuild-{CARGO_ZIGBUILD}-zig-{ZIG}");
-        let cache = Source::here().root.join(".cache/tools");
-        let folder = cache.join(&name);
-        if !folder.exists() {
-            let unfinished = cache.join(format!("{name}.unfinished"));
-            run(Command::new("python3")
-                .args(["-m", "pip", "install", "--quiet", "--upgrade", "--target"])
-                .arg(&unfinished)
-                .arg(format!("cargo-zigbuild=={CARGO_ZIGBUILD}"))
-                .arg(format!("ziglang=={ZIG}")))?;
-            std::fs::rename(&unfinished, &folder)
-                .with_context(|| format!("cannot make {}", folder.display()))?;
-        }
+        let packages = [
+            format!("cargo-zigbuild=={CARGO_ZIGBUILD}"),
+            format!("ziglang=={ZIG}"),
+        ];
+        let folder = python_packages(&name, &packages)?;
         Ok(Tools { folder })
     }
 

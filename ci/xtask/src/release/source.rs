@@ -138,6 +138,22 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// The folder of these Python packages in the cache. Installs them if it is missing; `name` changes
+/// with their versions.
+pub fn python_packages(name: &str, packages: &[String]) -> Result<PathBuf> {
+    let folder = Source::here().root.join(".cache/tools").join(name);
+    if !folder.exists() {
+        let unfinished = folder.with_added_extension("unfinished");
+        run(Command::new("python3")
+            .args(["-m", "pip", "install", "--quiet", "--upgrade", "--target"])
+            .arg(&unfinished)
+            .args(packages))?;
+        std::fs::rename(&unfinished, &folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    Ok(folder)
+}
+
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(command.get_program());

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::plan::Plan;
-use crate::source::{Source, output, run};
+use crate::source::{output, python_packages};
 use crate::target::Built;
 
 const LIBRARY: &str = "11.12.0";
@@ -25,16 +25,8 @@ print(len(sys.argv) - 1)
 
 /// Accepts each file, and refuses a document with an unknown field.
 pub fn validate(plan: &Plan, _built: &Built) -> Result<()> {
-    let cache = Source::here().root.join(".cache/tools");
-    let folder = cache.join(format!("cyclonedx-python-lib-{LIBRARY}"));
-    if !folder.exists() {
-        let unfinished = folder.with_added_extension("unfinished");
-        run(Command::new("python3")
-            .args(["-m", "pip", "install", "--quiet", "--upgrade", "--target"])
-            .arg(&unfinished)
-            .arg(format!("cyclonedx-python-lib[json-validation]=={LIBRARY}")))?;
-        std::fs::rename(&unfinished, &folder)?;
-    }
+    let packages = [format!("cyclonedx-python-lib[json-validation]=={LIBRARY}")];
+    let folder = python_packages(&format!("cyclonedx-python-lib-{LIBRARY}"), &packages)?;
     let python = |files: &[std::path::PathBuf]| {
         let mut command = Command::new("python3");
         command.args(["-c", PROGRAM]).env("PYTHONPATH", &folder);
