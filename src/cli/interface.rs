@@ -54,28 +54,19 @@ fn complete(command: Command, overridden: &BTreeSet<&str>) -> Command {
     let mut command = with_environment(command, "CILIUM_IPAM", overridden);
     // Only a built command has the global flags in its subcommands.
     command.build();
-    let hidden = WITHOUT_CLUSTER
-        .iter()
-        .flat_map(|name| {
-            OF_CLUSTER
-                .iter()
-                .chain(&OF_OPENSTACK)
-                .map(move |id| (name, id))
-        })
-        .chain(
-            WITHOUT_OPENSTACK
-                .iter()
-                .flat_map(|name| OF_OPENSTACK.iter().map(move |id| (name, id))),
-        );
-    hidden.fold(command, |command, (name, id)| {
-        command.mut_subcommand(*name, |subcommand| {
+    let of_both = [&OF_CLUSTER[..], &OF_OPENSTACK].concat();
+    let without = |command: Command, names: &[&'static str], flags: &[&str]| {
+        let hide = |flag: Arg| {
+            let is_hidden = flag.is_hide_set() || flags.contains(&flag.get_id().as_str());
+            flag.hide(is_hidden)
+        };
+        names.iter().fold(command, |command, name| {
             // `mut_arg` would move the flag to the end, and a built command keeps places of flags.
-            subcommand.mut_args(|flag| match flag.get_id() == *id {
-                true => flag.hide(true),
-                false => flag,
-            })
+            command.mut_subcommand(*name, |subcommand| subcommand.mut_args(hide))
         })
-    })
+    };
+    let command = without(command, &WITHOUT_CLUSTER, &of_both);
+    without(command, &WITHOUT_OPENSTACK, &OF_OPENSTACK)
 }
 
 /// The names of all long flags of all commands, without dashes.

@@ -61,9 +61,9 @@ use ipam_controller::{Loaded, load};
 /// Plans and applies the pod CIDRs of a Cilium cluster from YAML files.
 ///
 /// Exit codes: 0 done, 1 failed, 2 what --fail-on names (plan, doctor) or changes (plan
-/// --detailed-exitcode), 3 the files are invalid (validate --strict: or have warnings), 4 the saved plan is stale or not
-/// the expected one, 5 refused by a limit or protection, 6 someone else was faster, 7 applied in
-/// part, 8 the cluster could not be read.
+/// --detailed-exitcode), 3 the files are invalid (validate --strict: or have warnings), 4 the saved
+/// plan is stale or not the expected one, 5 refused by a limit or protection, 6 someone else was
+/// faster, 7 applied in part, 8 the cluster could not be read.
 #[derive(Debug, Parser)]
 #[command(name = "cilium-ipam", version, max_term_width = 120)]
 struct Arguments {

@@ -10,8 +10,8 @@ use ipam_planner::plan::{PlanDocument, Selected, Selection};
 pub(super) struct SelectionArguments {
     /// Keep only the changes of this object: `node/NAME`, `pool/NAME` with the nodes that use it,
     /// `service/NAMESPACE/NAME`, or `label:SELECTOR` for nodes. Repeatable. Blocks are chosen as in
-    /// the whole plan, and what is left out is counted. A Service comes with the changes of all
-    /// LoadBalancer pools, because its address may need them.
+    /// the whole plan, which counts the changes that it leaves out. A Service comes with the
+    /// changes of all LoadBalancer pools, because its address may need them.
     #[arg(long, value_name = "OBJECT")]
     target: Vec<Selected>,
     /// Leave out the changes of this object, spelled as for --target. Repeatable.

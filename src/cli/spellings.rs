@@ -4,6 +4,13 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
+/// The command of the arguments, as far as spellings depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verb {
+    Apply,
+    Other,
+}
+
 /// The meaning of a flag of another tool.
 #[derive(Clone, Copy, Debug)]
 enum Meaning {
@@ -12,6 +19,8 @@ enum Meaning {
         on: Option<&'static str>,
         off: Option<&'static str>,
     },
+    /// A switch as above of `apply` alone. Terraform's `plan` has it too; ours needs none.
+    OfApply { off: &'static str },
     /// A flag whose value we take as an argument without a flag.
     Argument,
     /// We have no such flag; what to do instead.
@@ -50,7 +59,7 @@ const FOREIGN: [(&str, Meaning); 37] = [
     ("-detailed-exitcode", switch("--detailed-exitcode")),
     ("-json", switch("--output=json")),
     ("-no-color", switch("--no-color")),
-    ("-lock", default_on("--no-lock")),
+    ("-lock", Meaning::OfApply { off: "--no-lock" }),
     ("-input", default_on("--no-input")),
     ("-f", Meaning::Argument),
     ("--filename", Meaning::Argument),
@@ -118,14 +127,15 @@ pub(super) fn translated(
 ) -> Result<Vec<OsString>, String> {
     let mut ours = Vec::with_capacity(arguments.len());
     let mut is_verbatim = false;
-    // Terraform's `plan` takes a lock, too. Ours does not.
-    let has_lock = arguments.iter().any(|argument| argument == "apply");
+    let verb = match arguments.iter().any(|argument| argument == "apply") {
+        true => Verb::Apply,
+        false => Verb::Other,
+    };
     for argument in arguments {
         is_verbatim |= argument == "--";
         match argument.to_str() {
-            Some(text) if !has_lock && (text == "-lock" || text.starts_with("-lock=")) => {}
             Some(text) if !is_verbatim && text.starts_with('-') => {
-                ours.extend(in_our_spelling(text, long)?.map(OsString::from));
+                ours.extend(in_our_spelling(text, verb, long)?.map(OsString::from));
             }
             _ => ours.push(argument),
         }
@@ -134,7 +144,11 @@ pub(super) fn translated(
 }
 
 /// `None` if we do the same without a flag.
-fn in_our_spelling(argument: &str, long: &BTreeSet<String>) -> Result<Option<String>, String> {
+fn in_our_spelling(
+    argument: &str,
+    verb: Verb,
+    long: &BTreeSet<String>,
+) -> Result<Option<String>, String> {
     let (flag, value) = match argument.split_once('=') {
         Some((flag, value)) => (flag, Some(value)),
         None => (argument, None),
@@ -143,17 +157,29 @@ fn in_our_spelling(argument: &str, long: &BTreeSet<String>) -> Result<Option<Str
     match foreign {
         Some((_, Meaning::Instead(what))) => Err(format!("there is no flag `{flag}`; {what}")),
         Some((_, Meaning::Argument)) => Ok(value.map(str::to_owned)),
-        Some((_, Meaning::Switch { on, off })) => match value {
-            None | Some("true") => Ok(on.map(str::to_owned)),
-            Some("false") => Ok(off.map(str::to_owned)),
-            Some(other) => Err(format!("`{flag}` takes `true` or `false`, not `{other}`")),
-        },
+        Some((_, Meaning::Switch { on, off })) => switched(flag, value, *on, *off),
+        Some((_, Meaning::OfApply { off })) => {
+            switched(flag, value, None, (verb == Verb::Apply).then_some(*off))
+        }
         None => match flag.strip_prefix('-') {
             Some(name) if !name.starts_with('-') && long.contains(name) => {
                 Ok(Some(format!("-{argument}")))
             }
             _ => Ok(Some(argument.to_owned())),
         },
+    }
+}
+
+fn switched(
+    flag: &str,
+    value: Option<&str>,
+    on: Option<&str>,
+    off: Option<&str>,
+) -> Result<Option<String>, String> {
+    match value {
+        None | Some("true") => Ok(on.map(str::to_owned)),
+        Some("false") => Ok(off.map(str::to_owned)),
+        Some(other) => Err(format!("`{flag}` takes `true` or `false`, not `{other}`")),
     }
 }
 
@@ -191,6 +217,7 @@ mod tests {
     #[test]
     fn spellings_of_terraform_become_ours() {
         for (theirs, ours) in [
+            ("plan -lock", "plan"),
             ("plan -out=p.json", "plan --out=p.json"),
             ("plan -out p.json", "plan --out p.json"),
             ("apply -auto-approve", "apply --auto-approve"),
@@ -222,6 +249,7 @@ mod tests {
             "show nodes -l rack=a",
             "-vv plan",
             "plan -- -out=p.json",
+            "plan -- -lock",
             "plan -",
         ] {
             assert_eq!(translate(ours).as_deref(), Ok(ours));

@@ -82,10 +82,18 @@ pub(super) fn pod_pools(summary: &PodPoolSummary) -> String {
 
 /// The counts with their words, without zeros.
 fn counts<const N: usize>(counts: [(usize, &str); N]) -> Vec<String> {
+    without_zeros(
+        counts.map(|(number, what)| (number, format!("{} {what}", grouped_digits(number)))),
+    )
+    .collect()
+}
+
+/// The texts whose number is not zero.
+pub(super) fn without_zeros<const N: usize>(
+    counts: [(usize, String); N],
+) -> impl Iterator<Item = String> {
     let counts = counts.into_iter().filter(|(number, _)| *number > 0);
-    counts
-        .map(|(number, what)| format!("{} {what}", grouped_digits(number)))
-        .collect()
+    counts.map(|(_, text)| text)
 }
 
 /// `title: writes; others.`, without an empty part; empty without any.
@@ -213,11 +221,7 @@ fn no_changes(summary: &Summary) -> String {
         (*drifted, count(*drifted, "drifted field")),
         (*errors, count(*errors, "error")),
     ];
-    let counts: Vec<String> = counts
-        .into_iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(_, text)| text)
-        .collect();
+    let counts: Vec<String> = without_zeros(counts).collect();
     let good = grouped_digits(unchanged);
     format!(
         "No changes. {good} of {} as the files say, {moved} moved; {}.",

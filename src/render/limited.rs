@@ -1,5 +1,6 @@
 //! A plan that is limited by `--target` or `--exclude`: what it leaves out, in words.
 
+use super::headlines::without_zeros;
 use super::text::{count, grouped_digits, printable};
 use ipam_planner::plan::{LeftOut, SelectionDocument, Summary};
 
@@ -22,11 +23,11 @@ pub(super) fn left_out(summary: &Summary) -> String {
         (*drifted, count(*drifted, "drifted field")),
         (*findings, count(*findings, "finding")),
     ];
-    let (numbers, texts): (Vec<usize>, Vec<String>) =
-        counts.into_iter().filter(|(number, _)| *number > 0).unzip();
-    match (numbers.as_slice(), texts.join(", ")) {
-        ([], _) => " Nothing else is pending.".to_owned(),
-        ([1], text) => format!(" {text} is not in this plan."),
+    let all = changes + blocked + misplaced + drifted + findings;
+    let texts: Vec<String> = without_zeros(counts).collect();
+    match (all, texts.join(", ")) {
+        (0, _) => " Nothing else is pending.".to_owned(),
+        (1, text) => format!(" {text} is not in this plan."),
         (_, text) => format!(" {text} are not in this plan."),
     }
 }
@@ -50,10 +51,8 @@ pub(super) fn no_changes(summary: &Summary) -> String {
         (*drifted, count(*drifted, "drifted field")),
         (*errors, count(*errors, "error")),
     ];
-    let counts: String = counts
-        .into_iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(_, text)| format!("; {text}"))
+    let counts: String = without_zeros(counts)
+        .map(|text| format!("; {text}"))
         .collect();
     let selected = match nodes {
         0 => "the selected objects".to_owned(),

@@ -30,10 +30,7 @@ impl<T> Entry<T> {
     }
 }
 
-impl<T: Sized> Entry<T>
-where
-    for<'e> &'e T: Into<Bytes>,
-{
+impl<T: Measured> Entry<T> {
     /// An entry for each item. Once the text is longer than a page, no further text is made: the
     /// last entry, which cannot fit, stands for the remaining items as well.
     pub(super) fn each<S>(
@@ -49,8 +46,7 @@ where
                 Some(last) if bytes > LIMIT => last.count += count,
                 _ => {
                     let text = text(item);
-                    let Bytes(more) = (&text).into();
-                    bytes += more;
+                    bytes += text.bytes();
                     entries.push(Entry { text, count });
                 }
             }
@@ -59,18 +55,20 @@ where
     }
 }
 
-/// The length of a text.
-pub(super) struct Bytes(usize);
+/// A text with a length.
+pub(super) trait Measured {
+    fn bytes(&self) -> usize;
+}
 
-impl From<&String> for Bytes {
-    fn from(line: &String) -> Bytes {
-        Bytes(line.len())
+impl Measured for String {
+    fn bytes(&self) -> usize {
+        self.len()
     }
 }
 
-impl<const N: usize> From<&[Markup; N]> for Bytes {
-    fn from(row: &[Markup; N]) -> Bytes {
-        Bytes(row.iter().map(|cell| cell.as_str().len()).sum())
+impl<const N: usize> Measured for [Markup; N] {
+    fn bytes(&self) -> usize {
+        self.iter().map(|cell| cell.as_str().len()).sum()
     }
 }
 

@@ -119,8 +119,8 @@ pub struct Job<'j> {
     pub waivers: &'j BTreeSet<Waiver>,
     /// Where subnets and ports are read; without it they are unknown.
     pub openstack: Option<&'j OpenStack>,
-    /// The objects to which the plan is limited; without it, all.
-    pub selection: Option<&'j Selection>,
+    /// The objects to which the plan is limited.
+    pub selection: &'j Selection,
 }
 
 impl<'j> Job<'j> {
@@ -132,7 +132,7 @@ impl<'j> Job<'j> {
             undo: None,
             waivers: NONE,
             openstack: None,
-            selection: None,
+            selection: Selection::EVERYTHING,
         }
     }
 
@@ -147,7 +147,7 @@ impl<'j> Job<'j> {
             undo: saved.filter(|saved| saved.intent == Intent::Undo),
             waivers,
             openstack: None,
-            selection: None,
+            selection: Selection::EVERYTHING,
         }
     }
 
@@ -163,10 +163,7 @@ impl<'j> Job<'j> {
     /// The same job, which plans only for these objects.
     #[must_use]
     pub fn limited_to(self, selection: &'j Selection) -> Job<'j> {
-        Job {
-            selection: Some(selection),
-            ..self
-        }
+        Job { selection, ..self }
     }
 
     /// Limits and protections that refuse these changes and are not waived.
@@ -194,10 +191,7 @@ impl<'j> Job<'j> {
             Some(saved) => plan_undo(saved, &loaded.desired, observed, loaded.findings.clone()),
             None => plan(&loaded.desired, observed, loaded.findings.clone()),
         };
-        let plan = match selection {
-            Some(selection) => plan.limited_to(selection, &loaded.desired, observed),
-            None => plan,
-        };
+        let plan = plan.limited_to(selection, &loaded.desired, observed);
         Plan {
             waivers: (*waivers).clone(),
             ..plan

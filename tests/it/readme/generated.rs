@@ -1,5 +1,5 @@
-//! Pages and pictures that the program makes: the CLI, the fields, the metrics, the rights, and the
-//! plan picture. The kept files equal them; `cargo xtask docs --update` writes them.
+//! Pages and pictures that the program makes: the CLI, the commands of other tools, the fields, the
+//! metrics, and the plan picture. The kept files equal them; `cargo xtask docs --update` writes them.
 
 use std::fmt::Write as _;
 
@@ -22,6 +22,7 @@ fn printed(arguments: &[&str]) -> String {
 #[test]
 fn the_kept_pages_are_as_the_program_makes_them() {
     let pages = [
+        ("reference/coming-from.md", crate::habits::page()),
         ("reference/cli.md", cli()),
         ("reference/fields.md", fields()),
         ("reference/metrics.md", metrics()),

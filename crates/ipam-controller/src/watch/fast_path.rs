@@ -15,7 +15,7 @@ use ipam_cilium::observed::{Node, ObjectVersion, Observed, Reader};
 use ipam_cluster::{Cluster, ClusterError, DirtyNodes, Follow};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
-use ipam_planner::plan::{Change, NewNodes, Plan, PlannedState, node_changes};
+use ipam_planner::plan::{Change, NewNodes, Plan, PlannedState, Selection, node_changes};
 
 /// Time until the next whole plan after a change that is not urgent, such as a deleted node.
 const SOON: Duration = Duration::from_secs(5);
@@ -240,7 +240,7 @@ impl<C: Follow> Worker<'_, C> {
                 undo: None,
                 waivers: self.waivers,
                 openstack: Some(&openstack),
-                selection: None,
+                selection: Selection::EVERYTHING,
             };
             let tried = match self
                 .apply(

@@ -16,7 +16,9 @@ use crate::{
 };
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Cluster, ClusterError, Follow, LeaseName, Snapshot};
-use ipam_planner::plan::{BlockedReason, Change, Plan, Sequence, Unattended, unattended};
+use ipam_planner::plan::{
+    BlockedReason, Change, Plan, Selection, Sequence, Unattended, unattended,
+};
 
 /// Shortest pause for which [`ControllerEvent::Undone`] is reported.
 const REPORTED_PAUSE: Duration = Duration::from_secs(8);
@@ -60,7 +62,7 @@ impl<C: Follow> Worker<'_, C> {
             undo: None,
             waivers: self.waivers,
             openstack: Some(&openstack),
-            selection: None,
+            selection: Selection::EVERYTHING,
         };
         let (observed, plan) = observe_and_plan(snapshot, &job).await?;
         on_event(ControllerEvent::Planned(&Planned {

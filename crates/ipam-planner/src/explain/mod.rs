@@ -10,7 +10,7 @@ mod service;
 
 use serde::Serialize;
 
-use crate::plan::Plan;
+use crate::plan::{Plan, Selected};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{Labels, NodeName, PoolName, Requirement, Selector, ServiceName};
 use ipam_core::net::{Address, Block, Range};
@@ -65,24 +65,25 @@ pub fn explain(
     observed: &Observed,
     plan: &Plan,
 ) -> Result<Explanation, UnknownSubject> {
-    let (kind, name) = subject.split_once('/').unwrap_or(("", subject));
-    let is_of = |kinds: &[&str]| kind.is_empty() || kinds.contains(&kind);
-    let node = name
-        .parse::<NodeName>()
-        .ok()
-        .filter(|_| is_of(&["node", "nodes", "no"]))
-        .and_then(|name| observed.nodes.get(&name));
-    if let Some(node) = node {
+    // `node/a` is also Service `a` of a namespace `node`, so what is unknown goes on below.
+    let named = subject.parse::<Selected>().ok();
+    let node = match &named {
+        Some(Selected::Node(name)) => Some(name.clone()),
+        Some(_) => None,
+        None => subject.parse::<NodeName>().ok(),
+    };
+    if let Some(node) = node.and_then(|name| observed.nodes.get(&name)) {
         return Ok(Explanation::Node(node::explain(
             node, desired, observed, plan,
         )));
     }
-    let pool = name
-        .parse::<PoolName>()
-        .ok()
-        .filter(|_| is_of(&["pool", "pools", "ippool", "ippools"]))
-        .and_then(|name| desired.pools.get(&name));
-    if let Some(pool) = pool {
+    let pool = match &named {
+        Some(Selected::Pool(name)) => Some(name.as_str()),
+        Some(_) => None,
+        None => Some(subject),
+    };
+    let pool = pool.and_then(|name| name.parse::<PoolName>().ok());
+    if let Some(pool) = pool.and_then(|name| desired.pools.get(&name)) {
         return Ok(Explanation::Pool(pool::explain(
             pool, desired, observed, plan,
         )));
@@ -105,12 +106,12 @@ pub fn explain(
             plan,
         )));
     }
-    let service = subject
-        .strip_prefix("service/")
-        .or_else(|| subject.strip_prefix("svc/"))
-        .unwrap_or(subject)
-        .split_once('/')
-        .map(|(namespace, name)| ServiceName::new(namespace, name));
+    let service = match named {
+        Some(Selected::Service(name)) => Some(name),
+        Some(_) | None => subject
+            .split_once('/')
+            .map(|(namespace, name)| ServiceName::new(namespace, name)),
+    };
     if let Some(service) = service.and_then(|name| observed.services.get(&name)) {
         return Ok(Explanation::Service(service::explain(service, observed)));
     }

@@ -90,6 +90,11 @@ pub struct LeftOut {
 }
 
 impl Selection {
+    pub const EVERYTHING: &'static Selection = &Selection {
+        targets: Vec::new(),
+        excluded: Vec::new(),
+    };
+
     pub fn is_everything(&self) -> bool {
         let Selection { targets, excluded } = self;
         targets.is_empty() && excluded.is_empty()
@@ -234,7 +239,7 @@ impl Members {
             Target::AddressPool(name) => self.has_pool(name.as_str()),
             Target::PodPool(name) | Target::NodeConfig(name) => self.has_pool(name),
             Target::Service(name) => self.includes(|objects| objects.services.contains(name)),
-            // Only a change knows the node of its port. What cannot be judged stays visible.
+            // Only a change knows the node of its port, so a port always stays visible.
             Target::Port(_) => true,
         }
     }
