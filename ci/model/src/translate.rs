@@ -258,6 +258,11 @@ impl Names {
             pool: None,
             before: before.map(block).into_iter().collect(),
             after: vec![block(*after)],
+            freed: before
+                .filter(|before| before != after)
+                .map(block)
+                .into_iter()
+                .collect(),
             edit: Edit::NodeAnnotations {
                 values: BTreeMap::from([(ANNOTATION_IPV4, Some(block(*after)))]),
             },

@@ -113,6 +113,24 @@ impl Range {
             .then(|| Range::from_numbers(self.family, self.first, last))
     }
 
+    /// The fewest aligned blocks that make up the range, sorted.
+    pub fn blocks(&self) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        let mut rest = Some(*self);
+        while let Some(range) = rest {
+            let block = (1..=self.family.bits()).find_map(|prefix_len| {
+                let size = BlockSize::new(self.family, u64::from(prefix_len)).ok()?;
+                let block = Block::at(range.first, size)?;
+                range.contains(&block.range()).then_some(block)
+            });
+            let Some(block) = block else { break };
+            blocks.push(block);
+            rest = (block.range().last < range.last)
+                .then(|| Range::from_numbers(self.family, block.range().last + 1, range.last));
+        }
+        blocks
+    }
+
     /// The largest aligned block that fits into the range; `None` only for the whole address space.
     pub fn largest_block(&self) -> Option<Block> {
         (1..=self.family.bits()).find_map(|prefix_len| {
@@ -333,6 +351,25 @@ mod tests {
 
     fn range(text: &str) -> Range {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn blocks_of_a_range_are_as_large_as_they_fit() {
+        let blocks = |text: &str| {
+            let blocks = range(text).blocks();
+            let texts: Vec<String> = blocks.iter().map(Block::to_string).collect();
+            texts.join(" ")
+        };
+        assert_eq!(blocks("10.0.0.0/24"), "10.0.0.0/24");
+        assert_eq!(
+            blocks("10.0.0.3-10.0.0.9"),
+            "10.0.0.3/32 10.0.0.4/30 10.0.0.8/31"
+        );
+        assert_eq!(
+            blocks("255.255.255.254-255.255.255.255"),
+            "255.255.255.254/31"
+        );
+        assert_eq!(blocks("fd00::-fd00::ffff"), "fd00::/112");
     }
 
     #[test]

@@ -177,6 +177,7 @@ impl<'p> NodePlanner<'p> {
             action: Action::Update,
             node: node.name.clone(),
             pool: Some(pinned.pool.clone()),
+            freed: self.others.freed(&node.name, &before, &after),
             before,
             after,
             undo: undo::inverse(node, &edit),
@@ -239,11 +240,13 @@ impl<'p> NodePlanner<'p> {
             reason,
         } = source;
         let undo = undo::inverse(node, &edit);
+        let freed = self.others.freed(&node.name, &before, &after);
         let (node, needs_approval) = (node.name.clone(), Vec::new());
         let change = NodeChange {
             action,
             node,
             pool,
+            freed,
             before,
             after,
             edit,

@@ -2,6 +2,7 @@
 //! address. Asks the claims as an apply does, so that a planned change can be claimed.
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 
 use super::change::NodeChange;
 use super::kept_addresses::KeptAddresses;
@@ -28,6 +29,8 @@ pub(super) struct AddressOwners<'o> {
     shown: RangeIndex<&'o NodeName>,
     /// Those parts of shown blocks that are kept out of the pools, by node.
     kept_addresses: RangeIndex<&'o NodeName>,
+    /// The kept parts of blocks that are not kept whole.
+    cut: BTreeMap<(&'o NodeName, Block), Vec<Range>>,
     foreign: RangeIndex<()>,
     observed: &'o Observed,
     operator_blocks: OnceCell<OperatorBlocks>,
@@ -53,6 +56,7 @@ impl<'o> AddressOwners<'o> {
                     .iter()
                     .map(|(node, range)| (*range, *node)),
             ),
+            cut: kept_addresses.cut.clone(),
             foreign: RangeIndex::new(foreign.iter().map(|range| (*range, ()))),
             observed,
             operator_blocks: OnceCell::new(),
@@ -85,6 +89,18 @@ impl<'o> AddressOwners<'o> {
     /// an object, the allocator gives the blocks that it shows to others.
     pub(super) fn keeper(&self, block: Block, node: &NodeName) -> Option<&'o NodeName> {
         other(&self.kept_addresses, block, node)
+    }
+
+    /// What a write that replaces `before` by `after` frees, to be quarantined: a block that no
+    /// agent reads only as far as it was kept out of the pools. Other nodes may have the rest.
+    pub(super) fn freed(&self, node: &NodeName, before: &[Block], after: &[Block]) -> Vec<Block> {
+        let freed = before.iter().filter(|block| !after.contains(block));
+        freed
+            .flat_map(|block| match self.cut.get(&(node, *block)) {
+                Some(kept) => kept.iter().flat_map(Range::blocks).collect(),
+                None => vec![*block],
+            })
+            .collect()
     }
 
     /// Whether something other than nodes uses a part of it.

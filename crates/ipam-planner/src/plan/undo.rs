@@ -132,6 +132,7 @@ impl UndoPlanner<'_> {
             // The pool of the saved plan: the files may have other pools by now.
             pool: wanted.pool.as_ref().and_then(|pool| pool.parse().ok()),
             hazard: hazard(&after),
+            freed: self.owners.freed(&node.name, &before, &after),
             before,
             after,
             edit: Edit::NodeAnnotations { values: to },
@@ -353,6 +354,8 @@ fn inverted(change: &NodeChange, undo: Edit) -> NodeChange {
     NodeChange {
         action: action(&before, &after),
         hazard: hazard(&after),
+        // A document has no use for it: an undo is planned again before it is applied.
+        freed: Vec::new(),
         before,
         after,
         undo: Some(change.edit.clone()),

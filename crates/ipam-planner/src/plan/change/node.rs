@@ -72,6 +72,9 @@ pub struct NodeChange {
     pub before: Vec<Block>,
     /// What it will show.
     pub after: Vec<Block>,
+    /// What is quarantined after the write: blocks of `before`, or the parts of them that were kept
+    /// out of the pools.
+    pub freed: Vec<Block>,
     /// The write.
     pub edit: Edit,
     /// The write that undoes it; `None` if it cannot be undone.
@@ -160,16 +163,14 @@ impl NodeChange {
     /// What the write asks of the claims.
     pub fn claim_request(&self) -> ClaimRequest<'_> {
         let (uid, guard) = self.claim_guard();
-        let written = self.edit.blocks();
-        let freed = self.before.iter().copied();
         ClaimRequest {
             node: &self.node,
             node_uid: &self.guard.uid,
             uid,
             guard,
             new_blocks: self.new_blocks(),
-            freed: freed.filter(|block| !written.contains(block)).collect(),
-            written,
+            freed: self.freed.clone(),
+            written: self.edit.blocks(),
         }
     }
 
@@ -221,6 +222,7 @@ pub(in crate::plan) mod tests {
             pool: Some("a".parse().unwrap()),
             before: Vec::new(),
             after: vec![block],
+            freed: Vec::new(),
             edit: Edit::NodeSpec {
                 pod_cidrs: vec![block],
             },

@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use budget::{Bound, Budget, touched_blocks};
 use excess::{Excess, Kind, source_of_addresses, sources_of_blocks};
 use ipam_cilium::observed::{ModeSeen, Node, Observed, Reading};
-use ipam_core::alloc::Supply;
+use ipam_core::alloc::{PoolPart, Supply};
 use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef};
-use ipam_core::net::{Block, Range};
+use ipam_core::net::{Block, Range, covers, merge};
 
 /// Addresses that are kept out of the pools.
 pub(super) struct KeptAddresses<'o> {
@@ -22,6 +22,8 @@ pub(super) struct KeptAddresses<'o> {
     pub(super) machines: Vec<Range>,
     /// Blocks that objects show, with their nodes.
     pub(super) shown: Vec<(&'o NodeName, Range)>,
+    /// The kept parts of those blocks of which the bound leaves the rest to others.
+    pub(super) cut: BTreeMap<(&'o NodeName, Block), Vec<Range>>,
     /// All addresses of the machines that exceed their bound.
     crowded: BTreeMap<&'o NodeName, Vec<Range>>,
     excess: Vec<Excess>,
@@ -33,6 +35,7 @@ impl<'o> KeptAddresses<'o> {
         let mut kept = KeptAddresses {
             machines: Vec::new(),
             shown: Vec::new(),
+            cut: BTreeMap::new(),
             crowded: BTreeMap::new(),
             excess: Vec::new(),
         };
@@ -97,8 +100,13 @@ impl<'o> KeptAddresses<'o> {
         // Narrow blocks, which may be honest, use the budget before wide ones.
         unread.sort_by_cached_key(|block| touched_blocks(supply, *block));
         let mut budget = Budget::new(supply, Bound::Unread);
-        let parts = unread.iter().flat_map(|block| budget.take(block.range()));
-        self.shown.extend(parts.map(|part| (name, part)));
+        for block in &unread {
+            let parts = budget.take(block.range());
+            self.shown.extend(parts.iter().map(|part| (name, *part)));
+            if !keeps_whole(&parts, &supply.parts(&block.range())) {
+                self.cut.insert((name, *block), parts);
+            }
+        }
         let object = ObjectRef::node(name);
         let over = budget.over_bound();
         self.excess
@@ -116,6 +124,12 @@ impl<'o> KeptAddresses<'o> {
     pub(super) fn findings(&self) -> Vec<Finding> {
         self.excess.iter().map(Excess::finding).collect()
     }
+}
+
+/// Whether nothing that lies in a pool was cut off.
+fn keeps_whole(kept: &[Range], in_pools: &[PoolPart]) -> bool {
+    let kept = merge(kept.iter().copied());
+    in_pools.iter().all(|PoolPart { part, .. }| covers(&kept, part))
 }
 
 /// The addresses of one node's machine that are kept out of the pools.
