@@ -2,6 +2,7 @@
 //! registry, CycloneDX's validator and minisign. It changes none of the files.
 
 mod chart;
+mod clean_root;
 mod packages;
 mod plugin;
 mod programs;
@@ -20,7 +21,8 @@ use super::target::Built;
 type Trial = fn(&Plan, &Built) -> Result<()>;
 
 /// Programs that this machine runs.
-const TRIALS: [(&str, Trial); 8] = [
+const TRIALS: [(&str, Trial); 9] = [
+    ("clean-root", clean_root::tutorial),
     ("deb", packages::debian),
     ("rpm", packages::rpm),
     ("kubectl-plugin", plugin::kubectl),
