@@ -6,7 +6,9 @@
 pub mod check;
 pub mod doctor;
 pub mod explain;
+mod growth;
 mod holders;
+pub mod import;
 pub mod openstack;
 pub mod plan;
 pub mod proposal;

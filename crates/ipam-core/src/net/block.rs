@@ -144,6 +144,12 @@ impl Block {
         (net.network() == address).then_some(Block(net))
     }
 
+    /// The first block of `size` in this one; `None` if this one is smaller.
+    pub fn first_of(self, size: BlockSize) -> Option<Block> {
+        let fits = size.family() == self.family() && size.prefix_len() >= self.prefix_len();
+        fits.then(|| Block::at(number(self.0.network()), size))?
+    }
+
     pub fn family(self) -> Family {
         Family::of(self.0.addr())
     }

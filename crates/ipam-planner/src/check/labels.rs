@@ -43,8 +43,8 @@ fn may_be_set_by_kubelet(key: &str) -> bool {
         || is_in("node.kubernetes.io")
 }
 
-/// One finding for the whole directory: most directories use such labels, and only a person knows
-/// whether the nodes are trusted.
+/// One finding for the whole directory, without a place in it: most directories use such labels, and
+/// only a person knows whether the nodes are trusted.
 pub(super) fn labels_of_kubelets(desired: &Desired) -> Vec<Finding> {
     let mut by_key: BTreeMap<&str, BTreeSet<&PoolName>> = BTreeMap::new();
     for pool in desired.pools.values() {
@@ -57,9 +57,9 @@ pub(super) fn labels_of_kubelets(desired: &Desired) -> Vec<Finding> {
         }
     }
     let pools: BTreeSet<&PoolName> = by_key.values().flatten().copied().collect();
-    let Some(first) = pools.first().and_then(|name| desired.pools.get(*name)) else {
+    if pools.is_empty() {
         return Vec::new();
-    };
+    }
     let select = if pools.len() == 1 {
         "selects"
     } else {
@@ -67,7 +67,7 @@ pub(super) fn labels_of_kubelets(desired: &Desired) -> Vec<Finding> {
     };
     let select = format!("{} {select}", count(pools.len(), "pool"));
     let message = format!(
-        "{select} nodes by labels that a kubelet may set on its own Node: {}",
+        "{select} nodes by labels that a kubelet can set: {}",
         listed(&by_key)
     );
     let finding = Finding::new(
@@ -75,12 +75,8 @@ pub(super) fn labels_of_kubelets(desired: &Desired) -> Vec<Finding> {
         Rule("selector-uses-kubelet-labels"),
         message,
     );
-    let finding = finding
-        .at(&first.origin, "one of them")
-        .causes("root on a node can choose the pool of that node");
-    vec![finding.help(
-        "if you do not trust the nodes, select by labels under `node-restriction.kubernetes.io/`",
-    )]
+    let finding = finding.causes("root on a node can choose the pool of that node");
+    vec![finding.help("if nodes are not trusted, use `node-restriction.kubernetes.io/` labels")]
 }
 
 /// `a (2), b (1) and 3 more`, with the number of pools.

@@ -9,6 +9,7 @@ mod files;
 mod labels;
 mod load_balancing;
 mod names;
+mod native_routing;
 mod neutron;
 mod sizes;
 
@@ -67,7 +68,8 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
 /// Findings of the files compared with the cluster, except those that the doctor's own rules report
 /// more exactly.
 pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 9] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 10] = [
+        native_routing::pools_outside,
         cluster::unreadable_range_settings,
         cluster::pools_without_nodes,
         cluster::pools_over_other_addresses,
@@ -87,7 +89,8 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 
 /// Findings of the files compared with the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 12] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 13] = [
+        native_routing::pools_outside,
         cluster::unreadable_range_settings,
         neutron::overlapping,
         neutron::resolved,

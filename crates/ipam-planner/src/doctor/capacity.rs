@@ -1,7 +1,10 @@
 //! Pools that are nearly full, and pools with scattered free blocks.
 
+use std::cell::LazyCell;
+
 use super::finding;
-use crate::plan::{PoolUse, pool_use};
+use crate::growth::Growth;
+use crate::plan::{PoolUse, foreign_ranges, pool_use};
 use ipam_cilium::observed::{ModeSeen, Observed};
 use ipam_core::model::{Finding, IpamMode, ObjectRef, Severity, grouped_digits};
 use ipam_core::net::{Block, Family};
@@ -12,10 +15,18 @@ const NEARLY: u128 = 90;
 
 pub(super) fn of_pools(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let uses = pool_use(desired, observed);
+    let growth = LazyCell::new(|| {
+        let shown = observed.shown_blocks().map(|(_, block)| block.range());
+        Growth::of_files(
+            desired,
+            observed,
+            shown.chain(foreign_ranges(desired, observed)),
+        )
+    });
     let exhausted = uses
         .iter()
         .filter(|pool_use| pool_use.nodes > 0)
-        .filter_map(exhaustion);
+        .filter_map(|pool_use| exhaustion(pool_use, &growth));
     exhausted
         .chain(uses.iter().filter_map(fragmentation))
         .collect()
@@ -52,7 +63,10 @@ fn fragmentation(pool_use: &PoolUse<'_>) -> Option<Finding> {
     )
 }
 
-fn exhaustion(pool_use: &PoolUse<'_>) -> Option<Finding> {
+fn exhaustion<'g>(
+    pool_use: &PoolUse<'_>,
+    growth: &LazyCell<Growth<'g>, impl FnOnce() -> Growth<'g>>,
+) -> Option<Finding> {
     let PoolUse {
         pool,
         family,
@@ -85,7 +99,7 @@ fn exhaustion(pool_use: &PoolUse<'_>) -> Option<Finding> {
     Some(
         finding
             .causes("new nodes get no block of it")
-            .help("add a further range to `cidrs`, or a further pool"),
+            .help(growth.advice(pool, *family)),
     )
 }
 
@@ -134,6 +148,6 @@ fn of_cluster_pool_family(observed: &Observed, family: Family) -> Option<Finding
     Some(
         finding
             .causes("new nodes get no block, and their agents wait")
-            .help("append a further range to the operator's cluster pool; never change the existing ones"),
+            .help(Growth::of_cluster(observed).advice_for_operator(family)),
     )
 }

@@ -60,7 +60,7 @@ pub fn examine(
     findings.extend(check::observed(observed));
     if let Some(desired) = desired {
         findings.extend(check::examination(desired, observed));
-        findings.extend(ranges::of_files(desired, observed));
+        findings.extend(ranges::outside_pools(desired, observed));
         findings.extend(capacity::of_pools(desired, observed));
         findings.extend(placement::of_plan(desired, observed));
     }

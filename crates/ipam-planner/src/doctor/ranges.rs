@@ -36,26 +36,6 @@ fn over(name: &NodeName, block: Block, range: &Range, what: OtherUser<'_>) -> Fi
         .help("drain the node and give it another block, or move the other range")
 }
 
-/// Range that is routed without masquerading; `None` with tunnels, or if it is not set.
-fn native_routing(observed: &Observed, family: Family) -> Option<Block> {
-    let setting = |key| observed.common_setting(key).map(|setting| setting.value);
-    let is_native =
-        setting("routing-mode") == Some("native") || setting("tunnel") == Some("disabled");
-    let masquerade = match family {
-        Family::Ipv4 => "enable-ipv4-masquerade",
-        Family::Ipv6 => "enable-ipv6-masquerade",
-    };
-    // Masquerading is on by default; ip-masq-agent has its own list.
-    if setting(masquerade) == Some("false") || observed.is_on("enable-ip-masq-agent") {
-        return None;
-    }
-    let key = match family {
-        Family::Ipv4 => "ipv4-native-routing-cidr",
-        Family::Ipv6 => "ipv6-native-routing-cidr",
-    };
-    Block::lenient(setting(key).filter(|_| is_native)?).ok()
-}
-
 /// The blocks of a node's Pods, as evidence.
 fn homes(name: &NodeName, observed: &Observed) -> String {
     format!(
@@ -66,7 +46,7 @@ fn homes(name: &NodeName, observed: &Observed) -> String {
 
 fn outside_native_routing(observed: &Observed) -> Vec<Finding> {
     let of_family = |family: Family| {
-        let native = native_routing(observed, family)?;
+        let native = observed.native_routing_range(family)?;
         let is_outside = |block: &Block| block.family() == family && !native.contains(*block);
         let outside = |name: &&NodeName| observed.pod_blocks_of(name).iter().any(is_outside);
         let names: Vec<&NodeName> = observed.nodes.keys().filter(outside).collect();
@@ -93,45 +73,8 @@ fn outside_native_routing(observed: &Observed) -> Vec<Finding> {
     Family::BOTH.into_iter().filter_map(of_family).collect()
 }
 
-/// Pools outside the native-routing CIDR.
-pub(super) fn of_files(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for pool in desired.pools.values() {
-        for family in Family::BOTH {
-            let Some(native) = native_routing(observed, family) else {
-                continue;
-            };
-            let ranges = pool
-                .ranges
-                .iter()
-                .filter(|range| range.block.family() == family);
-            for range in ranges.filter(|range| !native.contains(range.block)) {
-                let message = format!(
-                    "pool `{}` has {}, outside the native-routing CIDR {native}",
-                    pool.name, range.block
-                );
-                let finding = finding(
-                    Severity::Warning,
-                    "pool-outside-native-routing-cidr",
-                    message,
-                )
-                .about(ObjectRef::pool(&pool.name));
-                let finding = finding
-                    .at(&range.origin, "outside")
-                    .seen([format!("cilium-config: {native}")]);
-                let finding = finding.causes("packets to Pods there are masqueraded");
-                findings.push(finding.help(
-                    "widen the native-routing CIDR in cilium-config so that it covers every pool",
-                ));
-            }
-        }
-    }
-    findings.extend(outside_pools(desired, observed));
-    findings
-}
-
 /// Nodes whose Pods live in a block outside all pools.
-fn outside_pools(desired: &Desired, observed: &Observed) -> Option<Finding> {
+pub(super) fn outside_pools(desired: &Desired, observed: &Observed) -> Option<Finding> {
     let has_family = |family: Family| {
         desired
             .pools

@@ -9,6 +9,7 @@ use super::node_planner::Pinned;
 use super::owners::AddressOwners;
 use super::pins::{self, PinOutcome};
 use super::supply::addresses_in_use;
+use crate::growth::Growth;
 use ipam_cilium::observed::{FamilyUse, Holding, Node, Observed};
 use ipam_core::alloc::{Demand, Outcome, PoolId, Shortfall, Supply, allocate};
 use ipam_core::claims::Claims;
@@ -83,8 +84,12 @@ impl<'p> Allocator<'p> {
             self.kept_addresses,
         );
         let allocation = allocate(supply, &taken, &pins, &demands);
+        if allocation.shortfalls.is_empty() {
+            return (allocation.outcomes, Vec::new());
+        }
+        let growth = Growth::of_files(self.desired, self.observed, taken);
         let shortfalls = allocation.shortfalls.iter();
-        let findings = shortfalls.map(|shortfall| self.exhausted(shortfall));
+        let findings = shortfalls.map(|shortfall| self.exhausted(shortfall, &growth));
         (allocation.outcomes, findings.collect())
     }
 
@@ -185,7 +190,7 @@ impl<'p> Allocator<'p> {
         self.observed.cilium.use_of(family) == FamilyUse::Required
     }
 
-    fn exhausted(&self, shortfall: &Shortfall) -> Finding {
+    fn exhausted(&self, shortfall: &Shortfall, growth: &Growth<'_>) -> Finding {
         let Shortfall {
             pool,
             family,
@@ -200,10 +205,11 @@ impl<'p> Allocator<'p> {
         let missing = grouped_digits(missing);
         let message = format!("pool `{pool}` is {missing} {family} {blocks} short; {left}");
         let finding = Finding::new(Severity::Error, Rule("pool-exhausted"), message)
-            .about(ObjectRef::pool(pool))
-            .help("add a CIDR to its `cidrs`, or a further pool that matches the same nodes");
+            .about(ObjectRef::pool(pool));
         match self.desired.pools.get(pool) {
-            Some(pool) => finding.at(&pool.origin, "exhausted"),
+            Some(pool) => finding
+                .at(&pool.origin, "exhausted")
+                .help(growth.advice(pool, *family)),
             None => finding,
         }
     }
