@@ -55,7 +55,7 @@ fn a_pin_moves_its_node_and_nothing_else_is_given_there() {
             &planned["summary"]["moved"],
             &planned["summary"]["irreversible"]
         ),
-        (&json!(1), &json!(1))
+        (&json!(1), &json!(0))
     );
     folder
         .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
@@ -181,16 +181,16 @@ fn a_real_server_takes_the_setting() {
         let mut first = live_node("n1", json!({"kubernetes.io/hostname": "n1"}));
         first["spec"] = json!({"podCIDR": "10.20.1.0/24", "podCIDRs": ["10.20.1.0/24"]});
         server.nodes([first]);
-        server
-            .folder
-            .write("pools/a.yaml", files(&[pin("n1", "10.20.0.0/24")]));
+        let path =
+            "/apis/cilium.io/v2alpha1/namespaces/kube-system/ciliumnodeconfigs/cilium-ipam-n1";
         for wanted in ["10.20.0.0/24", "10.20.7.0/24"] {
             server
                 .folder
                 .write("pools/a.yaml", files(&[pin("n1", wanted)]));
-            server.run(&["apply", "--auto-approve"]).expect(0);
-            let path =
-                "/apis/cilium.io/v2alpha1/namespaces/kube-system/ciliumnodeconfigs/cilium-ipam-n1";
+            let undo = format!("undo-{}.json", wanted.replace('/', "-"));
+            server
+                .run(&["apply", "--auto-approve", "--undo-out", &undo])
+                .expect(0);
             let config = server.plane.get(path).unwrap();
             assert_eq!(
                 config["spec"]["defaults"],
@@ -203,5 +203,17 @@ fn a_real_server_takes_the_setting() {
             }
             server.run(&["plan", "--detailed-exitcode"]).expect(0);
         }
+        let undone = |file: &str| {
+            server.run(&["apply", file, "--auto-approve"]).expect(0);
+        };
+        undone("undo-10.20.7.0-24.json");
+        assert_eq!(
+            server.plane.get(path).unwrap()["spec"]["defaults"],
+            json!({"ipv4-range": "10.20.0.0/24"}),
+            "{release}"
+        );
+        undone("undo-10.20.0.0-24.json");
+        let all = "/apis/cilium.io/v2alpha1/ciliumnodeconfigs";
+        assert_eq!(server.plane.list(all).unwrap(), [json!(null); 0]);
     }
 }

@@ -139,14 +139,17 @@ fn edited_and_foreign_files_are_refused() {
     assert!(apply(&folder, 1).contains("do not match its digest"));
     folder.write(
         "plan.json",
-        plan.replace("\"format_version\": \"1.9\"", "\"format_version\": \"2.0\""),
+        plan.replace(
+            "\"format_version\": \"1.10\"",
+            "\"format_version\": \"2.0\"",
+        ),
     );
     assert!(apply(&folder, 1).contains("format version 2.0"));
     folder.write(
         "plan.json",
         plan.replace(
-            "\"format_version\": \"1.9\",",
-            "\"format_version\": \"1.10\", \"novelty\": 1,",
+            "\"format_version\": \"1.10\",",
+            "\"format_version\": \"1.11\", \"novelty\": 1,",
         ),
     );
     apply(&folder, 0);

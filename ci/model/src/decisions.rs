@@ -139,7 +139,7 @@ impl Decisions {
     fn claim_guarded(&self, live_claims: &Claims, batch: &[Change]) -> Result<Claimed> {
         let changes: Vec<_> = batch
             .iter()
-            .map(|change| RealChange::Node(self.names.node_change(change)))
+            .map(|change| RealChange::Node(Box::new(self.names.node_change(change))))
             .collect();
         let (claims, conflicts) =
             claim_changes(&self.names.claims(live_claims), &changes, NOW, QUARANTINE);

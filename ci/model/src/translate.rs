@@ -10,7 +10,7 @@ use crate::state::{
     BlockIndex, Change, Claim, Claims, Guard, Node, NodeIndex, Owner, Quarantine, Seen, Spoken,
 };
 use ipam_cilium::observed::{
-    ANNOTATION_IPV4, Cilium, CiliumNode as RealCiliumNode, Evidence, Node as RealNode,
+    ANNOTATION_IPV4, AgentTrace, Cilium, CiliumNode as RealCiliumNode, Evidence, Node as RealNode,
     ObjectVersion, Observed, OperatorAttention, Protection, StoredClaims,
 };
 use ipam_config::documents::{Documents, SourceFile, lower};
@@ -134,7 +134,10 @@ impl Names {
                     attention: OperatorAttention::Served,
                     pod_cidrs,
                     unreadable: Vec::new(),
+                    near: Vec::new(),
                     allocated: Vec::new(),
+                    requested: Vec::new(),
+                    agent: AgentTrace::Unseen,
                     operator_error: None,
                     owner: None,
                     keeper: None,

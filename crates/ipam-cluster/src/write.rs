@@ -229,7 +229,8 @@ impl From<&PodPoolChange> for Write {
                 (target, api.as_str(), "CiliumNodeConfig", metadata)
             }
         };
-        metadata["labels"] = json!({label: value});
+        let is_ours = change.action != PoolAction::Disown;
+        metadata["labels"] = json!({label: is_ours.then_some(value)});
         let operation = match (&change.before, &change.after) {
             (_, None) => Operation::Delete(change.guard.clone()),
             (None, Some(after)) => Operation::Create(

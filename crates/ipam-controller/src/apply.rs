@@ -138,7 +138,7 @@ async fn write(
         Change::AddressPool(change) => Write::from(&**change),
         Change::Service(change) => Write::from(change),
         Change::PodPool(change) => Write::from(&**change),
-        Change::Node(change) => Write::from(change),
+        Change::Node(change) => Write::from(&**change),
     };
     cluster.write(&write).await.map(drop)
 }

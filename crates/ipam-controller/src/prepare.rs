@@ -51,9 +51,10 @@ pub(super) async fn prepare<C: Cluster>(
             break;
         };
         match answer {
-            Ok(written) => prepared
-                .ready
-                .push((index, Change::Node(node.prepared(written.version)))),
+            Ok(written) => prepared.ready.push((
+                index,
+                Change::Node(Box::new(node.prepared(written.version))),
+            )),
             Err(error @ (WriteError::Superseded(_) | WriteError::Unknown(_))) => {
                 prepared.superseded.push((index, error.to_string()));
             }

@@ -89,6 +89,7 @@ fn pools_that_are_subnets_of_neutron() {
         .unwrap();
     a_pool_over_the_subnet_is_refused(&stack, &network, &subnet);
     blocks_beside_it_are_given(&stack, &network, &subnet);
+    requests_are_printed_without_secrets(&stack, &network, &subnet);
     an_ipv6_subnet(&stack);
     of_another_network(&stack, &subnet);
     neutron_that_is_gone_meanwhile(&stack, &network, &subnet);
@@ -158,6 +159,30 @@ fn blocks_beside_it_are_given(stack: &OpenStack, network: &str, subnet: &str) {
         ["clouds.yaml", "cluster.json", "pools"],
         "no token is kept"
     );
+}
+
+fn requests_are_printed_without_secrets(stack: &OpenStack, network: &str, subnet: &str) {
+    let rack = pool("rack", "{cidrs: [10.20.0.0/16], blockSize: 24}");
+    let person = Person::new(stack, &[rack, subnet_pool("vm", network, subnet)]);
+    let told = person.run(&["plan", "-v"]).expect(0).stderr;
+    let login = format!("POST {}/auth/tokens 201 ", stack.keystone_url());
+    let read = format!("/v2.0/subnets/{subnet} 200 ");
+    for (start, part) in [(login.as_str(), ""), ("GET http", read.as_str())] {
+        let is_request = |line: &&str| {
+            let (_, time) = line.split_at(line.find(part).unwrap_or(0));
+            line.starts_with(start) && line.contains(part) && time.ends_with(" ms")
+        };
+        let requests: Vec<&str> = told.lines().filter(is_request).collect();
+        assert_eq!(requests.len(), 1, "{start} {part}: {told}");
+    }
+    // A token of Keystone begins like this.
+    assert!(!told.contains("gAAAA") && !told.contains('?'), "{told}");
+    let quiet = person.run(&["plan"]).expect(0).stderr;
+    assert!(!quiet.contains("auth/tokens"), "{quiet}");
+    person.folder.write("clouds.yaml", clouds(stack, "wrong"));
+    let told = person.run(&["plan", "-v", "--fail-on", "never"]).stderr;
+    let login = format!("POST {}/auth/tokens 401 ", stack.keystone_url());
+    assert!(told.contains(&login), "{told}");
 }
 
 fn an_ipv6_subnet(stack: &OpenStack) {

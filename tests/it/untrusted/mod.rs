@@ -4,6 +4,7 @@
 mod admission;
 mod adopted;
 mod taken;
+mod unreadable;
 
 use serde_json::{Value, json};
 use testbed::Options;

@@ -183,10 +183,10 @@ impl Observed {
             .nodes
             .values()
             .flat_map(|node| node.shown.iter().map(move |block| (&node.name, *block)));
-        let of_cilium_nodes = self
-            .cilium_nodes
-            .values()
-            .flat_map(|node| node.pod_cidrs.iter().map(move |block| (&node.name, *block)));
+        let of_cilium_nodes = self.cilium_nodes.values().flat_map(|node| {
+            let blocks = node.pod_cidrs.iter().chain(&node.near);
+            blocks.map(move |block| (&node.name, *block))
+        });
         let allocated = self.cilium_nodes.values().flat_map(|node| {
             let blocks = node.allocated.iter().flat_map(|(_, blocks)| blocks);
             blocks.map(move |block| (&node.name, *block))

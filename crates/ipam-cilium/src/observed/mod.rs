@@ -11,6 +11,7 @@ mod holding;
 mod identify;
 mod kind;
 mod load_balancing;
+mod native_routing;
 mod node_configs;
 mod operator;
 mod pod_pools;
@@ -273,6 +274,15 @@ pub struct Author {
     pub field: HoldingField,
 }
 
+/// Whether the agent of a CiliumNode has started. When it starts, it writes `spec.addresses`, and
+/// only then it reads its blocks (`pkg/nodediscovery/nodediscovery.go` mutateNodeResource @ 1.20).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AgentTrace {
+    Started,
+    #[default]
+    Unseen,
+}
+
 /// A CiliumNode.
 #[derive(Clone, Debug)]
 pub struct CiliumNode {
@@ -285,8 +295,13 @@ pub struct CiliumNode {
     pub pod_cidrs: Vec<Block>,
     /// Entries that are not CIDRs.
     pub unreadable: Vec<String>,
+    /// The addresses at the start of these values.
+    pub near: Vec<Block>,
     /// `spec.ipam.pools.allocated`: pool and blocks.
     pub allocated: Vec<(String, Vec<Block>)>,
+    /// `spec.ipam.pools.requested`: pool and number of addresses, the allocated ones included.
+    pub requested: Vec<(String, PerFamily<u64>)>,
+    pub agent: AgentTrace,
     /// `status.ipam.operator-status.error`.
     pub operator_error: Option<String>,
     /// UID of the owning Node.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::view::nullable;
 use super::{Node, NodeConfig, Observed};
@@ -21,6 +22,8 @@ pub struct SeenPodPool {
     pub ranges: PerFamily<PodRanges>,
     /// Entries that are not CIDRs or sizes.
     pub unreadable: Vec<String>,
+    /// Fields beside the ranges.
+    pub other_fields: Vec<String>,
 }
 
 /// CIDRs and block size of one family.
@@ -66,11 +69,32 @@ struct PodPoolMetadata {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct PodPoolSpecView {
     #[serde(default)]
     ipv4: Option<FamilyView>,
     #[serde(default)]
     ipv6: Option<FamilyView>,
+    pod_selector: Option<IgnoredAny>,
+    namespace_selector: Option<IgnoredAny>,
+    #[serde(rename = "allowFirstIP")]
+    allow_first_ip: Option<IgnoredAny>,
+    #[serde(rename = "allowLastIP")]
+    allow_last_ip: Option<IgnoredAny>,
+}
+
+impl PodPoolSpecView {
+    /// The fields of 1.19 and 1.20 that it sets beside the ranges.
+    fn other_fields(&self) -> Vec<String> {
+        let fields = [
+            ("podSelector", &self.pod_selector),
+            ("namespaceSelector", &self.namespace_selector),
+            ("allowFirstIP", &self.allow_first_ip),
+            ("allowLastIP", &self.allow_last_ip),
+        ];
+        let set = fields.into_iter().filter(|(_, value)| value.is_some());
+        set.map(|(name, _)| format!("spec.{name}")).collect()
+    }
 }
 
 #[derive(Deserialize)]
@@ -114,6 +138,7 @@ impl From<PodPoolView> for (String, SeenPodPool) {
                 },
             spec,
         } = view;
+        let other_fields = spec.other_fields();
         let mut unreadable = Vec::new();
         let mut ranges = PerFamily::NONE;
         *ranges.get_mut(Family::Ipv4) = spec
@@ -132,6 +157,7 @@ impl From<PodPoolView> for (String, SeenPodPool) {
                 labels,
                 ranges,
                 unreadable,
+                other_fields,
             },
         )
     }

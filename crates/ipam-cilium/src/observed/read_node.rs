@@ -3,12 +3,18 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use serde_json::Value;
+
 use super::view::{
-    CiliumNodeView, ManagedFields, NodeAddress, NodeSpec, NodeView, PodCidrAnnotations, owning_node,
+    CiliumNodeView, ManagedFields, NodeAddress, NodeSpec, NodeView, PodCidrAnnotations,
+    RequestedPool, owning_node,
 };
-use super::{Author, CiliumNode, HoldingField, Node, ObjectVersion, OperatorAttention, Protection};
+use super::{
+    AgentTrace, Author, CiliumNode, HoldingField, Node, ObjectVersion, OperatorAttention,
+    Protection,
+};
 use ipam_core::model::PerFamily;
-use ipam_core::net::{Address, Block, Family};
+use ipam_core::net::{Address, Block, Family, Range};
 
 /// The Node. If its name is invalid, only the blocks that it shows.
 pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
@@ -51,18 +57,22 @@ pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
 /// The CiliumNode. If its name is invalid, only its blocks, which stay reserved.
 pub(super) fn read_cilium_node(view: &CiliumNodeView<'_>) -> (Option<CiliumNode>, Vec<Block>) {
     let mut unreadable = Vec::new();
-    let mut pod_cidrs = Vec::new();
+    let (mut pod_cidrs, mut near) = (Vec::new(), Vec::new());
     for text in &view.spec.ipam.pod_cidrs {
         match Block::lenient(text) {
             Ok(block) => pod_cidrs.push(block),
-            Err(_) => unreadable.push(format!(
-                "CiliumNode.spec.ipam.podCIDRs: {}",
-                text.escape_debug()
-            )),
+            Err(_) => {
+                near.extend(nearest(text));
+                unreadable.push(format!(
+                    "CiliumNode.spec.ipam.podCIDRs: {}",
+                    text.escape_debug()
+                ));
+            }
         }
     }
     let metadata = &view.metadata;
     let Ok(name) = metadata.name.parse() else {
+        pod_cidrs.extend(near);
         return (None, pod_cidrs);
     };
     let lenient = |texts: &Vec<String>| {
@@ -85,10 +95,23 @@ pub(super) fn read_cilium_node(view: &CiliumNodeView<'_>) -> (Option<CiliumNode>
         },
         attention: attention(metadata.annotations.ignore.as_deref()),
         pod_cidrs,
+        near,
         unreadable,
         allocated: allocated
             .map(|pool| (pool.pool.clone(), lenient(&pool.cidrs)))
             .collect(),
+        requested: view
+            .spec
+            .ipam
+            .pools
+            .requested
+            .iter()
+            .map(requested)
+            .collect(),
+        agent: match view.spec.addresses.is_empty() {
+            true => AgentTrace::Unseen,
+            false => AgentTrace::Started,
+        },
         operator_error: view
             .status
             .ipam
@@ -105,6 +128,20 @@ pub(super) fn read_cilium_node(view: &CiliumNodeView<'_>) -> (Option<CiliumNode>
         authors: metadata.managed_fields.iter().flat_map(authors).collect(),
     };
     (Some(node), Vec::new())
+}
+
+fn requested(view: &RequestedPool) -> (String, PerFamily<u64>) {
+    let mut needed = PerFamily::NONE;
+    *needed.get_mut(Family::Ipv4) = count(&view.needed.ipv4);
+    *needed.get_mut(Family::Ipv6) = count(&view.needed.ipv6);
+    (view.pool.clone(), needed)
+}
+
+/// The definition allows every integer. What is no count may be any.
+fn count(written: &Value) -> Option<u64> {
+    let is_negative = written.as_i64().is_some_and(|number| number <= 0);
+    let is_none = written.is_null() || is_negative;
+    (!is_none).then(|| written.as_u64().unwrap_or(u64::MAX))
 }
 
 /// Internal addresses first. The order does not depend on kubelet's.
@@ -151,13 +188,21 @@ fn read_spec(spec: &NodeSpec<'_>, shown: &mut Vec<Block>) -> (PerFamily<Block>, 
             Err(_) => fault = Some(format!("spec.podCIDRs: {}", text.escape_debug())),
         }
     }
-    shown.extend(
-        listed
-            .into_iter()
-            .chain(single)
-            .filter_map(|text| Block::lenient(text).ok()),
-    );
+    shown.extend(listed.into_iter().chain(single).filter_map(nearest));
     (blocks, fault)
+}
+
+/// The block of a text; if Cilium does not read it, the address at its start. An agent that started
+/// on an earlier value may use the block around that address.
+fn nearest(text: &str) -> Option<Block> {
+    let text = text.trim();
+    let start = text
+        .find(|c: char| !(c.is_ascii_hexdigit() || matches!(c, '.' | ':')))
+        .unwrap_or(text.len());
+    let address = || text[..start].parse::<Address>().ok().map(IpAddr::from);
+    Block::lenient(text)
+        .ok()
+        .or_else(|| Range::from(address()?).largest_block())
 }
 
 /// A newer key with an invalid value still hides the older key (`pkg/annotation/k8s.go` Get).
@@ -186,7 +231,10 @@ fn read_annotations(
                     "annotation {key} is empty, and hides the older key"
                 ))
             }
-            Err(_) => *fault = Some(format!("annotation {key}: {}", text.escape_debug())),
+            Err(_) => {
+                shown.extend(nearest(text));
+                *fault = Some(format!("annotation {key}: {}", text.escape_debug()));
+            }
         }
     }
     blocks

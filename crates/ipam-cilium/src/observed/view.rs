@@ -234,6 +234,8 @@ pub(super) struct NamedMetadata<'a> {
 pub(super) struct CiliumNodeSpec<'a> {
     #[serde(borrow, default, deserialize_with = "nullable")]
     pub ipam: CiliumNodeIpam<'a>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub addresses: Vec<IgnoredAny>,
 }
 
 #[derive(Default, Deserialize)]
@@ -248,6 +250,24 @@ pub(super) struct CiliumNodeIpam<'a> {
 pub(super) struct IpamPools {
     #[serde(default, deserialize_with = "nullable")]
     pub allocated: Vec<AllocatedPool>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub requested: Vec<RequestedPool>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct RequestedPool {
+    #[serde(default)]
+    pub pool: String,
+    #[serde(default, deserialize_with = "nullable")]
+    pub needed: NeededAddresses,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct NeededAddresses {
+    #[serde(default, rename = "ipv4-addrs")]
+    pub ipv4: serde_json::Value,
+    #[serde(default, rename = "ipv6-addrs")]
+    pub ipv6: serde_json::Value,
 }
 
 #[derive(Deserialize)]

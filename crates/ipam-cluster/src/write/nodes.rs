@@ -67,12 +67,17 @@ impl From<&NodeChange> for Write {
                     namespace,
                     name,
                     ranges,
+                    removed,
                     object,
                 } = &**config;
-                let settings = ranges
-                    .iter()
-                    .map(|block| (range_setting(block.family()).to_owned(), block.to_string()));
-                let spec = json!({"defaults": settings.collect::<BTreeMap<_, _>>()});
+                let is_new = matches!(object, NodeConfigObject::New { .. });
+                // Only in a patch does null mean anything: it removes a key.
+                let removed = removed.iter().filter(|_| !is_new);
+                let removed = removed.map(|family| (range_setting(*family), None));
+                let set = ranges.iter();
+                let set = set.map(|block| (range_setting(block.family()), Some(block.to_string())));
+                let settings: BTreeMap<_, _> = set.chain(removed).collect();
+                let spec = json!({"defaults": settings});
                 let target = Target::NodeConfig(*api, namespace.clone(), name.clone());
                 return Write {
                     target,
@@ -117,6 +122,7 @@ fn cilium_node(change: &NodeChange, pod_cidrs: &[String], object: &CiliumNodeObj
         CiliumNodeObject::New(attention) => {
             Operation::Create(new_cilium_node(change, *attention, spec))
         }
+        CiliumNodeObject::Deleted(version) => Operation::Delete(version.clone()),
         CiliumNodeObject::Filled => {
             Operation::Create(new_cilium_node(change, OperatorAttention::Served, spec))
         }
@@ -152,6 +158,7 @@ fn node_config(
         NodeConfigObject::Seen(version) => {
             Operation::Patch(json!({"metadata": guard(version), "spec": spec}))
         }
+        NodeConfigObject::Deleted(version) => Operation::Delete(version.clone()),
         NodeConfigObject::New { hostname } => {
             let (label, value) = OWNER_LABEL;
             spec["nodeSelector"] = json!({"matchLabels": {HOSTNAME_LABEL: hostname}});

@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use ipam_cluster::ClusterError;
 use ipam_core::model::{Finding, Rule, Severity};
 use ipam_desired::{AddressPairs, Desired};
-use openstack::{Cloud, HttpNeutron, InsecureSetting, NeutronError, SessionCache};
+use openstack::{Cloud, HttpNeutron, InsecureSetting, NeutronError, OnRequest, SessionCache};
 use private_files::read_small;
 
 /// Limit for reading all subnets, for reading the ports of one batch of VMs, and for one write.
@@ -55,6 +55,8 @@ pub enum Scope {
 
 struct Session {
     location: CloudsLocation,
+    /// Receives each request.
+    on_request: Option<OnRequest>,
     /// The last login, reused while the credentials stay the same.
     last: Mutex<Option<(Cloud, HttpNeutron)>>,
 }
@@ -90,9 +92,23 @@ impl OpenStack {
         OpenStack {
             session: Arc::new(Session {
                 location,
+                on_request: None,
                 last: Mutex::default(),
             }),
             scope,
+        }
+    }
+
+    /// The same cloud, which reports each request; without its session.
+    #[must_use]
+    pub fn reporting(self, on_request: OnRequest) -> OpenStack {
+        OpenStack {
+            session: Arc::new(Session {
+                location: self.session.location.clone(),
+                on_request: Some(on_request),
+                last: Mutex::default(),
+            }),
+            scope: self.scope,
         }
     }
 
@@ -130,7 +146,8 @@ impl Session {
         let neutron = match last.take() {
             Some((known, neutron)) if known == cloud => neutron.until(until),
             _ => HttpNeutron::new(cloud.clone(), USER_AGENT, SessionCache::Disabled, until)
-                .map_err(|error| Fault::of(&error))?,
+                .map_err(|error| Fault::of(&error))?
+                .reporting(self.on_request),
         };
         let answer = request(&neutron);
         *last = Some((cloud, neutron));

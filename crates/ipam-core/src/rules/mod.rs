@@ -7,6 +7,8 @@ mod parse;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use crate::similar_names::most_similar;
+
 crate::text_enum! {
     /// The meaning of a code. The text is printed, and is a value in JSON.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -137,15 +139,7 @@ pub fn page(code: &str) -> Option<&'static RulePage> {
 
 /// The code that a misspelt one probably means.
 pub fn nearest(given: &str) -> Option<&'static str> {
-    /// Below this similarity, from 0 to 1, a code is another one and not a slip.
-    const SIMILAR: f64 = 0.75;
-    let given = given.to_lowercase();
-    let candidates = BY_CODE
-        .keys()
-        .map(|code| (strsim::jaro_winkler(&given, code), *code));
-    let best = candidates.max_by(|(one, _), (other, _)| one.total_cmp(other));
-    best.filter(|(similarity, _)| *similarity >= SIMILAR)
-        .map(|(_, code)| code)
+    most_similar(given, BY_CODE.keys().copied())
 }
 
 #[cfg(test)]

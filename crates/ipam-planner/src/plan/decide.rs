@@ -217,7 +217,7 @@ impl<'p> Planner<'p> {
                 (decided, _) => decided,
             };
             match decided {
-                Ok(Some(change)) => self.plan.changes.push(Change::Node(change)),
+                Ok(Some(change)) => self.plan.changes.push(Change::Node(Box::new(change))),
                 Ok(None) => self.plan.unchanged.push(Target::Node(node.name.clone())),
                 Err(reason) => {
                     let origin = pinned.as_ref().map(|pinned| pinned.origin.clone());
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn changes_that_need_approval_come_first() {
         let mut changes = [("n1", false), ("n2", true), ("n3", false)]
-            .map(|(node, needs_approval)| Change::Node(update(node, needs_approval)));
+            .map(|(node, needs_approval)| Change::Node(Box::new(update(node, needs_approval))));
         changes.sort_by_cached_key(by_approval_and_pool);
         let names = changes.map(|change| change.target().name());
         assert_eq!(names, ["n2", "n1", "n3"]);

@@ -180,7 +180,7 @@ impl<'p> NodePlanner<'p> {
             freed: self.others.freed(&node.name, &before, &after),
             before,
             after,
-            undo: undo::inverse(node, &edit),
+            undo: undo::inverse(self.observed, node, &edit),
             edit,
             reason: from.map_or(Reason::Pinned, |from| Reason::MovedByPin { from }),
             hazard: Hazard::Disruptive,
@@ -239,7 +239,7 @@ impl<'p> NodePlanner<'p> {
             origin,
             reason,
         } = source;
-        let undo = undo::inverse(node, &edit);
+        let undo = undo::inverse(self.observed, node, &edit);
         let freed = self.others.freed(&node.name, &before, &after);
         let (node, needs_approval) = (node.name.clone(), Vec::new());
         let change = NodeChange {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::document::{ChangeDocument, EditDocument, Intent, PlanDocument};
+use super::write_path::node_config_name;
 use super::{Change, Plan, ServiceEffectDocument, Target, document, effects, lb, ports};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{NodeName, OWNER_LABEL};
@@ -176,13 +177,23 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
             let shows = |block: &String| {
                 shown.is_some_and(|shown| shown.iter().any(|there| there.to_string() == *block))
             };
-            blocks.iter().all(shows)
+            // An undo takes blocks away, too.
+            let taken = saved.before.iter().filter(|block| !blocks.contains(block));
+            blocks.iter().all(shows) && !taken.into_iter().any(shows)
         }
-        EditDocument::NodeConfig(settings) => settings.iter().all(|(key, value)| {
-            observed
-                .setting(&node.labels, key)
-                .is_some_and(|setting| setting.value == value)
-        }),
+        EditDocument::NoCiliumNode(()) => observed
+            .cilium_nodes
+            .get(&node.name)
+            .is_none_or(|seen| seen.pod_cidrs.is_empty()),
+        EditDocument::NodeConfig(settings) => {
+            let config = observed.node_config(&node_config_name(&node.name));
+            settings.iter().all(|(key, value)| match value {
+                Some(value) => observed
+                    .setting(&node.labels, key)
+                    .is_some_and(|setting| setting.value == value),
+                None => config.is_none_or(|config| !config.defaults.contains_key(key)),
+            })
+        }
         EditDocument::AddressPool(_)
         | EditDocument::PodPool(_)
         | EditDocument::AddressPairs { .. } => false,
@@ -194,7 +205,8 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
 
 /// Whether nothing is left that a change of an undo plan could undo.
 fn is_settled(observed: &Observed, saved: &ChangeDocument) -> bool {
-    is_gone(observed, saved) && !lb::wants_pool(saved)
+    let wants_pod_pool = matches!(saved.edit, EditDocument::PodPool(Some(_)));
+    is_gone(observed, saved) && !lb::wants_pool(saved) && !wants_pod_pool
 }
 
 fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
@@ -246,7 +258,14 @@ fn difference(
     }
     let is_of = |target: &Target| target.kind() == saved.kind && target.name() == saved.name;
     if let Some(blocked) = fresh.blocked.iter().find(|blocked| is_of(&blocked.target)) {
-        return format!("{who}: saved to {was}, now blocked: {}", blocked.reason);
+        let reason = &blocked.reason;
+        return match intent {
+            Intent::Files => format!("{who}: saved to {was}, now blocked: {reason}"),
+            Intent::Undo => {
+                let unblock = reason.unblock();
+                format!("{who}: saved to {was}, now blocked: {reason}; way out: {unblock}")
+            }
+        };
     }
     if fresh.unchanged.iter().any(is_of) {
         return format!("{who}: saved to {was}, but it is as the files say, in another way");

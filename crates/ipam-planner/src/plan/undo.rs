@@ -1,46 +1,36 @@
-//! Undo: the inverse of a write, and the plan of an undo against the cluster as it is now.
+//! Undo: the plan of an undo against the cluster as it is now.
+
+mod annotations;
+mod cilium_node;
+mod node_config;
+mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::blocked::{Blocked, BlockedReason, NodeObstacle, UndoObstacle};
-use super::change::{Action, Change, Edit, NodeChange, Reason, Target, node_changes};
-use super::document::{ChangeDocument, EditDocument, Intent, PlanDocument};
+use super::change::{Action, Change, Edit, NodeChange, Reason, Target};
+use super::document::{ChangeDocument, EditDocument, PlanDocument};
 use super::file_blocks::FileBlocks;
 use super::kept_addresses::KeptAddresses;
-use super::lb::{self, Effects};
+use super::lb;
 use super::owners::{AddressOwners, Owner};
 use super::supply::{foreign, supply};
-use super::{Plan, digest, ports};
+use super::write_path::Paths;
+use super::{Plan, digest, pod_pools, ports};
 use crate::check;
 use crate::openstack::SubnetPools;
-use ipam_cilium::observed::{ANNOTATION_KEYS, Node, ObjectVersion, Observed, family_of_annotation};
-use ipam_core::model::{Finding, Hazard, NodeName, PerFamily, Waiver};
+use ipam_cilium::observed::{Node, ObjectVersion, Observed};
+use ipam_core::model::{Finding, Hazard, NodeName, PerFamily};
 use ipam_core::net::Block;
 use ipam_desired::Desired;
 
-/// The write that restores the current values of a node's fields; `None` if the API server would
-/// refuse it: `spec.podCIDRs` is write-once.
-pub(super) fn inverse(node: &Node, edit: &Edit) -> Option<Edit> {
-    match edit {
-        // A CiliumNode that an agent uses cannot be emptied. A person deletes an unused one.
-        Edit::NodeSpec { .. } | Edit::CiliumNode { .. } | Edit::NodeConfig(_) => None,
-        // An unreadable value could not be restored.
-        Edit::NodeAnnotations { .. } if node.unreadable_annotation.is_some() => None,
-        Edit::NodeAnnotations { values } => {
-            let values = values
-                .keys()
-                .map(|key| (*key, node.annotation_at(key)))
-                .collect();
-            Some(Edit::NodeAnnotations { values })
-        }
-    }
-}
+pub(super) use record::inverse;
 
 /// The plan of an undo. It omits each saved change whose node does not show the applied value, or
 /// shows the earlier value already; [`super::still_wanted`] reports those.
 ///
 /// The file is not trusted. An undo removes a block that the node shows, or gives back one that no
-/// other node may have. It never replaces one block with another.
+/// other node may have.
 pub fn plan_undo(
     saved: &PlanDocument,
     desired: &Desired,
@@ -62,11 +52,15 @@ pub fn plan_undo(
         observed,
         owners,
         files: FileBlocks::new(desired),
+        paths: Paths::new(observed, desired.policy.write_path),
     };
     (plan.changes, plan.blocked, plan.effects) = lb::undone(saved, desired, observed);
+    let (of_pod_pools, blocked) = pod_pools::undone(saved, desired, observed);
+    plan.changes.extend(of_pod_pools);
+    plan.blocked.extend(blocked);
     for wanted in saved.changes.iter().filter(|wanted| wanted.kind == "Node") {
         match planner.change(wanted) {
-            Some(Ok(change)) => plan.changes.push(Change::Node(change)),
+            Some(Ok(change)) => plan.changes.push(Change::Node(Box::new(change))),
             Some(Err(blocked)) => plan.blocked.push(blocked),
             None => {}
         }
@@ -90,75 +84,92 @@ struct UndoPlanner<'u> {
     observed: &'u Observed,
     owners: AddressOwners<'u>,
     files: FileBlocks<'u>,
+    paths: Paths<'u>,
 }
 
-type Values = BTreeMap<&'static str, Option<Block>>;
+/// What an undo writes into the field of a node, and what the field shows.
+struct Step {
+    before: Vec<Block>,
+    after: Vec<Block>,
+    edit: Edit,
+    /// The write that does the change again.
+    redo: Edit,
+}
 
 impl UndoPlanner<'_> {
+    /// `None` if there is nothing to undo, or the node shows something else.
     fn change(&self, wanted: &ChangeDocument) -> Option<Result<NodeChange, Blocked>> {
         let node = self
             .observed
             .nodes
             .get(&wanted.name.parse::<NodeName>().ok()?)?;
-        let (to, from) = (values(&wanted.edit)?, values(wanted.undo.as_ref()?)?);
-        let shows = |values: &Values| {
-            values
-                .iter()
-                .all(|(key, block)| node.annotation_at(key) == *block)
-        };
-        if node.uid != wanted.guard.uid || to.keys().ne(from.keys()) || !shows(&from) || shows(&to)
-        {
+        if node.uid != wanted.guard.uid {
             return None;
         }
-        let steps = || {
-            to.iter()
-                .map(|(key, block)| (from.get(key).copied().flatten(), *block))
+        let (to, from) = (&wanted.edit, wanted.undo.as_ref()?);
+        let step = match (to, from) {
+            (EditDocument::Annotations(_), EditDocument::Annotations(_)) => {
+                Ok(annotations::step(node, to, from)?)
+            }
+            (EditDocument::NodeConfig(to), EditDocument::NodeConfig(from)) => {
+                self.node_config(node, to, from)?
+            }
+            _ => self.cilium_node(node, to, from)?,
         };
-        if steps().any(|(from, to)| from.is_some() && to.is_some() && from != to) {
-            return None;
-        }
-        let given_back: Vec<Block> = steps()
-            .filter(|(from, _)| from.is_none())
-            .filter_map(|(_, to)| to)
-            .collect();
-        let (before, after) = (blocks(&from), blocks(&to));
-        let guard = ObjectVersion {
-            uid: node.uid.clone(),
-            resource_version: node.resource_version.clone(),
-        };
-        let change = NodeChange {
-            action: action(&before, &after),
+        let change = step.map(|step| self.change_of(node, wanted, step));
+        Some(
+            change
+                .and_then(|change| self.checked(node, change))
+                .map_err(|reason| Blocked {
+                    target: Target::Node(node.name.clone()),
+                    reason,
+                    origin: None,
+                }),
+        )
+    }
+
+    fn change_of(&self, node: &Node, wanted: &ChangeDocument, step: Step) -> NodeChange {
+        let Step {
+            before,
+            after,
+            edit,
+            redo,
+        } = step;
+        NodeChange {
+            action: action(&edit, &before, &after),
             node: node.name.clone(),
             // The pool of the saved plan: the files may have other pools by now.
             pool: wanted.pool.as_ref().and_then(|pool| pool.parse().ok()),
-            hazard: hazard(&after),
+            hazard: hazard(&edit, &after),
             freed: self.owners.freed(&node.name, &before, &after),
             before,
             after,
-            edit: Edit::NodeAnnotations { values: to },
-            undo: Some(Edit::NodeAnnotations { values: from }),
+            edit,
+            undo: Some(redo),
             reason: Reason::Undo,
-            guard,
+            guard: ObjectVersion {
+                uid: node.uid.clone(),
+                resource_version: node.resource_version.clone(),
+            },
             origin: None,
             needs_approval: Vec::new(),
-        };
-        let obstacle = match change.guard.is_known() {
-            true => self.conflict(&change).or_else(|| {
-                given_back
-                    .iter()
-                    .find_map(|block| self.obstacle(*block, node))
-            }),
-            false => Some(BlockedReason::NoIdentity),
-        };
-        let blocked = |reason| Blocked {
-            target: Target::Node(node.name.clone()),
-            reason,
-            origin: None,
-        };
-        Some(match obstacle {
-            None => Ok(change),
-            Some(reason) => Err(blocked(reason)),
-        })
+        }
+    }
+
+    /// The change, if its write can be guarded, and if the node may have the blocks that it gives
+    /// back.
+    fn checked(&self, node: &Node, change: NodeChange) -> Result<NodeChange, BlockedReason> {
+        if !change.guard.is_known() {
+            return Err(BlockedReason::NoIdentity);
+        }
+        if let Some(reason) = self.conflict(&change) {
+            return Err(reason);
+        }
+        let given_back = change.after.iter();
+        let obstacle = given_back
+            .filter(|block| !change.before.contains(block))
+            .find_map(|block| self.obstacle(*block, node));
+        obstacle.map_or(Ok(change), Err)
     }
 
     fn conflict(&self, change: &NodeChange) -> Option<BlockedReason> {
@@ -172,16 +183,17 @@ impl UndoPlanner<'_> {
             })
     }
 
-    /// Blocks that the undo takes from nodes, or took before it was interrupted.
+    /// Blocks that the undo takes from nodes, or took before it was interrupted. With
+    /// `CiliumNodeConfig`s it takes none: a running agent uses its block until it restarts.
     fn taken(&self, saved: &PlanDocument) -> BTreeMap<NodeName, BTreeSet<Block>> {
         let of_node = |wanted: &ChangeDocument| {
             let node = self
                 .observed
                 .nodes
                 .get(&wanted.name.parse::<NodeName>().ok()?)?;
-            let (to, from) = (values(&wanted.edit)?, values(wanted.undo.as_ref()?)?);
-            let left = blocks(&to);
-            let taken = blocks(&from)
+            let left = taken_from(&wanted.edit)?;
+            let shown = taken_from(wanted.undo.as_ref()?)?;
+            let taken = shown
                 .into_iter()
                 .filter(|block| !left.contains(block))
                 .collect();
@@ -206,162 +218,36 @@ impl UndoPlanner<'_> {
     }
 }
 
-fn action(before: &[Block], after: &[Block]) -> Action {
-    match (before, after) {
-        (_, []) => Action::Release,
-        ([], _) => Action::Assign,
+/// The blocks of a field from which an undo takes blocks at once.
+fn taken_from(edit: &EditDocument) -> Option<Vec<Block>> {
+    match edit {
+        EditDocument::Annotations(_) => {
+            annotations::values(edit).map(|values| annotations::blocks(&values))
+        }
+        _ => cilium_node::blocks(edit),
+    }
+}
+
+fn action(edit: &Edit, before: &[Block], after: &[Block]) -> Action {
+    match (edit, before, after) {
+        // The Node keeps a block, which the agent takes when it restarts.
+        (Edit::NodeConfig(_), _, _) => Action::Update,
+        (_, _, []) => Action::Release,
+        (_, [], _) => Action::Assign,
         _ => Action::Update,
     }
 }
 
 /// The hazard of an undo, when it is planned and when it is applied. It is the worst case, so that
 /// the actions of a node's agent in between do not make the plan stale.
-fn hazard(after: &[Block]) -> Hazard {
-    if after.is_empty() {
-        Hazard::Destructive
-    } else {
-        Hazard::Disruptive
-    }
-}
-
-fn blocks(values: &Values) -> Vec<Block> {
-    let blocks: BTreeSet<Block> = values.values().flatten().copied().collect();
-    blocks.into_iter().collect()
-}
-
-/// The annotations of a saved edit; `None` with a foreign key, a text that is no block, or a block
-/// of another family than the key's.
-fn values(edit: &EditDocument) -> Option<Values> {
-    let EditDocument::Annotations(values) = edit else {
-        return None;
-    };
-    let entry = |(key, text): (&String, &Option<String>)| {
-        let key = ANNOTATION_KEYS.into_iter().find(|known| known == key)?;
-        let Some(text) = text else {
-            return Some((key, None));
-        };
-        let block: Block = text.parse().ok()?;
-        (family_of_annotation(key) == Some(block.family())).then_some((key, Some(block)))
-    };
-    values.iter().map(entry).collect()
-}
-
-impl PlanDocument {
-    /// The plan that undoes these changes, with the waivers that it needs. Changes that cannot be
-    /// undone are blocked in it.
-    pub fn undoing(
-        changes: &[&Change],
-        directory: &str,
-        desired: &Desired,
-        observed: &Observed,
-    ) -> PlanDocument {
-        let nodes = || node_changes(changes.iter().copied());
-        let of_nodes =
-            nodes().filter_map(|change| Some(Change::Node(inverted(change, change.undo.clone()?))));
-        let mut undone = undone_lb(changes);
-        let effects = match undone.is_empty() {
-            true => Effects::default(),
-            false => super::effects(&undone, &lb::after(changes.iter().copied(), observed)),
-        };
-        undone.extend(of_nodes);
-        let (of_ports, open_ports) = ports::inverted(changes);
-        undone.extend(of_ports);
-        let blocked = nodes()
-            .filter(|change| change.undo.is_none())
-            .map(|change| Blocked {
-                target: Target::Node(change.node.clone()),
-                reason: BlockedReason::Undo(UndoObstacle::NodeKeeps(
-                    change.edit.write_path(),
-                    change.after.clone(),
-                )),
-                origin: None,
-            });
-        let of_pod_pools = changes.iter().filter_map(|change| match change {
-            Change::PodPool(change) => Some(change.object.target()),
-            Change::AddressPool(_) | Change::Service(_) | Change::Port(_) | Change::Node(_) => None,
-        });
-        let by_files = |target| Blocked {
-            target,
-            reason: BlockedReason::Undo(UndoObstacle::DecidedByFiles),
-            origin: None,
-        };
-        let blocked = blocked.chain(of_pod_pools.map(by_files)).chain(open_ports);
-        let limits = super::exceeded_limits(&undone, &desired.policy, observed)
-            .into_iter()
-            .map(Waiver::Limit);
-        let plan = Plan {
-            waivers: limits
-                .chain(lb_waivers(changes, &undone, &effects, observed))
-                .collect(),
-            blocked: blocked.collect(),
-            effects,
-            changes: undone,
-            desired_digest: digest::of_desired(desired),
-            ..Plan::default()
-        };
-        PlanDocument {
-            intent: Intent::Undo,
-            ..PlanDocument::new(&plan, directory)
+fn hazard(edit: &Edit, after: &[Block]) -> Hazard {
+    match edit {
+        // Blocked if the agent has started.
+        Edit::CiliumNode { .. } => Hazard::None,
+        Edit::NodeConfig(_) => Hazard::Disruptive,
+        Edit::NodeSpec { .. } | Edit::NodeAnnotations { .. } if after.is_empty() => {
+            Hazard::Destructive
         }
-        .sealed()
-    }
-}
-
-/// Undoes changes of pools and pins: pins first, then changes that remove addresses, then changes
-/// that add them.
-fn undone_lb(changes: &[&Change]) -> Vec<Change> {
-    let mut undone: Vec<Change> = changes
-        .iter()
-        .rev()
-        .filter_map(|change| lb::inverted(change))
-        .collect();
-    undone.sort_by_key(|change| match change {
-        Change::AddressPool(change) => Some(change.action),
-        Change::Service(_) | Change::PodPool(_) | Change::Port(_) | Change::Node(_) => None,
-    });
-    undone
-}
-
-/// Waivers for the addresses that Services lose by an undo: those that the undo moves, and each
-/// that the changes gave to a Service.
-fn lb_waivers(
-    changes: &[&Change],
-    undone: &[Change],
-    effects: &Effects,
-    observed: &Observed,
-) -> Vec<Waiver> {
-    let given: usize = super::effects(changes.iter().copied(), observed)
-        .services
-        .iter()
-        .map(|s| s.gains.len())
-        .sum();
-    let lost = effects.lost().count() + given;
-    let lost = u32::try_from(lost).unwrap_or(u32::MAX);
-    let deletes = undone
-        .iter()
-        .any(|change| matches!(change, Change::AddressPool(pool) if pool.after.is_none()));
-    let last = deletes.then_some(Waiver::LastAddressPools);
-    (lost > 0)
-        .then_some(Waiver::LostAddresses(lost))
-        .into_iter()
-        .chain(last)
-        .collect()
-}
-
-fn inverted(change: &NodeChange, undo: Edit) -> NodeChange {
-    let after: Vec<Block> = undo.blocks().into_iter().collect();
-    let before: Vec<Block> = change.edit.blocks().into_iter().collect();
-    NodeChange {
-        action: action(&before, &after),
-        hazard: hazard(&after),
-        // A document has no use for it: an undo is planned again before it is applied.
-        freed: Vec::new(),
-        before,
-        after,
-        undo: Some(change.edit.clone()),
-        edit: undo,
-        reason: Reason::Undo,
-        origin: None,
-        ..change.clone()
+        Edit::NodeSpec { .. } | Edit::NodeAnnotations { .. } => Hazard::Disruptive,
     }
 }

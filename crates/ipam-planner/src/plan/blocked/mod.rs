@@ -297,7 +297,10 @@ mod tests {
                 "spoken-for",
                 "stale-owner",
                 "switched-off",
-                "undone-by-files",
+                "undo-agent-started",
+                "undo-loses-fields",
+                "undo-operator-keeps",
+                "undo-pod-pool-in-use",
                 "unreadable",
                 "version-unknown",
             ]

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use strum::{IntoStaticStr, VariantNames};
 
 use super::Explanation;
-use ipam_core::model::WritePath;
+use ipam_core::model::{NodeName, WritePath};
 use ipam_core::net::Block;
 
 /// Why an earlier apply cannot be undone.
@@ -21,9 +21,18 @@ pub enum UndoObstacle {
     /// The node keeps these blocks, so its port still allows them.
     #[strum(serialize = "lets-held-out")]
     AllowsHeldBlocks(BTreeSet<IpNet>),
-    /// The files decide, so an undo plan cannot change it.
-    #[strum(serialize = "undone-by-files")]
-    DecidedByFiles,
+    /// Fields of a deleted object that no undo plan restores.
+    #[strum(serialize = "undo-loses-fields")]
+    LosesFields(Vec<String>),
+    /// The agent of the CiliumNode has started on these blocks.
+    #[strum(serialize = "undo-agent-started")]
+    AgentStarted(Vec<Block>),
+    /// Cilium's operator would write these blocks back.
+    #[strum(serialize = "undo-operator-keeps")]
+    OperatorKeeps(Vec<Block>),
+    /// A node has a block of the CiliumPodIPPool, or requests one.
+    #[strum(serialize = "undo-pod-pool-in-use")]
+    PodPoolInUse(NodeName, Option<Block>),
 }
 
 impl UndoObstacle {
@@ -32,18 +41,46 @@ impl UndoObstacle {
             UndoObstacle::NodeKeeps(path, blocks) => node_keeps(*path, blocks),
             UndoObstacle::CannotBeGivenBack(block) => Explanation::new(
                 format!("{block} cannot be given back: another has it by now, or no pool gives it"),
-                "plan from the files, and the node gets a block of its pool",
+                "plan from the files instead: they give what is free",
             ),
             UndoObstacle::AllowsHeldBlocks(blocks) => Explanation::new(
                 format!("it still allows {}, which its node keeps", joined(blocks)),
                 "remove the block from the node first, and the next plan removes it from the port",
             ),
-            UndoObstacle::DecidedByFiles => Explanation::new(
-                "it is as the files say",
-                "revert the change of the files, and apply",
+            UndoObstacle::LosesFields(fields) => Explanation::new(
+                format!(
+                    "it had fields that an undo plan does not restore: {}",
+                    fields.join(", ").escape_debug()
+                ),
+                "revert the change of the files and apply, then set these fields again",
             ),
+            UndoObstacle::AgentStarted(blocks) => Explanation::new(
+                format!("its agent has started, and uses {}", joined(blocks)),
+                "drain the node, delete its CiliumNode and restart its agent",
+            ),
+            UndoObstacle::OperatorKeeps(blocks) => Explanation::new(
+                format!(
+                    "Cilium's operator knows its blocks ({}), and would write them back",
+                    joined(blocks)
+                ),
+                "delete the CiliumNode before the agent of the node starts",
+            ),
+            UndoObstacle::PodPoolInUse(node, block) => pod_pool_in_use(node, *block),
         }
     }
+}
+
+fn pod_pool_in_use(node: &NodeName, block: Option<Block>) -> Explanation {
+    let what = match block {
+        Some(block) => format!("node {node} has {block} of it"),
+        None => format!("node {node} requests addresses of it"),
+    };
+    Explanation::new(
+        what,
+        format!(
+            "revert the change of the files and apply, so that agents choose another pool when they restart; drain node {node}, delete its CiliumNode and restart its agent; then apply again"
+        ),
+    )
 }
 
 fn node_keeps(path: WritePath, blocks: &[Block]) -> Explanation {
@@ -53,11 +90,11 @@ fn node_keeps(path: WritePath, blocks: &[Block]) -> Explanation {
             "drain the node and re-create its Node object",
         ),
         WritePath::CiliumNode => (
-            "its agent may have started on what its CiliumNode shows",
+            "its agent has started, and reads its CiliumNode",
             "drain the node, delete its CiliumNode, and restart its agent",
         ),
         WritePath::NodeConfig => (
-            "its agent may have started on what its CiliumNodeConfig says",
+            "the earlier setting of its CiliumNodeConfig is not a block",
             "drain the node, delete its CiliumNodeConfig `cilium-ipam-NODE`, and restart its agent",
         ),
     };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipam_cilium::observed::{NodeConfigApi, OperatorAttention};
 use ipam_core::model::{ObjectVersion, PerFamily, WritePath};
-use ipam_core::net::Block;
+use ipam_core::net::{Block, Family};
 
 /// The write, field by field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct NodeConfigEdit {
     pub name: String,
     /// The blocks that it sets.
     pub ranges: PerFamily<Block>,
+    /// Families whose setting it removes.
+    pub removed: BTreeSet<Family>,
     /// The object.
     pub object: NodeConfigObject,
 }
@@ -56,6 +58,8 @@ pub enum NodeConfigObject {
     },
     /// It exists in this version.
     Seen(ObjectVersion),
+    /// It exists in this version and is deleted, because it has no other settings.
+    Deleted(ObjectVersion),
 }
 
 /// The CiliumNode that is written.
@@ -69,6 +73,8 @@ pub enum CiliumNodeObject {
     Filled,
     /// It exists in this version.
     Seen(ObjectVersion),
+    /// It exists in this version and is deleted.
+    Deleted(ObjectVersion),
 }
 
 impl Edit {

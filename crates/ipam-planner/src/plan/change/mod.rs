@@ -28,7 +28,7 @@ pub enum Change {
     /// The pairs of a VM's port.
     Port(Box<PortChange>),
     /// The blocks of a node.
-    Node(NodeChange),
+    Node(Box<NodeChange>),
 }
 
 /// The order of a change among others.
@@ -109,7 +109,7 @@ impl Change {
     pub fn can_be_undone(&self) -> bool {
         match self {
             Change::AddressPool(_) | Change::Service(_) | Change::Port(_) => true,
-            Change::PodPool(_) => false,
+            Change::PodPool(change) => change.lost_fields.is_empty(),
             Change::Node(change) => change.undo.is_some(),
         }
     }

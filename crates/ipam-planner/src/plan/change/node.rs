@@ -188,12 +188,14 @@ impl NodeChange {
                 ..
             } => (&self.guard.uid, ClaimGuard::Creation),
             Edit::CiliumNode {
-                object: CiliumNodeObject::Seen(seen),
+                object: CiliumNodeObject::Seen(seen) | CiliumNodeObject::Deleted(seen),
                 ..
             } => (&seen.uid, version(seen)),
             Edit::NodeConfig(config) => match &config.object {
                 NodeConfigObject::New { .. } => (&self.guard.uid, ClaimGuard::Creation),
-                NodeConfigObject::Seen(seen) => (&seen.uid, version(seen)),
+                NodeConfigObject::Seen(seen) | NodeConfigObject::Deleted(seen) => {
+                    (&seen.uid, version(seen))
+                }
             },
         }
     }

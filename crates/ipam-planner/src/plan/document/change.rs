@@ -21,8 +21,8 @@ pub struct OriginDocument {
 /// A change as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeDocument {
-    /// `assign`, `update` or `release` for a node; `create`, `update`, `adopt`, `delete` or
-    /// `restore` for a pool; `pin` or `restore` for a Service.
+    /// `assign`, `update` or `release` for a node; `create`, `update`, `adopt`, `delete`,
+    /// `restore` or `disown` for a pool; `pin` or `restore` for a Service.
     pub action: String,
     /// Kind of the object.
     pub kind: String,
@@ -126,11 +126,11 @@ impl ChangeDocument {
             // The blocks are in `after`.
             needs_approval: _,
         } = self;
-        // A pool that was re-created with the same spec is equivalent.
-        let uid = if matches!(edit, EditDocument::AddressPool(_)) {
-            ""
-        } else {
-            &guard.uid
+        // A pool that was re-created with the same spec is equivalent. An undo plan is saved before
+        // the objects that it deletes are created.
+        let uid = match edit {
+            EditDocument::AddressPool(_) | EditDocument::PodPool(_) => "",
+            _ => &guard.uid,
         };
         // Effects on Services are compared Service by Service.
         let hazard = if matches!(edit, EditDocument::AddressPool(_)) || kind == "Service" {
@@ -138,11 +138,26 @@ impl ChangeDocument {
         } else {
             hazard
         };
+        // An agent that creates its CiliumNode in between changes only what an undo would do.
+        let undo = match edit {
+            EditDocument::CiliumNode(_) | EditDocument::CiliumNodeBesideOperator(_) => {
+                &Some(EditDocument::CiliumNode(undo_blocks(undo)))
+            }
+            _ => undo,
+        };
         format!(
             "{:?}",
             (
                 action, kind, name, write_path, before, after, pool, hazard, edit, undo, uid
             )
         )
+    }
+}
+
+/// The blocks that a CiliumNode showed before a change. A missing one showed none.
+fn undo_blocks(undo: &Option<EditDocument>) -> Vec<String> {
+    match undo {
+        Some(EditDocument::CiliumNode(blocks)) => blocks.clone(),
+        _ => Vec::new(),
     }
 }

@@ -17,7 +17,7 @@ use crate::plan::misplaced::Misplaced;
 use crate::plan::refusals::Refusal;
 use ipam_cilium::observed::range_setting;
 use ipam_core::model::{Hazard, Origin};
-use ipam_core::net::Block;
+use ipam_core::net::{Block, Family};
 
 impl PlanDocument {
     /// The plan with the Git commit from which its files were read.
@@ -49,7 +49,7 @@ impl From<&Change> for ChangeDocument {
             Change::Service(change) => ChangeDocument::from(change),
             Change::PodPool(change) => ChangeDocument::from(&**change),
             Change::Port(change) => ChangeDocument::from(&**change),
-            Change::Node(change) => ChangeDocument::from(change),
+            Change::Node(change) => ChangeDocument::from(&**change),
         }
     }
 }
@@ -106,6 +106,10 @@ impl From<&Edit> for EditDocument {
         match edit {
             Edit::NodeSpec { pod_cidrs } => EditDocument::NodeSpec(texts(pod_cidrs)),
             Edit::CiliumNode {
+                object: CiliumNodeObject::Deleted(_),
+                ..
+            } => EditDocument::NoCiliumNode(()),
+            Edit::CiliumNode {
                 pod_cidrs,
                 object: CiliumNodeObject::Filled,
             } => EditDocument::CiliumNodeBesideOperator(texts(pod_cidrs)),
@@ -114,9 +118,11 @@ impl From<&Edit> for EditDocument {
                 object: _,
             } => EditDocument::CiliumNode(texts(pod_cidrs)),
             Edit::NodeConfig(config) => {
-                let setting =
-                    |block: &Block| (range_setting(block.family()).to_owned(), block.to_string());
-                EditDocument::NodeConfig(config.ranges.iter().map(setting).collect())
+                let key = |family: Family| range_setting(family).to_owned();
+                let set = config.ranges.iter();
+                let set = set.map(|block| (key(block.family()), Some(block.to_string())));
+                let removed = config.removed.iter().map(|family| (key(*family), None));
+                EditDocument::NodeConfig(set.chain(removed).collect())
             }
             Edit::NodeAnnotations { values } => EditDocument::Annotations(
                 values

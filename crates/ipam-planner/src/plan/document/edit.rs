@@ -22,9 +22,13 @@ pub enum EditDocument {
     /// All blocks of a CiliumNode that is created while Cilium's operator hands out blocks itself.
     #[serde(rename = "CiliumNode.spec.ipam.podCIDRs, beside the operator")]
     CiliumNodeBesideOperator(Vec<String>),
-    /// Settings of the node's `CiliumNodeConfig` by key.
+    /// The node has no CiliumNode.
+    #[serde(rename = "CiliumNode")]
+    NoCiliumNode(()),
+    /// Settings of the node's `CiliumNodeConfig` by key; `null` removes one. The object is deleted
+    /// with its last setting.
     #[serde(rename = "CiliumNodeConfig.spec.defaults")]
-    NodeConfig(BTreeMap<String, String>),
+    NodeConfig(BTreeMap<String, Option<String>>),
     /// Annotations by key; `null` removes one.
     #[serde(rename = "metadata.annotations")]
     Annotations(BTreeMap<String, Option<String>>),

@@ -204,7 +204,7 @@ impl AddressPoolChange {
             PoolAction::Delete if self.origin.is_none() && self.after.is_none() => {
                 "ours, and not in the files".to_owned()
             }
-            PoolAction::Create | PoolAction::Restore | PoolAction::Delete => {
+            PoolAction::Create | PoolAction::Restore | PoolAction::Disown | PoolAction::Delete => {
                 "undoes an earlier apply".to_owned()
             }
         };

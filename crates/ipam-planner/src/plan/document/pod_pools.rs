@@ -6,8 +6,8 @@ use super::{ChangeDocument, EditDocument, GuardDocument, OriginDocument};
 use crate::plan::Plan;
 use crate::plan::change::{Change, Target};
 use crate::plan::lb::PoolAction;
-use crate::plan::pod_pools::{PodPoolChange, PodPoolObject, PodPoolSpec};
-use ipam_cilium::observed::Observed;
+use crate::plan::pod_pools::{PodPoolCause, PodPoolChange, PodPoolObject, PodPoolSpec};
+use ipam_cilium::observed::{NodeConfig, Observed, SeenPodPool};
 use ipam_core::model::Hazard;
 
 /// Counts of `CiliumPodIPPool`s and of the `CiliumNodeConfig`s that choose among them.
@@ -27,16 +27,16 @@ pub struct PodPoolSummary {
 
 impl PodPoolSummary {
     pub(in crate::plan) fn new(plan: &Plan) -> PodPoolSummary {
-        let count = |wanted: PoolAction| {
-            let of = |change: &&Change| matches!(change, Change::PodPool(change) if change.action == wanted);
+        let count = |wanted: &[PoolAction]| {
+            let of = |change: &&Change| matches!(change, Change::PodPool(change) if wanted.contains(&change.action));
             plan.changes.iter().filter(of).count()
         };
         let is_of = |target: &&Target| matches!(target, Target::PodPool(_) | Target::NodeConfig(_));
         PodPoolSummary {
-            create: count(PoolAction::Create),
-            update: count(PoolAction::Update),
-            adopt: count(PoolAction::Adopt),
-            delete: count(PoolAction::Delete),
+            create: count(&[PoolAction::Create]),
+            update: count(&[PoolAction::Update, PoolAction::Restore, PoolAction::Disown]),
+            adopt: count(&[PoolAction::Adopt]),
+            delete: count(&[PoolAction::Delete]),
             unchanged: plan.unchanged.iter().filter(is_of).count(),
         }
     }
@@ -59,7 +59,12 @@ impl From<&PodPoolChange> for ChangeDocument {
             disturbed: _,
             guard,
             origin,
+            cause: _,
+            lost_fields,
         } = change;
+        let json = |spec: &Option<PodPoolSpec>| {
+            EditDocument::PodPool(spec.as_ref().map(PodPoolSpec::to_json))
+        };
         let texts =
             |spec: &Option<PodPoolSpec>| spec.as_ref().map(PodPoolSpec::texts).unwrap_or_default();
         let target = object.target();
@@ -73,8 +78,8 @@ impl From<&PodPoolChange> for ChangeDocument {
             pool: Some(pool.to_string()),
             reason: reason(change),
             hazard: hazard.as_str().to_owned(),
-            edit: EditDocument::PodPool(after.as_ref().map(PodPoolSpec::to_json)),
-            undo: None,
+            edit: json(after),
+            undo: lost_fields.is_empty().then(|| json(before)),
             guard: GuardDocument {
                 uid: guard.uid.clone(),
                 resource_version: guard.resource_version.clone(),
@@ -88,6 +93,7 @@ impl From<&PodPoolChange> for ChangeDocument {
 fn reason(change: &PodPoolChange) -> String {
     let pool = &change.pool;
     let why = match (&change.object, &change.after) {
+        _ if change.cause == PodPoolCause::Undo => "undoes an earlier apply".to_owned(),
         (PodPoolObject::Pool(_), Some(_)) => {
             format!("addresses of pool {pool}, without what is reserved or used")
         }
@@ -110,24 +116,23 @@ pub(in crate::plan) fn shows(observed: &Observed, saved: &ChangeDocument) -> boo
     let EditDocument::PodPool(wanted) = &saved.edit else {
         return false;
     };
-    let shown = match saved.kind.as_str() {
-        "CiliumPodIPPool" => observed
-            .pod_pools
-            .get(&saved.name)
-            .map(|pool| PodPoolSpec::Pool(pool.ranges.clone()).to_json()),
-        _ => observed.node_config(&saved.name).map(|config| {
-            let pool = config.default_pool().unwrap_or_default().to_owned();
-            PodPoolSpec::Choice {
-                nodes: config.nodes.clone(),
-                pool,
-            }
-            .to_json()
-        }),
+    let (shown, is_ours) = match saved.kind.as_str() {
+        "CiliumPodIPPool" => {
+            let seen = observed.pod_pools.get(&saved.name);
+            (seen.map(PodPoolSpec::from), seen.map(SeenPodPool::is_ours))
+        }
+        _ => {
+            let seen = observed.node_config(&saved.name);
+            (seen.map(PodPoolSpec::from), seen.map(NodeConfig::is_ours))
+        }
     };
-    shown == *wanted
+    let becomes_ours = saved.action != PoolAction::Disown.as_str();
+    shown.as_ref().map(PodPoolSpec::to_json) == *wanted
+        && is_ours.is_none_or(|is_ours| is_ours == becomes_ours)
 }
 
-/// Whether the observed object no longer exists.
+/// Whether the observed object no longer exists. The saved UID is empty if the plan was saved
+/// before the object was created.
 pub(in crate::plan) fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
     let version = match saved.kind.as_str() {
         "CiliumPodIPPool" => observed
@@ -138,5 +143,6 @@ pub(in crate::plan) fn is_gone(observed: &Observed, saved: &ChangeDocument) -> b
             .node_config(&saved.name)
             .map(|config| &config.version),
     };
-    version.is_none_or(|version| version.uid != saved.guard.uid)
+    let saved = &saved.guard.uid;
+    version.is_none_or(|version| !saved.is_empty() && version.uid != *saved)
 }

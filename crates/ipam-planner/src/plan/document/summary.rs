@@ -210,8 +210,8 @@ mod tests {
     #[test]
     fn blocks_that_need_approval_are_counted_and_named() {
         let changes = vec![
-            Change::Node(update("n1", true)),
-            Change::Node(update("n2", false)),
+            Change::Node(Box::new(update("n1", true))),
+            Change::Node(Box::new(update("n2", false))),
         ];
         let plan = Plan {
             changes,

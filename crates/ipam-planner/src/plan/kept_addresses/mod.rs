@@ -129,7 +129,9 @@ impl<'o> KeptAddresses<'o> {
 /// Whether nothing that lies in a pool was cut off.
 fn keeps_whole(kept: &[Range], in_pools: &[PoolPart]) -> bool {
     let kept = merge(kept.iter().copied());
-    in_pools.iter().all(|PoolPart { part, .. }| covers(&kept, part))
+    in_pools
+        .iter()
+        .all(|PoolPart { part, .. }| covers(&kept, part))
 }
 
 /// The addresses of one node's machine that are kept out of the pools.

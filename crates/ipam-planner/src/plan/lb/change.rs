@@ -19,6 +19,8 @@ ipam_core::text_enum! {
         Adopt = "adopt",
         /// The pool returns to its state before an apply.
         Restore = "restore",
+        /// The pool returns to its state before an apply, and is no longer ours.
+        Disown = "disown",
         /// The pool is deleted.
         Delete = "delete",
         /// The pool is created.

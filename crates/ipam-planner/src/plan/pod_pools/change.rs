@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use crate::plan::change::Target;
 use crate::plan::lb::PoolAction;
 use ipam_cilium::lbipam::WrittenSelector;
-use ipam_cilium::observed::{DEFAULT_POOL_SETTING, NodeConfigApi, PodRanges};
+use ipam_cilium::observed::{
+    DEFAULT_POOL_SETTING, NodeConfig, NodeConfigApi, PodRanges, SeenPodPool,
+};
 use ipam_core::model::{Hazard, NodeName, ObjectVersion, Origin, PerFamily, PoolName, Selector};
 use ipam_core::net::{Block, Family};
 
@@ -32,6 +34,18 @@ pub struct PodPoolChange {
     pub guard: ObjectVersion,
     /// The pool in the files.
     pub origin: Option<Origin>,
+    /// What asks for it.
+    pub cause: PodPoolCause,
+    /// Fields of a deleted object that no undo plan restores.
+    pub lost_fields: Vec<String>,
+}
+
+/// What asks for a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodPoolCause {
+    Files,
+    /// An undo plan.
+    Undo,
 }
 
 /// The object that is written.
@@ -67,6 +81,21 @@ impl PodPoolObject {
     }
 }
 
+impl From<&SeenPodPool> for PodPoolSpec {
+    fn from(seen: &SeenPodPool) -> PodPoolSpec {
+        PodPoolSpec::Pool(seen.ranges.clone())
+    }
+}
+
+impl From<&NodeConfig> for PodPoolSpec {
+    fn from(seen: &NodeConfig) -> PodPoolSpec {
+        PodPoolSpec::Choice {
+            nodes: seen.nodes.clone(),
+            pool: seen.default_pool().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
 impl PodPoolSpec {
     /// The CIDRs, or the pool that is chosen.
     pub fn texts(&self) -> Vec<String> {
@@ -77,6 +106,14 @@ impl PodPoolSpec {
                 .map(Block::to_string)
                 .collect(),
             PodPoolSpec::Choice { nodes, .. } => vec![nodes.to_string()],
+        }
+    }
+
+    /// The ranges, if it is a pool.
+    pub(super) fn as_pool(&self) -> Option<&PerFamily<PodRanges>> {
+        match self {
+            PodPoolSpec::Pool(ranges) => Some(ranges),
+            PodPoolSpec::Choice { .. } => None,
         }
     }
 

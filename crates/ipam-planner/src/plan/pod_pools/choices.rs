@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::lb::PoolAction;
-use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
+use super::{PodPoolCause, PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
 use crate::openstack::SubnetPools;
 use crate::plan::blocked::{BlockedReason, NodeConfigObstacle, PodPoolObstacle};
 use crate::plan::change::Target;
@@ -14,7 +14,7 @@ use ipam_core::model::{Hazard, NodeName, PoolName, SelectorIndex};
 use ipam_desired::{Desired, Pool, PoolState};
 
 /// Prefix of the names of our `CiliumNodeConfig`s.
-const PREFIX: &str = "cilium-ipam-pool-";
+pub(super) const PREFIX: &str = "cilium-ipam-pool-";
 
 /// Longest name of an object, in bytes.
 const LONGEST: usize = 253;
@@ -90,6 +90,13 @@ fn name_of(pool: &Pool) -> String {
     let (priority, requirements) = pool.rank();
     let priority = i64::from(priority) - i64::from(i32::MIN);
     format!("{PREFIX}{priority:010}-{requirements:04}-{}", pool.name)
+}
+
+/// The priority of the pool in the name of our `CiliumNodeConfig`; `None` for any other name.
+pub(crate) fn priority_in(name: &str) -> Option<i32> {
+    let (priority, _) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    let priority: i64 = priority.parse().ok()?;
+    (priority + i64::from(i32::MIN)).try_into().ok()
 }
 
 /// Which pools and which `CiliumNodeConfig`s decide for which nodes, found once for all pools.
@@ -182,10 +189,7 @@ fn wanted(
         pool: pool.name.to_string(),
     };
     let seen = deciders.observed.node_config(name);
-    let before = seen.map(|seen| PodPoolSpec::Choice {
-        nodes: seen.nodes.clone(),
-        pool: seen.default_pool().unwrap_or_default().to_owned(),
-    });
+    let before = seen.map(PodPoolSpec::from);
     if before.as_ref() == Some(&after) {
         return Ok(None);
     }
@@ -204,6 +208,8 @@ fn wanted(
         after: Some(after),
         guard: seen.map(|seen| seen.version.clone()).unwrap_or_default(),
         origin: Some(pool.origin.clone()),
+        cause: PodPoolCause::Files,
+        lost_fields: Vec::new(),
     }))
 }
 
@@ -291,10 +297,19 @@ fn deletion(
         disturbed,
         guard: config.version.clone(),
         origin: None,
+        cause: PodPoolCause::Files,
+        lost_fields: other_settings(config),
     })
 }
 
-fn place(observed: &Observed) -> Result<(NodeConfigApi, String), BlockedReason> {
+/// Its settings beside the choice of a pool.
+pub(super) fn other_settings(config: &NodeConfig) -> Vec<String> {
+    let keys = config.defaults.keys();
+    let others = keys.filter(|key| *key != DEFAULT_POOL_SETTING);
+    others.map(|key| format!("spec.defaults.{key}")).collect()
+}
+
+pub(super) fn place(observed: &Observed) -> Result<(NodeConfigApi, String), BlockedReason> {
     if let Some(spot) = observed.blind_spot(ObservedKind::CiliumNodeConfig) {
         return Err(BlockedReason::PodPool(PodPoolObstacle::Hidden(
             spot.why.clone(),

@@ -9,6 +9,8 @@
 mod change;
 mod choices;
 mod pools;
+mod saved;
+mod undo;
 
 use super::Blocked;
 use super::blocked::{BlockedReason, PinObstacle};
@@ -17,7 +19,9 @@ use ipam_cilium::observed::Observed;
 use ipam_core::model::{WritePath, WritePathChoice};
 use ipam_desired::Desired;
 
-pub use change::{PodPoolChange, PodPoolObject, PodPoolSpec};
+pub use change::{PodPoolCause, PodPoolChange, PodPoolObject, PodPoolSpec};
+pub(crate) use choices::priority_in;
+pub(super) use undo::{inverted, undone};
 
 /// The part of a plan that is about pools of Pods.
 #[derive(Default)]
@@ -48,13 +52,15 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> PodPoolPlan {
             origin: Some(pin.origin.clone()),
         });
     }
-    // A pool is created before it is chosen, and deleted after it is no longer chosen.
-    plan.changes.sort_by_key(|change| {
-        let is_choice = matches!(change.object, PodPoolObject::Choice(..));
-        let is_deletion = change.after.is_none();
-        (is_deletion, is_choice != is_deletion, change.object.clone())
-    });
+    plan.changes.sort_by_key(order);
     plan
+}
+
+/// A pool is created before it is chosen, and deleted after it is no longer chosen.
+fn order(change: &PodPoolChange) -> (bool, bool, PodPoolObject) {
+    let is_choice = matches!(change.object, PodPoolObject::Choice(..));
+    let is_deletion = change.after.is_none();
+    (is_deletion, is_choice != is_deletion, change.object.clone())
 }
 
 impl From<PodPoolChange> for Change {

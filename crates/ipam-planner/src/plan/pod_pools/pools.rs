@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::lb::PoolAction;
-use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
+use super::{PodPoolCause, PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
 use crate::openstack::SubnetPools;
 use crate::plan::blocked::{BlockedReason, PodPoolObstacle};
 use crate::plan::change::Target;
@@ -72,19 +72,19 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolP
 }
 
 /// The pools of the cluster and their blocks, indexed for all pools of the files.
-struct ClusterPools<'o> {
-    observed: &'o Observed,
+pub(super) struct ClusterPools<'o> {
+    pub(super) observed: &'o Observed,
     /// CIDRs of pools. First the name of the pool, then the place in its list.
     cidrs: RangeIndex<(&'o str, usize, Block)>,
     /// Blocks of nodes, likewise.
     held: RangeIndex<(&'o str, usize, Block)>,
-    allocated: BTreeMap<&'o str, Vec<(&'o NodeName, Block)>>,
+    pub(super) allocated: BTreeMap<&'o str, Vec<(&'o NodeName, Block)>>,
     /// The first `CiliumNodeConfig` of another owner that chooses each pool.
     chosen_by: BTreeMap<&'o str, &'o NodeConfig>,
 }
 
 impl<'o> ClusterPools<'o> {
-    fn new(observed: &'o Observed) -> ClusterPools<'o> {
+    pub(super) fn new(observed: &'o Observed) -> ClusterPools<'o> {
         let allocated = observed.allocated_of_pools();
         let place = |pool: &'o str| {
             move |(place, block): (usize, Block)| (block.range(), (pool, place, block))
@@ -113,13 +113,17 @@ impl<'o> ClusterPools<'o> {
     }
 
     /// The first other pool with addresses of these, and its first block that has some.
-    fn overlapping(&self, pool: &Pool, wanted: &PerFamily<PodRanges>) -> Option<(Block, &'o str)> {
+    pub(super) fn overlapping(
+        &self,
+        pool: &str,
+        wanted: &PerFamily<PodRanges>,
+    ) -> Option<(Block, &'o str)> {
         let first = |index: &RangeIndex<(&'o str, usize, Block)>| {
             let wanted = wanted.iter().flat_map(|ranges| &ranges.cidrs);
             wanted
                 .flat_map(|cidr| index.overlapping(&cidr.range()))
                 .map(|(_, found)| *found)
-                .filter(|(name, _, _)| *name != pool.name.as_str())
+                .filter(|(name, _, _)| *name != pool)
                 .min()
         };
         let (name, _, block) = first(&self.cidrs).or_else(|| first(&self.held))?;
@@ -141,6 +145,12 @@ fn wanted(
     if observed.pod_pools_served == PodPoolsServed::No {
         return Err(BlockedReason::PodPool(PodPoolObstacle::NotServed));
     }
+    // Its owner goes on managing it; only its blocks are known to the files.
+    let is_of_another = |seen: &SeenPodPool| !seen.is_ours();
+    let seen = observed.pod_pools.get(pool.name.as_str());
+    if pool.state == PoolState::Disabled && seen.is_some_and(is_of_another) {
+        return Ok(None);
+    }
     if pool.state == PoolState::Disabled {
         return Err(BlockedReason::PodPool(PodPoolObstacle::Disabled));
     }
@@ -150,7 +160,7 @@ fn wanted(
     }
     // Cilium does not compare its pools, so it would hand out shared addresses twice. A pool that
     // gives addresses up does so in an earlier plan.
-    if let Some((block, other)) = cluster.overlapping(pool, &after) {
+    if let Some((block, other)) = cluster.overlapping(pool.name.as_str(), &after) {
         return Err(BlockedReason::PodPool(PodPoolObstacle::Overlaps(Box::new(
             (block, other.to_owned()),
         ))));
@@ -170,6 +180,8 @@ fn wanted(
         disturbed: BTreeSet::new(),
         guard,
         origin: Some(pool.origin.clone()),
+        cause: PodPoolCause::Files,
+        lost_fields: Vec::new(),
     };
     let Some(seen) = observed.pod_pools.get(pool.name.as_str()) else {
         return Ok(Some(change(
@@ -267,13 +279,6 @@ fn shrinks(
             (*node).clone(),
         )));
     }
-    // Up to 1.18, the operator forgets the blocks that it gave from a CIDR that is cut (pkg
-    // `multipool` updateCIDRSets).
-    let remembers = cluster
-        .observed
-        .cilium
-        .operator_version
-        .is_some_and(|version| version.is_at_least(19, 0));
     let only_grows = seen.ranges.iter().all(|was| {
         let now = after
             .get(was.size.family())
@@ -281,7 +286,7 @@ fn shrinks(
             .unwrap_or_default();
         now.starts_with(&was.cidrs)
     });
-    if !only_grows && !remembers {
+    if !only_grows && !remembers_given(cluster.observed) {
         return Err(BlockedReason::PodPool(PodPoolObstacle::Recut));
     }
     // A node keeps a block that the operator hands out at this moment; the operator logs errors.
@@ -292,8 +297,15 @@ fn shrinks(
     })
 }
 
+/// Whether the operator remembers the blocks that it gave from a CIDR that is cut. Up to 1.18, it
+/// forgets them (pkg `multipool` updateCIDRSets).
+pub(super) fn remembers_given(observed: &Observed) -> bool {
+    let version = observed.cilium.operator_version;
+    version.is_some_and(|version| version.is_at_least(19, 0))
+}
+
 /// A kind that cannot be read and that pools depend on.
-fn hidden(observed: &Observed) -> Option<&BlindSpot> {
+pub(super) fn hidden(observed: &Observed) -> Option<&BlindSpot> {
     let spots = [ObservedKind::PodIpPool, ObservedKind::CiliumNodeConfig]
         .map(|kind| observed.blind_spot(kind));
     spots.into_iter().flatten().next()
@@ -334,5 +346,7 @@ fn deletion(
         disturbed: BTreeSet::new(),
         guard: seen.version.clone(),
         origin: None,
+        cause: PodPoolCause::Files,
+        lost_fields: seen.other_fields.clone(),
     })
 }

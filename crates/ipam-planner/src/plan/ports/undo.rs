@@ -9,7 +9,7 @@ use super::allowed::{block_of, in_use, obstacle};
 use super::saved::ranges;
 use super::{PortCause, PortChange};
 use crate::plan::blocked::{Blocked, BlockedReason, UndoObstacle};
-use crate::plan::change::{Change, Target, node_changes};
+use crate::plan::change::{Change, Edit, Target, node_changes};
 use crate::plan::document::{ChangeDocument, EditDocument};
 use crate::plan::file_blocks::FileBlocks;
 use crate::plan::owners::AddressOwners;
@@ -57,6 +57,10 @@ fn taken_ranges<'c>(changes: &[&'c Change]) -> BTreeMap<&'c NodeName, BTreeSet<I
     let mut taken: BTreeMap<&NodeName, BTreeSet<IpNet>> = BTreeMap::new();
     for change in node_changes(changes.iter().copied()) {
         let Some(undo) = &change.undo else { continue };
+        // A running agent uses its block until it restarts.
+        if matches!(undo, Edit::NodeConfig(_)) {
+            continue;
+        }
         let left: BTreeSet<Block> = undo.blocks().into_iter().collect();
         let gone = change
             .edit

@@ -18,7 +18,7 @@ use ipam_core::model::{IpamMode, NodeName, PerFamily, WritePath, WritePathChoice
 use ipam_core::net::{Block, Family};
 
 pub use node_config::HOSTNAME_LABEL;
-pub(super) use node_config::{Moving, moves_nodes};
+pub(super) use node_config::{Moving, moves_nodes, node_config_name};
 
 /// The write path of every node of the cluster.
 pub(super) struct Paths<'p> {
@@ -103,6 +103,21 @@ impl<'p> Paths<'p> {
             ModePath::CiliumNode(wanted) => self.on_cilium_node(node, wanted, blocks),
         };
         edit.map(Route::Write)
+    }
+
+    /// The CiliumNode with these blocks, which it does not show.
+    pub(super) fn cilium_node(
+        &self,
+        node: &Node,
+        blocks: &PerFamily<Block>,
+    ) -> Result<Edit, BlockedReason> {
+        match self.path.clone()? {
+            ModePath::CiliumNode(wanted) => self.on_cilium_node(node, wanted, blocks),
+            ModePath::Node(_) => Err(BlockedReason::WritePath(WritePathObstacle::PathNotRead(
+                WritePath::CiliumNode,
+                IpamMode::Kubernetes,
+            ))),
+        }
     }
 
     /// All blocks, the cluster's first family first; each family that an agent waits for must be

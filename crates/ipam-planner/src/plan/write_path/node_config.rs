@@ -5,7 +5,7 @@
 //! The Node keeps the old block for ever, because the agent waits for one before it reads the
 //! setting.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::blocked::{
     BlockedReason, NodeConfigObstacle, PodPoolObstacle, WritePathObstacle,
@@ -20,6 +20,11 @@ use ipam_core::net::Block;
 
 /// The label by which a node is selected.
 pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
+
+/// The name of the `CiliumNodeConfig` of a node.
+pub(crate) fn node_config_name(node: &NodeName) -> String {
+    format!("cilium-ipam-{node}")
+}
 
 /// Whether pins may move nodes.
 pub(crate) fn moves_nodes(observed: &Observed, choice: WritePathChoice) -> Moving {
@@ -46,13 +51,23 @@ impl Paths<'_> {
         node: &Node,
         blocks: &PerFamily<Block>,
     ) -> Result<Edit, BlockedReason> {
+        let edit = self.node_config(node, blocks)?;
+        Ok(Edit::NodeConfig(Box::new(edit)))
+    }
+
+    /// The `CiliumNodeConfig` of a node with these blocks, if any.
+    pub(crate) fn node_config(
+        &self,
+        node: &Node,
+        blocks: &PerFamily<Block>,
+    ) -> Result<NodeConfigEdit, BlockedReason> {
         let observed = self.observed;
         if let Some(spot) = observed.blind_spot(ObservedKind::CiliumNodeConfig) {
             return Err(BlockedReason::PodPool(PodPoolObstacle::Hidden(
                 spot.why.clone(),
             )));
         }
-        let name = format!("cilium-ipam-{}", node.name);
+        let name = node_config_name(&node.name);
         let api = observed
             .node_config_api()
             .ok_or(BlockedReason::NodeConfig(NodeConfigObstacle::NotServed))?;
@@ -110,13 +125,14 @@ impl Paths<'_> {
             Some(seen) => NodeConfigObject::Seen(seen.version.clone()),
             None => NodeConfigObject::New { hostname },
         };
-        Ok(Edit::NodeConfig(Box::new(NodeConfigEdit {
+        Ok(NodeConfigEdit {
             api,
             namespace,
             name,
             ranges: *blocks,
+            removed: BTreeSet::new(),
             object,
-        })))
+        })
     }
 
     /// The value of the label that selects this node and no other.

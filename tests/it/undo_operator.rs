@@ -1,0 +1,175 @@
+//! Undo plans beside the real cilium-operator on a real API server: the cluster is as before, and
+//! the operator has forgotten nothing and remembers nothing.
+
+use serde_json::{Value, json};
+use testbed::{CiliumVersion, Operator, wait_until};
+
+use super::server::{Server, node};
+use super::support::pool;
+use super::{cluster_pool, multi_pool};
+
+const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
+const NODE_CONFIGS: &str = "/apis/cilium.io/v2alpha1/ciliumnodeconfigs";
+
+fn apply(server: &Server, undo: &str) {
+    server
+        .run(&["apply", "--auto-approve", "--undo-out", undo])
+        .expect(0);
+}
+
+/// Applies an undo plan. Returns what was printed.
+fn undo(server: &Server, file: &str, redo: &str, code: i32) -> String {
+    let ran = server.run(&["apply", file, "--auto-approve", "--undo-out", redo]);
+    let ran = ran.expect(code);
+    ran.stdout + &ran.stderr
+}
+
+fn cilium_nodes_beside_the_operator(version: CiliumVersion) {
+    let server = cluster_pool::start(version);
+    let operator = cluster_pool::operator_of_cluster_pool(&server, version);
+    server.nodes((0..3).map(|index| node(&format!("n{index}"), json!({}))));
+    let files = [
+        cluster_pool::POLICY.to_owned(),
+        pool("a", "{cidrs: [10.20.128.0/20], blockSize: 24}"),
+    ];
+    server.folder.write("pools/a.yaml", files.join("---\n"));
+    apply(&server, "undo.json");
+    cluster_pool::next_of_operator(&server, "stranger-0");
+    let written = cluster_pool::cilium_nodes(&server);
+    assert_eq!(written.len(), 4);
+
+    undo(&server, "undo.json", "redo.json", 0);
+    let left: Vec<String> = cluster_pool::cilium_nodes(&server).into_keys().collect();
+    assert_eq!(left, ["stranger-0"]);
+    // The operator takes the same blocks again: it has released them.
+    undo(&server, "redo.json", "undo-again.json", 0);
+    cluster_pool::next_of_operator(&server, "stranger-1");
+    let mut again = cluster_pool::cilium_nodes(&server);
+    again.remove("stranger-1");
+    assert_eq!(again, written);
+
+    let started = json!({"spec": {"addresses": [{"ip": "192.0.2.1", "type": "InternalIP"}]}});
+    server
+        .plane
+        .patch(&format!("{CILIUM_NODES}/n0"), &started)
+        .unwrap();
+    let said = undo(&server, "undo-again.json", "none.json", 4);
+    assert!(
+        said.contains("Node/n0") && said.contains("its agent has started"),
+        "{said}"
+    );
+    let mut after = cluster_pool::cilium_nodes(&server);
+    after.remove("stranger-1");
+    assert_eq!(after, written, "nothing is undone in part");
+    drop(operator);
+}
+
+#[test]
+fn cilium_nodes_beside_the_operator_of_1_15() {
+    cilium_nodes_beside_the_operator(CiliumVersion::V1_15);
+}
+
+#[test]
+fn cilium_nodes_beside_the_operator_of_1_19() {
+    cilium_nodes_beside_the_operator(CiliumVersion::V1_19);
+}
+
+/// A CiliumNode that existed is emptied while the operator is down. Once the operator knows its
+/// block, the undo is blocked, because the operator writes the block back.
+#[test]
+fn a_filled_cilium_node_and_the_operator_that_writes_back() {
+    let version = CiliumVersion::V1_19;
+    let server = cluster_pool::start(version);
+    cluster_pool::replicas(&server, 0);
+    server.nodes([node("n0", json!({}))]);
+    cluster_pool::agent_starts(&server, "n0");
+    server.folder.write(
+        "pools/a.yaml",
+        pool("a", "{cidrs: [10.20.128.0/20], blockSize: 24}"),
+    );
+    let blocks = || cluster_pool::cilium_nodes(&server)["n0"].0.clone();
+    apply(&server, "undo.json");
+    assert_eq!(blocks(), ["10.20.128.0/24"]);
+    undo(&server, "undo.json", "redo.json", 0);
+    assert_eq!(blocks(), [""; 0]);
+    undo(&server, "redo.json", "undo-again.json", 0);
+    assert_eq!(blocks(), ["10.20.128.0/24"]);
+
+    let operator = cluster_pool::operator_of_cluster_pool(&server, version);
+    cluster_pool::replicas(&server, 1);
+    cluster_pool::next_of_operator(&server, "stranger");
+    let said = undo(&server, "undo-again.json", "none.json", 4);
+    assert!(said.contains("would write them back"), "{said}");
+    let emptied = json!({"spec": {"ipam": {"podCIDRs": []}}});
+    let path = format!("{CILIUM_NODES}/n0");
+    server.plane.patch(&path, &emptied).unwrap();
+    wait_until(
+        "the operator to write the block back",
+        testbed::PATIENCE,
+        || Ok((blocks() == ["10.20.128.0/24"]).then_some(())),
+    )
+    .unwrap();
+    drop(operator);
+}
+
+/// Name, labels and spec of all pools and of what chooses them.
+fn pools(server: &Server) -> Vec<Value> {
+    let of = |object: &Value| {
+        json!([
+            object["metadata"]["name"],
+            object["metadata"]["labels"],
+            object["spec"]
+        ])
+    };
+    let paths = [multi_pool::PODS_POOLS, NODE_CONFIGS];
+    let objects = paths.map(|path| server.plane.list(path).unwrap());
+    objects.iter().flatten().map(of).collect()
+}
+
+fn pools_and_choices(version: CiliumVersion) {
+    let server = multi_pool::start(version);
+    let flags = ["--ipam=multi-pool", "--enable-ipv6=false"];
+    let operator = Operator::start(&server.programs, &server.plane, version, &flags).unwrap();
+    server.nodes(multi_pool::nodes());
+    server.folder.write("pools/a.yaml", multi_pool::documents());
+    apply(&server, "undo.json");
+    let written = pools(&server);
+    assert_eq!(written.len(), 8);
+    undo(&server, "undo.json", "redo.json", 0);
+    assert_eq!(pools(&server), [json!(null); 0]);
+    undo(&server, "redo.json", "undo-again.json", 0);
+    assert_eq!(pools(&server), written);
+
+    // Unused ranges are removed again; the operator still gives from the others.
+    let wider = multi_pool::documents().replace("[10.21.0.0/16]", "[10.21.0.0/16, 10.31.0.0/16]");
+    server.folder.write("pools/a.yaml", wider);
+    apply(&server, "narrower.json");
+    assert_ne!(pools(&server), written);
+    undo(&server, "narrower.json", "wider.json", 0);
+    assert_eq!(pools(&server), written);
+    multi_pool::wants(&server, "b1", "rack-b", 8);
+    let held = multi_pool::allocated(&server, "b1");
+    assert!(held[0].1[0].starts_with("10.21."), "{held:?}");
+
+    let said = undo(&server, "undo-again.json", "none.json", 4);
+    let why = format!("node b1 has {} of it", held[0].1[0]);
+    assert!(
+        said.contains("CiliumPodIPPool/rack-b") && said.contains(&why),
+        "{said}"
+    );
+    assert_eq!(pools(&server), written, "nothing is undone in part");
+    server.plane.delete(&format!("{CILIUM_NODES}/b1")).unwrap();
+    undo(&server, "undo-again.json", "redo-again.json", 0);
+    assert_eq!(pools(&server), [json!(null); 0]);
+    drop(operator);
+}
+
+#[test]
+fn pools_and_choices_beside_the_operator_of_1_15() {
+    pools_and_choices(CiliumVersion::V1_15);
+}
+
+#[test]
+fn pools_and_choices_beside_the_operator_of_1_19() {
+    pools_and_choices(CiliumVersion::V1_19);
+}
