@@ -2,11 +2,11 @@
 //! their blocks.
 
 mod ci;
-mod new_files;
+pub(super) mod new_files;
 mod questions;
 mod trial;
-mod words;
-mod yaml;
+pub(super) mod words;
+pub(super) mod yaml;
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use super::{Common, ExitStatus, output};
 use crate::render::{Paint, printable};
 use ipam_cilium::observed::{ModeSeen, Observed};
 use ipam_cluster::Extent;
-use ipam_config::documents::json_schema;
+use ipam_config::documents::editor_schema;
 use ipam_config::source::{Location, read};
 use ipam_core::model::IpamMode;
 use ipam_core::net::{Block, Family};
@@ -86,7 +86,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     }
     let mut files = files(directory, &proposal, &wishes.split)?;
     let trial = Trial::of(directory, &files, observed.as_ref(), common.detail())?;
-    files.extend(repository.ci_file(ci)?);
+    files.extend(repository.ci_file(ci, &trial.fail_on)?);
     new_files::write_all(&files)?;
     remark(&suggestion, &wishes, &proposal, &trial);
     report(&files, &trial, observed.as_ref(), &wishes, common)?;
@@ -107,7 +107,7 @@ fn refuse_existing(directory: &Path) -> Result<(), Failure> {
 }
 
 /// Fails in an IPAM mode in which nothing of the pools could be written.
-fn refuse_unserved(observed: &Observed) -> Result<(), Failure> {
+pub(super) fn refuse_unserved(observed: &Observed) -> Result<(), Failure> {
     let obstacle = match observed.cilium.mode() {
         ModeSeen::Known(IpamMode::Kubernetes | IpamMode::ClusterPool | IpamMode::MultiPool)
         | ModeSeen::NoSettings => return Ok(()),
@@ -171,7 +171,7 @@ impl Arguments {
 
 /// The files in the directory. The pools come last: without them the rest has no effect.
 fn files(directory: &Path, proposal: &Proposal, split: &Split) -> Result<Vec<NewFile>, Failure> {
-    let schema: Value = json_schema(None);
+    let schema: Value = editor_schema(None);
     let file = |name: &str, text: String| NewFile {
         path: directory.join(name),
         text,

@@ -9,12 +9,12 @@ use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::{Value, json};
 
 use super::server::{Server, kubernetes};
-use super::support::{Folder, KUBERNETES, cluster, holds, node, program, ran, repository};
+use super::support::{Folder, KUBERNETES, cluster, holds, node, program, repository};
 
-const INIT: [&str; 3] = ["init", "--cluster-file", "cluster.json"];
+pub const INIT: [&str; 3] = ["init", "--cluster-file", "cluster.json"];
 
 /// A folder with a cluster of these nodes.
-fn with_nodes(settings: &str, nodes: &[String]) -> Folder {
+pub fn with_nodes(settings: &str, nodes: &[String]) -> Folder {
     Folder::new(&[("cluster.json", &cluster("1.19.3", settings, nodes))])
 }
 
@@ -35,7 +35,7 @@ fn plans(folder: &Folder, headline: &str) -> String {
 }
 
 /// The documents of a file.
-fn documents(text: &str) -> Vec<Value> {
+pub fn documents(text: &str) -> Vec<Value> {
     serde_yaml::from_multiple(text).unwrap()
 }
 
@@ -390,83 +390,6 @@ fn editors_find_a_schema_that_accepts_the_files() {
             .read("pools/policy.yaml")
             .contains("ownAddressSpace:")
     );
-}
-
-/// Runs a script of CI with the program in the PATH.
-fn run_script(folder: &Folder, script: &str) -> (i32, String, String) {
-    let binary = Path::new(env!("CARGO_BIN_EXE_cilium-ipam"))
-        .parent()
-        .unwrap();
-    let mut command = std::process::Command::new("bash");
-    command
-        .current_dir(folder.path())
-        .args(["-e", "-c", script])
-        .env_clear()
-        .env("HOME", folder.path())
-        .env("GITHUB_STEP_SUMMARY", folder.join("summary.md"))
-        .env("PATH", format!("{}:/usr/bin:/bin", binary.display()));
-    let ran = ran(command.output().unwrap());
-    (ran.code, ran.stdout, ran.stderr)
-}
-
-#[test]
-fn the_ci_files_parse_and_their_commands_run() {
-    let nodes = [node("n1", "a", &holds("10.20.0.0/24")), node("n2", "b", "")];
-    let here = with_nodes(KUBERNETES, &nodes);
-    // The snapshot lies where the CI file expects it.
-    let flags = ["my pools", "--ci", "github"];
-    here.run(&[&INIT[..], &flags].concat()).expect(0);
-    let workflow = documents(&here.read(".github/workflows/cilium-ipam.yaml"));
-    assert_eq!(
-        workflow[0]["on"]["pull_request"]["paths"],
-        json!([
-            "my pools/**",
-            "cluster.json",
-            ".github/workflows/cilium-ipam.yaml"
-        ])
-    );
-    let steps = workflow[0]["jobs"]["check"]["steps"].as_array().unwrap();
-    let scripts: Vec<&str> = steps
-        .iter()
-        .filter_map(|step| step["run"].as_str())
-        .collect();
-    assert_eq!(scripts.len(), 3);
-    for script in &scripts {
-        let ran = run_script(&here, script);
-        assert_eq!(ran.0, 0, "{script}: {ran:?}");
-    }
-    assert!(here.read("summary.md").contains("1 to assign"));
-
-    let gitlab = Folder::new(&[
-        (".git/HEAD", ""),
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
-    ]);
-    gitlab
-        .run(&[
-            "init",
-            "net/pools",
-            "--ci",
-            "gitlab",
-            "--cluster-file",
-            "cluster.json",
-        ])
-        .expect(0);
-    let ci = documents(&gitlab.read(".gitlab-ci.yml"));
-    let script = ci[0]["cilium-ipam"]["script"].as_array().unwrap();
-    for part in script {
-        let ran = run_script(&gitlab, part.as_str().unwrap());
-        assert_eq!(ran.0, 0, "{part}: {ran:?}");
-    }
-    assert!(gitlab.read("plan.md").contains("1 to assign"));
-    let again = gitlab
-        .run(&["init", "more", "--ci", "gitlab", "--offline"])
-        .expect(0);
-    assert!(
-        again.stdout.contains("Add to .gitlab-ci.yml"),
-        "{}",
-        again.all()
-    );
-    documents(&gitlab.read(".gitlab/cilium-ipam.gitlab-ci.yml"));
 }
 
 /// Runs `init` on a terminal and gives these answers, one for each question.

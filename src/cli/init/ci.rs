@@ -95,11 +95,12 @@ impl Repository {
         }
     }
 
-    pub(super) fn ci_file(&self, ci: CiSystem) -> Result<Option<NewFile>, Failure> {
+    /// `fail_on` has the conditions for `plan --fail-on`.
+    pub(super) fn ci_file(&self, ci: CiSystem, fail_on: &str) -> Result<Option<NewFile>, Failure> {
         let (name, text) = match ci {
             CiSystem::None => return Ok(None),
-            CiSystem::Github => (GITHUB, self.github()?),
-            CiSystem::Gitlab => (self.gitlab_name(), self.gitlab()?),
+            CiSystem::Github => (GITHUB, self.github(fail_on)?),
+            CiSystem::Gitlab => (self.gitlab_name(), self.gitlab(fail_on)?),
         };
         Ok(Some(NewFile {
             path: self.top.join(name),
@@ -153,7 +154,7 @@ impl Repository {
         }
     }
 
-    fn github(&self) -> Result<String, Failure> {
+    fn github(&self, fail_on: &str) -> Result<String, Failure> {
         let directory = self.word();
         let paths = [self.pattern("**"), SNAPSHOT.to_owned(), GITHUB.to_owned()];
         Ok(format!(
@@ -178,11 +179,13 @@ jobs:
       run: |
         cilium-ipam validate {directory} --strict
     # For this step, commit a snapshot: `cilium-ipam snapshot --out {SNAPSHOT}`. It has names,
-    # labels and addresses of nodes, and no Secrets.
+    # labels and addresses of nodes, and no Secrets. The step fails with 2 if the plan has one of
+    # the conditions of --fail-on.
     - name: Plan
-      if: hashFiles('{SNAPSHOT}') != ''
+      if: (success() || failure()) && hashFiles('{SNAPSHOT}') != ''
       run: |
-        cilium-ipam plan {directory} --cluster-file {SNAPSHOT} -o markdown > plan.md || code=$?
+        cilium-ipam plan {directory} --cluster-file {SNAPSHOT} \
+          --fail-on {fail_on} -o markdown > plan.md || code=$?
         cat plan.md >> "$GITHUB_STEP_SUMMARY"
         exit "${{code:-0}}"
 "#,
@@ -190,7 +193,7 @@ jobs:
         ))
     }
 
-    fn gitlab(&self) -> Result<String, Failure> {
+    fn gitlab(&self, fail_on: &str) -> Result<String, Failure> {
         let directory = self.word();
         let changes = [self.pattern("**/*"), SNAPSHOT.to_owned()];
         Ok(format!(
@@ -206,10 +209,12 @@ cilium-ipam:
     cilium-ipam version
     cilium-ipam validate {directory} --strict
   # For this part, commit a snapshot: `cilium-ipam snapshot --out {SNAPSHOT}`. It has names, labels
-  # and addresses of nodes, and no Secrets.
+  # and addresses of nodes, and no Secrets. It fails with 2 if the plan has one of the conditions
+  # of --fail-on.
   - |
     if [ -f {SNAPSHOT} ]; then
-      cilium-ipam plan {directory} --cluster-file {SNAPSHOT} -o markdown > plan.md
+      cilium-ipam plan {directory} --cluster-file {SNAPSHOT} \
+        --fail-on {fail_on} -o markdown > plan.md
     fi
   artifacts:
     when: always

@@ -14,20 +14,20 @@ const MODE: u32 = 0o666;
 
 /// A file to write.
 #[derive(Debug)]
-pub(super) struct NewFile {
-    pub(super) path: PathBuf,
-    pub(super) text: String,
+pub(in crate::cli) struct NewFile {
+    pub(in crate::cli) path: PathBuf,
+    pub(in crate::cli) text: String,
 }
 
-pub(super) fn exists(path: &Path) -> Failure {
+pub(in crate::cli) fn exists(path: &Path) -> Failure {
     Failure::Failed(format!(
-        "{} exists; nothing was written: `init` replaces no file, so move it away or name another directory",
+        "{} exists; nothing was written: files are never replaced, so move it away or name another directory",
         path.display()
     ))
 }
 
 /// Writes all files, or none if one of them exists or cannot be written.
-pub(super) fn write_all(files: &[NewFile]) -> Result<(), Failure> {
+pub(in crate::cli) fn write_all(files: &[NewFile]) -> Result<(), Failure> {
     // A dangling link counts as a file.
     if let Some(file) = files
         .iter()
@@ -106,7 +106,7 @@ fn stage(folder: &Path, text: &str) -> Result<NamedTempFile, Error> {
     let mut builder = Builder::new();
     #[cfg(unix)]
     builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(MODE));
-    let mut file = builder.prefix(".cilium-ipam-init-").tempfile_in(folder)?;
+    let mut file = builder.prefix(".cilium-ipam-new-").tempfile_in(folder)?;
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     Ok(file)

@@ -23,6 +23,23 @@ pub(super) struct Trial {
     pub(super) diagnostics: String,
     /// Why nodes cannot get a block yet, with the way out.
     pub(super) blocked: BTreeSet<String>,
+    /// Conditions for `plan --fail-on` in CI: those that need a person, unless the first plan has
+    /// them already.
+    pub(super) fail_on: String,
+}
+
+/// The conditions that the first plan of the files must not have.
+fn fail_on(plan: Option<&PlanDocument>) -> String {
+    let is_new = |is_in: fn(&PlanDocument) -> bool| !plan.is_some_and(is_in);
+    let conditions = [
+        ("error", true),
+        ("refused", true),
+        ("blocked", is_new(|plan| !plan.blocked.is_empty())),
+        ("misplaced", is_new(|plan| !plan.misplaced.is_empty())),
+    ];
+    let conditions = conditions.into_iter().filter(|(_, is_new)| *is_new);
+    let names: Vec<&str> = conditions.map(|(name, _)| name).collect();
+    names.join(",")
 }
 
 impl Trial {
@@ -59,6 +76,7 @@ impl Trial {
                 headline: None,
                 diagnostics: told(&loaded.findings),
                 blocked: BTreeSet::new(),
+                fail_on: fail_on(None),
             });
         };
         let plan = Job::files(&loaded).plan(observed);
@@ -73,6 +91,7 @@ impl Trial {
         Ok(Trial {
             headline: human(&document, detail).lines().next().map(str::to_owned),
             diagnostics: told(&plan.findings),
+            fail_on: fail_on(Some(&document)),
             blocked,
         })
     }

@@ -159,7 +159,7 @@ pub(super) fn sizes_for(cidrs: &[Block], given: Sizes, suggested: &Sizes) -> Res
 }
 
 /// The text as one word of a POSIX shell.
-pub(super) fn shell(text: &str) -> String {
+pub(in crate::cli) fn shell(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._/+@%-".contains(c);
     match !text.is_empty() && text.chars().all(is_plain) && !text.starts_with('-') {
         true => text.to_owned(),

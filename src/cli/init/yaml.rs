@@ -136,7 +136,7 @@ fn selector(pool: &ProposedPool, comments: Comments) -> Result<String, Failure> 
     ))
 }
 
-fn block_size(sizes: &PerFamily<BlockSize>) -> String {
+pub(in crate::cli) fn block_size(sizes: &PerFamily<BlockSize>) -> String {
     let named = |name: &str, size: &Option<BlockSize>| {
         size.map(|size| format!("{name}: {}", size.prefix_len()))
     };
@@ -204,7 +204,7 @@ fn distinct(blocks: &[Block]) -> Vec<Block> {
 }
 
 /// A value as YAML on one line.
-pub(super) fn yaml(value: &impl Serialize) -> Result<String, Failure> {
+pub(in crate::cli) fn yaml(value: &impl Serialize) -> Result<String, Failure> {
     let text = serde_yaml::to_string(value)
         .map_err(|error| Failure::Failed(format!("the YAML cannot be written: {error}")))?;
     Ok(text.trim_end().to_owned())

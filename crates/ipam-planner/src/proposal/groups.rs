@@ -46,7 +46,7 @@ pub(super) fn sizes(observed: &Observed, wishes: &Wishes) -> PerFamily<BlockSize
 }
 
 /// The blocks that a node holds of families that Cilium uses.
-pub(super) fn held_by(observed: &Observed, node: &Node) -> PerFamily<Block> {
+pub(crate) fn held_by(observed: &Observed, node: &Node) -> PerFamily<Block> {
     // Pods choose the pools, and a node has any number of blocks.
     if observed.is_multi_pool() {
         return PerFamily::NONE;

@@ -18,7 +18,9 @@ use ipam_core::model::{NodeName, PerFamily, PoolName, count};
 use ipam_core::net::{Block, BlockSize, Family, Range, merge};
 use ipam_desired::PoolState;
 
+pub(crate) use groups::held_by;
 pub use suggestion::{CidrSource, Suggestion, suggest};
+pub(crate) use suggestion::{Room, held, labels, rank, smallest_around, suggest_with};
 
 /// What a person wants.
 #[derive(Clone, Debug)]
@@ -156,6 +158,13 @@ impl fmt::Display for PoolNodes {
 
 /// Proposes pools that give every node the block that it holds.
 pub fn propose(observed: &Observed, wishes: &Wishes) -> Proposal {
+    let own = suggestion::own_pod_pool(observed).filter(|_| wishes.split == Split::None);
+    let others = in_other_use(observed, own.map(|(name, _)| name));
+    propose_beside(observed, wishes, &others)
+}
+
+/// As [`propose`], with the addresses that no pool may have, merged.
+pub(crate) fn propose_beside(observed: &Observed, wishes: &Wishes, others: &[Range]) -> Proposal {
     let sizes = groups::sizes(observed, wishes);
     let groups = groups::groups(observed, &wishes.split, &sizes);
     let (held, overlapping) = groups::distinct_blocks(&groups);
@@ -168,7 +177,7 @@ pub fn propose(observed: &Observed, wishes: &Wishes) -> Proposal {
         let Some(size) = sizes.get(family) else {
             continue;
         };
-        let division = divided(observed, wishes, &groups, &held, *size);
+        let division = divided(observed, wishes, &groups, &held, *size, others);
         proposal.unassigned.extend(division.unassigned);
         for (of_group, share) in shares.iter_mut().zip(division.shares) {
             *of_group.get_mut(family) = Some(share);
@@ -185,6 +194,7 @@ fn divided(
     groups: &[Group<'_>],
     held: &[HeldBlock],
     size: BlockSize,
+    others: &[Range],
 ) -> Division {
     let family = size.family();
     let cidrs = wishes.cidrs.iter().copied();
@@ -198,14 +208,12 @@ fn divided(
         .iter()
         .map(|group| group.demand(family, observed))
         .collect();
-    let own = suggestion::own_pod_pool(observed).filter(|_| wishes.split == Split::None);
-    let others = in_other_use(observed, own.map(|(name, _)| name));
-    division::divide(&cidrs, size, &demands, &held, &others)
+    division::divide(&cidrs, size, &demands, &held, others)
 }
 
 /// Addresses that no node may get: those of Services, machines, LoadBalancers, and of Pods in ipam
 /// `multi-pool`, except those of the pool `own`.
-fn in_other_use(observed: &Observed, own: Option<&str>) -> Vec<Range> {
+pub(crate) fn in_other_use(observed: &Observed, own: Option<&str>) -> Vec<Range> {
     let of_pods = observed
         .pod_pools
         .iter()

@@ -54,8 +54,20 @@ pub enum CidrSource {
     Usual,
 }
 
+/// Whether CIDRs that are found around held blocks have room for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    ForGrowth,
+    /// They are the smallest around the held blocks of the common size.
+    None,
+}
+
 /// Suggests what fits the cluster. An empty cluster gives the usual values.
 pub fn suggest(observed: &Observed) -> Suggestion {
+    suggest_with(observed, Room::ForGrowth)
+}
+
+pub(crate) fn suggest_with(observed: &Observed, room: Room) -> Suggestion {
     let sizes = sizes(observed);
     let mut cidrs = Vec::new();
     let mut source = CidrSource::Usual;
@@ -63,7 +75,7 @@ pub fn suggest(observed: &Observed) -> Suggestion {
         let Some(size) = sizes.get(family) else {
             continue;
         };
-        let (found, from) = cidrs_of(observed, *size);
+        let (found, from) = cidrs_of(observed, *size, room);
         if cidrs.is_empty() {
             source = from;
         }
@@ -100,7 +112,7 @@ fn used_families(observed: &Observed) -> Vec<Family> {
     Family::BOTH.into_iter().filter(is_used).collect()
 }
 
-fn held(observed: &Observed) -> impl Iterator<Item = (&NodeName, Block)> {
+pub(crate) fn held(observed: &Observed) -> impl Iterator<Item = (&NodeName, Block)> {
     observed.nodes.values().flat_map(|node| {
         let held = held_by(observed, node);
         let blocks: Vec<Block> = held.iter().copied().collect();
@@ -140,7 +152,7 @@ fn sizes(observed: &Observed) -> PerFamily<BlockSize> {
     sizes
 }
 
-fn cidrs_of(observed: &Observed, size: BlockSize) -> (Vec<Block>, CidrSource) {
+fn cidrs_of(observed: &Observed, size: BlockSize, room: Room) -> (Vec<Block>, CidrSource) {
     let family = size.family();
     let own = own_pod_pool(observed).and_then(|(_, pool)| pool.ranges.get(family));
     if let Some(ranges) = own.filter(|ranges| !ranges.cidrs.is_empty()) {
@@ -176,32 +188,38 @@ fn cidrs_of(observed: &Observed, size: BlockSize) -> (Vec<Block>, CidrSource) {
         let usual = usual(observed, size);
         return (usual.into_iter().collect(), CidrSource::Usual);
     }
-    (around(&held, observed, size), CidrSource::HeldBlocks)
+    let cidrs = match room {
+        Room::ForGrowth => around(&held, observed, size),
+        Room::None => smallest_around(&of_size(&held, size)),
+    };
+    (cidrs, CidrSource::HeldBlocks)
+}
+
+fn of_size(blocks: &[Block], size: BlockSize) -> Vec<Block> {
+    let fitting = blocks.iter().filter(|block| block.size() == size);
+    fitting.copied().collect()
+}
+
+/// The smallest CIDRs around blocks of one family. Blocks that are far apart have one each.
+pub(crate) fn smallest_around(blocks: &[Block]) -> Vec<Block> {
+    let grown = near(blocks)
+        .into_iter()
+        .map(|(widest, near)| cover(&near, widest));
+    distinct(grown.collect())
 }
 
 /// The smallest CIDRs around the held blocks that have twice as many blocks as there are nodes,
 /// and at least [`FEWEST`]. They do not grow over addresses in other use.
 fn around(held: &[Block], observed: &Observed, size: BlockSize) -> Vec<Block> {
-    let bits = growth_bits(size.family());
     let wanted = (observed.nodes.len() as u128 * 2).max(FEWEST);
     let others = in_other_use(observed, None);
-    let widest = |block: &Block| {
-        let enclosing = block.enclosing();
-        let near = enclosing.take_while(|wide| wide.prefix_len() + bits >= block.prefix_len());
-        near.last().unwrap_or(*block)
-    };
-    let mut near: BTreeMap<Block, Vec<Block>> = BTreeMap::new();
-    for block in held {
-        near.entry(widest(block)).or_default().push(*block);
-    }
-    let grown = near.into_iter().map(|(widest, blocks)| {
-        let covers = |wide: &Block| blocks.iter().all(|block| wide.contains(*block));
+    let grown = near(held).into_iter().map(|(widest, blocks)| {
         let suffices = |wide: &Block| {
             let bits = u32::from(size.prefix_len().saturating_sub(wide.prefix_len()));
             1u128.checked_shl(bits).is_none_or(|slots| slots >= wanted)
         };
         let is_free = |wide: &Block| touching(&others, &wide.range()).is_empty();
-        let start = blocks[0].enclosing().find(covers).unwrap_or(widest);
+        let start = cover(&blocks, widest);
         let mut wide = start;
         for next in start.enclosing().skip(1) {
             if suffices(&wide) || !widest.contains(next) || !is_free(&next) {
@@ -211,11 +229,35 @@ fn around(held: &[Block], observed: &Observed, size: BlockSize) -> Vec<Block> {
         }
         wide
     });
-    // Of two that overlap, one contains the other.
-    let mut grown: Vec<Block> = grown.collect();
-    grown.sort_by_key(|block| (block.range().first_and_family(), block.prefix_len()));
-    grown.dedup_by(|later, earlier| earlier.contains(*later));
-    joined(grown.into_iter())
+    distinct(grown.collect())
+}
+
+/// The blocks by the widest CIDR that may be suggested around them.
+fn near(blocks: &[Block]) -> BTreeMap<Block, Vec<Block>> {
+    let widest = |block: &Block| {
+        let bits = growth_bits(block.family());
+        let enclosing = block.enclosing();
+        let near = enclosing.take_while(|wide| wide.prefix_len() + bits >= block.prefix_len());
+        near.last().unwrap_or(*block)
+    };
+    let mut near: BTreeMap<Block, Vec<Block>> = BTreeMap::new();
+    for block in blocks {
+        near.entry(widest(block)).or_default().push(*block);
+    }
+    near
+}
+
+/// The smallest CIDR that contains all these blocks.
+fn cover(blocks: &[Block], widest: Block) -> Block {
+    let covers = |wide: &Block| blocks.iter().all(|block| wide.contains(*block));
+    blocks[0].enclosing().find(covers).unwrap_or(widest)
+}
+
+/// Without CIDRs inside others. Of two that overlap, one contains the other.
+fn distinct(mut cidrs: Vec<Block>) -> Vec<Block> {
+    cidrs.sort_by_key(|block| (block.range().first_and_family(), block.prefix_len()));
+    cidrs.dedup_by(|later, earlier| earlier.contains(*later));
+    joined(cidrs.into_iter())
 }
 
 /// How much shorter the prefix of a suggested CIDR is than that of a block. Kubernetes allows 16 at
@@ -256,7 +298,7 @@ fn usual(observed: &Observed, size: BlockSize) -> Option<Block> {
 }
 
 /// Labels with at least two values that selectors can have.
-fn labels(observed: &Observed) -> Vec<String> {
+pub(crate) fn labels(observed: &Observed) -> Vec<String> {
     let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for node in observed.nodes.values() {
         for (key, value) in &node.labels {
@@ -275,7 +317,7 @@ fn labels(observed: &Observed) -> Vec<String> {
 }
 
 /// Racks first: people label them themselves, while clouds set zones.
-fn rank(key: &str) -> u8 {
+pub(crate) fn rank(key: &str) -> u8 {
     match key.rsplit('/').next() {
         Some("rack") => 0,
         _ if key == ZONE => 1,

@@ -1,0 +1,248 @@
+//! One `IPPool` of Calico: its addresses, the nodes that it selects, and what Cilium lacks.
+//!
+//! Source: `api/pkg/apis/projectcalico/v3/ippool.go` of Calico 3.32.
+
+use super::calico_selector::CalicoSelector;
+use super::object::{Object, texts};
+use super::remark::{Remark, RemarkName};
+use super::{POOL_LABEL, by_own_label};
+use ipam_core::model::{PoolName, Selector};
+use ipam_core::net::{Block, BlockSize, Family};
+use ipam_desired::PoolState;
+
+/// What a pool of Calico gives addresses to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Pods.
+    Pods,
+    /// Services of type LoadBalancer.
+    LoadBalancers,
+}
+
+/// How nodes come to use a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// By its selector, as in Calico.
+    BySelector,
+    /// Only by a pin, or by a label that a person sets.
+    ByPerson,
+}
+
+/// A pool of Calico.
+#[derive(Clone, Debug)]
+pub(super) struct CalicoPool {
+    pub(super) name: PoolName,
+    pub(super) cidr: Block,
+    pub(super) size: BlockSize,
+    pub(super) selector: Selector,
+    pub(super) choice: Choice,
+    pub(super) state: PoolState,
+    pub(super) purpose: Purpose,
+    pub(super) remarks: Vec<Remark>,
+}
+
+/// Default prefix lengths of blocks.
+fn default_length(family: Family) -> u64 {
+    match family {
+        Family::Ipv4 => 26,
+        Family::Ipv6 => 122,
+    }
+}
+
+/// # Errors
+/// Fails if the object is no pool of Pods or Services, with the reason.
+pub(super) fn read(object: &Object<'_>) -> Result<CalicoPool, Box<Remark>> {
+    let refused = |problem: &str| Box::new(object.unreadable(problem));
+    let mut remarks = Vec::new();
+    let name = pool_name(object, &mut remarks)
+        .ok_or_else(|| refused("its name cannot be the name of a pool"))?;
+    let cidr = Block::lenient(object.spec_text("cidr"))
+        .map_err(|error| refused(&format!("`spec.cidr`: {error}")))?;
+    let length = match object.spec("blockSize").as_u64() {
+        None | Some(0) => default_length(cidr.family()),
+        Some(length) => length,
+    };
+    let size = BlockSize::new(cidr.family(), length)
+        .map_err(|error| refused(&format!("`spec.blockSize`: {error}")))?;
+    let uses: Vec<&str> = texts(object.spec("allowedUses")).collect();
+    let purpose = match () {
+        () if uses.contains(&"LoadBalancer") => Purpose::LoadBalancers,
+        () if uses.is_empty() || uses.contains(&"Workload") => Purpose::Pods,
+        () => {
+            return Err(Box::new(Remark::left_out(
+                RemarkName::TunnelOnly,
+                object.about(),
+                format!(
+                    "{cidr} is only for Calico's tunnels: Cilium needs no such pool. Free it when Calico is gone"
+                ),
+            )));
+        }
+    };
+    if purpose == Purpose::Pods && size.prefix_len() < cidr.prefix_len() {
+        return Err(refused(&format!(
+            "`spec.cidr` {cidr} is smaller than a block, which is a {size}"
+        )));
+    }
+    let (selector, choice) = selection(object, &mut remarks);
+    let mut pool = CalicoPool {
+        name,
+        cidr,
+        size,
+        selector,
+        choice,
+        state: PoolState::Active,
+        purpose,
+        remarks,
+    };
+    if pool.choice == Choice::ByPerson {
+        pool.select_by_label();
+    }
+    if object.is_set("disabled") {
+        pool.state = PoolState::Disabled;
+        pool.remarks.push(Remark::inferred(
+            RemarkName::PoolDisabled,
+            object.about(),
+            "Calico gives no addresses of it: nodes keep their blocks and no node gets a new one"
+                .to_owned(),
+        ));
+    }
+    if purpose == Purpose::Pods {
+        pool.remarks.extend(features(object));
+    }
+    Ok(pool)
+}
+
+impl CalicoPool {
+    /// Selects nodes by a label of ours.
+    fn select_by_label(&mut self) {
+        match by_own_label(POOL_LABEL, self.name.as_str()) {
+            Some(selector) => self.selector = selector,
+            None => self.state = PoolState::Disabled,
+        }
+    }
+}
+
+/// The name, in the form of Kubernetes. Calico in etcd also allows others.
+fn pool_name(object: &Object<'_>, remarks: &mut Vec<Remark>) -> Option<PoolName> {
+    let written = object.name();
+    if let Ok(name) = written.parse() {
+        return Some(name);
+    }
+    let allowed = |c: char| {
+        let c = c.to_ascii_lowercase();
+        if c.is_ascii_alphanumeric() { c } else { '-' }
+    };
+    let text: String = written.chars().map(allowed).collect();
+    let name: PoolName = text.trim_matches('-').parse().ok()?;
+    remarks.push(Remark::inferred(
+        RemarkName::NameChanged,
+        object.about(),
+        format!("Kubernetes does not allow the name: it is now `{name}`"),
+    ));
+    Some(name)
+}
+
+/// The nodes of the pool. An inexpressible selector is never approximated.
+fn selection(object: &Object<'_>, remarks: &mut Vec<Remark>) -> (Selector, Choice) {
+    let about = object.about();
+    let by_person = (Selector::default(), Choice::ByPerson);
+    let how = format!(
+        "only pinned nodes use it, and nodes with the label {POOL_LABEL}={}",
+        object.name()
+    );
+    let namespaces = object.spec_text("namespaceSelector");
+    if !namespaces.is_empty() && namespaces.trim() != "all()" {
+        remarks.push(Remark::left_out(
+            RemarkName::NamespaceSelector,
+            &about,
+            format!(
+                "it serves the namespaces `{namespaces}`, and a block of Cilium serves all Pods of its node: {how}. In ipam `multi-pool`, annotate the namespaces with ipam.cilium.io/ip-pool"
+            ),
+        ));
+        return by_person;
+    }
+    if object.spec_text("assignmentMode") == "Manual" {
+        remarks.push(Remark::inferred(
+            RemarkName::ManualAssignment,
+            &about,
+            format!("`assignmentMode` is `Manual`: {how}"),
+        ));
+        return by_person;
+    }
+    let text = object.spec_text("nodeSelector");
+    let set = match CalicoSelector::parse(text) {
+        Ok(selector) => selector.nodes(),
+        Err(error) => {
+            remarks.push(Remark::left_out(
+                RemarkName::SelectorInvalid,
+                &about,
+                format!("`nodeSelector` is not a selector of Calico, {error}: {how}"),
+            ));
+            return by_person;
+        }
+    };
+    match set.and_then(|set| set.selector()) {
+        Ok(Some(selector)) => {
+            if selector != Selector::default() {
+                remarks.push(Remark::inferred(
+                    RemarkName::SelectorTranslated,
+                    &about,
+                    format!("`nodeSelector` `{text}` means {selector}"),
+                ));
+            }
+            (selector, Choice::BySelector)
+        }
+        Ok(None) => {
+            remarks.push(Remark::inferred(
+                RemarkName::SelectsNothing,
+                &about,
+                format!("`nodeSelector` `{text}` selects no node: {how}"),
+            ));
+            by_person
+        }
+        Err(reason) => {
+            remarks.push(Remark::left_out(
+                RemarkName::SelectorNotExpressible,
+                &about,
+                format!(
+                    "no LabelSelector means `{text}`, because {reason}. One CIDR cannot be in several pools, so {how}: label the nodes, or divide the CIDR"
+                ),
+            ));
+            by_person
+        }
+    }
+}
+
+/// Settings of the pool that Cilium has for the whole cluster, or elsewhere.
+fn features(object: &Object<'_>) -> Vec<Remark> {
+    let mut remarks = Vec::new();
+    for field in ["ipipMode", "vxlanMode"] {
+        let mode = object.spec_text(field);
+        if !mode.is_empty() && mode != "Never" {
+            remarks.push(Remark::left_out(
+                RemarkName::Encapsulation,
+                object.about(),
+                format!(
+                    "`{field}: {mode}`: Cilium encapsulates in the whole cluster or nowhere. Set `routingMode` and `tunnelProtocol` of its chart"
+                ),
+            ));
+        }
+    }
+    if object.is_set("natOutgoing") {
+        remarks.push(Remark::left_out(
+            RemarkName::NatOutgoing,
+            object.about(),
+            "`natOutgoing: true`: set `enableIPv4Masquerade` or `enableIPv6Masquerade` of Cilium's chart, and `ipv4NativeRoutingCIDR` to the CIDRs without masquerading"
+                .to_owned(),
+        ));
+    }
+    if object.is_set("disableBGPExport") {
+        remarks.push(Remark::left_out(
+            RemarkName::BgpExportDisabled,
+            object.about(),
+            "`disableBGPExport: true`: Cilium advertises the pod CIDRs that a `CiliumBGPAdvertisement` names. Give none to these nodes' peers"
+                .to_owned(),
+        ));
+    }
+    remarks
+}

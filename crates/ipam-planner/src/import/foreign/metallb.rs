@@ -1,0 +1,168 @@
+//! MetalLB's pools, advertisements and Services, as objects of Cilium's LB-IPAM.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::calico::ignored;
+use super::metallb_announcing::announcements;
+use super::metallb_config::address_pool;
+use super::metallb_pool::{MetalPool, read};
+use super::object::{Object, flattened};
+use super::remark::{Remark, RemarkName};
+use super::services::{Annotations, of_services};
+use super::{ForeignAddressPool, ForeignPools, listed};
+use ipam_core::model::Selector;
+use ipam_core::net::RangeIndex;
+
+/// Annotations of Services that MetalLB reads, first the one that wins.
+const ANNOTATIONS: Annotations = Annotations {
+    addresses: &[
+        "metallb.io/loadBalancerIPs",
+        "metallb.universe.tf/loadBalancerIPs",
+    ],
+    pools: &[
+        "metallb.io/address-pool",
+        "metallb.universe.tf/address-pool",
+    ],
+    sharing: &[
+        "metallb.io/allow-shared-ip",
+        "metallb.universe.tf/allow-shared-ip",
+    ],
+};
+
+/// Reads MetalLB's objects: `IPAddressPool`, `AddressPool`, `L2Advertisement`, `BGPAdvertisement`,
+/// `BGPPeer` and `Community` of `metallb.io`, and Kubernetes' Services. Lists are opened. Each
+/// object may have any form.
+pub fn metallb(objects: &[Value]) -> ForeignPools {
+    let written = flattened(objects);
+    let old: Vec<Value> = written
+        .iter()
+        .filter(|object| object.group == "metallb.io" && object.kind == "AddressPool")
+        .flat_map(|object| address_pool(object.value))
+        .collect();
+    let mut remarks = Vec::new();
+    let (services, objects): (Vec<Object<'_>>, Vec<Object<'_>>) = known(written, &mut remarks)
+        .into_iter()
+        .chain(flattened(&old))
+        .partition(|object| object.kind == "Service");
+    let mut pools = pools(&objects, &mut remarks);
+    compare_priorities(&mut pools);
+    let announcements = announcements(&objects, &pools, &mut remarks);
+    let address_pools: Vec<ForeignAddressPool> = pools.into_iter().map(|pool| pool.pool).collect();
+    let service_pins = of_services(&services, &address_pools, &ANNOTATIONS, &mut remarks);
+    ForeignPools {
+        address_pools,
+        service_pins,
+        announcements,
+        remarks,
+        ..ForeignPools::default()
+    }
+}
+
+/// The objects that are read. The others get one remark for each kind.
+fn known<'v>(objects: Vec<Object<'v>>, remarks: &mut Vec<Remark>) -> Vec<Object<'v>> {
+    const KINDS: [&str; 5] = [
+        "IPAddressPool",
+        "L2Advertisement",
+        "BGPAdvertisement",
+        "BGPPeer",
+        "Community",
+    ];
+    let is_known = |object: &Object<'_>| {
+        (object.group == "metallb.io" && KINDS.contains(&object.kind))
+            || (object.group.is_empty() && object.kind == "Service")
+    };
+    // Other objects stand for these.
+    let is_replaced = |object: &Object<'_>| {
+        (object.group == "metallb.io" && object.kind == "AddressPool")
+            || (object.kind == "ConfigMap" && object.name() == "config")
+    };
+    let (known, others): (Vec<Object<'v>>, Vec<Object<'v>>) = objects
+        .into_iter()
+        .filter(|object| !is_replaced(object))
+        .partition(is_known);
+    remarks.extend(ignored(&others));
+    known
+}
+
+/// The pools, sorted by name. Of two that overlap, only the first is kept.
+fn pools(objects: &[Object<'_>], remarks: &mut Vec<Remark>) -> Vec<MetalPool> {
+    let mut pools: BTreeMap<_, MetalPool> = BTreeMap::new();
+    for object in objects.iter().filter(|one| one.kind == "IPAddressPool") {
+        match read(object) {
+            Ok(pool) => {
+                pools.entry(pool.pool.name.clone()).or_insert(pool);
+            }
+            Err(remark) => remarks.push(*remark),
+        }
+    }
+    let pools: Vec<MetalPool> = pools.into_values().collect();
+    let index = RangeIndex::new(pools.iter().enumerate().flat_map(|(place, pool)| {
+        let ranges = pool.pool.manifest.spec.ranges();
+        ranges.map(move |range| (range, place))
+    }));
+    let mut is_kept = vec![true; pools.len()];
+    for (place, pool) in pools.iter().enumerate() {
+        let ranges = pool.pool.manifest.spec.ranges();
+        let mut others = ranges.flat_map(|range| index.overlapping(&range));
+        if let Some((_, other)) = others.find(|(_, other)| *other < place && is_kept[*other]) {
+            remarks.push(Remark::left_out(
+                RemarkName::PoolsOverlap,
+                format!("IPAddressPool {}", pool.pool.name),
+                format!(
+                    "its addresses overlap those of `{}`: it is not imported",
+                    pools[*other].pool.name
+                ),
+            ));
+            is_kept[place] = false;
+        }
+    }
+    let kept = pools.into_iter().zip(is_kept);
+    kept.filter_map(|(pool, is_kept)| is_kept.then_some(pool))
+        .collect()
+}
+
+/// Adds a remark to each pool that MetalLB prefers to another one with common Services: Cilium has
+/// no such order.
+fn compare_priorities(pools: &mut [MetalPool]) {
+    let order = |pool: &MetalPool| match pool.rank {
+        Some(0) => (1, 0),
+        Some(rank) => (0, rank),
+        None => (2, 0),
+    };
+    let later: Vec<Vec<String>> = pools
+        .iter()
+        .map(|pool| {
+            let is_later = |other: &&MetalPool| {
+                order(pool) < order(other) && have_common_services(pool, other)
+            };
+            let later = pools.iter().filter(is_later);
+            later.map(|other| other.pool.name.to_string()).collect()
+        })
+        .collect();
+    for (pool, later) in pools.iter_mut().zip(later) {
+        if !later.is_empty() {
+            let about = format!("IPAddressPool {}", pool.pool.name);
+            let text = format!(
+                "MetalLB prefers it to {}, and Cilium has no order of pools: a new Service may get an address of any of them",
+                listed(later)
+            );
+            let remark = Remark::left_out(RemarkName::Priority, about, text);
+            pool.pool.remarks.push(remark);
+        }
+    }
+}
+
+fn have_common_services(one: &MetalPool, two: &MetalPool) -> bool {
+    match (&one.automatic, &two.automatic) {
+        (Some(one), Some(two)) => {
+            let requirements = one.requirements().chain(two.requirements()).cloned();
+            Selector::all_of(requirements).contradiction().is_none()
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! Reads the pools of other address managers: Calico and MetalLB. Nothing is renumbered, and
+//! everything that is inferred or left out has a remark.
+//!
+//! Pure functions of parsed objects. They know neither YAML nor clients nor the cluster.
+
+mod calico;
+mod calico_blocks;
+mod calico_families;
+mod calico_pool;
+mod calico_selector;
+mod calico_tokens;
+mod conjunction;
+mod key_set;
+mod label_set;
+mod metallb;
+mod metallb_announcing;
+mod metallb_config;
+mod metallb_pool;
+mod object;
+mod remark;
+mod services;
+
+use serde_json::Value;
+
+use ipam_cilium::lbipam::AddressPoolManifest;
+use ipam_core::model::{
+    AddressPoolName, NodeName, Operator, PerFamily, PoolName, Requirement, Selector, ServiceName,
+};
+use ipam_core::net::{Address, Block, BlockSize, Range};
+use ipam_desired::PoolState;
+
+pub use calico::calico;
+pub use metallb::metallb;
+pub use metallb_config::{config_text, legacy_config};
+pub use remark::{Remark, RemarkKind, RemarkName};
+
+/// Label of nodes that may use an imported pool which selects no nodes by itself. Its value is the
+/// name of the pool.
+pub const POOL_LABEL: &str = "cilium-ipam.io/pool";
+
+/// Label of Services that may use an imported address pool which gives no addresses by itself. Its
+/// value is the name of the pool.
+pub const ADDRESS_POOL_LABEL: &str = "cilium-ipam.io/address-pool";
+
+/// What another address manager has.
+#[derive(Clone, Debug, Default)]
+pub struct ForeignPools {
+    /// Sorted by name. Their CIDRs do not overlap.
+    pub pools: Vec<ForeignPool>,
+    /// Sorted by node. Each block lies in its pool and has its size.
+    pub pins: Vec<ForeignPin>,
+    /// Sorted by name.
+    pub address_pools: Vec<ForeignAddressPool>,
+    /// Sorted by Service.
+    pub service_pins: Vec<ForeignServicePin>,
+    /// Objects of Cilium that no directory of pools can have, such as `CiliumL2AnnouncementPolicy`.
+    pub announcements: Vec<Announcement>,
+    /// Remarks on no pool and no pin.
+    pub remarks: Vec<Remark>,
+}
+
+/// An `IPPool`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignPool {
+    pub name: PoolName,
+    /// In the order of use. Not empty.
+    pub cidrs: Vec<Block>,
+    /// A size for each family of the CIDRs.
+    pub block_size: PerFamily<BlockSize>,
+    pub selector: Selector,
+    pub priority: i32,
+    /// Parts of the CIDRs that only pins may use.
+    pub reserved: Vec<Range>,
+    pub state: PoolState,
+    pub remarks: Vec<Remark>,
+}
+
+/// A `NodeAssignment`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignPin {
+    pub node: NodeName,
+    pub pool: PoolName,
+    pub blocks: PerFamily<Block>,
+    pub remarks: Vec<Remark>,
+}
+
+/// A `CiliumLoadBalancerIPPool`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignAddressPool {
+    pub name: AddressPoolName,
+    pub manifest: AddressPoolManifest,
+    pub remarks: Vec<Remark>,
+}
+
+/// A `ServiceAssignment`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignServicePin {
+    pub service: ServiceName,
+    pub addresses: Vec<Address>,
+    pub remarks: Vec<Remark>,
+}
+
+/// An object by which Cilium announces addresses. A person applies it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Announcement {
+    pub object: Value,
+    pub remarks: Vec<Remark>,
+}
+
+impl ForeignPools {
+    /// The remarks of all parts, in the order of the fields.
+    pub fn all_remarks(&self) -> impl Iterator<Item = &Remark> {
+        let pools = self.pools.iter().flat_map(|pool| &pool.remarks);
+        let pins = self.pins.iter().flat_map(|pin| &pin.remarks);
+        let address_pools = self.address_pools.iter().flat_map(|pool| &pool.remarks);
+        let service_pins = self.service_pins.iter().flat_map(|pin| &pin.remarks);
+        let announcements = self.announcements.iter().flat_map(|one| &one.remarks);
+        pools
+            .chain(pins)
+            .chain(address_pools)
+            .chain(service_pins)
+            .chain(announcements)
+            .chain(&self.remarks)
+    }
+}
+
+/// Selects objects by a label that a person sets; `None` if no label can have the pool's name as
+/// its value.
+fn by_own_label(key: &str, pool: &str) -> Option<Selector> {
+    let value = Operator::In([pool.to_owned()].into());
+    let requirement = Requirement::new(key, value).ok()?;
+    Some(Selector::all_of([requirement]))
+}
+
+/// The first items as text, and the number of the others.
+fn listed<T: std::fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
+    const SHOWN: usize = 4;
+    let mut items = items.into_iter();
+    let shown: Vec<String> = items
+        .by_ref()
+        .take(SHOWN)
+        .map(|item| format!("`{item}`"))
+        .collect();
+    match items.count() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! Services with addresses of another address manager: their pins, and what a person has to change
+//! on them so that Cilium's LB-IPAM serves them.
+
+use std::collections::BTreeSet;
+
+use super::object::Object;
+use super::remark::{Remark, RemarkName};
+use super::{ADDRESS_POOL_LABEL, ForeignAddressPool, ForeignServicePin, listed};
+use ipam_core::model::{Labels, Selector, ServiceName};
+use ipam_core::net::{Address, RangeIndex};
+
+/// Keys of annotations of Services. Of several, the first that a Service has counts.
+pub(super) struct Annotations {
+    /// Requested addresses, with commas between them.
+    pub(super) addresses: &'static [&'static str],
+    /// Requested pools.
+    pub(super) pools: &'static [&'static str],
+    /// Sharing keys.
+    pub(super) sharing: &'static [&'static str],
+}
+
+/// A Service of type LoadBalancer.
+struct Wanted<'v> {
+    object: &'v Object<'v>,
+    name: ServiceName,
+    labels: Labels,
+    held: BTreeSet<Address>,
+    requested: BTreeSet<Address>,
+}
+
+/// A pool, and the Services that it selects.
+struct Selecting<'p> {
+    pool: &'p ForeignAddressPool,
+    selector: Selector,
+}
+
+/// A pin for each Service that holds or requests addresses of the pools, sorted.
+pub(super) fn of_services(
+    services: &[Object<'_>],
+    pools: &[ForeignAddressPool],
+    annotations: &Annotations,
+    remarks: &mut Vec<Remark>,
+) -> Vec<ForeignServicePin> {
+    let selecting: Vec<Selecting<'_>> = pools.iter().map(Selecting::new).collect();
+    let ranges = pools.iter().enumerate().flat_map(|(place, pool)| {
+        let ranges = pool.manifest.spec.ranges();
+        ranges.map(move |range| (range, place))
+    });
+    let index = RangeIndex::new(ranges);
+    let mut pins = Vec::new();
+    for service in services
+        .iter()
+        .filter(|one| one.spec_text("type") == "LoadBalancer")
+    {
+        let wanted = match Wanted::read(service, annotations) {
+            Ok(wanted) => wanted,
+            Err(remark) => {
+                remarks.push(*remark);
+                continue;
+            }
+        };
+        let pool_of = |address: &Address| {
+            let mut pools = index.overlapping(&(*address).into());
+            pools.next().map(|(_, place)| &selecting[*place])
+        };
+        pins.extend(wanted.pin(&pool_of, annotations));
+    }
+    pins.sort_by(|one, two| one.service.cmp(&two.service));
+    pins.dedup_by(|two, one| one.service == two.service);
+    pins
+}
+
+impl<'p> Selecting<'p> {
+    fn new(pool: &'p ForeignAddressPool) -> Selecting<'p> {
+        let written = pool.manifest.spec.service_selector.as_ref();
+        let selector = written.map(|written| written.selector());
+        Selecting {
+            pool,
+            selector: selector.map_or_else(Selector::default, |selector| {
+                selector.unwrap_or_else(|_| Selector::nothing())
+            }),
+        }
+    }
+}
+
+impl<'v> Wanted<'v> {
+    fn read(object: &'v Object<'v>, annotations: &Annotations) -> Result<Wanted<'v>, Box<Remark>> {
+        let name: ServiceName = format!("{}/{}", object.namespace(), object.name())
+            .parse()
+            .map_err(|error| Box::new(object.unreadable(&format!("{error}"))))?;
+        let ingress = object.value["status"]["loadBalancer"]["ingress"].as_array();
+        let held = ingress
+            .into_iter()
+            .flatten()
+            .filter_map(|ingress| ingress["ip"].as_str()?.parse().ok());
+        let requested = first(object, annotations.addresses)
+            .unwrap_or_else(|| object.spec_text("loadBalancerIP"));
+        let requested = requested
+            .split(',')
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
+            .map(|text| text.parse::<Address>().map_err(|error| error.to_string()))
+            .collect::<Result<_, String>>()
+            .map_err(|error| Box::new(object.unreadable(&format!("its request: {error}"))))?;
+        let written = object.value["metadata"]["labels"].as_object();
+        let labels = written.into_iter().flatten();
+        let mut labels: Labels = labels
+            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+            .collect();
+        for (key, value) in [
+            ("io.kubernetes.service.namespace", name.namespace()),
+            ("io.kubernetes.service.name", name.name()),
+        ] {
+            labels.insert(key.to_owned(), value.to_owned());
+        }
+        Ok(Wanted {
+            object,
+            name,
+            labels,
+            held: held.collect(),
+            requested,
+        })
+    }
+
+    fn pin<'p>(
+        &self,
+        pool_of: &impl Fn(&Address) -> Option<&'p Selecting<'p>>,
+        annotations: &Annotations,
+    ) -> Option<ForeignServicePin> {
+        let wanted = match self.held.is_empty() {
+            true => &self.requested,
+            false => &self.held,
+        };
+        let (addresses, outside): (Vec<Address>, Vec<Address>) = wanted
+            .iter()
+            .partition(|address| pool_of(address).is_some());
+        if addresses.is_empty() {
+            return None;
+        }
+        let mut remarks = vec![self.origin(&addresses)];
+        if !outside.is_empty() {
+            remarks.push(self.left_out(
+                RemarkName::AddressOutsidePools,
+                format!("{} lie in no imported pool", listed(outside)),
+            ));
+        }
+        let mut pools: Vec<&Selecting<'_>> = addresses.iter().filter_map(pool_of).collect();
+        pools.dedup_by(|two, one| one.pool.name == two.pool.name);
+        remarks.extend(pools.into_iter().filter_map(|pool| self.selected(pool)));
+        if let Some(pool) = first(self.object, annotations.pools) {
+            remarks.push(self.to_do(
+                RemarkName::PoolRequested,
+                format!(
+                    "it requests the pool `{pool}` by an annotation, which Cilium does not read: the pin keeps its address"
+                ),
+            ));
+        }
+        if let Some(key) = first(self.object, annotations.sharing) {
+            let (namespace, name) = (self.name.namespace(), self.name.name());
+            let key = shell(key);
+            remarks.push(self.to_do(
+                RemarkName::SharingKey,
+                format!(
+                    "it shares its address. Run `kubectl annotate service --namespace {namespace} {name} lbipam.cilium.io/sharing-key={key}`. To share with other namespaces, add lbipam.cilium.io/sharing-cross-namespace='*'"
+                ),
+            ));
+        }
+        let class = self.object.spec_text("loadBalancerClass");
+        if !class.is_empty() && !class.starts_with("io.cilium/") {
+            remarks.push(self.to_do(
+                RemarkName::LoadBalancerClass,
+                format!(
+                    "Cilium does not serve `loadBalancerClass: {class}`, and the field never changes: create the Service again without it"
+                ),
+            ));
+        }
+        Some(ForeignServicePin {
+            service: self.name.clone(),
+            addresses,
+            remarks,
+        })
+    }
+
+    fn origin(&self, addresses: &[Address]) -> Remark {
+        let about = self.about();
+        let pinned = listed(addresses);
+        match (self.held.is_empty(), self.requested.is_empty()) {
+            (true, _) => Remark::inferred(
+                RemarkName::AddressRequested,
+                about,
+                format!("it requests {pinned} and holds no address yet"),
+            ),
+            (false, false) if self.held != self.requested => Remark::to_do(
+                RemarkName::AddressRequested,
+                about,
+                format!(
+                    "it holds {pinned} and requests {}: the pin keeps what it holds. Remove the request",
+                    listed(&self.requested)
+                ),
+            ),
+            (false, _) => Remark::inferred(
+                RemarkName::ServicePinned,
+                about,
+                format!("it holds {pinned}"),
+            ),
+        }
+    }
+
+    /// A remark, if a pool does not select the Service.
+    fn selected(&self, selecting: &Selecting<'_>) -> Option<Remark> {
+        if selecting.selector.matches(&self.labels) {
+            return None;
+        }
+        let pool = &selecting.pool.name;
+        let keys: Vec<&str> = selecting.selector.keys().collect();
+        let fix = match keys[..] == [ADDRESS_POOL_LABEL] {
+            true => format!(
+                "Run `kubectl label service --namespace {} {} {ADDRESS_POOL_LABEL}={pool}`",
+                self.name.namespace(),
+                self.name.name()
+            ),
+            false => format!("Give it labels that match {}", selecting.selector),
+        };
+        Some(self.to_do(
+            RemarkName::NotAutomatic,
+            format!(
+                "pool `{pool}` does not select it, so Cilium would not give it its address. {fix}"
+            ),
+        ))
+    }
+
+    fn about(&self) -> String {
+        format!("Service {}", self.name)
+    }
+
+    fn to_do(&self, name: RemarkName, text: String) -> Remark {
+        Remark::to_do(name, self.about(), text)
+    }
+
+    fn left_out(&self, name: RemarkName, text: String) -> Remark {
+        Remark::left_out(name, self.about(), text)
+    }
+}
+
+fn first<'v>(object: &Object<'v>, keys: &[&str]) -> Option<&'v str> {
+    keys.iter().find_map(|key| object.annotation(key))
+}
+
+/// A text as one word of a shell.
+fn shell(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}

@@ -1,0 +1,249 @@
+//! Infers files for a cluster that runs already, so that a plan from them is empty and no block is
+//! misplaced.
+//!
+//! Decides from the observed cluster, and from trial plans what to amend. Never reads or writes a
+//! file, and knows no format.
+
+mod amend;
+mod evidence;
+pub mod foreign;
+mod node_pools;
+mod pod_pools;
+mod separation;
+mod services;
+mod write_path;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::holders::{Holder, overlapping_holders};
+use crate::proposal::{Remark, held};
+use ipam_cilium::lbipam::{AddressPoolApi, AddressPoolManifest};
+use ipam_cilium::observed::Observed;
+use ipam_core::model::{
+    NodeName, PerFamily, PoolName, Selector, ServiceName, WritePath, WritePathChoice,
+};
+use ipam_core::net::{Block, BlockSize};
+use ipam_desired::PoolState;
+
+pub use amend::{Judgement, Refused, judge};
+pub use evidence::{Evidence, RangeSource};
+
+/// What a person wants.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    pub by_label: ByLabel,
+    pub services: PinnedServices,
+    pub objects: Objects,
+    pub changes: Changes,
+}
+
+/// How nodes are divided into pools.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ByLabel {
+    /// By a label whose values separate the held blocks, if there is one.
+    #[default]
+    Found,
+    /// One pool for all nodes.
+    None,
+    /// A pool for each value of this node label.
+    Key(String),
+}
+
+/// Which Services get a pin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PinnedServices {
+    /// Those that request the addresses which they hold. Their pins change nothing.
+    #[default]
+    Requesting,
+    /// All that hold an address. A pin of the others writes an annotation.
+    All,
+}
+
+/// What becomes of pools of the cluster that carry no owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Objects {
+    /// They stay unmanaged.
+    #[default]
+    Left,
+    /// The first apply writes the ownership label.
+    Adopted,
+}
+
+/// Whether the plan of the files may have changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Changes {
+    #[default]
+    Refused,
+    Allowed,
+}
+
+/// The files, as plain data.
+#[derive(Clone, Debug, Default)]
+pub struct Inferred {
+    /// Sorted by name.
+    pub pools: Vec<InferredPool>,
+    pub pins: BTreeMap<NodeName, InferredPin>,
+    /// Sorted by Service.
+    pub service_pins: Vec<InferredServicePin>,
+    /// Number of Services with an address that they do not request, and without a pin.
+    pub unpinned_services: usize,
+    /// Sorted by name.
+    pub address_pools: Vec<InferredAddressPool>,
+    pub write_path: InferredWritePath,
+    /// CIDRs that are not private address space.
+    pub public: Vec<Block>,
+    pub remarks: Vec<Remark>,
+}
+
+/// An `IPPool`.
+#[derive(Clone, Debug)]
+pub struct InferredPool {
+    pub name: PoolName,
+    /// In the order of use. Not empty.
+    pub cidrs: Vec<Block>,
+    /// A size for each family of the CIDRs.
+    pub sizes: PerFamily<BlockSize>,
+    pub selector: Selector,
+    pub priority: i32,
+    pub state: PoolState,
+    pub evidence: Evidence,
+}
+
+/// A `NodeAssignment`.
+#[derive(Clone, Debug)]
+pub struct InferredPin {
+    pub pool: PoolName,
+    pub blocks: PerFamily<Block>,
+    pub reason: PinReason,
+}
+
+/// Why a node is pinned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PinReason {
+    /// Most nodes hold blocks of another size.
+    UnusualSize,
+    /// Without the pin, the block would be misplaced for this reason.
+    Misplaced(String),
+}
+
+/// A `ServiceAssignment`.
+#[derive(Clone, Debug)]
+pub struct InferredServicePin {
+    pub service: ServiceName,
+    /// Sorted.
+    pub addresses: Vec<IpAddr>,
+    pub request: ServiceRequest,
+}
+
+/// Whether a Service requests the addresses of its pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServiceRequest {
+    Made,
+    /// The first apply writes it.
+    Missing,
+}
+
+/// A `CiliumLoadBalancerIPPool`, without the fields that the server sets.
+#[derive(Clone, Debug)]
+pub struct InferredAddressPool {
+    pub name: String,
+    pub api: AddressPoolApi,
+    pub manifest: AddressPoolManifest,
+    pub use_of: ManifestUse,
+}
+
+/// Whether the files declare an object of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ManifestUse {
+    Declared,
+    /// It carries no owner. As a comment it changes nothing.
+    Commented,
+}
+
+/// The Policy's write path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InferredWritePath {
+    /// The one in use; `None` if the IPAM mode is unknown.
+    pub used: Option<WritePath>,
+    pub choice: WritePathChoice,
+}
+
+/// Why nothing can be inferred.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// No node holds a block, and no setting names a range.
+    NothingToImport,
+    /// No node has the label; labels that divide the nodes.
+    UnknownLabel(String, Vec<String>),
+    /// Nodes hold overlapping blocks of different sizes, so no pool gives both: the first pair, and
+    /// the number of others.
+    Overlapping(Box<[(NodeName, Block); 2]>, usize),
+    /// A pool of the cluster that no file can express: its name and why.
+    Inexpressible(String, String),
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Obstacle::NothingToImport => f.write_str(
+                "no node holds a block, and no setting names a range of Pods: `cilium-ipam init` proposes pools for a new cluster",
+            ),
+            Obstacle::UnknownLabel(key, others) if others.is_empty() => write!(
+                f,
+                "no node has the label `{}`: omit --by-label",
+                key.escape_debug()
+            ),
+            Obstacle::UnknownLabel(key, others) => write!(
+                f,
+                "no node has the label `{}`: use one that divides the nodes, such as {}",
+                key.escape_debug(),
+                others.join(", ")
+            ),
+            Obstacle::Overlapping(pair, more) => {
+                let [(one, first), (other, second)] = &**pair;
+                let more = match more {
+                    0 => String::new(),
+                    more => format!(" ({more} more such pairs)"),
+                };
+                write!(
+                    f,
+                    "nodes `{one}` and `{other}` hold overlapping blocks: {first} and {second}{more}. No pool gives both: drain one of the nodes, give it another block, and import again"
+                )
+            }
+            Obstacle::Inexpressible(name, why) => {
+                write!(f, "CiliumPodIPPool `{}` {why}", name.escape_debug())
+            }
+        }
+    }
+}
+
+/// Infers the files for a cluster.
+///
+/// # Errors
+/// Fails if the cluster shows neither blocks nor ranges, or no node has the wished label.
+pub fn infer(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstacle> {
+    if let Some(obstacle) = overlapping(observed) {
+        return Err(obstacle);
+    }
+    let mut inferred = match observed.is_multi_pool() {
+        true => pod_pools::infer(observed, wish)?,
+        false => node_pools::infer(observed, wish)?,
+    };
+    inferred.pools.sort_by(|a, b| a.name.cmp(&b.name));
+    inferred.write_path = write_path::infer(observed);
+    services::infer(observed, wish, &mut inferred);
+    Ok(inferred)
+}
+
+/// Equal blocks fit the same pool: the plan reports them.
+fn overlapping(observed: &Observed) -> Option<Obstacle> {
+    let pairs = overlapping_holders(held(observed).collect());
+    let mut unequal = pairs.into_iter().filter(|(one, other)| one.1 != other.1);
+    let (one, other) = unequal.next()?;
+    let (one, other) = (one.min(other), one.max(other));
+    let owned = |(node, block): Holder<'_>| (node.clone(), block);
+    let pair = Box::new([owned(one), owned(other)]);
+    Some(Obstacle::Overlapping(pair, unequal.count()))
+}

@@ -1,0 +1,89 @@
+//! Finds a node label whose values separate the held blocks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::proposal::{held, labels, rank, smallest_around};
+use ipam_cilium::observed::{BlockAllocator, ModeSeen, NodeCidrAllocation, Observed};
+use ipam_core::model::{IpamMode, NodeName};
+use ipam_core::net::{Block, Family};
+
+/// Labels that kubelets and clouds set, and that say nothing of the place of a node. Their values
+/// could separate blocks only by accident.
+const NO_PLACES: [&str; 7] = [
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
+];
+
+/// Fewest holders of each value of a label that names neither racks nor zones: fewer may lie apart
+/// by accident.
+const FEWEST: usize = 2;
+
+/// A label whose values separate the held blocks.
+pub(super) struct Separation {
+    pub(super) key: String,
+    /// The smallest CIDRs around the blocks of each value. They do not overlap.
+    pub(super) cidrs: Vec<Block>,
+}
+
+/// The first label that separates the blocks: those of racks, then zones, then all others. None if
+/// an allocator gives blocks without regard to labels: the next block would end the separation.
+pub(super) fn find(observed: &Observed) -> Option<Separation> {
+    if allocator_ignores_labels(observed) {
+        return None;
+    }
+    let keys = labels(observed);
+    let mut keys = keys.iter().filter(|key| !NO_PLACES.contains(&key.as_str()));
+    keys.find_map(|key| {
+        let fewest = if rank(key) < 2 { 1 } else { FEWEST };
+        by_label(observed, key, fewest)
+    })
+}
+
+/// The separation by one label, if its values separate the blocks.
+pub(super) fn by_key(observed: &Observed, key: &str) -> Option<Separation> {
+    by_label(observed, key, 1)
+}
+
+fn by_label(observed: &Observed, key: &str, fewest: usize) -> Option<Separation> {
+    let value = |name: &NodeName| observed.nodes.get(name)?.labels.get(key);
+    let mut blocks: BTreeMap<(&str, Family), Vec<Block>> = BTreeMap::new();
+    let mut holders: BTreeMap<&str, BTreeSet<&NodeName>> = BTreeMap::new();
+    for (name, block) in held(observed) {
+        let value = value(name)?;
+        holders.entry(value).or_default().insert(name);
+        let of_value = blocks.entry((value, block.family())).or_default();
+        of_value.push(block);
+    }
+    if holders.len() < 2 || holders.values().any(|nodes| nodes.len() < fewest) {
+        return None;
+    }
+    let mut cidrs: Vec<Block> = blocks
+        .values()
+        .flat_map(|held| smallest_around(held))
+        .collect();
+    cidrs.sort_by_key(|cidr| cidr.range().first_and_family());
+    let is_disjoint = cidrs.windows(2).all(|pair| !pair[0].overlaps(pair[1]));
+    is_disjoint.then(|| Separation {
+        key: key.to_owned(),
+        cidrs,
+    })
+}
+
+/// Whether Cilium's operator or kube-controller-manager gives the next node its block.
+fn allocator_ignores_labels(observed: &Observed) -> bool {
+    if observed.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool) {
+        let mut nodes = observed.nodes.values();
+        return nodes.any(|node| match observed.block_allocator(node) {
+            BlockAllocator::Operator | BlockAllocator::ScaledToZero | BlockAllocator::Unseen => {
+                true
+            }
+            BlockAllocator::SkippedNode | BlockAllocator::External => false,
+        });
+    }
+    observed.controller_manager == NodeCidrAllocation::On
+}

@@ -1,0 +1,68 @@
+//! Pools of LoadBalancer addresses as they are, and pins of the Services that hold some.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use super::{
+    Inferred, InferredAddressPool, InferredServicePin, ManifestUse, Objects, PinnedServices,
+    ServiceRequest, Wish,
+};
+use ipam_cilium::lbipam::{AddressPoolManifest, ClassUse};
+use ipam_cilium::observed::{Observed, SeenAddressPool};
+use ipam_core::model::OWNER_LABEL;
+
+/// `kubectl apply` keeps the whole last document in it.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+pub(super) fn infer(observed: &Observed, wish: &Wish, inferred: &mut Inferred) {
+    let Some(api) = observed.address_pool_api() else {
+        return;
+    };
+    let pools = observed.address_pools.values();
+    inferred.address_pools = pools
+        .map(|seen| InferredAddressPool {
+            name: seen.name.clone(),
+            api,
+            manifest: without_server_fields(seen),
+            use_of: match seen.is_ours() || wish.objects == Objects::Adopted {
+                true => ManifestUse::Declared,
+                false => ManifestUse::Commented,
+            },
+        })
+        .collect();
+    if inferred.address_pools.is_empty() {
+        return;
+    }
+    pin_services(observed, wish, inferred);
+}
+
+fn pin_services(observed: &Observed, wish: &Wish, inferred: &mut Inferred) {
+    let rules = observed.lb_rules();
+    let served = observed.services.values().filter(|service| {
+        rules.class_use(service.class.as_deref()) == ClassUse::Ours && !service.ingress.is_empty()
+    });
+    for service in served {
+        let set = |addresses: &[IpAddr]| addresses.iter().copied().collect::<BTreeSet<_>>();
+        let held = set(&service.ingress);
+        let request = match set(&service.requested(&rules)) == held {
+            true => ServiceRequest::Made,
+            false => ServiceRequest::Missing,
+        };
+        if request == ServiceRequest::Missing && wish.services == PinnedServices::Requesting {
+            inferred.unpinned_services += 1;
+            continue;
+        }
+        inferred.service_pins.push(InferredServicePin {
+            service: service.name.clone(),
+            addresses: held.into_iter().collect(),
+            request,
+        });
+    }
+}
+
+fn without_server_fields(seen: &SeenAddressPool) -> AddressPoolManifest {
+    let mut manifest = seen.manifest.clone();
+    manifest.labels.remove(OWNER_LABEL.0);
+    manifest.annotations.remove(LAST_APPLIED);
+    manifest
+}

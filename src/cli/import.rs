@@ -1,0 +1,159 @@
+//! `import`: writes files for a cluster that runs already, such that a plan of them is empty and no
+//! block is misplaced.
+
+mod comments;
+mod existing;
+mod foreign;
+mod report;
+mod settle;
+mod yaml;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use self::existing::Existing;
+use self::foreign::Manager;
+use self::report::Report;
+use self::settle::Settled;
+use super::failure::Failure;
+use super::init::new_files::write_all;
+use super::init::refuse_unserved;
+use super::reading::read_cluster;
+use super::{Common, ExitStatus, Format};
+use ipam_cilium::observed::Observed;
+use ipam_cluster::{ClusterError, Extent};
+use ipam_planner::import::{ByLabel, Changes, Objects, PinnedServices, Wish, infer};
+
+/// Write files for a running cluster, from what it holds: a plan of them changes nothing.
+///
+/// Infers pools from the blocks of nodes, their labels and the settings, and explains each in a
+/// comment. Plans the files before it writes them: if the plan has a change or a misplaced block,
+/// nothing is written. `--from` reads Calico or MetalLB instead. Never overwrites a file. If DIR has files, it prints the difference, and
+/// exits with 1 if there is one.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The directory to write.
+    #[arg(value_name = "DIR", default_value = "pools")]
+    directory: PathBuf,
+    /// What to import.
+    #[arg(long, value_enum, value_name = "SOURCE", default_value = "cluster")]
+    from: Source,
+    /// Exported objects of Calico or MetalLB, as YAML or JSON. For several files, give it several
+    /// times.
+    #[arg(
+        long = "objects",
+        value_name = "FILE",
+        required_if_eq_any([("from", "calico"), ("from", "metallb")]),
+        conflicts_with_all = ["by_label", "pin_services", "adopt", "allow_changes"]
+    )]
+    objects: Vec<PathBuf>,
+    /// The node label whose values get a pool each, such as `rack`; `none` for one pool. Default: a
+    /// label whose values separate the held blocks.
+    #[arg(long, value_name = "KEY", value_parser = by_label)]
+    by_label: Option<ByLabel>,
+    /// Pin every Service to the LoadBalancer addresses that it holds. The plan then writes an
+    /// annotation on those that do not request theirs. Default: pin those that do.
+    #[arg(long)]
+    pin_services: bool,
+    /// Take over pools of LoadBalancers and of Pods that have no owner. The plan then writes their
+    /// ownership label.
+    #[arg(long)]
+    adopt: bool,
+    /// Write the files even if their plan has changes, such as blocks for nodes without one.
+    #[arg(long)]
+    allow_changes: bool,
+    /// Print the files instead of writing them.
+    #[arg(long)]
+    dry_run: bool,
+    /// Output format.
+    #[arg(long, short, value_enum, default_value = "human")]
+    output: Format,
+}
+
+/// What is imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Source {
+    /// Blocks, pools and settings of the cluster.
+    Cluster,
+    /// IPPools, block affinities and blocks of Calico, from --objects.
+    Calico,
+    /// Pools, advertisements and Services of MetalLB, from --objects.
+    Metallb,
+}
+
+fn by_label(text: &str) -> Result<ByLabel, String> {
+    match text.trim() {
+        "" => Err("name a label, such as `rack`, or `none`".to_owned()),
+        "none" => Ok(ByLabel::None),
+        key => Ok(ByLabel::Key(key.to_owned())),
+    }
+}
+
+pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
+    let manager = match arguments.from {
+        Source::Cluster if arguments.objects.is_empty() => None,
+        Source::Cluster => {
+            return Err(Failure::Failed(
+                "--objects needs `--from calico` or `--from metallb`".to_owned(),
+            ));
+        }
+        Source::Calico => Some(Manager::Calico),
+        Source::Metallb => Some(Manager::MetalLb),
+    };
+    if let Some(manager) = manager {
+        return foreign::run(manager, arguments, common).await;
+    }
+    let observed = read_cluster(common, Extent::Plan).await?;
+    refuse_half_read(&observed)?;
+    refuse_unserved(&observed)?;
+    let wish = arguments.wish();
+    let inferred =
+        infer(&observed, &wish).map_err(|obstacle| Failure::Failed(obstacle.to_string()))?;
+    let settled = Settled::of(arguments, inferred, &observed, &wish, common.detail())?;
+    let existing = existing::compare(&arguments.directory, &settled.files)?;
+    let is_written = existing == Existing::None && !arguments.dry_run;
+    if is_written {
+        write_all(&settled.files)?;
+    }
+    Report::new(arguments, &settled, &existing, common).show()?;
+    match existing {
+        Existing::Different(_) => Err(Failure::Failed(format!(
+            "{} differs from the cluster's import; nothing was written. To import anew, name another directory",
+            arguments.directory.display()
+        ))),
+        Existing::None | Existing::Equal if settled.has_errors() => Ok(ExitStatus::Findings),
+        Existing::None | Existing::Equal => Ok(ExitStatus::Done),
+    }
+}
+
+/// Fails if a kind could not be read: the files would omit what it has.
+fn refuse_half_read(observed: &Observed) -> Result<(), Failure> {
+    match observed.blind_spots.first() {
+        None => Ok(()),
+        Some(spot) => Err(Failure::Cluster(ClusterError::Indispensable {
+            resource: spot.kind.resource(),
+            message: spot.why.clone(),
+        })),
+    }
+}
+
+impl Arguments {
+    fn wish(&self) -> Wish {
+        Wish {
+            by_label: self.by_label.clone().unwrap_or_default(),
+            services: match self.pin_services {
+                true => PinnedServices::All,
+                false => PinnedServices::Requesting,
+            },
+            objects: match self.adopt {
+                true => Objects::Adopted,
+                false => Objects::Left,
+            },
+            changes: match self.allow_changes {
+                true => Changes::Allowed,
+                false => Changes::Refused,
+            },
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Explains in YAML comments from what each part was inferred. No text of a cluster leaves its
+//! comment.
+
+use ipam_core::model::{NodeName, WritePath, WritePathChoice, count};
+use ipam_core::text::one_line;
+use ipam_desired::PoolState;
+use ipam_planner::import::{Evidence, Inferred, InferredPool, InferredWritePath, RangeSource};
+
+/// Columns of a comment, unless a word is longer.
+const WIDTH: usize = 96;
+
+/// Nodes that a comment names.
+const NAMED: usize = 6;
+
+/// The text as lines of a comment.
+pub(super) fn comment(text: &str) -> String {
+    let text = one_line(text);
+    let mut lines = String::new();
+    let mut line = "#".to_owned();
+    for word in text.split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > WIDTH && line.len() > 1 {
+            lines += &line;
+            lines.push('\n');
+            line = "#".to_owned();
+        }
+        line.push(' ');
+        line += word;
+    }
+    lines + &line + "\n"
+}
+
+/// A document as a comment: uncommented, it is the document again.
+pub(super) fn commented(document: &str) -> String {
+    let lines = document.lines();
+    lines.map(|line| format!("# {line}\n")).collect()
+}
+
+/// Why a pool is as it is.
+pub(super) fn of_pool(pool: &InferredPool) -> String {
+    let evidence = &pool.evidence;
+    let mut text = comment(&format!("{} {}", source(pool), holders(evidence)));
+    if !evidence.outside.is_empty() {
+        let outside: Vec<String> = evidence.outside.iter().map(ToString::to_string).collect();
+        text += &comment(&format!(
+            "Nodes hold blocks outside of these: {}.",
+            outside.join(", ")
+        ));
+    }
+    if let Some((key, value)) = &evidence.label {
+        text += &comment(&format!(
+            "Its nodes are those with the label {key}={value}."
+        ));
+    }
+    if !evidence.waiting.is_empty() {
+        text += &comment(&format!(
+            "Disabled, so that nothing changes: {} no block, and an enabled pool would give {} one. Remove `disabled` to serve new nodes.",
+            nodes(
+                &evidence.waiting.iter().collect::<Vec<_>>(),
+                "holds",
+                "hold"
+            ),
+            if evidence.waiting.len() == 1 {
+                "it"
+            } else {
+                "them"
+            },
+        ));
+    }
+    text
+}
+
+fn source(pool: &InferredPool) -> String {
+    match pool.evidence.source {
+        RangeSource::CiliumSettings => {
+            "The CIDRs are those of `cluster-pool-ipv4-cidr` and `cluster-pool-ipv6-cidr` in cilium-config.".to_owned()
+        }
+        RangeSource::ControllerManager => {
+            "The CIDRs are `--cluster-cidr` of kube-controller-manager.".to_owned()
+        }
+        RangeSource::HeldBlocks => {
+            "No setting names its CIDRs: they are the smallest around the blocks of its nodes. Add CIDRs for new nodes.".to_owned()
+        }
+        RangeSource::UnusualBlocks => {
+            "The CIDRs are blocks of another size than most nodes hold. The pool keeps them and gives no new ones.".to_owned()
+        }
+        RangeSource::PodPool => {
+            let name = &pool.name;
+            let text = format!("CIDRs and block sizes are those of CiliumPodIPPool {name}.");
+            match pool.state {
+                PoolState::Active => text,
+                PoolState::Disabled => text
+                    + " Cilium's operator goes on giving its blocks. While it is disabled here, cilium-ipam does not write it: remove `disabled` to take it over.",
+            }
+        }
+    }
+}
+
+fn holders(evidence: &Evidence) -> String {
+    let holders: Vec<&NodeName> = evidence.nodes.iter().collect();
+    if holders.is_empty() {
+        return "No node holds a block of it.".to_owned();
+    }
+    let ends = evidence
+        .held
+        .iter()
+        .map(|(first, last)| match first == last {
+            true => first.to_string(),
+            false => format!("{first} to {last}"),
+        });
+    let ends: Vec<String> = ends.collect();
+    format!(
+        "{} {}.",
+        nodes(&holders, "holds", "hold"),
+        ends.join(" and ")
+    )
+}
+
+/// `3 nodes hold`, with names.
+fn nodes(names: &[&NodeName], one: &str, several: &str) -> String {
+    let shown: Vec<&str> = names.iter().take(NAMED).map(|name| name.as_str()).collect();
+    let more = match names.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let verb = if names.len() == 1 { one } else { several };
+    format!(
+        "{} ({}{more}) {verb}",
+        count(names.len(), "node"),
+        shown.join(", ")
+    )
+}
+
+/// Why the Policy has its write path.
+pub(super) fn of_write_path(path: &InferredWritePath) -> String {
+    let text = match (path.used, path.choice) {
+        (None, _) => "The IPAM mode of Cilium is unknown, so the write path is chosen when it is known.".to_owned(),
+        (Some(WritePath::CiliumNode), WritePathChoice::Auto) => "Agents read their block from the CiliumNode (`cilium-node`), and Cilium's operator gives it. By its name, the path would be written beside the operator, so it is `auto`.".to_owned(),
+        (Some(WritePath::NodeSpec), _) => "Agents read their block from the Node: `spec.podCIDRs`.".to_owned(),
+        (Some(WritePath::NodeAnnotation), _) => "Agents read their block from annotations of the Node.".to_owned(),
+        (Some(WritePath::CiliumNode), _) => "Agents read their block from the CiliumNode, and no operator gives any.".to_owned(),
+        (Some(WritePath::PodIpPool), _) => "Cilium's operator gives blocks of `CiliumPodIPPool`s (ipam `multi-pool`).".to_owned(),
+        (Some(WritePath::NodeConfig), _) => "Some agents read their block from the setting `ipv4-range` or `ipv6-range` of a CiliumNodeConfig.".to_owned(),
+    };
+    comment(&text)
+}
+
+/// Which Services have a pin.
+pub(super) fn of_services(inferred: &Inferred) -> String {
+    let mut text = comment(
+        "Services with the LoadBalancer addresses that they hold, as observed. Cilium keeps an address that a Service requests.",
+    );
+    if inferred.unpinned_services > 0 {
+        text += &comment(&format!(
+            "Not here: {} with addresses that they do not request. `import --pin-services` pins them, too.",
+            count(inferred.unpinned_services, "Service")
+        ));
+    }
+    text
+}

@@ -1,0 +1,99 @@
+//! Compares the files that would be written with those that are there.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use similar::TextDiff;
+
+use crate::cli::failure::Failure;
+use crate::cli::init::new_files::NewFile;
+use ipam_config::source::{Location, read};
+use ipam_core::text::one_line;
+
+/// Lines around a difference.
+const CONTEXT: usize = 3;
+
+/// What the directory has already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Existing {
+    /// No file that a plan would read.
+    None,
+    /// The same files.
+    Equal,
+    /// Other files: their differences.
+    Different(Vec<Difference>),
+}
+
+/// The unified difference of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Difference {
+    /// The two lines that name the files. Of escaped text only.
+    pub(super) header: String,
+    pub(super) body: String,
+}
+
+pub(super) fn compare(directory: &Path, files: &[NewFile]) -> Result<Existing, Failure> {
+    let found = read(&Location::from(directory)).documents.files;
+    let found: Vec<PathBuf> = found
+        .iter()
+        .map(|file| PathBuf::from(&*file.path))
+        .collect();
+    let is_new = |path: &PathBuf| files.iter().all(|file| file.path != *path);
+    let others: Vec<&PathBuf> = match directory.is_dir() {
+        true => found.iter().filter(|path| is_new(path)).collect(),
+        false => Vec::new(),
+    };
+    let mut is_empty = others.is_empty();
+    let mut differences = Vec::new();
+    for file in files {
+        let old = text(&file.path)?;
+        is_empty &= old.is_none();
+        differences.extend(difference(&file.path, old.as_deref(), &file.text));
+    }
+    for path in &others {
+        differences.push(Difference {
+            header: String::new(),
+            body: format!(
+                "Only in the directory: {}\n",
+                one_line(&path.display().to_string())
+            ),
+        });
+    }
+    Ok(match (is_empty, differences.is_empty()) {
+        (true, _) => Existing::None,
+        (false, true) => Existing::Equal,
+        (false, false) => Existing::Different(differences),
+    })
+}
+
+/// The text of a file; `None` if it does not exist.
+fn text(path: &Path) -> Result<Option<String>, Failure> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        // A dangling link counts as a file.
+        Err(error) if error.kind() == ErrorKind::NotFound && path.symlink_metadata().is_err() => {
+            Ok(None)
+        }
+        Err(error) => Err(Failure::Failed(format!(
+            "{} cannot be read: {error}; nothing was written",
+            path.display()
+        ))),
+    }
+}
+
+fn difference(path: &Path, old: Option<&str>, new: &str) -> Option<Difference> {
+    if old == Some(new) {
+        return None;
+    }
+    let shown = path.display().to_string();
+    let shown = one_line(&shown);
+    let before = match old {
+        Some(_) => &shown,
+        None => "/dev/null",
+    };
+    let diff = TextDiff::from_lines(old.unwrap_or_default(), new);
+    Some(Difference {
+        header: format!("--- {before}\n+++ {shown} (import)\n"),
+        body: diff.unified_diff().context_radius(CONTEXT).to_string(),
+    })
+}

@@ -1,0 +1,149 @@
+//! The YAML of imported pools, one file for each kind, with each remark as a comment.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::Manager;
+use crate::cli::failure::Failure;
+use crate::cli::import::comments::comment;
+use crate::cli::import::yaml::{head, indented, selector, yaml};
+use crate::cli::init::new_files::NewFile;
+use crate::cli::init::yaml::block_size;
+use ipam_cilium::lbipam::AddressPoolApi;
+use ipam_cilium::observed::Observed;
+use ipam_core::model::Selector;
+use ipam_desired::PoolState;
+use ipam_planner::import::foreign::{ForeignPool, ForeignPools, Remark, RemarkKind};
+
+/// Objects that a person applies, below the directory. Names that begin with a dot are no pools.
+const ANNOUNCEMENTS: &str = ".cilium-ipam/announcements.yaml";
+
+/// The files. A kind without objects has none.
+pub(super) fn files(
+    directory: &Path,
+    manager: Manager,
+    found: &ForeignPools,
+    observed: Option<&Observed>,
+) -> Result<Vec<NewFile>, Failure> {
+    let api = observed.and_then(Observed::address_pool_api);
+    let api = api.unwrap_or(AddressPoolApi::V2);
+    let texts = [
+        ("ippools.yaml", pools(found)?),
+        ("load-balancer-pools.yaml", address_pools(found, api)?),
+        ("node-assignments.yaml", pins(found)?),
+        ("service-assignments.yaml", service_pins(found)?),
+        (ANNOUNCEMENTS, announcements(found)?),
+    ];
+    let texts = texts
+        .into_iter()
+        .filter(|(_, documents)| !documents.is_empty());
+    let mut introduction = comment(&format!(
+        "`cilium-ipam import` wrote this file once, from objects of {}; edit it freely. Comments explain inferences, and name what you have to do and what was left out.",
+        manager.name()
+    ));
+    introduction += &remarks(&found.remarks);
+    let file = |(name, documents): (&str, Vec<String>)| {
+        let introduction = std::mem::take(&mut introduction);
+        NewFile {
+            path: directory.join(name),
+            text: introduction + &documents.join("---\n"),
+        }
+    };
+    Ok(texts.map(file).collect())
+}
+
+fn remarks(remarks: &[Remark]) -> String {
+    let line = |remark: &Remark| {
+        let about = &remark.about;
+        let text = &remark.text;
+        comment(&match remark.kind {
+            RemarkKind::Inferred => format!("{about}: {text}."),
+            RemarkKind::ToDo => format!("TO DO: {about}: {text}."),
+            RemarkKind::LeftOut => format!("LEFT OUT: {about}: {text}."),
+        })
+    };
+    remarks.iter().map(line).collect()
+}
+
+fn pools(found: &ForeignPools) -> Result<Vec<String>, Failure> {
+    found.pools.iter().map(pool).collect()
+}
+
+fn pool(pool: &ForeignPool) -> Result<String, Failure> {
+    let mut text = remarks(&pool.remarks) + &head("IPPool", pool.name.as_str())?;
+    text += "  cidrs:\n";
+    for cidr in &pool.cidrs {
+        text += &format!("  - {}\n", yaml(&cidr.to_string())?);
+    }
+    text += &format!("  blockSize: {}\n", block_size(&pool.block_size));
+    if pool.selector != Selector::default() {
+        text += "  nodeSelector:\n";
+        text += &indented(&selector(&pool.selector), 4)?;
+    }
+    if pool.priority != 0 {
+        text += &format!("  priority: {}\n", pool.priority);
+    }
+    if !pool.reserved.is_empty() {
+        text += "  reserved:\n";
+        for range in &pool.reserved {
+            text += &format!("  - {}\n", yaml(&range.to_string())?);
+        }
+    }
+    if pool.state == PoolState::Disabled {
+        text += "  disabled: true\n";
+    }
+    Ok(text)
+}
+
+fn pins(found: &ForeignPools) -> Result<Vec<String>, Failure> {
+    let pins = found.pins.iter().map(|pin| {
+        let mut text = remarks(&pin.remarks) + &head("NodeAssignment", pin.node.as_str())?;
+        text += &format!("  pool: {}\n  podCIDRs:\n", yaml(&pin.pool.as_str())?);
+        for block in pin.blocks.iter() {
+            text += &format!("  - {}\n", yaml(&block.to_string())?);
+        }
+        Ok(text)
+    });
+    pins.collect()
+}
+
+fn address_pools(found: &ForeignPools, api: AddressPoolApi) -> Result<Vec<String>, Failure> {
+    let pools = found.address_pools.iter().map(|pool| {
+        let document = json!({
+            "apiVersion": api.as_str(),
+            "kind": "CiliumLoadBalancerIPPool",
+            "metadata": {"name": pool.name.as_str()},
+            "spec": pool.manifest.spec,
+        });
+        written(&pool.remarks, &document)
+    });
+    pools.collect()
+}
+
+fn service_pins(found: &ForeignPools) -> Result<Vec<String>, Failure> {
+    let pins = found.service_pins.iter().map(|pin| {
+        // A name of a Service has no dot, so this is unique.
+        let service = pin.service.to_string();
+        let name = service.replace('/', ".");
+        let mut text = remarks(&pin.remarks) + &head("ServiceAssignment", &name)?;
+        text += &format!("  service: {}\n  ips:\n", yaml(&service)?);
+        for address in &pin.addresses {
+            text += &format!("  - {}\n", yaml(&address.to_string())?);
+        }
+        Ok(text)
+    });
+    pins.collect()
+}
+
+fn announcements(found: &ForeignPools) -> Result<Vec<String>, Failure> {
+    let written = |announcement: &_| {
+        let ipam_planner::import::foreign::Announcement { object, remarks } = announcement;
+        written(remarks, object)
+    };
+    found.announcements.iter().map(written).collect()
+}
+
+fn written(about: &[Remark], document: &Value) -> Result<String, Failure> {
+    Ok(remarks(about) + yaml(document)?.trim_end() + "\n")
+}

@@ -1,0 +1,141 @@
+//! Plans the files before they are written, and amends them until the plan is as wished.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::{Arguments, yaml};
+use crate::cli::failure::Failure;
+use crate::cli::init::new_files::NewFile;
+use crate::render::{Detail, diagnostics};
+use ipam_cilium::observed::Observed;
+use ipam_config::documents::{Documents, SourceFile};
+use ipam_controller::{Job, Loaded, check_documents};
+use ipam_core::model::Severity;
+use ipam_core::text::one_line;
+use ipam_planner::import::{Inferred, Judgement, Refused, Wish, judge};
+use ipam_planner::plan::{Plan, PlanDocument};
+
+/// Most trials. One adds pins, one disables pools.
+const TRIALS: usize = 5;
+
+/// Most reasons of a refusal that are printed.
+const TOLD: usize = 10;
+
+/// Files whose plan is as wished.
+pub(super) struct Settled {
+    pub(super) inferred: Inferred,
+    pub(super) files: Vec<NewFile>,
+    pub(super) document: PlanDocument,
+    /// Errors and warnings of the plan.
+    pub(super) diagnostics: String,
+    /// Why nodes cannot get a block, each with the way out.
+    pub(super) blocked: Vec<String>,
+}
+
+impl Settled {
+    /// # Errors
+    /// Fails if no files give a plan as wished, with the reason of each node.
+    pub(super) fn of(
+        arguments: &Arguments,
+        mut inferred: Inferred,
+        observed: &Observed,
+        wish: &Wish,
+        detail: Detail,
+    ) -> Result<Settled, Failure> {
+        for _ in 0..TRIALS {
+            let files = yaml::files(&arguments.directory, &inferred)?;
+            let loaded = loaded(&files, detail)?;
+            let plan = Job::files(&loaded).plan(observed);
+            match judge(&inferred, &plan, observed, wish) {
+                Judgement::Good => {
+                    return Ok(Settled {
+                        document: document(&arguments.directory, &plan, detail),
+                        diagnostics: told(&plan, &loaded, detail),
+                        blocked: blocked(&plan),
+                        inferred,
+                        files,
+                    });
+                }
+                Judgement::Amended(amended) => inferred = *amended,
+                Judgement::Refused(reasons) => return Err(refusal(&reasons, detail)),
+            }
+        }
+        Err(Failure::Failed(
+            "no files were found whose plan is empty; nothing was written".to_owned(),
+        ))
+    }
+
+    pub(super) fn has_errors(&self) -> bool {
+        self.document.summary.errors > 0
+    }
+}
+
+/// Validates the files as if they were read from the directory.
+pub(super) fn loaded<'f>(
+    files: impl IntoIterator<Item = &'f NewFile>,
+    detail: Detail,
+) -> Result<Loaded, Failure> {
+    let source = |file: &NewFile| SourceFile {
+        path: file.path.to_string_lossy().into(),
+        text: file.text.as_str().into(),
+    };
+    let documents = Documents {
+        files: files.into_iter().map(source).collect(),
+    };
+    let loaded = check_documents(documents, Vec::new());
+    if loaded.has_errors() {
+        let findings = diagnostics(&loaded.findings, &loaded.documents, detail);
+        return Err(Failure::Invalid(findings));
+    }
+    Ok(loaded)
+}
+
+pub(super) fn document(directory: &Path, plan: &Plan, detail: Detail) -> PlanDocument {
+    let document = PlanDocument::new(plan, &directory.to_string_lossy());
+    match detail {
+        Detail::Short => document.cut(),
+        Detail::Full => document,
+    }
+}
+
+pub(super) fn told(plan: &Plan, loaded: &Loaded, detail: Detail) -> String {
+    let is_told = |severity: Severity| severity != Severity::Info;
+    let findings = plan.findings.iter();
+    let findings: Vec<_> = findings
+        .filter(|finding| is_told(finding.severity))
+        .cloned()
+        .collect();
+    diagnostics(&findings, &loaded.documents, detail)
+}
+
+pub(super) fn blocked(plan: &Plan) -> Vec<String> {
+    let mut targets: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for blocked in &plan.blocked {
+        let reason = format!("{}; {}", blocked.reason, blocked.reason.unblock());
+        let target = one_line(&blocked.target.to_string()).into_owned();
+        targets.entry(reason).or_default().push(target);
+    }
+    let told = targets.into_iter().map(|(reason, targets)| {
+        let others = match targets.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("{}{others}: {reason}", targets[0])
+    });
+    told.collect()
+}
+
+fn refusal(reasons: &[Refused], detail: Detail) -> Failure {
+    let shown = match detail {
+        Detail::Short => TOLD,
+        Detail::Full => reasons.len(),
+    };
+    let mut text = "no files keep this cluster as it is; nothing was written:".to_owned();
+    for reason in reasons.iter().take(shown) {
+        text += &format!("\n  {reason}");
+    }
+    if reasons.len() > shown {
+        text += &format!("\n  … and {} more; --full shows all", reasons.len() - shown);
+    }
+    Failure::Failed(text)
+}
