@@ -1,5 +1,6 @@
 //! Failures of a command: message, hint and exit code. No other module knows exit codes.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use super::ExitStatus;
@@ -8,6 +9,43 @@ use super::output::{data, talk, warn};
 use crate::render::{Detail, Paint, printable};
 use ipam_cluster::{ClusterError, WriteError};
 use ipam_planner::plan::RefusalDocument;
+
+ipam_core::text_enum! {
+    /// The exit codes, from 0 upwards, each with its meaning for the help.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Code {
+        Done = "done, or nothing to do",
+        Failed = "failed, or the command line is invalid",
+        Found = "what --fail-on names (plan, doctor), or changes (plan --detailed-exitcode)",
+        Invalid = "the files are invalid, or have warnings (validate --strict)",
+        Stale = "the saved plan is stale, or not the expected one; nothing was written",
+        Refused = "a limit or a protection refuses the plan; nothing was written",
+        Beaten = "another process holds the lock, or was faster with every change",
+        Partly = "applied in part, or the result is unknown; the rest is listed",
+        Unreadable = "the cluster could not be reached or read",
+    }
+}
+
+impl Code {
+    fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> ExitCode {
+        ExitCode::from(code.number())
+    }
+}
+
+/// The end of the help: every exit code with its meaning.
+pub(super) fn exit_codes() -> String {
+    let mut text = "Exit codes:\n".to_owned();
+    for code in Code::ALL {
+        let _ = writeln!(text, "  {:<5}  {code}", code.number());
+    }
+    text + "  128+N  ended by signal N before the first write, or by a second signal"
+}
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -80,8 +118,8 @@ impl From<std::io::Error> for Failure {
 /// Prints a failure to stderr and returns the exit code.
 pub(super) fn exit_code(outcome: Result<ExitStatus, Failure>, detail: Detail) -> ExitCode {
     let failure = match outcome {
-        Ok(ExitStatus::Done) | Err(Failure::BrokenPipe) => return ExitCode::SUCCESS,
-        Ok(ExitStatus::ChangesPending | ExitStatus::Findings) => return ExitCode::from(2),
+        Ok(ExitStatus::Done) | Err(Failure::BrokenPipe) => return Code::Done.into(),
+        Ok(ExitStatus::ChangesPending | ExitStatus::Findings) => return Code::Found.into(),
         Err(failure) => failure,
     };
     if let Failure::Invalid(diagnostics) | Failure::WithWarnings(diagnostics, _) = &failure {
@@ -101,17 +139,18 @@ pub(super) fn exit_code(outcome: Result<ExitStatus, Failure>, detail: Detail) ->
 
 impl Failure {
     fn code(&self) -> u8 {
-        match self {
-            Failure::BrokenPipe => 0,
-            Failure::Failed(_) => 1,
-            Failure::Invalid(_) | Failure::WithWarnings(..) => 3,
-            Failure::Stale(_) | Failure::StaleUndo(_) | Failure::Unexpected { .. } => 4,
-            Failure::Refused(_) => 5,
-            Failure::Beaten(_) => 6,
-            Failure::Partly(_) => 7,
-            Failure::Cluster(_) => 8,
-            Failure::Interrupted(signal) => signal_code(*signal),
-        }
+        let code = match self {
+            Failure::BrokenPipe => Code::Done,
+            Failure::Failed(_) => Code::Failed,
+            Failure::Invalid(_) | Failure::WithWarnings(..) => Code::Invalid,
+            Failure::Stale(_) | Failure::StaleUndo(_) | Failure::Unexpected { .. } => Code::Stale,
+            Failure::Refused(_) => Code::Refused,
+            Failure::Beaten(_) => Code::Beaten,
+            Failure::Partly(_) => Code::Partly,
+            Failure::Cluster(_) => Code::Unreadable,
+            Failure::Interrupted(signal) => return signal_code(*signal),
+        };
+        code.number()
     }
 
     fn message(&self, detail: Detail) -> String {
@@ -175,10 +214,10 @@ pub(super) fn usage(error: &clap::Error) -> ExitCode {
     let text = error.render().ansi().to_string();
     if error.use_stderr() {
         talk(&text);
-        return ExitCode::FAILURE;
+        return Code::Failed.into();
     }
     let _ = data(&text);
-    ExitCode::SUCCESS
+    Code::Done.into()
 }
 
 fn stale(what: &str, differences: &[String], detail: Detail) -> String {

@@ -1,8 +1,8 @@
 //! Commands of Terraform, OpenTofu, kubectl and calicoctl that are not ours, with our command for
-//! the same purpose. It runs nothing.
+//! the same purpose. It runs nothing and knows no name of a cluster.
 
 /// The words of a command, and ours. Of several that fit, the longest applies.
-const OURS: [(&[&str], &str); 36] = [
+const OURS: [(&[&str], &str); 48] = [
     (&["fmt"], "validate"),
     (&["lint"], "validate --strict"),
     (&["diff"], "plan"),
@@ -16,7 +16,6 @@ const OURS: [(&[&str], &str); 36] = [
     (&["replace"], "apply"),
     (&["patch"], "apply"),
     (&["edit"], "apply"),
-    (&["import"], "plan"),
     (&["state", "list"], "show nodes"),
     (&["state", "show"], "explain"),
     (&["state", "pull"], "snapshot"),
@@ -26,6 +25,10 @@ const OURS: [(&[&str], &str); 36] = [
     (&["force-unlock"], "apply --lock-timeout 5m"),
     (&["taint"], "plan"),
     (&["describe"], "explain"),
+    (&["top"], "show pools"),
+    (&["cluster-info"], "doctor"),
+    (&["auth", "can-i"], "schema --rbac"),
+    (&["config"], "plan --context NAME"),
     (&["logs"], "doctor"),
     (&["status"], "doctor"),
     (&["check"], "doctor"),
@@ -35,6 +38,15 @@ const OURS: [(&[&str], &str); 36] = [
     (&["ipam", "release"], "apply undo-TIME.json"),
     (&["ipam", "configure"], "validate"),
     (&["ipam"], "show pools"),
+    (&["get", "all"], "show nodes"),
+    (&["get", "pods"], "explain ADDRESS"),
+    (&["get", "pod"], "explain ADDRESS"),
+    (&["get", "po"], "explain ADDRESS"),
+    (&["get", "crds"], "schema --crds"),
+    (&["get", "crd"], "schema --crds"),
+    (&["get", "events"], "watch"),
+    (&["get", "clusterroles"], "schema --rbac"),
+    (&["get", "clusterrole"], "schema --rbac"),
     (&["datastore", "migrate", "export"], "snapshot"),
     (&["api-resources"], "schema"),
     (&["rbac"], "schema --rbac"),
@@ -42,7 +54,7 @@ const OURS: [(&[&str], &str); 36] = [
 ];
 
 /// A note for commands whose purpose ours serves in another way.
-const NOTES: [(&str, &str); 9] = [
+const NOTES: [(&str, &str); 8] = [
     ("fmt", "there is no formatter: any YAML layout works"),
     (
         "destroy",
@@ -53,10 +65,6 @@ const NOTES: [(&str, &str); 9] = [
         "remove the document from the files, then apply them",
     ),
     ("edit", "change the document in the files, then apply them"),
-    (
-        "import",
-        "there is nothing to import: a plan finds the blocks that nodes hold in the cluster",
-    ),
     (
         "force-unlock",
         "a lock whose holder died expires after 15 seconds; --lock-timeout waits for it",
@@ -75,8 +83,96 @@ const NOTES: [(&str, &str); 9] = [
     ),
 ];
 
+/// Kinds as kubectl names them, and how `explain` and `show` name them.
+const KINDS: [(&str, Kind); 22] = [
+    ("node", NODE),
+    ("nodes", NODE),
+    ("no", NODE),
+    ("ciliumnode", NODE),
+    ("ciliumnodes", NODE),
+    ("cn", NODE),
+    ("nodeassignment", NODE),
+    ("nodeassignments", NODE),
+    ("pool", POOL),
+    ("pools", POOL),
+    ("ippool", POOL),
+    ("ippools", POOL),
+    ("ciliumpodippool", POOL),
+    ("ciliumpodippools", POOL),
+    ("service", SERVICE),
+    ("services", SERVICE),
+    ("svc", SERVICE),
+    ("serviceassignment", SERVICE),
+    ("serviceassignments", SERVICE),
+    ("ciliumloadbalancerippool", SERVICE),
+    ("ciliumloadbalancerippools", SERVICE),
+    ("lbippool", SERVICE),
+];
+
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    table: &'static str,
+    /// What `explain` expects before a name.
+    explained_as: &'static str,
+}
+
+const NODE: Kind = Kind {
+    table: "nodes",
+    explained_as: "node/",
+};
+const POOL: Kind = Kind {
+    table: "pools",
+    explained_as: "pool/",
+};
+/// `explain` takes NAMESPACE/NAME.
+const SERVICE: Kind = Kind {
+    table: "lb",
+    explained_as: "",
+};
+
+fn kind(word: &str) -> Option<Kind> {
+    let word = word.to_lowercase();
+    let found = KINDS.iter().find(|(kind, _)| *kind == word);
+    found.map(|(_, kind)| *kind)
+}
+
+/// `KIND/NAME` or `KIND NAME`; the name may be absent.
+fn kind_and_name<'w>(words: &[&'w str]) -> Option<(Kind, Option<&'w str>)> {
+    let (first, further) = words.split_first()?;
+    match first.split_once('/') {
+        Some((of, name)) => Some((kind(of)?, Some(name))),
+        None => Some((kind(first)?, further.first().copied())),
+    }
+}
+
+/// Our command for `describe KIND NAME`, or for `get KIND/NAME`.
+fn about_an_object(words: &[&str]) -> Option<String> {
+    let (verb, object) = words.split_first()?;
+    let (
+        Kind {
+            table,
+            explained_as,
+        },
+        name,
+    ) = kind_and_name(object)?;
+    let is_pool_or_node = !explained_as.is_empty();
+    match (*verb, name) {
+        ("describe" | "explain", Some(name)) if is_pool_or_node || name.contains('/') => {
+            Some(format!("explain {explained_as}{name}"))
+        }
+        ("describe" | "explain", Some(name)) => Some(format!("explain NAMESPACE/{name}")),
+        ("describe", None) => Some(format!("show {table}")),
+        ("get", Some(name)) if is_pool_or_node => Some(format!("show {table} {name}")),
+        ("get", _) => Some(format!("show {table}")),
+        (_, _) => None,
+    }
+}
+
 /// What to run instead of an unknown command; `words` are its words without flags.
 pub(super) fn advice(words: &[&str]) -> Option<String> {
+    if let Some(ours) = about_an_object(words) {
+        return Some(format!("use `cilium-ipam {ours}`"));
+    }
     let fits = |theirs: &&[&str]| words.starts_with(theirs);
     let ours = OURS
         .iter()
@@ -106,5 +202,25 @@ mod tests {
         assert_eq!(ours("ipam check").unwrap(), "use `cilium-ipam doctor`");
         assert!(ours("workspace new x").unwrap().contains("--context"));
         assert_eq!(ours("nonsense"), None);
+    }
+
+    #[test]
+    fn an_object_is_named_as_ours() {
+        for (typed, ours) in [
+            ("describe node n1", "explain node/n1"),
+            ("describe no/n1", "explain node/n1"),
+            ("describe ippool a", "explain pool/a"),
+            ("describe svc web", "explain NAMESPACE/web"),
+            ("describe svc shop/web", "explain shop/web"),
+            ("describe nodes", "show nodes"),
+            ("get node/n1", "show nodes n1"),
+            ("get pool/a", "show pools a"),
+            ("get svc/web", "show lb"),
+            ("get pods", "explain ADDRESS"),
+        ] {
+            let advice = advice(&typed.split(' ').collect::<Vec<_>>());
+            let expected = format!("use `cilium-ipam {ours}`");
+            assert_eq!(advice.as_deref(), Some(&*expected), "{typed}");
+        }
     }
 }

@@ -6,10 +6,15 @@ use std::ffi::OsString;
 
 use clap::builder::BoolishValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches};
 
 use super::Arguments;
-use super::{foreign_commands, spellings};
+use super::foreign_commands;
+use super::spellings::{self, LongFlags, Translated};
+
+/// Start of the names of our environment variables.
+const PREFIX: &str = "CILIUM_IPAM";
 
 /// Flags that select the cluster.
 const OF_CLUSTER: [&str; 4] = ["cluster_file", "kubeconfig", "context", "patience"];
@@ -28,7 +33,7 @@ const WITHOUT_CLUSTER: [&str; 6] = [
 ];
 
 /// Commands that read a cluster, but not OpenStack.
-const WITHOUT_OPENSTACK: [&str; 2] = ["init", "snapshot"];
+const WITHOUT_OPENSTACK: [&str; 3] = ["init", "import", "snapshot"];
 
 /// Reads the arguments of the process; the first one is the program's name.
 ///
@@ -36,22 +41,44 @@ const WITHOUT_OPENSTACK: [&str; 2] = ["init", "snapshot"];
 /// Fails if they are help, the version, or invalid.
 pub(super) fn arguments(given: Vec<OsString>) -> Result<Arguments, clap::Error> {
     let mut command = Arguments::command();
-    let given = spellings::translated(given, &long_flags(&command))
+    let Translated {
+        arguments: given,
+        switched_off,
+    } = spellings::translated(given, &long_flags(&command))
         .map_err(|message| command.error(ErrorKind::UnknownArgument, message))?;
-    let mut command = complete(command, &overridden(&given));
+    let overridden = Overridden {
+        ids: excluded(command.clone(), &given),
+        names: switched_off,
+    };
+    let mut command = complete(command, &overridden);
     let matches = command
         .try_get_matches_from_mut(&given)
         .map_err(|error| with_advice(error, &given, &mut command))?;
     Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// The whole command, for completion scripts and manuals.
-pub(super) fn command() -> Command {
-    complete(Arguments::command(), &BTreeSet::new())
+/// Flags whose environment variables do not apply, because the command line decides otherwise.
+#[derive(Debug, Default)]
+struct Overridden {
+    /// Ids of flags that a given argument excludes.
+    ids: BTreeSet<String>,
+    /// Long names of flags that are switched off.
+    names: BTreeSet<String>,
 }
 
-fn complete(command: Command, overridden: &BTreeSet<&str>) -> Command {
-    let mut command = with_environment(command, "CILIUM_IPAM", overridden);
+impl Overridden {
+    fn has(&self, flag: &Arg, long: &str) -> bool {
+        self.ids.contains(flag.get_id().as_str()) || self.names.contains(long)
+    }
+}
+
+/// The whole command, for completion scripts and manuals.
+pub(super) fn command() -> Command {
+    complete(Arguments::command(), &Overridden::default())
+}
+
+fn complete(command: Command, overridden: &Overridden) -> Command {
+    let mut command = with_environment(command, PREFIX, overridden);
     // Only a built command has the global flags in its subcommands.
     command.build();
     let of_both = [&OF_CLUSTER[..], &OF_OPENSTACK].concat();
@@ -69,37 +96,75 @@ fn complete(command: Command, overridden: &BTreeSet<&str>) -> Command {
     without(command, &WITHOUT_OPENSTACK, &OF_OPENSTACK)
 }
 
-/// The names of all long flags of all commands, without dashes.
-fn long_flags(command: &Command) -> BTreeSet<String> {
-    let own = command
-        .get_arguments()
-        .filter_map(|flag| flag.get_long().map(str::to_owned));
-    let further = command.get_subcommands().flat_map(long_flags);
-    let built_in = ["help", "version"].map(str::to_owned);
-    own.chain(further).chain(built_in).collect()
+/// The long flags of all commands. A flag is a switch only if it takes no value in any command.
+fn long_flags(command: &Command) -> LongFlags {
+    fn collect(command: &Command, long: &mut LongFlags, valued: &mut BTreeSet<String>) {
+        for flag in command.get_arguments() {
+            let Some(name) = flag.get_long() else {
+                continue;
+            };
+            match flag.get_action() {
+                ArgAction::SetTrue => long.switches.insert(name.to_owned()),
+                _ => valued.insert(name.to_owned()),
+            };
+            long.all.insert(name.to_owned());
+        }
+        for subcommand in command.get_subcommands() {
+            collect(subcommand, long, valued);
+        }
+    }
+    let (mut long, mut valued) = (LongFlags::default(), BTreeSet::new());
+    collect(command, &mut long, &mut valued);
+    long.all.extend(["help", "version"].map(str::to_owned));
+    long.switches.retain(|name| !valued.contains(name));
+    long
 }
 
-/// Flags whose environment variables do not apply: a flag that excludes them is given.
-fn overridden(given: &[OsString]) -> BTreeSet<&'static str> {
-    let has = |flags: &[&str]| {
-        given.iter().filter_map(|word| word.to_str()).any(|word| {
-            let name = word.split_once('=').map_or(word, |(name, _)| name);
-            flags.contains(&name)
-        })
+/// Ids of the flags that an argument on the command line excludes. Empty without any variable of
+/// ours, because only their values could clash.
+fn excluded(command: Command, given: &[OsString]) -> BTreeSet<String> {
+    let is_ours = |(name, _): (OsString, OsString)| {
+        let name = name.to_str();
+        name.is_some_and(|name| name.starts_with(&format!("{PREFIX}_")))
     };
-    if has(&["--cluster-file", "--cluster"]) {
-        return ["kubeconfig", "context"].into();
+    if !std::env::vars_os().any(is_ours) {
+        return BTreeSet::new();
     }
-    if has(&["--kubeconfig", "--context"]) {
-        return ["cluster_file"].into();
+    // The second reading, with the variables, reports the errors.
+    let mut command = command.ignore_errors(true);
+    let Ok(matches) = command.try_get_matches_from_mut(given) else {
+        return BTreeSet::new();
+    };
+    let (mut command, mut matches): (&Command, &ArgMatches) = (&command, &matches);
+    while let Some((name, below)) = matches.subcommand() {
+        let Some(subcommand) = command.find_subcommand(name) else {
+            break;
+        };
+        (command, matches) = (subcommand, below);
     }
-    BTreeSet::new()
+    let is_given = |flag: &&Arg| {
+        let id = flag.get_id().as_str();
+        matches.try_contains_id(id).is_ok()
+            && matches.value_source(id) == Some(ValueSource::CommandLine)
+    };
+    let excludes = |one: &Arg, other: &Arg| {
+        let conflicts = command.get_arg_conflicts_with(one);
+        conflicts.iter().any(|flag| flag.get_id() == other.get_id())
+    };
+    let flags = || command.get_arguments();
+    flags()
+        .filter(is_given)
+        .flat_map(|given| {
+            flags().filter(move |flag| excludes(given, flag) || excludes(flag, given))
+        })
+        .map(|flag| flag.get_id().to_string())
+        .collect()
 }
 
 /// Gives each long flag a variable: `CILIUM_IPAM_CONTEXT`, or `CILIUM_IPAM_PLAN_OUT` if it belongs
 /// to one command. Kubernetes itself sets `…_PORT` and `…_SERVICE_HOST` for a Service, so that no
 /// flag may have such a name.
-fn with_environment(command: Command, prefix: &str, overridden: &BTreeSet<&str>) -> Command {
+fn with_environment(command: Command, prefix: &str, overridden: &Overridden) -> Command {
     let names: Vec<String> = command
         .get_subcommands()
         .map(|subcommand| subcommand.get_name().to_owned())
@@ -118,11 +183,11 @@ fn with_environment(command: Command, prefix: &str, overridden: &BTreeSet<&str>)
     })
 }
 
-fn with_variable(flag: Arg, prefix: &str, overridden: &BTreeSet<&str>) -> Arg {
+fn with_variable(flag: Arg, prefix: &str, overridden: &Overridden) -> Arg {
     let Some(long) = flag.get_long() else {
         return flag;
     };
-    if flag.get_env().is_some() || overridden.contains(flag.get_id().as_str()) {
+    if flag.get_env().is_some() || overridden.has(&flag, long) {
         return flag;
     }
     let variable: &'static str = format!("{prefix}_{}", constant(long)).leak();
@@ -207,14 +272,16 @@ mod tests {
 
     #[test]
     fn no_flag_of_ours_is_translated_away() {
-        let long: Vec<String> = long_flags(&Arguments::command()).into_iter().collect();
-        for name in long {
-            let ours = format!("--{name}");
-            let translated = spellings::translated(
-                vec![OsString::from(&ours)],
-                &long_flags(&Arguments::command()),
-            );
-            assert_eq!(translated, Ok(vec![OsString::from(&ours)]), "{ours}");
+        let whole = Arguments::command();
+        let long = long_flags(&whole);
+        let of_all: Vec<&str> = whole.get_arguments().filter_map(Arg::get_long).collect();
+        for command in whole.get_subcommands() {
+            let own = long_flags(command).all;
+            for name in own.iter().map(String::as_str).chain(of_all.iter().copied()) {
+                let ours = [command.get_name(), &format!("--{name}")].map(OsString::from);
+                let translated = spellings::translated(ours.to_vec(), &long);
+                assert_eq!(translated.unwrap().arguments, ours);
+            }
         }
     }
 

@@ -17,10 +17,12 @@ mod explain_rule;
 mod failure;
 mod files;
 mod foreign_commands;
+mod import;
 mod init;
 mod interface;
 mod interruption;
 mod manual;
+mod names;
 mod openstack;
 mod operator;
 mod output;
@@ -28,6 +30,7 @@ mod plan;
 mod plan_file;
 mod progress;
 mod reading;
+mod roles;
 mod safety_arguments;
 mod schema;
 mod selection;
@@ -59,13 +62,9 @@ use ipam_config::source::Location;
 use ipam_controller::{Loaded, load};
 
 /// Plans and applies the pod CIDRs of a Cilium cluster from YAML files.
-///
-/// Exit codes: 0 done, 1 failed, 2 what --fail-on names (plan, doctor) or changes (plan
-/// --detailed-exitcode), 3 the files are invalid (validate --strict: or have warnings), 4 the saved
-/// plan is stale or not the expected one, 5 refused by a limit or protection, 6 someone else was
-/// faster, 7 applied in part, 8 the cluster could not be read.
 #[derive(Debug, Parser)]
 #[command(name = "cilium-ipam", version, max_term_width = 120)]
+#[command(after_long_help = failure::exit_codes())]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -103,8 +102,8 @@ struct Common {
     /// Show every change, node and finding. By default, long lists are cut and counted.
     #[arg(long, global = true)]
     full: bool,
-    /// Print each request to the API server on stderr: method, path, status and time. Never prints
-    /// credentials or bodies.
+    /// Print each request to the API server and to OpenStack on stderr: method, place, status and
+    /// time. Never prints queries, credentials or bodies.
     #[arg(long, short, global = true, overrides_with = "verbose")]
     verbose: bool,
     /// Print without colours, as with `NO_COLOR=1`.
@@ -116,6 +115,8 @@ struct Common {
 enum Command {
     /// Write a directory of pools for this cluster: every node keeps its block.
     Init(init::Arguments),
+    /// Write files for a running cluster, from what it holds: a plan of them changes nothing.
+    Import(import::Arguments),
     /// Check the files without a cluster.
     Validate(validate::Arguments),
     /// Show what would change, and why.
@@ -208,6 +209,7 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
     let Arguments { command, common } = &arguments;
     match command {
         Command::Init(arguments) => init::run(arguments, common).await,
+        Command::Import(arguments) => import::run(arguments, common).await,
         Command::Validate(arguments) => validate::run(arguments, common),
         Command::Plan(arguments) => plan::run(arguments, common).await,
         Command::Apply(arguments) => apply::run(arguments, common).await,
@@ -226,6 +228,11 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
 }
 
 impl Common {
+    /// Whether a flag names the cluster.
+    fn names_a_cluster(&self) -> bool {
+        self.cluster_file.is_some() || self.kubeconfig.is_some() || self.context.is_some()
+    }
+
     /// The flags that select the cluster, to be appended to a command.
     fn flags(&self) -> String {
         let file = |flag: &str, path: &Option<PathBuf>| {

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::Common;
 use super::failure::Failure;
+use super::{Common, output};
 use ipam_controller::{CloudsLocation, OpenStack, Scope};
 use ipam_desired::Desired;
-use openstack::clouds_files;
+use openstack::{SentRequest, clouds_files};
 
 impl Common {
     /// The selected OpenStack cloud. Reads no files yet.
@@ -16,14 +16,18 @@ impl Common {
             .clone()
             .or_else(|| variable("OS_CLIENT_CONFIG_FILE").map(PathBuf::from));
         let cloud = self.os_cloud.clone().or_else(|| variable("OS_CLOUD"));
-        OpenStack::new(
+        let openstack = OpenStack::new(
             CloudsLocation {
                 named,
                 searched: clouds_files(user_configuration().as_deref()),
                 cloud,
             },
             scope,
-        )
+        );
+        match self.verbose {
+            true => openstack.reporting(print_request),
+            false => openstack,
+        }
     }
 
     /// Like [`Common::openstack`], but logs in if the files need OpenStack.
@@ -36,6 +40,16 @@ impl Common {
         openstack.log_in(desired).await?;
         Ok(openstack)
     }
+}
+
+fn print_request(request: &SentRequest<'_>) {
+    let SentRequest {
+        method,
+        url,
+        outcome,
+        took,
+    } = request;
+    output::request(method, url, outcome, *took);
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -2,11 +2,13 @@
 //! cannot send escape sequences to a terminal or commands to a CI log.
 
 use std::io::Write;
+use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::render::{self, Detail};
 use ipam_controller::Loaded;
+use ipam_core::text::one_line;
 
 /// Strips colours from everything that is printed later.
 pub(super) fn without_colours() {
@@ -83,6 +85,17 @@ pub(super) fn talk(text: &str) {
 /// Prints a message of one line.
 pub(super) fn warn(line: &str) {
     talk(&format!("{line}\n"));
+}
+
+/// Prints a request for `--verbose`: method, place, status or failure, and milliseconds. The place
+/// must not have a query.
+pub(super) fn request(method: &str, place: &str, outcome: &Result<u16, &str>, took: Duration) {
+    let outcome = match outcome {
+        Ok(status) => status.to_string(),
+        Err(why) => format!("failed: {}", one_line(why)),
+    };
+    let took = took.as_millis();
+    warn(&format!("{method} {} {outcome} {took} ms", one_line(place)));
 }
 
 /// All findings of the files as diagnostics.

@@ -1,16 +1,17 @@
 //! `schema`: prints the JSON Schema of the files, the CustomResourceDefinitions, or the roles that
-//! `plan` and `apply` need. The first two come from the types that read the files.
+//! commands need. The first two come from the types that read the files.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
 use super::failure::Failure;
-use super::{ExitStatus, output};
+use super::roles::{RoleSet, ServiceAccount};
+use super::{ExitStatus, output, roles};
 use ipam_config::custom_resources::definitions;
-use ipam_config::documents::{DocumentKind, json_schema};
+use ipam_config::documents::{DocumentKind, editor_schema};
 
 /// Print the JSON Schema of the files for editors, the CustomResourceDefinitions, or the roles that
-/// plan and apply need.
+/// commands need.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The kind. Default: all kinds.
@@ -20,13 +21,15 @@ pub(super) struct Arguments {
     /// them.
     #[arg(long, conflicts_with = "kind")]
     crds: bool,
-    /// Print the roles that `plan` and `apply` need instead, to copy and bind.
-    #[arg(long, conflicts_with_all = ["kind", "crds"])]
-    rbac: bool,
+    /// Print the roles that a command needs in the cluster instead, as `kubectl apply -f -` takes
+    /// them. Default: those of all commands.
+    #[arg(long, value_enum, value_name = "COMMAND", num_args = 0..=1,
+        default_missing_value = "all", conflicts_with_all = ["kind", "crds"])]
+    rbac: Option<RoleSet>,
+    /// Also print the bindings of the roles to this service account.
+    #[arg(long, value_name = "NAMESPACE/NAME", requires = "rbac")]
+    serviceaccount: Option<ServiceAccount>,
 }
-
-/// A test compares them with the documentation.
-const ROLES: &str = include_str!("roles.yaml");
 
 fn kinds() -> impl TypedValueParser<Value = DocumentKind> {
     let names = PossibleValuesParser::new(DocumentKind::ALL.map(DocumentKind::as_str));
@@ -34,12 +37,12 @@ fn kinds() -> impl TypedValueParser<Value = DocumentKind> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitStatus, Failure> {
-    if arguments.rbac {
-        output::script(ROLES)?;
+    if let Some(set) = arguments.rbac {
+        output::script(&roles::yaml(set, arguments.serviceaccount.as_ref()))?;
     } else if arguments.crds {
         output::json(&json!({"apiVersion": "v1", "kind": "List", "items": definitions()}))?;
     } else {
-        output::json(&json_schema(arguments.kind))?;
+        output::json(&editor_schema(arguments.kind))?;
     }
     Ok(ExitStatus::Done)
 }

@@ -1,13 +1,12 @@
 //! `show pools`, `show nodes` and `show lb`: tables as kubectl prints them; and `show plan`, or
 //! `show PLANFILE`.
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::files::Files;
 use super::reading::read;
-use super::{Common, ExitStatus, Format, output, show_lb, show_nodes, show_plan, show_pools};
+use super::{Common, ExitStatus, output, show_lb, show_nodes, show_plan, show_pools};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::Extent;
 use ipam_config::source::Location;
@@ -32,23 +31,27 @@ pub(super) struct Arguments {
 enum What {
     /// Each pool with its number of blocks: total, used, reserved, free.
     #[command(aliases = ["pool", "ippools", "ippool"])]
-    Pools(Flags),
+    Pools(show_pools::Flags),
     /// LoadBalancer pools with their counts, and the Services that have or want addresses of them.
+    #[command(aliases = [
+        "services", "service", "svc",
+        "ciliumloadbalancerippools", "ciliumloadbalancerippool", "lbippools", "lbippool",
+    ])]
     Lb(show_lb::Flags),
     /// Each node with its blocks, the field that shows them, and the plan for it.
-    #[command(aliases = ["node", "no"])]
+    #[command(aliases = ["node", "no", "ciliumnodes", "ciliumnode", "cn"])]
     Nodes(show_nodes::Flags),
     /// A saved plan or an undo plan, as `show PLANFILE` does.
     Plan(show_plan::Flags),
 }
 
-#[derive(Debug, clap::Args)]
-pub(super) struct Flags {
-    #[command(flatten)]
-    pub(super) files: Files,
-    /// Output format.
-    #[arg(long, short, value_enum, default_value = "human")]
-    pub(super) output: Format,
+/// The output of a table of objects, as `kubectl get` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum TableFormat {
+    Human,
+    Wide,
+    Json,
+    Yaml,
 }
 
 #[derive(Serialize)]
@@ -73,13 +76,6 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
 }
 
 pub(super) async fn read_and_plan(
-    flags: &Flags,
-    common: &Common,
-) -> Result<(Loaded, Observed, Plan), Failure> {
-    read_and_plan_from(flags.files.location(), common).await
-}
-
-pub(super) async fn read_and_plan_from(
     location: Location,
     common: &Common,
 ) -> Result<(Loaded, Observed, Plan), Failure> {

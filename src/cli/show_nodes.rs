@@ -1,19 +1,17 @@
 //! `show nodes`: each node with its blocks, the field that shows them, and the plan for it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::ValueEnum;
 use serde::Serialize;
 
 use super::failure::Failure;
 use super::files::Revision;
-use super::show::{Items, read_and_plan_from};
+use super::names::Names;
+use super::show::{Items, TableFormat, read_and_plan};
 use super::{Common, output};
 use crate::render::{natural_order, table};
 use ipam_cilium::observed::{Node, Observed};
-use ipam_config::source::Location;
 use ipam_core::model::{NodeName, Selector, SelectorIndex};
 use ipam_core::net::Block;
 use ipam_desired::{Desired, Pool};
@@ -32,54 +30,25 @@ pub(super) struct Flags {
     selector: Option<Selector>,
     /// Output format. `wide` adds the pools that select the node and its labels.
     #[arg(long, short, value_enum, default_value = "human")]
-    output: NodeFormat,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum NodeFormat {
-    Human,
-    Wide,
-    Json,
-    Yaml,
+    output: TableFormat,
 }
 
 impl Flags {
-    fn directories_and_nodes(&self) -> (Vec<&str>, Vec<&str>) {
-        let (mut directories, mut nodes) = (Vec::new(), Vec::new());
-        for name in self.names.iter().map(String::as_str) {
-            match name.strip_prefix("node/").filter(|name| !name.is_empty()) {
-                Some(node) => nodes.push(node),
-                None if name.contains('/') || Path::new(name).exists() => directories.push(name),
-                None => nodes.push(name),
-            }
-        }
-        (directories, nodes)
-    }
-
-    fn location(&self) -> Result<Location, Failure> {
-        match self.directories_and_nodes().0[..] {
-            [] => Ok(self.revision.of(&PathBuf::from("pools"))),
-            [directory] => Ok(self.revision.of(Path::new(directory))),
-            [one, other, ..] => Err(Failure::Failed(format!(
-                "`{one}` and `{other}` are two directories; name one"
-            ))),
-        }
-    }
-
     /// The selected nodes. Fails if a name is unknown.
-    fn nodes<'o>(&self, observed: &'o Observed) -> Result<Vec<&'o Arc<Node>>, Failure> {
-        let (_, names) = self.directories_and_nodes();
+    fn nodes<'o>(
+        &self,
+        names: &Names<'_>,
+        observed: &'o Observed,
+    ) -> Result<Vec<&'o Arc<Node>>, Failure> {
         let find = |name: &&str| {
             let known = name.parse::<NodeName>().ok();
             known
                 .and_then(|name| observed.nodes.get(&name))
-                .ok_or_else(|| {
-                    Failure::Failed(format!("there is no node `{name}`, and no such directory"))
-                })
+                .ok_or_else(|| names.unknown(name, observed.nodes.keys().map(NodeName::as_str)))
         };
-        let mut nodes: Vec<&Arc<Node>> = match names.is_empty() {
+        let mut nodes: Vec<&Arc<Node>> = match names.names.is_empty() {
             true => observed.nodes.values().collect(),
-            false => names.iter().map(find).collect::<Result<_, _>>()?,
+            false => names.names.iter().map(find).collect::<Result<_, _>>()?,
         };
         if let Some(selector) = &self.selector {
             nodes.retain(|node| selector.matches(&node.labels));
@@ -107,8 +76,10 @@ struct NodeRow {
 }
 
 pub(super) async fn run(flags: &Flags, common: &Common) -> Result<(), Failure> {
-    let (loaded, observed, plan) = read_and_plan_from(flags.location()?, common).await?;
-    let nodes = flags.nodes(&observed)?;
+    let names = Names::new("node", &flags.names);
+    let location = names.location(&flags.revision)?;
+    let (loaded, observed, plan) = read_and_plan(location, common).await?;
+    let nodes = flags.nodes(&names, &observed)?;
     let rows = node_rows(&nodes, &loaded.desired, &observed, &plan);
     Ok(print(flags.output, rows)?)
 }
@@ -281,25 +252,25 @@ fn planned(after: &[Block]) -> String {
     format!("will get {}", blocks.join(","))
 }
 
-fn print(format: NodeFormat, mut rows: Vec<NodeRow>) -> std::io::Result<()> {
+fn print(format: TableFormat, mut rows: Vec<NodeRow>) -> std::io::Result<()> {
     match format {
-        NodeFormat::Human | NodeFormat::Wide => {
+        TableFormat::Human | TableFormat::Wide => {
             rows.sort_by(|a, b| natural_order(&a.name, &b.name));
         }
-        NodeFormat::Json | NodeFormat::Yaml => {}
+        TableFormat::Json | TableFormat::Yaml => {}
     }
     let items = |rows| Items {
         format_version: "1.1",
         items: rows,
     };
     match format {
-        NodeFormat::Json => output::json(&items(rows)),
-        NodeFormat::Yaml => output::yaml(&items(rows)),
-        NodeFormat::Human => output::data(&table(
+        TableFormat::Json => output::json(&items(rows)),
+        TableFormat::Yaml => output::yaml(&items(rows)),
+        TableFormat::Human => output::data(&table(
             ["NAME", "POD CIDRS", "POOL", "FIELD", "STATE"],
             &rows.iter().map(NodeRow::cells).collect::<Vec<_>>(),
         )),
-        NodeFormat::Wide => output::data(&table(
+        TableFormat::Wide => output::data(&table(
             [
                 "NAME",
                 "POD CIDRS",

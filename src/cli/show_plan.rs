@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::failure::Failure;
 use super::plan::PlanFormat;
-use super::{Common, ExitStatus, output, plan_file};
+use super::{Common, ExitStatus, foreign_commands, output, plan_file};
 use crate::render::{human, markdown};
 
 /// A plan file.
@@ -21,9 +21,12 @@ pub(super) struct Flags {
 pub(super) fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Failure> {
     let Flags { file, output } = flags;
     if file.extension().is_none() && !file.exists() {
-        let name = file.display();
+        let name = file.display().to_string();
+        let advice = foreign_commands::advice(&["get", &name]).unwrap_or_else(|| {
+            "the tables are `show pools`, `show nodes` and `show lb`".to_owned()
+        });
         return Err(Failure::Failed(format!(
-            "there is no plan file `{name}`; the tables are `show pools`, `show nodes` and `show lb`"
+            "there is no plan file `{name}`; {advice}"
         )));
     }
     let plan = plan_file::read(file)?;

@@ -3,15 +3,32 @@
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::show::{Flags, Items, read_and_plan};
-use super::{Common, Format, output};
+use super::files::Revision;
+use super::names::Names;
+use super::show::{Items, TableFormat, read_and_plan};
+use super::{Common, output};
 use crate::render::{grouped_digits, natural_order, table};
 use ipam_cilium::observed::Observed;
+use ipam_core::model::Origin;
 use ipam_desired::{NeutronPool, PoolState};
 use ipam_planner::openstack::SubnetPools;
 use ipam_planner::plan::{Misplaced, Plan, PoolUse, pool_use};
 
-#[derive(Serialize)]
+#[derive(Debug, clap::Args)]
+pub(super) struct Flags {
+    /// Names of pools, and the directory of pools, pins and policy. An argument with a `/` that is
+    /// not `pool/NAME`, or that exists on disk, is the directory. Default: all pools, and `pools`.
+    #[arg(value_name = "NAME|DIR")]
+    names: Vec<String>,
+    #[command(flatten)]
+    revision: Revision,
+    /// Output format. `wide` adds the address family, the longest run of free addresses, and the
+    /// file.
+    #[arg(long, short, value_enum, default_value = "human")]
+    output: TableFormat,
+}
+
+#[derive(Clone, Serialize)]
 struct PoolRow {
     name: String,
     family: String,
@@ -27,12 +44,32 @@ struct PoolRow {
     nodes: usize,
     /// Number of misplaced blocks of this family.
     misplaced: usize,
+    /// The longest run of addresses that nothing uses or keeps free: a CIDR, or `FIRST-LAST`.
+    longest_free: Option<String>,
+    /// The document.
+    origin: Place,
     /// Set if the pool is a subnet of Neutron. Such a pool has no blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     neutron: Option<NeutronRow>,
 }
 
-#[derive(Serialize)]
+/// A place in the files.
+#[derive(Clone, Serialize)]
+struct Place {
+    file: String,
+    line: u32,
+}
+
+impl From<&Origin> for Place {
+    fn from(origin: &Origin) -> Place {
+        Place {
+            file: origin.file.to_string(),
+            line: origin.line,
+        }
+    }
+}
+
+#[derive(Clone, Serialize)]
 struct NeutronRow {
     network: String,
     subnet: String,
@@ -51,7 +88,7 @@ impl PoolRow {
             reserved,
             free,
             nodes,
-            ..
+            longest_free,
         } = pool_use;
         let of_pool = |one: &&Misplaced| {
             one.pool.as_ref() == Some(&pool.name) && one.block.family() == *family
@@ -78,6 +115,8 @@ impl PoolRow {
             free: *free,
             nodes: *nodes,
             misplaced: plan.misplaced.iter().filter(of_pool).count(),
+            longest_free: longest_free.as_ref().map(ToString::to_string),
+            origin: Place::from(&pool.origin),
             neutron: None,
         }
     }
@@ -103,6 +142,8 @@ impl PoolRow {
             free: 0,
             nodes: 0,
             misplaced: 0,
+            longest_free: None,
+            origin: Place::from(&pool.origin),
             neutron: Some(NeutronRow {
                 network,
                 subnet,
@@ -137,6 +178,23 @@ impl PoolRow {
         ]
     }
 
+    fn wide_cells(&self) -> [String; 14] {
+        let [a, b, c, d, e, f, g, h, i, j, k] = self.cells();
+        let or_dash = |text: &str| match text.is_empty() {
+            true => "-".to_owned(),
+            false => text.to_owned(),
+        };
+        let Place { file, line } = &self.origin;
+        let free = self.longest_free.as_deref().unwrap_or_default();
+        let added = [
+            or_dash(&self.family),
+            or_dash(free),
+            format!("{file}:{line}"),
+        ];
+        let [l, m, n] = added;
+        [a, b, c, d, e, f, g, h, i, j, k, l, m, n]
+    }
+
     fn cells_of_neutron(&self, neutron: &NeutronRow) -> [String; 11] {
         let none = || "-".to_owned();
         let range = self
@@ -162,7 +220,9 @@ impl PoolRow {
 }
 
 pub(super) async fn run(flags: &Flags, common: &Common) -> Result<(), Failure> {
-    let (loaded, observed, plan) = read_and_plan(flags, common).await?;
+    let names = Names::new("pool", &flags.names);
+    let location = names.location(&flags.revision)?;
+    let (loaded, observed, plan) = read_and_plan(location, common).await?;
     let of_nodes = pool_use(&loaded.desired, &observed);
     let of_nodes = of_nodes.iter().map(|pool| PoolRow::new(pool, &plan));
     let of_neutron = loaded
@@ -170,38 +230,84 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<(), Failure> {
         .neutron_pools
         .values()
         .map(|pool| PoolRow::of_neutron(pool, &observed));
-    Ok(print(flags.output, of_nodes.chain(of_neutron).collect())?)
+    let rows = named(&names, of_nodes.chain(of_neutron).collect())?;
+    Ok(print(flags.output, rows)?)
 }
 
-fn print(format: Format, mut rows: Vec<PoolRow>) -> std::io::Result<()> {
-    if format == Format::Json {
-        return output::json(&Items {
-            format_version: "1.0",
-            items: rows,
-        });
+/// The rows of the named pools, in the order of the names; all rows without a name. A dual-stack
+/// pool has two rows. Fails if a name is unknown.
+fn named(names: &Names<'_>, rows: Vec<PoolRow>) -> Result<Vec<PoolRow>, Failure> {
+    if names.names.is_empty() {
+        return Ok(rows);
     }
+    let mut named = Vec::new();
+    for name in &names.names {
+        let before = named.len();
+        named.extend(rows.iter().filter(|row| row.name == *name).cloned());
+        if named.len() == before {
+            return Err(names.unknown(name, rows.iter().map(|row| row.name.as_str())));
+        }
+    }
+    Ok(named)
+}
+
+const HEADING: [&str; 11] = [
+    "NAME",
+    "CIDRS",
+    "BLOCK",
+    "PRIORITY",
+    "SELECTOR",
+    "NODES",
+    "TOTAL",
+    "USED",
+    "RESERVED",
+    "FREE",
+    "MISPLACED",
+];
+
+const WIDE_HEADING: [&str; 14] = [
+    "NAME",
+    "CIDRS",
+    "BLOCK",
+    "PRIORITY",
+    "SELECTOR",
+    "NODES",
+    "TOTAL",
+    "USED",
+    "RESERVED",
+    "FREE",
+    "MISPLACED",
+    "FAMILY",
+    "LONGEST FREE",
+    "FILE",
+];
+
+fn print(format: TableFormat, mut rows: Vec<PoolRow>) -> std::io::Result<()> {
+    let items = |rows| Items {
+        format_version: "1.1",
+        items: rows,
+    };
+    let is_wide = match format {
+        TableFormat::Json => return output::json(&items(rows)),
+        TableFormat::Yaml => return output::yaml(&items(rows)),
+        TableFormat::Human => false,
+        TableFormat::Wide => true,
+    };
     rows.sort_by(|a, b| natural_order(&a.name, &b.name));
-    let heading = [
-        "NAME",
-        "CIDRS",
-        "BLOCK",
-        "PRIORITY",
-        "SELECTOR",
-        "NODES",
-        "TOTAL",
-        "USED",
-        "RESERVED",
-        "FREE",
-        "MISPLACED",
-    ];
     for why in rows
         .iter()
         .filter_map(|row| row.neutron.as_ref()?.unknown.as_ref())
     {
         output::warn(why);
     }
-    output::data(&table(
-        heading,
-        &rows.iter().map(PoolRow::cells).collect::<Vec<_>>(),
-    ))
+    output::data(&match is_wide {
+        true => table(
+            WIDE_HEADING,
+            &rows.iter().map(PoolRow::wide_cells).collect::<Vec<_>>(),
+        ),
+        false => table(
+            HEADING,
+            &rows.iter().map(PoolRow::cells).collect::<Vec<_>>(),
+        ),
+    })
 }

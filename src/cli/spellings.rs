@@ -8,7 +8,37 @@ use std::ffi::OsString;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
     Apply,
+    Import,
     Other,
+}
+
+/// A flag of `import`. For other commands `plan` takes its place.
+const DRY_RUN: &str = "--dry-run";
+
+/// Arguments in our spelling.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Translated {
+    pub(super) arguments: Vec<OsString>,
+    /// Long names, without dashes, of flags that are switched off, as in `--auto-approve=false`.
+    pub(super) switched_off: BTreeSet<String>,
+}
+
+/// The long names of our flags, without dashes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LongFlags {
+    pub(super) all: BTreeSet<String>,
+    /// Those without a value.
+    pub(super) switches: BTreeSet<String>,
+}
+
+/// One argument in our spelling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Ours {
+    Word(String),
+    /// We do the same without a flag.
+    Nothing,
+    /// This word does not apply, even if it is given before.
+    Off(String),
 }
 
 /// The meaning of a flag of another tool.
@@ -92,7 +122,7 @@ const FOREIGN: [(&str, Meaning); 37] = [
         "-generate-config-out",
         Meaning::Instead("`cilium-ipam show nodes` prints the blocks that nodes hold"),
     ),
-    ("--dry-run", Meaning::Instead(PLAN_INSTEAD)),
+    (DRY_RUN, Meaning::Instead(PLAN_INSTEAD)),
     ("-y", Meaning::Instead("use --auto-approve")),
     ("--yes", Meaning::Instead("use --auto-approve")),
     (
@@ -117,97 +147,150 @@ const FOREIGN: [(&str, Meaning); 37] = [
     ),
 ];
 
-/// The arguments in our spelling; `long` has the names of all our long flags, without dashes.
+/// The arguments in our spelling.
 ///
 /// # Errors
 /// Fails at a flag that we do not have, with what to do instead.
-pub(super) fn translated(
-    arguments: Vec<OsString>,
-    long: &BTreeSet<String>,
-) -> Result<Vec<OsString>, String> {
-    let mut ours = Vec::with_capacity(arguments.len());
+pub(super) fn translated(arguments: Vec<OsString>, long: &LongFlags) -> Result<Translated, String> {
+    let mut translated = Translated::default();
     let mut is_verbatim = false;
-    let verb = match arguments.iter().any(|argument| argument == "apply") {
-        true => Verb::Apply,
-        false => Verb::Other,
+    let has = |verb: &str| arguments.iter().any(|argument| argument == verb);
+    let verb = match (has("apply"), has("import")) {
+        (true, _) => Verb::Apply,
+        (false, true) => Verb::Import,
+        (false, false) => Verb::Other,
     };
     for argument in arguments {
         is_verbatim |= argument == "--";
         match argument.to_str() {
             Some(text) if !is_verbatim && text.starts_with('-') => {
-                ours.extend(in_our_spelling(text, verb, long)?.map(OsString::from));
+                translated.add(in_our_spelling(text, verb, long)?);
             }
-            _ => ours.push(argument),
+            _ => translated.arguments.push(argument),
         }
     }
-    Ok(ours)
+    Ok(translated)
 }
 
-/// `None` if we do the same without a flag.
-fn in_our_spelling(
-    argument: &str,
-    verb: Verb,
-    long: &BTreeSet<String>,
-) -> Result<Option<String>, String> {
+impl Translated {
+    fn add(&mut self, ours: Ours) {
+        match ours {
+            Ours::Word(word) => {
+                self.switched_off.remove(name(&word));
+                self.arguments.push(OsString::from(word));
+            }
+            Ours::Nothing => {}
+            Ours::Off(word) => {
+                self.switched_off.insert(name(&word).to_owned());
+                self.arguments.retain(|given| *given != *word);
+            }
+        }
+    }
+}
+
+/// The name of a long flag, without dashes and value.
+fn name(flag: &str) -> &str {
+    let flag = flag.trim_start_matches('-');
+    flag.split_once('=').map_or(flag, |(name, _)| name)
+}
+
+fn in_our_spelling(argument: &str, verb: Verb, long: &LongFlags) -> Result<Ours, String> {
     let (flag, value) = match argument.split_once('=') {
         Some((flag, value)) => (flag, Some(value)),
         None => (argument, None),
     };
-    let foreign = FOREIGN.iter().find(|(theirs, _)| *theirs == flag);
+    let is_ours = verb == Verb::Import && flag == DRY_RUN;
+    let foreign = FOREIGN
+        .iter()
+        .find(|(theirs, _)| *theirs == flag && !is_ours);
     match foreign {
         Some((_, Meaning::Instead(what))) => Err(format!("there is no flag `{flag}`; {what}")),
-        Some((_, Meaning::Argument)) => Ok(value.map(str::to_owned)),
+        Some((_, Meaning::Argument)) => Ok(word(value)),
         Some((_, Meaning::Switch { on, off })) => switched(flag, value, *on, *off),
         Some((_, Meaning::OfApply { off })) => {
             switched(flag, value, None, (verb == Verb::Apply).then_some(*off))
         }
-        None => match flag.strip_prefix('-') {
-            Some(name) if !name.starts_with('-') && long.contains(name) => {
-                Ok(Some(format!("-{argument}")))
-            }
-            _ => Ok(Some(argument.to_owned())),
-        },
+        None => own(argument, flag, value, long),
     }
 }
 
+/// A flag that is spelled as ours, perhaps with a single dash, or as a switch with a value.
+fn own(argument: &str, flag: &str, value: Option<&str>, long: &LongFlags) -> Result<Ours, String> {
+    let of_one_dash = flag.strip_prefix('-').filter(|name| !name.starts_with('-'));
+    let of_two = flag.strip_prefix("--");
+    let known = of_two
+        .or(of_one_dash)
+        .filter(|name| long.all.contains(*name));
+    let Some(known) = known else {
+        return Ok(Ours::Word(argument.to_owned()));
+    };
+    match value {
+        Some(value) if long.switches.contains(known) => {
+            let on = format!("--{known}");
+            switched(flag, Some(value), Some(&on), None)
+        }
+        Some(_) | None if of_two.is_none() => Ok(Ours::Word(format!("-{argument}"))),
+        Some(_) | None => Ok(Ours::Word(argument.to_owned())),
+    }
+}
+
+fn word(word: Option<&str>) -> Ours {
+    word.map_or(Ours::Nothing, |word| Ours::Word(word.to_owned()))
+}
+
+/// `on` and `off` are the words for `true` and `false`. If one value has no word, the word of the
+/// other one no longer applies.
 fn switched(
     flag: &str,
     value: Option<&str>,
     on: Option<&str>,
     off: Option<&str>,
-) -> Result<Option<String>, String> {
-    match value {
-        None | Some("true") => Ok(on.map(str::to_owned)),
-        Some("false") => Ok(off.map(str::to_owned)),
-        Some(other) => Err(format!("`{flag}` takes `true` or `false`, not `{other}`")),
-    }
+) -> Result<Ours, String> {
+    let (chosen, other) = match value {
+        None | Some("true") => (on, off),
+        Some("false") => (off, on),
+        Some(given) => {
+            return Err(format!("`{flag}` takes `true` or `false`, not `{given}`"));
+        }
+    };
+    Ok(match (chosen, other) {
+        (Some(chosen), _) => Ours::Word(chosen.to_owned()),
+        (None, Some(other)) => Ours::Off(other.to_owned()),
+        (None, None) => Ours::Nothing,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn long() -> BTreeSet<String> {
-        let names = [
-            "out",
-            "output",
-            "target",
-            "parallelism",
+    fn long() -> LongFlags {
+        let switches = [
             "auto-approve",
             "detailed-exitcode",
             "no-lock",
             "no-input",
             "no-color",
+            "full",
             "help",
             "version",
         ];
-        names.map(str::to_owned).into()
+        let valued = ["out", "output", "target", "parallelism"];
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        LongFlags {
+            all: names(&[&switches[..], &valued].concat()),
+            switches: names(&switches),
+        }
+    }
+
+    fn of(line: &str) -> Result<Translated, String> {
+        let words = line.split_whitespace().map(OsString::from).collect();
+        translated(words, &long())
     }
 
     fn translate(line: &str) -> Result<String, String> {
-        let words = line.split_whitespace().map(OsString::from).collect();
-        let ours = translated(words, &long())?;
-        Ok(ours
+        Ok(of(line)?
+            .arguments
             .iter()
             .map(|word| word.to_string_lossy())
             .collect::<Vec<_>>()
@@ -232,12 +315,37 @@ mod tests {
             ("apply -input=false", "apply --no-input"),
             ("show -json", "show --output=json"),
             ("plan -no-color", "plan --no-color"),
+            ("plan --full=true", "plan --full"),
+            ("plan -full=false", "plan"),
+            ("apply --auto-approve -auto-approve=false", "apply"),
+            (
+                "apply -auto-approve=false --auto-approve",
+                "apply --auto-approve",
+            ),
             ("-help", "--help"),
             ("plan -output json", "plan --output json"),
             ("apply -f pools/", "apply pools/"),
             ("apply --filename=pools/", "apply pools/"),
         ] {
             assert_eq!(translate(theirs).as_deref(), Ok(ours), "{theirs}");
+        }
+    }
+
+    #[test]
+    fn what_is_switched_off_is_named() {
+        for (line, off) in [
+            ("apply -auto-approve=false", &["auto-approve"][..]),
+            ("apply --auto-approve=false", &["auto-approve"]),
+            ("apply -auto-approve=false -auto-approve", &[]),
+            ("apply -input=true -lock=true", &["no-input", "no-lock"]),
+            ("plan -lock=true", &[]),
+            ("show -json=false", &["output"]),
+            ("plan --full=false", &["full"]),
+            ("plan --out=false", &[]),
+            ("plan -- --full=false", &[]),
+        ] {
+            let found = of(line).unwrap().switched_off;
+            assert_eq!(Vec::from_iter(&found), off, "{line}");
         }
     }
 
@@ -266,6 +374,7 @@ mod tests {
             ("get nodes -A", "no namespace"),
             ("apply -y", "--auto-approve"),
             ("apply -lock=maybe", "`true` or `false`"),
+            ("apply --auto-approve=yes", "`true` or `false`"),
         ] {
             let error = translate(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");

@@ -4,10 +4,8 @@ use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::Common;
 use super::failure::Failure;
-use super::output::warn;
-use crate::render::printable;
+use super::{Common, output};
 use ipam_cilium::observed::ObservedKind;
 use ipam_cluster::live::{LiveCluster, SentRequest, kubeconfig_has_cluster};
 use ipam_cluster::{
@@ -58,15 +56,7 @@ fn print_request(request: &SentRequest<'_>) {
         outcome,
         took,
     } = request;
-    let outcome = match outcome {
-        Ok(status) => status.to_string(),
-        Err(why) => printable(why).into_owned(),
-    };
-    warn(&format!(
-        "{method} {} {outcome} {} ms",
-        printable(path),
-        took.as_millis()
-    ));
+    output::request(method, path, outcome, *took);
 }
 
 impl Cluster for Target {

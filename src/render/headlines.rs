@@ -9,7 +9,7 @@ pub(super) fn of_plan(summary: &Summary, intent: Intent) -> String {
     format!("{}\n", Paint::Bold.on(&sentence(summary, intent)))
 }
 
-/// `Plan: 3 to assign, …`, `No changes.` or `Undo: …`
+/// `Plan: 3 to assign, …`, `No changes.`, `6 blocked; no changes can be made now.` or `Undo: …`
 pub(super) fn sentence(summary: &Summary, intent: Intent) -> String {
     let sentence = match intent {
         Intent::Undo => undo(summary),
@@ -138,21 +138,22 @@ pub(super) fn writes_of_nodes(summary: &Summary) -> String {
     }
 }
 
+/// `5 unchanged`; `None` for none.
+pub(super) fn unchanged(summary: &Summary) -> Option<String> {
+    counts([(summary.unchanged, "unchanged")]).pop()
+}
+
 /// `1 blocked, 3 nodes misplaced, 5 unchanged`, without zeros.
 pub(super) fn others(summary: &Summary) -> Vec<String> {
     let Summary {
-        blocked,
-        misplaced,
-        unchanged,
-        ..
+        blocked, misplaced, ..
     } = summary;
     let misplaced = (*misplaced > 0).then(|| format!("{} misplaced", count(*misplaced, "node")));
     let blocked = counts([(*blocked, "blocked")]);
-    let unchanged = counts([(*unchanged, "unchanged")]);
     blocked
         .into_iter()
         .chain(misplaced)
-        .chain(unchanged)
+        .chain(unchanged(summary))
         .collect()
 }
 
@@ -196,36 +197,93 @@ fn no_changes(summary: &Summary) -> String {
         moved,
         unchanged,
         nodes,
-        blocked,
-        misplaced,
-        drifted,
-        errors,
         ..
     } = summary;
     let moved = grouped_digits(moved);
     if summary.left_out.is_some() {
         return limited::no_changes(summary);
     }
+    let title = title_without_changes(summary);
     if summary.is_as_the_files_say() {
         return format!(
-            "No changes. {} as the files say, {moved} moved.",
+            "{title}. {} as the files say, {moved} moved.",
             count(*nodes, "node")
         );
     }
-    let counts = [
+    let good = grouped_digits(unchanged);
+    format!(
+        "{title}. {good} of {} as the files say, {moved} moved.",
+        count(*nodes, "node"),
+    )
+}
+
+/// The title of a plan that changes nothing. A plan with problems begins with them: `No changes`
+/// would read as success.
+pub(super) fn title_without_changes(summary: &Summary) -> String {
+    no_changes_to("", summary)
+}
+
+/// `No changes{object}`, `1 error; no changes{object}`, or with blocked changes `1 blocked; no
+/// changes{object} can be made now`.
+pub(super) fn no_changes_to(object: &str, summary: &Summary) -> String {
+    let Summary {
+        blocked,
+        misplaced,
+        drifted,
+        errors,
+        ..
+    } = summary;
+    let problems = [
+        (*blocked, format!("{} blocked", grouped_digits(blocked))),
         (
             *misplaced,
             format!("{} misplaced", count(*misplaced, "node")),
         ),
-        (*blocked, format!("{} blocked", grouped_digits(blocked))),
         (*drifted, count(*drifted, "drifted field")),
         (*errors, count(*errors, "error")),
     ];
-    let counts: Vec<String> = without_zeros(counts).collect();
-    let good = grouped_digits(unchanged);
-    format!(
-        "No changes. {good} of {} as the files say, {moved} moved; {}.",
-        count(*nodes, "node"),
-        counts.join(", ")
-    )
+    let problems: Vec<String> = without_zeros(problems).collect();
+    match (problems.join(", "), blocked) {
+        (none, _) if none.is_empty() => format!("No changes{object}"),
+        (problems, 0) => format!("{problems}; no changes{object}"),
+        (problems, _) => format!("{problems}; no changes{object} can be made now"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(summary: &Summary) -> String {
+        sentence(summary, Intent::Files)
+    }
+
+    #[test]
+    fn only_a_plan_without_problems_begins_with_no_changes() {
+        let good = Summary {
+            nodes: 3,
+            unchanged: 3,
+            ..Summary::default()
+        };
+        assert_eq!(of(&good), "No changes. 3 nodes as the files say, 0 moved.");
+        let blocked = Summary {
+            blocked: 6,
+            errors: 1,
+            unchanged: 0,
+            ..good.clone()
+        };
+        assert_eq!(
+            of(&blocked),
+            "6 blocked, 1 error; no changes can be made now. 0 of 3 nodes as the files say, 0 moved."
+        );
+        let drifted = Summary {
+            drifted: 1,
+            unchanged: 2,
+            ..good
+        };
+        assert_eq!(
+            of(&drifted),
+            "1 drifted field; no changes. 2 of 3 nodes as the files say, 0 moved."
+        );
+    }
 }

@@ -1,7 +1,7 @@
 //! A plan that is limited by `--target` or `--exclude`: what it leaves out, in words.
 
-use super::headlines::without_zeros;
-use super::text::{count, grouped_digits, printable};
+use super::headlines::{no_changes_to, without_zeros};
+use super::text::{count, printable};
 use ipam_planner::plan::{LeftOut, SelectionDocument, Summary};
 
 /// ` 12 changes are not in this plan.`; empty for a whole plan.
@@ -34,31 +34,11 @@ pub(super) fn left_out(summary: &Summary) -> String {
 
 /// The headline of a limited plan without changes. It never speaks for the whole cluster.
 pub(super) fn no_changes(summary: &Summary) -> String {
-    let Summary {
-        nodes,
-        blocked,
-        misplaced,
-        drifted,
-        errors,
-        ..
-    } = summary;
-    let counts = [
-        (*blocked, format!("{} blocked", grouped_digits(blocked))),
-        (
-            *misplaced,
-            format!("{} misplaced", count(*misplaced, "node")),
-        ),
-        (*drifted, count(*drifted, "drifted field")),
-        (*errors, count(*errors, "error")),
-    ];
-    let counts: String = without_zeros(counts)
-        .map(|text| format!("; {text}"))
-        .collect();
-    let selected = match nodes {
+    let selected = match summary.nodes {
         0 => "the selected objects".to_owned(),
-        nodes => count(*nodes, "selected node"),
+        nodes => count(nodes, "selected node"),
     };
-    format!("No changes to {selected}{counts}.")
+    format!("{}.", no_changes_to(&format!(" to {selected}"), summary))
 }
 
 /// `limited by --target node/n1`; empty for a whole plan.
@@ -71,6 +51,20 @@ pub(super) fn by(selection: Option<&SelectionDocument>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn problems_of_selected_nodes_come_first() {
+        let summary = Summary {
+            nodes: 1,
+            blocked: 1,
+            left_out: Some(LeftOut::default()),
+            ..Summary::default()
+        };
+        assert_eq!(
+            no_changes(&summary),
+            "1 blocked; no changes to 1 selected node can be made now."
+        );
+    }
 
     #[test]
     fn what_is_left_out_is_counted() {

@@ -120,26 +120,27 @@ fn headline(plan: &PlanDocument) -> String {
 
 fn first_lines(summary: &Summary, intent: Intent) -> String {
     let errors = (summary.errors > 0).then(|| count(summary.errors, "error"));
-    let (title, others) = match intent {
+    let (title, others): (String, Vec<String>) = match intent {
         Intent::Undo => {
             let blocked = match summary.blocked {
                 0 => None,
                 blocked => Some(format!("{} cannot be taken back", grouped_digits(blocked))),
             };
             let writes = headlines::writes_of_nodes(summary);
-            (format!("Undo: {writes}"), blocked.into_iter().collect())
+            let others = blocked.into_iter().chain(errors);
+            (format!("Undo: {writes}"), others.collect())
+        }
+        Intent::Files if summary.changes_nothing() => {
+            let title = headlines::title_without_changes(summary);
+            let title = format!("{title}, {}", headlines::writes(summary));
+            (title, headlines::unchanged(summary).into_iter().collect())
         }
         Intent::Files => {
-            let title = if summary.changes_nothing() {
-                "No changes"
-            } else {
-                "Plan"
-            };
-            let writes = headlines::writes(summary);
-            (format!("{title}: {writes}"), headlines::others(summary))
+            let others = headlines::others(summary).into_iter().chain(errors);
+            let title = format!("Plan: {}", headlines::writes(summary));
+            (title, others.collect())
         }
     };
-    let others: Vec<String> = others.into_iter().chain(errors).collect();
     match others.is_empty() {
         true => format!("### {title}"),
         false => format!("### {title}\n\n{}", others.join(", ")),

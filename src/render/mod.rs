@@ -54,7 +54,7 @@ pub fn why_irreversible(plan: &PlanDocument) -> &'static str {
     let all = |path: &str| irreversible.clone().all(|change| change.write_path == path);
     match (all("node-spec"), all("pod-ip-pool")) {
         (true, _) => "spec.podCIDRs is write-once",
-        (_, true) => "they are as the files say, so change the files back",
-        (false, false) => "an agent may start on what they write",
+        (_, true) => "they delete fields that an undo plan does not restore",
+        (false, false) => "agents use the fields that they write",
     }
 }

@@ -1,21 +1,20 @@
 //! Commands and flags as users of Terraform, kubectl and calicoctl type them.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use testbed::{Options, User};
+use testbed::Options;
 
-use super::safety_arguments::{dual_stack, running};
-use super::server::{Server, kubernetes, node as server_node};
+use super::operator::{GROUP, install_definitions};
+use super::server::{Server, kubernetes};
 use super::support::{
-    Folder, KUBERNETES, Ran, cluster, holds, node, pool, program, ran, repository,
+    Folder, KUBERNETES, Ran, cluster, holds, node, pin, pool, program, ran, repository,
 };
 
-const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
+pub const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 
 /// Three nodes without blocks, of which one is in rack `b`.
-fn three() -> Folder {
+pub fn three() -> Folder {
     let nodes = [
         node("n1", "a", ""),
         node("n2", "a", ""),
@@ -28,7 +27,7 @@ fn three() -> Folder {
 }
 
 /// Runs a command on `cluster.json`, which a variable selects.
-fn on_cluster(folder: &Folder, arguments: &[&str]) -> Ran {
+pub fn on_cluster(folder: &Folder, arguments: &[&str]) -> Ran {
     let mut command = program(folder.path(), arguments);
     ran(command
         .env("CILIUM_IPAM_CLUSTER_FILE", "cluster.json")
@@ -129,6 +128,50 @@ fn a_flag_overrides_the_variable_and_what_it_excludes() {
     let other = ("CILIUM_IPAM_CLUSTER_FILE", "absent.json");
     plan(&[other], &["plan", "--cluster", "cluster.json"]).expect(0);
     plan(&[other], &["plan"]).expect(8);
+    // Two variables that exclude each other are still an error.
+    plan(&[other, context], &["plan"]).expect(1);
+    let target = ("CILIUM_IPAM_PLAN_TARGET", "node/n1");
+    let json = ["plan", "-o", "json"];
+    let limited = |variables: &[(&str, &str)], flags: &[&str]| {
+        let plan = plan(variables, &[&json, flags].concat()).expect(0).json();
+        plan["summary"]["assign"].as_u64().unwrap()
+    };
+    assert_eq!(limited(&[file, target], &[]), 1);
+    assert_eq!(limited(&[file, target], &["-l", "rack=a"]), 2);
+    // An argument without a flag excludes flags, too.
+    let crds = ("CILIUM_IPAM_SCHEMA_CRDS", "true");
+    let schema = plan(&[crds], &["schema", "IPPool"]).expect(0).json();
+    assert_eq!(schema["title"], "IPPool");
+    assert_eq!(plan(&[crds], &["schema"]).expect(0).json()["kind"], "List");
+}
+
+#[test]
+fn a_switch_that_is_off_overrides_its_variable() {
+    for variable in ["true", "1"] {
+        for (switch, code) in [
+            (&[][..], 0),
+            (&["--auto-approve=true"], 0),
+            (&["-auto-approve=false"], 1),
+            (&["--auto-approve=false"], 1),
+        ] {
+            let folder = three();
+            let arguments = [&["apply", "--cluster-file", "cluster.json"], switch].concat();
+            let mut command = program(folder.path(), &arguments);
+            command.env("CILIUM_IPAM_APPLY_AUTO_APPROVE", variable);
+            let ran = ran(command.output().unwrap()).expect(code);
+            let is_written = folder.read("cluster.json").contains("10.20.0.0/24");
+            assert_eq!(is_written, code == 0, "{switch:?}");
+            if code != 0 {
+                assert!(ran.stderr.contains("pass --auto-approve"), "{}", ran.stderr);
+            }
+        }
+    }
+    let folder = three();
+    let mut command = program(
+        folder.path(),
+        &["plan", "--full=false", "--cluster-file", "cluster.json"],
+    );
+    ran(command.env("CILIUM_IPAM_FULL", "true").output().unwrap()).expect(0);
 }
 
 #[test]
@@ -148,146 +191,6 @@ fn the_name_of_a_kubeconfig_cluster_is_no_file() {
     folder.run(&["plan", "--cluster", "prod"]).expect(0);
 }
 
-fn blocks(plan: &Value) -> Vec<(String, Value)> {
-    let changes = plan["changes"].as_array().unwrap().iter();
-    changes
-        .map(|change| {
-            let name = change["name"].as_str().unwrap().to_owned();
-            (name, change["after"].clone())
-        })
-        .collect()
-}
-
-#[test]
-fn a_limited_plan_decides_as_the_whole_one_and_counts_the_rest() {
-    let folder = three();
-    let whole = on_cluster(&folder, &["plan", "-o", "json"])
-        .expect(0)
-        .json();
-    let of = |flags: &[&str]| {
-        on_cluster(&folder, &[&["plan", "-o", "json"], flags].concat())
-            .expect(0)
-            .json()
-    };
-    for (flags, names) in [
-        (vec!["--target", "node/n3"], vec!["n3"]),
-        (vec!["--target", "label:rack=a"], vec!["n1", "n2"]),
-        (vec!["-l", "rack!=a"], vec!["n3"]),
-        (
-            vec!["--target", "pool/a", "--exclude", "node/n2"],
-            vec!["n1", "n3"],
-        ),
-        (
-            vec!["--target", "node/n1", "--target", "node/n2"],
-            vec!["n1", "n2"],
-        ),
-        (vec!["--exclude", "pool/a"], vec![]),
-    ] {
-        let limited = of(&flags);
-        let expected: Vec<_> = blocks(&whole)
-            .into_iter()
-            .filter(|(name, _)| names.contains(&name.as_str()))
-            .collect();
-        assert_eq!(blocks(&limited), expected, "{flags:?}");
-        let left_out = &limited["summary"]["left_out"];
-        assert_eq!(left_out["changes"], 3 - names.len(), "{flags:?}");
-        assert_ne!(limited["digest"], whole["digest"], "{flags:?}");
-    }
-    assert_eq!(
-        of(&["--target", "node/n3"])["selection"],
-        json!({"targets": ["node/n3"], "excluded": []})
-    );
-    assert!(whole.get("selection").is_none() && whole["summary"].get("left_out").is_none());
-}
-
-#[test]
-fn a_limited_plan_never_speaks_for_the_whole_cluster() {
-    let nodes = [node("n1", "a", &holds("10.20.0.0/24")), node("n2", "b", "")];
-    let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
-        ("pools/a.yaml", &pool("a", POOL)),
-    ]);
-    let flags = ["plan", "--target", "node/n1", "--detailed-exitcode"];
-    let told = on_cluster(&folder, &flags).expect(0).stdout;
-    assert!(
-        told.starts_with("No changes to 1 selected node. 1 change is not in this plan.\n"),
-        "{told}"
-    );
-    assert!(told.contains("limited by --target 'node/n1'"), "{told}");
-    assert!(!told.contains("as the files say"), "{told}");
-    let page = on_cluster(&folder, &[&flags[..3], &["-o", "markdown"]].concat());
-    let page = page.expect(0).stdout;
-    assert!(page.contains("1 change is not in this plan"), "{page}");
-    on_cluster(&folder, &["plan", "--detailed-exitcode"]).expect(2);
-}
-
-#[test]
-fn an_unknown_object_is_an_error() {
-    let folder = three();
-    for (object, part) in [
-        ("node/n9", "exists neither in the files nor in the cluster"),
-        ("pool/b", "exists neither in the files nor in the cluster"),
-        ("label:rack=z", "no node has the labels"),
-        ("n1", "write it as node/n1"),
-    ] {
-        for command in ["plan", "apply"] {
-            let told = on_cluster(&folder, &[command, "--target", object]).expect(1);
-            assert!(told.stderr.contains(part), "{}", told.stderr);
-        }
-    }
-}
-
-#[test]
-fn a_saved_plan_keeps_its_limit() {
-    let folder = three();
-    let out = ["plan", "--target", "node/n2", "--out", "p.json"];
-    on_cluster(&folder, &out).expect(0);
-    let told = on_cluster(&folder, &["show", "p.json"]).expect(0).stdout;
-    assert!(told.contains("2 changes are not in this plan"), "{told}");
-    let other = ["apply", "p.json", "--target", "node/n1"];
-    let told = on_cluster(&folder, &other).expect(4).stderr;
-    assert!(
-        told.contains("the plan is limited by --target 'node/n2'"),
-        "{told}"
-    );
-    // Files that change elsewhere do not concern it.
-    folder.write(
-        "pools/z.yaml",
-        pool(
-            "z",
-            "{cidrs: [10.30.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: b}}}",
-        ),
-    );
-    on_cluster(&folder, &["apply", "p.json"]).expect(0);
-    let written = folder.read("cluster.json");
-    assert!(written.contains("10.20.1.0/24"), "{written}");
-    assert!(!written.contains("10.20.0.0/24"), "{written}");
-    assert!(!written.contains("10.30."), "{written}");
-    // Without its limit, a saved plan is another one.
-    let edited = folder.read("p.json").replace("node/n2", "node/n1");
-    folder.write("edited.json", edited);
-    let told = on_cluster(&folder, &["apply", "edited.json"])
-        .expect(1)
-        .stderr;
-    assert!(told.contains("do not match its digest"), "{told}");
-}
-
-#[test]
-fn a_limit_that_refuses_the_whole_plan_allows_a_part() {
-    let folder = dual_stack(&running(&[("n1", "a"), ("n2", "a"), ("n3", "b")]), "");
-    let told = on_cluster(&folder, &["apply", "--auto-approve"])
-        .expect(5)
-        .stderr;
-    assert!(
-        told.contains("apply fewer at a time with --target"),
-        "{told}"
-    );
-    on_cluster(&folder, &["apply", "--auto-approve", "--target", "node/n1"]).expect(0);
-    let written = folder.read("cluster.json");
-    assert!(written.contains("fd00:20::/64"), "{written}");
-    assert!(!written.contains("fd00:20:0:"), "{written}");
-}
-
 #[test]
 fn nodes_are_listed_as_kubectl_lists_them() {
     let folder = three();
@@ -304,11 +207,112 @@ fn nodes_are_listed_as_kubectl_lists_them() {
     assert_eq!(names(&["pools"]), ["n1", "n2", "n3"]);
     assert_eq!(names(&["n3", "node/n1"]), ["n3", "n1"]);
     assert_eq!(names(&["-l", "rack in (a)", "pools"]), ["n1", "n2"]);
-    on_cluster(&folder, &["show", "nodes", "n9"]).expect(1);
+    for (name, part) in [
+        ("worker-1", "`cilium-ipam show nodes` lists all"),
+        ("n33", "did you mean `n3`?"),
+    ] {
+        let told = on_cluster(&folder, &["show", "nodes", name]).expect(1);
+        let expected = format!("there is no node `{name}`, and no such directory; {part}");
+        assert!(told.stderr.contains(&expected), "{}", told.stderr);
+    }
     let wide = on_cluster(&folder, &["show", "nodes", "n1", "-o", "wide"]).expect(0);
     assert!(wide.stdout.contains("rack=a"), "{}", wide.stdout);
     let yaml = on_cluster(&folder, &["show", "nodes", "n1", "-o", "yaml"]).expect(0);
     assert!(yaml.stdout.contains("name: n1"), "{}", yaml.stdout);
+}
+
+#[test]
+fn pools_are_listed_as_kubectl_lists_them() {
+    let both = "{cidrs: [10.20.0.0/16, 'fd00:20::/48'], blockSize: {ipv4: 24, ipv6: 64}}";
+    let settings = format!(r#"{KUBERNETES},"enable-ipv6":"true""#);
+    let nodes = [node("n1", "a", &holds("10.30.0.0/24"))];
+    let folder = Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", &settings, &nodes)),
+        ("pools/rack-a.yaml", &pool("rack-a", both)),
+        (
+            "pools/rack-b.yaml",
+            &pool("rack-b", "{cidrs: [10.30.0.0/22], blockSize: 24}"),
+        ),
+    ]);
+    let show = |arguments: &[&str]| {
+        on_cluster(&folder, &[&["show", "pools"], arguments].concat()).expect(0)
+    };
+    let names = |arguments: &[&str]| -> Vec<String> {
+        let items = show(&[&["-o", "json"], arguments].concat()).json();
+        let items = items["items"].as_array().unwrap().clone();
+        let name = |item: &Value| format!("{} {}", text(&item["name"]), text(&item["family"]));
+        items.iter().map(name).collect()
+    };
+    let all = ["rack-a IPv4", "rack-a IPv6", "rack-b IPv4"];
+    assert_eq!(names(&[]), all);
+    assert_eq!(names(&["pools"]), all);
+    assert_eq!(
+        names(&["rack-b", "pools", "pool/rack-a"]),
+        [all[2], all[0], all[1]]
+    );
+    let one = show(&["rack-b"]).stdout;
+    assert!(
+        one.contains("10.30.0.0/22") && !one.contains("rack-a"),
+        "{one}"
+    );
+    assert!(!one.contains("LONGEST FREE"), "{one}");
+    let wide = show(&["rack-b", "-o", "wide"]).stdout;
+    for part in [
+        "FAMILY",
+        "LONGEST FREE",
+        "10.30.1.0-10.30.3.255",
+        "pools/rack-b.yaml:3",
+    ] {
+        assert!(wide.contains(part), "{part}: {wide}");
+    }
+    let yaml: Value = serde_yaml::from_str(&show(&["rack-a", "-o", "yaml"]).stdout).unwrap();
+    let json = show(&["rack-a", "-o", "json"]).json();
+    assert_eq!(yaml, json);
+    assert_eq!(json["items"][1]["total"], 65_536);
+    for (name, part) in [
+        ("rak-a", "did you mean `rack-a`?"),
+        ("zz", "`cilium-ipam show pools` lists all"),
+    ] {
+        let told = on_cluster(&folder, &["get", "pools", name])
+            .expect(1)
+            .stderr;
+        let expected = format!("there is no pool `{name}`, and no such directory; {part}");
+        assert!(told.contains(&expected), "{told}");
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap()
+}
+
+#[test]
+fn a_plan_with_blocked_changes_never_looks_done() {
+    let nodes = [node("n1", "a", &holds("10.20.0.0/24")), node("n2", "a", "")];
+    let folder = Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
+        (
+            "pools/a.yaml",
+            &pool("a", "{cidrs: [10.20.0.0/24], blockSize: 24}"),
+        ),
+    ]);
+    let headline = "1 blocked, 1 error; no changes can be made now";
+    let human = on_cluster(&folder, &["plan"]).stdout;
+    assert!(human.starts_with(headline), "{human}");
+    let page = on_cluster(&folder, &["plan", "-o", "markdown"]).stdout;
+    assert!(
+        page.starts_with(&format!("### {headline}, 0 moved")),
+        "{page}"
+    );
+    let limited = on_cluster(&folder, &["plan", "--target", "node/n2"]).stdout;
+    assert!(
+        limited.starts_with("1 blocked, 1 error; no changes to 1 selected node can be made now."),
+        "{limited}"
+    );
+    on_cluster(&folder, &["plan", "--out", "p.json"]);
+    let saved = on_cluster(&folder, &["show", "p.json"]).stdout;
+    for text in [human, page, limited, saved] {
+        assert!(!text.contains("No changes"), "{text}");
+    }
 }
 
 #[test]
@@ -355,6 +359,88 @@ fn a_pool_is_explained() {
 }
 
 #[test]
+fn what_kubectl_prints_is_a_document_for_the_program_and_for_editors() {
+    let server = Server::start(
+        &kubernetes("1.19.3", None),
+        Some("1.19.3"),
+        Options::default(),
+        &[],
+    );
+    install_definitions(&server);
+    let balancer = "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: edge}\nspec: {blocks: [{cidr: 20.0.10.0/24}]}\n";
+    let documents = [
+        pool("a", POOL),
+        pin("n1", "10.20.3.0/24"),
+        balancer.to_owned(),
+    ];
+    server.folder.write("all.yaml", documents.join("---\n"));
+    let kubectl = |arguments: &[&str]| -> String {
+        let mut command = server.plane.kubectl(&server.programs).unwrap();
+        let output = command
+            .current_dir(server.folder.path())
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    kubectl(&["apply", "-f", "all.yaml"]);
+    let condition = json!({"type": "Ready", "status": "True", "reason": "Applied", "message": "", "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let status = json!({"status": {"observedGeneration": 1, "nodes": 0, "blocks": [], "conditions": [condition]}});
+    server
+        .plane
+        .patch(&format!("{GROUP}/ippools/a/status"), &status)
+        .unwrap();
+    let schema = |arguments: &[&str]| {
+        let schema = server
+            .folder
+            .run(&[&["schema"], arguments].concat())
+            .expect(0)
+            .json();
+        jsonschema::validator_for(&schema).unwrap()
+    };
+    let kinds =
+        "ippools.cilium-ipam.io,nodeassignments.cilium-ipam.io,ciliumloadbalancerippools.cilium.io";
+    for (arguments, of_kind) in [
+        (vec!["ippools.cilium-ipam.io", "a"], Some("IPPool")),
+        (
+            vec!["ciliumloadbalancerippools.cilium.io", "edge"],
+            Some("CiliumLoadBalancerIPPool"),
+        ),
+        (vec![kinds], None),
+    ] {
+        let get = [
+            &["get", "-o", "yaml", "--show-managed-fields"],
+            &arguments[..],
+        ]
+        .concat();
+        let printed = kubectl(&get);
+        for part in ["uid:", "resourceVersion:", "managedFields:", "last-applied"] {
+            assert!(printed.contains(part), "{part}: {printed}");
+        }
+        server.folder.write("printed/all.yaml", &printed);
+        server.folder.run(&["validate", "printed"]).expect(0);
+        let mut document: Value = serde_yaml::from_str(&printed).unwrap();
+        let validators = [Some(schema(&[])), of_kind.map(|kind| schema(&[kind]))];
+        for validator in validators.iter().flatten() {
+            let errors: Vec<String> = validator
+                .iter_errors(&document)
+                .map(|error| error.to_string())
+                .collect();
+            assert!(errors.is_empty(), "{errors:#?}\n{printed}");
+        }
+        // A slip beside the server's fields is still found.
+        match of_kind {
+            Some(_) => document["metadata"]["labls"] = json!({}),
+            None => document["items"][0]["metadata"]["labls"] = json!({}),
+        }
+        for validator in validators.iter().flatten() {
+            assert!(!validator.is_valid(&document));
+        }
+    }
+}
+
+#[test]
 fn the_version_names_the_formats() {
     let folder = Folder::new(&[]);
     let version = folder.run(&["version", "-o", "json"]).expect(0).json();
@@ -372,205 +458,4 @@ fn there_is_a_man_page_for_each_command() {
     assert!(page.contains("CILIUM_IPAM_SHOW_NODES_OUTPUT"), "{page}");
     assert!(folder.read("man/cilium-ipam.1").contains("cilium\\-ipam"));
     assert!(!Path::new(&folder.join("man/cilium-ipam-manual.1")).exists());
-}
-
-/// (verb, resource and group, whether for the whole cluster) of a table or of roles.
-type Rights = BTreeSet<(String, String, bool)>;
-
-/// The rights that the documentation lists.
-fn documented() -> Rights {
-    let page = repository().join("docs/src/reference/rights.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let quoted = |cell: &str| -> Vec<String> {
-        let parts = cell.split('`').skip(1).step_by(2);
-        parts.map(str::to_owned).collect()
-    };
-    let mut rights = Rights::new();
-    for line in page.lines().filter(|line| line.starts_with("| `")) {
-        let cells: Vec<&str> = line.split('|').collect();
-        let resources = quoted(cells[2]);
-        let group = resources.iter().find(|name| name.starts_with('.'));
-        for resource in resources.iter().filter(|name| !name.starts_with('.')) {
-            let resource = match group {
-                Some(group) => format!("{resource}{group}"),
-                None => resource.clone(),
-            };
-            let is_everywhere = cells[3].trim() == "cluster" || cells[3].contains("all namespaces");
-            for verb in quoted(cells[1]) {
-                rights.insert((verb, resource.clone(), is_everywhere));
-            }
-        }
-    }
-    rights
-}
-
-/// The rights that `schema --rbac` prints.
-fn printed() -> Rights {
-    let text = Folder::new(&[]).run(&["schema", "--rbac"]).expect(0).stdout;
-    let mut rights = Rights::new();
-    for document in text.split("\n---\n") {
-        let role: Value = serde_yaml::from_str(document).unwrap();
-        let texts = |value: &Value| -> Vec<String> {
-            let values = value.as_array().unwrap().iter();
-            values
-                .map(|text| text.as_str().unwrap().to_owned())
-                .collect()
-        };
-        for rule in role["rules"].as_array().unwrap() {
-            let group = match texts(&rule["apiGroups"])[0].as_str() {
-                "" => String::new(),
-                group => format!(".{group}"),
-            };
-            for resource in texts(&rule["resources"]) {
-                for verb in texts(&rule["verbs"]) {
-                    let is_everywhere = role["kind"] == "ClusterRole";
-                    rights.insert((verb, format!("{resource}{group}"), is_everywhere));
-                }
-            }
-        }
-    }
-    rights
-}
-
-#[test]
-fn the_printed_roles_are_those_of_the_documentation() {
-    // The page says in words that `watch` needs `watch` beside `list`.
-    let without_watch: Rights = printed()
-        .into_iter()
-        .filter(|(verb, _, _)| verb != "watch")
-        .collect();
-    assert_eq!(without_watch, documented());
-}
-
-/// Binds the printed roles of this name to a user, as their comment says.
-fn bind(server: &Server, role: &str, user: &str) {
-    let api = "/apis/rbac.authorization.k8s.io/v1";
-    let subjects = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]);
-    let binding = |kind: &str, of: &str| {
-        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": role},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": of, "name": role}, "subjects": subjects})
-    };
-    let namespaced = format!("{api}/namespaces/kube-system/rolebindings");
-    for (path, object) in [
-        (
-            format!("{api}/clusterrolebindings"),
-            binding("ClusterRoleBinding", "ClusterRole"),
-        ),
-        (namespaced, binding("RoleBinding", "Role")),
-    ] {
-        server.plane.create(&path, &object).unwrap();
-    }
-}
-
-#[test]
-fn the_printed_roles_suffice_and_requests_are_printed_without_credentials() {
-    let options = Options {
-        users: vec![User::named("planner")],
-        ..Options::default()
-    };
-    let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), options, &[]);
-    server.nodes([server_node("n", json!({}))]);
-    server.folder.write("pools/a.yaml", pool("a", POOL));
-    server.folder.write(
-        "roles.yaml",
-        server.folder.run(&["schema", "--rbac"]).expect(0).stdout,
-    );
-    let mut kubectl = server.plane.kubectl(&server.programs).unwrap();
-    let roles = server.folder.join("roles.yaml");
-    assert!(
-        kubectl
-            .arg("create")
-            .arg("-f")
-            .arg(roles)
-            .status()
-            .unwrap()
-            .success()
-    );
-    let kubeconfig = server.plane.kubeconfig_for("planner").unwrap();
-
-    bind(&server, "cilium-ipam-plan", "planner");
-    let ran = server
-        .run_as(&kubeconfig, &["plan", "--verbose", "-o", "json"])
-        .expect(0);
-    assert_eq!(ran.json()["summary"]["assign"], 1);
-    let blind = ran.json()["findings"].to_string();
-    assert!(!blind.contains("blind-spot"), "{blind}");
-    let is_request = |line: &&str| {
-        let words: Vec<&str> = line.split(' ').collect();
-        matches!(words[..], ["GET", "/api/v1/nodes", "200", time, "ms"] if time.parse::<u64>().is_ok())
-    };
-    assert_eq!(
-        ran.stderr.lines().filter(is_request).count(),
-        1,
-        "{}",
-        ran.stderr
-    );
-    let token = std::fs::read_to_string(&kubeconfig).unwrap();
-    let token = token.split("token").nth(1).unwrap();
-    let token = token.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-    let token: String = token
-        .chars()
-        .take_while(char::is_ascii_alphanumeric)
-        .collect();
-    assert!(
-        token.len() >= 8 && !ran.stderr.contains(&token),
-        "{}",
-        ran.stderr
-    );
-    let quiet = server.run_as(&kubeconfig, &["plan"]).expect(0);
-    assert!(!quiet.stderr.contains("GET "), "{}", quiet.stderr);
-    server
-        .run_as(&kubeconfig, &["doctor", "--fail-on", "never"])
-        .expect(0);
-    server
-        .run_as(&kubeconfig, &["apply", "--auto-approve"])
-        .expect(1);
-
-    bind(&server, "cilium-ipam-apply", "planner");
-    let applied = server
-        .run_as(&kubeconfig, &["apply", "--auto-approve"])
-        .expect(0);
-    assert!(
-        !applied.stderr.contains("no lock is taken"),
-        "{}",
-        applied.stderr
-    );
-    assert_eq!(server.pod_cidrs()["n"], ["10.20.0.0/24"]);
-}
-
-#[test]
-fn a_targeted_service_comes_with_the_pools_that_it_may_need() {
-    let example = repository().join("examples/load-balancer-pins");
-    let example = example.display();
-    let [pools, cluster] = ["pools", "cluster.yaml"].map(|name| format!("{example}/{name}"));
-    let changes = |limit: &[&str]| -> Vec<String> {
-        let plan = ["plan", &pools, "--cluster-file", &cluster, "-o", "json"];
-        let plan = Folder::new(&[]).run(&[&plan[..], limit].concat()).expect(0);
-        let plan = plan.json();
-        let names = plan["changes"].as_array().unwrap().iter();
-        names
-            .map(|change| {
-                format!(
-                    "{} {}",
-                    change["kind"].as_str().unwrap(),
-                    change["name"].as_str().unwrap()
-                )
-            })
-            .collect()
-    };
-    let target = ["--target", "service/shop/web"];
-    assert_eq!(
-        changes(&target),
-        [
-            "Service shop/web",
-            "CiliumLoadBalancerIPPool others",
-            "CiliumLoadBalancerIPPool shop"
-        ]
-    );
-    let without = [&target[..], &["--exclude", "pool/shop"]].concat();
-    assert_eq!(
-        changes(&without),
-        ["CiliumLoadBalancerIPPool others"],
-        "no pin without its pool"
-    );
 }

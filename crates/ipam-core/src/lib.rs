@@ -8,5 +8,6 @@ pub mod model;
 pub mod net;
 pub mod neutron;
 pub mod rules;
+pub mod similar_names;
 pub mod text;
 mod text_enum;

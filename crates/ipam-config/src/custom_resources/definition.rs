@@ -33,7 +33,7 @@ pub fn definitions() -> Vec<Value> {
 }
 
 fn definition(kind: CustomKind) -> Value {
-    let written = json_schema(Some(kind.into()));
+    let written = json_schema(kind.into());
     let mut spec = written["properties"]["spec"].clone();
     structural(&mut spec);
     narrow(kind, &mut spec);

@@ -4,6 +4,7 @@
 //! every document of every file, and reports each fault at its place in the file.
 
 mod context;
+mod editor_schema;
 mod ignored;
 mod incomplete_pools;
 mod lines;
@@ -29,6 +30,7 @@ mod yaml;
 
 use std::sync::Arc;
 
+pub use editor_schema::editor_schema;
 pub use lines::Lines;
 pub use lower::lower;
 pub(crate) use schema::inline_settings;

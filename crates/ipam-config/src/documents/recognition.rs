@@ -41,7 +41,7 @@ const POD_IP_POOL: &str = "CiliumPodIPPool";
 const TYPO: usize = 3;
 
 /// `kubectl get -o yaml` prints several objects as one document of this kind.
-const LIST: &str = "List";
+pub(super) const LIST: &str = "List";
 
 /// Most edits between a misspelt `List` and the right one.
 const LIST_TYPO: usize = 1;

@@ -64,31 +64,14 @@ impl DocumentKind {
     }
 }
 
-/// JSON Schema (2020-12) of one kind, or of a document of any kind if `kind` is `None`.
-pub fn json_schema(kind: Option<DocumentKind>) -> Value {
+/// JSON Schema (2020-12) of one kind, without the fields that the API server sets.
+pub fn json_schema(kind: DocumentKind) -> Value {
     match kind {
-        Some(DocumentKind::IpPool) => schema_of::<IpPoolDocument>(DocumentKind::IpPool),
-        Some(DocumentKind::NodeAssignment) => {
-            schema_of::<NodeAssignmentDocument>(DocumentKind::NodeAssignment)
-        }
-        Some(DocumentKind::Policy) => schema_of::<PolicyDocument>(DocumentKind::Policy),
-        Some(DocumentKind::AddressPool) => {
-            schema_of::<AddressPoolDocument>(DocumentKind::AddressPool)
-        }
-        Some(DocumentKind::ServiceAssignment) => {
-            schema_of::<ServiceAssignmentDocument>(DocumentKind::ServiceAssignment)
-        }
-        None => json!({
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "title": "cilium-ipam document",
-            "oneOf": DocumentKind::ALL.map(|kind| {
-                let mut schema = json_schema(Some(kind));
-                if let Some(object) = schema.as_object_mut() {
-                    object.remove("$schema");
-                }
-                schema
-            }),
-        }),
+        DocumentKind::IpPool => schema_of::<IpPoolDocument>(kind),
+        DocumentKind::NodeAssignment => schema_of::<NodeAssignmentDocument>(kind),
+        DocumentKind::Policy => schema_of::<PolicyDocument>(kind),
+        DocumentKind::AddressPool => schema_of::<AddressPoolDocument>(kind),
+        DocumentKind::ServiceAssignment => schema_of::<ServiceAssignmentDocument>(kind),
     }
 }
 

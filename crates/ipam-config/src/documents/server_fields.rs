@@ -1,9 +1,9 @@
-//! Removes the fields that the API server sets, so that the output of `kubectl get -o yaml` is a
-//! document.
+//! Fields that the API server sets: removed from documents and permitted in schemas, so that the
+//! output of `kubectl get -o yaml` is a document.
 //!
 //! Knows fields of every Kubernetes object, none of our kinds.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use ipam_core::model::OWNER_LABEL;
 
@@ -25,6 +25,17 @@ const SET_BY_SERVER: [&str; 11] = [
 
 /// `kubectl apply` keeps the whole last document in it.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Adds the fields to the schema of a kind. Their values can be anything, because [`remove`] reads
+/// none.
+pub(super) fn permit(schema: &mut Value) {
+    let ignored = || json!({"description": "Set by the API server. Ignored."});
+    let properties = &mut schema["properties"];
+    properties["status"] = ignored();
+    for name in SET_BY_SERVER {
+        properties["metadata"]["properties"][name] = ignored();
+    }
+}
 
 pub(super) fn remove(document: &mut Value) {
     let Some(fields) = document.as_object_mut() else {

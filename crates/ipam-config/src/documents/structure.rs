@@ -16,7 +16,7 @@ use ipam_core::model::Finding;
 
 static SCHEMAS: LazyLock<BTreeMap<DocumentKind, Value>> = LazyLock::new(|| {
     DocumentKind::ALL
-        .map(|kind| (kind, json_schema(Some(kind))))
+        .map(|kind| (kind, json_schema(kind)))
         .into()
 });
 

@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn every_keyword_of_every_schema_is_checked() {
         for kind in DocumentKind::ALL {
-            assert_known(&json_schema(Some(kind)), kind.as_str());
+            assert_known(&json_schema(kind), kind.as_str());
         }
     }
 
@@ -463,7 +463,7 @@ mod tests {
 
     fn documents() -> impl Strategy<Value = (DocumentKind, Value)> {
         let of_kind = |kind: DocumentKind| {
-            near(&json_schema(Some(kind)))
+            near(&json_schema(kind))
                 .prop_map(move |value| (kind, value))
                 .boxed()
         };
@@ -481,7 +481,7 @@ mod tests {
 
     static JSONSCHEMA: LazyLock<BTreeMap<DocumentKind, jsonschema::Validator>> =
         LazyLock::new(|| {
-            let compile = |kind| jsonschema::validator_for(&json_schema(Some(kind))).unwrap();
+            let compile = |kind| jsonschema::validator_for(&json_schema(kind)).unwrap();
             DocumentKind::ALL.map(|kind| (kind, compile(kind))).into()
         });
 
@@ -489,7 +489,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
         #[test]
         fn it_agrees_with_jsonschema((kind, value) in documents()) {
-            let schema = json_schema(Some(kind));
+            let schema = json_schema(kind);
             let validator = &JSONSCHEMA[&kind];
             let ours = faults(&schema, &value);
             prop_assert_eq!(ours.is_empty(), validator.is_valid(&value), "{:?}", ours);
@@ -509,7 +509,7 @@ mod tests {
         use proptest::test_runner::TestRunner;
         let mut runner = TestRunner::deterministic();
         for kind in DocumentKind::ALL {
-            let schema = json_schema(Some(kind));
+            let schema = json_schema(kind);
             let strategy = near(&schema);
             let valid = (0..500)
                 .filter(|_| {

@@ -14,8 +14,9 @@ use ureq::Agent;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::http::BACKOFF;
-use crate::http::keystone::{Session, login};
+use crate::http::keystone::{Session, ask_for_token, session, token_url};
 use crate::http::objects::object;
+use crate::http::report::{OnRequest, SentRequest, why};
 use crate::http::rest::{fault, nonsense, read};
 use crate::http::secrets::Secrets;
 use crate::login::{Logins, SessionCache};
@@ -33,6 +34,7 @@ pub struct HttpNeutron {
     cloud: Cloud,
     logins: Logins,
     until: Instant,
+    on_request: Option<OnRequest>,
     session: RefCell<Option<Session>>,
     secrets: RefCell<Secrets>,
     budget: RefCell<Budget>,
@@ -80,10 +82,17 @@ impl HttpNeutron {
             cloud,
             logins,
             until,
+            on_request: None,
             session: RefCell::default(),
             secrets,
             budget: RefCell::new(budget()),
         })
+    }
+
+    /// The same client, which reports each request.
+    #[must_use]
+    pub fn reporting(self, on_request: Option<OnRequest>) -> HttpNeutron {
+        HttpNeutron { on_request, ..self }
     }
 
     /// A client with the same session that gives up at another moment.
@@ -96,6 +105,7 @@ impl HttpNeutron {
             cloud: self.cloud.clone(),
             logins: self.logins.clone(),
             until,
+            on_request: self.on_request,
             session: self.session.clone(),
             secrets: self.secrets.clone(),
             budget: RefCell::new(budget()),
@@ -180,7 +190,11 @@ impl HttpNeutron {
             return Ok(session.clone());
         }
         let session = self.logins.get_or(&self.cloud, self.until, || {
-            login(&self.agent()?, &self.cloud)
+            let agent = self.agent()?;
+            let answer = self.reported("POST", &token_url(&self.cloud), || {
+                ask_for_token(&agent, &self.cloud)
+            })?;
+            session(answer, &self.cloud)
         });
         let session = session.map_err(|error| match error {
             NeutronError::Unavailable(why) => {
@@ -205,12 +219,36 @@ impl HttpNeutron {
         }
     }
 
+    /// Sends a request, which returns its status and its answer, and reports it.
+    fn reported<T>(
+        &self,
+        method: &str,
+        url: &str,
+        send: impl FnOnce() -> Result<(u16, T), NeutronError>,
+    ) -> Result<T, NeutronError> {
+        let began = Instant::now();
+        let answer = send();
+        if let Some(on_request) = self.on_request {
+            let failure = answer.as_ref().map(|(status, _)| *status).map_err(why);
+            on_request(&SentRequest {
+                method,
+                url: &self.secrets.borrow().shown(url),
+                outcome: failure
+                    .as_ref()
+                    .map(|status| *status)
+                    .map_err(String::as_str),
+                took: began.elapsed(),
+            });
+        }
+        answer.map(|(_, answer)| answer)
+    }
+
     fn ask_once(&self, path: &str, question: &Question<'_>) -> Result<Value, NeutronError> {
         let session = self.session()?;
         let agent = self.agent()?;
         let url = format!("{}{path}", session.network_url);
         let token = ("X-Auth-Token", session.token());
-        let answer = match question {
+        let answer = || match question {
             Question::Get(query) => {
                 let query = query.iter().map(|(key, value)| (*key, value.as_str()));
                 agent
@@ -237,18 +275,24 @@ impl HttpNeutron {
             // Neutron answers 400 to a DELETE with a body, even an empty one.
             Question::Delete => agent.delete(&url).header(token.0, token.1).call(),
         };
-        let header = answer
-            .as_ref()
-            .ok()
-            .and_then(|answer| answer.headers().get("Retry-After"));
-        self.obey_header(header.map(|value| value.as_bytes()));
+        let (status, body) = self
+            .reported(question.method(), &url, || {
+                let answer = answer();
+                let header = answer
+                    .as_ref()
+                    .ok()
+                    .and_then(|answer| answer.headers().get("Retry-After"));
+                self.obey_header(header.map(|value| value.as_bytes()));
+                let (status, body) = read(answer, &self.secrets.borrow())?;
+                Ok((status.as_u16(), (status, body)))
+            })
+            .map_err(|error| match error {
+                NeutronError::Unavailable(why) => {
+                    NeutronError::Unavailable(format!("{}: {why}", session.network_url))
+                }
+                error => error,
+            })?;
         let secrets = self.secrets.borrow();
-        let (status, body) = read(answer, &secrets).map_err(|error| match error {
-            NeutronError::Unavailable(why) => {
-                NeutronError::Unavailable(format!("{}: {why}", session.network_url))
-            }
-            error => error,
-        })?;
         if status.is_success() {
             Ok(body)
         } else {
@@ -342,6 +386,9 @@ pub fn get_json(
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::sync::Mutex;
+
     use super::*;
 
     fn neutron() -> HttpNeutron {
@@ -350,6 +397,37 @@ mod tests {
             Cloud::with_password("http://k", text("u"), text("p"), text("x"), text("d")).unwrap();
         let until = Instant::now() + Duration::from_mins(10);
         HttpNeutron::new(cloud, "test", SessionCache::Disabled, until).unwrap()
+    }
+
+    static REPORTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    fn report(request: &SentRequest<'_>) {
+        let SentRequest {
+            method,
+            url,
+            outcome,
+            took: _,
+        } = request;
+        REPORTED
+            .lock()
+            .unwrap()
+            .push(format!("{method} {url} {outcome:?}"));
+    }
+
+    #[test]
+    fn a_server_that_never_answers_is_reported() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let keystone = format!("http://{}/v3", silent.local_addr().unwrap());
+        let text = |text: &str| text.to_owned();
+        let cloud =
+            Cloud::with_password(&keystone, text("u"), text("hunter2"), text("x"), text("d"))
+                .unwrap();
+        let until = Instant::now() + Duration::from_millis(300);
+        let neutron = HttpNeutron::new(cloud, "test", SessionCache::Disabled, until).unwrap();
+        let neutron = neutron.reporting(Some(report));
+        neutron.log_in().unwrap_err();
+        let expected = format!("POST {keystone}/auth/tokens Err(\"no answer in time\")");
+        assert_eq!(*REPORTED.lock().unwrap(), [expected]);
     }
 
     /// The first pause after an answer with this header.

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use ureq::Agent;
+use ureq::http::StatusCode;
 
 use crate::http::rest::{fault, read};
 use crate::http::secrets::Secrets;
@@ -33,9 +34,26 @@ impl fmt::Debug for Session {
     }
 }
 
-pub(super) fn login(agent: &Agent, cloud: &Cloud) -> Result<Session, NeutronError> {
+/// Where a login is sent.
+pub(super) fn token_url(cloud: &Cloud) -> String {
+    format!("{}/auth/tokens", cloud.auth_url)
+}
+
+/// Keystone's answer to a login.
+pub(super) struct Answer {
+    status: StatusCode,
+    token: Option<String>,
+    body: Value,
+    secrets: Secrets,
+}
+
+/// Sends a login. Returns the status, too.
+///
+/// # Errors
+/// Fails if Keystone does not answer.
+pub(super) fn ask_for_token(agent: &Agent, cloud: &Cloud) -> Result<(u16, Answer), NeutronError> {
     let request = agent
-        .post(format!("{}/auth/tokens", cloud.auth_url))
+        .post(token_url(cloud))
         .header("Content-Type", "application/json");
     let answer = request.send(question(&cloud.access).to_string());
     let token = answer
@@ -48,6 +66,26 @@ pub(super) fn login(agent: &Agent, cloud: &Cloud) -> Result<Session, NeutronErro
     let mut secrets = Secrets::of(&cloud.access);
     secrets.add(token.as_deref().unwrap_or_default());
     let (status, body) = read(answer, &secrets)?;
+    let answer = Answer {
+        status,
+        token,
+        body,
+        secrets,
+    };
+    Ok((status.as_u16(), answer))
+}
+
+/// The session of an answer.
+///
+/// # Errors
+/// Fails if Keystone refuses, or if its catalogue has no network service.
+pub(super) fn session(answer: Answer, cloud: &Cloud) -> Result<Session, NeutronError> {
+    let Answer {
+        status,
+        token,
+        body,
+        secrets,
+    } = answer;
     if !status.is_success() {
         return Err(match fault(status, &body, &secrets) {
             NeutronError::Unauthorized => NeutronError::Refused,

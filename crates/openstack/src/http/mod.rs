@@ -4,6 +4,7 @@ mod ask;
 mod keystone;
 mod objects;
 mod pairs;
+mod report;
 mod rest;
 mod secrets;
 
@@ -27,6 +28,7 @@ use retry::Backoff;
 pub use ask::HttpNeutron;
 pub use ask::get_json;
 pub(super) use keystone::Session;
+pub use report::{OnRequest, SentRequest};
 
 /// Ports per page of a list.
 const PAGE: usize = 500;

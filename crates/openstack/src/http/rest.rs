@@ -40,7 +40,25 @@ fn unavailable(why: &Error, secrets: &Secrets) -> NeutronError {
         Error::Io(why) if why.kind() == ErrorKind::InvalidData => {
             NeutronError::Misconfigured(secrets.shown(&why.to_string()))
         }
+        Error::Io(why) => NeutronError::Unavailable(secrets.shown(&words(why))),
+        Error::HostNotFound => NeutronError::Unavailable("its name cannot be resolved".to_owned()),
         other => NeutronError::Unavailable(secrets.shown(&other.to_string())),
+    }
+}
+
+/// The cause in words for people.
+fn words(why: &std::io::Error) -> String {
+    match why.kind() {
+        ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        ErrorKind::ConnectionReset
+        | ErrorKind::ConnectionAborted
+        | ErrorKind::BrokenPipe
+        | ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
+        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+            "no route to its address".to_owned()
+        }
+        ErrorKind::TimedOut => "no answer in time".to_owned(),
+        _ => why.to_string(),
     }
 }
 

@@ -1,0 +1,297 @@
+//! The roles that `schema --rbac` prints: those of the documentation, enough for each command on a
+//! real API server, and for `plan` no more, as the server's audit log shows.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use testbed::{Options, User};
+
+use super::chart::{AUDIT_POLICY, Right, texts};
+use super::running::Running;
+use super::server::{Server, kubernetes, node};
+use super::support::{Folder, Ran, pool, repository};
+
+/// (verb, resource and group, whether for the whole cluster) of a table or of roles.
+type Rights = BTreeSet<(String, String, bool)>;
+
+/// The rights that the documentation lists.
+fn documented() -> Rights {
+    let page = repository().join("docs/src/reference/rights.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let quoted = |cell: &str| -> Vec<String> {
+        let parts = cell.split('`').skip(1).step_by(2);
+        parts.map(str::to_owned).collect()
+    };
+    let mut rights = Rights::new();
+    for line in page.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = line.split('|').collect();
+        let resources = quoted(cells[2]);
+        let group = resources.iter().find(|name| name.starts_with('.'));
+        for resource in resources.iter().filter(|name| !name.starts_with('.')) {
+            let resource = match group {
+                Some(group) => format!("{resource}{group}"),
+                None => resource.clone(),
+            };
+            let is_everywhere = cells[3].trim() == "cluster" || cells[3].contains("all namespaces");
+            for verb in quoted(cells[1]) {
+                rights.insert((verb, resource.clone(), is_everywhere));
+            }
+        }
+    }
+    rights
+}
+
+/// The documents that `schema --rbac` prints with these arguments.
+fn documents(arguments: &[&str]) -> Vec<Value> {
+    let arguments = [&["schema", "--rbac"], arguments].concat();
+    let text = Folder::new(&[]).run(&arguments).expect(0).stdout;
+    serde_yaml::from_multiple(&text).unwrap()
+}
+
+/// The rights that `schema --rbac` prints.
+fn printed() -> Rights {
+    let mut rights = Rights::new();
+    for role in documents(&[]) {
+        for rule in role["rules"].as_array().unwrap() {
+            let group = match texts(&rule["apiGroups"])[0].as_str() {
+                "" => String::new(),
+                group => format!(".{group}"),
+            };
+            for resource in texts(&rule["resources"]) {
+                for verb in texts(&rule["verbs"]) {
+                    let is_everywhere = role["kind"] == "ClusterRole";
+                    rights.insert((verb, format!("{resource}{group}"), is_everywhere));
+                }
+            }
+        }
+    }
+    rights
+}
+
+#[test]
+fn the_printed_roles_are_those_of_the_documentation() {
+    // The page says in words that `watch` needs `watch` beside `list`.
+    let without_watch: Rights = printed()
+        .into_iter()
+        .filter(|(verb, _, _)| verb != "watch")
+        .collect();
+    assert_eq!(without_watch, documented());
+}
+
+/// A server with an audit log.
+struct Audited {
+    server: Server,
+    audit: Folder,
+}
+
+impl Audited {
+    fn start() -> Audited {
+        let audit = Folder::new(&[("policy.json", AUDIT_POLICY)]);
+        let path = |name: &str| audit.join(name).display().to_string();
+        let options = Options {
+            apiserver_flags: vec![
+                format!("--audit-policy-file={}", path("policy.json")),
+                format!("--audit-log-path={}", path("audit.log")),
+            ],
+            users: vec![User::named("nobody")],
+            ..Options::default()
+        };
+        let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), options, &[]);
+        server.folder.write(
+            "pools/a.yaml",
+            pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+        );
+        Audited { server, audit }
+    }
+
+    /// A new service account `ci/NAME` with the roles for this command.
+    fn account(&self, name: &str, command: &str) -> Account<'_> {
+        let Server {
+            plane,
+            programs,
+            folder,
+        } = &self.server;
+        let account =
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
+        plane
+            .create("/api/v1/namespaces/ci/serviceaccounts", &account)
+            .unwrap();
+        let flag = format!("ci/{name}");
+        let printed = folder.run(&["schema", "--rbac", command, "--serviceaccount", &flag]);
+        folder.write("roles.yaml", printed.expect(0).stdout);
+        let mut kubectl = plane.kubectl(programs).unwrap();
+        kubectl
+            .arg("apply")
+            .arg("-f")
+            .arg(folder.join("roles.yaml"));
+        assert!(kubectl.status().unwrap().success());
+        Account {
+            audited: self,
+            name: format!("system:serviceaccount:ci:{name}"),
+            kubeconfig: plane.kubeconfig_for_service_account("ci", name).unwrap(),
+        }
+    }
+}
+
+struct Account<'a> {
+    audited: &'a Audited,
+    name: String,
+    kubeconfig: std::path::PathBuf,
+}
+
+impl Account<'_> {
+    fn run(&self, arguments: &[&str]) -> Ran {
+        self.audited.server.run_as(&self.kubeconfig, arguments)
+    }
+
+    /// What it requested so far, and whether the server allowed it.
+    fn requests(&self) -> BTreeSet<(Right, bool)> {
+        let log = self.audited.audit.read("audit.log");
+        // The last line may be half written.
+        let events = log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        events
+            .filter(|event| event["user"]["username"] == *self.name)
+            .filter(|event| event["objectRef"].is_object())
+            .map(|event| {
+                let decision = &event["annotations"]["authorization.k8s.io/decision"];
+                (Right::of(&event), decision == "allow")
+            })
+            .collect()
+    }
+
+    #[track_caller]
+    fn was_allowed_everything(&self) {
+        let refused: Vec<_> = self
+            .requests()
+            .into_iter()
+            .filter(|(_, allowed)| !allowed)
+            .collect();
+        assert!(refused.is_empty(), "{refused:#?}");
+    }
+}
+
+/// Every right of the roles for a command.
+fn rights_for(command: &str) -> Vec<Right> {
+    let mut rights = Vec::new();
+    for role in documents(&[command]) {
+        let namespace = role["metadata"]["namespace"].as_str().unwrap_or_default();
+        for rule in role["rules"].as_array().unwrap() {
+            for (verb, resource) in texts(&rule["verbs"]).into_iter().flat_map(|verb| {
+                texts(&rule["resources"])
+                    .into_iter()
+                    .map(move |resource| (verb.clone(), resource))
+            }) {
+                rights.push(Right {
+                    verb,
+                    group: rule["apiGroups"][0].as_str().unwrap().to_owned(),
+                    resource,
+                    namespace: namespace.to_owned(),
+                });
+            }
+        }
+    }
+    rights
+}
+
+#[test]
+fn each_command_works_with_its_roles_and_plan_uses_every_right_of_its_own() {
+    let audited = Audited::start();
+    let plane = &audited.server.plane;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ci"}});
+    plane.create("/api/v1/namespaces", &namespace).unwrap();
+    audited.server.nodes([node("n1", json!({}))]);
+
+    let planner = audited.account("planner", "plan");
+    let plan = planner.run(&["plan", "-o", "json"]).expect(0).json();
+    assert_eq!(plan["summary"]["assign"], 1);
+    let findings = plan["findings"].to_string();
+    assert!(!findings.contains("blind-spot"), "{findings}");
+    planner.run(&["show", "nodes"]).expect(0);
+    planner.was_allowed_everything();
+    let requests = planner.requests();
+    let rights = rights_for("plan");
+    assert!(rights.len() >= 12, "{rights:#?}");
+    for right in &rights {
+        assert!(right.verb == "list", "it only reads: {right:?}");
+        let is_used = requests.iter().any(|(request, _)| right.allows(request));
+        assert!(is_used, "plan never uses {right:?}");
+    }
+    planner.run(&["apply", "--auto-approve"]).expect(1);
+    assert!(audited.server.pod_cidrs()["n1"].is_empty());
+
+    let doctor = audited.account("doctor", "doctor");
+    let findings = doctor.run(&["doctor", "--fail-on", "never", "-o", "json"]);
+    let findings = findings.expect(0).stdout;
+    assert!(!findings.contains("blind-spot"), "{findings}");
+    doctor.run(&["explain", "n1"]).expect(0);
+    doctor
+        .run(&["snapshot", "--out", "snapshot.json"])
+        .expect(0);
+    doctor.was_allowed_everything();
+
+    let applier = audited.account("applier", "apply");
+    let applied = applier.run(&["apply", "--auto-approve"]).expect(0);
+    assert!(
+        !applied.stderr.contains("no lock is taken"),
+        "{}",
+        applied.stderr
+    );
+    assert_eq!(audited.server.pod_cidrs()["n1"], ["10.20.0.0/24"]);
+    applier.was_allowed_everything();
+
+    let watcher = audited.account("watcher", "watch");
+    let watch = Running::start(
+        audited.server.folder.path(),
+        &watcher.kubeconfig,
+        &["watch"],
+    );
+    audited.server.nodes([node("n2", json!({}))]);
+    assert_eq!(watch.written("n2"), json!(["10.20.1.0/24"]));
+    assert_eq!(watch.end(), 0);
+    watcher.was_allowed_everything();
+}
+
+#[test]
+fn requests_are_printed_without_credentials() {
+    let options = Options {
+        users: vec![User::named("planner")],
+        ..Options::default()
+    };
+    let server = Server::start(&kubernetes("1.19.3", None), Some("1.19.3"), options, &[]);
+    server.nodes([node("n", json!({}))]);
+    server.folder.write(
+        "pools/a.yaml",
+        pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+    );
+    let ran = server.run(&["plan", "--verbose", "-o", "json"]).expect(0);
+    let is_request = |line: &&str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        matches!(words[..], ["GET", "/api/v1/nodes", "200", time, "ms"] if time.parse::<u64>().is_ok())
+    };
+    assert_eq!(
+        ran.stderr.lines().filter(is_request).count(),
+        1,
+        "{}",
+        ran.stderr
+    );
+    // The user without any role has a token.
+    let kubeconfig = server.plane.kubeconfig_for("planner").unwrap();
+    let refused = server.run_as(&kubeconfig, &["plan", "-v"]).expect(8);
+    let token = std::fs::read_to_string(&kubeconfig).unwrap();
+    let token = token.split("token").nth(1).unwrap();
+    let token = token.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    let token: String = token
+        .chars()
+        .take_while(char::is_ascii_alphanumeric)
+        .collect();
+    assert!(
+        token.len() >= 8 && !refused.stderr.contains(&token),
+        "{}",
+        refused.stderr
+    );
+    assert!(refused.stderr.contains(" 403 "), "{}", refused.stderr);
+    let quiet = server.run(&["plan"]).expect(0);
+    assert!(!quiet.stderr.contains("GET "), "{}", quiet.stderr);
+}
