@@ -10,9 +10,9 @@ use super::support::{pin, pool};
 
 const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/kube-system/deployments/cilium-operator";
-const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: cilium-node}\n";
+pub const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: cilium-node}\n";
 
-fn start(version: CiliumVersion) -> Server {
+pub fn start(version: CiliumVersion) -> Server {
     let config = [
         ("cluster-pool-ipv4-cidr", "10.20.0.0/16"),
         ("cluster-pool-ipv4-mask-size", "24"),
@@ -39,7 +39,7 @@ fn operator(server: &Server, version: CiliumVersion, flags: &[&str]) -> Operator
     Operator::start(&server.programs, &server.plane, version, &flags).unwrap()
 }
 
-fn operator_of_cluster_pool(server: &Server, version: CiliumVersion) -> Operator {
+pub fn operator_of_cluster_pool(server: &Server, version: CiliumVersion) -> Operator {
     let flags = [
         "--ipam=cluster-pool",
         "--cluster-pool-ipv4-cidr=10.20.0.0/16",
@@ -48,7 +48,7 @@ fn operator_of_cluster_pool(server: &Server, version: CiliumVersion) -> Operator
     operator(server, version, &flags)
 }
 
-fn replicas(server: &Server, replicas: u32) {
+pub fn replicas(server: &Server, replicas: u32) {
     server
         .plane
         .patch(DEPLOYMENT, &json!({"spec": {"replicas": replicas}}))
@@ -56,7 +56,7 @@ fn replicas(server: &Server, replicas: u32) {
 }
 
 /// Blocks and the operator's errors of all CiliumNodes.
-fn cilium_nodes(server: &Server) -> BTreeMap<String, (Vec<String>, String)> {
+pub fn cilium_nodes(server: &Server) -> BTreeMap<String, (Vec<String>, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let read = |object: &Value| {
         let blocks = object["spec"]["ipam"]["podCIDRs"]
@@ -78,13 +78,13 @@ fn cilium_nodes(server: &Server) -> BTreeMap<String, (Vec<String>, String)> {
 }
 
 /// A CiliumNode as an agent makes it when it starts.
-fn agent_starts(server: &Server, name: &str) {
+pub fn agent_starts(server: &Server, name: &str) {
     let object = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": {"name": name}, "spec": {}});
     server.plane.create(CILIUM_NODES, &object).unwrap();
 }
 
 /// The block that the operator gives to another node: by then it has seen all earlier ones.
-fn next_of_operator(server: &Server, name: &str) -> String {
+pub fn next_of_operator(server: &Server, name: &str) -> String {
     agent_starts(server, name);
     wait_until("the operator to give a block", testbed::PATIENCE, || {
         Ok(cilium_nodes(server)[name].0.first().cloned())

@@ -2,7 +2,9 @@
 //! pages are as the program makes them. `CONTRIBUTING.md` has the conventions.
 
 mod blocks;
+mod exit_codes;
 mod generated;
+mod json_formats;
 mod on_a_server;
 mod running;
 

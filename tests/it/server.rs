@@ -185,7 +185,7 @@ fn racks_that_swap_are_told(server: &Server, pools: &[String; 3]) {
         .write("pools/racks.yaml", swapped.join("---\n"));
     let swap = server.run(&["plan", "--fail-on", "misplaced"]).expect(2);
     let headline =
-        "No changes. 666 of 2,000 nodes as the files say, 0 moved; 1,334 nodes misplaced.";
+        "1,334 nodes misplaced; no changes. 666 of 2,000 nodes as the files say, 0 moved.";
     assert!(swap.stdout.starts_with(headline), "{}", swap.stdout);
     for pool in ["rack-a", "rack-b"] {
         let cause = format!("667 blocks of pool {pool}: the pool does not select the node");
@@ -397,7 +397,8 @@ fn what_a_user_may_not_see_or_do() {
     assert_eq!(server.pod_cidrs()["n"], Vec::<String>::new());
 }
 
-fn grant(server: &Server, user: &str, resources: &[(&str, &str)]) {
+/// Lets a user read these resources, by group and name.
+pub fn grant(server: &Server, user: &str, resources: &[(&str, &str)]) {
     let rules: Vec<Value> = resources
         .iter()
         .map(|(group, resource)| json!({"apiGroups": [group], "resources": [resource], "verbs": ["get", "list"]}))

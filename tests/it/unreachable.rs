@@ -4,7 +4,8 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use crate::support::{Folder, pool};
+use crate::subnets::{SUBNET, subnet_pool};
+use crate::support::{Folder, KUBERNETES, cluster, pool};
 
 const SECRET: &str = "s3cret-token";
 
@@ -52,6 +53,38 @@ fn a_closed_port() {
         &[],
         &format!("the API server {server} does not answer: connection refused"),
     );
+}
+
+#[test]
+fn failed_requests_are_printed() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = closed.local_addr().unwrap();
+    drop(closed);
+    let of_cluster = folder(&format!("https://{address}"), &token());
+    let plan = ["plan", "-v", "--patience", "0s"];
+    let told = of_cluster.run(&[&plan[..], &["--kubeconfig", "kubeconfig"]].concat());
+    let told = told.expect(8).stderr;
+    let is_failure = |start: &str, line: &str| {
+        line.starts_with(start) && line.contains("connection refused") && line.ends_with(" ms")
+    };
+    let start = "GET /api/v1/namespaces/kube-system/configmaps failed: ";
+    assert!(told.lines().any(|line| is_failure(start, line)), "{told}");
+
+    let openstack = Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &[])),
+        ("pools/vm.yaml", &subnet_pool("vm", SUBNET)),
+        (
+            "clouds.yaml",
+            &format!(
+                "clouds: {{lab: {{auth: {{auth_url: 'http://{address}/v3', username: u, password: {SECRET}, project_name: p, user_domain_id: default, project_domain_id: default}}}}}}"
+            ),
+        ),
+    ]);
+    let told = openstack.run(&[&plan[..], &["--cluster-file", "cluster.json"]].concat());
+    let start = format!("POST http://{address}/v3/auth/tokens failed: ");
+    let told = told.all();
+    assert!(told.lines().any(|line| is_failure(&start, line)), "{told}");
+    assert!(!told.contains(SECRET), "{told}");
 }
 
 #[test]

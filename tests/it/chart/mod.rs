@@ -21,6 +21,9 @@ const ACCOUNT: &str = "system:serviceaccount:kube-system:cilium-ipam";
 const KUBELET: &str = "system:node:n1";
 const VIEWER: &str = "viewer";
 
+/// Logs every request, without bodies.
+pub const AUDIT_POLICY: &str = r#"{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}"#;
+
 /// A server that logs every request, and its audit log.
 pub struct Installed {
     pub server: Server,
@@ -31,7 +34,7 @@ impl Installed {
     /// Installs the chart with these additional flags.
     pub fn new(cilium: &CiliumInstallation, flags: &str) -> Installed {
         let audit = Folder::new(&[]);
-        audit.write("policy.json", r#"{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}"#);
+        audit.write("policy.json", AUDIT_POLICY);
         let path = |name: &str| audit.join(name).display().to_string();
         let mut kubelet = User::named(KUBELET);
         kubelet.groups = vec!["system:nodes".to_owned()];
@@ -219,16 +222,16 @@ impl Installed {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Right {
-    verb: String,
-    group: String,
-    resource: String,
+pub struct Right {
+    pub verb: String,
+    pub group: String,
+    pub resource: String,
     /// Empty for cluster-wide rights.
-    namespace: String,
+    pub namespace: String,
 }
 
 impl Right {
-    fn of(event: &Value) -> Right {
+    pub fn of(event: &Value) -> Right {
         let reference = &event["objectRef"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let subresource = text(&reference["subresource"]);
@@ -246,7 +249,7 @@ impl Right {
         }
     }
 
-    fn allows(&self, request: &Right) -> bool {
+    pub fn allows(&self, request: &Right) -> bool {
         let of_cluster = Right {
             namespace: String::new(),
             ..request.clone()
@@ -255,7 +258,7 @@ impl Right {
     }
 }
 
-fn texts(list: &Value) -> Vec<String> {
+pub fn texts(list: &Value) -> Vec<String> {
     list.as_array()
         .unwrap()
         .iter()

@@ -23,7 +23,7 @@ fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
         ),
     ]);
     let ran = folder.run(&["plan", "--cluster", "cluster.json"]).expect(2);
-    let headline = "No changes. 0 of 2,000 nodes as the files say, 0 moved; 2,000 drifted fields, 2,000 errors.";
+    let headline = "2,000 drifted fields, 2,000 errors; no changes. 0 of 2,000 nodes as the files say, 0 moved.";
     assert!(
         ran.stdout.starts_with(headline) && ran.stdout.trim_end().ends_with(headline),
         "{}",
@@ -314,12 +314,7 @@ fn thousands_of_blocked_nodes_with_one_cause_are_one_entry() {
         ("pools/pins.yaml", &pins.join("---\n")),
     ]);
     let ran = folder.run(&["plan", "--cluster", "cluster.json"]).expect(0);
-    assert!(
-        ran.stdout
-            .starts_with("No changes. 0 of 2,000 nodes as the files say, 0 moved; 2,000 blocked"),
-        "{}",
-        ran.stdout
-    );
+    assert!(ran.stdout.starts_with("2,000 blocked"), "{}", ran.stdout);
     assert!(
         ran.stdout.lines().count() + ran.stderr.lines().count() < 60,
         "{}\n{}",

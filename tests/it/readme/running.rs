@@ -73,7 +73,7 @@ pub fn run(blocks: &[Block], mut page: Option<&mut String>) -> usize {
     count
 }
 
-fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();

@@ -1,0 +1,83 @@
+//! The page about exit codes: the codes from the help of the program, and the conditions of
+//! `--fail-on` from the help of `plan`.
+
+use std::fmt::Write as _;
+
+use super::generated::{NOTE, printed};
+
+const EXIT_CODE_NOTES: &str = "
+- Blocked and misplaced nodes do not change the code, unless `--fail-on` names them.
+- 1 also means: not approved, refused by the server, no permission to write, or a plan file that cannot
+  be read.
+- 2 is only for changes and findings. A wrong command line gives 1.
+- 6 also means that another process has the cluster file.
+- 7 also means that a signal ended the apply after its first write. Plan again for the rest.
+- 8 also means that the login to OpenStack failed, where a pool is a subnet of Neutron.
+
+## `--fail-on`
+
+`plan --fail-on LIST` takes any of these, separated by commas. The default is `error`, as in `doctor`.
+
+| `--fail-on` | exits with 2 when the plan has |
+|---|---|
+";
+
+const DETAILED_EXITCODE: &str = "
+A pipeline that must stop at everything:
+
+```console
+$ cilium-ipam plan --fail-on blocked,misplaced,refused,drift,warning,error
+```
+
+## `--detailed-exitcode`
+
+`plan --detailed-exitcode` is as in Terraform: 2 when there are changes, 1 for an error, 0 otherwise. A
+finding of severity `error`, such as a block that two nodes hold, is an error: without changes it gives
+1, with changes 2. Blocked, misplaced or drifted nodes give 0 unless `--fail-on` names them. With both
+flags, changes and what `--fail-on` names give 2; nothing else does.
+";
+
+/// The text with flags as code.
+fn with_code(text: &str) -> String {
+    let words = text.split(' ').map(|word| {
+        let flag = word.trim_end_matches([',', ')']);
+        match flag.strip_prefix("--") {
+            Some(_) => format!("`{flag}`{}", &word[flag.len()..]),
+            None => word.to_owned(),
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+pub fn page() -> String {
+    let mut page = format!(
+        "{NOTE}\n\n# Exit codes\n\nBlocked nodes give 0, unless you ask: `cilium-ipam plan --fail-on blocked` exits with 2.\n\n| code | means |\n|---|---|\n"
+    );
+    let help = printed(&["--help"]);
+    let (_, codes) = help.split_once("Exit codes:\n").unwrap();
+    let rows = codes.lines().take_while(|line| line.starts_with("  "));
+    let rows: Vec<(&str, &str)> = rows
+        .map(|line| line.trim_start().split_once(' ').unwrap())
+        .collect();
+    assert!(rows.len() >= 10, "{help}");
+    for (code, meaning) in rows {
+        writeln!(page, "| {code} | {} |", with_code(meaning.trim_start())).unwrap();
+    }
+    page.push_str(EXIT_CODE_NOTES);
+    let help = printed(&["plan", "--help"]);
+    let (_, values) = help.split_once("--fail-on <LIST>").unwrap();
+    let values = values
+        .lines()
+        .skip_while(|line| !line.trim_start().starts_with("- "))
+        .take_while(|line| line.trim_start().starts_with("- "));
+    let mut count = 0;
+    for line in values {
+        let (name, meaning) = line.trim_start().split_once(':').unwrap();
+        let mut meaning = meaning.trim_start().to_owned();
+        meaning[..1].make_ascii_lowercase();
+        writeln!(page, "| `{}` | {meaning} |", &name[2..]).unwrap();
+        count += 1;
+    }
+    assert!(count >= 8, "{help}");
+    page + DETAILED_EXITCODE
+}

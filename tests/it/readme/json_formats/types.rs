@@ -1,0 +1,400 @@
+//! Reads the serialised types from the source files: fields, Rust types and doc comments.
+//!
+//! The files are formatted by rustfmt, so a field is a line. Knows only the serde attributes that
+//! these types use.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::repository;
+
+/// Folders of the types.
+const FOLDERS: [&str; 7] = [
+    "crates/ipam-planner/src/plan/document",
+    "crates/ipam-planner/src/plan",
+    "crates/ipam-planner/src/explain",
+    "src/render",
+    "src/cli",
+    "src/cli/import",
+    "src/cli/import/foreign",
+];
+
+/// What every `format_version` means.
+const VERSION: &str = "Version of this format.";
+
+#[derive(Clone, Debug)]
+pub struct Field {
+    pub name: String,
+    /// For people.
+    pub kind: String,
+    pub about: String,
+    rust: String,
+    is_flattened: bool,
+    /// May be absent.
+    is_optional: bool,
+}
+
+/// A type that is serialised.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    file: String,
+    /// Whether other files can use it.
+    is_public: bool,
+    pub fields: Vec<Field>,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Object,
+    /// An object with one of the fields.
+    OneOf,
+    /// A text, one of the fields' names.
+    Text,
+}
+
+pub struct Types(BTreeMap<String, Vec<Shape>>);
+
+impl Types {
+    pub fn read() -> Types {
+        let mut types = Types(BTreeMap::new());
+        for folder in FOLDERS {
+            let mut files: Vec<_> = std::fs::read_dir(repository().join(folder))
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+                .filter(|path| path.extension().is_some_and(|end| end == "rs"))
+                .collect();
+            files.sort();
+            for path in files {
+                types.add_file(&path);
+            }
+        }
+        let all: Vec<(String, usize)> = types
+            .0
+            .iter()
+            .flat_map(|(name, shapes)| (0..shapes.len()).map(move |index| (name.clone(), index)))
+            .collect();
+        for (name, index) in all {
+            let mut shape = types.0[&name][index].clone();
+            for field in &mut shape.fields {
+                field.kind = types.words(&shape.file, &field.rust);
+                if field.is_optional {
+                    let kind = field.kind.trim_end_matches(" or null");
+                    field.kind = format!("{kind}, or absent");
+                }
+            }
+            types.0.get_mut(&name).unwrap()[index] = shape;
+        }
+        types
+    }
+
+    fn add_file(&mut self, path: &Path) {
+        let source = std::fs::read_to_string(path).unwrap();
+        let file = path.strip_prefix(repository()).unwrap();
+        let file = file.to_str().unwrap();
+        let source = with_constants(&source);
+        let mut lines = source.lines().map(str::trim);
+        let mut attributes = String::new();
+        while let Some(line) = lines.next() {
+            if line.starts_with("#[") {
+                attributes.push_str(line);
+            } else if !line.starts_with("///") {
+                let is_ours = attributes.contains("Serialize");
+                let declared = declared(line).filter(|_| is_ours);
+                if let Some((name, is_enum)) = declared {
+                    let body = lines.by_ref().take_while(|line| *line != "}");
+                    let mut shape = shape(file, body, is_enum, &attributes);
+                    shape.is_public = line.starts_with("pub");
+                    self.0.entry(name).or_default().push(shape);
+                }
+                attributes.clear();
+            }
+        }
+    }
+
+    /// The type of this name that a file means: its own, or one of its folder, or the only one.
+    fn find(&self, file: &str, name: &str) -> Option<&Shape> {
+        let shapes = self.0.get(name)?;
+        let folder = |file: &str| file.rsplit_once('/').unwrap().0.to_owned();
+        let only = |is_near: &dyn Fn(&Shape) -> bool| {
+            let mut near = shapes.iter().filter(|shape| is_near(shape));
+            near.next().filter(|_| near.next().is_none())
+        };
+        let found = only(&|shape| shape.file == file)
+            .or_else(|| only(&|shape| folder(&shape.file) == folder(file) && shape.is_public))
+            .or_else(|| only(&|shape| shape.is_public));
+        let public = shapes.iter().filter(|shape| shape.is_public).count();
+        assert!(
+            found.is_some() || public == 0,
+            "{file}: several types `{name}`"
+        );
+        found
+    }
+
+    /// The type with the fields of flattened ones.
+    fn flat(&self, file: &str, name: &str) -> Shape {
+        let found = self.find(file, name);
+        let mut shape = found
+            .unwrap_or_else(|| panic!("{file}: no type `{name}`"))
+            .clone();
+        let fields = std::mem::take(&mut shape.fields);
+        for field in fields {
+            if field.is_flattened {
+                shape
+                    .fields
+                    .extend(self.flat(&shape.file, &field.rust).fields);
+            } else {
+                shape.fields.push(field);
+            }
+        }
+        shape
+    }
+
+    /// A type and those of its fields, each once, with the places where it stands.
+    pub fn below(&self, file: &str, root: &str) -> Vec<(Vec<String>, Shape)> {
+        let mut found: Vec<(String, Vec<String>, Shape)> = Vec::new();
+        let mut open = vec![(String::new(), file.to_owned(), root.to_owned())];
+        while !open.is_empty() {
+            for (place, file, name) in std::mem::take(&mut open) {
+                let known = found.iter_mut().find(|(known, ..)| *known == name);
+                if let Some((_, places, _)) = known {
+                    places.push(place);
+                    continue;
+                }
+                let shape = self.flat(&file, &name);
+                for field in &shape.fields {
+                    let (inner, is_list) = innermost(&field.rust);
+                    let is_object = self
+                        .find(&shape.file, inner)
+                        .is_some_and(|inner| inner.what != What::Text);
+                    if is_object {
+                        let dot = if place.is_empty() { "" } else { "." };
+                        let list = if is_list { "[]" } else { "" };
+                        let place = format!("{place}{dot}{}{list}", field.name);
+                        open.push((place, shape.file.clone(), inner.to_owned()));
+                    }
+                }
+                found.push((name, vec![place], shape));
+            }
+        }
+        found
+            .into_iter()
+            .map(|(_, places, shape)| (places, shape))
+            .collect()
+    }
+
+    /// A Rust type in the words of a person.
+    fn words(&self, file: &str, rust: &str) -> String {
+        let inside = |outer: &str| rust.strip_prefix(outer)?.strip_suffix('>');
+        if let Some(inner) = inside("Option<") {
+            return format!("{} or null", self.words(file, inner));
+        }
+        if let Some(inner) = inside("Vec<") {
+            let inner = self.words(file, inner).replace("object", "objects");
+            return format!("list of {inner}");
+        }
+        if let Some(inner) = inside("BTreeSet<") {
+            return format!("list of {}", self.words(file, inner));
+        }
+        if rust.starts_with("BTreeMap<") || rust == "Labels" {
+            return "map of text".to_owned();
+        }
+        match rust {
+            "String" | "str" => "text".to_owned(),
+            "bool" => "true or false".to_owned(),
+            "u8" | "u32" | "i32" | "u128" | "usize" => "number".to_owned(),
+            "()" => "null".to_owned(),
+            _ => match self.find(file, rust) {
+                Some(shape) if shape.what == What::Text => {
+                    let names = shape.fields.iter().map(|field| format!("`{}`", field.name));
+                    names.collect::<Vec<_>>().join(", ")
+                }
+                _ => "object".to_owned(),
+            },
+        }
+    }
+
+    /// Fails if a real value has other fields than its type.
+    pub fn check(&self, file: &str, name: &str, value: &Value, place: &str) {
+        let shape = self.flat(file, name);
+        if shape.what == What::Text {
+            let text = value.as_str().unwrap();
+            assert!(
+                shape.fields.iter().any(|field| field.name == text),
+                "{place}: {text}"
+            );
+            return;
+        }
+        let object = value
+            .as_object()
+            .unwrap_or_else(|| panic!("{place}: {value}"));
+        for (key, value) in object {
+            let field = shape.fields.iter().find(|field| field.name == *key);
+            let field = field.unwrap_or_else(|| panic!("{place}: no field `{key}` of {name}"));
+            let place = format!("{place}.{key}");
+            let (inner, is_list) = innermost(&field.rust);
+            let values: Vec<&Value> = match value {
+                Value::Array(values) if is_list => values.iter().collect(),
+                Value::Null => continue,
+                one => vec![one],
+            };
+            if self.find(&shape.file, inner).is_some() {
+                for value in values {
+                    self.check(&shape.file, inner, value, &place);
+                }
+            }
+        }
+        for field in &shape.fields {
+            let may_lack = field.is_optional || shape.what == What::OneOf;
+            let is_there = may_lack || object.contains_key(&field.name);
+            assert!(
+                is_there,
+                "{place}: `{}` of {name} is not printed",
+                field.name
+            );
+        }
+    }
+}
+
+/// The source with numbers in place of links to constants.
+fn with_constants(source: &str) -> String {
+    let mut text = source.to_owned();
+    let declarations = source.split("const ").skip(1);
+    for (name, rest) in declarations.filter_map(|rest| rest.split_once(": usize = ")) {
+        let value = rest.split(';').next().unwrap();
+        text = text.replace(&format!("[`{name}`]"), value);
+    }
+    text
+}
+
+/// The name that a line declares, and whether it is an enum.
+fn declared(line: &str) -> Option<(String, bool)> {
+    let line = line.strip_prefix("pub(super) ").unwrap_or(line);
+    let line = line.strip_prefix("pub ").unwrap_or(line);
+    let (kind, rest) = line.split_once(' ')?;
+    let name = rest.strip_suffix(" {")?;
+    let name = name.split('<').next()?.to_owned();
+    match kind {
+        "struct" => Some((name, false)),
+        "enum" => Some((name, true)),
+        _ => None,
+    }
+}
+
+fn shape<'s>(
+    file: &str,
+    body: impl Iterator<Item = &'s str>,
+    is_enum: bool,
+    attributes: &str,
+) -> Shape {
+    let (mut about, mut serde, mut fields) = (String::new(), String::new(), Vec::new());
+    let mut depth = 0_usize;
+    for line in body {
+        if let Some(doc) = line.strip_prefix("///") {
+            let space = if about.is_empty() { "" } else { " " };
+            about.push_str(&format!("{space}{}", doc.trim()));
+        } else if line.starts_with("#[serde") {
+            serde.push_str(line);
+        } else if depth > 0 {
+            depth -= usize::from(line == "},");
+            about.clear();
+        } else if !line.is_empty() {
+            let field = if is_enum {
+                depth += usize::from(line.ends_with('{'));
+                variant(line, &serde, attributes)
+            } else {
+                line.trim_end_matches(',')
+                    .split_once(": ")
+                    .map(|(name, rust)| (bare(name), owned(rust)))
+            };
+            if let Some((name, rust)) = field {
+                let is_version = name == "format_version";
+                let about = if is_version { VERSION } else { &about };
+                fields.push(Field {
+                    is_flattened: serde.contains("flatten"),
+                    is_optional: serde.contains("skip_serializing_if"),
+                    about: about.replace("[`", "`").replace("`]", "`"),
+                    kind: String::new(),
+                    name,
+                    rust,
+                });
+            }
+            about.clear();
+            serde.clear();
+        }
+    }
+    let is_text = is_enum && fields.iter().all(|field| field.rust.is_empty());
+    let what = match (is_enum, is_text) {
+        (false, _) => What::Object,
+        (true, true) => What::Text,
+        (true, false) => What::OneOf,
+    };
+    Shape {
+        file: file.to_owned(),
+        is_public: true,
+        fields,
+        what,
+    }
+}
+
+/// A field's name without its visibility.
+fn bare(name: &str) -> String {
+    name.rsplit(' ').next().unwrap().to_owned()
+}
+
+/// A type without references and lifetimes.
+fn owned(rust: &str) -> String {
+    let mut text = rust.replace("<'r>", "");
+    for reference in ["&'static ", "&'r "] {
+        text = text.replace(reference, "");
+    }
+    match text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+    {
+        Some(inner) => format!("Vec<{inner}>"),
+        None => text,
+    }
+}
+
+/// The serialised name of a variant, and the type of its content; empty without one.
+fn variant(line: &str, serde: &str, attributes: &str) -> Option<(String, String)> {
+    let name: String = line
+        .chars()
+        .take_while(|char| char.is_alphanumeric())
+        .collect();
+    if name.is_empty() {
+        return None;
+    }
+    let content = line.strip_prefix(&format!("{name}(")).map(|rest| {
+        rest.trim_end_matches(',')
+            .strip_suffix(')')
+            .unwrap()
+            .to_owned()
+    });
+    let content = content.or_else(|| line.ends_with('{').then(|| "{}".to_owned()));
+    let renamed = serde
+        .split_once("rename = \"")
+        .map(|(_, rest)| rest.split('"').next().unwrap().to_owned());
+    let mut snake = String::new();
+    for char in name.chars() {
+        if char.is_uppercase() && !snake.is_empty() && attributes.contains("snake_case") {
+            snake.push('_');
+        }
+        snake.push(char);
+    }
+    let name = renamed.unwrap_or_else(|| snake.to_lowercase());
+    Some((name, content.unwrap_or_default()))
+}
+
+/// The type inside of `Option` and `Vec`, and whether it is a list.
+fn innermost(rust: &str) -> (&str, bool) {
+    let inside = |outer: &str| rust.strip_prefix(outer)?.strip_suffix('>');
+    match (inside("Option<"), inside("Vec<")) {
+        (Some(inner), _) => innermost(inner),
+        (_, Some(inner)) => (innermost(inner).0, true),
+        (None, None) => (rust, false),
+    }
+}
