@@ -1,7 +1,7 @@
 //! The next range for a pool that is full, and what Cilium needs before anyone uses it. It only
 //! proposes: ranges come from files and from Cilium's settings.
 
-use ipam_cilium::observed::{ModeSeen, Observed};
+use ipam_cilium::observed::{ModeSeen, Observed, native_routing_setting, setting_key};
 use ipam_core::model::IpamMode;
 use ipam_core::net::{Block, Family, Range, merge};
 use ipam_desired::{Desired, Pool};
@@ -18,7 +18,7 @@ const PRIVATE: [&str; 5] = [
 /// Proposes ranges that nothing uses.
 pub(crate) struct Growth<'g> {
     observed: &'g Observed,
-    /// Addresses that nobody may get, merged.
+    /// Addresses that no pool may get, merged.
     taken: Vec<Range>,
 }
 
@@ -58,24 +58,23 @@ impl<'g> Growth<'g> {
             return format!("add an {family} CIDR to its `cidrs`");
         };
         let of_operator = self.operator_ranges(family);
-        let next = self.next_range(last, &of_operator);
-        if let Some(next) = next.filter(|_| self.observed.blind_spots.is_empty()) {
+        let accepted = match of_operator.is_empty() {
+            true => self.next_private(last),
+            false => self.next_range(last, &of_operator),
+        };
+        if let Some(next) = accepted {
             return format!(
                 "add a CIDR to its `cidrs`, for example {next}, which nothing uses{}",
                 self.needs(next)
             );
         }
-        match (self.next_private(last), of_operator.is_empty()) {
-            (Some(next), true) => format!(
-                "add a CIDR to its `cidrs`, for example {next}, which nothing uses{}",
-                self.needs(next)
-            ),
-            (Some(next), false) => format!(
+        match self.next_private(last).filter(|_| !of_operator.is_empty()) {
+            Some(next) => format!(
                 "append a CIDR to `{}` in cilium-config, for example {next}, which nothing uses, and restart cilium-operator; then add it to the pool's `cidrs`{}",
                 setting(family),
                 self.needs(next)
             ),
-            (None, _) => "add a CIDR to its `cidrs`".to_owned(),
+            None => "add a CIDR to its `cidrs`".to_owned(),
         }
     }
 
@@ -107,30 +106,27 @@ impl<'g> Growth<'g> {
         let family = next.family();
         match self.observed.native_routing_range(family) {
             Some(native) if !native.contains(next) => {
-                let (key, routes) = match family {
-                    Family::Ipv4 => ("ipv4-native-routing-cidr", "IPv4"),
-                    Family::Ipv6 => ("ipv6-native-routing-cidr", "IPv6"),
-                };
+                let key = native_routing_setting(family);
                 format!(
-                    "; before that, widen `{key}` (now {native}) and restart the agents, or {routes} packets to its Pods are masqueraded"
+                    "; before that, widen `{key}` (now {native}) and restart the agents, or {family} packets to its Pods are masqueraded"
                 )
             }
             _ => String::new(),
         }
     }
 
-    /// What cannot be seen may use any of it.
     fn next_private(&self, last: Block) -> Option<Block> {
-        if !self.observed.blind_spots.is_empty() {
-            return None;
-        }
         let networks = PRIVATE.iter().filter_map(|text| text.parse::<Block>().ok());
         let around: Vec<Block> = networks.filter(|network| network.contains(last)).collect();
         self.next_range(last, &around)
     }
 
-    /// The first free range of the size of `last`: after it, or else before it.
+    /// The first free range of the size of `last`: after it, or else before it. None if a kind
+    /// cannot be seen: its objects may use any address.
     fn next_range(&self, last: Block, within: &[Block]) -> Option<Block> {
+        if !self.observed.blind_spots.is_empty() {
+            return None;
+        }
         let free = |network: &Block| {
             network
                 .without(&self.taken, last.size())
@@ -145,7 +141,7 @@ impl<'g> Growth<'g> {
 
 fn setting(family: Family) -> &'static str {
     match family {
-        Family::Ipv4 => "cluster-pool-ipv4-cidr",
-        Family::Ipv6 => "cluster-pool-ipv6-cidr",
+        Family::Ipv4 => setting_key::CLUSTER_POOL_IPV4_CIDR,
+        Family::Ipv6 => setting_key::CLUSTER_POOL_IPV6_CIDR,
     }
 }

@@ -52,6 +52,7 @@ pub use holding::{Holding, HoldingField, Reading, blocks_shown, family_of_annota
 pub use identify::{Head, MisnamedItem};
 pub use kind::{CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, OWN_NAMESPACE, ObservedKind, Query};
 pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool};
+pub use native_routing::native_routing_setting;
 pub use node_configs::NodeConfigs;
 pub use operator::{
     BlockAllocator, IGNORE_ANNOTATION, OperatorAttention, OperatorBlocks, OperatorRefusal,

@@ -4,6 +4,14 @@
 use super::Observed;
 use ipam_core::net::{Block, Family};
 
+/// Cilium's setting of that range.
+pub fn native_routing_setting(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "ipv4-native-routing-cidr",
+        Family::Ipv6 => "ipv6-native-routing-cidr",
+    }
+}
+
 impl Observed {
     /// Range whose packets are routed without masquerading; `None` with tunnels, or if it is not
     /// set.
@@ -11,14 +19,14 @@ impl Observed {
         let setting = |key| self.common_setting(key).map(|setting| setting.value);
         let is_native =
             setting("routing-mode") == Some("native") || setting("tunnel") == Some("disabled");
-        let (range, masquerade) = match family {
-            Family::Ipv4 => ("ipv4-native-routing-cidr", "enable-ipv4-masquerade"),
-            Family::Ipv6 => ("ipv6-native-routing-cidr", "enable-ipv6-masquerade"),
+        let masquerade = match family {
+            Family::Ipv4 => "enable-ipv4-masquerade",
+            Family::Ipv6 => "enable-ipv6-masquerade",
         };
         // Masquerading is on by default; ip-masq-agent has its own list.
         if setting(masquerade) == Some("false") || self.is_on("enable-ip-masq-agent") {
             return None;
         }
-        Block::lenient(setting(range).filter(|_| is_native)?).ok()
+        Block::lenient(setting(native_routing_setting(family)).filter(|_| is_native)?).ok()
     }
 }
