@@ -112,8 +112,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         infer(&observed, &wish).map_err(|obstacle| Failure::Failed(obstacle.to_string()))?;
     let settled = Settled::of(arguments, inferred, &observed, &wish, common.detail())?;
     let existing = existing::compare(&arguments.directory, &settled.files)?;
-    let is_written = existing == Existing::None && !arguments.dry_run;
-    if is_written {
+    if existing.allows(arguments) {
         write_all(&settled.files)?;
     }
     Report::new(arguments, &settled, &existing, common).show()?;

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::import::plan;
 use super::support::{Folder, KUBERNETES, Ran, cluster, holds, node};
 
 const CALICO: [&str; 7] = [
@@ -68,19 +69,6 @@ fn calico_folder(affinities: &[(&str, &str)], nodes: &[String]) -> Folder {
         ("cluster.json", &cluster("1.19.3", KUBERNETES, nodes)),
         ("foreign.yaml", &format!("{POOLS}{objects}")),
     ])
-}
-
-fn plan(folder: &Folder) -> Value {
-    let plan = folder.run(&[
-        "plan",
-        "--cluster-file",
-        "cluster.json",
-        "-o",
-        "json",
-        "--fail-on",
-        "never",
-    ]);
-    plan.expect(0).json()
 }
 
 #[track_caller]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use similar::TextDiff;
 
+use super::Arguments;
 use crate::cli::failure::Failure;
 use crate::cli::init::new_files::NewFile;
 use ipam_config::source::{Location, read};
@@ -30,6 +31,28 @@ pub(super) struct Difference {
     /// The two lines that name the files. Of escaped text only.
     pub(super) header: String,
     pub(super) body: String,
+}
+
+impl Existing {
+    /// Whether the files are written.
+    pub(super) fn allows(&self, arguments: &Arguments) -> bool {
+        *self == Existing::None && !arguments.dry_run
+    }
+
+    /// The whole difference.
+    pub(super) fn difference(&self) -> Option<String> {
+        match self {
+            Existing::Different(differences) => Some(whole(differences)),
+            Existing::None | Existing::Equal => None,
+        }
+    }
+}
+
+fn whole(differences: &[Difference]) -> String {
+    let texts = differences.iter();
+    texts
+        .map(|one| format!("{}{}", one.header, one.body))
+        .collect()
 }
 
 pub(super) fn compare(directory: &Path, files: &[NewFile]) -> Result<Existing, Failure> {

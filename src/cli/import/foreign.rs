@@ -77,7 +77,7 @@ pub(super) async fn run(
     let files = yaml::files(&arguments.directory, manager, &found, observed.as_ref())?;
     let trial = trial(arguments, &files, observed.as_ref(), common.detail())?;
     let existing = existing::compare(&arguments.directory, &files)?;
-    if existing == Existing::None && !arguments.dry_run {
+    if existing.allows(arguments) {
         write_all(&files)?;
     }
     let report = Report {

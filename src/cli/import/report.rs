@@ -70,10 +70,6 @@ impl<'r> Report<'r> {
         Ok(())
     }
 
-    fn is_written(&self) -> bool {
-        *self.existing == Existing::None && !self.arguments.dry_run
-    }
-
     fn document(&self) -> Document<'_> {
         let files = self.settled.files.iter().map(|file| FileDocument {
             path: file.path.display().to_string(),
@@ -82,12 +78,9 @@ impl<'r> Report<'r> {
         Document {
             format_version: FORMAT_VERSION,
             directory: self.arguments.directory.display().to_string(),
-            written: self.is_written(),
+            written: self.existing.allows(self.arguments),
             files: files.collect(),
-            difference: match self.existing {
-                Existing::Different(differences) => Some(whole(differences)),
-                Existing::None | Existing::Equal => None,
-            },
+            difference: self.existing.difference(),
             notes: self.notes(),
             plan: &self.settled.document.summary,
             findings: &self.settled.document.findings,
@@ -160,13 +153,6 @@ impl<'r> Report<'r> {
         let first: String = first.map(|line| format!("  {line}\n")).collect();
         format!("The plan for this cluster:\n{first}")
     }
-}
-
-pub(super) fn whole(differences: &[Difference]) -> String {
-    let texts = differences.iter();
-    texts
-        .map(|one| format!("{}{}", one.header, one.body))
-        .collect()
 }
 
 /// Prints the headers as they are: escaped, they would name no files.

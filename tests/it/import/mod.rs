@@ -24,9 +24,9 @@ fn import(folder: &Folder, flags: &[&str]) -> Ran {
     folder.run(&[&IMPORT[..], flags].concat())
 }
 
-/// Fails unless the plan of the directory is empty and no block is misplaced. Returns it.
+/// The plan of the directory.
 #[track_caller]
-fn changes_nothing(folder: &Folder) -> Value {
+pub fn plan(folder: &Folder) -> Value {
     let plan = folder.run(&[
         "plan",
         "--cluster-file",
@@ -36,7 +36,13 @@ fn changes_nothing(folder: &Folder) -> Value {
         "--fail-on",
         "never",
     ]);
-    let plan = plan.expect(0).json();
+    plan.expect(0).json()
+}
+
+/// Fails unless the plan of the directory is empty and no block is misplaced. Returns it.
+#[track_caller]
+fn changes_nothing(folder: &Folder) -> Value {
+    let plan = plan(folder);
     assert_eq!(plan["changes"], json!([]), "{plan:#}");
     assert_eq!(plan["misplaced"], json!([]), "{plan:#}");
     assert_eq!(plan["services"], json!([]), "{plan:#}");

@@ -6,7 +6,7 @@ use super::{Manager, Trial};
 use crate::cli::failure::Failure;
 use crate::cli::import::Arguments;
 use crate::cli::import::existing::Existing;
-use crate::cli::import::report::{print_differences, whole};
+use crate::cli::import::report::print_differences;
 use crate::cli::init::new_files::NewFile;
 use crate::cli::init::words::shell;
 use crate::cli::{Common, Format, output};
@@ -77,10 +77,6 @@ impl Report<'_> {
         Ok(())
     }
 
-    fn is_written(&self) -> bool {
-        *self.existing == Existing::None && !self.arguments.dry_run
-    }
-
     fn document(&self) -> Document<'_> {
         let files = self.files.iter().map(|file| FileDocument {
             path: file.path.display().to_string(),
@@ -95,12 +91,9 @@ impl Report<'_> {
         Document {
             format_version: FORMAT_VERSION,
             directory: self.arguments.directory.display().to_string(),
-            written: self.is_written(),
+            written: self.existing.allows(self.arguments),
             files: files.collect(),
-            difference: match self.existing {
-                Existing::Different(differences) => Some(whole(differences)),
-                Existing::None | Existing::Equal => None,
-            },
+            difference: self.existing.difference(),
             remarks: remarks.collect(),
             plan: self.trial.map(|trial| &trial.document.summary),
         }
