@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
-/// The command of the arguments, as far as spellings depend on it.
+/// The commands that spellings depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
     Apply,

@@ -65,7 +65,7 @@ pub fn explain(
     observed: &Observed,
     plan: &Plan,
 ) -> Result<Explanation, UnknownSubject> {
-    // `node/a` is also Service `a` of a namespace `node`, so what is unknown goes on below.
+    // `node/a` is also Service `a` of a namespace `node`, so an unknown node is tried as a Service below.
     let named = subject.parse::<Selected>().ok();
     let node = match &named {
         Some(Selected::Node(name)) => Some(name.clone()),

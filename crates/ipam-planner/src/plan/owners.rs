@@ -91,8 +91,8 @@ impl<'o> AddressOwners<'o> {
         other(&self.kept_addresses, block, node)
     }
 
-    /// What a write that replaces `before` by `after` frees, to be quarantined: a block that no
-    /// agent reads only as far as it was kept out of the pools. Other nodes may have the rest.
+    /// The addresses to quarantine after a write that replaces `before` by `after`. Of a block that
+    /// no agent reads, only the part that was kept out of the pools: other nodes may have the rest.
     pub(super) fn freed(&self, node: &NodeName, before: &[Block], after: &[Block]) -> Vec<Block> {
         let freed = before.iter().filter(|block| !after.contains(block));
         freed

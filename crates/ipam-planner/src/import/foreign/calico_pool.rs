@@ -50,7 +50,7 @@ fn default_length(family: Family) -> u64 {
 }
 
 /// # Errors
-/// Fails if the object is no pool of Pods or Services, with the reason.
+/// Fails with the reason if neither Pods nor Services take addresses of the object.
 pub(super) fn read(object: &Object<'_>) -> Result<CalicoPool, Box<Remark>> {
     let refused = |problem: &str| Box::new(object.unreadable(problem));
     let mut remarks = Vec::new();
