@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::apply_saved::Approved;
 use super::capped::{Capped, by_cause};
 use super::failure::Failure;
 use super::undo_file::Undo;
@@ -19,6 +20,8 @@ pub(super) struct Report {
     applied: Vec<Line>,
     not_applied: Vec<Line>,
     unknown: Vec<Line>,
+    /// Number of objects that are blocked in the plan: their changes were not due.
+    blocked: usize,
     /// The undo plan; absent if nothing was applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     undo: Option<Undo>,
@@ -43,7 +46,7 @@ pub(super) fn failure_of(
     let message = format!(
         "{} of {} not applied",
         grouped_digits(left),
-        count(applied.outcomes.len(), "change")
+        count(report.applied.len() + left, "change")
     );
     let all_beaten = applied
         .remaining()
@@ -58,29 +61,17 @@ pub(super) fn failure_of(
     }
 }
 
-pub(super) fn report(applied: &Applied, undo: Option<Undo>) -> Report {
+pub(super) fn report(applied: &Applied, approved: &Approved, undo: Option<Undo>) -> Report {
     let mut report = Report {
-        format_version: "1.1",
+        format_version: "1.2",
         applied: Vec::new(),
         not_applied: Vec::new(),
         unknown: Vec::new(),
+        blocked: approved.blocked,
         undo,
     };
     for (change, outcome) in &applied.outcomes {
-        let ChangeDocument {
-            kind,
-            name,
-            after,
-            action,
-            ..
-        } = ChangeDocument::from(change);
-        let line = |why: &str| Line {
-            kind,
-            name,
-            action,
-            after,
-            why: why.to_owned(),
-        };
+        let line = |why: &str| Line::new(ChangeDocument::from(change), why);
         match outcome {
             Outcome::Applied => report.applied.push(line("")),
             Outcome::Superseded(why) => {
@@ -93,7 +84,32 @@ pub(super) fn report(applied: &Applied, undo: Option<Undo>) -> Report {
             Outcome::Unknown(why) => report.unknown.push(line(why)),
         }
     }
+    let held_back = approved.held_back.iter().map(|blocked| {
+        let (reason, unblock) = (&blocked.reason, &blocked.unblock);
+        let why = format!("blocked: {reason}; way out: {unblock}");
+        Line::new(blocked.change.clone(), &why)
+    });
+    report.not_applied.extend(held_back);
     report
+}
+
+impl Line {
+    fn new(change: ChangeDocument, why: &str) -> Line {
+        let ChangeDocument {
+            kind,
+            name,
+            after,
+            action,
+            ..
+        } = change;
+        Line {
+            kind,
+            name,
+            action,
+            after,
+            why: why.to_owned(),
+        }
+    }
 }
 
 pub(super) fn summary(report: &Report, detail: Detail) -> String {
@@ -102,14 +118,19 @@ pub(super) fn summary(report: &Report, detail: Detail) -> String {
         applied,
         not_applied,
         unknown,
+        blocked,
         undo,
     } = report;
     let mut text = String::new();
     for (title, lines) in [("not applied", not_applied), ("unknown", unknown)] {
         text += &failed_lines(title, lines, detail);
     }
+    let blocked = match blocked {
+        0 => String::new(),
+        blocked => format!(", {} blocked", grouped_digits(blocked)),
+    };
     let counts = format!(
-        "Applied {}; {} not applied, {} unknown.",
+        "Applied {}; {} not applied, {} unknown{blocked}.",
         count(applied.len(), "change"),
         grouped_digits(not_applied.len()),
         grouped_digits(unknown.len())

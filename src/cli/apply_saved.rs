@@ -6,7 +6,9 @@ use super::failure::Failure;
 use super::{output, plan_file};
 use crate::render::{Detail, count, human, why_irreversible};
 use ipam_cilium::observed::Observed;
-use ipam_planner::plan::{Change, Intent, Plan, PlanDocument, Staleness, still_wanted};
+use ipam_planner::plan::{
+    BlockedChange, Change, Intent, Plan, PlanDocument, Staleness, still_wanted,
+};
 
 /// The plan file, or `None` if `what` has YAML files. A file with a JSON object is a plan, whatever
 /// its name.
@@ -28,12 +30,21 @@ pub(super) fn saved_plan(what: &Path) -> Result<Option<PlanDocument>, Failure> {
     plan_file::read(what).map(Some)
 }
 
+/// What an apply may send, and what it cannot.
+pub(super) struct Approved {
+    pub(super) changes: Vec<Change>,
+    /// Number of blocked objects.
+    pub(super) blocked: usize,
+    /// Those of them that a saved undo plan would change.
+    pub(super) held_back: Vec<BlockedChange>,
+}
+
 pub(super) fn saved_changes(
     saved: &PlanDocument,
     plan: &Plan,
     observed: &Observed,
     detail: Detail,
-) -> Result<Vec<Change>, Failure> {
+) -> Result<Approved, Failure> {
     // A plan that was refused when it was saved stays refused: its flags are unknown now.
     if !saved.refusals.is_empty() {
         return Err(Failure::Refused(saved.refusals.clone()));
@@ -48,6 +59,7 @@ pub(super) fn saved_changes(
             further,
             done,
             gone,
+            blocked: held_back,
         } => {
             if gone > 0 {
                 output::warn(&format!(
@@ -55,9 +67,14 @@ pub(super) fn saved_changes(
                     count(gone, "object")
                 ));
             }
-            if saved.intent == Intent::Undo {
-                output::talk(&human(&undo_document(saved, plan), detail));
-            }
+            let blocked = match saved.intent {
+                Intent::Files => plan.blocked.len(),
+                Intent::Undo => {
+                    let shown = undo_document(saved, plan);
+                    output::talk(&human(&shown, detail));
+                    shown.summary.blocked
+                }
+            };
             if done > 0 {
                 output::warn(&format!(
                     "done already: {} of the saved plan",
@@ -81,7 +98,11 @@ pub(super) fn saved_changes(
                     count(further, "further change")
                 ));
             }
-            Ok(changes)
+            Ok(Approved {
+                changes,
+                blocked,
+                held_back,
+            })
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Events of `watch` and the operator as lines for people.
 
 use super::capped::{Capped, by_cause};
-use super::progress::fault;
+use super::progress::{fault, written};
 use crate::render::{Detail, Paint, count, named, printable};
 use ipam_cluster::Rollback;
 use ipam_controller::apply::Outcome;
@@ -40,15 +40,15 @@ pub(super) fn human(event: &ControllerEvent<'_>, detail: Detail) -> String {
             change, outcome, ..
         } => {
             let change = ChangeDocument::from(*change);
-            let (object, after) = (format!("{}/{}", change.kind, change.name), change.comes());
+            let object = format!("{}/{}", change.kind, change.name);
             match outcome {
-                Outcome::Applied if after.is_empty() => {
-                    line(Paint::Green.on("taken away"), &printable(&object))
+                Outcome::Applied => {
+                    let (action, value) = written(&change);
+                    line(
+                        Paint::Green.on(action),
+                        printable(&format!("{object}  {value}")).trim_end(),
+                    )
                 }
-                Outcome::Applied => line(
-                    Paint::Green.on("written"),
-                    &printable(&format!("{object}  {after}")),
-                ),
                 other => line(
                     Paint::Red.on("not written"),
                     &printable(&format!("{object}  {}", fault(other).unwrap_or_default())),

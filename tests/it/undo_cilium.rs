@@ -8,7 +8,7 @@ use super::undo::forge;
 const CLUSTER_POOL: &str = r#""ipam":"cluster-pool","enable-ipv6":"false","cluster-pool-ipv4-cidr":"10.20.0.0/16","cluster-pool-ipv4-mask-size":"24""#;
 const MULTI_POOL: &str = r#""ipam":"multi-pool","enable-ipv6":"false""#;
 
-fn policy(path: &str) -> String {
+pub(super) fn policy(path: &str) -> String {
     format!(
         "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{writePath: {path}, quarantine: 1h, limits: {{disruptive: {{percent: 100}}, release: {{percent: 100}}}}}}\n"
     )
@@ -23,21 +23,21 @@ fn operator(mode: &str) -> String {
 }
 
 /// Applies the files, and leaves the undo plan in this file. Returns what was printed.
-fn apply(folder: &Folder, undo: &str) -> String {
+pub(super) fn apply(folder: &Folder, undo: &str) -> String {
     let words = ["apply", "--cluster", "cluster.json", "--auto-approve"];
     let ran = folder.run(&[&words[..], &["--undo-out", undo]].concat());
     ran.expect(0).stdout
 }
 
 /// Applies an undo plan, and leaves the plan that does the changes again in `redo`.
-fn undo(folder: &Folder, file: &str, redo: &str, code: i32) -> String {
+pub(super) fn undo(folder: &Folder, file: &str, redo: &str, code: i32) -> String {
     let words = ["apply", file, "--cluster", "cluster.json", "--auto-approve"];
     let ran = folder.run(&[&words[..], &["--undo-out", redo]].concat());
     let ran = ran.expect(code);
     ran.stdout + &ran.stderr
 }
 
-fn saved(folder: &Folder, file: &str) -> Value {
+pub(super) fn saved(folder: &Folder, file: &str) -> Value {
     serde_json::from_str(&folder.read(file)).unwrap()
 }
 
@@ -46,12 +46,12 @@ fn objects(folder: &Folder) -> Vec<Value> {
     list["items"].as_array().unwrap().clone()
 }
 
-fn object(folder: &Folder, kind: &str, name: &str) -> Option<Value> {
+pub(super) fn object(folder: &Folder, kind: &str, name: &str) -> Option<Value> {
     let is_it = |item: &&Value| item["kind"] == kind && item["metadata"]["name"] == name;
     objects(folder).iter().find(is_it).cloned()
 }
 
-fn edit(folder: &Folder, kind: &str, name: &str, change: impl Fn(&mut Value)) {
+pub(super) fn edit(folder: &Folder, kind: &str, name: &str, change: impl Fn(&mut Value)) {
     let mut list = saved(folder, "cluster.json");
     let items = list["items"].as_array_mut().unwrap();
     let is_it = |item: &&mut Value| item["kind"] == kind && item["metadata"]["name"] == name;
@@ -61,7 +61,7 @@ fn edit(folder: &Folder, kind: &str, name: &str, change: impl Fn(&mut Value)) {
     folder.write("cluster.json", list.to_string());
 }
 
-fn add(folder: &Folder, object: Value) {
+pub(super) fn add(folder: &Folder, object: Value) {
     let mut list = saved(folder, "cluster.json");
     list["items"].as_array_mut().unwrap().push(object);
     folder.write("cluster.json", list.to_string());
@@ -92,7 +92,7 @@ fn claims(folder: &Folder) -> Value {
 }
 
 /// Whether the block is quarantined after the node.
-fn rests(folder: &Folder, block: &str, node: &str) -> bool {
+pub(super) fn rests(folder: &Folder, block: &str, node: &str) -> bool {
     let resting = &claims(folder)["resting"];
     let is_it = |entry: &Value| entry["block"] == block && entry["node"] == node;
     resting.as_array().into_iter().flatten().any(is_it)
@@ -113,7 +113,7 @@ fn there_and_back(folder: &Folder, before: &[Value]) {
 }
 
 /// The undo plan is refused as a whole, with this reason, and nothing is written.
-fn is_refused(folder: &Folder, why: &str) {
+pub(super) fn is_refused(folder: &Folder, why: &str) {
     let before = folder.read("cluster.json");
     let said = undo(folder, "undo.json", "redo.json", 4);
     assert!(said.contains(why), "{why}: {said}");
@@ -124,7 +124,7 @@ fn is_refused(folder: &Folder, why: &str) {
 
 const CONFIG: &str = "cilium-ipam-n1";
 
-fn moved(pinned: &str) -> String {
+pub(super) fn moved(pinned: &str) -> String {
     [
         policy("node-config"),
         pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
@@ -134,7 +134,7 @@ fn moved(pinned: &str) -> String {
 }
 
 /// A node with a block in its spec that a pin moves.
-fn node_config() -> (Folder, Vec<Value>) {
+pub(super) fn node_config() -> (Folder, Vec<Value>) {
     let n1 = node("n1", "a", &holds("10.20.1.0/24")).replace(
         r#""rack":"a""#,
         r#""rack":"a","kubernetes.io/hostname":"n1""#,
@@ -230,7 +230,7 @@ fn an_undo_that_was_killed_after_its_claims_is_finished() {
 
 // === CiliumPodIPPools and the CiliumNodeConfigs that choose them ===
 
-fn racks(cidrs: &str) -> String {
+pub(super) fn racks(cidrs: &str) -> String {
     [
         policy("auto"),
         pool(
@@ -243,7 +243,7 @@ fn racks(cidrs: &str) -> String {
     .join("---\n")
 }
 
-fn multi_pool(cidrs: &str, items: &[String]) -> Folder {
+pub(super) fn multi_pool(cidrs: &str, items: &[String]) -> Folder {
     let items = [&[operator("multi-pool"), node("n1", "a", "")], items].concat();
     Folder::new(&[
         ("cluster.json", &cluster("1.19.3", MULTI_POOL, &items)),
@@ -262,7 +262,7 @@ fn ours() -> Value {
 }
 
 /// A CiliumNode of ipam `multi-pool`: what its agent requests, and what the operator gave it.
-fn agent(needed: u32, cidrs: &[&str]) -> Value {
+pub(super) fn agent(needed: u32, cidrs: &[&str]) -> Value {
     let requested = json!([{"pool": "a", "needed": {"ipv4-addrs": needed}}]);
     let allocated = match cidrs {
         [] => json!([]),
@@ -305,6 +305,10 @@ fn a_pool_in_use_is_not_deleted() {
         let folder = multi_pool("10.20.0.0/16", &[]);
         apply(&folder, "undo.json");
         add(&folder, agent);
+        let said = undo(&folder, "undo.json", "redo.json", 7);
+        assert!(said.contains(why), "{said}");
+        assert!(object(&folder, "CiliumPodIPPool", "a").is_some(), "{said}");
+        // Nothing is left but the pool in use.
         is_refused(&folder, why);
         is_refused(&folder, "way out: revert the change of the files and apply");
     }
@@ -318,6 +322,8 @@ fn a_pool_in_use_is_not_deleted() {
     let choice = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNodeConfig", "metadata": {"name": "zz", "namespace": "kube-system"},
         "spec": {"nodeSelector": {}, "defaults": {"ipam-default-ip-pool": "a"}}});
     add(&folder, choice);
+    let said = undo(&folder, "undo.json", "redo.json", 7);
+    assert!(said.contains("zz"), "{said}");
     is_refused(&folder, "zz");
 }
 
@@ -469,7 +475,7 @@ fn an_operator_that_forgets_what_a_range_gave_gets_no_other_ranges() {
 
 // === CiliumNodes ===
 
-fn cluster_pool(mode: &str, items: &[Value]) -> (Folder, Vec<Value>) {
+pub(super) fn cluster_pool(mode: &str, items: &[Value]) -> (Folder, Vec<Value>) {
     let items: Vec<String> = items.iter().map(Value::to_string).collect();
     let items = [&[operator(mode), node("n1", "a", "")], &items[..]].concat();
     let files = [

@@ -80,13 +80,14 @@ fn assert_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) {
             further,
             done,
             gone,
+            blocked,
         } => {
             assert!(
                 changes.iter().all(|change| fresh.changes.contains(change)),
                 "not planned: {changes:?}"
             );
             assert_eq!(
-                changes.len() + done + gone,
+                changes.len() + done + gone + blocked.len(),
                 saved.changes.len(),
                 "each saved change is reported"
             );

@@ -45,9 +45,11 @@ pub(crate) fn assert_plan(plan: &Plan, desired: &Desired, observed: &Observed) {
             further,
             done,
             gone,
+            blocked,
         } => {
-            let told = (changes.len(), further, done, gone);
-            assert_eq!(told, (plan.changes.len(), 0, 0, 0), "a plan wants itself");
+            let told = (changes.len(), further, done, gone, blocked.len());
+            let all = (plan.changes.len(), 0, 0, 0, 0);
+            assert_eq!(told, all, "a plan wants itself");
         }
         Staleness::Stale(why) => panic!("a plan is stale at once: {why:?}"),
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::blocked::BlockedReason;
 use super::document::{ChangeDocument, EditDocument, Intent, PlanDocument};
 use super::write_path::node_config_name;
 use super::{Change, Plan, ServiceEffectDocument, Target, document, effects, lb, ports};
@@ -25,9 +26,20 @@ pub enum Staleness {
         /// Changes of an undo plan whose nodes are deleted or re-created, so that nothing is left
         /// to undo.
         gone: usize,
+        /// Changes of an undo plan that are blocked now.
+        blocked: Vec<BlockedChange>,
     },
     /// A relevant input has changed; one line for each difference.
     Stale(Vec<String>),
+}
+
+/// A saved change that is blocked now.
+#[derive(Clone, Debug)]
+pub struct BlockedChange {
+    pub change: ChangeDocument,
+    pub reason: String,
+    /// What would unblock it.
+    pub unblock: String,
 }
 
 /// Compares change by change, so that a heartbeat, or a node that joined since, does not make a
@@ -35,7 +47,8 @@ pub enum Staleness {
 /// difference too.
 ///
 /// Each fresh change of an undo plan must be in the saved plan; otherwise it is a difference. So an
-/// apply does exactly what the saved plan shows.
+/// apply does nothing that the saved plan does not show. A blocked change holds up the others only
+/// if none is left to apply.
 pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> Staleness {
     let mut planned: BTreeMap<String, &Change> = fresh
         .changes
@@ -43,29 +56,26 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
         .map(|change| (change.target().to_string(), change))
         .collect();
     let mut changes = Vec::with_capacity(saved.changes.len());
-    let mut differences = Vec::new();
+    let (mut differences, mut blocked) = (Vec::new(), Vec::new());
+    let obstacles = Obstacles::new(fresh);
     let (mut done, mut gone) = (0, 0);
     for wanted in &saved.changes {
         let wanted = &*match saved.intent {
             Intent::Undo => Cow::Owned(lb::as_written_now(wanted, observed)),
             Intent::Files => Cow::Borrowed(wanted),
         };
-        let target = format!("{}/{}", wanted.kind, wanted.name);
+        let target = target_of(wanted);
         let now = planned.get(&target).copied();
-        match now.filter(|change| ChangeDocument::from(*change).identity() == wanted.identity()) {
-            Some(change) => changes.push(change.clone()),
+        match judged(saved.intent, wanted, now, &obstacles, observed) {
+            Judged::Planned(change) => changes.push(change),
             // Another change of the same node is a further change.
-            None if shows(observed, wanted) => {
+            Judged::Done => {
                 done += 1;
                 continue;
             }
-            None if saved.intent == Intent::Undo
-                && now.is_none()
-                && is_settled(observed, wanted) =>
-            {
-                gone += 1
-            }
-            None => differences.push(difference(saved.intent, wanted, now, fresh, observed)),
+            Judged::Gone => gone += 1,
+            Judged::Blocked(change) => blocked.push(*change),
+            Judged::Different(difference) => differences.push(difference),
         }
         planned.remove(&target);
     }
@@ -73,16 +83,62 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
     if fresh.desired_digest != saved.source.digest || saved.intent == Intent::Undo {
         differences.extend(planned.values().map(|change| not_saved(change)));
     }
-    if differences.is_empty() {
-        Staleness::Current {
-            changes,
-            further: planned.len(),
-            done,
-            gone,
-        }
-    } else {
-        Staleness::Stale(differences)
+    if changes.is_empty() || !differences.is_empty() {
+        differences.extend(blocked.drain(..).map(|one| one.difference()));
     }
+    if !differences.is_empty() {
+        return Staleness::Stale(differences);
+    }
+    Staleness::Current {
+        changes,
+        further: planned.len(),
+        done,
+        gone,
+        blocked,
+    }
+}
+
+/// What became of a saved change.
+enum Judged {
+    Planned(Change),
+    Done,
+    Gone,
+    Blocked(Box<BlockedChange>),
+    Different(String),
+}
+
+/// `now` is the fresh change of the same object.
+fn judged(
+    intent: Intent,
+    wanted: &ChangeDocument,
+    now: Option<&Change>,
+    obstacles: &Obstacles<'_>,
+    observed: &Observed,
+) -> Judged {
+    let is_same = |change: &&Change| ChangeDocument::from(*change).identity() == wanted.identity();
+    if let Some(change) = now.filter(is_same) {
+        return Judged::Planned(change.clone());
+    }
+    if shows(observed, wanted) {
+        return Judged::Done;
+    }
+    if intent == Intent::Undo && now.is_none() {
+        if is_settled(observed, wanted) {
+            return Judged::Gone;
+        }
+        if let Some(reason) = obstacles.blocked.get(&target_of(wanted)) {
+            return Judged::Blocked(Box::new(BlockedChange {
+                change: wanted.clone(),
+                reason: reason.to_string(),
+                unblock: reason.unblock(),
+            }));
+        }
+    }
+    Judged::Different(difference(intent, wanted, now, obstacles, observed))
+}
+
+fn target_of(saved: &ChangeDocument) -> String {
+    format!("{}/{}", saved.kind, saved.name)
 }
 
 fn not_saved(change: &Change) -> String {
@@ -227,11 +283,47 @@ fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
     node.is_none_or(|node| node.uid != saved.guard.uid)
 }
 
+/// What a fresh plan says of the objects that it does not change, by kind and name.
+struct Obstacles<'p> {
+    blocked: BTreeMap<String, &'p BlockedReason>,
+    unchanged: BTreeSet<String>,
+}
+
+impl<'p> Obstacles<'p> {
+    fn new(fresh: &'p Plan) -> Obstacles<'p> {
+        let mut blocked = BTreeMap::new();
+        for one in &fresh.blocked {
+            let target = one.target.to_string();
+            blocked.entry(target).or_insert(&one.reason);
+        }
+        Obstacles {
+            blocked,
+            unchanged: fresh.unchanged.iter().map(Target::to_string).collect(),
+        }
+    }
+}
+
+impl BlockedChange {
+    fn difference(&self) -> String {
+        let BlockedChange {
+            change,
+            reason,
+            unblock,
+        } = self;
+        format!(
+            "{}/{}: saved to {}, now blocked: {reason}; way out: {unblock}",
+            change.kind.escape_debug(),
+            change.name.escape_debug(),
+            would(change).escape_debug()
+        )
+    }
+}
+
 fn difference(
     intent: Intent,
     saved: &ChangeDocument,
     now: Option<&Change>,
-    fresh: &Plan,
+    obstacles: &Obstacles<'_>,
     observed: &Observed,
 ) -> String {
     let who = format!(
@@ -256,18 +348,11 @@ fn difference(
             now.reason
         );
     }
-    let is_of = |target: &Target| target.kind() == saved.kind && target.name() == saved.name;
-    if let Some(blocked) = fresh.blocked.iter().find(|blocked| is_of(&blocked.target)) {
-        let reason = &blocked.reason;
-        return match intent {
-            Intent::Files => format!("{who}: saved to {was}, now blocked: {reason}"),
-            Intent::Undo => {
-                let unblock = reason.unblock();
-                format!("{who}: saved to {was}, now blocked: {reason}; way out: {unblock}")
-            }
-        };
+    let target = target_of(saved);
+    if let Some(reason) = obstacles.blocked.get(&target) {
+        return format!("{who}: saved to {was}, now blocked: {reason}");
     }
-    if fresh.unchanged.iter().any(is_of) {
+    if obstacles.unchanged.contains(&target) {
         return format!("{who}: saved to {was}, but it is as the files say, in another way");
     }
     format!(

@@ -30,7 +30,7 @@ pub(super) use record::inverse;
 /// shows the earlier value already; [`super::still_wanted`] reports those.
 ///
 /// The file is not trusted. An undo removes a block that the node shows, or gives back one that no
-/// other node may have.
+/// other node may have. A blocked object holds up only those that depend on it.
 pub fn plan_undo(
     saved: &PlanDocument,
     desired: &Desired,
@@ -65,10 +65,13 @@ pub fn plan_undo(
             None => {}
         }
     }
-    let taken = planner.taken(saved);
+    let kept: BTreeSet<&Target> = plan.blocked.iter().map(|one| &one.target).collect();
+    let mut taken = planner.taken(saved);
+    taken.retain(|node, _| !kept.contains(&Target::Node(node.clone())));
     let of_ports = saved.changes.iter().filter_map(|wanted| {
         ports::undone(wanted, &taken, &planner.files, observed, &planner.owners)
     });
+    let of_ports: Vec<_> = of_ports.collect();
     for port in of_ports {
         match port {
             Ok(change) => plan.changes.push(Change::Port(Box::new(change))),
@@ -165,8 +168,16 @@ impl UndoPlanner<'_> {
         if let Some(reason) = self.conflict(&change) {
             return Err(reason);
         }
-        let given_back = change.after.iter();
-        let obstacle = given_back
+        let returned = |block: &&Block| !change.before.contains(block);
+        let is_taken = |block: &&Block| self.owners.holder(**block, &node.name).is_some();
+        let mut returned = change.after.iter().filter(returned);
+        if let Some(block) = returned.find(is_taken) {
+            return Err(UndoObstacle::CannotBeGivenBack(*block).into());
+        }
+        // A block to which a `CiliumNodeConfig` lets its node return is the node's already.
+        let written = change.edit.blocks();
+        let obstacle = written
+            .iter()
             .filter(|block| !change.before.contains(block))
             .find_map(|block| self.obstacle(*block, node));
         obstacle.map_or(Ok(change), Err)

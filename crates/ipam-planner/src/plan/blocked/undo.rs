@@ -6,7 +6,8 @@ use ipnet::IpNet;
 use strum::{IntoStaticStr, VariantNames};
 
 use super::Explanation;
-use ipam_core::model::{NodeName, WritePath};
+use crate::plan::change::Target;
+use ipam_core::model::{NodeName, OWNER_LABEL, WritePath};
 use ipam_core::net::Block;
 
 /// Why an earlier apply cannot be undone.
@@ -27,9 +28,15 @@ pub enum UndoObstacle {
     /// The agent of the CiliumNode has started on these blocks.
     #[strum(serialize = "undo-agent-started")]
     AgentStarted(Vec<Block>),
+    /// The CiliumNode with these blocks lacks our label.
+    #[strum(serialize = "undo-not-ours")]
+    NotCreatedByUs(Vec<Block>),
     /// Cilium's operator would write these blocks back.
     #[strum(serialize = "undo-operator-keeps")]
     OperatorKeeps(Vec<Block>),
+    /// Another object of the same undo is blocked.
+    #[strum(serialize = "undo-waits")]
+    WaitsFor(Box<Target>),
     /// A node has a block of the CiliumPodIPPool, or requests one.
     #[strum(serialize = "undo-pod-pool-in-use")]
     PodPoolInUse(NodeName, Option<Block>),
@@ -58,12 +65,25 @@ impl UndoObstacle {
                 format!("its agent has started, and uses {}", joined(blocks)),
                 "drain the node, delete its CiliumNode and restart its agent",
             ),
+            UndoObstacle::NotCreatedByUs(blocks) => Explanation::new(
+                format!(
+                    "its CiliumNode with {} has no label {}={}: another writer created it, or its agent has written it",
+                    joined(blocks),
+                    OWNER_LABEL.0,
+                    OWNER_LABEL.1
+                ),
+                "drain the node, delete its CiliumNode and restart its agent",
+            ),
             UndoObstacle::OperatorKeeps(blocks) => Explanation::new(
                 format!(
                     "Cilium's operator knows its blocks ({}), and would write them back",
                     joined(blocks)
                 ),
                 "delete the CiliumNode before the agent of the node starts",
+            ),
+            UndoObstacle::WaitsFor(target) => Explanation::new(
+                format!("{target} is blocked, and both are undone together or not at all"),
+                format!("unblock {target}, then apply the undo plan again"),
             ),
             UndoObstacle::PodPoolInUse(node, block) => pod_pool_in_use(node, *block),
         }

@@ -204,6 +204,9 @@ fn reason_text(change: &NodeChange) -> String {
         Reason::HeldElsewhere { field } => {
             format!("held already, but only in {field}, which this Cilium does not read")
         }
+        Reason::Undo if matches!(change.edit, Edit::NodeConfig(_)) => {
+            "undoes an earlier apply: drain the node and restart its agent".to_owned()
+        }
         Reason::Undo => "undoes an earlier apply".to_owned(),
     };
     let approval: String = change

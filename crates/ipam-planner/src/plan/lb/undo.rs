@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::Blocked;
+use super::super::blocked::{Blocked, UndoObstacle};
 use super::super::change::{Change, Target};
 use super::super::document::{ChangeDocument, EditDocument, PlanDocument};
 use super::address_pools::Users;
@@ -74,6 +74,8 @@ pub(crate) fn after<'c>(
 }
 
 /// The pools and pins of an undo plan that still show the applied values.
+///
+/// One blocked pool holds up the others: two pools could come to have the same addresses.
 pub(crate) fn undone(
     saved: &PlanDocument,
     desired: &Desired,
@@ -110,6 +112,16 @@ pub(crate) fn undone(
             Some(Err(reason)) => blocked.push(reason),
             None => {}
         }
+    }
+    if let Some(first) = blocked.first() {
+        let first = first.target.clone();
+        let reason = || UndoObstacle::WaitsFor(Box::new(first.clone())).into();
+        blocked.extend(changes.iter().map(|change| Blocked {
+            target: change.target(),
+            reason: reason(),
+            origin: None,
+        }));
+        return (Vec::new(), blocked, Effects::default());
     }
     (changes, blocked, simulation.finish())
 }

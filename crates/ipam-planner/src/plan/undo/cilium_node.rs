@@ -2,6 +2,12 @@
 //!
 //! Cilium's operator releases a block only when the CiliumNode is deleted. From 1.19.3 on, it
 //! writes a block back that was removed from one (`operator/pkg/ipam/allocator/podcidr` @ 1.20).
+//!
+//! An undo deletes a CiliumNode only if it carries our label, shows exactly the blocks of the apply,
+//! belongs to the same Node, and shows no trace of its agent. We set the label when we create the
+//! object. An agent replaces all labels by those of its Node whenever it writes the object
+//! (`pkg/nodediscovery/nodediscovery.go` mutateNodeResource @ 1.20), so the label also proves that
+//! no agent has written it.
 
 use std::collections::BTreeSet;
 
@@ -63,6 +69,10 @@ impl UndoPlanner<'_> {
     ) -> Result<Edit, BlockedReason> {
         if seen.agent == AgentTrace::Started {
             return Err(UndoObstacle::AgentStarted(seen.pod_cidrs.clone()).into());
+        }
+        // The field manager alone proves nothing: every apply of ours has the same one.
+        if matches!(to, EditDocument::NoCiliumNode(())) && !seen.is_ours() {
+            return Err(UndoObstacle::NotCreatedByUs(seen.pod_cidrs.clone()).into());
         }
         if !seen.version.is_known() {
             return Err(BlockedReason::NoIdentity);

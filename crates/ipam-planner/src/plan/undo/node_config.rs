@@ -40,12 +40,25 @@ impl UndoPlanner<'_> {
                 ..edit.clone()
             };
             Step {
-                before: blocks(&from),
-                after: blocks(&to),
+                before: self.used(node, &from),
+                after: self.used(node, &to),
                 edit: Edit::NodeConfig(Box::new(edit)),
                 redo: Edit::NodeConfig(Box::new(redo)),
             }
         }))
+    }
+
+    /// The blocks that the agent uses with these settings, after it restarts. Without a setting,
+    /// the node returns to the block that it held before.
+    fn used(&self, node: &Node, settings: &Settings) -> Vec<Block> {
+        let others = self
+            .observed
+            .holds_without(node, &node_config_name(&node.name));
+        let of_node = |family: Family| others.get(family).map(|holding| holding.block);
+        settings
+            .iter()
+            .filter_map(|(family, block)| block.or_else(|| of_node(*family)))
+            .collect()
     }
 
     fn config_edit(
@@ -85,11 +98,6 @@ fn shows(seen: Option<&NodeConfig>, settings: &Settings) -> bool {
     settings
         .iter()
         .all(|(family, block)| shown(*family).map(|text| text.parse().ok()) == block.map(Some))
-}
-
-fn blocks(settings: &Settings) -> Vec<Block> {
-    let blocks: BTreeSet<Block> = settings.values().flatten().copied().collect();
-    blocks.into_iter().collect()
 }
 
 /// The settings of a saved edit; `None` with another key, or a block of another family.

@@ -184,8 +184,14 @@ fn lb_waivers(
 }
 
 fn inverted(change: &NodeChange, undo: Edit) -> NodeChange {
-    let after: Vec<Block> = undo.blocks().into_iter().collect();
-    let before: Vec<Block> = change.edit.blocks().into_iter().collect();
+    let (before, after) = match undo {
+        // A setting that is removed lets the node return to the block that it held.
+        Edit::NodeConfig(_) => (change.after.clone(), change.before.clone()),
+        _ => (
+            change.edit.blocks().into_iter().collect(),
+            undo.blocks().into_iter().collect(),
+        ),
+    };
     NodeChange {
         action: action(&undo, &before, &after),
         hazard: hazard(&undo, &after),

@@ -2,34 +2,41 @@
 
 use std::collections::BTreeSet;
 
+use super::super::PodPoolSpec;
 use super::super::pools::remembers_given;
-use super::super::{PodPoolSpec, saved};
-use super::{UndoPlanner, Wanted, has};
+use super::{Cidrs, Existence, Planned, UndoPlanner, Wanted};
 use crate::plan::blocked::{BlockedReason, NodeConfigObstacle, PodPoolObstacle, UndoObstacle};
 use crate::plan::change::Target;
-use crate::plan::document::{ChangeDocument, EditDocument};
-use ipam_cilium::observed::{CiliumNode, NodeConfig, PodPoolsServed, PodRanges};
+use ipam_cilium::observed::{CiliumNode, PodPoolsServed, PodRanges};
 use ipam_core::model::{NodeName, PerFamily};
-use ipam_core::net::{Family, touching};
+use ipam_core::net::{Block, Family, touching};
 
 impl UndoPlanner<'_> {
-    pub(super) fn obstacle_to_choice(&self, wanted: &Wanted) -> Option<BlockedReason> {
+    pub(super) fn obstacle_to_choice(
+        &self,
+        wanted: &Wanted,
+        planned: &Planned,
+    ) -> Option<BlockedReason> {
         let Some(PodPoolSpec::Choice { pool, .. }) = &wanted.to else {
-            return None;
+            // Its nodes may need the choice that is blocked.
+            let waits_for = |first: &Target| UndoObstacle::WaitsFor(Box::new(first.clone()));
+            return planned.first_blocked().map(|first| waits_for(first).into());
         };
-        let is_created = |change: &&ChangeDocument| {
-            change.kind == Target::PodPool(String::new()).kind() && change.name == *pool
-        };
-        let created = self.saved.changes.iter().find(is_created);
-        let exists = match created.map(|change| &change.edit) {
-            Some(EditDocument::PodPool(spec)) => spec.is_some(),
-            _ => self.cluster.observed.pod_pools.contains_key(pool),
+        let exists = match self.pools.get(pool.as_str()) {
+            Some(Existence::Exists) => !planned.is_blocked(pool),
+            Some(Existence::Deleted) => false,
+            None => self.cluster.observed.pod_pools.contains_key(pool),
         };
         let missing = || NodeConfigObstacle::ChosenPoolBlocked(wanted.pool.clone());
         (!exists).then(|| missing().into())
     }
 
-    pub(super) fn obstacle_to_pool(&self, name: &str, wanted: &Wanted) -> Option<BlockedReason> {
+    pub(super) fn obstacle_to_pool(
+        &self,
+        name: &str,
+        wanted: &Wanted,
+        planned: &Planned,
+    ) -> Option<BlockedReason> {
         let none = PerFamily::NONE;
         let spec = |spec: &Option<PodPoolSpec>| {
             spec.as_ref()
@@ -46,7 +53,7 @@ impl UndoPlanner<'_> {
             .or_else(|| match wanted.to {
                 Some(_) => None,
                 None => self
-                    .chooser(name)
+                    .chooser(name, planned)
                     .map(|name| PodPoolObstacle::Chosen(name).into()),
             })
     }
@@ -65,8 +72,9 @@ impl UndoPlanner<'_> {
         if let Some(was) = resized {
             return Some(PodPoolObstacle::Size(was.size).into());
         }
+        let shown = Cidrs::new(Some(from));
         let cidrs = to.iter().flat_map(|ranges| ranges.cidrs.iter().copied());
-        let mut given_back = cidrs.filter(|cidr| !has(from, *cidr)).peekable();
+        let mut given_back = cidrs.filter(|cidr| !shown.have(*cidr)).peekable();
         given_back.peek()?;
         if let Some(unresolved) = self.subnets.unresolved() {
             return Some(BlockedReason::NeutronUnknown(Box::new(unresolved.clone())));
@@ -86,9 +94,10 @@ impl UndoPlanner<'_> {
         from: &PerFamily<PodRanges>,
         to: &PerFamily<PodRanges>,
     ) -> Option<BlockedReason> {
+        let left = Cidrs::new(Some(to));
         let lost: BTreeSet<Family> = from
             .iter()
-            .filter(|was| was.cidrs.iter().any(|cidr| !has(to, *cidr)))
+            .filter(|was| was.cidrs.iter().any(|cidr| !left.have(*cidr)))
             .map(|was| was.size.family())
             .collect();
         let recut = || self.recut(name, from, to);
@@ -97,7 +106,7 @@ impl UndoPlanner<'_> {
         }
         let held = self.cluster.allocated.get(name);
         let mut held = held.into_iter().flatten();
-        if let Some((node, block)) = held.find(|(_, block)| !has(to, *block)) {
+        if let Some((node, block)) = held.find(|(_, block)| !left.have(*block)) {
             return Some(UndoObstacle::PodPoolInUse((*node).clone(), Some(*block)).into());
         }
         let is_deleted = to.is_empty();
@@ -118,7 +127,10 @@ impl UndoPlanner<'_> {
     ) -> Option<BlockedReason> {
         let stays = |was: &PodRanges| {
             let now = to.get(was.size.family());
-            now.is_some_and(|now| was.cidrs.iter().all(|cidr| now.cidrs.contains(cidr)))
+            now.is_some_and(|now| {
+                let now: BTreeSet<&Block> = now.cidrs.iter().collect();
+                was.cidrs.iter().all(|cidr| now.contains(cidr))
+            })
         };
         let gave = self.cluster.allocated.contains_key(name);
         let is_recut = gave && !remembers_given(self.cluster.observed) && !from.iter().all(stays);
@@ -133,30 +145,15 @@ impl UndoPlanner<'_> {
             needed.any(|needed| u128::from(*needed) > width(node, pool, family))
         };
         let families = || Family::BOTH.into_iter().filter(|family| counts(*family));
-        let mut nodes = self.cluster.observed.cilium_nodes.values();
+        let mut nodes = self.requesting.get(pool).into_iter().flatten();
         let asking = nodes.find(|node| families().any(|family| lacks(node, family)));
         asking.map(|node| node.name.clone())
     }
 
     /// A `CiliumNodeConfig` that will still choose the pool.
-    fn chooser(&self, pool: &str) -> Option<String> {
-        let changes_here = |config: &NodeConfig| {
-            let is_it = |change: &&ChangeDocument| {
-                change.kind == Target::NodeConfig(String::new()).kind()
-                    && change.name == config.name
-            };
-            let change = self.saved.changes.iter().find(is_it);
-            change.is_some_and(|change| match &change.edit {
-                EditDocument::PodPool(Some(spec)) => match saved::choice(spec) {
-                    Some(PodPoolSpec::Choice { pool: other, .. }) => other != pool,
-                    _ => false,
-                },
-                _ => true,
-            })
-        };
-        let configs = self.cluster.observed.node_configs.iter();
-        let mut choosing = configs.filter(|config| config.default_pool() == Some(pool));
-        let still = choosing.find(|config| !changes_here(config));
+    fn chooser(&self, pool: &str, planned: &Planned) -> Option<String> {
+        let mut choosing = self.choosing.get(pool).into_iter().flatten();
+        let still = choosing.find(|config| planned.still_chooses(&config.name, pool));
         still.map(|config| config.name.clone())
     }
 }
