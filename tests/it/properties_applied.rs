@@ -91,7 +91,7 @@ enum Mode {
 }
 
 #[derive(Clone, Debug)]
-struct World {
+pub(super) struct World {
     mode: Mode,
     pool_has_ipv6: bool,
     nodes: Vec<NodeState>,
@@ -147,7 +147,7 @@ fn name(node: usize) -> String {
 }
 
 impl World {
-    fn files(&self) -> Loaded {
+    pub(super) fn files(&self) -> Loaded {
         let path = match self.mode {
             Mode::Spec { .. } | Mode::ClusterPool => "auto",
             Mode::Annotation | Mode::OldAnnotation => "node-annotation",
@@ -192,7 +192,7 @@ impl World {
         )
     }
 
-    fn objects(&self) -> String {
+    pub(super) fn objects(&self) -> String {
         let annotate = matches!(self.mode, Mode::Spec { annotate: true } | Mode::Annotation);
         let is_cluster_pool = matches!(self.mode, Mode::ClusterPool | Mode::BesideOperator);
         let mode = if is_cluster_pool {
@@ -341,7 +341,7 @@ fn shown() -> impl Strategy<Value = Shown> {
     (number(), number())
 }
 
-fn worlds() -> impl Strategy<Value = World> {
+pub(super) fn worlds() -> impl Strategy<Value = World> {
     let owners = prop::sample::select(vec![Owner::Absent, Owner::Node, Owner::Predecessor]);
     let node = (
         shown(),
@@ -404,17 +404,17 @@ fn worlds() -> impl Strategy<Value = World> {
 }
 
 /// An apply with no other beside it.
-struct Run {
-    observed: Observed,
+pub(super) struct Run {
+    pub(super) observed: Observed,
     plan: Plan,
-    changes: Vec<Change>,
-    undo: PlanDocument,
+    pub(super) changes: Vec<Change>,
+    pub(super) undo: PlanDocument,
     /// What was not applied, and why.
     left: Vec<String>,
 }
 
 /// Plans and applies what the files ask for, or what an undo plan takes back.
-fn apply(folder: &Folder, loaded: &Loaded, saved: Option<&PlanDocument>) -> Run {
+pub(super) fn apply(folder: &Folder, loaded: &Loaded, saved: Option<&PlanDocument>) -> Run {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -531,7 +531,7 @@ impl World {
 }
 
 /// `cargo xtask prove properties` asks for more.
-fn cases() -> u32 {
+pub(super) fn cases() -> u32 {
     std::env::var("PROPTEST_CASES")
         .ok()
         .and_then(|cases| cases.parse().ok())

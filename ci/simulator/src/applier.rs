@@ -1,16 +1,21 @@
-//! One apply, as a future. Dropping it at any point is a crash.
+//! One apply or undo, as a future. Dropping it at any point is a crash.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::num::NonZeroUsize;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use fastrand::Rng;
+
+use ipam_cilium::observed::Observed;
 use ipam_cluster::Cluster;
 use ipam_controller::apply::Stop;
 use ipam_controller::{
     Job, Loaded, NoPorts, OnConflict, Sending, apply_until_settled, observe_and_plan,
 };
-use ipam_planner::plan::Plan;
+use ipam_planner::plan::{Change, Plan, PlanDocument, Staleness, still_wanted};
 
 /// Outcome of an apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +24,8 @@ pub(crate) enum Ended {
     Applied(usize),
     /// The cluster could not be read, or the claims not be stored.
     Failed,
+    /// The undo plan does not fit the cluster any more.
+    Stale,
 }
 
 /// How many changes an apply claims and writes at a time.
@@ -35,14 +42,52 @@ pub(crate) struct Applier<'a> {
     pub(crate) paused: u32,
 }
 
+/// The undo plans that applies left, as files that a person may use later.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UndoFiles(Arc<Mutex<Vec<PlanDocument>>>);
+
+impl UndoFiles {
+    fn lock(&self) -> MutexGuard<'_, Vec<PlanDocument>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the plan that undoes these changes, if any can be undone.
+    fn add(&self, changes: &[&Change], loaded: &Loaded, observed: &Observed) {
+        let undo = PlanDocument::undoing(changes, "pools", &loaded.desired, observed);
+        if !undo.changes.is_empty() {
+            self.lock().push(undo);
+        }
+    }
+
+    /// One of them.
+    pub(crate) fn choose(&self, rng: &mut Rng) -> Option<PlanDocument> {
+        let files = self.lock();
+        (!files.is_empty()).then(|| files[rng.usize(..files.len())].clone())
+    }
+}
+
 impl<'a> Applier<'a> {
     pub(crate) fn start<C: Cluster + Send + 'a>(
         cluster: C,
         loaded: &'a Loaded,
         speed: Speed,
+        undo_files: UndoFiles,
     ) -> Applier<'a> {
         Applier {
-            future: Box::pin(apply(cluster, loaded, speed)),
+            future: Box::pin(apply(cluster, loaded, speed, undo_files)),
+            paused: 0,
+        }
+    }
+
+    /// Undoes an earlier apply.
+    pub(crate) fn undo<C: Cluster + Send + 'a>(
+        cluster: C,
+        loaded: &'a Loaded,
+        saved: PlanDocument,
+        speed: Speed,
+    ) -> Applier<'a> {
+        Applier {
+            future: Box::pin(undo(cluster, loaded, saved, speed)),
             paused: 0,
         }
     }
@@ -58,12 +103,43 @@ impl<'a> Applier<'a> {
 pub(crate) async fn apply<C: Cluster>(
     cluster: C,
     loaded: &Loaded,
-    Speed { batch, parallelism }: Speed,
+    speed: Speed,
+    undo_files: UndoFiles,
 ) -> Ended {
     let job = Job::files(loaded);
     let Ok((observed, plan)) = observe_and_plan(&cluster, &job).await else {
         return Ended::Failed;
     };
+    // As the program does it: before the first write.
+    let changes: Vec<&Change> = plan.changes.iter().collect();
+    undo_files.add(&changes, loaded, &observed);
+    send(&cluster, &job, observed, plan.changes, speed).await
+}
+
+async fn undo<C: Cluster>(
+    cluster: C,
+    loaded: &Loaded,
+    saved: PlanDocument,
+    speed: Speed,
+) -> Ended {
+    let waivers = BTreeSet::new();
+    let job = Job::saved(loaded, Some(&saved), &waivers);
+    let Ok((observed, plan)) = observe_and_plan(&cluster, &job).await else {
+        return Ended::Failed;
+    };
+    match still_wanted(&saved, &plan, &observed) {
+        Staleness::Current { changes, .. } => send(&cluster, &job, observed, changes, speed).await,
+        Staleness::Stale(_) => Ended::Stale,
+    }
+}
+
+async fn send<C: Cluster>(
+    cluster: &C,
+    job: &Job<'_>,
+    observed: Observed,
+    changes: Vec<Change>,
+    Speed { batch, parallelism }: Speed,
+) -> Ended {
     let stop = Stop::default();
     let mut sending = Sending {
         batch,
@@ -72,14 +148,7 @@ pub(crate) async fn apply<C: Cluster>(
         stop: &stop,
         on_event: &mut |_| {},
     };
-    let sent = apply_until_settled(
-        &cluster,
-        &NoPorts,
-        &job,
-        observed,
-        plan.changes,
-        &mut sending,
-    );
+    let sent = apply_until_settled(cluster, &NoPorts, job, observed, changes, &mut sending);
     match sent.await {
         (applied, None) => Ended::Applied(applied.applied()),
         (_, Some(_)) => Ended::Failed,

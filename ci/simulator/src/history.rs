@@ -2,15 +2,16 @@
 
 use std::num::NonZeroUsize;
 use std::ops::{Add, Range};
+use std::sync::Arc;
 use std::task::Poll;
 
 use fastrand::Rng;
 use jiff::SignedDuration;
 
-use crate::applier::{Applier, Ended, Speed, plan_now};
+use crate::applier::{Applier, Ended, Speed, UndoFiles, plan_now};
 use crate::sabotage::{Sabotage, Saboteur};
 use crate::setup::{Directory, Setup, Setups, node};
-use ipam_cluster::sim::{Clock, Disturbance, Faults, SimCluster};
+use ipam_cluster::sim::{Clock, Disturbance, Faults, SimClient, SimCluster};
 use ipam_planner::plan::{BlockedReason, NodeObstacle, Plan};
 
 /// Steps in which things go wrong.
@@ -32,7 +33,11 @@ pub struct Figures {
     pub applies: usize,
     /// Changes that those found in the cluster in the end.
     pub changes: usize,
-    /// Applies that crashed.
+    /// Undo plans that came to an end.
+    pub undos: usize,
+    /// Changes that those undid.
+    pub undone: usize,
+    /// Applies and undo plans that crashed.
     pub crashes: usize,
     /// Steps.
     pub steps: usize,
@@ -45,6 +50,8 @@ impl Add for Figures {
         Figures {
             applies: self.applies + other.applies,
             changes: self.changes + other.changes,
+            undos: self.undos + other.undos,
+            undone: self.undone + other.undone,
             crashes: self.crashes + other.crashes,
             steps: self.steps + other.steps,
         }
@@ -73,12 +80,20 @@ pub enum Log {
     None,
 }
 
+/// What an applier does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Apply,
+    Undo,
+}
+
 struct History<'h> {
     rng: Rng,
     setup: &'h Setup,
     cluster: SimCluster,
     sabotage: Sabotage,
-    appliers: Vec<Applier<'h>>,
+    appliers: Vec<(Kind, Applier<'h>)>,
+    undo_files: UndoFiles,
     joined: usize,
     /// Steps of a hundred in which a disturbance comes.
     unrest: u32,
@@ -110,6 +125,7 @@ pub fn run(seed: u64, setups: &Setups, sabotage: Sabotage, log: Log) -> Result<F
         cluster: cluster.clone(),
         sabotage,
         appliers,
+        undo_files: UndoFiles::default(),
         joined,
         unrest,
         figures,
@@ -173,7 +189,7 @@ impl<'h> History<'h> {
             }
             5..7 if !self.appliers.is_empty() => {
                 let paused = self.rng.usize(..self.appliers.len());
-                self.appliers[paused].paused = self.rng.u32(5..80);
+                self.appliers[paused].1.paused = self.rng.u32(5..80);
             }
             7..9 if self.joined < NODES => {
                 let node = node(self.joined, &mut self.rng);
@@ -183,6 +199,7 @@ impl<'h> History<'h> {
             9..10 => self
                 .cluster
                 .advance(SignedDuration::from_secs(self.rng.i64(1..400))),
+            98.. if self.appliers.len() < APPLIERS => self.undo(),
             above if above < 10 + self.unrest => {
                 self.cluster
                     .disturb(Disturbance::ALL[self.rng.usize(..Disturbance::ALL.len())]);
@@ -193,22 +210,49 @@ impl<'h> History<'h> {
     }
 
     fn start(&mut self) {
-        let directory = &self.setup.directories[self.rng.usize(..self.setup.directories.len())];
+        let directory = self.any_directory();
+        let speed = self.any_speed();
+        self.apply(directory, speed);
+    }
+
+    fn apply(&mut self, directory: &'h Directory, speed: Speed) {
+        let client = self.client(directory);
+        let files = self.undo_files.clone();
+        let applier = Applier::start(client, &directory.loaded, speed, files);
+        self.appliers.push((Kind::Apply, applier));
+    }
+
+    /// Undoes an apply of any time, by the files of any directory.
+    fn undo(&mut self) {
+        let Some(saved) = self.undo_files.choose(&mut self.rng) else {
+            return;
+        };
+        let directory = self.any_directory();
+        let speed = self.any_speed();
+        let client = self.sabotaged(self.cluster.client(Arc::default(), Clock::Steps).undoing());
+        let applier = Applier::undo(client, &directory.loaded, saved, speed);
+        self.appliers.push((Kind::Undo, applier));
+    }
+
+    fn any_directory(&mut self) -> &'h Directory {
+        let setup = self.setup;
+        &setup.directories[self.rng.usize(..setup.directories.len())]
+    }
+
+    fn any_speed(&mut self) -> Speed {
         let mut up_to =
             |most: usize| NonZeroUsize::new(self.rng.usize(1..=most)).unwrap_or(NonZeroUsize::MIN);
-        let speed = Speed {
+        Speed {
             batch: up_to(NODES),
             parallelism: up_to(3),
-        };
-        self.appliers.push(Applier::start(
-            self.client(directory),
-            &directory.loaded,
-            speed,
-        ));
+        }
     }
 
     fn client(&self, directory: &Directory) -> Saboteur {
-        let client = self.cluster.client(directory.pins.clone(), Clock::Steps);
+        self.sabotaged(self.cluster.client(directory.pins.clone(), Clock::Steps))
+    }
+
+    fn sabotaged(&self, client: SimClient) -> Saboteur {
         Saboteur {
             client,
             cluster: self.cluster.clone(),
@@ -218,26 +262,32 @@ impl<'h> History<'h> {
 
     fn let_one_run(&mut self) {
         let index = self.rng.usize(..self.appliers.len());
-        for (other, applier) in self.appliers.iter_mut().enumerate() {
+        for (other, (_, applier)) in self.appliers.iter_mut().enumerate() {
             applier.paused = if other == index {
                 applier.paused
             } else {
                 applier.paused.saturating_sub(1)
             };
         }
-        let applier = &mut self.appliers[index];
+        let (kind, applier) = &mut self.appliers[index];
         if applier.paused > 0 {
             applier.paused -= 1;
         } else if let Poll::Ready(ended) = applier.step() {
+            let kind = *kind;
             self.appliers.swap_remove(index);
-            self.note(ended);
+            self.note(kind, ended);
         }
     }
 
-    fn note(&mut self, ended: Ended) {
+    fn note(&mut self, kind: Kind, ended: Ended) {
+        let figures = &mut self.figures;
+        let (ends, changed) = match kind {
+            Kind::Apply => (&mut figures.applies, &mut figures.changes),
+            Kind::Undo => (&mut figures.undos, &mut figures.undone),
+        };
         if let Ended::Applied(changes) = ended {
-            self.figures.applies += 1;
-            self.figures.changes += changes;
+            *ends += 1;
+            *changed += changes;
         }
     }
 
@@ -262,11 +312,7 @@ impl<'h> History<'h> {
                 batch: NonZeroUsize::MIN,
                 parallelism: NonZeroUsize::MIN,
             };
-            self.appliers.push(Applier::start(
-                self.client(directory),
-                &directory.loaded,
-                speed,
-            ));
+            self.apply(directory, speed);
             while !self.appliers.is_empty() {
                 self.let_one_run();
             }
@@ -322,6 +368,7 @@ mod tests {
             (Sabotage::BlindClaims, 0..1_000),
             (Sabotage::NoClaims, 0..1_000),
             (Sabotage::UnguardedVersion, 0..1_000),
+            (Sabotage::UnguardedDeletion, 0..1_000),
         ] {
             assert!(
                 first_failure(sabotage, &setups, seeds).is_some(),

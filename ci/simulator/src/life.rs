@@ -14,7 +14,7 @@ use jiff::SignedDuration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::applier::{Ended, Speed, apply};
+use crate::applier::{Ended, Speed, UndoFiles, apply};
 use crate::history::{Failure, Log};
 use crate::replica::{EventCounts, Replica};
 use crate::sabotage::{Sabotage, Saboteur};
@@ -347,7 +347,7 @@ impl<'l> Life<'l> {
         };
         let (loaded, counts) = (directory.loaded.clone(), self.counts.clone());
         self.apply = Some(tokio::spawn(async move {
-            let ended = apply(client, &loaded, speed).await;
+            let ended = apply(client, &loaded, speed, UndoFiles::default()).await;
             counts.applies.fetch_add(1, Ordering::Relaxed);
             ended
         }));

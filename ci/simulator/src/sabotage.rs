@@ -22,6 +22,8 @@ pub enum Sabotage {
     NoClaims,
     /// Nodes are written without their resourceVersion.
     UnguardedVersion,
+    /// CiliumNodes are deleted in whatever version they are.
+    UnguardedDeletion,
     /// A list that lags behind passes for a fresh one.
     TrustedCache,
     /// Nodes are listed as of a later moment than CiliumNodes.
@@ -43,10 +45,11 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// Every rule of an apply.
-    pub const OF_APPLIES: [Sabotage; 5] = [
+    pub const OF_APPLIES: [Sabotage; 6] = [
         Sabotage::BlindClaims,
         Sabotage::NoClaims,
         Sabotage::UnguardedVersion,
+        Sabotage::UnguardedDeletion,
         Sabotage::TrustedCache,
         Sabotage::TwoMoments,
     ];
@@ -81,6 +84,7 @@ impl Sabotage {
             | Sabotage::BlindClaims
             | Sabotage::NoClaims
             | Sabotage::UnguardedVersion
+            | Sabotage::UnguardedDeletion
             | Sabotage::TwoMoments
             | Sabotage::HiddenClaims
             | Sabotage::NoQuarantine
@@ -212,6 +216,11 @@ impl Cluster for Saboteur {
         ) = (self.sabotage, &write.target, &mut write.operation)
         {
             without_quarantine(content);
+        }
+        if let (Sabotage::UnguardedDeletion, Operation::Delete(version)) =
+            (self.sabotage, &mut write.operation)
+        {
+            version.resource_version.clear();
         }
         let metadata = match &mut write.operation {
             Operation::Patch(patch) => patch["metadata"].as_object_mut(),

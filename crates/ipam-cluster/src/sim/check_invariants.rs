@@ -2,11 +2,57 @@
 
 use serde_json::Value;
 
-use super::state::{Sender, SimState, Writer, blocks};
-use ipam_cilium::observed::{ANNOTATION_KEYS, ObservedKind};
+use super::state::{Sender, SimState, Taking, Writer, blocks};
+use ipam_cilium::observed::{ANNOTATION_KEYS, OWNER_LABEL, ObjectVersion, ObservedKind};
 use ipam_core::net::Block;
 
 impl SimState {
+    /// Checks a deletion of ours of a Node or CiliumNode.
+    pub(super) fn check_deletion(
+        &mut self,
+        sender: &Sender,
+        (kind, name): &(ObservedKind, String),
+        version: &ObjectVersion,
+        object: &Value,
+    ) {
+        let is_ours = object["metadata"]["labels"][OWNER_LABEL.0] == OWNER_LABEL.1;
+        let broken = [
+            (!version.is_known(), "an unguarded deletion"),
+            (
+                sender.taking == Taking::Forbidden,
+                "a deletion outside of an undo",
+            ),
+            (
+                *kind == ObservedKind::CiliumNode && !is_ours,
+                "a CiliumNode without our label was deleted",
+            ),
+        ];
+        let broken = broken.into_iter().filter(|(is_broken, _)| *is_broken);
+        self.violations
+            .extend(broken.map(|(_, what)| format!("{name}: {what}")));
+        self.check_taken(name, object, &blocks(object));
+    }
+
+    /// Checks that blocks which are taken from a CiliumNode are ours, and that no agent runs with
+    /// them. An agent reads its Node only once, so an undo may take blocks from that.
+    fn check_taken(&mut self, name: &str, object: &Value, taken: &[Block]) {
+        if object["kind"] != "CiliumNode" {
+            return;
+        }
+        for block in taken {
+            let writer = self.writers.get(&(name.to_owned(), *block));
+            if writer.is_some_and(|(writer, _)| *writer == Writer::Other) {
+                self.violations
+                    .push(format!("{name}: {block} of another writer was taken away"));
+            }
+        }
+        if self.has_running_agent(name) {
+            self.violations.push(format!(
+                "{name}: the blocks of a running agent were taken away"
+            ));
+        }
+    }
+
     /// Checks a write of ours to a Node or CiliumNode.
     pub(super) fn check_write(
         &mut self,
@@ -27,9 +73,14 @@ impl SimState {
             ));
         }
         let (held, shown) = (blocks(before), blocks(after));
-        if let Some(moved) = held.iter().find(|block| !shown.contains(block)) {
-            self.violations
-                .push(format!("{name}: {moved} was held and moved: {patch}"));
+        let taken = held.iter().filter(|block| !shown.contains(block));
+        let taken: Vec<Block> = taken.copied().collect();
+        match taken.first() {
+            Some(taken) if sender.taking == Taking::Forbidden => self
+                .violations
+                .push(format!("{name}: {taken} was held and moved: {patch}")),
+            Some(_) => self.check_taken(name, before, &taken),
+            None => {}
         }
         let new: Vec<Block> = shown
             .into_iter()

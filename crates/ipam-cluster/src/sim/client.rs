@@ -18,7 +18,7 @@ use super::super::{
     ObjectEvent, Seen, Stored, Write, WriteError, Written,
 };
 use super::server::{Next, ObjectState, Serving, Stream};
-use super::state::{Bookmarks, Chance, Objects, Sender, SimCluster, SimState};
+use super::state::{Bookmarks, Chance, Objects, Sender, SimCluster, SimState, Taking};
 use ipam_cilium::observed::{CLAIMS_NAME, ObservedKind};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
@@ -62,6 +62,7 @@ pub struct SimClient {
     clock: Clock,
     cluster: SimCluster,
     pins: Arc<BTreeMap<NodeName, Vec<Block>>>,
+    taking: Taking,
     listed_at: AtomicU64,
 }
 
@@ -77,7 +78,17 @@ impl SimClient {
             clock,
             cluster,
             pins,
+            taking: Taking::Forbidden,
             listed_at: AtomicU64::new(0),
+        }
+    }
+
+    /// The client of an undo, which may take blocks away from nodes.
+    #[must_use]
+    pub fn undoing(self) -> SimClient {
+        SimClient {
+            taking: Taking::Allowed,
+            ..self
         }
     }
 
@@ -177,6 +188,7 @@ impl Cluster for SimClient {
         let sender = Sender {
             listed_at: self.listed_at.load(Ordering::Relaxed),
             pins: self.pins.clone(),
+            taking: self.taking,
         };
         self.others().await;
         let unknown = |error: ClusterError| WriteError::Unknown(error.to_string());

@@ -16,7 +16,8 @@ pub enum Disturbance {
     Registration,
     /// Another writer gives it a block that is in no pool.
     Rival,
-    /// Its agent starts with the block that the Node shows, and writes the CiliumNode.
+    /// Its agent starts and writes the CiliumNode: with the block that the Node shows, or with the
+    /// blocks that its CiliumNode has.
     AgentStart,
     /// Garbage collection removes the CiliumNode of a deleted Node.
     Collection,
@@ -161,9 +162,27 @@ impl SimState {
         if (!blocks.is_empty() || self.is_cluster_pool()) && !self.objects.contains_key(&key) {
             let owner = json!([{"kind": "Node", "name": name, "uid": node["metadata"]["uid"]}]);
             let metadata = json!({"name": name, "ownerReferences": owner});
-            self.create(json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": metadata,
-                "spec": if blocks.is_empty() { json!({}) } else { json!({"ipam": {"podCIDRs": blocks}}) }}));
+            let mut spec = agent_spec();
+            if !blocks.is_empty() {
+                spec["ipam"] = json!({"podCIDRs": blocks});
+            }
+            self.create(json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": metadata, "spec": spec}));
+            self.agent_runs(name);
+        } else if self.is_cluster_pool()
+            && let Some(mut shown) = self.objects.get(&key).cloned()
+            && self.is_owned(&shown)
+            && !self.has_running_agent(name)
+        {
+            // An agent replaces all labels by those of its Node.
+            shown["metadata"]["labels"] = node["metadata"]["labels"].clone();
+            shown["spec"]["addresses"] = agent_spec()["addresses"].clone();
+            self.put(key, shown, Writer::Other);
             self.agent_runs(name);
         }
     }
+}
+
+/// What an agent writes into its CiliumNode before it reads its blocks.
+fn agent_spec() -> Value {
+    json!({"addresses": [{"ip": "192.0.2.1", "type": "InternalIP"}]})
 }

@@ -119,6 +119,24 @@ impl SimState {
         machine.runs.is_empty()
     }
 
+    /// The agent has not read what its Node and CiliumNode do not show any more, unless it runs with
+    /// it.
+    pub(super) fn agent_forgets(&mut self, name: &str) {
+        let keys =
+            [ObservedKind::Node, ObservedKind::CiliumNode].map(|kind| (kind, name.to_owned()));
+        let shown = keys.iter().filter_map(|key| self.objects.get(key));
+        let shown: BTreeSet<Block> = shown.flat_map(blocks).collect();
+        if let Some(machine) = self.machines.get_mut(name) {
+            let runs = machine.runs.iter().copied();
+            machine.holds = shown.into_iter().chain(runs).collect();
+        }
+    }
+
+    pub(super) fn has_running_agent(&self, name: &str) -> bool {
+        let machine = self.machines.get(name);
+        machine.is_some_and(|machine| !machine.runs.is_empty())
+    }
+
     /// The agent starts with the blocks of its CiliumNode.
     pub(super) fn agent_runs(&mut self, name: &str) {
         let shown = self

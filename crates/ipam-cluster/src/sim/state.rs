@@ -97,6 +97,15 @@ pub(super) struct Sender {
     pub(super) listed_at: u64,
     /// The pins of its files.
     pub(super) pins: Arc<BTreeMap<NodeName, Vec<Block>>>,
+    pub(super) taking: Taking,
+}
+
+/// Whether a client may take blocks away from nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taking {
+    /// It undoes what an apply wrote.
+    Allowed,
+    Forbidden,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
