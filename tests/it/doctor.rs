@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::doctor_cluster::{Base, healthy, rules, severities, told, with_times};
-use super::support::{Folder, repository};
+use super::support::{Folder, KUBERNETES, cluster, holds, node, pin, pool, repository};
 
 fn incident(arguments: &[&str]) -> Value {
     let file = repository().join("examples/wrong-block/cluster.yaml");
@@ -344,4 +344,47 @@ fn files_with_errors_do_not_hide_the_cluster() {
         rules(&alone),
         ["announces-block-of-another".to_owned()].into()
     );
+}
+
+/// A `CiliumNodeConfig` moved the node within its pool of four blocks. Its Node shows the old block
+/// for ever.
+#[test]
+fn a_node_that_was_moved_does_not_fill_its_pool() {
+    let mut n1: Value = serde_json::from_str(&node("n1", "a", &holds("10.20.1.0/24"))).unwrap();
+    n1["metadata"]["labels"]["kubernetes.io/hostname"] = json!("n1");
+    let folder = Folder::new(&[
+        (
+            "cluster.json",
+            &cluster("1.19.3", KUBERNETES, &[n1.to_string()]),
+        ),
+        (
+            "pools/a.yaml",
+            &[
+                "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: node-config, limits: {disruptive: {percent: 100}}}\n".to_owned(),
+                pool("a", "{cidrs: [10.20.0.0/22], blockSize: 24}"),
+                pin("n1", "10.20.0.0/24"),
+            ]
+            .join("---\n"),
+        ),
+    ]);
+    let words = ["apply", "--cluster", "cluster.json", "--auto-approve"];
+    folder.run(&words).expect(0);
+    let examine = || {
+        let words = ["doctor", "--cluster", "cluster.json", "-o", "json"];
+        let ran = folder.run(&[&words[..], &["--fail-on", "never"]].concat());
+        ran.expect(0).json()
+    };
+    let fills_pool = |report: &Value| {
+        let findings = report["findings"].as_array().unwrap();
+        findings
+            .iter()
+            .any(|finding| finding["rule"] == "one-node-fills-pool")
+    };
+    let report = examine();
+    assert!(!fills_pool(&report), "{report:#}");
+    // A wide setting is still reported.
+    let list = folder.read("cluster.json");
+    folder.write("cluster.json", list.replace("10.20.0.0/24", "10.20.2.0/23"));
+    let report = examine();
+    assert!(fills_pool(&report), "{report:#}");
 }

@@ -9,12 +9,13 @@ mod excess;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::drift;
 use budget::{Bound, Budget, touched_blocks};
 use excess::{Excess, Kind, source_of_addresses, sources_of_blocks};
-use ipam_cilium::observed::{ModeSeen, Node, Observed, Reading};
+use ipam_cilium::observed::{HoldingField, ModeSeen, Node, Observed, Reading};
 use ipam_core::alloc::{PoolPart, Supply};
 use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef};
-use ipam_core::net::{Block, Range, covers, merge};
+use ipam_core::net::{Block, Family, Range, covers, merge};
 
 /// Addresses that are kept out of the pools.
 pub(super) struct KeptAddresses<'o> {
@@ -82,8 +83,15 @@ impl<'o> KeptAddresses<'o> {
         let mut budget = Budget::new(supply, Bound::All);
         let parts = used.iter().flat_map(|block| budget.take(block.range()));
         self.shown.extend(parts.map(|part| (name, part)));
-        let object = ObjectRef::node(name);
+        if budget.over_share().is_empty() {
+            return;
+        }
+        let used = of_widest_field(observed, supply, name, &used);
+        let mut budget = Budget::new(supply, Bound::All);
+        used.iter()
+            .for_each(|block| drop(budget.take(block.range())));
         let over = budget.over_share();
+        let object = ObjectRef::node(name);
         self.excess
             .extend(Excess::new(&object, Kind::Held, over, || {
                 sources_of_blocks(observed, name, &used)
@@ -124,6 +132,32 @@ impl<'o> KeptAddresses<'o> {
     pub(super) fn findings(&self) -> Vec<Finding> {
         self.excess.iter().map(Excess::finding).collect()
     }
+}
+
+/// The used blocks of the field that shows the most of the pools. A node that was moved shows its old
+/// block in one field and its new one in another: together they say nothing about the node.
+fn of_widest_field(
+    observed: &Observed,
+    supply: &Supply,
+    name: &NodeName,
+    used: &[Block],
+) -> Vec<Block> {
+    let set = observed.nodes.get(name).into_iter().flat_map(|node| {
+        let families = Family::BOTH.into_iter();
+        families.filter_map(|family| observed.set_range(node, family))
+    });
+    let set = set.map(|block| (HoldingField::Setting, block));
+    let mut fields: BTreeMap<HoldingField, Vec<Block>> = BTreeMap::new();
+    for (field, block) in drift::all_shown(observed, name).chain(set) {
+        if used.contains(&block) {
+            fields.entry(field).or_default().push(block);
+        }
+    }
+    let width = |blocks: &Vec<Block>| {
+        let touched = blocks.iter().map(|block| touched_blocks(supply, *block));
+        touched.fold(0u128, u128::saturating_add)
+    };
+    fields.into_values().max_by_key(width).unwrap_or_default()
 }
 
 /// Whether nothing that lies in a pool was cut off.
