@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::init::{INIT, documents, with_nodes};
-use super::support::{Folder, KUBERNETES, cluster, holds, node, ran};
+use super::support::{Folder, KUBERNETES, cluster, holds, node, pool, ran};
 
 /// Runs a script of CI with the program in the PATH.
 fn run_script(folder: &Folder, script: &str) -> (i32, String, String) {
@@ -125,4 +125,39 @@ fn the_ci_files_parse_and_their_commands_run() {
         again.all()
     );
     documents(&gitlab.read(".gitlab/cilium-ipam.gitlab-ci.yml"));
+}
+
+/// GitLab runs the whole script in one shell, which ends with the first command that fails.
+#[test]
+fn gitlab_plans_even_if_the_files_have_a_fault() {
+    let folder = Folder::new(&[
+        (".git/HEAD", ""),
+        (
+            "cluster.json",
+            &cluster("1.19.3", KUBERNETES, &[node("n1", "a", "")]),
+        ),
+    ]);
+    let words = ["init", "pools", "--ci", "gitlab", "--cluster-file"];
+    folder
+        .run(&[&words[..], &["cluster.json"]].concat())
+        .expect(0);
+    // Two pools of equal rank for the same nodes: a warning.
+    for name in ["x", "y"] {
+        let spec = format!(
+            "{{cidrs: [10.{}.0.0/16], blockSize: 24, nodeSelector: {{matchLabels: {{rack: z}}}}}}",
+            if name == "x" { 60 } else { 61 }
+        );
+        folder.write(&format!("pools/{name}.yaml"), pool(name, &spec));
+    }
+    let validated = folder.run(&["validate", "pools", "--strict"]);
+    assert_eq!(validated.code, 3, "{}", validated.all());
+    let ci = documents(&folder.read(".gitlab-ci.yml"));
+    let parts = ci[0]["cilium-ipam"]["script"].as_array().unwrap();
+    let parts: Vec<&str> = parts.iter().filter_map(|part| part.as_str()).collect();
+    let ran = run_script(&folder, &parts.join("\n"));
+    assert_eq!(
+        ran.0, 3,
+        "the job fails, and the merge request with it: {ran:?}"
+    );
+    assert!(folder.read("plan.md").contains("1 to assign"), "{ran:?}");
 }

@@ -205,17 +205,18 @@ cilium-ipam:
   - if: $CI_PIPELINE_SOURCE == "merge_request_event"
     changes: {changes}
   script:
+  - cilium-ipam version
+  # The plan is made even if the files are faulty. The job fails with the first failure of the two.
+  # For the plan, commit a snapshot: `cilium-ipam snapshot --out {SNAPSHOT}`. It has names, labels
+  # and addresses of nodes, and no Secrets. The plan fails with 2 if it has one of the conditions of
+  # --fail-on.
   - |
-    cilium-ipam version
-    cilium-ipam validate {directory} --strict
-  # For this part, commit a snapshot: `cilium-ipam snapshot --out {SNAPSHOT}`. It has names, labels
-  # and addresses of nodes, and no Secrets. It fails with 2 if the plan has one of the conditions
-  # of --fail-on.
-  - |
+    cilium-ipam validate {directory} --strict || code=$?
     if [ -f {SNAPSHOT} ]; then
       cilium-ipam plan {directory} --cluster-file {SNAPSHOT} \
-        --fail-on {fail_on} -o markdown > plan.md
+        --fail-on {fail_on} -o markdown > plan.md || code=${{code:-$?}}
     fi
+    exit "${{code:-0}}"
   artifacts:
     when: always
     paths: [plan.md]
