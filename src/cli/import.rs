@@ -6,6 +6,7 @@ mod existing;
 mod foreign;
 mod report;
 mod settle;
+mod sysdump;
 mod yaml;
 
 use std::path::PathBuf;
@@ -29,8 +30,8 @@ use ipam_planner::import::{ByLabel, Changes, Objects, PinnedServices, Wish, infe
 ///
 /// Infers pools from the blocks of nodes, their labels and the settings, and explains each in a
 /// comment. Plans the files before it writes them: if the plan has a change or a misplaced block,
-/// nothing is written. `--from` reads Calico or MetalLB instead. Never overwrites a file. If DIR has files, it prints the difference, and
-/// exits with 1 if there is one.
+/// nothing is written. `--from` reads another address manager instead. Never overwrites a file. If DIR
+/// has files, it prints the difference, and exits with 1 if there is one.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The directory to write.
@@ -39,12 +40,14 @@ pub(super) struct Arguments {
     /// What to import.
     #[arg(long, value_enum, value_name = "SOURCE", default_value = "cluster")]
     from: Source,
-    /// Exported objects of Calico or MetalLB, as YAML or JSON. For several files, give it several
-    /// times.
+    /// Import from this archive of `cilium sysdump`, instead of a live cluster.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cluster_file", "kubeconfig", "context", "objects"])]
+    sysdump: Option<PathBuf>,
+    /// Exported objects of the other address manager, as YAML or JSON. For several files, give it
+    /// several times. Default: the objects of the cluster.
     #[arg(
         long = "objects",
         value_name = "FILE",
-        required_if_eq_any([("from", "calico"), ("from", "metallb")]),
         conflicts_with_all = ["by_label", "pin_services", "adopt", "allow_changes"]
     )]
     objects: Vec<PathBuf>,
@@ -76,10 +79,12 @@ pub(super) struct Arguments {
 enum Source {
     /// Blocks, pools and settings of the cluster.
     Cluster,
-    /// IPPools, block affinities and blocks of Calico, from --objects.
+    /// IPPools, block affinities and blocks of Calico.
     Calico,
-    /// Pools, advertisements and Services of MetalLB, from --objects.
+    /// Pools, advertisements and Services of MetalLB.
     Metallb,
+    /// ClusterCIDRs of node-ipam-controller.
+    NodeIpamController,
 }
 
 fn by_label(text: &str) -> Result<ByLabel, String> {
@@ -91,27 +96,20 @@ fn by_label(text: &str) -> Result<ByLabel, String> {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
-    let manager = match arguments.from {
-        Source::Cluster if arguments.objects.is_empty() => None,
-        Source::Cluster => {
-            return Err(Failure::Failed(
-                "--objects needs `--from calico` or `--from metallb`".to_owned(),
-            ));
-        }
-        Source::Calico => Some(Manager::Calico),
-        Source::Metallb => Some(Manager::MetalLb),
-    };
-    if let Some(manager) = manager {
+    if let Some(manager) = arguments.manager()? {
         return foreign::run(manager, arguments, common).await;
     }
-    let observed = read_cluster(common, Extent::Plan).await?;
+    let common = &sysdump::selected(arguments.sysdump.as_deref(), common)?;
+    let mut observed = read_cluster(common, Extent::Plan).await?;
+    let uncollected = sysdump::take_uncollected(common, &mut observed);
     refuse_half_read(&observed)?;
     refuse_unserved(&observed)?;
     let wish = arguments.wish();
-    let inferred =
+    let mut inferred =
         infer(&observed, &wish).map_err(|obstacle| Failure::Failed(obstacle.to_string()))?;
+    inferred.remarks.extend(uncollected);
     let settled = Settled::of(arguments, inferred, &observed, &wish, common.detail())?;
-    let existing = existing::compare(&arguments.directory, &settled.files)?;
+    let existing = existing::compare(&arguments.directory, &settled.files, common.detail())?;
     if existing.allows(arguments) {
         write_all(&settled.files)?;
     }
@@ -138,6 +136,35 @@ fn refuse_half_read(observed: &Observed) -> Result<(), Failure> {
 }
 
 impl Arguments {
+    /// The other address manager; `None` for the cluster itself.
+    fn manager(&self) -> Result<Option<Manager>, Failure> {
+        let manager = match self.from {
+            Source::Cluster if self.objects.is_empty() => return Ok(None),
+            Source::Cluster => {
+                return Err(Failure::Failed(
+                    "--objects needs --from with another address manager, such as `--from calico`"
+                        .to_owned(),
+                ));
+            }
+            Source::Calico => Manager::Calico,
+            Source::Metallb => Manager::MetalLb,
+            Source::NodeIpamController => Manager::NodeIpamController,
+        };
+        let only_for_a_cluster = [
+            ("--sysdump", self.sysdump.is_some()),
+            ("--by-label", self.by_label.is_some()),
+            ("--pin-services", self.pin_services),
+            ("--adopt", self.adopt),
+            ("--allow-changes", self.allow_changes),
+        ];
+        match only_for_a_cluster.iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => Err(Failure::Failed(format!(
+                "{flag} is for the cluster itself, without --from"
+            ))),
+            None => Ok(Some(manager)),
+        }
+    }
+
     fn wish(&self) -> Wish {
         Wish {
             by_label: self.by_label.clone().unwrap_or_default(),

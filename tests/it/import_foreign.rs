@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::import::plan;
-use super::support::{Folder, KUBERNETES, Ran, cluster, holds, node};
+use super::support::{Folder, KUBERNETES, cluster, holds, node};
 
 const CALICO: [&str; 7] = [
     "import",
@@ -221,7 +221,7 @@ fn files_that_cannot_be_read_leave_no_file() {
         &cut_off,
         "foreign.yaml cannot be read: it is neither JSON nor YAML",
     );
-    refused("", "no pool of Calico can be imported from these files");
+    refused("", "there is no pool of Calico that can be imported");
     refused(
         "{\"kind\": \"List\"}",
         "kubectl get ippools.crd.projectcalico.org",
@@ -230,8 +230,18 @@ fn files_that_cannot_be_read_leave_no_file() {
         &POOLS.replace("10.", "1000."),
         "IPPool rack-a: `spec.cidr`: `1000.1.0.0/16` is not a CIDR",
     );
-    let flags: Ran = folder.run(&["import", "--from", "calico"]);
-    assert!(flags.expect(1).stderr.contains("--objects <FILE>"));
+    // Without files, the objects of the cluster are read.
+    let ran = folder.run(&["import", "--from", "calico"]).expect(8);
+    assert!(!ran.stderr.contains("no pool of Calico"), "{}", ran.all());
+    let from_file = [
+        "import",
+        "--from",
+        "calico",
+        "--cluster-file",
+        "cluster.json",
+    ];
+    let ran = folder.run(&from_file).expect(1);
+    assert!(ran.stderr.contains("no pool of Calico"), "{}", ran.all());
     let other = folder.run(&[
         "import",
         "--objects",
@@ -243,7 +253,7 @@ fn files_that_cannot_be_read_leave_no_file() {
         other
             .expect(1)
             .stderr
-            .contains("--objects needs `--from calico`")
+            .contains("--objects needs --from with another address manager")
     );
 }
 

@@ -8,7 +8,10 @@ use similar::TextDiff;
 use super::Arguments;
 use crate::cli::failure::Failure;
 use crate::cli::init::new_files::NewFile;
+use crate::render::{Detail, diagnostics};
+use ipam_config::documents::Documents;
 use ipam_config::source::{Location, read};
+use ipam_core::model::{Finding, Rule, Severity};
 use ipam_core::text::one_line;
 
 /// Lines around a difference.
@@ -55,17 +58,23 @@ fn whole(differences: &[Difference]) -> String {
         .collect()
 }
 
-pub(super) fn compare(directory: &Path, files: &[NewFile]) -> Result<Existing, Failure> {
-    let found = read(&Location::from(directory)).documents.files;
+/// # Errors
+/// Fails if a part of the directory cannot be read: it may have files.
+pub(super) fn compare(
+    directory: &Path,
+    files: &[NewFile],
+    detail: Detail,
+) -> Result<Existing, Failure> {
+    let found = match directory.symlink_metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        _ => readable(directory, detail)?.files,
+    };
     let found: Vec<PathBuf> = found
         .iter()
         .map(|file| PathBuf::from(&*file.path))
         .collect();
     let is_new = |path: &PathBuf| files.iter().all(|file| file.path != *path);
-    let others: Vec<&PathBuf> = match directory.is_dir() {
-        true => found.iter().filter(|path| is_new(path)).collect(),
-        false => Vec::new(),
-    };
+    let others: Vec<&PathBuf> = found.iter().filter(|path| is_new(path)).collect();
     let mut is_empty = others.is_empty();
     let mut differences = Vec::new();
     for file in files {
@@ -87,6 +96,23 @@ pub(super) fn compare(directory: &Path, files: &[NewFile]) -> Result<Existing, F
         (false, true) => Existing::Equal,
         (false, false) => Existing::Different(differences),
     })
+}
+
+/// What can be read of a directory. It may be empty.
+fn readable(directory: &Path, detail: Detail) -> Result<Documents, Failure> {
+    let found = read(&Location::from(directory));
+    let is_fault = |finding: &Finding| {
+        finding.severity == Severity::Error && finding.rule != Rule("empty-directory")
+    };
+    let faults: Vec<Finding> = found.findings.into_iter().filter(is_fault).collect();
+    match faults.is_empty() {
+        true => Ok(found.documents),
+        false => Err(Failure::Invalid(diagnostics(
+            &faults,
+            &found.documents,
+            detail,
+        ))),
+    }
 }
 
 /// The text of a file; `None` if it does not exist.

@@ -1,6 +1,8 @@
-//! `import --from calico` and `--from metallb`: writes files from exported objects of another
-//! address manager. Every remark is a comment in the files.
+//! `import --from calico`, `--from metallb` and `--from node-ipam-controller`: writes files from the
+//! objects of another address manager, in the cluster or exported. Every remark is a comment in the
+//! files.
 
+mod kinds;
 mod objects;
 mod report;
 mod yaml;
@@ -10,9 +12,10 @@ use std::path::Path;
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{ClusterError, Extent};
 use ipam_controller::Job;
-use ipam_planner::import::foreign::{ForeignPools, calico, metallb};
-use ipam_planner::plan::PlanDocument;
+use ipam_planner::import::foreign::{Amended, ForeignPools, calico, metallb, node_ipam_controller};
+use ipam_planner::plan::{Misplaced, PlanDocument};
 
+use self::kinds::Listed;
 use self::report::Report;
 use super::Arguments;
 use super::existing::{self, Existing};
@@ -29,6 +32,7 @@ use crate::render::{Detail, printable};
 pub(super) enum Manager {
     Calico,
     MetalLb,
+    NodeIpamController,
 }
 
 impl Manager {
@@ -37,6 +41,7 @@ impl Manager {
         match self {
             Manager::Calico => "Calico",
             Manager::MetalLb => "MetalLB",
+            Manager::NodeIpamController => "node-ipam-controller",
         }
     }
 
@@ -49,6 +54,9 @@ impl Manager {
             Manager::MetalLb => {
                 "kubectl get ipaddresspools.metallb.io,l2advertisements.metallb.io,bgpadvertisements.metallb.io,bgppeers.metallb.io,communities.metallb.io,services --all-namespaces -o yaml > metallb.yaml"
             }
+            Manager::NodeIpamController => {
+                "kubectl get clustercidrs.networking.x-k8s.io -o yaml > clustercidrs.yaml"
+            }
         }
     }
 }
@@ -60,6 +68,7 @@ struct Trial {
     diagnostics: String,
     /// Why nodes cannot get a block, each with the way out.
     blocked: Vec<String>,
+    misplaced: Vec<Misplaced>,
 }
 
 pub(super) async fn run(
@@ -67,16 +76,9 @@ pub(super) async fn run(
     arguments: &Arguments,
     common: &Common,
 ) -> Result<ExitStatus, Failure> {
-    let objects = objects::read(&arguments.objects)?;
-    let found = match manager {
-        Manager::Calico => calico(&objects),
-        Manager::MetalLb => metallb(&objects),
-    };
-    refuse_nothing(manager, &found)?;
-    let observed = observe(common).await?;
-    let files = yaml::files(&arguments.directory, manager, &found, observed.as_ref())?;
-    let trial = trial(arguments, &files, observed.as_ref(), common.detail())?;
-    let existing = existing::compare(&arguments.directory, &files)?;
+    let (mut found, observed) = read(manager, arguments, common).await?;
+    let (files, trial) = files(manager, arguments, common, &mut found, observed.as_ref())?;
+    let existing = existing::compare(&arguments.directory, &files, common.detail())?;
     if existing.allows(arguments) {
         write_all(&files)?;
     }
@@ -105,12 +107,58 @@ pub(super) async fn run(
     }
 }
 
+/// The pools of the other manager, and the cluster.
+async fn read(
+    manager: Manager,
+    arguments: &Arguments,
+    common: &Common,
+) -> Result<(ForeignPools, Option<Observed>), Failure> {
+    let listed = match (&arguments.objects[..], &common.cluster_file) {
+        ([], None) => kinds::list(manager, common).await?,
+        // A cluster file may have the objects, too.
+        ([], Some(file)) => Listed::from(objects::read(std::slice::from_ref(file))?),
+        (files, _) => Listed::from(objects::read(files)?),
+    };
+    let mut found = match manager {
+        Manager::Calico => calico(&listed.objects),
+        Manager::MetalLb => metallb(&listed.objects),
+        Manager::NodeIpamController => node_ipam_controller(&listed.objects),
+    };
+    for (resource, why) in &listed.unread {
+        found.unread(resource, why);
+    }
+    refuse_nothing(manager, &found)?;
+    Ok((found, observe(common).await?))
+}
+
+/// The files and their plan. Nodes that a plan would find misplaced are pinned, where the manager
+/// records no blocks by itself.
+fn files(
+    manager: Manager,
+    arguments: &Arguments,
+    common: &Common,
+    found: &mut ForeignPools,
+    observed: Option<&Observed>,
+) -> Result<(Vec<NewFile>, Option<Trial>), Failure> {
+    loop {
+        let files = yaml::files(&arguments.directory, manager, found, observed)?;
+        let trial = trial(arguments, &files, observed, common.detail())?;
+        if let (Manager::NodeIpamController, Some(observed), Some(trial)) =
+            (manager, observed, &trial)
+            && found.pin_misplaced(&trial.misplaced, observed) == Amended::Yes
+        {
+            continue;
+        }
+        return Ok((files, trial));
+    }
+}
+
 fn refuse_nothing(manager: Manager, found: &ForeignPools) -> Result<(), Failure> {
     if !found.pools.is_empty() || !found.address_pools.is_empty() {
         return Ok(());
     }
     let mut text = format!(
-        "no pool of {} can be imported from these files; nothing was written. To export them, run `{}`",
+        "there is no pool of {} that can be imported; nothing was written. To export its objects for --objects, run `{}`",
         manager.name(),
         manager.export()
     );
@@ -156,6 +204,7 @@ fn trial(
         document: settle::document(&arguments.directory, &plan, detail),
         diagnostics: settle::told(&plan, &loaded, detail),
         blocked: settle::blocked(&plan),
+        misplaced: plan.misplaced,
     }))
 }
 

@@ -5,6 +5,7 @@ mod nodes;
 mod objects;
 mod on_a_server;
 mod output;
+mod sysdump;
 
 use std::collections::BTreeMap;
 

@@ -212,6 +212,42 @@ fn nodes_without_a_block_wait_as_before() {
 }
 
 #[test]
+fn only_pools_of_waiting_nodes_are_disabled() {
+    let at = |name: &str, rack: &str, block: &str| node(name, rack, &holds(block));
+    let items = [
+        at("n1", "a", "10.20.0.0/24"),
+        at("n2", "a", "10.20.2.0/24"),
+        at("n3", "b", "10.21.0.0/24"),
+        at("n4", "b", "10.21.2.0/24"),
+        node("new", "a", ""),
+    ];
+    let folder = with(KUBERNETES, &items);
+    import(&folder, &[]).expect(0);
+    let plan = changes_nothing(&folder);
+    assert_eq!(plan["blocked"].as_array().unwrap().len(), 1, "{plan:#}");
+    let pools = pools(&folder);
+    assert_eq!(pools["rack-a"]["disabled"], true);
+    assert_eq!(pools["rack-b"].get("disabled"), None);
+}
+
+#[test]
+fn a_label_value_that_no_selector_can_have_is_named() {
+    let items = [
+        node("n1", "a", &holds("10.20.0.0/24")),
+        node("n2", "not a value", &holds("10.21.0.0/24")),
+    ];
+    let folder = with(KUBERNETES, &items);
+    let ran = import(&folder, &[]).expect(0);
+    assert!(
+        ran.stderr
+            .contains("1 node has a value of the label `rack` that no selector can have"),
+        "{}",
+        ran.all()
+    );
+    is_as_the_files_say(&folder);
+}
+
+#[test]
 fn duplicates_are_findings_and_stay() {
     let items = [
         node("n1", "a", &holds("10.20.0.0/24")),

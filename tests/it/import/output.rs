@@ -97,3 +97,16 @@ fn clusters_that_cannot_be_imported() {
         ran.all()
     );
 }
+
+#[test]
+fn a_directory_that_cannot_be_read_is_no_empty_one() {
+    let folder = with(KUBERNETES, &[node("n1", "a", &holds("10.20.0.0/24"))]);
+    folder.write("pools/policy.txt", "no YAML");
+    std::fs::write(folder.join("pools/own.yaml"), b"kind: \xff\xfe").unwrap();
+    let ran = import(&folder, &[]).expect(3);
+    assert!(ran.stderr.contains("pools/own.yaml"), "{}", ran.all());
+    assert!(!folder.join("pools/ippools.yaml").exists());
+    // An empty directory is one to write into.
+    std::fs::remove_file(folder.join("pools/own.yaml")).unwrap();
+    import(&folder, &[]).expect(0);
+}

@@ -47,7 +47,13 @@ impl ItemLocation {
                 ItemLocation::new(ObservedKind::Service, service.namespace(), service.name())
             }
             Target::Claims => ItemLocation::new(ObservedKind::Claims, OWN_NAMESPACE, CLAIMS_NAME),
-            Target::Lease(_) | Target::Custom(..) | Target::Status(..) | Target::Event { .. } => {
+            Target::Lease(_)
+            | Target::Custom(..)
+            | Target::Status(..)
+            | Target::Pod(..)
+            | Target::Eviction(..)
+            | Target::MigrationRecord(_)
+            | Target::Event { .. } => {
                 return Err(WriteError::Refused(
                     "a cluster file has no such objects".to_owned(),
                 ));

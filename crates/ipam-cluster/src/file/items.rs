@@ -18,13 +18,13 @@ pub(super) struct List<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ItemHead {
+pub(crate) struct ItemHead {
     #[serde(default)]
     api_version: Option<String>,
     #[serde(default)]
     kind: Option<String>,
     #[serde(default)]
-    pub metadata: ItemMetadata,
+    pub(super) metadata: ItemMetadata,
 }
 
 #[derive(Default, Deserialize)]
@@ -72,6 +72,14 @@ impl ItemHead {
         })
     }
 
+    /// Reads the head of a parsed item.
+    ///
+    /// # Errors
+    /// Fails if the item is not an object.
+    pub(crate) fn of(item: &Value) -> Result<ItemHead, String> {
+        ItemHead::deserialize(item).map_err(|error| error.to_string())
+    }
+
     fn kind(&self) -> &str {
         self.kind.as_deref().unwrap_or_default()
     }
@@ -80,7 +88,7 @@ impl ItemHead {
     ///
     /// # Errors
     /// Fails if the item may be one that plans read. The message fits after the item's number.
-    pub(super) fn observed_kind(&self) -> Result<Option<ObservedKind>, String> {
+    pub(crate) fn observed_kind(&self) -> Result<Option<ObservedKind>, String> {
         let labels = self.metadata.labels.as_ref();
         let kind = ObservedKind::of(&Head {
             api_version: self.api_version.as_deref().unwrap_or_default(),

@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 
 use disk::open_file;
 use item_location::ItemLocation;
-use items::{ItemHead, List};
+use items::List;
 use jiff::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -34,6 +34,9 @@ use super::{
 use ipam_cilium::observed::ObservedKind;
 use ipam_core::model::grouped_digits;
 use ipam_core::text::one_line;
+
+pub(crate) use items::ItemHead;
+pub(crate) use text::yaml_documents;
 
 pub use disk::{open_regular, remove_leftovers_of, replace, replace_private};
 
@@ -92,6 +95,20 @@ impl FileCluster {
             Format::Json => text,
             Format::Yaml => yaml_to_json(&text).map_err(fault)?,
         };
+        let cluster = FileCluster::located(path, format, json).map_err(fault)?;
+        cluster.state().lock = lock;
+        Ok(cluster)
+    }
+
+    /// The cluster of a list in memory. `path` is the file that it was read from, for messages.
+    pub(crate) fn in_memory(path: &Path, json: String) -> Result<FileCluster, ClusterError> {
+        FileCluster::located(path, Format::Json, json).map_err(|message| ClusterError::File {
+            path: path.display().to_string(),
+            message,
+        })
+    }
+
+    fn located(path: &Path, format: Format, json: String) -> Result<FileCluster, String> {
         let mut cluster = FileCluster {
             path: path.to_owned(),
             format,
@@ -101,8 +118,7 @@ impl FileCluster {
             items: 0..0,
             state: Mutex::default(),
         };
-        cluster.locate_items().map_err(fault)?;
-        cluster.state().lock = lock;
+        cluster.locate_items()?;
         Ok(cluster)
     }
 

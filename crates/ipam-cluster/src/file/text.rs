@@ -3,18 +3,30 @@
 use serde_json::Value;
 
 pub(super) fn yaml_to_json(text: &str) -> Result<String, String> {
-    // kubectl prints lists of any length. Depth and aliases keep their strict limits.
-    let options = serde_yaml::options! {
+    let value: Value =
+        serde_yaml::from_str_with_options(text, options()).map_err(|error| no_yaml(&error))?;
+    serde_json::to_string(&value).map_err(|error| error.to_string())
+}
+
+/// The documents of a YAML or JSON text.
+pub(crate) fn yaml_documents(text: &str) -> Result<Vec<Value>, String> {
+    serde_yaml::from_multiple_with_options(text, options()).map_err(|error| no_yaml(&error))
+}
+
+/// kubectl prints lists of any length. Depth and aliases keep their strict limits.
+fn options() -> serde_yaml::Options {
+    serde_yaml::options! {
         strict_booleans: true,
         budget: serde_yaml::budget! {
             max_events: usize::MAX,
             max_nodes: usize::MAX,
             max_total_scalar_bytes: usize::MAX,
         },
-    };
-    let value: Value = serde_yaml::from_str_with_options(text, options)
-        .map_err(|error| format!("it is neither JSON nor YAML: {}", error.without_snippet()))?;
-    serde_json::to_string(&value).map_err(|error| error.to_string())
+    }
+}
+
+fn no_yaml(error: &serde_yaml::Error) -> String {
+    format!("it is neither JSON nor YAML: {}", error.without_snippet())
 }
 
 pub(super) fn json_to_yaml(text: &str) -> Result<String, String> {

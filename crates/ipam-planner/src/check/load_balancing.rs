@@ -212,7 +212,7 @@ fn addresses_held_twice(view: &View<'_>) -> Vec<Finding> {
         );
         let finding = Finding::new(Severity::Error, Rule("address-held-twice"), message);
         Some(finding.help(
-            "packets reach only one of them: remove the address from one of the overlapping pools",
+            "packets reach only one of them: if they shall share it, give both the same annotation `lbipam.cilium.io/sharing-key`; otherwise, remove the address from one of the overlapping pools",
         ))
     };
     holders.into_iter().filter_map(finding).collect()

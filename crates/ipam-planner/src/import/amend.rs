@@ -58,10 +58,7 @@ pub fn judge(inferred: &Inferred, plan: &Plan, observed: &Observed, wish: &Wish)
     let mut refused = add_pins(&mut amended, plan, observed);
     let waiting = waiting(plan, observed);
     let is_disabled =
-        wish.changes == Changes::Refused && !waiting.is_empty() && amended.pools.iter().any(gives);
-    if is_disabled {
-        disable(&mut amended, &waiting);
-    }
+        wish.changes == Changes::Refused && disable(&mut amended, &waiting, observed);
     for change in plan.changes.iter().filter(|one| !is_wished(one, wish)) {
         let is_over = is_disabled && waiting_node(change, observed).is_some();
         if !is_over {
@@ -171,10 +168,21 @@ fn waiting(plan: &Plan, observed: &Observed) -> BTreeSet<NodeName> {
     served.chain(unserved).collect()
 }
 
-/// Disables the pools that would give blocks to waiting nodes.
-fn disable(amended: &mut Inferred, waiting: &BTreeSet<NodeName>) {
+/// Disables the pools that would give blocks to waiting nodes: those that select them. Returns
+/// whether there are any.
+fn disable(amended: &mut Inferred, waiting: &BTreeSet<NodeName>, observed: &Observed) -> bool {
+    let mut is_disabled = false;
     for pool in amended.pools.iter_mut().filter(|pool| gives(pool)) {
-        pool.state = PoolState::Disabled;
-        pool.evidence.waiting.clone_from(waiting);
+        let is_selected = |name: &&NodeName| {
+            let node = observed.nodes.get(*name);
+            node.is_some_and(|node| pool.selector.matches(&node.labels))
+        };
+        let selected: BTreeSet<NodeName> = waiting.iter().filter(is_selected).cloned().collect();
+        if !selected.is_empty() {
+            pool.state = PoolState::Disabled;
+            pool.evidence.waiting = selected;
+            is_disabled = true;
+        }
     }
+    is_disabled
 }

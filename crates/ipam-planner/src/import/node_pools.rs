@@ -7,7 +7,7 @@ use super::{
     ByLabel, Evidence, Inferred, InferredPin, InferredPool, Obstacle, PinReason, Wish, separation,
 };
 use crate::proposal::{
-    CidrSource, PoolNodes, Proposal, ProposedPool, Room, Split, Suggestion, Wishes, held_by,
+    CidrSource, PoolNodes, Proposal, ProposedPool, Remark, Room, Split, Suggestion, Wishes, held_by,
     in_other_use, labels, propose_beside, suggest_with,
 };
 use ipam_cilium::observed::Observed;
@@ -36,13 +36,19 @@ pub(super) fn infer(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstac
         RangeSource::HeldBlocks => in_other_use(observed, None),
         _ => Vec::new(),
     };
+    let unusable = match (&split, &wish.by_label) {
+        (Split::None, ByLabel::Found) => separation::unusable(observed),
+        _ => None,
+    };
     let sizes = sizes(&cidrs, &suggestion);
     let wishes = Wishes {
         cidrs,
         split,
         sizes,
     };
-    let proposal = propose_beside(observed, &wishes, &others);
+    let mut proposal = propose_beside(observed, &wishes, &others);
+    let unusable = unusable.map(|(key, nodes)| Remark::UnusableValue(key, nodes));
+    proposal.remarks.extend(unusable);
     Ok(inferred(observed, proposal, source, &wishes.cidrs))
 }
 

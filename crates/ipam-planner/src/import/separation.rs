@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::proposal::{held, labels, rank, smallest_around};
+use crate::proposal::{held, is_selectable, labels, rank, smallest_around};
 use ipam_cilium::observed::{BlockAllocator, ModeSeen, NodeCidrAllocation, Observed};
 use ipam_core::model::{IpamMode, NodeName};
 use ipam_core::net::{Block, Family};
@@ -72,6 +72,19 @@ fn by_label(observed: &Observed, key: &str, fewest: usize) -> Option<Separation>
         key: key.to_owned(),
         cidrs,
     })
+}
+
+/// The first label of racks or zones with a value that no selector can have, and the number of nodes
+/// with such a value.
+pub(super) fn unusable(observed: &Observed) -> Option<(String, usize)> {
+    let mut nodes: BTreeMap<(u8, &str), usize> = BTreeMap::new();
+    for (key, value) in observed.nodes.values().flat_map(|node| &node.labels) {
+        if rank(key) < 2 && !is_selectable(key, value) {
+            *nodes.entry((rank(key), key)).or_default() += 1;
+        }
+    }
+    let ((_, key), number) = nodes.into_iter().next()?;
+    Some((key.to_owned(), number))
 }
 
 /// Whether Cilium's operator or kube-controller-manager gives the next node its block.

@@ -134,7 +134,7 @@ fn selected(split: &Split, node: &Node) -> PoolNodes {
 }
 
 /// Whether a selector can have this label. A cluster in a file may have others.
-pub(super) fn is_selectable(key: &str, value: &str) -> bool {
+pub(crate) fn is_selectable(key: &str, value: &str) -> bool {
     Requirement::new(key, Operator::In([value.to_owned()].into())).is_ok()
 }
 

@@ -18,7 +18,7 @@ use ipam_core::model::{NodeName, PerFamily, PoolName, count};
 use ipam_core::net::{Block, BlockSize, Family, Range, merge};
 use ipam_desired::PoolState;
 
-pub(crate) use groups::held_by;
+pub(crate) use groups::{held_by, is_selectable};
 pub use suggestion::{CidrSource, Suggestion, suggest};
 pub(crate) use suggestion::{Room, held, labels, rank, smallest_around, suggest_with};
 
@@ -96,10 +96,15 @@ pub enum Remark {
     NoRoom(PoolNodes, Family, u128),
     /// This number of nodes has a value of the label that no selector can have.
     UnusableLabel(usize),
+    /// This label has values that no selector can have, on this number of nodes. Therefore it divides
+    /// no nodes.
+    UnusableValue(String, usize),
     /// These CIDRs are public address space.
     Public(Vec<Block>),
     /// No proposed pool has the name of this `CiliumPodIPPool` of the cluster.
     PodPoolLeftOut(String),
+    /// The source of the observation never has objects of these kinds.
+    NotCollected(BTreeSet<&'static str>),
 }
 
 impl fmt::Display for Remark {
@@ -128,11 +133,26 @@ impl fmt::Display for Remark {
                 "{} with a label value that no selector can have: the fallback pool serves them",
                 count(*nodes, "node")
             ),
+            Remark::UnusableValue(key, nodes) => write!(
+                f,
+                "{} {} a value of the label `{}` that no selector can have: the label divides no pools",
+                count(*nodes, "node"),
+                if *nodes == 1 { "has" } else { "have" },
+                key.escape_debug()
+            ),
             Remark::PodPoolLeftOut(name) => write!(
                 f,
                 "CiliumPodIPPool `{}` is in no file: nodes that hold its blocks are misplaced until an IPPool has its name and CIDRs",
                 name.escape_debug()
             ),
+            Remark::NotCollected(resources) => {
+                let resources: Vec<&str> = resources.iter().copied().collect();
+                write!(
+                    f,
+                    "the source has no {}: plan the files for the cluster itself before you apply them",
+                    resources.join(", ")
+                )
+            }
             Remark::Public(cidrs) => write!(
                 f,
                 "{} is public address space: if it is not yours, choose other CIDRs",

@@ -138,7 +138,7 @@ fn give_priorities(pools: &mut [ForeignPool], choices: &[Choice]) {
     }
 }
 
-fn have_common_nodes(one: &Selector, two: &Selector) -> bool {
+pub(super) fn have_common_nodes(one: &Selector, two: &Selector) -> bool {
     let requirements = one.requirements().chain(two.requirements()).cloned();
     Selector::all_of(requirements).contradiction().is_none()
 }

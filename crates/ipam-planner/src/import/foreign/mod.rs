@@ -1,7 +1,8 @@
-//! Reads the pools of other address managers: Calico and MetalLB. Nothing is renumbered, and
+//! Reads the pools of other address managers: Calico, MetalLB and node-ipam-controller. Nothing is renumbered, and
 //! everything that is inferred or left out has a remark.
 //!
-//! Pure functions of parsed objects. They know neither YAML nor clients nor the cluster.
+//! Pure functions of parsed objects. They know neither YAML nor clients; only `held` knows the
+//! cluster.
 
 mod calico;
 mod calico_blocks;
@@ -10,12 +11,15 @@ mod calico_pool;
 mod calico_selector;
 mod calico_tokens;
 mod conjunction;
+mod held;
 mod key_set;
 mod label_set;
 mod metallb;
 mod metallb_announcing;
 mod metallb_config;
 mod metallb_pool;
+mod node_ipam;
+mod node_terms;
 mod object;
 mod remark;
 mod services;
@@ -30,8 +34,10 @@ use ipam_core::net::{Address, Block, BlockSize, Range};
 use ipam_desired::PoolState;
 
 pub use calico::calico;
+pub use held::Amended;
 pub use metallb::metallb;
 pub use metallb_config::{config_text, legacy_config};
+pub use node_ipam::node_ipam_controller;
 pub use remark::{Remark, RemarkKind, RemarkName};
 
 /// Label of nodes that may use an imported pool which selects no nodes by itself. Its value is the

@@ -53,6 +53,8 @@ ipam_core::text_enum! {
         PoolRequested = "pool-requested",
         SharingKey = "sharing-key",
         LoadBalancerClass = "load-balancer-class",
+        OtherAllocator = "other-allocator",
+        KindUnread = "kind-unread",
     }
 }
 

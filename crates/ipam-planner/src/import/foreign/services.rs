@@ -63,7 +63,10 @@ pub(super) fn of_services(
             let mut pools = index.overlapping(&(*address).into());
             pools.next().map(|(_, place)| &selecting[*place])
         };
-        pins.extend(wanted.pin(&pool_of, annotations));
+        match wanted.pin(&pool_of, annotations) {
+            Ok(pin) => pins.push(pin),
+            Err(remark) => remarks.extend(remark.map(|remark| *remark)),
+        }
     }
     pins.sort_by(|one, two| one.service.cmp(&two.service));
     pins.dedup_by(|two, one| one.service == two.service);
@@ -122,11 +125,13 @@ impl<'v> Wanted<'v> {
         })
     }
 
+    /// # Errors
+    /// Fails if no pool has its addresses; without a remark if it has none.
     fn pin<'p>(
         &self,
         pool_of: &impl Fn(&Address) -> Option<&'p Selecting<'p>>,
         annotations: &Annotations,
-    ) -> Option<ForeignServicePin> {
+    ) -> Result<ForeignServicePin, Option<Box<Remark>>> {
         let wanted = match self.held.is_empty() {
             true => &self.requested,
             false => &self.held,
@@ -135,14 +140,11 @@ impl<'v> Wanted<'v> {
             .iter()
             .partition(|address| pool_of(address).is_some());
         if addresses.is_empty() {
-            return None;
+            return Err((!outside.is_empty()).then(|| Box::new(self.is_outside(outside))));
         }
         let mut remarks = vec![self.origin(&addresses)];
         if !outside.is_empty() {
-            remarks.push(self.left_out(
-                RemarkName::AddressOutsidePools,
-                format!("{} lie in no imported pool", listed(outside)),
-            ));
+            remarks.push(self.is_outside(outside));
         }
         let mut pools: Vec<&Selecting<'_>> = addresses.iter().filter_map(pool_of).collect();
         pools.dedup_by(|two, one| one.pool.name == two.pool.name);
@@ -174,11 +176,21 @@ impl<'v> Wanted<'v> {
                 ),
             ));
         }
-        Some(ForeignServicePin {
+        Ok(ForeignServicePin {
             service: self.name.clone(),
             addresses,
             remarks,
         })
+    }
+
+    fn is_outside(&self, addresses: Vec<Address>) -> Remark {
+        self.left_out(
+            RemarkName::AddressOutsidePools,
+            format!(
+                "no imported pool has {}: it is not pinned, and Cilium does not give it",
+                listed(addresses)
+            ),
+        )
     }
 
     fn origin(&self, addresses: &[Address]) -> Remark {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::calico::tests::check;
-use super::{calico, legacy_config, metallb};
+use super::{calico, legacy_config, metallb, node_ipam_controller};
 
 /// Any JSON, with the names of fields that the importers read.
 pub(super) fn hostile() -> impl Strategy<Value = Value> {
@@ -27,6 +27,8 @@ pub(super) fn hostile() -> impl Strategy<Value = Value> {
             "List",
             "IPPoolList",
             "ConfigMap",
+            "ClusterCIDR",
+            "networking.x-k8s.io/v1",
             "metallb.io/v1beta1",
             "projectcalico.org/v3",
             "v1",
@@ -91,6 +93,11 @@ pub(super) fn hostile() -> impl Strategy<Value = Value> {
             "type",
             "metallb.io/loadBalancerIPs",
             "orchRefs",
+            "nodeSelectorTerms",
+            "matchFields",
+            "perNodeHostBits",
+            "ipv4",
+            "ipv6",
         ][..],
     );
     leaf.prop_recursive(5, 48, 6, move |inner| {
@@ -129,6 +136,7 @@ proptest! {
     fn no_object_breaks_an_import(objects in prop::collection::vec(hostile(), 0..6)) {
         check(&calico(&objects));
         metallb(&objects);
+        check(&node_ipam_controller(&objects));
         for object in &objects {
             legacy_config(object);
         }

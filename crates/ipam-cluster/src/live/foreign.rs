@@ -1,0 +1,86 @@
+//! Lists the objects of other programs. It must never know what they mean.
+
+use serde_json::{Value, json};
+
+use super::LiveCluster;
+use crate::{ClusterError, ListVisitor, Seen};
+use ipam_cilium::observed::ReadError;
+
+/// Attempts, where lists expire.
+const ATTEMPTS: usize = 3;
+
+/// A kind of another program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForeignKind {
+    /// Plural name with group, as `kubectl` accepts it.
+    pub resource: &'static str,
+    pub kind: &'static str,
+    /// Paths of the collection, the preferred API version first. On 404, the next one is tried.
+    pub paths: &'static [&'static str],
+}
+
+/// All objects of a kind.
+#[derive(Clone, Debug)]
+pub struct ForeignList {
+    /// Whether the kind could be read.
+    pub seen: Seen,
+    /// A List with the kind and `apiVersion` of its items, which need none themselves.
+    pub list: Value,
+}
+
+struct Items {
+    resource: &'static str,
+    api_version: String,
+    objects: Vec<Value>,
+}
+
+impl ListVisitor for Items {
+    fn served(&mut self, api_version: &str) {
+        api_version.clone_into(&mut self.api_version);
+    }
+
+    fn object(&mut self, json: &str) -> Result<(), ReadError> {
+        let object = serde_json::from_str(json)
+            .map_err(|error| ReadError::of(self.resource, json, &error))?;
+        self.objects.push(object);
+        Ok(())
+    }
+}
+
+impl LiveCluster {
+    /// Lists a kind of another program.
+    ///
+    /// # Errors
+    /// Fails if the cluster does not answer, or the answer is malformed.
+    pub async fn list_foreign(&self, kind: &ForeignKind) -> Result<ForeignList, ClusterError> {
+        for _ in 1..ATTEMPTS {
+            match self.foreign(kind).await {
+                Err(ClusterError::Expired { .. }) => {}
+                outcome => return outcome,
+            }
+        }
+        self.foreign(kind).await
+    }
+
+    async fn foreign(&self, kind: &ForeignKind) -> Result<ForeignList, ClusterError> {
+        let mut items = Items {
+            resource: kind.resource,
+            api_version: String::new(),
+            objects: Vec::new(),
+        };
+        let mut seen = Seen::NotServed;
+        for path in kind.paths {
+            let names = (kind.resource, kind.kind);
+            seen = self.pages(names, path, ("", ""), &mut items).await?;
+            if seen != Seen::NotServed {
+                break;
+            }
+        }
+        let list = json!({
+            "apiVersion": items.api_version,
+            "kind": format!("{}List", kind.kind),
+            "items": items.objects,
+        });
+        Ok(ForeignList { seen, list })
+    }
+}

@@ -1,0 +1,214 @@
+//! The kinds of other address managers in a live cluster, and what an import lacks without them.
+
+use serde_json::Value;
+
+use super::Manager;
+use crate::cli::Common;
+use crate::cli::failure::Failure;
+use crate::cli::target::live;
+use ipam_cluster::live::ForeignKind;
+use ipam_cluster::{ClusterError, Seen};
+
+/// What an import lacks without the objects of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    /// Addresses in use. A cluster without the kind has another version of the manager, or none.
+    Addresses,
+    /// Addresses in use, if the cluster has the kind.
+    AddressesIfServed,
+    /// Settings that a person carries over.
+    Settings,
+}
+
+const SERVICES: (ForeignKind, Need) = (
+    ForeignKind {
+        resource: "services",
+        kind: "Service",
+        paths: &["/api/v1/services"],
+    },
+    Need::Addresses,
+);
+
+/// Calico's own group, and that of its API server. Source: `api/config/crd` of Calico 3.32.
+const CALICO: [(ForeignKind, Need); 6] = [
+    (
+        ForeignKind {
+            resource: "ippools.crd.projectcalico.org",
+            kind: "IPPool",
+            paths: &[
+                "/apis/crd.projectcalico.org/v1/ippools",
+                "/apis/projectcalico.org/v3/ippools",
+            ],
+        },
+        Need::Addresses,
+    ),
+    (
+        ForeignKind {
+            resource: "blockaffinities.crd.projectcalico.org",
+            kind: "BlockAffinity",
+            paths: &[
+                "/apis/crd.projectcalico.org/v1/blockaffinities",
+                "/apis/projectcalico.org/v3/blockaffinities",
+            ],
+        },
+        Need::Addresses,
+    ),
+    (
+        ForeignKind {
+            resource: "ipamblocks.crd.projectcalico.org",
+            kind: "IPAMBlock",
+            paths: &[
+                "/apis/crd.projectcalico.org/v1/ipamblocks",
+                "/apis/projectcalico.org/v3/ipamblocks",
+            ],
+        },
+        Need::Addresses,
+    ),
+    (
+        ForeignKind {
+            resource: "ipreservations.crd.projectcalico.org",
+            kind: "IPReservation",
+            paths: &[
+                "/apis/crd.projectcalico.org/v1/ipreservations",
+                "/apis/projectcalico.org/v3/ipreservations",
+            ],
+        },
+        Need::AddressesIfServed,
+    ),
+    (
+        ForeignKind {
+            resource: "ipamconfigs.crd.projectcalico.org",
+            kind: "IPAMConfig",
+            paths: &["/apis/crd.projectcalico.org/v1/ipamconfigs"],
+        },
+        Need::Settings,
+    ),
+    SERVICES,
+];
+
+/// Source: `config/crd/bases` of MetalLB 0.15. `addresspools` exist up to 0.14.
+const METALLB: [(ForeignKind, Need); 7] = [
+    (
+        ForeignKind {
+            resource: "ipaddresspools.metallb.io",
+            kind: "IPAddressPool",
+            paths: &["/apis/metallb.io/v1beta1/ipaddresspools"],
+        },
+        Need::Addresses,
+    ),
+    (
+        ForeignKind {
+            resource: "addresspools.metallb.io",
+            kind: "AddressPool",
+            paths: &["/apis/metallb.io/v1beta1/addresspools"],
+        },
+        Need::AddressesIfServed,
+    ),
+    (
+        ForeignKind {
+            resource: "l2advertisements.metallb.io",
+            kind: "L2Advertisement",
+            paths: &["/apis/metallb.io/v1beta1/l2advertisements"],
+        },
+        Need::Settings,
+    ),
+    (
+        ForeignKind {
+            resource: "bgpadvertisements.metallb.io",
+            kind: "BGPAdvertisement",
+            paths: &["/apis/metallb.io/v1beta1/bgpadvertisements"],
+        },
+        Need::Settings,
+    ),
+    (
+        ForeignKind {
+            resource: "bgppeers.metallb.io",
+            kind: "BGPPeer",
+            paths: &[
+                "/apis/metallb.io/v1beta2/bgppeers",
+                "/apis/metallb.io/v1beta1/bgppeers",
+            ],
+        },
+        Need::Settings,
+    ),
+    (
+        ForeignKind {
+            resource: "communities.metallb.io",
+            kind: "Community",
+            paths: &["/apis/metallb.io/v1beta1/communities"],
+        },
+        Need::Settings,
+    ),
+    SERVICES,
+];
+
+const NODE_IPAM_CONTROLLER: [(ForeignKind, Need); 1] = [(
+    ForeignKind {
+        resource: "clustercidrs.networking.x-k8s.io",
+        kind: "ClusterCIDR",
+        paths: &["/apis/networking.x-k8s.io/v1/clustercidrs"],
+    },
+    Need::Addresses,
+)];
+
+/// Objects of a live cluster.
+pub(super) struct Listed {
+    pub(super) objects: Vec<Value>,
+    /// Kinds that were not read, and why.
+    pub(super) unread: Vec<(&'static str, String)>,
+}
+
+impl From<Vec<Value>> for Listed {
+    fn from(objects: Vec<Value>) -> Listed {
+        Listed {
+            objects,
+            unread: Vec::new(),
+        }
+    }
+}
+
+/// Lists all kinds of a manager.
+///
+/// # Errors
+/// Fails if a kind cannot be read whose objects hold addresses: without them, the files would give
+/// these to others.
+pub(super) async fn list(manager: Manager, common: &Common) -> Result<Listed, Failure> {
+    let cluster = live(common, common.patience).await?;
+    let kinds: &[(ForeignKind, Need)] = match manager {
+        Manager::Calico => &CALICO,
+        Manager::MetalLb => &METALLB,
+        Manager::NodeIpamController => &NODE_IPAM_CONTROLLER,
+    };
+    let mut listed = Listed {
+        objects: Vec::new(),
+        unread: Vec::new(),
+    };
+    for (kind, need) in kinds {
+        let found = cluster.list_foreign(kind).await?;
+        match (found.seen, need) {
+            (Seen::All, _) => listed.objects.push(found.list),
+            (Seen::NotServed, Need::Addresses) => return Err(not_served(manager, kind)),
+            // The cluster has no objects of the kind.
+            (Seen::NotServed, Need::AddressesIfServed) => {}
+            (Seen::Hidden(message), Need::Addresses | Need::AddressesIfServed) => {
+                return Err(Failure::Cluster(ClusterError::Indispensable {
+                    resource: kind.resource,
+                    message,
+                }));
+            }
+            (Seen::Hidden(why), Need::Settings) => listed.unread.push((kind.resource, why)),
+            (Seen::NotServed, Need::Settings) => listed
+                .unread
+                .push((kind.resource, "the cluster does not serve them".to_owned())),
+        }
+    }
+    Ok(listed)
+}
+
+fn not_served(manager: Manager, kind: &ForeignKind) -> Failure {
+    Failure::Failed(format!(
+        "the cluster does not serve {}, so it has no {} of a version that can be listed; nothing was written. For exported objects, use --objects FILE",
+        kind.resource,
+        manager.name()
+    ))
+}
