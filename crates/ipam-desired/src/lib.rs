@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod custom_kind;
+mod maintenance;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,10 @@ use ipam_core::net::{Block, BlockSize, Family, Range};
 use ipam_core::neutron::Id;
 
 pub use custom_kind::{CustomKind, GROUP, VERSION};
+pub use maintenance::{
+    MaintenanceWindow, MigrationPolicy, Schedule, ScheduleError, UnknownTimeZone, WindowState,
+    time_zone, time_zone_names,
+};
 
 /// The whole desired state.
 #[derive(Clone, Debug, Default)]
@@ -174,6 +179,8 @@ pub struct Policy {
     /// Whether unattended changes are allowed.
     pub activity: Activity,
     pub address_pairs: AddressPairs,
+    /// When `migrate` changes nodes, and how many at a time.
+    pub migration: MigrationPolicy,
 }
 
 /// Management of `allowed_address_pairs` of VMs' ports.
@@ -243,6 +250,7 @@ impl Default for Policy {
             unattended: Hazard::None,
             activity: Activity::Active,
             address_pairs: AddressPairs::Ignored,
+            migration: MigrationPolicy::default(),
         }
     }
 }

@@ -66,6 +66,7 @@ fn a_message_says_what_was_found_and_helps_with_this_field() {
             "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {spec}\n"
         )
     };
+    let window = |window: &str| policy(&format!("{{migration: {{windows: [{window}]}}}}"));
     let selector = "{matchExpressions: [{key: a, operator: }]}";
     for (file, message, help) in [
         (
@@ -77,6 +78,46 @@ fn a_message_says_what_was_found_and_helps_with_this_field() {
             policy("{quarantine: soon}"),
             "`spec.quarantine` is `soon`, expected a duration such as `10m`",
             "write a number and a unit, such as `90s`, `10m` or `1h 30m`",
+        ),
+        (
+            window("{schedule: 0 22 * *, duration: 4h}"),
+            "`spec.migration.windows[0].schedule` is `0 22 * *`, which is no cron schedule: Pattern must have between 5 and 7 fields.",
+            "write minute, hour, day of the month, month and day of the week, such as `0 22 * * 1-5`",
+        ),
+        (
+            window("{schedule: 0 22 31 2 *, duration: 4h}"),
+            "`spec.migration.windows[0].schedule` is `0 22 31 2 *`, which never occurs",
+            "write a day that exists, such as `0 22 28 2 *`",
+        ),
+        (
+            window("{schedule: 0 22 * * 1-5, duration: long}"),
+            "`spec.migration.windows[0].duration` is `long`, expected a duration such as `4h`",
+            "write a number and a unit, such as `30m`, `4h` or `1h 30m`",
+        ),
+        (
+            window("{schedule: 0 22 * * 1-5, duration: 0s}"),
+            "`spec.migration.windows[0].duration` is `0s`, so the window would never be open",
+            "write a duration above 0, such as `4h`",
+        ),
+        (
+            window("{schedule: 0 22 * * 1-5, duration: 4}"),
+            "`spec.migration.windows[0].duration` is the number 4, expected a duration such as `10m`",
+            "write a duration such as `10m`",
+        ),
+        (
+            window("{schedule: 0 22 * * 1-5, duration: 4h, timeZone: Berlin}"),
+            "`spec.migration.windows[0].timeZone` is `Berlin`, which is no IANA time zone",
+            "did you mean `Europe/Berlin`?",
+        ),
+        (
+            window("{schedule: 0 22 * * 1-5, duration: 4h, timeZone: Europe/Berln}"),
+            "`spec.migration.windows[0].timeZone` is `Europe/Berln`, which is no IANA time zone",
+            "did you mean `Europe/Berlin`?",
+        ),
+        (
+            policy("{migration: {windows: []}}"),
+            "`spec.migration.windows` is empty",
+            "list at least one",
         ),
         (
             pool("a", "{cidrs: 10.0.0.0/16, blockSize: 24}"),

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use jiff::SignedDuration;
 
 use crate::documents::context::{Context, keys};
+use crate::documents::lower_migration;
 use crate::documents::schema::TextList;
 use crate::documents::schema_policy::{
     PolicySpec, WrittenAddressPairs, WrittenLimit, WrittenLimits, WrittenProtected,
@@ -64,6 +65,7 @@ pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
             WrittenAddressPairs::Ignored => AddressPairs::Ignored,
             WrittenAddressPairs::PodCidrs => AddressPairs::PodCidrs,
         },
+        migration: lower_migration::lower(context, &spec.migration),
     }
 }
 

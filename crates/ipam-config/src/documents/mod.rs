@@ -10,6 +10,7 @@ mod incomplete_pools;
 mod lines;
 mod lower;
 mod lower_address_pool;
+mod lower_migration;
 mod lower_neutron_pool;
 mod lower_pin;
 mod lower_policy;

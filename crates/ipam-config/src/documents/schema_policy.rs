@@ -2,6 +2,8 @@
 //!
 //! Wire format only: lowering decides what the values mean.
 
+use std::num::NonZeroU32;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -53,6 +55,9 @@ pub(super) struct PolicySpec {
     /// Changes at OpenStack Neutron.
     #[serde(default)]
     pub neutron: WrittenNeutron,
+    /// When `migrate` changes nodes, and how many at a time.
+    #[serde(default)]
+    pub migration: WrittenMigration,
     /// `watch` and the operator write nothing, not even the block of a new node. `apply` still
     /// writes.
     #[serde(default)]
@@ -112,6 +117,36 @@ pub(super) struct WrittenProtected {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub pools: TextList,
+}
+
+/// When `migrate` changes nodes, and how many at a time.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct WrittenMigration {
+    /// Maintenance windows. `migrate` starts no node outside of them. Default: always.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<WrittenWindow>", length(min = 1))]
+    pub windows: Option<Vec<Option<WrittenWindow>>>,
+    /// Maximum number of nodes that `migrate` changes at a time. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = u32::MAX))]
+    pub max_unavailable: Option<NonZeroU32>,
+}
+
+/// A maintenance window, which opens again and again.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct WrittenWindow {
+    /// When the window opens, as a cron schedule such as `0 22 * * 1-5`: minute, hour, day of the
+    /// month, month, day of the week. Six fields start with the second; a seventh one is the year.
+    #[schemars(with = "String")]
+    pub schedule: Option<String>,
+    /// How long the window stays open, such as `4h` or `1h 30m`.
+    #[schemars(with = "String")]
+    pub duration: Option<String>,
+    /// IANA name of the time zone of `schedule`, such as `Europe/Berlin`. Default: `UTC`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<String>,
 }
 
 /// Changes at OpenStack Neutron.

@@ -11,7 +11,7 @@ use ipam_desired::{
 };
 
 /// Hex SHA-256 of a text.
-pub(super) fn of_text(text: &str) -> String {
+pub(crate) fn of_text(text: &str) -> String {
     Sha256::digest(text)
         .iter()
         .fold(String::with_capacity(64), |mut hex, byte| {
@@ -138,6 +138,9 @@ fn add_policy(text: &mut String, policy: &Policy) {
         unattended: _,
         activity: _,
         address_pairs,
+        // It says when `migrate` changes a node, and `migrate` plans each node again: a plan that
+        // was saved before an edit of the windows still writes the same.
+        migration: _,
     } = policy;
     let write_path = match write_path {
         WritePathChoice::Auto => "auto",
