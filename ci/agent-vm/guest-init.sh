@@ -1,6 +1,7 @@
 #!/bin/bash
 # guest-init.sh: the guest's pid 1 once the disks are there. Runs one cilium-agent as RUN/input of boot.sh says, asks it over its own
-# API which pod CIDR it uses, reports, and powers off. No `set -e`: whatever fails, the guest must still report and end.
+# API which pod CIDR it uses, reports, and powers off; or, for boot-node.sh, hands over to node-init.sh. No `set -e`: whatever fails, the guest must
+# still report and end.
 export PATH=/usr/sbin:/usr/bin HOME=/root
 
 mount -t proc proc /proc
@@ -14,8 +15,6 @@ mount -t bpf bpffs /sys/fs/bpf
 
 tar -x -C /run/input -f /dev/vdc
 node=$(cat /run/input/node)
-limit=$(cat /run/input/limit)
-mapfile -t flags < /run/input/flags
 
 # The agent loads most of these itself; doing it here keeps a missing one apart from an agent's fault.
 for module in virtio_net virtio_console virtio_rng dummy veth vxlan sch_ingress sch_fq cls_bpf act_bpf xfrm_user af_alg algif_hash udp_diag \
@@ -26,15 +25,22 @@ done
 
 # The devices' names are set by the host side; their numbers are not.
 port_of() { grep -lx "$1" /sys/class/virtio-ports/*/name | sed 's,.*/\(vport[^/]*\)/name,/dev/\1,'; }
+hostname "$node"
+ip link set lo up
+ip link set eth0 up
+ip addr add 10.0.2.15/24 dev eth0
+if [ -e /run/input/address ]; then
+  # shellcheck source=ci/agent-vm/node-init.sh
+  source /agent/node-init
+fi
+
+limit=$(cat /run/input/limit)
+mapfile -t flags < /run/input/flags
 exec 3> "$(port_of report)"
 uptime_s() { cut -d' ' -f1 /proc/uptime; }
 report() { echo "$*" >&3; echo "$* (up $(uptime_s) s)"; }
 report kernel "$(uname -r)"
 
-hostname "$node"
-ip link set lo up
-ip link set eth0 up
-ip addr add 10.0.2.15/24 dev eth0
 if [ -e /run/input/router ]; then
   ip link set eth1 up
   ip addr add "$(cat /run/input/router)" dev eth1

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# mkimg.sh CACHE NAME AGENT BPF: makes the guest's disks from what prep.sh fetched; each only when it is missing or stale.
+# mkimg.sh CACHE NAME AGENT BPF [PROGRAM..]: makes the guest's disks from what prep.sh fetched; each only when it is missing or stale.
 #   NAME   names the agent's disk, CACHE/agent-NAME.img        AGENT  the cilium-agent binary
 #   BPF    the bpf folder of the same Cilium release: the agent compiles its programs from it in the guest
+#   PROGRAM  a further program of that release: it lies in /agent under its file name, without the release
 # Two disks, because the first is big and rarely changes: CACHE/root.img is Debian, CACHE/agent-NAME.img is ours.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/tools.sh"
@@ -67,13 +68,20 @@ if [ "$stamp" != "$(cat "$cache/root.stamp" 2>/dev/null)" ]; then
   echo "$stamp" > "$cache/root.stamp"
 fi
 
-stamp=$(digest "$agent" "$here/guest-init.sh" "${BASH_SOURCE[0]}")
+more=("${@:5}")
+stamp=$(digest "$agent" "${more[@]}" "$here"/{guest-init,node-init,node,clang}.sh "${BASH_SOURCE[0]}")
 if [ "$stamp" != "$(cat "$cache/agent-$name.stamp" 2>/dev/null)" ]; then
   stage=$cache/agent-$name
   rm -rf "$stage"
   mkdir -p "$stage/lib"
   install -m 755 "$agent" "$stage/cilium-agent"
   install -m 755 "$here/guest-init.sh" "$stage/init"
+  for script in node-init node; do install -m 755 "$here/$script.sh" "$stage/$script"; done
+  install -D -m 755 "$here/clang.sh" "$stage/before/clang"
+  for program in "${more[@]}"; do
+    file=${program##*/}
+    install -m 755 "$program" "$stage/${file%-[0-9]*}"
+  done
   cp -r --no-preserve=mode "$bpf" "$stage/lib/bpf"
   make_disk "$stage" "$cache/agent-$name.img"
   rm -rf "$stage"

@@ -11,7 +11,7 @@ host_packages=(qemu-system-x86 seabios e2fsprogs kmod)
 # Run in the guest. The kernel is the meta-package: apt knows which version is current, an exact one would vanish.
 # `cloud` has ext4 built in and every module that the agent asks for.
 small_packages=(linux-image-cloud-amd64 busybox-static)
-guest_packages=("${small_packages[@]}" bash clang llvm bpftool iptables ipset iproute2 kmod jq curl)
+guest_packages=("${small_packages[@]}" bash clang llvm bpftool iptables ipset iproute2 iputils-ping kmod jq curl)
 set=${2:-guest}
 
 stamp=$(digest "${BASH_SOURCE[0]}" "$here/tools.sh")

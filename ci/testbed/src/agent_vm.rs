@@ -65,6 +65,8 @@ const FLAGS_OF_1_15: [&str; 5] = [
 #[derive(Debug)]
 pub struct AgentVm {
     version: CiliumVersion,
+    /// Names the agent's disk in the cache.
+    disk: String,
     cache: PathBuf,
 }
 
@@ -142,25 +144,52 @@ impl AgentVm {
     /// # Errors
     /// Fails if [`Program::CiliumAgent`] of that version was not built, or a script fails.
     pub fn prepare(programs: &Programs, version: CiliumVersion) -> Result<Self> {
+        Self::with_programs(programs, version, version.release().to_owned(), &[])
+    }
+
+    /// Makes the guest of [`AgentNodes`](crate::agent_nodes::AgentNodes), which has Cilium's CNI
+    /// plugin beside the agent.
+    ///
+    /// # Errors
+    /// Fails if [`Program::CiliumAgent`] or [`Program::CiliumCni`] of that version was not built,
+    /// or a script fails.
+    pub fn prepare_node(programs: &Programs, version: CiliumVersion) -> Result<Self> {
+        let disk = format!("{}-node", version.release());
+        let plugin = programs.path(Program::CiliumCni(version))?;
+        Self::with_programs(programs, version, disk, &[plugin])
+    }
+
+    fn with_programs(
+        programs: &Programs,
+        version: CiliumVersion,
+        disk: String,
+        more: &[&Path],
+    ) -> Result<Self> {
         let agent = programs.path(Program::CiliumAgent(version))?;
         let datapath = source_folder(MODULE, version.release())?.join("bpf");
         let cache = cache();
         let _lock = lock(&cache)?;
         let start = Instant::now();
-        let name = Path::new(version.release());
-        let steps: [(&str, &[&Path]); 2] = [
-            ("prep.sh", &[&cache]),
-            ("mkimg.sh", &[&cache, name, agent, &datapath]),
-        ];
-        for (step, arguments) in steps {
-            script(step, arguments)?;
-        }
+        script("prep.sh", &[&cache])?;
+        let image: [&Path; 4] = [&cache, Path::new(&disk), agent, &datapath];
+        script("mkimg.sh", &[&image, more].concat())?;
         let seconds = start.elapsed().as_secs();
-        eprintln!(
-            "testbed: the guest of cilium-agent {} was there after {seconds} s",
-            name.display()
-        );
-        Ok(Self { version, cache })
+        eprintln!("testbed: the guest of cilium-agent {disk} was there after {seconds} s");
+        Ok(Self {
+            version,
+            disk,
+            cache,
+        })
+    }
+
+    /// Where disks are kept.
+    pub(crate) fn cache(&self) -> &Path {
+        &self.cache
+    }
+
+    /// What `boot-node.sh` calls the agent's disk.
+    pub(crate) fn disk(&self) -> String {
+        self.disk.clone()
     }
 
     /// Boots the guest, waits until its agent is ready or the limit is reached, and ends it.
@@ -182,12 +211,8 @@ impl AgentVm {
             routers::prepare()?;
         }
         self.write_input(folder.path(), plane, run)?;
-        let arguments = [
-            &self.cache,
-            Path::new(self.version.release()),
-            folder.path(),
-        ]
-        .map(|argument: &Path| argument.display().to_string());
+        let arguments = [&self.cache, Path::new(&self.disk), folder.path()]
+            .map(|argument: &Path| argument.display().to_string());
         let boot = scripts().join("boot.sh");
         let (guest, relay) = match run.router {
             RouterBeside::None => (

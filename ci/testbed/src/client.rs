@@ -1,5 +1,7 @@
 //! A small synchronous client of one HTTP server, mostly the API server: JSON in, JSON out.
 
+use std::io::{BufRead, BufReader};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,6 +21,8 @@ const IDLE_CONNECTIONS: usize = 64;
 const FIELD_MANAGER: &str = "testbed";
 const WHOLE: &str = "application/json";
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// Less than the client waits for the whole of an answer.
+const WATCH_SECONDS: u32 = 240;
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// A client with one user's token. Clones share their connections.
@@ -118,6 +122,26 @@ impl Client {
         self.send(Method::POST, path, Some(("application/json", object)))
     }
 
+    /// As [`Client::create`], but also what a server that says no gives as its reason: the HTTP
+    /// status, and the Status object.
+    ///
+    /// # Errors
+    /// Fails if the server does not answer with JSON.
+    pub fn try_create(&self, path: &str, object: &Value) -> Result<(u16, Value)> {
+        let failed = |source| Error::Request {
+            method: Method::POST.to_string(),
+            path: path.to_owned(),
+            source: Box::new(source),
+        };
+        let body = Some(("application/json", object));
+        let answer = self.exchange(&Method::POST, path, WHOLE, body);
+        let answer = answer.map_err(failed)?;
+        let status = answer.status().as_u16();
+        let text = read(answer).map_err(failed)?;
+        let object = serde_json::from_slice(&text).map_err(|why| Error::unreadable(path, why))?;
+        Ok((status, object))
+    }
+
     /// Replaces one object.
     ///
     /// # Errors
@@ -132,6 +156,15 @@ impl Client {
     /// Fails if the server says no.
     pub fn patch(&self, path: &str, change: &Value) -> Result<Value> {
         self.send(Method::PATCH, path, Some((MERGE_PATCH, change)))
+    }
+
+    /// Merges `change` into one object as Kubernetes merges lists: by the key of their items.
+    ///
+    /// # Errors
+    /// Fails if the server says no.
+    pub fn patch_strategic(&self, path: &str, change: &Value) -> Result<Value> {
+        let kind = "application/strategic-merge-patch+json";
+        self.send(Method::PATCH, path, Some((kind, change)))
     }
 
     /// As [`Client::patch`], but only the metadata comes back, unread: the least that any client
@@ -156,6 +189,47 @@ impl Client {
         let path = format!("{path}?fieldManager={FIELD_MANAGER}&force=true");
         let apply = "application/apply-patch+yaml";
         self.send(Method::PATCH, &path, Some((apply, object)))
+    }
+
+    /// Follows a collection from a resourceVersion on: gives each event as the server writes it,
+    /// until the server ends the watch or `seen` has enough.
+    ///
+    /// # Errors
+    /// Fails if the server says no, or an event cannot be read.
+    pub fn watch(
+        &self,
+        path: &str,
+        from: &str,
+        mut seen: impl FnMut(Value) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let path = format!("{path}?watch=1&resourceVersion={from}&timeoutSeconds={WATCH_SECONDS}");
+        let failed = |source| Error::Request {
+            method: "GET".to_owned(),
+            path: path.clone(),
+            source: Box::new(source),
+        };
+        let answer = self.exchange(&Method::GET, &path, WHOLE, None);
+        let answer = answer.map_err(failed)?;
+        if !answer.status().is_success() {
+            let status = answer.status().as_u16();
+            let message = message(&read(answer).map_err(failed)?);
+            return Err(Error::Status {
+                method: "GET".to_owned(),
+                path,
+                status,
+                message,
+            });
+        }
+        let mut body = answer.into_body();
+        let lines = BufReader::new(body.with_config().limit(u64::MAX).reader()).lines();
+        for line in lines {
+            let line = line.map_err(|why| Error::unreadable(&path, why))?;
+            let event = serde_json::from_str(&line).map_err(|why| Error::unreadable(&path, why))?;
+            if seen(event).is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Deletes one object, or a whole collection.

@@ -292,6 +292,22 @@ impl ControlPlane {
         self.folder.path()
     }
 
+    /// The most memory of the API server and of etcd so far, in MiB.
+    ///
+    /// # Errors
+    /// Fails if one does not run.
+    pub fn peak_rss_mib(&self) -> Result<[f64; 2]> {
+        Ok([self.apiserver.peak_rss_mib()?, self.etcd.peak_rss_mib()?])
+    }
+
+    /// The processor time of the API server and of etcd so far, in seconds.
+    ///
+    /// # Errors
+    /// Fails if one does not run.
+    pub fn cpu_seconds(&self) -> Result<[f64; 2]> {
+        Ok([self.apiserver.cpu_seconds()?, self.etcd.cpu_seconds()?])
+    }
+
     /// Where the API server's output goes.
     #[must_use]
     pub fn apiserver_log(&self) -> &Path {

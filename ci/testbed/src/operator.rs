@@ -21,6 +21,19 @@ const OPERATOR_CRDS: [&str; 5] = [
     "ciliumpodippools.cilium.io",
 ];
 
+const WORKLOAD_CONTROLLERS: [&str; 10] = [
+    "node-lifecycle-controller",
+    "taint-eviction-controller",
+    "pod-garbage-collector-controller",
+    "garbage-collector-controller",
+    "daemonset-controller",
+    "deployment-controller",
+    "replicaset-controller",
+    "disruption-controller",
+    "namespace-controller",
+    "serviceaccount-controller",
+];
+
 /// A running kube-controller-manager. Dropping it stops it.
 #[derive(Debug)]
 pub struct ControllerManager {
@@ -54,12 +67,37 @@ impl ControllerManager {
         })
     }
 
+    /// Starts it with the controllers that a node which is taken out of a cluster meets: those that
+    /// mark Nodes and evict from them, collect garbage, make Pods of workloads, and keep budgets. Nodes
+    /// get no pod CIDRs from it.
+    ///
+    /// # Errors
+    /// Fails if it was not built, or does not get healthy.
+    pub fn start_for_workloads(programs: &Programs, plane: &ControlPlane) -> Result<Self> {
+        let controllers = format!("--controllers={}", WORKLOAD_CONTROLLERS.join(","));
+        let flags = [
+            controllers.as_str(),
+            "--allocate-node-cidrs=false",
+            "--kube-api-qps=1000",
+            "--kube-api-burst=2000",
+        ];
+        Self::start(programs, plane, &flags)
+    }
+
     /// The most memory that it has had so far, in MiB.
     ///
     /// # Errors
     /// Fails if it does not run.
     pub fn peak_rss_mib(&self) -> Result<f64> {
         self.server.peak_rss_mib()
+    }
+
+    /// The processor time that it has used so far, in seconds.
+    ///
+    /// # Errors
+    /// Fails if it does not run.
+    pub fn cpu_seconds(&self) -> Result<f64> {
+        self.server.cpu_seconds()
     }
 
     /// Where its output goes.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -85,14 +86,20 @@ pub fn agent_settings(
     plane: &ControlPlane,
     nodes: &[&str],
 ) -> Result<BTreeMap<String, BTreeMap<String, String>>> {
+    settings_of(programs, plane.kubeconfig(), nodes)
+}
+
+/// As [`agent_settings`], for the cluster of a kubeconfig file.
+pub(crate) fn settings_of(
+    programs: &Programs,
+    kubeconfig: &Path,
+    nodes: &[&str],
+) -> Result<BTreeMap<String, BTreeMap<String, String>>> {
     let home = RunFolder::new()?;
     let path = programs.path(Program::NodeSettingsOracle)?;
     let output = programs
         .command(Program::NodeSettingsOracle, home.path())?
-        .arg(format!(
-            "--k8s-kubeconfig-path={}",
-            plane.kubeconfig().display()
-        ))
+        .arg(format!("--k8s-kubeconfig-path={}", kubeconfig.display()))
         .arg(format!("--nodes={}", nodes.join(",")))
         .stdin(Stdio::null())
         .output()

@@ -116,6 +116,30 @@ impl Server {
 
     /// The most memory that it has had so far, in MiB.
     pub(crate) fn peak_rss_mib(&self) -> Result<f64> {
+        let status = format!("/proc/{}/status", self.pid()?);
+        let text = std::fs::read_to_string(&status).map_err(Error::file(&status))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+        Ok(kib.ok_or_else(|| Error::unreadable(status, "no VmHWM"))? / 1024.0)
+    }
+
+    /// The processor time that it has used so far, in seconds.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+        const TICKS_A_SECOND: f64 = 100.0;
+        let stat = format!("/proc/{}/stat", self.pid()?);
+        let text = std::fs::read_to_string(&stat).map_err(Error::file(&stat))?;
+        // User and system time are the 12th and 13th field behind the name in parentheses.
+        let behind = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let ticks: f64 = behind
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|field| field.parse::<f64>().ok())
+            .sum();
+        Ok(ticks / TICKS_A_SECOND)
+    }
+
+    fn pid(&self) -> Result<u32> {
         let keeper = self.keeper.id();
         let children = format!("/proc/{keeper}/task/{keeper}/children");
         let listed = std::fs::read_to_string(&children).map_err(Error::file(&children))?;
@@ -123,16 +147,10 @@ impl Server {
             std::fs::read_link(format!("/proc/{pid}/exe"))
                 .is_ok_and(|program| program == self.program)
         };
-        let unreadable = |what: &str| Error::unreadable(&children, what);
-        let pid = listed
-            .split_whitespace()
-            .find(is_it)
-            .ok_or_else(|| unreadable("it does not run"))?;
-        let status = format!("/proc/{pid}/status");
-        let text = std::fs::read_to_string(&status).map_err(Error::file(&status))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
-        Ok(kib.ok_or_else(|| unreadable("no VmHWM"))? / 1024.0)
+        let found = listed.split_whitespace().find(is_it);
+        found
+            .and_then(|pid| pid.parse().ok())
+            .ok_or_else(|| Error::unreadable(&children, "it does not run"))
     }
 
     /// Waits until `probe` says yes, and fails at once when the server ends.

@@ -112,6 +112,10 @@ pub enum Program {
     Etcdutl,
     /// Kubernetes' own allocator of pod CIDRs lives in here.
     KubeControllerManager,
+    /// Binds Pods to Nodes.
+    KubeScheduler,
+    /// Kubernetes' own kubelet without containers, and the runtime that it asks.
+    HollowKubelet,
     /// The usual client.
     Kubectl,
     /// Cilium's operator, for clusters that Cilium does the IPAM of.
@@ -124,6 +128,8 @@ pub enum Program {
     CidrsetBenchmark,
     /// Cilium's agent. It needs a kernel of its own.
     CiliumAgent(CiliumVersion),
+    /// The CNI plugin by which Pods get their network from that agent.
+    CiliumCni(CiliumVersion),
     /// Installs charts.
     Helm,
     /// Simulates the kubelets of Nodes without machines.
@@ -142,6 +148,8 @@ pub enum Program {
     Tofu,
     /// Installs plugins of kubectl.
     Krew,
+    /// Gives addresses to Services.
+    MetalLbController,
 }
 
 impl Program {
@@ -152,12 +160,15 @@ impl Program {
             Self::Etcdctl => "etcdctl".to_owned(),
             Self::Etcdutl => "etcdutl".to_owned(),
             Self::KubeControllerManager => "kube-controller-manager".to_owned(),
+            Self::KubeScheduler => "kube-scheduler".to_owned(),
+            Self::HollowKubelet => "hollowkubelet".to_owned(),
             Self::Kubectl => "kubectl".to_owned(),
             Self::CiliumOperator(version) => format!("cilium-operator-{}", version.release()),
             Self::ParseNodeOracle => "parsenode".to_owned(),
             Self::NodeSettingsOracle => "nodesettings".to_owned(),
             Self::CidrsetBenchmark => "cidrset".to_owned(),
             Self::CiliumAgent(version) => format!("cilium-agent-{}", version.release()),
+            Self::CiliumCni(version) => format!("cilium-cni-{}", version.release()),
             Self::Helm => "helm".to_owned(),
             Self::Kwok => "kwok".to_owned(),
             Self::Cnitool => "cnitool".to_owned(),
@@ -167,6 +178,7 @@ impl Program {
             Self::Nfpm => "nfpm".to_owned(),
             Self::Tofu => "tofu".to_owned(),
             Self::Krew => "krew".to_owned(),
+            Self::MetalLbController => "metallb-controller".to_owned(),
         }
     }
 
@@ -179,6 +191,8 @@ impl Program {
             Self::KubeControllerManager => {
                 kubernetes("k8s.io/kubernetes/cmd/kube-controller-manager")
             }
+            Self::KubeScheduler => kubernetes("k8s.io/kubernetes/cmd/kube-scheduler"),
+            Self::HollowKubelet => kubernetes("./hollowkubelet"),
             Self::Kubectl => kubernetes("k8s.io/kubernetes/cmd/kubectl"),
             Self::CidrsetBenchmark => kubernetes("./cidrset"),
             Self::CiliumOperator(version) => Recipe {
@@ -186,6 +200,9 @@ impl Program {
                 ..cilium(version, "github.com/cilium/cilium/operator")
             },
             Self::CiliumAgent(version) => cilium(version, "github.com/cilium/cilium/daemon"),
+            Self::CiliumCni(version) => {
+                cilium(version, "github.com/cilium/cilium/plugins/cilium-cni")
+            }
             Self::ParseNodeOracle => cilium(CiliumVersion::V1_19, "./parsenode"),
             Self::NodeSettingsOracle => cilium(CiliumVersion::V1_19, "./nodesettings"),
             Self::Helm => Recipe {
@@ -207,6 +224,7 @@ impl Program {
             Self::Nfpm => plain("nfpm", "github.com/goreleaser/nfpm/v2/cmd/nfpm"),
             Self::Tofu => plain("opentofu", "github.com/opentofu/opentofu/cmd/tofu"),
             Self::Krew => plain("krew", "sigs.k8s.io/krew/cmd/krew"),
+            Self::MetalLbController => plain("metallb", "go.universe.tf/metallb/controller"),
         }
     }
 }

@@ -4,12 +4,10 @@
 
 mod initramfs;
 mod modules;
+mod shell;
 
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -19,10 +17,11 @@ use crate::vm::{cache, lock, read, script, scripts};
 use crate::wait::PATIENCE;
 
 pub use initramfs::Initramfs;
+pub use shell::Answer;
+pub(crate) use shell::Shell;
 
 /// The way to this machine's loopback.
 const NETWORK: [&str; 2] = ["virtio_pci", "virtio_net"];
-const READY: &str = "ready\n";
 
 /// How a guest starts.
 #[derive(Debug, Clone)]
@@ -38,24 +37,12 @@ pub struct Setup {
     pub nics: Vec<String>,
 }
 
-/// What came of a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// Its exit code.
-    pub code: i32,
-    /// Standard output.
-    pub stdout: String,
-    /// Standard error.
-    pub stderr: String,
-}
-
 /// A running guest. Dropping it ends it. This machine's loopback is 10.0.2.2 to it, through a link
 /// of the name `outside`.
 #[derive(Debug)]
 pub struct Guest {
     // Dropped in this order.
-    orders: Mutex<BufReader<UnixStream>>,
-    qemu: Server,
+    shell: Shell,
     _folder: RunFolder,
 }
 
@@ -81,31 +68,13 @@ impl Guest {
             setup.uuid.clone(),
         ];
         arguments.extend(setup.nics.iter().cloned());
-        let mut qemu = Server::start("guest", &scripts().join("boot-small.sh"), &arguments, run)?;
-        let socket = run.join("orders.sock");
-        let mut orders = None;
-        qemu.wait_ready(PATIENCE, || {
-            orders = UnixStream::connect(&socket).ok();
-            orders.is_some()
-        })?;
-        let orders = orders
-            .ok_or_else(|| Error::unreadable(socket.display().to_string(), "nobody is there"))?;
-        orders
-            .set_read_timeout(Some(PATIENCE))
-            .map_err(Error::file(&socket))?;
-        let guest = Self {
-            orders: Mutex::new(BufReader::new(orders)),
-            qemu,
+        let qemu = Server::start("guest", &scripts().join("boot-small.sh"), &arguments, run)?;
+        let shell = Shell::connect(qemu, &run.join("orders.sock"))?;
+        shell.await_ready()?;
+        Ok(Self {
+            shell,
             _folder: folder,
-        };
-        let first = guest.line(&mut guest.orders(), PATIENCE, "its start")?;
-        if first != READY {
-            return Err(Error::unreadable(
-                "the guest's first word",
-                format!("{first:?}"),
-            ));
-        }
-        Ok(guest)
+        })
     }
 
     /// Runs a line of shell.
@@ -118,78 +87,13 @@ impl Guest {
     }
 
     fn run_within(&self, limit: Duration, command: &str) -> Result<Answer> {
-        let mut orders = self.orders();
-        let failed = |source| self.failed(command, limit, &source);
-        orders
-            .get_ref()
-            .set_read_timeout(Some(limit))
-            .map_err(failed)?;
-        if command.contains('\n') {
-            return Err(Error::unreadable(command, "a command is one line"));
-        }
-        orders
-            .get_mut()
-            .write_all(format!("{command}\n").as_bytes())
-            .map_err(failed)?;
-        let head = self.line(&mut orders, limit, command)?;
-        let numbers: Vec<usize> = head
-            .split_whitespace()
-            .filter_map(|number| number.parse().ok())
-            .collect();
-        let [code, stdout, stderr] = numbers[..] else {
-            return Err(Error::unreadable("the guest's answer", format!("{head:?}")));
-        };
-        let mut text = |size: usize| {
-            let mut bytes = vec![0; size];
-            orders.read_exact(&mut bytes).map_err(failed)?;
-            Ok::<_, Error>(String::from_utf8_lossy(&bytes).into_owned())
-        };
-        let (stdout, stderr) = (text(stdout)?, text(stderr)?);
-        Ok(Answer {
-            code: i32::try_from(code).unwrap_or(-1),
-            stdout,
-            stderr,
-        })
+        self.shell.run_within(limit, command)
     }
 
     /// What it said on its console so far: its commands with their answers.
     #[must_use]
     pub fn console(&self) -> String {
-        read(self.qemu.log()).unwrap_or_default()
-    }
-
-    fn orders(&self) -> std::sync::MutexGuard<'_, BufReader<UnixStream>> {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn line(
-        &self,
-        orders: &mut BufReader<UnixStream>,
-        limit: Duration,
-        what: &str,
-    ) -> Result<String> {
-        let mut line = String::new();
-        match orders.read_line(&mut line) {
-            Ok(0) => Err(self.failed(what, limit, &ErrorKind::UnexpectedEof.into())),
-            Ok(_) => Ok(line),
-            Err(source) => Err(self.failed(what, limit, &source)),
-        }
-    }
-
-    /// A fault of the way to the guest.
-    fn failed(&self, what: &str, limit: Duration, source: &std::io::Error) -> Error {
-        let console = self.console();
-        match source.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::Timeout {
-                what: format!("the guest to be done with `{what}`"),
-                waited: limit,
-                detail: format!("; its console:\n{console}"),
-            },
-            _ => Error::Ended {
-                program: format!("the guest at `{what}` ({source})"),
-                log: console,
-            },
-        }
+        self.shell.console()
     }
 }
 
