@@ -140,6 +140,7 @@ impl Names {
                     agent: AgentTrace::Unseen,
                     operator_error: None,
                     owner: None,
+                    managed_by: None,
                     keeper: None,
                     authors: Vec::new(),
                 };
@@ -169,6 +170,7 @@ impl Names {
             unreadable_annotation: None,
             attention: OperatorAttention::Served,
             protection: Protection::None,
+            migration: None,
             addresses: Vec::new(),
             provider_id: None,
             authors: Vec::new(),

@@ -4,3 +4,4 @@
 
 pub mod lbipam;
 pub mod observed;
+pub mod pods;

@@ -9,6 +9,7 @@ pub mod explain;
 mod growth;
 mod holders;
 pub mod import;
+pub mod migration;
 pub mod openstack;
 pub mod plan;
 pub mod proposal;

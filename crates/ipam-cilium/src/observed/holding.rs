@@ -129,6 +129,19 @@ impl Observed {
     /// 2. The CiliumNode, which a running agent uses.
     /// 3. An annotation that the agent ignores.
     pub fn holds(&self, node: &Node) -> PerFamily<Holding> {
+        self.holds_with(node, |family| self.set_range(node, family))
+    }
+
+    /// The blocks that a node would hold without the `CiliumNodeConfig` of this name.
+    pub fn holds_without(&self, node: &Node, config: &str) -> PerFamily<Holding> {
+        self.holds_with(node, |family| self.set_range_without(node, family, config))
+    }
+
+    fn holds_with(
+        &self,
+        node: &Node,
+        set_range: impl Fn(Family) -> Option<Block>,
+    ) -> PerFamily<Holding> {
         let reads = self.annotation_reads(node);
         let is_cluster_pool = self.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool);
         let mut held = PerFamily::NONE;
@@ -142,9 +155,7 @@ impl Observed {
                 });
                 continue;
             }
-            let set = self
-                .set_range(node, family)
-                .map(|block| (block, HoldingField::Setting));
+            let set = set_range(family).map(|block| (block, HoldingField::Setting));
             let read = node
                 .read_by_agent(family, reads)
                 .map(|found| (set.unwrap_or(found), Reading::Read));

@@ -90,6 +90,9 @@ pub const FIELD_MANAGER: &str = "cilium-ipam";
 /// On a Node: `"true"` protects it, even if the files do not.
 pub const PROTECTED_ANNOTATION: &str = "cilium-ipam.io/protected";
 
+/// On a Node: the migration that moves it. No plan changes such a node.
+pub const MIGRATION_ANNOTATION: &str = "cilium-ipam.io/migration";
+
 /// Everything that was observed.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
@@ -248,6 +251,8 @@ pub struct Node {
     /// Whether Cilium's operator ignores it.
     pub attention: OperatorAttention,
     pub protection: Protection,
+    /// The migration that moves it, by [`MIGRATION_ANNOTATION`].
+    pub migration: Option<String>,
     /// Addresses of the machine.
     pub addresses: Vec<IpAddr>,
     /// `spec.providerID`: the machine's identity in its cloud.
@@ -307,8 +312,17 @@ pub struct CiliumNode {
     pub operator_error: Option<String>,
     /// UID of the owning Node.
     pub owner: Option<String>,
+    /// The label of the program that created it. Agents replace all labels by those of the Node.
+    pub managed_by: Option<String>,
     /// What protects it from garbage collection: an owner or an annotation.
     pub keeper: Option<String>,
     /// Authors of `spec.ipam.podCIDRs`.
     pub authors: Vec<Author>,
+}
+
+impl CiliumNode {
+    /// Whether it carries our label: we created it, and no agent has written it since.
+    pub fn is_ours(&self) -> bool {
+        self.managed_by.as_deref() == Some(OWNER_LABEL.1)
+    }
 }

@@ -47,6 +47,7 @@ pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
             Some("true") => Protection::Protected,
             _ => Protection::None,
         },
+        migration: annotations.migration.as_deref().map(str::to_owned),
         addresses: machine_addresses(&view.status.addresses),
         provider_id: view.spec.provider_id.as_deref().map(str::to_owned),
         authors: metadata.managed_fields.iter().flat_map(authors).collect(),
@@ -120,6 +121,7 @@ pub(super) fn read_cilium_node(view: &CiliumNodeView<'_>) -> (Option<CiliumNode>
             .clone()
             .filter(|error| !error.is_empty()),
         owner: owning_node(&metadata.owner_references),
+        managed_by: metadata.labels.managed_by.clone(),
         keeper: if is_kept {
             Some("the annotation cilium.io/do-not-gc".to_owned())
         } else {

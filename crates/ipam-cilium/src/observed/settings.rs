@@ -249,14 +249,29 @@ impl NodeConfig {
     }
 }
 
+fn block_of(setting: Setting<'_>, family: Family) -> Option<Block> {
+    Block::lenient(setting.value)
+        .ok()
+        .filter(|block| block.family() == family)
+}
+
 impl Observed {
     /// The block that an agent uses instead of its Node's (`pkg/ipam/cell/ipam_init.go`
     /// ConfigureAndStartIPAM @ 1.20). The agent still waits for the Node's block.
     pub fn set_range(&self, node: &Node, family: Family) -> Option<Block> {
-        let setting = self.setting(&node.labels, range_setting(family))?;
-        Block::lenient(setting.value)
-            .ok()
-            .filter(|block| block.family() == family)
+        block_of(self.setting(&node.labels, range_setting(family))?, family)
+    }
+
+    /// The block of [`Observed::set_range`] without the `CiliumNodeConfig` of this name.
+    pub(super) fn set_range_without(
+        &self,
+        node: &Node,
+        family: Family,
+        config: &str,
+    ) -> Option<Block> {
+        let is_left = |left: &NodeConfig| left.name != config;
+        let setting = self.setting_of(&node.labels, range_setting(family), is_left);
+        block_of(setting?, family)
     }
 
     /// Every block that a setting gives to a node, effective or not.
@@ -316,11 +331,21 @@ impl Observed {
 
     /// The effective setting of an agent that starts now on a node with these labels.
     pub fn setting(&self, labels: &Labels, key: &str) -> Option<Setting<'_>> {
+        self.setting_of(labels, key, |_| true)
+    }
+
+    fn setting_of(
+        &self,
+        labels: &Labels,
+        key: &str,
+        counts: impl Fn(&NodeConfig) -> bool,
+    ) -> Option<Setting<'_>> {
         setting_key::assert_known(key);
         let of_node = self
             .node_configs
             .selecting(labels)
             .rev()
+            .filter(|config| counts(config))
             .find_map(|config| {
                 let value = config.defaults.get(key)?;
                 Some(Setting {

@@ -59,6 +59,8 @@ pub(super) struct PodCidrAnnotations<'a> {
     pub old_ipv6: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "cilium-ipam.io/protected")]
     pub protected: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "cilium-ipam.io/migration")]
+    pub migration: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "ipam.cilium.io/ignore")]
     pub ignore: Option<Cow<'a, str>>,
 }
@@ -181,6 +183,8 @@ pub(super) struct CiliumNodeMetadata<'a> {
     #[serde(default, deserialize_with = "nullable")]
     pub annotations: CiliumNodeAnnotations,
     #[serde(default, deserialize_with = "nullable")]
+    pub labels: CiliumNodeLabels,
+    #[serde(default, deserialize_with = "nullable")]
     pub managed_fields: Vec<ManagedFields>,
 }
 
@@ -198,6 +202,12 @@ pub(super) struct CiliumNodeAnnotations {
     pub do_not_gc: Option<String>,
     #[serde(default, rename = "ipam.cilium.io/ignore")]
     pub ignore: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct CiliumNodeLabels {
+    #[serde(default, rename = "app.kubernetes.io/managed-by")]
+    pub managed_by: Option<String>,
 }
 
 #[derive(Default, Deserialize)]

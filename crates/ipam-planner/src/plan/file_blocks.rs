@@ -119,3 +119,13 @@ impl<'d> FileBlocks<'d> {
             .min()
     }
 }
+
+/// The pool in whose ranges each block lies, if any does.
+pub fn pools_of(
+    desired: &Desired,
+    blocks: impl IntoIterator<Item = Block>,
+) -> BTreeMap<Block, PoolName> {
+    let files = FileBlocks::new(desired);
+    let pool_of = |block| Some((block, files.pool_of(block)?.name.clone()));
+    blocks.into_iter().filter_map(pool_of).collect()
+}

@@ -50,6 +50,7 @@ pub use change::{
 };
 pub use claiming::{claim_changes, settle_applied};
 pub use decide::plan;
+pub(crate) use digest::of_text as sha256_hex;
 pub use document::{
     BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FORMAT_VERSION, FindingDocument,
     GuardDocument, Intent, LbSummary, LostAddressDocument, MisplacedDocument, OriginDocument,
@@ -61,6 +62,7 @@ pub use lb::{
     AddressPoolChange, AddressUser, Effects, LbObstacle, LossTime, LostAddress, PoolAction,
     ServiceAction, ServiceChange, ServiceEffect, effects,
 };
+pub(crate) use file_blocks::pools_of;
 pub use misplaced::{Misplaced, MisplacedReason};
 pub use overview::{BlockCounts, Overview, PoolOverview, Progress};
 pub use planned_state::{NewNodes, PlannedState};
@@ -70,11 +72,12 @@ pub use pool_use::{PoolUse, RangeUse, pool_use, range_use};
 pub use ports::{PortCause, PortChange};
 pub use refusals::{Refusal, exceeded_limits, refusals};
 pub use selection::{LeftOut, Selected, Selection};
-pub use staleness::{Staleness, shows, still_wanted};
+pub use staleness::{BlockedChange, Staleness, shows, still_wanted};
 pub use supply::foreign_ranges;
 pub use unattended::{Unattended, unattended};
 pub use undo::plan_undo;
 pub use write_path::HOSTNAME_LABEL;
+pub use write_path::node_config_name;
 
 /// The changes of the cluster, and everything that is blocked, misplaced or wrong.
 #[derive(Clone, Debug, Default)]

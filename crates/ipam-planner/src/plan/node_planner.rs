@@ -75,6 +75,10 @@ impl<'p> NodePlanner<'p> {
         if let Some(text) = self.observed.unreadable(node) {
             return Err(BlockedReason::Unreadable(text.to_owned()));
         }
+        if let Some(migration) = &node.migration {
+            let obstacle = NodeObstacle::Migrating(migration.clone());
+            return Err(BlockedReason::Node(obstacle));
+        }
         let held = self.held_in_use(node);
         let mut blocks: PerFamily<Block> = held.iter().map(|holding| holding.block).collect();
         let (mut pin, mut chosen) = (None, PerFamily::NONE);

@@ -255,6 +255,7 @@ mod tests {
                 "inside-operator-ranges",
                 "lets-held-out",
                 "managed-by-another",
+                "migrating",
                 "mode-of-another-allocator",
                 "mode-unknown",
                 "neutron-unknown",
@@ -299,8 +300,10 @@ mod tests {
                 "switched-off",
                 "undo-agent-started",
                 "undo-loses-fields",
+                "undo-not-ours",
                 "undo-operator-keeps",
                 "undo-pod-pool-in-use",
+                "undo-waits",
                 "unreadable",
                 "version-unknown",
             ]

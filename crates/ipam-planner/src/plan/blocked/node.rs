@@ -23,6 +23,8 @@ pub enum NodeObstacle {
     /// The block is claimed for another node, or quarantined after it.
     #[strum(serialize = "spoken-for")]
     Claimed(Block, NodeName),
+    /// This migration moves the node.
+    Migrating(String),
 }
 
 impl NodeObstacle {
@@ -61,6 +63,10 @@ impl NodeObstacle {
                     "{block} is claimed for node {node} by an unfinished apply, or quarantined after that node"
                 ),
                 "wait for the other apply, or until the block's `quarantine` in the Policy is over, and plan again",
+            ),
+            NodeObstacle::Migrating(migration) => Explanation::new(
+                format!("migration {} moves it", migration.escape_debug()),
+                "wait until the migration ends (`cilium-ipam migrate status`); without one, remove the Node's annotation cilium-ipam.io/migration",
             ),
         }
     }

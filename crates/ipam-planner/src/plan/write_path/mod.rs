@@ -18,7 +18,8 @@ use ipam_core::model::{IpamMode, NodeName, PerFamily, WritePath, WritePathChoice
 use ipam_core::net::{Block, Family};
 
 pub use node_config::HOSTNAME_LABEL;
-pub(super) use node_config::{Moving, moves_nodes, node_config_name};
+pub use node_config::node_config_name;
+pub(super) use node_config::{Moving, moves_nodes};
 
 /// The write path of every node of the cluster.
 pub(super) struct Paths<'p> {

@@ -22,7 +22,7 @@ use ipam_core::net::Block;
 pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 /// The name of the `CiliumNodeConfig` of a node.
-pub(crate) fn node_config_name(node: &NodeName) -> String {
+pub fn node_config_name(node: &NodeName) -> String {
     format!("cilium-ipam-{node}")
 }
 

@@ -1,0 +1,257 @@
+//! A schedule as versioned JSON: the output of `migrate plan -o json`, and the format of its files.
+//!
+//! A saved schedule is compared with a fresh one, and never executed by itself.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::schedule::{LeftBehind, NodeMove, Schedule};
+use super::wish::Wish;
+use crate::plan::sha256_hex;
+
+/// Version of this format: the major part changes when a reader would misunderstand.
+pub const FORMAT_VERSION: &str = "1.0";
+
+/// The kind by which a file is recognised.
+const KIND: &str = "MigrationPlan";
+
+/// A schedule as JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScheduleDocument {
+    /// `MigrationPlan`.
+    pub kind: String,
+    /// The version of this format.
+    pub format_version: String,
+    /// SHA-256 over everything that decides what an apply does: the nodes with their UIDs, blocks
+    /// and steps, the waves, and what was asked for.
+    pub digest: String,
+    /// The directory of the files.
+    pub directory: String,
+    /// What was asked for.
+    pub wish: Wish,
+    /// Nodes that are moved at a time.
+    pub max_unavailable: usize,
+    /// The waves, in order.
+    pub waves: Vec<WaveDocument>,
+    /// The nodes that move.
+    pub moves: Vec<MoveDocument>,
+    /// Nodes that should move and stay.
+    pub left_out: Vec<LeftBehindDocument>,
+    /// What a person does after the last wave.
+    pub after: Vec<String>,
+    /// About how long all waves take, in seconds.
+    pub estimate_seconds: i64,
+}
+
+/// One wave.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaveDocument {
+    /// The failure domain; absent for nodes without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// The nodes, in order.
+    pub nodes: Vec<String>,
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveDocument {
+    /// The node.
+    pub node: String,
+    /// `metadata.uid` of the Node.
+    pub uid: String,
+    /// How it moves.
+    pub method: String,
+    /// The pool of the new blocks.
+    pub pool: String,
+    /// The blocks that it leaves.
+    pub from: Vec<String>,
+    /// The blocks that it gets.
+    pub to: Vec<String>,
+    /// Why it moves.
+    pub reason: String,
+    /// Its steps, in order.
+    pub steps: Vec<String>,
+    /// What may go wrong or is lost.
+    pub risks: Vec<String>,
+    /// Number of Pods that are evicted.
+    pub pods: usize,
+    /// About how long it is cordoned, in seconds.
+    pub estimate_seconds: i64,
+}
+
+/// A node that should move and stays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftBehindDocument {
+    /// The node.
+    pub node: String,
+    /// Why it stays.
+    pub why: String,
+    /// What would let it move.
+    pub help: String,
+}
+
+/// Why a text is no saved schedule.
+#[derive(Debug, thiserror::Error)]
+pub enum ScheduleFileError {
+    #[error("it is not a schedule of `cilium-ipam migrate plan --out`: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("it is a `{}`, not a `{KIND}`", .0.escape_debug())]
+    Kind(String),
+    #[error(
+        "it has format version {}, and this program reads {FORMAT_VERSION}", .0.escape_debug()
+    )]
+    Version(String),
+    #[error("its digest does not match its content: it was edited")]
+    Edited,
+}
+
+impl ScheduleDocument {
+    /// The document of a schedule for the files of `directory`.
+    pub fn new(schedule: &Schedule, wish: &Wish, directory: &str) -> ScheduleDocument {
+        let waves = schedule.waves.iter().map(|wave| WaveDocument {
+            domain: wave.domain.clone(),
+            nodes: wave.nodes.iter().map(ToString::to_string).collect(),
+        });
+        let moves = schedule.moves.iter();
+        let left_out = schedule.left_out.iter();
+        let mut document = ScheduleDocument {
+            kind: KIND.to_owned(),
+            format_version: FORMAT_VERSION.to_owned(),
+            digest: String::new(),
+            directory: directory.to_owned(),
+            wish: wish.clone(),
+            max_unavailable: schedule.max_unavailable.get(),
+            waves: waves.collect(),
+            moves: moves
+                .map(|(node, one)| MoveDocument::new(node.as_str(), one))
+                .collect(),
+            left_out: left_out
+                .map(|(node, LeftBehind { why, help })| LeftBehindDocument {
+                    node: node.to_string(),
+                    why: why.clone(),
+                    help: help.clone(),
+                })
+                .collect(),
+            after: schedule.around.after.clone(),
+            estimate_seconds: schedule.estimate().as_secs(),
+        };
+        document.digest = document.computed_digest();
+        document
+    }
+
+    /// Reads a saved schedule.
+    ///
+    /// # Errors
+    /// Fails if the text is anything else, of another major version, or was edited.
+    pub fn read(text: &str) -> Result<ScheduleDocument, ScheduleFileError> {
+        let head: Head = serde_json::from_str(text)?;
+        if head.kind != KIND {
+            return Err(ScheduleFileError::Kind(head.kind));
+        }
+        let major = |version: &str| version.split('.').next().map(str::to_owned);
+        if major(&head.format_version) != major(FORMAT_VERSION) {
+            return Err(ScheduleFileError::Version(head.format_version));
+        }
+        let document: ScheduleDocument = serde_json::from_str(text)?;
+        match document.is_unedited() {
+            true => Ok(document),
+            false => Err(ScheduleFileError::Edited),
+        }
+    }
+
+    /// Whether the content is what the digest was made of.
+    pub fn is_unedited(&self) -> bool {
+        self.digest == self.computed_digest()
+    }
+
+    /// Reasons, risks and times may change without a change of what happens.
+    fn computed_digest(&self) -> String {
+        let moves: Vec<_> = self
+            .moves
+            .iter()
+            .map(|one| {
+                (
+                    &one.node,
+                    &one.uid,
+                    &one.method,
+                    &one.pool,
+                    &one.from,
+                    &one.to,
+                )
+            })
+            .collect();
+        let decided = (
+            &self.directory,
+            &self.wish,
+            self.max_unavailable,
+            &self.waves,
+            moves,
+            &self.after,
+        );
+        sha256_hex(&serde_json::json!(decided).to_string())
+    }
+
+    /// What differs in a fresh schedule, one line for each node. Empty if nothing does.
+    pub fn differences(&self, fresh: &ScheduleDocument) -> Vec<String> {
+        if self.digest == fresh.digest {
+            return Vec::new();
+        }
+        let by_name = |document: &ScheduleDocument| -> BTreeMap<String, MoveDocument> {
+            let moves = document.moves.iter();
+            moves.map(|one| (one.node.clone(), one.clone())).collect()
+        };
+        let (saved, fresh_moves) = (by_name(self), by_name(fresh));
+        let mut lines: Vec<String> = saved
+            .iter()
+            .filter_map(|(node, old)| match fresh_moves.get(node) {
+                None => Some(format!("node {node}: it would not move now")),
+                Some(new) if (&new.uid, &new.to, &new.from) != (&old.uid, &old.to, &old.from) => {
+                    let (new, old) = (new.to.join(", "), old.to.join(", "));
+                    Some(format!("node {node}: it would move to {new}, not to {old}"))
+                }
+                Some(_) => None,
+            })
+            .collect();
+        let further = fresh_moves.keys().filter(|node| !saved.contains_key(*node));
+        lines.extend(further.map(|node| format!("node {node}: it would move, too")));
+        if lines.is_empty() {
+            lines.push("the waves or the Policy's `migration` changed".to_owned());
+        }
+        lines
+    }
+}
+
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    format_version: String,
+}
+
+impl MoveDocument {
+    fn new(node: &str, one: &NodeMove) -> MoveDocument {
+        let texts =
+            |blocks: &[ipam_core::net::Block]| blocks.iter().map(ToString::to_string).collect();
+        MoveDocument {
+            node: node.to_owned(),
+            uid: one.uid.clone(),
+            method: one.method.to_string(),
+            pool: one.pool.to_string(),
+            from: texts(&one.from),
+            to: texts(&one.to),
+            reason: one.reason.clone(),
+            steps: one
+                .method
+                .phases()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            risks: one.risks.clone(),
+            pods: one.pods,
+            estimate_seconds: one.estimate.as_secs(),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What keeps a node from moving, and what its move risks. It must never choose a block.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::record::Method;
+use super::schedule::LeftBehind;
+use super::targets::NewBlocks;
+use crate::plan::{BlockedReason, Target, node_config_name, plan};
+use ipam_cilium::observed::{BlockAllocator, NodeCidrAllocation, Observed};
+use ipam_cilium::pods::{Keeper, LocalData, Pod};
+use ipam_core::model::{NodeName, WritePath, WritePathChoice};
+use ipam_core::net::Block;
+use ipam_desired::{Desired, Pin};
+
+/// Why a node cannot move to its new blocks by this method.
+pub(super) fn of(
+    observed: &Observed,
+    node: &NodeName,
+    method: Method,
+    from: &[Block],
+    new: &NewBlocks,
+) -> Option<LeftBehind> {
+    let left = |why: String, help: &str| {
+        Some(LeftBehind {
+            why,
+            help: help.to_owned(),
+        })
+    };
+    let to: BTreeSet<&Block> = new.blocks.iter().collect();
+    if from.iter().collect::<BTreeSet<_>>() == to {
+        return left(
+            "the files would give it the same block again".to_owned(),
+            "see its reason in `cilium-ipam plan`",
+        );
+    }
+    if from.is_empty() {
+        return left("it holds no block".to_owned(), "run `cilium-ipam apply`");
+    }
+    match method {
+        Method::NodeObject if sets_ranges(observed, node) => left(
+            format!("CiliumNodeConfig {} sets its block", node_config_name(node)),
+            "delete it, and restart the agent of the node first",
+        ),
+        Method::NodeObject if observed.controller_manager != NodeCidrAllocation::Off => {
+            let seen = match observed.controller_manager {
+                NodeCidrAllocation::On => "gives new Nodes a block itself",
+                _ => "is not visible, and may give new Nodes a block",
+            };
+            left(
+                format!("kube-controller-manager {seen}"),
+                "start it with --allocate-node-cidrs=false, or leave out `--method recreate-node`",
+            )
+        }
+        _ => None,
+    }
+}
+
+fn sets_ranges(observed: &Observed, node: &NodeName) -> bool {
+    let config = observed.node_configs.named(&node_config_name(node));
+    config.is_some_and(|config| config.ranges().next().is_some())
+}
+
+/// The nodes for which the setting cannot be written: a plan with pins says so.
+pub(super) fn of_settings(
+    desired: &Desired,
+    observed: &Observed,
+    given: &BTreeMap<NodeName, Result<NewBlocks, BlockedReason>>,
+) -> BTreeMap<NodeName, LeftBehind> {
+    let mut wanted = desired.clone();
+    wanted.policy.write_path = WritePathChoice::Forced(WritePath::NodeConfig);
+    wanted.pins = given
+        .iter()
+        .filter_map(|(node, new)| {
+            let new = new.as_ref().ok()?;
+            let pin = Pin {
+                node: node.clone(),
+                pool: new.pool.clone(),
+                blocks: new.blocks,
+                origin: desired.pools.get(&new.pool)?.origin.clone(),
+            };
+            Some((node.clone(), pin))
+        })
+        .collect();
+    let mut blocked = BTreeMap::new();
+    for one in plan(&wanted, observed, Vec::new()).blocked {
+        if let Target::Node(node) = one.target {
+            let left = LeftBehind {
+                why: one.reason.to_string(),
+                help: one.reason.unblock(),
+            };
+            blocked.insert(node, left);
+        }
+    }
+    blocked
+}
+
+/// What a person should know before the node is drained.
+pub(super) fn risks(method: Method, allocator: BlockAllocator, leaving: &[&Pod]) -> Vec<String> {
+    let mut risks = Vec::new();
+    let few = |pods: Vec<&&Pod>| {
+        let names: Vec<String> = pods.iter().take(3).map(|pod| pod.full_name()).collect();
+        match pods.len() {
+            0..=3 => names.join(", "),
+            more => format!("{} and {} more", names.join(", "), more - 3),
+        }
+    };
+    let lost: Vec<&&Pod> = leaving
+        .iter()
+        .filter(|pod| pod.keeper == Keeper::None)
+        .collect();
+    if !lost.is_empty() {
+        risks.push(format!("Pods without a controller are lost: {}", few(lost)));
+    }
+    let data: Vec<&&Pod> = leaving
+        .iter()
+        .filter(|pod| pod.local_data == LocalData::EmptyDir)
+        .collect();
+    if !data.is_empty() {
+        risks.push(format!("data in an emptyDir is lost: {}", few(data)));
+    }
+    match method {
+        Method::NodeObject => risks.push(
+            "the Node is deleted and created again, and its kubelet must be restarted".to_owned(),
+        ),
+        Method::NodeConfig => risks.push(
+            "Node.spec.podCIDRs keeps the old block, because it can be written only once"
+                .to_owned(),
+        ),
+        // The operator forgets a block with its CiliumNode (`operator/pkg/ipam` @ 1.20).
+        Method::CiliumNode if allocator == BlockAllocator::Operator => risks.push(
+            "Cilium's operator may give the old block to a node that joins before the agent restarts: let no node join meanwhile".to_owned(),
+        ),
+        Method::CiliumNode | Method::ToKubernetes | Method::ToClusterPool => {}
+    }
+    risks
+}
