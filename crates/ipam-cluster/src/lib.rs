@@ -1,7 +1,8 @@
 //! A cluster: lists objects as raw JSON, and takes guarded writes.
 //!
-//! It decides nothing. There are three clusters: a live one, one in a file, and a simulated one in
-//! memory. The latter two follow the API server's rules. A cache in front of a cluster keeps a copy
+//! It decides nothing. There are four clusters: a live one, one in a file, one in an archive of
+//! `cilium sysdump` that is only read, and a simulated one in memory. The file and the simulation
+//! follow the API server's rules. A cache in front of a cluster keeps a copy
 //! of it up to date.
 
 mod cache;
@@ -12,6 +13,8 @@ mod merge_patch;
 mod observe;
 mod rules;
 mod snapshot;
+mod sysdump;
+mod workloads;
 mod write;
 
 pub mod live;
@@ -33,6 +36,8 @@ pub use follow::{Follow, Following, ObjectEvent, Stored};
 pub use lock::{LeaseName, LockRecord, LockSeen};
 pub use observe::{Extent, observe};
 pub use snapshot::snapshot;
+pub use sysdump::Sysdump;
+pub use workloads::{MIGRATION_LABEL, PodsOf, Workloads};
 pub use write::{Operation, Target, Write, WriteError, Written};
 
 /// Whether a kind could be read.

@@ -21,6 +21,8 @@ ipam_core::text_enum! {
         Apply = "cilium-ipam",
         /// Held by the operator that leads.
         Leader = "cilium-ipam-operator",
+        /// Held while a migration is carried out.
+        Migration = "cilium-ipam-migration",
     }
 }
 

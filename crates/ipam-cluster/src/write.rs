@@ -41,6 +41,12 @@ pub enum Target {
     Custom(CustomKind, String),
     /// Its status.
     Status(CustomKind, String),
+    /// A Pod, by its namespace and name.
+    Pod(String, String),
+    /// The eviction of a Pod, by its namespace and name.
+    Eviction(String, String),
+    /// A ConfigMap with a record of a migration.
+    MigrationRecord(String),
     /// A new Event; the server names it.
     Event {
         /// The namespace that the Event is created in.
@@ -59,7 +65,7 @@ pub enum Operation {
     Apply(Value),
     /// A new object; the server answers 409 when it exists.
     Create(Value),
-    /// Deletes the object, if it has this UID and resourceVersion.
+    /// Deletes the object, if it has this UID and resourceVersion. An empty one may be anything.
     Delete(ObjectVersion),
 }
 

@@ -10,6 +10,7 @@ pub mod status;
 mod apply_loop;
 mod claim_store;
 mod lease;
+pub mod migration;
 mod openstack;
 mod operator;
 mod ports;

@@ -101,9 +101,13 @@ pub(super) fn object_of(target: &Target) -> Option<(ObservedKind, String)> {
             full_name(service.namespace(), service.name()),
         ),
         Target::Claims => (ObservedKind::Claims, claims_key()),
-        Target::Lease(_) | Target::Custom(..) | Target::Status(..) | Target::Event { .. } => {
-            return None;
-        }
+        Target::Lease(_)
+        | Target::Custom(..)
+        | Target::Status(..)
+        | Target::Pod(..)
+        | Target::Eviction(..)
+        | Target::MigrationRecord(_)
+        | Target::Event { .. } => return None,
     })
 }
 

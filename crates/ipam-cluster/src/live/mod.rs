@@ -6,11 +6,13 @@ mod clock;
 mod connection;
 mod custom;
 mod follow;
+mod foreign;
 mod list;
 mod paths;
 mod report;
 mod request;
 mod sentences;
+mod workloads;
 mod write;
 
 use std::sync::atomic::AtomicBool;
@@ -33,6 +35,7 @@ use ipam_cilium::observed::ObservedKind;
 pub use self::clock::Clock;
 pub use self::connection::{Connection, kubeconfig_has_cluster};
 pub use self::custom::Defined;
+pub use self::foreign::{ForeignKind, ForeignList};
 pub use self::report::{OnRequest, SentRequest};
 
 /// A live cluster.

@@ -31,6 +31,20 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 struct Status {
     #[serde(default)]
     message: String,
+    #[serde(default)]
+    details: StatusDetails,
+}
+
+#[derive(Default, Deserialize)]
+struct StatusDetails {
+    #[serde(default)]
+    causes: Vec<StatusCause>,
+}
+
+#[derive(Deserialize)]
+struct StatusCause {
+    #[serde(default)]
+    message: String,
 }
 
 pub(super) struct Answer {
@@ -47,6 +61,17 @@ impl Answer {
         } else {
             status.message
         }
+    }
+
+    /// The message with what the server says about its causes.
+    pub(super) fn message_and_causes(&self) -> String {
+        let status: Status = serde_json::from_slice(&self.body).unwrap_or_default();
+        let causes = status.details.causes.into_iter();
+        let causes = causes.map(|cause| cause.message);
+        let parts: Vec<String> = std::iter::once(self.message())
+            .chain(causes.filter(|text| !text.is_empty()))
+            .collect();
+        parts.join(" ")
     }
 
     /// Whether the request named a later moment than the server knows.
@@ -132,6 +157,20 @@ impl LiveCluster {
             };
             self.clock.sleep(pause).await;
         }
+    }
+
+    /// Sends a request once, whatever the server answers. Only a rejected token is read again.
+    pub(super) async fn send_once(
+        &self,
+        request: impl Fn() -> Result<Request<Body>, http::Error>,
+    ) -> Result<Answer, String> {
+        let built = || request().map_err(|error| error.to_string());
+        let answer = self.send(built()?).await?;
+        if answer.status != StatusCode::UNAUTHORIZED {
+            return Ok(answer);
+        }
+        self.reconnect().await?;
+        self.send(built()?).await
     }
 
     async fn send(&self, request: Request<Body>) -> Result<Answer, String> {

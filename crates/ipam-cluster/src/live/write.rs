@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::LiveCluster;
 use super::paths::{collection, object_name};
 use super::request::Answer;
-use crate::{Operation, Write, WriteError, Written};
+use crate::{Operation, Target, Write, WriteError, Written};
 use ipam_cilium::observed::{FIELD_MANAGER, ObjectVersion};
 
 #[derive(Deserialize)]
@@ -93,18 +93,46 @@ fn delete_options(version: &ObjectVersion) -> Value {
         uid,
         resource_version,
     } = version;
-    let preconditions = json!({"uid": uid, "resourceVersion": resource_version});
+    let mut preconditions = json!({});
+    for (key, value) in [("uid", uid), ("resourceVersion", resource_version)] {
+        if !value.is_empty() {
+            preconditions[key] = json!(value);
+        }
+    }
     json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions})
 }
 
 impl LiveCluster {
     pub(super) async fn send_write(&self, write: &Write) -> Result<Written, WriteError> {
         let request = WriteRequest::of(write);
+        if let Target::Eviction(..) = write.target {
+            return self.evict(&request).await;
+        }
         let answer = self
             .send_patiently(|| request.build())
             .await
             .map_err(WriteError::Unknown)?;
         outcome(&request.method, &answer)
+    }
+
+    /// A budget answers 429 for as long as it allows no disruption, so only the caller knows how
+    /// long to try.
+    async fn evict(&self, request: &WriteRequest<'_>) -> Result<Written, WriteError> {
+        let answer = self
+            .send_once(|| request.build())
+            .await
+            .map_err(WriteError::Unknown)?;
+        match answer.status {
+            status if status.is_success() => Ok(Written {
+                version: ObjectVersion::default(),
+            }),
+            StatusCode::NOT_FOUND => Err(WriteError::Superseded(answer.message())),
+            // More than one budget covers the Pod: the server answers 500 for good.
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::INTERNAL_SERVER_ERROR => {
+                Err(WriteError::Refused(answer.message_and_causes()))
+            }
+            _ => outcome(&request.method, &answer),
+        }
     }
 }
 

@@ -134,8 +134,10 @@ fn cilium_node(change: &NodeChange, pod_cidrs: &[String], object: &CiliumNodeObj
 }
 
 fn new_cilium_node(change: &NodeChange, attention: OperatorAttention, spec: Value) -> Value {
+    // The label proves to an undo that we created it, and that no agent has written it since.
+    let (label, value) = OWNER_LABEL;
     let mut object = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode",
-        "metadata": {"name": change.node.as_str(), "ownerReferences": [owner(change)]}, "spec": spec});
+        "metadata": {"name": change.node.as_str(), "labels": {label: value}, "ownerReferences": [owner(change)]}, "spec": spec});
     if attention == OperatorAttention::Ignored {
         object["metadata"]["annotations"] = json!({IGNORE_ANNOTATION: "true"});
     }

@@ -179,6 +179,7 @@ fn differs_by_its_block(one: &Node, other: &Node) -> bool {
         unreadable_annotation,
         attention,
         protection,
+        migration,
         addresses,
         provider_id,
         authors: _,
@@ -186,7 +187,8 @@ fn differs_by_its_block(one: &Node, other: &Node) -> bool {
     (name, uid, created, labels) == (&other.name, &other.uid, &other.created, &other.labels)
         && (unreadable_spec, unreadable_annotation)
             == (&other.unreadable_spec, &other.unreadable_annotation)
-        && (attention, protection) == (&other.attention, &other.protection)
+        && (attention, protection, migration)
+            == (&other.attention, &other.protection, &other.migration)
         && (addresses, provider_id) == (&other.addresses, &other.provider_id)
 }
 

@@ -1,0 +1,179 @@
+//! Reserves the blocks of a migration for its nodes, and gives them back.
+//!
+//! A reservation is a quarantine for the node itself: every applier, of any version, keeps such a
+//! block for it.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::run::Migration;
+use super::{Host, MigrationError, RESERVED_FOR};
+use ipam_cilium::observed::{ObservedKind, Reader, StoredClaims};
+use ipam_cluster::{ClusterError, Target, Workloads, Write, WriteError};
+use ipam_core::claims::{ClaimIndex, Claims};
+use ipam_core::model::NodeName;
+use ipam_core::net::Block;
+use ipam_planner::migration::{Direction, NodeRecord};
+
+/// Attempts to replace the claims while other appliers do the same.
+const ATTEMPTS: usize = 20;
+
+/// The stored claims, read now.
+pub(super) async fn read_claims<C: Workloads>(cluster: &C) -> Result<StoredClaims, MigrationError> {
+    let Some(object) = cluster.object(&Target::Claims).await? else {
+        return Ok(StoredClaims::default());
+    };
+    let mut reader = Reader::default();
+    reader.object(ObservedKind::Claims, &object.to_string())?;
+    Ok(reader.finish(cluster.now()).claims)
+}
+
+/// Replaces the claims, if nothing has changed them since they were read.
+pub(super) async fn replace_claims<C: Workloads>(
+    cluster: &C,
+    stored: &StoredClaims,
+    claims: &Claims,
+) -> Result<(), WriteError> {
+    let write = Write::claims(claims, None, stored.version.as_ref());
+    cluster.write(&write).await.map(drop)
+}
+
+/// The claims without quarantines that are over.
+pub(super) fn in_force(claims: &Claims, now: Timestamp) -> Claims {
+    let mut claims = claims.clone();
+    claims
+        .quarantined
+        .retain(|_, quarantined| quarantined.free_at > now);
+    claims
+}
+
+/// Reserves blocks for nodes. `decided_on` are the live claims on which the schedule was decided,
+/// with the version of the stored ones: only these are replaced.
+///
+/// # Errors
+/// Fails if another node has one of the blocks, or another program replaced the claims.
+pub(super) async fn reserve<C: Workloads>(
+    cluster: &C,
+    blocks: &BTreeMap<Block, NodeName>,
+    duration: SignedDuration,
+    decided_on: &StoredClaims,
+) -> Result<(), MigrationError> {
+    let mut claims = decided_on.claims.clone();
+    let index = ClaimIndex::new(&decided_on.claims);
+    for (block, node) in blocks {
+        if let Some(other) = index.claimant(*block, node) {
+            let why = format!(
+                "{block} of node {node} is claimed for, or quarantined after, node {other}"
+            );
+            return Err(MigrationError::Reserve(why));
+        }
+        claims.quarantine(*block, node, cluster.now(), duration);
+    }
+    let replaced = replace_claims(cluster, decided_on, &claims).await;
+    Ok(replaced.map_err(ClusterError::Claims)?)
+}
+
+/// Renews reservations. A block that another node has got since stays as it is: nothing is written
+/// without its reservation.
+pub(super) async fn renew<C: Workloads>(
+    cluster: &C,
+    blocks: &BTreeMap<Block, NodeName>,
+    duration: SignedDuration,
+) -> Result<(), MigrationError> {
+    for _ in 0..ATTEMPTS {
+        let stored = read_claims(cluster).await?;
+        let known = in_force(&stored.claims, cluster.now());
+        let mut claims = stored.claims.clone();
+        for (block, node) in blocks {
+            let is_ours = known
+                .quarantined
+                .get(block)
+                .is_some_and(|quarantined| quarantined.node == *node);
+            if is_ours {
+                claims.quarantine(*block, node, cluster.now(), duration);
+            }
+        }
+        match replace_claims(cluster, &stored, &claims).await {
+            Ok(()) => return Ok(()),
+            Err(WriteError::Superseded(_)) => {}
+            Err(error) => return Err(ClusterError::Claims(error).into()),
+        }
+    }
+    Err(MigrationError::Reserve(
+        "other appliers replace the claims all the time".to_owned(),
+    ))
+}
+
+/// Ends reservations: the nodes hold `kept` blocks, which needs no entry, and
+/// `left` ones are quarantined as freed blocks are.
+pub(super) async fn release<C: Workloads>(
+    cluster: &C,
+    kept: &BTreeMap<Block, NodeName>,
+    left: &BTreeMap<Block, NodeName>,
+    quarantine: SignedDuration,
+) -> Result<(), MigrationError> {
+    for _ in 0..ATTEMPTS {
+        let stored = read_claims(cluster).await?;
+        let mut claims = stored.claims.clone();
+        let is_of = |claims: &Claims, block: &Block, node: &NodeName| {
+            let quarantined = claims.quarantined.get(block);
+            quarantined.is_some_and(|quarantined| quarantined.node == *node)
+        };
+        for (block, node) in kept {
+            if is_of(&claims, block, node) {
+                claims.quarantined.remove(block);
+            }
+        }
+        for (block, node) in left {
+            if is_of(&claims, block, node) {
+                claims.quarantine(*block, node, cluster.now(), quarantine);
+            }
+        }
+        match replace_claims(cluster, &stored, &claims).await {
+            Ok(()) => return Ok(()),
+            Err(WriteError::Superseded(_)) => {}
+            Err(error) => return Err(ClusterError::Claims(error).into()),
+        }
+    }
+    Err(MigrationError::Reserve(
+        "other appliers replace the claims all the time".to_owned(),
+    ))
+}
+
+impl<C: Workloads, H: Host> Migration<'_, C, H> {
+    pub(super) async fn renew(&self) -> Result<(), MigrationError> {
+        renew(self.cluster, &self.blocks(), RESERVED_FOR).await
+    }
+
+    /// Every block of every node, old and new.
+    pub(super) fn blocks(&self) -> BTreeMap<Block, NodeName> {
+        let nodes = self.nodes.values().map(|stored| &stored.record);
+        nodes
+            .flat_map(|node| {
+                node.to
+                    .iter()
+                    .chain(&node.from)
+                    .map(|block| (*block, node.node.clone()))
+            })
+            .collect()
+    }
+
+    /// Ends the reservations of nodes that are all moved, or all back.
+    pub(super) async fn end_reservations(
+        &self,
+        direction: Direction,
+    ) -> Result<(), MigrationError> {
+        let (mut kept, mut left) = (BTreeMap::new(), BTreeMap::new());
+        for stored in self.nodes.values() {
+            let NodeRecord { node, from, to, .. } = &stored.record;
+            let (held, freed) = match direction {
+                Direction::Forward => (to, from),
+                Direction::Back => (from, to),
+            };
+            kept.extend(held.iter().map(|block| (*block, node.clone())));
+            left.extend(freed.iter().map(|block| (*block, node.clone())));
+        }
+        release(self.cluster, &kept, &left, self.desired.policy.quarantine).await
+    }
+}

@@ -1,0 +1,402 @@
+//! The waves of a migration, its gates, its maintenance windows, and its way back.
+
+use super::drive::look;
+use super::reserve::reserve;
+use super::store::{Stored, Stores, put_migration, put_node, remove_stale};
+use super::wave::WaveOutcome;
+use super::{Host, MigrationError, MigrationEvent, NodeStates, RESERVED_FOR, observed};
+use ipam_cilium::observed::{Observed, StoredClaims};
+use ipam_cluster::Workloads;
+use ipam_core::model::NodeName;
+use ipam_desired::Desired;
+use ipam_planner::migration::{
+    Direction, MigrationRecord, NodeRecord, Phase, Request, Rules, State,
+};
+
+/// How a migration ended, or paused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All nodes are moved.
+    Done,
+    /// All nodes are back.
+    Undone,
+    /// A gate failed. The wave is back, and why.
+    Stopped(String),
+    /// A person must do something for these nodes first.
+    Asked(Vec<(NodeName, Request)>),
+    /// The program was asked to stop.
+    Interrupted,
+}
+
+/// A migration that this program carries out.
+pub struct Migration<'m, C, H> {
+    pub(super) cluster: &'m C,
+    pub(super) host: &'m H,
+    pub(super) desired: &'m Desired,
+    pub(super) rules: Rules,
+    pub(super) main: Stored<MigrationRecord>,
+    pub(super) nodes: NodeStates,
+}
+
+impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
+    /// Begins a migration: reserves its blocks and stores its records. The schedule was decided on
+    /// `observed`.
+    ///
+    /// # Errors
+    /// Fails if an earlier record names a node that is not done, or if the blocks cannot be reserved or
+    /// the records cannot be stored.
+    pub async fn begin(
+        cluster: &'m C,
+        host: &'m H,
+        desired: &'m Desired,
+        record: MigrationRecord,
+        observed: &Observed,
+        earlier: &Stores,
+    ) -> Result<Migration<'m, C, H>, MigrationError> {
+        if let Some(why) = earlier.unfinished() {
+            return Err(MigrationError::Schedule(why));
+        }
+        let nodes = record
+            .nodes(cluster.now())
+            .map_err(MigrationError::Schedule)?;
+        let blocks = nodes.values().flat_map(|node| {
+            node.to
+                .iter()
+                .chain(&node.from)
+                .map(|block| (*block, node.node.clone()))
+        });
+        let claims = decided_on(observed, desired);
+        reserve(cluster, &blocks.collect(), RESERVED_FOR, &claims).await?;
+        let main = match &earlier.migration {
+            Some(stored) => put_migration(cluster, stored, record).await?,
+            None => put_migration(cluster, &Stored::new(record.clone()), record).await?,
+        };
+        remove_stale(cluster, earlier).await?;
+        let rules = main.record.rules.into();
+        let nodes = nodes.into_iter();
+        let nodes = nodes
+            .map(|(name, record)| (name, Stored::new(record)))
+            .collect();
+        Ok(Migration {
+            cluster,
+            host,
+            desired,
+            rules,
+            main,
+            nodes,
+        })
+    }
+
+    /// Continues a stored migration.
+    ///
+    /// # Errors
+    /// Fails if the schedule is unusable.
+    pub fn resume(
+        cluster: &'m C,
+        host: &'m H,
+        desired: &'m Desired,
+        main: Stored<MigrationRecord>,
+        mut nodes: NodeStates,
+    ) -> Result<Migration<'m, C, H>, MigrationError> {
+        let all = main
+            .record
+            .nodes(cluster.now())
+            .map_err(MigrationError::Schedule)?;
+        for (name, record) in all {
+            nodes.entry(name).or_insert_with(|| Stored::new(record));
+        }
+        Ok(Migration {
+            cluster,
+            host,
+            desired,
+            rules: main.record.rules.into(),
+            main,
+            nodes,
+        })
+    }
+
+    /// Lets the stopped migration try again: the wave that went back begins anew, and failed nodes
+    /// try the step that failed.
+    ///
+    /// # Errors
+    /// Fails if a record cannot be stored.
+    pub async fn try_again(&mut self) -> Result<(), MigrationError> {
+        let is_going_back = |stored: &Stored<NodeRecord>| {
+            stored.record.direction == Direction::Back && !stored.record.is_done()
+        };
+        if self.main.record.state == State::Stopped {
+            if self.nodes.values().any(is_going_back) {
+                let note = self.main.record.note.clone();
+                self.set_state(State::TurningBack, note).await?;
+            } else {
+                self.begin_wave_anew().await?;
+            }
+        }
+        self.retry_all().await
+    }
+
+    /// Every node under way gets the whole time of its step again, and a failed one tries it again.
+    async fn retry_all(&mut self) -> Result<(), MigrationError> {
+        let now = self.cluster.now();
+        let is_under_way = |stored: &Stored<NodeRecord>| {
+            stored.record.phase != Phase::Pending && !stored.record.is_done()
+        };
+        let due: Vec<NodeName> = self
+            .nodes
+            .iter()
+            .filter(|(_, stored)| is_under_way(stored) || stored.record.failure.is_some())
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in due {
+            let retried = self.nodes[&name].record.retried(now);
+            self.put(&name, retried).await?;
+        }
+        Ok(())
+    }
+
+    /// Nodes that went back move again.
+    async fn begin_wave_anew(&mut self) -> Result<(), MigrationError> {
+        let now = self.cluster.now();
+        let fresh = self
+            .main
+            .record
+            .nodes(now)
+            .map_err(MigrationError::Schedule)?;
+        for (name, record) in fresh {
+            let Some(stored) = self.nodes.get(&name) else {
+                continue;
+            };
+            if stored.record.direction == Direction::Back && stored.record.is_done() {
+                let uid = stored.record.uid.clone();
+                self.put(&name, NodeRecord { uid, ..record }).await?;
+            }
+        }
+        self.set_state(State::Running, None).await
+    }
+
+    /// Records that people restarted the kubelets of these nodes.
+    ///
+    /// # Errors
+    /// Fails if a record cannot be stored.
+    pub async fn kubelets_restarted(&mut self, nodes: &[NodeName]) -> Result<(), MigrationError> {
+        for name in nodes {
+            if let Some(stored) = self.nodes.get(name) {
+                let seen = look(self.cluster, name).await?;
+                let record = stored.record.kubelet_restarted(&seen, self.cluster.now());
+                self.put(name, record).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends all nodes back. Their old blocks are reserved again, because others may have got them
+    /// since the migration ended.
+    ///
+    /// # Errors
+    /// Fails if another node has one of them, or the record cannot be stored.
+    pub async fn turn_back(&mut self) -> Result<(), MigrationError> {
+        let snapshot = observed(self.cluster).await?;
+        let all: Vec<NodeName> = self.nodes.keys().cloned().collect();
+        let taken = self.old_blocks_taken(&snapshot, &all);
+        if let Some(why) = taken.into_values().next() {
+            return Err(MigrationError::Reserve(why));
+        }
+        let claims = decided_on(&snapshot, self.desired);
+        reserve(self.cluster, &self.blocks(), RESERVED_FOR, &claims).await?;
+        self.retry_all().await?;
+        self.set_state(State::Undoing, None).await
+    }
+
+    /// The record of the migration.
+    pub fn record(&self) -> &MigrationRecord {
+        &self.main.record
+    }
+
+    /// Carries it out as far as it goes.
+    ///
+    /// # Errors
+    /// Fails if the cluster does not answer, denies a step, or another program took over.
+    pub async fn run(&mut self) -> Result<Ended, MigrationError> {
+        loop {
+            let ended = match self.main.record.state {
+                State::Running => self.forward().await?,
+                State::TurningBack => self.wave_back().await?,
+                State::Undoing => self.all_back().await?,
+                State::Stopped => {
+                    let note = self.main.record.note.clone().unwrap_or_default();
+                    Some(Ended::Stopped(note))
+                }
+                State::Done => Some(Ended::Done),
+                State::Undone => Some(Ended::Undone),
+            };
+            if let Some(ended) = ended {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Moves the next wave. `None`: the state has changed.
+    async fn forward(&mut self) -> Result<Option<Ended>, MigrationError> {
+        let wave = self.main.record.wave;
+        if wave >= self.main.record.waves().len() {
+            let is_moved = |stored: &Stored<NodeRecord>| {
+                stored.record.is_done() && stored.record.direction == Direction::Forward
+            };
+            if !self.nodes.values().all(is_moved) {
+                let why = "the waves are over, and not all nodes are moved".to_owned();
+                return Err(MigrationError::Schedule(why));
+            }
+            self.end_reservations(Direction::Forward).await?;
+            self.set_state(State::Done, None).await?;
+            return Ok(None);
+        }
+        self.renew().await?;
+        let snapshot = observed(self.cluster).await?;
+        if let Some(why) = self.unsafe_now(&snapshot) {
+            self.set_state(State::Stopped, Some(why)).await?;
+            return Ok(None);
+        }
+        let nodes = self.wave_nodes(wave)?;
+        let outcome = self.drive_all(wave, &nodes, Direction::Forward).await?;
+        match outcome {
+            WaveOutcome::Done => {
+                let snapshot = observed(self.cluster).await?;
+                match self.unsafe_now(&snapshot) {
+                    Some(why) => self.gate_failed(wave, why).await?,
+                    None => self.next_wave(wave).await?,
+                }
+                Ok(None)
+            }
+            WaveOutcome::Failed(why) => {
+                self.gate_failed(wave, why).await?;
+                Ok(None)
+            }
+            WaveOutcome::Asked(asked) => Ok(Some(Ended::Asked(asked))),
+            WaveOutcome::Stopped => Ok(Some(Ended::Interrupted)),
+        }
+    }
+
+    async fn gate_failed(&mut self, wave: usize, why: String) -> Result<(), MigrationError> {
+        self.host.report(&MigrationEvent::GateFailed {
+            number: wave + 1,
+            why: &why,
+        });
+        self.set_state(State::TurningBack, Some(why)).await
+    }
+
+    async fn next_wave(&mut self, wave: usize) -> Result<(), MigrationError> {
+        let mut record = self.main.record.clone();
+        record.wave = wave + 1;
+        self.main = put_migration(self.cluster, &self.main, record).await?;
+        Ok(())
+    }
+
+    /// Sends the failed wave back.
+    async fn wave_back(&mut self) -> Result<Option<Ended>, MigrationError> {
+        let wave = self.main.record.wave;
+        match self.back(wave).await? {
+            Some(ended) => Ok(Some(ended)),
+            None => {
+                let note = self.note_of_failures();
+                self.set_state(State::Stopped, note).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Sends all waves back, the last one first.
+    async fn all_back(&mut self) -> Result<Option<Ended>, MigrationError> {
+        for wave in (0..self.main.record.waves().len()).rev() {
+            if let Some(ended) = self.back(wave).await? {
+                return Ok(Some(ended));
+            }
+        }
+        if let Some(why) = self.failures().first() {
+            return Ok(Some(Ended::Stopped(why.clone())));
+        }
+        self.end_reservations(Direction::Back).await?;
+        self.set_state(State::Undone, None).await?;
+        Ok(None)
+    }
+
+    /// Sends a wave back. `None`: every node of it is where it was, or cannot go on.
+    async fn back(&mut self, wave: usize) -> Result<Option<Ended>, MigrationError> {
+        let nodes = self.wave_nodes(wave)?;
+        // Nothing is deleted for a block that the node cannot get back.
+        let taken = self.old_blocks_taken(&observed(self.cluster).await?, &nodes);
+        let mut turned = Vec::new();
+        for name in nodes {
+            let record = self.nodes[&name].record.clone();
+            if record.phase == Phase::Pending && record.direction == Direction::Forward {
+                continue;
+            }
+            if let (Some(why), false) = (
+                taken.get(&name),
+                record.is_done() && record.direction == Direction::Back,
+            ) {
+                let failure = Some(why.clone());
+                self.put(&name, NodeRecord { failure, ..record }).await?;
+                continue;
+            }
+            if record.direction == Direction::Forward {
+                let seen = look(self.cluster, &name).await?;
+                let back = record.turned_back(&seen, self.cluster.now());
+                self.put(&name, back).await?;
+            }
+            turned.push(name);
+        }
+        if turned.iter().all(|name| self.nodes[name].record.is_done()) {
+            return Ok(None);
+        }
+        self.renew().await?;
+        match self.drive_all(wave, &turned, Direction::Back).await? {
+            WaveOutcome::Done | WaveOutcome::Failed(_) => Ok(None),
+            WaveOutcome::Asked(asked) => Ok(Some(Ended::Asked(asked))),
+            WaveOutcome::Stopped => Ok(Some(Ended::Interrupted)),
+        }
+    }
+
+    fn wave_nodes(&self, wave: usize) -> Result<Vec<NodeName>, MigrationError> {
+        let wave = self.main.record.waves().get(wave);
+        let names = wave.map_or(&[][..], |wave| &wave.nodes);
+        let read = |name: &String| {
+            let known = name
+                .parse()
+                .ok()
+                .filter(|name| self.nodes.contains_key(name));
+            known.ok_or_else(|| {
+                let why = format!("node `{}` of a wave does not move", name.escape_debug());
+                MigrationError::Schedule(why)
+            })
+        };
+        names.iter().map(read).collect()
+    }
+
+    async fn set_state(
+        &mut self,
+        state: State,
+        note: Option<String>,
+    ) -> Result<(), MigrationError> {
+        let record = MigrationRecord {
+            state,
+            note,
+            ..self.main.record.clone()
+        };
+        self.main = put_migration(self.cluster, &self.main, record).await?;
+        Ok(())
+    }
+
+    async fn put(&mut self, name: &NodeName, record: NodeRecord) -> Result<(), MigrationError> {
+        let stored = put_node(self.cluster, &self.nodes[name], record).await?;
+        self.nodes.insert(name.clone(), stored);
+        Ok(())
+    }
+}
+
+/// The live claims of an observation, which replace the stored ones.
+fn decided_on(observed: &Observed, desired: &Desired) -> StoredClaims {
+    StoredClaims {
+        claims: observed.live_claims(desired.policy.quarantine),
+        version: observed.claims.version.clone(),
+    }
+}
