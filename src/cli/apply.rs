@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use jiff::{SignedDuration, Timestamp};
 
 use super::apply_report::{failure_of, report, summary};
-use super::apply_saved::{saved_changes, saved_plan};
+use super::apply_saved::{Approved, saved_changes, saved_plan};
 use super::duration::duration;
 use super::failure::Failure;
 use super::files::{Revision, output_file};
@@ -203,38 +203,38 @@ struct Run<'r> {
 impl Run<'_> {
     async fn locked(self) -> Result<ExitStatus, Failure> {
         let desired = &self.job.loaded.desired;
-        let (observed, changes) = self.interruption.cancels(self.approved_changes()).await?;
+        let (observed, approved) = self.interruption.cancels(self.approved()).await?;
         self.interruption.begin_writes();
         let undo_out = self.arguments.undo_out.as_deref();
         let mut undo = UndoFile::new(undo_out, Timestamp::now(), self.directory);
-        undo.write_beforehand(&changes, desired, &observed)?;
+        undo.write_beforehand(&approved.changes, desired, &observed)?;
         // An apply without changes still removes claims that are dead.
-        let (applied, failure) = self.send(observed.clone(), changes).await;
+        let (applied, failure) = self.send(observed.clone(), approved.changes.clone()).await;
         let undo_plan = undo.keep_applied(&applied, desired, &observed);
-        self.finish(&applied, failure, undo_plan)
+        self.finish(&applied, &approved, failure, undo_plan)
     }
 
     /// The changes to write. Fails if they are stale, refused or not approved.
-    async fn approved_changes(&self) -> Result<(Observed, Vec<Change>), Failure> {
+    async fn approved(&self) -> Result<(Observed, Approved), Failure> {
         let (observed, plan) = observe_and_plan(self.cluster, &self.job).await?;
-        let changes = match self.saved {
+        let approved = match self.saved {
             Some(saved) => saved_changes(saved, &plan, &observed, self.common.detail())?,
             None => self.fresh_changes(plan, &observed)?,
         };
-        let refusals = self.job.refusals(&changes, &observed);
+        let refusals = self.job.refusals(&approved.changes, &observed);
         if !refusals.is_empty() {
             return Err(Failure::Refused(
                 refusals.iter().map(RefusalDocument::from).collect(),
             ));
         }
         let intent = self.saved.map_or(Intent::Files, |saved| saved.intent);
-        if !changes.is_empty() && !self.arguments.is_approved(self.saved) {
+        if !approved.changes.is_empty() && !self.arguments.is_approved(self.saved) {
             approval::ask(intent, self.common).await?;
         }
-        Ok((observed, changes))
+        Ok((observed, approved))
     }
 
-    fn fresh_changes(&self, plan: Plan, observed: &Observed) -> Result<Vec<Change>, Failure> {
+    fn fresh_changes(&self, plan: Plan, observed: &Observed) -> Result<Approved, Failure> {
         let (loaded, detail) = (self.job.loaded, self.common.detail());
         check_objects(&plan.selection, &loaded.desired, observed)?;
         let document = PlanDocument::new(&plan, &self.directory.to_string_lossy())
@@ -244,7 +244,11 @@ impl Run<'_> {
         self.arguments
             .expectation
             .check_digest(&document, PlanOrigin::Now)?;
-        Ok(plan.changes)
+        Ok(Approved {
+            blocked: plan.blocked.len(),
+            changes: plan.changes,
+            held_back: Vec::new(),
+        })
     }
 
     async fn send(
@@ -277,10 +281,11 @@ impl Run<'_> {
     fn finish(
         &self,
         applied: &Applied,
+        approved: &Approved,
         failure: Option<ClusterError>,
         undo: Option<Undo>,
     ) -> Result<ExitStatus, Failure> {
-        let report = report(applied, undo);
+        let report = report(applied, approved, undo);
         let printed = match self.arguments.output {
             Format::Json => output::json(&report),
             Format::Human => output::data(&summary(&report, self.common.detail())),
@@ -293,7 +298,7 @@ impl Run<'_> {
     }
 }
 
-fn report_holder(record: &LockRecord) {
+pub(super) fn report_holder(record: &LockRecord) {
     let (holder, operation) = (printable(&record.holder), printable(&record.operation));
     output::warn(&format!(
         "waiting for {holder}, who holds the lock for: {operation}"

@@ -7,8 +7,26 @@ use super::{Common, output};
 use crate::render::Paint;
 use ipam_planner::plan::Intent;
 
+/// How to approve a migration without an answer.
+pub(super) const INSTEAD: &str = "pass --auto-approve to begin without confirmation";
+
 /// Asks for approval of a plan. Fails on any answer other than `yes`.
 pub(super) async fn ask(intent: Intent, common: &Common) -> Result<(), Failure> {
+    let question = match intent {
+        Intent::Files => "Apply these changes?",
+        Intent::Undo => "Take these changes back?",
+    };
+    let instead = "pass --auto-approve to apply without confirmation, or --expect-digest with the digest of the reviewed plan";
+    confirm(question, instead, common).await
+}
+
+/// Asks a question. Fails on any answer other than `yes`. `instead`: what to do where no person
+/// answers.
+pub(super) async fn confirm(
+    question: &str,
+    instead: &str,
+    common: &Common,
+) -> Result<(), Failure> {
     if common.no_input || !std::io::stdin().is_terminal() {
         let why = if common.no_input {
             "--no-input is set"
@@ -16,13 +34,9 @@ pub(super) async fn ask(intent: Intent, common: &Common) -> Result<(), Failure> 
             "stdin is not a terminal"
         };
         return Err(Failure::Failed(format!(
-            "{why}; nothing was written: pass --auto-approve to apply without confirmation, or --expect-digest with the digest of the reviewed plan"
+            "{why}; nothing was written: {instead}"
         )));
     }
-    let question = match intent {
-        Intent::Files => "Apply these changes?",
-        Intent::Undo => "Take these changes back?",
-    };
     output::talk(&format!(
         "\n{} Type `yes` to continue: ",
         Paint::Bold.on(question)

@@ -8,6 +8,7 @@ use super::capped::{Capped, by_cause};
 use super::output::{data, talk, warn};
 use crate::render::{Detail, Paint, printable};
 use ipam_cluster::{ClusterError, WriteError};
+use ipam_controller::migration::MigrationError;
 use ipam_planner::plan::RefusalDocument;
 
 ipam_core::text_enum! {
@@ -62,6 +63,8 @@ pub(super) enum Failure {
     Stale(Vec<String>),
     /// An undo plan is stale; the differences.
     StaleUndo(Vec<String>),
+    /// A saved schedule of a migration is stale; the differences.
+    StaleSchedule(Vec<String>),
     /// The plan is not the expected one.
     Unexpected { what: String, hint: &'static str },
     /// Limits or protections refuse the plan.
@@ -70,6 +73,8 @@ pub(super) enum Failure {
     Beaten(String),
     /// Only some changes were applied.
     Partly(String),
+    /// A migration ended before all nodes were moved; the reason, and what to do next.
+    Halted { why: String, next: String },
     /// The cluster could not be reached or read.
     Cluster(ClusterError),
     /// This signal arrived before the first write.
@@ -101,6 +106,23 @@ impl From<ClusterError> for Failure {
                 ))
             }
             other => Failure::Cluster(other),
+        }
+    }
+}
+
+impl From<MigrationError> for Failure {
+    fn from(error: MigrationError) -> Failure {
+        match error {
+            MigrationError::Cluster(error) => error.into(),
+            MigrationError::TakenOver(_) => Failure::Beaten(error.to_string()),
+            MigrationError::Forbidden { .. } => Failure::Failed(format!(
+                "{error}; `cilium-ipam schema --rbac migrate` prints the required roles"
+            )),
+            MigrationError::Object(_)
+            | MigrationError::Store { .. }
+            | MigrationError::Record { .. }
+            | MigrationError::Schedule(_)
+            | MigrationError::Reserve(_) => Failure::Failed(error.to_string()),
         }
     }
 }
@@ -143,10 +165,13 @@ impl Failure {
             Failure::BrokenPipe => Code::Done,
             Failure::Failed(_) => Code::Failed,
             Failure::Invalid(_) | Failure::WithWarnings(..) => Code::Invalid,
-            Failure::Stale(_) | Failure::StaleUndo(_) | Failure::Unexpected { .. } => Code::Stale,
+            Failure::Stale(_)
+            | Failure::StaleUndo(_)
+            | Failure::StaleSchedule(_)
+            | Failure::Unexpected { .. } => Code::Stale,
             Failure::Refused(_) => Code::Refused,
             Failure::Beaten(_) => Code::Beaten,
-            Failure::Partly(_) => Code::Partly,
+            Failure::Partly(_) | Failure::Halted { .. } => Code::Partly,
             Failure::Cluster(_) => Code::Unreadable,
             Failure::Interrupted(signal) => return signal_code(*signal),
         };
@@ -167,6 +192,8 @@ impl Failure {
             }
             Failure::Stale(differences) => stale("saved", differences, detail),
             Failure::StaleUndo(differences) => stale("undo", differences, detail),
+            Failure::StaleSchedule(differences) => stale("saved", differences, detail),
+            Failure::Halted { why, next } => format!("{why}\n{next}").trim_end().to_owned(),
             Failure::Unexpected { what, .. } => format!("{what}; nothing was written"),
             Failure::Refused(refusals) => refused(refusals, detail),
             Failure::Cluster(error) => error.to_string(),
@@ -181,8 +208,12 @@ impl Failure {
             | Failure::Invalid(_)
             | Failure::WithWarnings(..)
             | Failure::Refused(_)
+            | Failure::Halted { .. }
             | Failure::Interrupted(_) => "",
             Failure::Stale(_) => "run `cilium-ipam plan` again and review it",
+            Failure::StaleSchedule(_) => {
+                "run `cilium-ipam migrate plan --out FILE` again and review it"
+            }
             Failure::StaleUndo(_) => {
                 "the objects have changed since; revert them by hand, or plan from the files"
             }

@@ -22,6 +22,7 @@ mod init;
 mod interface;
 mod interruption;
 mod manual;
+mod migrate;
 mod names;
 mod openstack;
 mod operator;
@@ -73,10 +74,11 @@ struct Arguments {
 }
 
 /// Flags of every command.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 struct Common {
     /// Use the cluster in this file: a `v1 List` in JSON or YAML, as `kubectl get
-    /// nodes,ciliumnodes,… -o json` prints it.
+    /// nodes,ciliumnodes,… -o json` prints it, or the archive of a `cilium sysdump`, which is only
+    /// read.
     #[arg(long, alias = "cluster", global = true, value_name = "FILE",
         conflicts_with_all = ["kubeconfig", "context"])]
     cluster_file: Option<PathBuf>,
@@ -123,6 +125,8 @@ enum Command {
     Plan(plan::Arguments),
     /// Carry out a plan.
     Apply(apply::Arguments),
+    /// Move nodes of a running cluster to other blocks, or the cluster to another IPAM mode.
+    Migrate(migrate::Arguments),
     /// Keep a cluster as the files say: give blocks to new nodes, apply changes of the files.
     Watch(watch::Arguments),
     /// Keep the cluster as its custom resources say, from inside the cluster.
@@ -213,6 +217,7 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
         Command::Validate(arguments) => validate::run(arguments, common),
         Command::Plan(arguments) => plan::run(arguments, common).await,
         Command::Apply(arguments) => apply::run(arguments, common).await,
+        Command::Migrate(arguments) => migrate::run(arguments, common).await,
         Command::Watch(arguments) => watch::run(arguments, common).await,
         Command::Operator(arguments) => operator::run(arguments, common).await,
         Command::Doctor(arguments) => doctor::run(arguments, common).await,

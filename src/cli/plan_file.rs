@@ -7,6 +7,7 @@ use std::str::FromStr;
 use super::failure::Failure;
 use crate::render::{Paint, printable};
 use ipam_cluster::open_regular;
+use ipam_planner::migration::ScheduleDocument;
 use ipam_planner::plan::{Intent, PlanDocument};
 
 /// Flags that name the expected plan.
@@ -159,6 +160,11 @@ pub(super) fn read(file: &Path) -> Result<PlanDocument, Failure> {
     open_regular(file)
         .and_then(|mut opened| opened.read_to_string(&mut text))
         .map_err(|error| fault(&error))?;
+    if ScheduleDocument::read(&text).is_ok() {
+        return Err(fault(
+            &"it is the schedule of a migration, for `cilium-ipam migrate apply FILE`",
+        ));
+    }
     PlanDocument::parse(&text).map_err(|error| fault(&error))
 }
 

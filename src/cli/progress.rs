@@ -20,6 +20,14 @@ pub(super) fn fault(outcome: &Outcome) -> Option<String> {
     }
 }
 
+/// The effect of a change that was applied, and its value: what was written, or else taken away.
+pub(super) fn written(change: &ChangeDocument) -> (&'static str, String) {
+    match change.comes() {
+        after if after.is_empty() => ("taken away", change.before.join(" ")),
+        after => ("written", after),
+    }
+}
+
 pub(super) enum Progress {
     Bar(ProgressBar),
     Lines,
@@ -40,18 +48,17 @@ impl Progress {
 
     pub(super) fn event(&mut self, event: &Event<'_>) {
         let Event::Finished { change, outcome } = event;
-        let (target, after) = (change.target(), ChangeDocument::from(*change).comes());
-        let action = if after.is_empty() {
-            "taken away"
-        } else {
-            "written"
-        };
+        let target = change.target();
+        let (action, value) = written(&ChangeDocument::from(*change));
         let line = match fault(outcome) {
-            None => format!(
-                "{} {target}  {}",
-                Paint::Green.on(action),
-                printable(&after)
-            ),
+            None => {
+                let line = format!(
+                    "{} {target}  {}",
+                    Paint::Green.on(action),
+                    printable(&value)
+                );
+                line.trim_end().to_owned()
+            }
             Some(why) => format!("{} {target}  {}", Paint::Red.on("failed"), printable(&why)),
         };
         match (self, outcome) {

@@ -17,6 +17,8 @@ pub(super) enum RoleSet {
     Apply,
     /// `watch`.
     Watch,
+    /// `migrate`.
+    Migrate,
     /// All commands.
     All,
 }
@@ -44,6 +46,10 @@ const APPLY: Role = Role {
     name: "cilium-ipam-apply",
     yaml: include_str!("roles/apply.yaml"),
 };
+const MIGRATE: Role = Role {
+    name: "cilium-ipam-migrate",
+    yaml: include_str!("roles/migrate.yaml"),
+};
 
 /// The namespace of the Roles.
 const NAMESPACE: &str = "kube-system";
@@ -57,7 +63,8 @@ impl RoleSet {
             RoleSet::Doctor => &[PLAN, DOCTOR],
             RoleSet::Apply => &[PLAN, APPLY],
             RoleSet::Watch => &[PLAN, WATCH, APPLY],
-            RoleSet::All => &[PLAN, DOCTOR, WATCH, APPLY],
+            RoleSet::Migrate => &[PLAN, MIGRATE],
+            RoleSet::All => &[PLAN, DOCTOR, WATCH, APPLY, MIGRATE],
         }
     }
 }
@@ -205,6 +212,8 @@ mod tests {
         );
         assert!(yaml(RoleSet::Apply, None).contains("name: cilium-ipam-apply"));
         assert!(!yaml(RoleSet::Apply, None).contains("name: cilium-ipam-watch"));
+        assert!(!yaml(RoleSet::Watch, None).contains("pods/eviction"));
+        assert!(yaml(RoleSet::Migrate, None).contains("pods/eviction"));
         for role in RoleSet::All.roles() {
             assert!(role.yaml.contains(&format!("name: {}\n", role.name)));
         }

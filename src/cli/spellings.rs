@@ -9,11 +9,15 @@ use std::ffi::OsString;
 enum Verb {
     Apply,
     Import,
+    Migrate,
     Other,
 }
 
 /// A flag of `import`. For other commands `plan` takes its place.
 const DRY_RUN: &str = "--dry-run";
+
+/// A flag of `migrate`, with the meaning that `kubectl drain` gives it.
+const FORCE: &str = "--force";
 
 /// Arguments in our spelling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,7 +130,7 @@ const FOREIGN: [(&str, Meaning); 37] = [
     ("-y", Meaning::Instead("use --auto-approve")),
     ("--yes", Meaning::Instead("use --auto-approve")),
     (
-        "--force",
+        FORCE,
         Meaning::Instead(
             "name the limit to exceed with --waive, or use --auto-approve to skip the question",
         ),
@@ -155,10 +159,11 @@ pub(super) fn translated(arguments: Vec<OsString>, long: &LongFlags) -> Result<T
     let mut translated = Translated::default();
     let mut is_verbatim = false;
     let has = |verb: &str| arguments.iter().any(|argument| argument == verb);
-    let verb = match (has("apply"), has("import")) {
-        (true, _) => Verb::Apply,
-        (false, true) => Verb::Import,
-        (false, false) => Verb::Other,
+    let verb = match (has("migrate"), has("apply"), has("import")) {
+        (true, ..) => Verb::Migrate,
+        (false, true, _) => Verb::Apply,
+        (false, false, true) => Verb::Import,
+        (false, false, false) => Verb::Other,
     };
     for argument in arguments {
         is_verbatim |= argument == "--";
@@ -199,7 +204,10 @@ fn in_our_spelling(argument: &str, verb: Verb, long: &LongFlags) -> Result<Ours,
         Some((flag, value)) => (flag, Some(value)),
         None => (argument, None),
     };
-    let is_ours = verb == Verb::Import && flag == DRY_RUN;
+    let is_ours = matches!(
+        (verb, flag),
+        (Verb::Import, DRY_RUN) | (Verb::Migrate, FORCE)
+    );
     let foreign = FOREIGN
         .iter()
         .find(|(theirs, _)| *theirs == flag && !is_ours);
@@ -207,9 +215,12 @@ fn in_our_spelling(argument: &str, verb: Verb, long: &LongFlags) -> Result<Ours,
         Some((_, Meaning::Instead(what))) => Err(format!("there is no flag `{flag}`; {what}")),
         Some((_, Meaning::Argument)) => Ok(word(value)),
         Some((_, Meaning::Switch { on, off })) => switched(flag, value, *on, *off),
-        Some((_, Meaning::OfApply { off })) => {
-            switched(flag, value, None, (verb == Verb::Apply).then_some(*off))
-        }
+        Some((_, Meaning::OfApply { off })) => switched(
+            flag,
+            value,
+            None,
+            (matches!(verb, Verb::Apply | Verb::Migrate)).then_some(*off),
+        ),
         None => own(argument, flag, value, long),
     }
 }

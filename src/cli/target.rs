@@ -10,11 +10,12 @@ use ipam_cilium::observed::ObservedKind;
 use ipam_cluster::live::{LiveCluster, SentRequest, kubeconfig_has_cluster};
 use ipam_cluster::{
     Cluster, ClusterError, Durability, FileCluster, LeaseName, ListVisitor, LockSeen, Moment,
-    Opening, Saved, Seen, Write, WriteError, Written,
+    Opening, Saved, Seen, Sysdump, Write, WriteError, Written,
 };
 
 pub(super) enum Target {
     File(Box<FileCluster>),
+    Sysdump(Box<Sysdump>),
     Live(LiveCluster),
 }
 
@@ -26,9 +27,23 @@ impl Target {
                     "there is no file `{name}`, but the kubeconfig has a cluster of this name: --cluster-file takes a file; select a live cluster with --context"
                 )));
             }
+            if Sysdump::is_archive(path) {
+                return sysdump(path, opening);
+            }
             return Ok(Target::File(Box::new(FileCluster::open(path, opening)?)));
         }
         Ok(Target::Live(live(common, common.patience).await?))
+    }
+}
+
+/// The cluster of an archive. No command writes to it.
+fn sysdump(path: &Path, opening: Opening) -> Result<Target, Failure> {
+    match opening {
+        Opening::Read => Ok(Target::Sysdump(Box::new(Sysdump::open(path)?))),
+        Opening::Write => Err(Failure::Failed(format!(
+            "{} is a zip archive, and a sysdump is read-only: apply to the cluster itself",
+            path.display()
+        ))),
     }
 }
 
@@ -69,6 +84,7 @@ impl Cluster for Target {
     ) -> Result<Seen, ClusterError> {
         match self {
             Target::File(cluster) => cluster.list(kind, namespace, moment, visitor).await,
+            Target::Sysdump(cluster) => cluster.list(kind, namespace, moment, visitor).await,
             Target::Live(cluster) => cluster.list(kind, namespace, moment, visitor).await,
         }
     }
@@ -76,6 +92,7 @@ impl Cluster for Target {
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         match self {
             Target::File(cluster) => cluster.write(write).await,
+            Target::Sysdump(cluster) => cluster.write(write).await,
             Target::Live(cluster) => cluster.write(write).await,
         }
     }
@@ -83,6 +100,7 @@ impl Cluster for Target {
     async fn lock(&self, name: LeaseName) -> Result<LockSeen, ClusterError> {
         match self {
             Target::File(cluster) => cluster.lock(name).await,
+            Target::Sysdump(cluster) => cluster.lock(name).await,
             Target::Live(cluster) => cluster.lock(name).await,
         }
     }
@@ -90,6 +108,7 @@ impl Cluster for Target {
     fn now(&self) -> Timestamp {
         match self {
             Target::File(cluster) => cluster.now(),
+            Target::Sysdump(cluster) => cluster.now(),
             Target::Live(cluster) => cluster.now(),
         }
     }
@@ -97,6 +116,7 @@ impl Cluster for Target {
     fn durability(&self) -> Durability {
         match self {
             Target::File(cluster) => cluster.durability(),
+            Target::Sysdump(cluster) => cluster.durability(),
             Target::Live(cluster) => cluster.durability(),
         }
     }
@@ -104,6 +124,7 @@ impl Cluster for Target {
     async fn save(&self) -> Result<Saved, ClusterError> {
         match self {
             Target::File(cluster) => cluster.save().await,
+            Target::Sysdump(cluster) => cluster.save().await,
             Target::Live(cluster) => cluster.save().await,
         }
     }
@@ -111,6 +132,7 @@ impl Cluster for Target {
     async fn finish(&self) -> Result<(), ClusterError> {
         match self {
             Target::File(cluster) => cluster.finish().await,
+            Target::Sysdump(cluster) => cluster.finish().await,
             Target::Live(cluster) => cluster.finish().await,
         }
     }

@@ -11,7 +11,10 @@ const EXIT_CODE_NOTES: &str = "
   be read.
 - 2 is only for changes and findings. A wrong command line gives 1.
 - 6 also means that another process has the cluster file.
-- 7 also means that a signal ended the apply after its first write. Plan again for the rest.
+- 7 also means that a signal ended the apply after its first write. Plan again for the rest. Of an undo
+  plan, it also means that some of its objects are blocked; the others are undone.
+- 7 also means that a migration stopped, or waits for you. See [Move a running
+  cluster](../how-to/migrate.md).
 - 8 also means that the login to OpenStack failed, where a pool is a subnet of Neutron.
 
 ## `--fail-on`

@@ -59,6 +59,18 @@ pub const OUTPUTS: &[Output] = &[
         commands: &["apply POOLS --cluster-file CLUSTER --auto-approve"],
     },
     Output {
+        title: "`migrate plan`, saved schedules",
+        file: "crates/ipam-planner/src/migration/document.rs",
+        root: "ScheduleDocument",
+        commands: &["migrate plan POOLS --cluster-file CLUSTER"],
+    },
+    Output {
+        title: "`migrate status`, `migrate apply`, `migrate resume`, `migrate undo`",
+        file: "src/cli/migrate/status.rs",
+        root: "StatusDocument",
+        commands: &[],
+    },
+    Output {
         title: "`doctor`",
         file: "src/render/examination.rs",
         root: "ExaminationDocument",
@@ -124,6 +136,10 @@ impl Output {
     /// What the commands print for those examples where they succeed, without the kind of an
     /// explanation.
     pub fn values(&self) -> Vec<Value> {
+        if self.root == "StatusDocument" {
+            // Only a live cluster has records.
+            return vec![crate::migrate_cli::status_document()];
+        }
         let folder = Folder::new(&[("calico.yaml", CALICO)]);
         let examples = repository().join("examples");
         super::super::running::copy(&examples, &folder.join("examples"));

@@ -11,14 +11,16 @@ use serde_json::Value;
 use crate::support::repository;
 
 /// Folders of the types.
-const FOLDERS: [&str; 7] = [
+const FOLDERS: [&str; 9] = [
     "crates/ipam-planner/src/plan/document",
     "crates/ipam-planner/src/plan",
     "crates/ipam-planner/src/explain",
+    "crates/ipam-planner/src/migration",
     "src/render",
     "src/cli",
     "src/cli/import",
     "src/cli/import/foreign",
+    "src/cli/migrate",
 ];
 
 /// What every `format_version` means.
@@ -202,9 +204,9 @@ impl Types {
             return "map of text".to_owned();
         }
         match rust {
-            "String" | "str" => "text".to_owned(),
+            "String" | "str" | "NodeName" | "Goal" | "MethodChoice" => "text".to_owned(),
             "bool" => "true or false".to_owned(),
-            "u8" | "u32" | "i32" | "u128" | "usize" => "number".to_owned(),
+            "u8" | "u32" | "i32" | "i64" | "u128" | "usize" => "number".to_owned(),
             "()" => "null".to_owned(),
             _ => match self.find(file, rust) {
                 Some(shape) if shape.what == What::Text => {

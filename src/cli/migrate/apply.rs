@@ -1,0 +1,241 @@
+//! `migrate apply`: schedules a migration, asks for approval, and carries it out.
+
+use std::path::{Path, PathBuf};
+
+use super::super::failure::Failure;
+use super::super::interruption::Interruption;
+use super::super::{Common, ExitStatus, approval, output};
+use super::host::ThisProcess;
+use super::options::{CheckArguments, RulesArguments, WishArguments};
+use super::outcome::unfinished;
+use super::plan::{Scheduled, files, scheduled, tell_windows};
+use super::progress::Progress;
+use super::schedule_file::saved_schedule;
+use super::session::{SessionArguments, live};
+use crate::render::{PodsSeen, count, diagnostics, migration};
+use ipam_cilium::observed::Observed;
+use ipam_cluster::live::LiveCluster;
+use ipam_cluster::{Cluster, ClusterError, WriteError};
+use ipam_controller::Loaded;
+use ipam_controller::migration::{
+    Migration, MigrationError, Stores, migration_id, pods_by_node, stored,
+};
+use ipam_planner::migration::{MigrationRecord, Rules, ScheduleDocument, Wish};
+
+/// Attempts to begin while other appliers change the claims.
+const ATTEMPTS: usize = 5;
+
+/// Carry out a migration.
+#[derive(Debug, clap::Args)]
+pub(in super::super) struct Arguments {
+    /// The directory of pools, pins and policy, or a schedule that `migrate plan --out FILE` saved.
+    #[arg(value_name = "DIR|FILE", default_value = "pools")]
+    what: PathBuf,
+    /// Begin without confirmation.
+    #[arg(long)]
+    auto_approve: bool,
+    #[command(flatten)]
+    wish: WishArguments,
+    #[command(flatten)]
+    rules: RulesArguments,
+    #[command(flatten)]
+    check: CheckArguments,
+    #[command(flatten)]
+    session: SessionArguments,
+}
+
+pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
+    let saved = saved_schedule(&arguments.what)?;
+    arguments.check_wish(saved.as_ref())?;
+    let directory = saved.as_ref().map_or_else(
+        || arguments.what.clone(),
+        |saved| PathBuf::from(&saved.directory),
+    );
+    let loaded = files(&directory, common)?;
+    let cluster = live(common).await?;
+    let interruption = Interruption::listen()?;
+    let run = Run {
+        arguments,
+        common,
+        cluster: &cluster,
+        interruption: &interruption,
+        loaded: &loaded,
+        directory: &directory,
+        saved: saved.as_ref(),
+    };
+    let session = &arguments.session;
+    session
+        .locked(&cluster, "migrate apply", &interruption, run.locked())
+        .await
+}
+
+impl Arguments {
+    /// A saved schedule keeps what it was asked for.
+    fn check_wish(&self, saved: Option<&ScheduleDocument>) -> Result<(), Failure> {
+        let given = self.wish.wish();
+        match saved {
+            Some(saved) if given != Default::default() && given != saved.wish => {
+                Err(Failure::Unexpected {
+                    what: "the flags ask for something else than the saved schedule".to_owned(),
+                    hint: "leave them out, or plan again with them and review that schedule",
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// An apply that moves nothing is done only if no node should move.
+fn nothing_moves(document: &ScheduleDocument) -> Result<ExitStatus, Failure> {
+    match document.left_out.len() {
+        0 => Ok(ExitStatus::Done),
+        stay => Err(Failure::Halted {
+            why: format!(
+                "no node moved: {} should move and cannot",
+                count(stay, "node")
+            ),
+            next: String::new(),
+        }),
+    }
+}
+
+/// Everything that it needs while it holds the lock.
+struct Run<'r> {
+    arguments: &'r Arguments,
+    common: &'r Common,
+    cluster: &'r LiveCluster,
+    interruption: &'r Interruption,
+    loaded: &'r Loaded,
+    directory: &'r Path,
+    saved: Option<&'r ScheduleDocument>,
+}
+
+/// What a person approved.
+struct Approved {
+    stores: Stores,
+    observed: Observed,
+    document: ScheduleDocument,
+}
+
+impl Run<'_> {
+    async fn locked(self) -> Result<ExitStatus, Failure> {
+        let approved = self.interruption.cancels(self.approved()).await?;
+        if approved.document.moves.is_empty() {
+            self.arguments.session.nothing_to_do(None)?;
+            return nothing_moves(&approved.document);
+        }
+        self.interruption.begin_writes();
+        let rules = self.arguments.rules.rules(&approved.document.wish);
+        let progress = Progress::new(&approved.document, None);
+        let host = ThisProcess::new(self.interruption, &self.arguments.check, progress);
+        let id = migration_id(self.cluster.now());
+        let nodes = count(approved.document.moves.len(), "node");
+        output::warn(&format!("migration {id} begins: {nodes}"));
+        let migration = self.begin(&host, approved, &id, rules).await?;
+        let session = &self.arguments.session;
+        session
+            .carry_out(self.cluster, &host, migration, self.common)
+            .await
+    }
+
+    /// Reserves the blocks and stores the records. If another applier changed the claims since the
+    /// schedule, it is made again, and must be the approved one.
+    async fn begin<'h>(
+        &'h self,
+        host: &'h ThisProcess<'h>,
+        mut approved: Approved,
+        id: &str,
+        rules: Rules,
+    ) -> Result<Migration<'h, LiveCluster, ThisProcess<'h>>, Failure> {
+        for _ in 1..ATTEMPTS {
+            let begun = self.try_begin(host, &approved, id, rules).await;
+            match begun {
+                Err(MigrationError::Cluster(ClusterError::Claims(WriteError::Superseded(_)))) => {}
+                begun => return Ok(begun?),
+            }
+            let made = self.made(&approved.document.wish).await?;
+            let differences = approved.document.differences(&made.document);
+            if !differences.is_empty() {
+                return Err(Failure::StaleSchedule(differences));
+            }
+            approved.observed = made.observed;
+        }
+        Ok(self.try_begin(host, &approved, id, rules).await?)
+    }
+
+    async fn try_begin<'h>(
+        &'h self,
+        host: &'h ThisProcess<'h>,
+        approved: &Approved,
+        id: &str,
+        rules: Rules,
+    ) -> Result<Migration<'h, LiveCluster, ThisProcess<'h>>, MigrationError> {
+        let record = MigrationRecord::new(id.to_owned(), approved.document.clone(), rules);
+        let desired = &self.loaded.desired;
+        Migration::begin(
+            self.cluster,
+            host,
+            desired,
+            record,
+            &approved.observed,
+            &approved.stores,
+        )
+        .await
+    }
+
+    async fn made(&self, wish: &Wish) -> Result<Scheduled, Failure> {
+        let pods = pods_by_node(self.cluster).await?;
+        scheduled(
+            self.cluster,
+            self.loaded,
+            self.directory,
+            &pods,
+            wish,
+            self.common,
+        )
+        .await
+    }
+
+    /// The schedule to carry out. Fails if it is stale, not approved, or another migration is not
+    /// over.
+    async fn approved(&self) -> Result<Approved, Failure> {
+        let stores = stored(self.cluster).await?;
+        if let Some(earlier) = &stores.migration
+            && !earlier.record.is_over()
+        {
+            return Err(unfinished(&earlier.record, self.common));
+        }
+        let wish = match self.saved {
+            Some(saved) => saved.wish.clone(),
+            None => self.arguments.wish.wish(),
+        };
+        let made = self.made(&wish).await?;
+        self.show(&made.document)?;
+        let is_approved = self.saved.is_some() || self.arguments.auto_approve;
+        if !made.document.moves.is_empty() && !is_approved {
+            approval::confirm("Move these nodes?", approval::INSTEAD, self.common).await?;
+        }
+        Ok(Approved {
+            stores,
+            observed: made.observed,
+            document: made.document,
+        })
+    }
+
+    /// Shows a fresh schedule, or compares it with the saved one, which was reviewed.
+    fn show(&self, document: &ScheduleDocument) -> Result<(), Failure> {
+        let detail = self.common.detail();
+        if let Some(saved) = self.saved {
+            let differences = saved.differences(document);
+            return match differences.is_empty() {
+                true => Ok(()),
+                false => Err(Failure::StaleSchedule(differences)),
+            };
+        }
+        let loaded = self.loaded;
+        output::talk(&diagnostics(&loaded.findings, &loaded.documents, detail));
+        tell_windows(&loaded.desired, self.cluster.now());
+        output::talk(&migration(document, PodsSeen::Yes, detail));
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! Flags of several `migrate` commands: what moves, and by which rules.
+
+use clap::ValueEnum;
+use jiff::SignedDuration;
+
+use super::super::duration::duration;
+use ipam_core::model::NodeName;
+use ipam_planner::migration::{
+    DrainRules, Goal, Handling, KubeletRestart, MethodChoice, Rules, RulesDocument, Wish,
+};
+
+/// Limit for evictions, and for any other step, unless flags say otherwise.
+const TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
+
+/// What moves.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct WishArguments {
+    /// Move only this node. Repeatable. Nodes of the control plane move only if they are named.
+    #[arg(long, value_name = "NAME")]
+    node: Vec<NodeName>,
+    /// Change Cilium's IPAM mode instead: every node keeps its block.
+    #[arg(long, value_enum, value_name = "MODE", conflicts_with = "method")]
+    to_ipam: Option<ToIpam>,
+    /// How nodes get other blocks in IPAM mode `kubernetes`.
+    #[arg(long, value_enum, value_name = "METHOD", default_value = "auto")]
+    method: MethodName,
+    /// Evict Pods without a controller. They are lost.
+    #[arg(long)]
+    force: bool,
+    /// Evict Pods with an `emptyDir`. Its data is lost.
+    #[arg(long)]
+    delete_emptydir_data: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ToIpam {
+    /// Agents read their blocks from the Node.
+    Kubernetes,
+    /// Agents read their blocks from the CiliumNode.
+    ClusterPool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum MethodName {
+    /// A `CiliumNodeConfig` gives the node another block.
+    Auto,
+    /// The Node is deleted and created again. Its kubelet must be restarted.
+    RecreateNode,
+}
+
+impl WishArguments {
+    pub(super) fn wish(&self) -> Wish {
+        Wish {
+            goal: match self.to_ipam {
+                None => Goal::Blocks,
+                Some(ToIpam::Kubernetes) => Goal::ToKubernetes,
+                Some(ToIpam::ClusterPool) => Goal::ToClusterPool,
+            },
+            nodes: self.node.iter().cloned().collect(),
+            method: match self.method {
+                MethodName::Auto => MethodChoice::Auto,
+                MethodName::RecreateNode => MethodChoice::RecreateNode,
+            },
+            drain: DrainRules {
+                unmanaged: handling(self.force),
+                empty_dir: handling(self.delete_emptydir_data),
+            },
+        }
+    }
+}
+
+fn handling(is_allowed: bool) -> Handling {
+    match is_allowed {
+        true => Handling::Evict,
+        false => Handling::Refuse,
+    }
+}
+
+/// How nodes move.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct RulesArguments {
+    /// How long one step of a node may take, except the drain. Default: 10m.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<SignedDuration>,
+    /// How long the drain of a node may take. Default: 10m.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    drain_timeout: Option<SignedDuration>,
+    /// Who restarts the kubelet of a Node that was created again. Default: by-person.
+    #[arg(long, value_enum, value_name = "WHO")]
+    kubelet_restart: Option<KubeletName>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum KubeletName {
+    /// A person, when the migration pauses for it.
+    ByPerson,
+    /// It restarts by itself: the migration does not pause.
+    NotAwaited,
+}
+
+impl RulesArguments {
+    /// The rules of a migration that begins.
+    pub(super) fn rules(&self, wish: &Wish) -> Rules {
+        let default = RulesDocument::from(Rules {
+            drain: wish.drain,
+            kubelet: KubeletRestart::default(),
+            drain_timeout: TIMEOUT,
+            timeout: TIMEOUT,
+        });
+        self.amended(default).into()
+    }
+
+    /// The rules of a migration that continues: its own, unless a flag says otherwise.
+    pub(super) fn amended(&self, rules: RulesDocument) -> RulesDocument {
+        let seconds = |given: Option<SignedDuration>, stored| {
+            given.map_or(stored, |duration| duration.as_secs())
+        };
+        RulesDocument {
+            drain: rules.drain,
+            kubelet: match self.kubelet_restart {
+                None => rules.kubelet,
+                Some(KubeletName::ByPerson) => KubeletRestart::ByPerson,
+                Some(KubeletName::NotAwaited) => KubeletRestart::NotAwaited,
+            },
+            drain_timeout_seconds: seconds(self.drain_timeout, rules.drain_timeout_seconds),
+            timeout_seconds: seconds(self.timeout, rules.timeout_seconds),
+        }
+    }
+}
+
+/// A check of every moved node.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct CheckArguments {
+    /// Run this command with `sh -c` for every moved node, before it takes Pods again. The variable
+    /// `CILIUM_IPAM_NODE` has its name. It is run again until it exits with 0, or until --timeout
+    /// is over.
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) check: Option<String>,
+    /// How long one run of that command may take.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
+    pub(super) check_timeout: SignedDuration,
+}

@@ -1,0 +1,160 @@
+//! `migrate plan`: shows the whole schedule of a migration. It never writes to the cluster.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use super::super::failure::Failure;
+use super::super::files::output_file;
+use super::super::plan::PlanFormat;
+use super::super::target::Target;
+use super::super::{Common, ExitStatus, load_valid, output};
+use super::options::WishArguments;
+use crate::render::{PodsSeen, migration, migration_markdown};
+use ipam_cilium::observed::Observed;
+use ipam_cluster::{Cluster, Extent, Opening, observe, replace_private_file};
+use ipam_config::source::Location;
+use ipam_controller::migration::pods_by_node;
+use ipam_controller::{Loaded, Scope};
+use ipam_core::similar_names::most_similar;
+use ipam_desired::{Desired, WindowState};
+use ipam_planner::migration::{ScheduleDocument, Wish, Workloads, schedule};
+
+/// Show which nodes would move, in which waves, by which steps, and what is lost.
+#[derive(Debug, clap::Args)]
+pub(in super::super) struct Arguments {
+    /// The directory of pools, pins and policy.
+    #[arg(value_name = "DIR", default_value = "pools")]
+    directory: PathBuf,
+    /// Save the schedule, for `migrate apply FILE`. `-o json` prints the same.
+    #[arg(long, value_name = "FILE", value_parser = output_file())]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    wish: WishArguments,
+    /// Output format.
+    #[arg(long, short, value_enum, default_value = "human")]
+    output: PlanFormat,
+}
+
+pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
+    let loaded = files(&arguments.directory, common)?;
+    let cluster = common.target(Opening::Read).await?;
+    let (pods, seen) = match &cluster {
+        Target::Live(live) => (pods_by_node(live).await?, PodsSeen::Yes),
+        Target::File(_) | Target::Sysdump(_) => (Workloads::default(), PodsSeen::No),
+    };
+    let wish = arguments.wish.wish();
+    let made = scheduled(
+        &cluster,
+        &loaded,
+        &arguments.directory,
+        &pods,
+        &wish,
+        common,
+    )
+    .await?;
+    let document = &made.document;
+    if let Some(file) = &arguments.out {
+        replace_private_file(file, &output::json_text(document)?).map_err(|error| {
+            let file = file.display();
+            Failure::Failed(format!("the schedule cannot be saved to {file}: {error}"))
+        })?;
+    }
+    let detail = common.detail();
+    match arguments.output {
+        PlanFormat::Json => output::json(document)?,
+        PlanFormat::Markdown => output::data(&migration_markdown(document, seen, detail))?,
+        PlanFormat::Human => {
+            tell_windows(&loaded.desired, cluster.now());
+            output::data(&migration(document, seen, detail))?;
+        }
+    }
+    if let Some(file) = &arguments.out {
+        output::warn(&format!(
+            "\nSaved. {}\ndigest: {}",
+            next(file, document, seen, common),
+            document.digest
+        ));
+    }
+    Ok(ExitStatus::Done)
+}
+
+fn next(file: &Path, document: &ScheduleDocument, seen: PodsSeen, common: &Common) -> String {
+    match (document.moves.is_empty(), seen) {
+        (true, _) => "No node moves.".to_owned(),
+        (false, PodsSeen::No) => {
+            "It is of a cluster file: plan with the live cluster to apply it.".to_owned()
+        }
+        (false, PodsSeen::Yes) => format!(
+            "To do exactly this: cilium-ipam migrate apply {}{}",
+            file.display(),
+            common.flags()
+        ),
+    }
+}
+
+/// Says when nodes may move, if the Policy has maintenance windows.
+pub(super) fn tell_windows(desired: &Desired, now: Timestamp) {
+    let policy = &desired.policy.migration;
+    if policy.windows.is_empty() {
+        return;
+    }
+    let state = match policy.state_at(now) {
+        WindowState::Open { until: Some(until) } => format!("is open until {until}"),
+        WindowState::Open { until: None } => "is open".to_owned(),
+        WindowState::Closed { opens: Some(opens) } => {
+            format!("opens at {opens}: no node begins before")
+        }
+        WindowState::Closed { opens: None } => "never opens again: no node begins".to_owned(),
+    };
+    output::warn(&format!("a maintenance window {state}"));
+}
+
+/// The valid files of a directory.
+pub(super) fn files(directory: &Path, common: &Common) -> Result<Loaded, Failure> {
+    let location = Location {
+        directory: directory.to_owned(),
+        revision: None,
+    };
+    load_valid(&location, common)
+}
+
+/// A schedule, and the cluster for which it was made.
+pub(super) struct Scheduled {
+    pub(super) observed: Observed,
+    pub(super) document: ScheduleDocument,
+}
+
+/// Schedules a migration of the cluster as it is now.
+pub(super) async fn scheduled<C: Cluster>(
+    cluster: &C,
+    loaded: &Loaded,
+    directory: &Path,
+    pods: &Workloads,
+    wish: &Wish,
+    common: &Common,
+) -> Result<Scheduled, Failure> {
+    let mut observed = observe(cluster, Extent::Plan).await?;
+    let desired = &loaded.desired;
+    let openstack = common.openstack_for(desired, Scope::Subnets).await?;
+    openstack.observe_into(desired, &mut observed).await;
+    check_nodes(wish, &observed)?;
+    let schedule = schedule(desired, &observed, pods, wish);
+    let document = ScheduleDocument::new(&schedule, wish, &directory.to_string_lossy());
+    Ok(Scheduled { observed, document })
+}
+
+fn check_nodes(wish: &Wish, observed: &Observed) -> Result<(), Failure> {
+    let is_unknown = |name: &&_| !observed.nodes.contains_key(*name);
+    let Some(unknown) = wish.nodes.iter().find(is_unknown) else {
+        return Ok(());
+    };
+    let known = observed.nodes.keys().map(|name| name.as_str());
+    let advice = match most_similar(unknown.as_str(), known) {
+        Some(similar) => format!("did you mean `{similar}`?"),
+        None => "`cilium-ipam show nodes` lists all".to_owned(),
+    };
+    Err(Failure::Failed(format!(
+        "there is no node `{unknown}`; {advice}"
+    )))
+}

@@ -1,0 +1,236 @@
+//! The progress of a migration: a bar on a terminal, otherwise one line for each event.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use jiff::SignedDuration;
+
+use super::super::output::warn;
+use crate::render::{Paint, count, printable};
+use ipam_controller::migration::{MigrationEvent, Stores};
+use ipam_core::model::NodeName;
+use ipam_planner::migration::{Direction, NodeRecord, Phase, ScheduleDocument};
+
+/// Nodes whose phase a bar shows.
+const SHOWN: usize = 3;
+
+pub(super) struct Progress {
+    bar: Option<ProgressBar>,
+    estimates: Estimates,
+    done: BTreeSet<String>,
+    /// Nodes under way.
+    phases: BTreeMap<NodeName, Phase>,
+    /// What was told of each node since its last step.
+    told: BTreeMap<NodeName, BTreeSet<String>>,
+    wave: String,
+    direction: Direction,
+}
+
+impl Progress {
+    /// The progress of a migration of which `stores` may show a part as done.
+    pub(super) fn new(schedule: &ScheduleDocument, stores: Option<&Stores>) -> Progress {
+        let nodes = stores.map(|stores| stores.nodes.values()).into_iter();
+        let moved = nodes
+            .flatten()
+            .map(|stored| &stored.record)
+            .filter(|record| record.is_done() && record.direction == Direction::Forward);
+        let done: BTreeSet<String> = moved.map(|record| record.node.to_string()).collect();
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(schedule.moves.len() as u64);
+            let style = ProgressStyle::with_template("{bar:25} {pos}/{len} nodes{msg}");
+            if let Ok(style) = style {
+                bar.set_style(style);
+            }
+            bar.set_position(done.len() as u64);
+            bar
+        });
+        Progress {
+            bar,
+            estimates: Estimates::new(schedule),
+            done,
+            phases: BTreeMap::new(),
+            told: BTreeMap::new(),
+            wave: String::new(),
+            direction: Direction::Forward,
+        }
+    }
+
+    pub(super) fn event(&mut self, event: &MigrationEvent<'_>) {
+        let line = self.note(event);
+        let is_of_bar = matches!(
+            event,
+            MigrationEvent::Step { .. } | MigrationEvent::Waiting { .. }
+        );
+        let Some(bar) = &self.bar else {
+            return line.iter().for_each(|line| warn(line));
+        };
+        if let MigrationEvent::Wave {
+            nodes,
+            direction: Direction::Back,
+            ..
+        } = event
+        {
+            bar.set_length(*nodes as u64);
+            bar.set_position(0);
+        }
+        match event {
+            MigrationEvent::Ended { record } if record.failure.is_none() => bar.inc(1),
+            _ if is_of_bar => {}
+            _ => bar.suspend(|| line.iter().for_each(|line| warn(line))),
+        }
+        bar.set_message(self.message());
+    }
+
+    pub(super) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// Keeps what the event says. Returns its line, unless the same was told already.
+    fn note(&mut self, event: &MigrationEvent<'_>) -> Option<String> {
+        match event {
+            MigrationEvent::Wave { direction, .. } => {
+                (self.wave, self.direction) = (wave(event)?, *direction);
+                self.phases.clear();
+                Some(Paint::Bold.on(&self.wave))
+            }
+            MigrationEvent::Step { record } => {
+                self.told.remove(&record.node);
+                self.phases.insert(record.node.clone(), record.phase);
+                Some(format!("{}  {}", record.node, record.phase))
+            }
+            MigrationEvent::Waiting { node, phase, why } => {
+                self.phases.insert((*node).clone(), *phase);
+                let line = format!("{node}  {phase}: waiting: {}", printable(why));
+                self.once(node, line)
+            }
+            MigrationEvent::EvictionRefused { node, why } => {
+                let refused = Paint::Yellow.on("eviction refused");
+                let line = format!("{node}  {refused}: {}", printable(why));
+                self.once(node, line)
+            }
+            MigrationEvent::Ended { record } => Some(self.ended(record)),
+            MigrationEvent::WindowClosed { opens } => Some(match opens {
+                Some(opens) => {
+                    format!("no maintenance window is open: waiting until {opens}")
+                }
+                None => {
+                    "no maintenance window opens any more: change `migration.windows` of the Policy"
+                        .to_owned()
+                }
+            }),
+            MigrationEvent::GateFailed { number, why } => {
+                let failed = Paint::Red.on(&format!("wave {number} failed and goes back"));
+                Some(format!("{failed}: {}", printable(why)))
+            }
+        }
+    }
+
+    fn ended(&mut self, record: &NodeRecord) -> String {
+        let node = &record.node;
+        self.phases.remove(node);
+        self.told.remove(node);
+        match (&record.failure, record.direction) {
+            (Some(why), _) => {
+                let (failed, phase) = (Paint::Red.on("failed"), record.phase);
+                format!("{node}  {failed} at {phase}: {}", printable(why))
+            }
+            (None, Direction::Forward) => {
+                self.done.insert(node.to_string());
+                format!("{node}  {}", Paint::Green.on("moved"))
+            }
+            (None, Direction::Back) => {
+                self.done.remove(node.as_str());
+                format!("{node}  {}", Paint::Green.on("back"))
+            }
+        }
+    }
+
+    fn once(&mut self, node: &NodeName, line: String) -> Option<String> {
+        let told = self.told.entry(node.clone()).or_default();
+        told.insert(line.clone()).then_some(line)
+    }
+
+    /// What the bar says after its count.
+    fn message(&self) -> String {
+        let mut text = format!(", {}", self.wave);
+        if self.direction == Direction::Forward {
+            let left = SignedDuration::from_secs(self.estimates.left(&self.done));
+            text += &format!(", about {left:#} left");
+        }
+        let phases: Vec<String> = self
+            .phases
+            .iter()
+            .take(SHOWN)
+            .map(|(node, phase)| format!("{node} {phase}"))
+            .collect();
+        if !phases.is_empty() {
+            text += &format!("; {}", phases.join(", "));
+        }
+        match self.phases.len().saturating_sub(SHOWN) {
+            0 => text,
+            more => text + &format!(" and {more} more"),
+        }
+    }
+}
+
+fn wave(event: &MigrationEvent<'_>) -> Option<String> {
+    let MigrationEvent::Wave {
+        number,
+        of,
+        domain,
+        nodes,
+        direction,
+    } = event
+    else {
+        return None;
+    };
+    let domain = domain.map_or_else(String::new, |domain| format!(" ({})", printable(domain)));
+    let back = match direction {
+        Direction::Forward => "",
+        Direction::Back => " goes back",
+    };
+    Some(format!(
+        "wave {number} of {of}{domain}{back}: {}",
+        count(*nodes, "node")
+    ))
+}
+
+/// About how long each node takes.
+struct Estimates {
+    /// Nodes of each wave, with seconds.
+    waves: Vec<Vec<(String, i64)>>,
+    at_a_time: usize,
+}
+
+impl Estimates {
+    fn new(schedule: &ScheduleDocument) -> Estimates {
+        let of_node: BTreeMap<&str, i64> = schedule
+            .moves
+            .iter()
+            .map(|one| (one.node.as_str(), one.estimate_seconds))
+            .collect();
+        let seconds = |node: &String| of_node.get(node.as_str()).copied().unwrap_or_default();
+        let wave = |nodes: &[String]| {
+            let each = nodes.iter().map(|node| (node.clone(), seconds(node)));
+            each.collect()
+        };
+        Estimates {
+            waves: schedule.waves.iter().map(|one| wave(&one.nodes)).collect(),
+            at_a_time: schedule.max_unavailable.max(1),
+        }
+    }
+
+    /// Seconds for the nodes that are not done.
+    fn left(&self, done: &BTreeSet<String>) -> i64 {
+        let of_wave = |nodes: &Vec<(String, i64)>| -> i64 {
+            let left = nodes.iter().filter(|(node, _)| !done.contains(node));
+            let left: Vec<i64> = left.map(|(_, seconds)| *seconds).collect();
+            let rounds = left.chunks(self.at_a_time);
+            rounds.filter_map(|round| round.iter().max()).sum()
+        };
+        self.waves.iter().map(of_wave).sum()
+    }
+}

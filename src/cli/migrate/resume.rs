@@ -1,0 +1,214 @@
+//! `migrate resume` and `migrate undo`: continue the stored migration, forward or back.
+
+use std::path::PathBuf;
+
+use super::super::failure::Failure;
+use super::super::interruption::Interruption;
+use super::super::{Common, ExitStatus, approval, output};
+use super::host::ThisProcess;
+use super::options::{CheckArguments, RulesArguments};
+use super::outcome::no_migration;
+use super::plan::files;
+use super::progress::Progress;
+use super::session::{SessionArguments, live};
+use super::status::shown;
+use crate::render::{migration_status, printable};
+use ipam_cluster::live::LiveCluster;
+use ipam_controller::migration::{Migration, Stores, stored};
+use ipam_core::model::NodeName;
+use ipam_planner::migration::{MigrationRecord, Phase, State};
+
+/// Continue a migration that stopped, paused or was interrupted, also on another machine.
+#[derive(Debug, clap::Args)]
+pub(in super::super) struct ResumeArguments {
+    /// The directory of pools, pins and policy. Default: that of the migration.
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// The kubelet of this node was restarted. Repeatable.
+    #[arg(long, value_name = "NODE")]
+    kubelet_restarted: Vec<NodeName>,
+    #[command(flatten)]
+    rules: RulesArguments,
+    #[command(flatten)]
+    check: CheckArguments,
+    #[command(flatten)]
+    session: SessionArguments,
+}
+
+/// Move all nodes back to the blocks that they had.
+///
+/// Works after each step, and after a migration that is done, until the next one begins.
+#[derive(Debug, clap::Args)]
+pub(in super::super) struct UndoArguments {
+    /// The directory of pools, pins and policy. Default: that of the migration.
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Begin without confirmation.
+    #[arg(long)]
+    auto_approve: bool,
+    #[command(flatten)]
+    rules: RulesArguments,
+    #[command(flatten)]
+    check: CheckArguments,
+    #[command(flatten)]
+    session: SessionArguments,
+}
+
+pub(super) async fn resume(
+    arguments: &ResumeArguments,
+    common: &Common,
+) -> Result<ExitStatus, Failure> {
+    let way = Way::On {
+        kubelets: &arguments.kubelet_restarted,
+    };
+    let continued = Continued {
+        directory: arguments.directory.as_ref(),
+        rules: &arguments.rules,
+        check: &arguments.check,
+        session: &arguments.session,
+        way,
+        common,
+    };
+    continued.run("migrate resume").await
+}
+
+pub(super) async fn undo(
+    arguments: &UndoArguments,
+    common: &Common,
+) -> Result<ExitStatus, Failure> {
+    let way = match arguments.auto_approve {
+        true => Way::BackApproved,
+        false => Way::BackAsk,
+    };
+    let continued = Continued {
+        directory: arguments.directory.as_ref(),
+        rules: &arguments.rules,
+        check: &arguments.check,
+        session: &arguments.session,
+        way,
+        common,
+    };
+    continued.run("migrate undo").await
+}
+
+#[derive(Clone, Copy)]
+enum Way<'w> {
+    /// Where it was going.
+    On {
+        kubelets: &'w [NodeName],
+    },
+    /// Back, after a confirmation.
+    BackAsk,
+    BackApproved,
+}
+
+/// A stored migration that goes on.
+struct Continued<'c> {
+    directory: Option<&'c PathBuf>,
+    rules: &'c RulesArguments,
+    check: &'c CheckArguments,
+    session: &'c SessionArguments,
+    way: Way<'c>,
+    common: &'c Common,
+}
+
+impl Continued<'_> {
+    async fn run(self, operation: &str) -> Result<ExitStatus, Failure> {
+        let cluster = live(self.common).await?;
+        let interruption = Interruption::listen()?;
+        let work = self.locked(&cluster, &interruption);
+        let session = self.session;
+        session
+            .locked(&cluster, operation, &interruption, work)
+            .await
+    }
+
+    async fn locked(
+        &self,
+        cluster: &LiveCluster,
+        interruption: &Interruption,
+    ) -> Result<ExitStatus, Failure> {
+        let reading = async { Ok(stored(cluster).await?) };
+        let mut stores: Stores = interruption.cancels(reading).await?;
+        let Some(mut main) = stores.migration.take() else {
+            return Err(no_migration());
+        };
+        if self.is_over(&main.record) {
+            let status = shown(cluster, &main.record, &stores, self.common);
+            self.session.nothing_to_do(Some(status))?;
+            return Ok(ExitStatus::Done);
+        }
+        let directory = match self.directory {
+            Some(directory) => directory.clone(),
+            None => PathBuf::from(&main.record.schedule.directory),
+        };
+        let loaded = files(&directory, self.common)?;
+        let known = main.record.schedule.moves.iter().map(|one| &*one.node);
+        self.check_kubelets(&stores, known.collect())?;
+        if matches!(self.way, Way::BackAsk) {
+            let status = shown(cluster, &main.record, &stores, self.common);
+            output::talk(&migration_status(&status, self.common.detail()));
+            let asking = approval::confirm("Move all nodes back?", approval::INSTEAD, self.common);
+            interruption.cancels(asking).await?;
+        }
+        interruption.begin_writes();
+        main.record.rules = self.rules.amended(main.record.rules);
+        let state = main.record.state;
+        let progress = Progress::new(&main.record.schedule, Some(&stores));
+        let host = ThisProcess::new(interruption, self.check, progress);
+        let nodes = std::mem::take(&mut stores.nodes);
+        let mut migration = Migration::resume(cluster, &host, &loaded.desired, main, nodes)?;
+        match self.way {
+            Way::On { kubelets } => {
+                migration.kubelets_restarted(kubelets).await?;
+                migration.try_again().await?;
+            }
+            Way::BackAsk | Way::BackApproved if state == State::Undoing => {
+                migration.try_again().await?;
+            }
+            Way::BackAsk | Way::BackApproved => migration.turn_back().await?,
+        }
+        self.session
+            .carry_out(cluster, &host, migration, self.common)
+            .await
+    }
+
+    /// Whether nothing is left to do.
+    fn is_over(&self, record: &MigrationRecord) -> bool {
+        let is_over = match (record.state, self.way) {
+            (State::Done, Way::On { .. }) | (State::Undone, _) => true,
+            (
+                State::Done | State::Running | State::TurningBack | State::Stopped | State::Undoing,
+                _,
+            ) => false,
+        };
+        if is_over {
+            let (id, state) = (printable(&record.id), record.state);
+            output::warn(&format!("nothing to do: migration {id} is {state}"));
+        }
+        is_over
+    }
+
+    /// Refuses a node that waits for no kubelet: it is more likely misspelled.
+    fn check_kubelets(&self, stores: &Stores, known: Vec<&str>) -> Result<(), Failure> {
+        let Way::On { kubelets } = self.way else {
+            return Ok(());
+        };
+        for name in kubelets {
+            let record = stores.nodes.get(name).map(|stored| &stored.record);
+            let why = match record {
+                _ if !known.contains(&name.as_str()) => "is not part of this migration".to_owned(),
+                Some(record) if record.phase == Phase::Kubelet => continue,
+                Some(record) => format!(
+                    "does not wait for its kubelet: it is at the step `{}`",
+                    record.phase
+                ),
+                None => "does not wait for its kubelet: it has not begun".to_owned(),
+            };
+            return Err(Failure::Failed(format!(
+                "node {name} {why}; `cilium-ipam migrate status` shows all nodes"
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! What the commands share that carry out a migration: the live cluster, the lock, the run, and the
+//! result.
+
+use jiff::SignedDuration;
+
+use super::super::apply::{holder, report_holder};
+use super::super::duration::duration;
+use super::super::failure::Failure;
+use super::super::interruption::Interruption;
+use super::super::{Common, ExitStatus, Format, output, target};
+use super::host::ThisProcess;
+use super::outcome;
+use super::status::StatusDocument;
+use crate::render::{MigrationStatus, printable};
+use ipam_cluster::LeaseName;
+use ipam_cluster::live::LiveCluster;
+use ipam_controller::migration::Migration;
+use ipam_controller::{Lease, Lock, Timing};
+
+/// Flags of the commands that carry out a migration.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct SessionArguments {
+    /// How long to wait for another program that carries out a migration, such as `90s`.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    lock_timeout: SignedDuration,
+    /// Do not take the lock. The records still exclude a second program: the one that comes later
+    /// to a node gives up.
+    #[arg(long, conflicts_with = "lock_timeout")]
+    no_lock: bool,
+    /// Output format.
+    #[arg(long, short, value_enum, default_value = "human")]
+    output: Format,
+}
+
+/// The live cluster that the flags select.
+///
+/// # Errors
+/// Fails for a cluster file: it has no Pods, kubelets or agents.
+pub(super) async fn live(common: &Common) -> Result<LiveCluster, Failure> {
+    if let Some(file) = &common.cluster_file {
+        return Err(Failure::Failed(format!(
+            "{} is a file, which has no Pods, kubelets or agents: a migration needs the live cluster; only `migrate plan` takes a file",
+            file.display()
+        )));
+    }
+    target::live(common, common.patience).await
+}
+
+impl SessionArguments {
+    /// Runs work that holds the lock.
+    pub(super) async fn locked<T>(
+        &self,
+        cluster: &LiveCluster,
+        operation: &str,
+        interruption: &Interruption,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let lease = Lease {
+            cluster,
+            name: LeaseName::Migration,
+            identity: holder(),
+            operation: operation.to_owned(),
+            timing: Timing::APPLY,
+        };
+        if self.no_lock {
+            return lease.hold(Lock::None, work).await;
+        }
+        let timeout = self.lock_timeout.unsigned_abs();
+        let acquiring = async { Ok(lease.acquire(timeout, &mut report_holder).await?) };
+        let lock = interruption.cancels(acquiring).await;
+        if let Err(Failure::Interrupted(_)) = lock {
+            // The lock may be ours already.
+            lease.release().await;
+        }
+        let lock = lock?;
+        if let Lock::Unavailable(why) = &lock {
+            output::warn(&format!(
+                "no lock is taken, the records still exclude a second program: {}",
+                printable(why)
+            ));
+        }
+        lease.hold(lock, work).await
+    }
+
+    /// Prints the status of a migration in which nothing is left to do; a person was told.
+    pub(super) fn nothing_to_do(&self, status: Option<MigrationStatus>) -> std::io::Result<()> {
+        match self.output {
+            Format::Json => output::json(&StatusDocument::new(status)),
+            Format::Human => Ok(()),
+        }
+    }
+
+    /// Carries out a migration as far as it goes, and prints the result.
+    pub(super) async fn carry_out(
+        &self,
+        cluster: &LiveCluster,
+        host: &ThisProcess<'_>,
+        mut migration: Migration<'_, LiveCluster, ThisProcess<'_>>,
+        common: &Common,
+    ) -> Result<ExitStatus, Failure> {
+        let ended = migration.run().await;
+        host.finish();
+        let ended = ended.map_err(|error| outcome::recorded(error, common))?;
+        outcome::report(cluster, &ended, self.output, common).await
+    }
+}

@@ -1,0 +1,366 @@
+//! The schedule of a migration for a person at a terminal: its counts, the waves, and what is the
+//! same for many nodes once.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+
+use super::human::{Detail, limit, named};
+use super::natural::by_name;
+use super::text::{Paint, count, grouped_digits, printable};
+use ipam_planner::migration::{LeftBehindDocument, MoveDocument, ScheduleDocument, WaveDocument};
+
+/// Digits of the digest that are shown, as for plans.
+const SHOWN_DIGITS: usize = 16;
+
+/// Whether the Pods of the cluster are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodsSeen {
+    Yes,
+    /// The cluster is a file.
+    No,
+}
+
+/// The schedule as text.
+pub fn migration(schedule: &ScheduleDocument, seen: PodsSeen, detail: Detail) -> String {
+    // Every field is named, so that a new one cannot be forgotten here.
+    let ScheduleDocument {
+        kind: _,
+        format_version: _,
+        digest,
+        directory: _,
+        wish: _,
+        max_unavailable,
+        waves,
+        moves,
+        left_out,
+        after,
+        estimate_seconds: _,
+    } = schedule;
+    let first = format!("{}\n", Paint::Bold.on(&headline(schedule)));
+    let parts = [
+        pods_line(moves, seen),
+        text_of_waves(waves, moves, seen, detail),
+        at_a_time(moves, *max_unavailable),
+        reasons(moves, detail),
+        steps(moves),
+        risks(moves, detail),
+        left_behind(left_out, detail),
+        commands("after the last wave, run", after),
+        shown_digest(moves, digest),
+    ];
+    let body = parts.concat();
+    // Long output scrolls the first line away.
+    let last = if body.is_empty() {
+        String::new()
+    } else {
+        format!("\n{first}")
+    };
+    first + &body + &last
+}
+
+/// The counts of a schedule.
+pub(super) fn headline(schedule: &ScheduleDocument) -> String {
+    let (moves, waves) = (schedule.moves.len(), schedule.waves.len());
+    let stays = match schedule.left_out.len() {
+        0 => String::new(),
+        1 => " 1 node that should move stays.".to_owned(),
+        left => format!(" {} nodes that should move stay.", grouped_digits(left)),
+    };
+    match moves {
+        0 if schedule.left_out.is_empty() => "Migration: no node has to move.".to_owned(),
+        0 => format!("Migration: no node can move.{stays}"),
+        _ => format!(
+            "Migration: {} in {}, about {}.{stays}",
+            count(moves, "node"),
+            count(waves, "wave"),
+            time(schedule.estimate_seconds)
+        ),
+    }
+}
+
+pub(super) fn time(seconds: i64) -> String {
+    format!("{:#}", SignedDuration::from_secs(seconds))
+}
+
+fn pods_line(moves: &[MoveDocument], seen: PodsSeen) -> String {
+    match seen {
+        PodsSeen::No if !moves.is_empty() => format!(
+            "{}\n",
+            Paint::Yellow.on("The Pods are unknown, because the cluster is a file: evictions, losses and times are not counted.")
+        ),
+        PodsSeen::Yes | PodsSeen::No => String::new(),
+    }
+}
+
+fn at_a_time(moves: &[MoveDocument], max_unavailable: usize) -> String {
+    if moves.is_empty() {
+        return String::new();
+    }
+    format!(
+        "\nAt most {} of a wave at a time (`migration.maxUnavailable` of the Policy).\n",
+        count(max_unavailable, "node")
+    )
+}
+
+/// The title of a wave: its number, its failure domain and its size.
+pub(super) fn wave_title(number: usize, of: usize, wave: &WaveDocument) -> String {
+    let domain = match &wave.domain {
+        Some(domain) => printable(domain).into_owned(),
+        None => "no failure domain".to_owned(),
+    };
+    let nodes = count(wave.nodes.len(), "node");
+    format!(
+        "wave {} of {}: {domain} ({nodes})",
+        grouped_digits(number),
+        grouped_digits(of)
+    )
+}
+
+/// The moves of a wave, in its order.
+pub(super) fn of_wave<'s>(
+    wave: &WaveDocument,
+    moves: &BTreeMap<&str, &'s MoveDocument>,
+) -> Vec<&'s MoveDocument> {
+    let nodes = wave.nodes.iter();
+    nodes
+        .filter_map(|node| moves.get(node.as_str()).copied())
+        .collect()
+}
+
+pub(super) fn moves_by_name(moves: &[MoveDocument]) -> BTreeMap<&str, &MoveDocument> {
+    moves.iter().map(|one| (one.node.as_str(), one)).collect()
+}
+
+/// `10.0.0.0/24 -> 10.1.0.0/24`, or the block that stays.
+pub(super) fn change(one: &MoveDocument) -> String {
+    let (from, to) = (one.from.join(" "), one.to.join(" "));
+    match from == to {
+        true => to,
+        false => format!("{from} -> {to}"),
+    }
+}
+
+fn text_of_waves(
+    waves: &[WaveDocument],
+    moves: &[MoveDocument],
+    seen: PodsSeen,
+    detail: Detail,
+) -> String {
+    let by_name = moves_by_name(moves);
+    let mut text = String::new();
+    for (index, wave) in waves.iter().take(limit(detail)).enumerate() {
+        let title = Paint::Bold.on(&wave_title(index + 1, waves.len(), wave));
+        text += &format!("\n{title}\n");
+        let moves = of_wave(wave, &by_name);
+        text += &rows(&moves[..moves.len().min(limit(detail))], seen);
+        text += &more(moves.len().saturating_sub(limit(detail)), "  ");
+    }
+    let hidden = waves.iter().skip(limit(detail));
+    let (further, nodes) = hidden.fold((0, 0), |(waves, nodes), wave| {
+        (waves + 1, nodes + wave.nodes.len())
+    });
+    if further > 0 {
+        text += &format!(
+            "\n… and {} with {}; --full shows all\n",
+            count(further, "further wave"),
+            count(nodes, "node")
+        );
+    }
+    text
+}
+
+fn rows(moves: &[&MoveDocument], seen: PodsSeen) -> String {
+    let width = |cell: fn(&MoveDocument) -> String| {
+        let each = moves.iter().map(|one| cell(one).chars().count());
+        each.max().unwrap_or_default()
+    };
+    let (names, changes) = (width(|one| one.node.clone()), width(change));
+    let pools = width(|one| one.pool.clone());
+    let mut text = String::new();
+    for one in moves {
+        let pods = match seen {
+            PodsSeen::Yes => format!(
+                "  {}, about {}",
+                count(one.pods, "Pod"),
+                time(one.estimate_seconds)
+            ),
+            PodsSeen::No => String::new(),
+        };
+        let line = format!(
+            "  {} {:names$}  {:changes$}  {:pools$}{pods}",
+            Paint::Yellow.on("~"),
+            printable(&one.node),
+            printable(&change(one)),
+            printable(&one.pool)
+        );
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+fn more(hidden: usize, indent: &str) -> String {
+    match hidden {
+        0 => String::new(),
+        hidden => format!(
+            "{indent}… and {} more; --full shows all\n",
+            grouped_digits(hidden)
+        ),
+    }
+}
+
+/// Names by what they have in common, in the order of the first one.
+pub(super) fn grouped<K: Ord + Clone>(
+    entries: impl IntoIterator<Item = (K, String)>,
+) -> Vec<(K, Vec<String>)> {
+    let mut groups: Vec<(K, Vec<String>)> = Vec::new();
+    let mut places: BTreeMap<K, usize> = BTreeMap::new();
+    for (key, name) in entries {
+        let place = *places.entry(key.clone()).or_insert_with(|| {
+            groups.push((key, Vec::new()));
+            groups.len() - 1
+        });
+        groups[place].1.push(name);
+    }
+    groups
+}
+
+/// A reason without the block that it names: many nodes have the same one.
+fn common_reason(one: &MoveDocument) -> &str {
+    let of_block = |block: &String| one.reason.strip_prefix(block.as_str())?.strip_prefix(": ");
+    let without = one.from.iter().find_map(of_block);
+    without.unwrap_or(&one.reason)
+}
+
+/// Each reason with its nodes.
+pub(super) fn reasons_of(moves: &[MoveDocument]) -> Vec<(String, Vec<String>)> {
+    let moves = by_name(moves, |one| &one.node).into_iter();
+    grouped(moves.map(|one| (common_reason(one).to_owned(), one.node.clone())))
+}
+
+/// Each risk with its nodes. A risk that names Pods is one group for all nodes, with the first few.
+pub(super) fn risks_of(moves: &[MoveDocument], detail: Detail) -> Vec<(String, Vec<String>)> {
+    let risks = by_name(moves, |one| &one.node)
+        .into_iter()
+        .flat_map(|one| one.risks.iter().map(move |risk| (risk, &one.node)));
+    let mut details: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut heads = Vec::new();
+    for (risk, node) in risks {
+        let (head, of_node) = match risk.split_once(": ") {
+            Some((head, of_node)) => (head.to_owned(), Some(of_node.to_owned())),
+            None => (risk.clone(), None),
+        };
+        details.entry(head.clone()).or_default().extend(of_node);
+        heads.push((head, node.clone()));
+    }
+    let groups = grouped(heads).into_iter();
+    groups
+        .map(|(head, nodes)| match &details[&head][..] {
+            [] => (head, nodes),
+            all => (format!("{head}: {}", named(all, detail)), nodes),
+        })
+        .collect()
+}
+
+fn section(title: &str, sign: &str, groups: &[(String, Vec<String>)], detail: Detail) -> String {
+    if groups.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n{}\n", Paint::Bold.on(title));
+    for (shared, nodes) in groups.iter().take(limit(detail)) {
+        let (all, names) = (count(nodes.len(), "node"), named(nodes, detail));
+        text += &format!(
+            "  {sign}{all}: {}\n      {}\n",
+            printable(&names),
+            printable(shared)
+        );
+    }
+    text + &more(groups.len().saturating_sub(limit(detail)), "  ")
+}
+
+fn reasons(moves: &[MoveDocument], detail: Detail) -> String {
+    section("why", "", &reasons_of(moves), detail)
+}
+
+fn risks(moves: &[MoveDocument], detail: Detail) -> String {
+    let sign = format!("{} ", Paint::Yellow.on("!"));
+    section("risks", &sign, &risks_of(moves, detail), detail)
+}
+
+/// Each method with its steps and its number of nodes.
+pub(super) fn steps_of(moves: &[MoveDocument]) -> BTreeMap<&str, (&[String], usize)> {
+    let mut methods: BTreeMap<&str, (&[String], usize)> = BTreeMap::new();
+    for one in moves {
+        let (_, nodes) = methods.entry(&one.method).or_insert((&one.steps, 0));
+        *nodes += 1;
+    }
+    methods
+}
+
+fn steps(moves: &[MoveDocument]) -> String {
+    let methods = steps_of(moves);
+    if methods.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n{}\n", Paint::Bold.on("steps of each node"));
+    for (method, (steps, nodes)) in methods {
+        text += &format!(
+            "  {} ({}): {}\n",
+            printable(method),
+            count(nodes, "node"),
+            printable(&steps.join(", "))
+        );
+    }
+    text
+}
+
+/// Nodes that stay, by reason and help.
+pub(super) fn left_by_cause(
+    left_out: &[LeftBehindDocument],
+) -> Vec<((String, String), Vec<String>)> {
+    let left = by_name(left_out, |one| &one.node).into_iter();
+    grouped(left.map(|one| ((one.why.clone(), one.help.clone()), one.node.clone())))
+}
+
+fn left_behind(left_out: &[LeftBehindDocument], detail: Detail) -> String {
+    if left_out.is_empty() {
+        return String::new();
+    }
+    let title = format!("stay ({})", count(left_out.len(), "node"));
+    let mut text = format!("\n{}\n", Paint::Bold.on(&title));
+    let groups = left_by_cause(left_out);
+    for ((why, help), nodes) in groups.iter().take(limit(detail)) {
+        text += &format!(
+            "  {} {}\n      {}\n",
+            Paint::Red.on("!"),
+            printable(&named(nodes, detail)),
+            printable(why)
+        );
+        if !help.is_empty() {
+            text += &format!("      {}\n", Paint::Dim.on(&printable(help)));
+        }
+    }
+    text + &more(groups.len().saturating_sub(limit(detail)), "  ")
+}
+
+pub(super) fn commands(title: &str, commands: &[String]) -> String {
+    if commands.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n{}\n", Paint::Bold.on(title));
+    for command in commands {
+        text += &format!("  {}\n", printable(command));
+    }
+    text
+}
+
+fn shown_digest(moves: &[MoveDocument], digest: &str) -> String {
+    match moves.is_empty() {
+        true => String::new(),
+        false => format!(
+            "\ndigest {}\n",
+            digest.get(..SHOWN_DIGITS).unwrap_or_default()
+        ),
+    }
+}

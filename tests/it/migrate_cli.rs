@@ -1,0 +1,445 @@
+//! The command line of `migrate`: plans of cluster files, refusals, and the status of a record. A
+//! live cluster without agents shows a migration that stops.
+
+use std::collections::BTreeMap;
+
+use cilium_ipam::render::{Detail, MigrationStatus, migration_status};
+use ipam_core::model::NodeName;
+use ipam_planner::migration::{
+    DrainRules, KubeletRestart, MigrationRecord, NodeRecord, Phase, Rules, ScheduleDocument, State,
+};
+use jiff::SignedDuration;
+use serde_json::json;
+use testbed::{CiliumInstallation, Options};
+
+use super::server::Server;
+use super::support::{Folder, KUBERNETES, Ran, cluster, node, pool};
+
+const CLUSTER_POOL: &str = r#""ipam":"cluster-pool","enable-ipv4":"true","cluster-pool-ipv4-cidr":"10.0.0.0/8","cluster-pool-ipv4-mask-size":"24""#;
+const OPERATOR: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"cilium-operator","namespace":"kube-system","labels":{"io.cilium/app":"operator"}},"spec":{"replicas":1,"template":{"spec":{"containers":[{"name":"cilium-operator","args":["--ipam=kubernetes"]}]}}},"status":{}}"#;
+const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {limits: {failureDomain: rack}, migration: {maxUnavailable: 2}}\n";
+
+fn cilium_node(name: &str, block: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"cilium.io/v2","kind":"CiliumNode","metadata":{{"name":"{name}","uid":"c-{name}","resourceVersion":"8"}},"spec":{{"ipam":{{"podCIDRs":["{block}"]}}}}}}"#
+    )
+}
+
+/// Nodes of the racks a, b and c with blocks of one flat range.
+fn flat(nodes: usize) -> Vec<String> {
+    let mut items = vec![OPERATOR.to_owned()];
+    for number in 1..=nodes {
+        let rack = ["a", "b", "c"][number % 3];
+        let name = format!("n{number:02}");
+        let block = format!("10.{}.{}.0/24", 100 + number / 256, number % 256);
+        items.extend([node(&name, rack, ""), cilium_node(&name, &block)]);
+    }
+    items
+}
+
+fn rack(name: &str, cidr: &str) -> String {
+    let spec = format!(
+        "{{cidrs: [{cidr}], blockSize: 24, nodeSelector: {{matchLabels: {{rack: {name}}}}}}}"
+    );
+    pool(&format!("rack-{name}"), &spec)
+}
+
+/// A folder with three rack pools and a cluster file with these items.
+fn racks(items: &[String]) -> Folder {
+    Folder::new(&[
+        ("pools/a.yaml", &rack("a", "10.20.0.0/16")),
+        ("pools/b.yaml", &rack("b", "10.21.0.0/16")),
+        ("pools/c.yaml", &rack("c", "10.22.0.0/16")),
+        ("pools/policy.yaml", POLICY),
+        ("cluster.json", &cluster("1.19.3", CLUSTER_POOL, items)),
+    ])
+}
+
+fn plan(folder: &Folder, further: &[&str]) -> Ran {
+    let plan = ["migrate", "plan", "--cluster-file", "cluster.json"];
+    folder.run(&[&plan, further].concat())
+}
+
+#[test]
+fn a_flat_pool_moves_to_three_rack_pools() {
+    let folder = racks(&flat(12));
+    let shown = plan(&folder, &["--out", "schedule.json"]);
+    let digest = plan(&folder, &["-o", "json"]).expect(0).json()["digest"].clone();
+    let digest = digest.as_str().unwrap();
+    let hidden = |text: String| {
+        text.replace(digest, "DIGEST")
+            .replace(&digest[..16], "DIGEST")
+    };
+    insta::assert_snapshot!("migrate_plan", hidden(shown.expect(0).all()));
+    let saved = ScheduleDocument::read(&folder.read("schedule.json")).unwrap();
+    assert_eq!(saved.digest, digest);
+    assert_eq!(saved.waves.len(), 3);
+    let page = plan(&folder, &["-o", "markdown"]).expect(0).stdout;
+    insta::assert_snapshot!("migrate_plan_markdown", hidden(page));
+}
+
+#[test]
+fn nodes_in_their_pools_stay() {
+    let items = [
+        OPERATOR.to_owned(),
+        node("n1", "a", ""),
+        cilium_node("n1", "10.20.0.0/24"),
+    ];
+    let ran = plan(&racks(&items), &["--out", "schedule.json"]).expect(0);
+    assert_eq!(ran.stdout, "Migration: no node has to move.\n");
+    assert!(
+        ran.stderr.starts_with("\nSaved. No node moves.\n"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn each_node_that_cannot_move_has_a_reason() {
+    let control_plane = node("cp", "a", "").replace(
+        r#""rack":"a""#,
+        r#""rack":"a","node-role.kubernetes.io/control-plane":"""#,
+    );
+    let mut items = flat(6);
+    items.extend([control_plane, cilium_node("cp", "10.100.90.0/24")]);
+    let folder = racks(&items);
+    // Rack c has one block for two nodes.
+    folder.write("pools/c.yaml", rack("c", "10.22.0.0/24"));
+    let protected = "spec: {protected: {nodes: [n01]}, limits:";
+    folder.write(
+        "pools/policy.yaml",
+        POLICY.replace("spec: {limits:", protected),
+    );
+    let text = plan(&folder, &[]).expect(0).stdout;
+    let (_, stays) = text.split_once("\nstay").unwrap();
+    let (stays, _) = stays.split_once("\ndigest").unwrap();
+    insta::assert_snapshot!("migrate_plan_stay", stays);
+    let moved = plan(&folder, &["--node", "cp", "-o", "json"])
+        .expect(0)
+        .json();
+    assert_eq!(moved["moves"].as_array().unwrap().len(), 1, "{moved}");
+    assert_eq!(moved["moves"][0]["node"], "cp");
+    assert_eq!(moved["wish"]["nodes"], json!(["cp"]));
+}
+
+#[test]
+fn one_cause_of_many_nodes_is_one_entry() {
+    let folder = racks(&flat(600));
+    let short = plan(&folder, &[]).expect(0).stdout;
+    assert!(short.lines().count() < 70, "{short}");
+    assert!(short.contains("600 nodes: n01, n02,"), "{short}");
+    assert!(short.contains(" … and 590 more\n"), "{short}");
+    let full = plan(&folder, &["--full"]).expect(0).stdout;
+    assert!(full.lines().count() > 600, "{full}");
+    let page = plan(&folder, &["-o", "markdown"]).expect(0).stdout;
+    assert!(page.len() < 65_535, "{}", page.len());
+}
+
+#[test]
+fn a_mode_change_keeps_all_blocks() {
+    let labelled = |item: String| {
+        let Some((_, rest)) = item.split_once(r#""kind":"Node","metadata":{"name":""#) else {
+            return item;
+        };
+        let name = rest.split('"').next().unwrap();
+        let hostname = format!(r#""labels":{{"kubernetes.io/hostname":"{name}","#);
+        item.replace(r#""labels":{"#, &hostname)
+    };
+    let items: Vec<String> = flat(3).into_iter().map(labelled).collect();
+    let folder = racks(&items);
+    folder.write(
+        "pools/flat.yaml",
+        pool("flat", "{cidrs: [10.100.0.0/16], blockSize: 24}"),
+    );
+    let text = plan(&folder, &["--to-ipam", "kubernetes"]).expect(0).stdout;
+    insta::assert_snapshot!("migrate_plan_mode", text);
+}
+
+#[test]
+fn a_cluster_file_is_only_planned() {
+    let folder = racks(&flat(3));
+    for command in ["apply", "status", "resume", "undo"] {
+        let ran = folder.run(&["migrate", command, "--cluster-file", "cluster.json"]);
+        let expected = "error: cluster.json is a file, which has no Pods, kubelets or agents: a migration needs the live cluster; only `migrate plan` takes a file\n";
+        assert_eq!((ran.code, &*ran.stderr), (1, expected), "{command}");
+    }
+}
+
+#[test]
+fn bad_flags_and_files_are_refused() {
+    let folder = racks(&flat(3));
+    plan(&folder, &["--out", "schedule.json"]).expect(0);
+    let edited = folder
+        .read("schedule.json")
+        .replace("10.20.0.0/24", "10.20.9.0/24");
+    assert_ne!(edited, folder.read("schedule.json"));
+    folder.write("edited.json", edited);
+    let newer = folder.read("schedule.json").replace(r#""1.0""#, r#""2.0""#);
+    folder.write("newer.json", newer);
+    folder.write("cut.json", &folder.read("schedule.json")[..100]);
+    let cluster = ["--cluster-file", "cluster.json"];
+    let of_cluster = [&["plan", "-o", "json"][..], &cluster].concat();
+    folder.write("plan.json", folder.run(&of_cluster).expect(0).stdout);
+    let cases: [(&[&str], i32, &str); 14] = [
+        (
+            &["migrate", "apply", "edited.json"],
+            1,
+            "its digest does not match its content: it was edited",
+        ),
+        (
+            &["migrate", "apply", "newer.json"],
+            1,
+            "it has format version 2.0",
+        ),
+        (
+            &["migrate", "apply", "cut.json"],
+            1,
+            "it is not a schedule of",
+        ),
+        (
+            &["migrate", "apply", "plan.json"],
+            1,
+            "it is not the schedule of a migration",
+        ),
+        (&["migrate", "apply", "none.json"], 1, "No such file"),
+        (
+            &["migrate", "apply", "schedule.json", "--node", "n01"],
+            4,
+            "ask for something else than the saved schedule",
+        ),
+        (
+            &["apply", "schedule.json"],
+            1,
+            "it is the schedule of a migration, for `cilium-ipam migrate apply FILE`",
+        ),
+        (
+            &[
+                "migrate",
+                "plan",
+                "--node",
+                "n1",
+                "--cluster-file",
+                "cluster.json",
+            ],
+            1,
+            "there is no node `n1`; `cilium-ipam show nodes` lists all",
+        ),
+        (
+            &["migrate", "plan", "--node", "UPPER"],
+            1,
+            "invalid value 'UPPER'",
+        ),
+        (
+            &["migrate", "plan", "--to-ipam", "eni"],
+            1,
+            "[possible values: kubernetes, cluster-pool]",
+        ),
+        (
+            &[
+                "migrate",
+                "plan",
+                "--to-ipam",
+                "kubernetes",
+                "--method",
+                "recreate-node",
+            ],
+            1,
+            "cannot be used with",
+        ),
+        (
+            &["migrate", "apply", "--timeout", "5"],
+            1,
+            "expected a duration",
+        ),
+        (&["migrate", "plan", "--out", "-"], 1, "`-` is not a file"),
+        (&["migrate"], 1, "Usage: cilium-ipam migrate"),
+    ];
+    for (arguments, code, message) in cases {
+        let ran = folder.run(arguments);
+        assert_eq!(ran.code, code, "{arguments:?}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains(message),
+            "{arguments:?}: {}",
+            ran.stderr
+        );
+    }
+    folder.write("pools/a.yaml", "kind: IPPool\n");
+    plan(&folder, &[]).expect(3);
+}
+
+/// A record of a migration of 6 nodes by re-creation, with its nodes.
+pub fn record() -> (MigrationRecord, BTreeMap<NodeName, NodeRecord>) {
+    let mut items = vec![];
+    for number in 1..=6 {
+        let block =
+            format!(r#""podCIDR":"10.100.{number}.0/24","podCIDRs":["10.100.{number}.0/24"]"#);
+        items.push(node(
+            &format!("n{number}"),
+            ["a", "b", "c"][number % 3],
+            &block,
+        ));
+    }
+    let folder = racks(&[]);
+    folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &items));
+    let planned = plan(&folder, &["--method", "recreate-node", "-o", "json"]).expect(0);
+    let schedule = ScheduleDocument::read(&planned.stdout).unwrap();
+    let rules = Rules {
+        drain: DrainRules::default(),
+        kubelet: KubeletRestart::ByPerson,
+        drain_timeout: SignedDuration::from_secs(600),
+        timeout: SignedDuration::from_secs(600),
+    };
+    let record = MigrationRecord::new("20260101t000000z".to_owned(), schedule, rules);
+    let nodes = record
+        .nodes("2026-01-01T00:00:00Z".parse().unwrap())
+        .unwrap();
+    (record, nodes)
+}
+
+/// What `migrate status -o json` prints.
+pub fn status_document() -> serde_json::Value {
+    let (record, nodes) = record();
+    json!({"format_version": "1.0", "migration": MigrationStatus::new(&record, &nodes, "")})
+}
+
+fn status(record: &MigrationRecord, nodes: &BTreeMap<NodeName, NodeRecord>) -> String {
+    let status = MigrationStatus::new(record, nodes, " --context c");
+    let text = migration_status(&status, Detail::Short);
+    text.split("\u{1b}[")
+        .map(|part| match part.split_once('m') {
+            Some((code, rest)) if code.len() < 3 => rest,
+            _ => part,
+        })
+        .collect()
+}
+
+#[test]
+fn the_status_says_what_to_do_next() {
+    let (mut record, mut nodes) = record();
+    assert_eq!(nodes.len(), 6);
+    let mut shown = status(&record, &nodes);
+    let mut set = |node: &str, phase| {
+        let node: NodeName = node.parse().unwrap();
+        nodes.get_mut(&node).unwrap().phase = phase;
+    };
+    set("n3", Phase::Done);
+    set("n6", Phase::Done);
+    set("n1", Phase::Kubelet);
+    set("n4", Phase::Kubelet);
+    record.wave = 1;
+    shown += &("\n--- kubelets\n".to_owned() + &status(&record, &nodes));
+    for name in ["n1", "n4"] {
+        let node: NodeName = name.parse().unwrap();
+        nodes.get_mut(&node).unwrap().failure =
+            Some("the agent's Pod is not ready (for 10m)".to_owned());
+    }
+    record.state = State::Stopped;
+    record.note = Some("node n1, kubelet: the agent's Pod is not ready (for 10m)".to_owned());
+    shown += &("\n--- stopped\n".to_owned() + &status(&record, &nodes));
+    record.state = State::Undone;
+    record.note = None;
+    for node in nodes.values_mut() {
+        node.failure = None;
+        node.phase = Phase::Done;
+        node.direction = ipam_planner::migration::Direction::Back;
+    }
+    shown += &("\n--- undone\n".to_owned() + &status(&record, &nodes));
+    insta::assert_snapshot!("migrate_status", shown);
+}
+
+/// No agent ever starts, so the first node fails and cannot go back either.
+#[test]
+fn a_migration_that_stops_is_recorded_and_shown() {
+    let installation = CiliumInstallation {
+        ipam: "cluster-pool".into(),
+        config: [
+            ("cluster-pool-ipv4-cidr", "10.0.0.0/8"),
+            ("cluster-pool-ipv4-mask-size", "24"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into(),
+        ..CiliumInstallation::default()
+    };
+    let server = Server::start(&installation, Some("1.19.3"), Options::default(), &[]);
+    let operator: serde_json::Value = serde_json::from_str(OPERATOR).unwrap();
+    let deployments = "/apis/apps/v1/namespaces/kube-system/deployments";
+    let _ = server.plane.create(deployments, &operator);
+    let add = |name: &str, block: &str| {
+        server.nodes([super::server::node(name, json!({"rack": "a"}))]);
+        let object = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": {"name": name}, "spec": {"ipam": {"podCIDRs": [block]}}});
+        server
+            .plane
+            .create("/apis/cilium.io/v2/ciliumnodes", &object)
+            .unwrap();
+    };
+    server
+        .folder
+        .write("pools/a.yaml", rack("a", "10.20.0.0/16"));
+    let nothing = server.run(&["migrate", "apply", "-o", "json"]).expect(0);
+    let empty = json!({"format_version": "1.0", "migration": null});
+    assert_eq!(nothing.json(), empty);
+    add("n1", "10.100.1.0/24");
+    let none = server.run(&["migrate", "status"]).expect(0);
+    assert_eq!(none.stdout, "The cluster has no record of a migration.\n");
+    server.run(&["migrate", "resume"]).expect(1);
+    server
+        .run(&["migrate", "plan", "--out", "schedule.json"])
+        .expect(0);
+    let asked = server.run(&["migrate", "apply"]).expect(1);
+    assert!(
+        asked
+            .stderr
+            .contains("stdin is not a terminal; nothing was written: pass --auto-approve"),
+        "{}",
+        asked.stderr
+    );
+    add("n2", "10.100.2.0/24");
+    let stale = server.run(&["migrate", "apply", "schedule.json"]).expect(4);
+    assert!(
+        stale.stderr.contains("node n2: it would move, too"),
+        "{}",
+        stale.stderr
+    );
+    let stopped = server
+        .run(&[
+            "migrate",
+            "apply",
+            "--auto-approve",
+            "--timeout",
+            "1s",
+            "-o",
+            "json",
+        ])
+        .expect(7);
+    let status = stopped.json();
+    assert_eq!(status["format_version"], "1.0");
+    assert_eq!(status["migration"]["state"], "stopped", "{status}");
+    assert_eq!(status["migration"]["counts"]["pending"], 1, "{status}");
+    assert!(
+        stopped.stderr.contains("cilium-ipam migrate resume"),
+        "{}",
+        stopped.stderr
+    );
+    let again = server
+        .run(&["migrate", "apply", "--auto-approve"])
+        .expect(1);
+    assert!(
+        again
+            .stderr
+            .contains("is not over (state: stopped); nothing was written"),
+        "{}",
+        again.stderr
+    );
+    let shown = server.run(&["migrate", "status"]).expect(0).stdout;
+    assert!(shown.contains("\nfailed\n  ! n1\n"), "{shown}");
+    let unknown = server
+        .run(&["migrate", "resume", "--kubelet-restarted", "n9"])
+        .expect(1);
+    assert!(
+        unknown
+            .stderr
+            .contains("node n9 is not part of this migration"),
+        "{}",
+        unknown.stderr
+    );
+}
