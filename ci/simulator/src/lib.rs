@@ -8,11 +8,13 @@
 mod applier;
 mod history;
 mod life;
+mod migration;
 mod replica;
 mod sabotage;
 mod setup;
 
 pub use history::{Failure, Figures, Log, first_failure, run};
 pub use life::{Lives, first_failed_life, live};
+pub use migration::{BrokenRule, MigrationSetups, Moves, first_failed_migration, migrate};
 pub use sabotage::Sabotage;
 pub use setup::Setups;

@@ -2,6 +2,8 @@
 //! and prints their figures. A failure prints the command that repeats it.
 #![forbid(unsafe_code)]
 
+mod migrations;
+
 use std::ops::{Add, Range};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,6 +53,9 @@ const ENOUGH: u64 = 200_000;
 const ENOUGH_LIVES: u64 = 3_000;
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|command| command == "migrate") {
+        return migrations::main(std::env::args_os().skip(1));
+    }
     let Arguments {
         seeds,
         lives,
@@ -60,13 +65,13 @@ fn main() -> ExitCode {
     let is_replay = seeds + lives == 1;
     let log = if is_replay { Log::Kept } else { Log::None };
     let range = |count: u64| from..from.saturating_add(count);
-    let (histories, failed) = run_all(range(seeds), |seed, setups| {
+    let (histories, failed) = run_all(range(seeds), Setups::new, |seed, setups| {
         run(seed, setups, Sabotage::None, log)
     });
     failed
         .iter()
         .for_each(|failure| tell(failure, "--lives 0 --seeds"));
-    let (life, failed_lives) = run_all(range(lives), |seed, setups| {
+    let (life, failed_lives) = run_all(range(lives), Setups::new, |seed, setups| {
         live(seed, setups, Sabotage::None, log)
     });
     failed_lives
@@ -78,6 +83,8 @@ fn main() -> ExitCode {
     let Figures {
         applies,
         changes,
+        undos,
+        undone,
         crashes,
         steps,
     } = histories;
@@ -92,7 +99,7 @@ fn main() -> ExitCode {
     } = life;
     let failures = failed.len() + failed_lives.len();
     println!(
-        "simulate: seeds={seeds} from={from} steps={steps} applies={applies} changes={changes} crashes={crashes} lives={lives} \
+        "simulate: seeds={seeds} from={from} steps={steps} applies={applies} changes={changes} undos={undos} undone={undone} crashes={crashes} lives={lives} \
          events={events} given={given} applies_beside={applies_beside} rollbacks={restores} settled={settled} longest_wait_s={:.1} broken_rules={rules} \
          noticed={noticed} failures={failures}",
         longest.as_secs_f64()
@@ -147,9 +154,10 @@ fn noticed() -> usize {
 }
 
 /// Runs all seeds on all cores.
-fn run_all<F: Default + Add<Output = F> + Send>(
+fn run_all<F: Default + Add<Output = F> + Send, S>(
     seeds: Range<u64>,
-    run: impl Fn(u64, &Setups) -> Result<F, Failure> + Sync,
+    setups: impl Fn() -> S + Sync,
+    run: impl Fn(u64, &S) -> Result<F, Failure> + Sync,
 ) -> (F, Vec<Failure>) {
     let next = AtomicU64::new(seeds.start);
     let sum = Mutex::new((F::default(), Vec::new()));
@@ -157,7 +165,7 @@ fn run_all<F: Default + Add<Output = F> + Send>(
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let setups = Setups::new();
+                let setups = setups();
                 let mut mine = (F::default(), Vec::new());
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);

@@ -173,7 +173,7 @@ impl Default for Setups {
 }
 
 impl Directory {
-    fn new(texts: &[&str]) -> Directory {
+    pub(crate) fn new(texts: &[&str]) -> Directory {
         let file = SourceFile {
             path: PathBuf::from("pools/all.yaml").to_string_lossy().into(),
             text: texts.concat().into(),

@@ -43,7 +43,7 @@ enum Command {
     #[command(disable_help_flag = true)]
     Bench(bench::Arguments),
     /// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts,
-    /// restore, rival, leader, faulty, soak, properties, hostile, retry or all.
+    /// restore, rival, leader, migrate, faulty, soak, properties, hostile, retry or all.
     Prove(prove::Arguments),
     /// Write everything that a release page needs into `dist`: archives, packages, image, chart,
     /// sums, provenance.

@@ -73,8 +73,9 @@ fn suite(words: &str, arguments: &[String], expected: Option<&Expected>) -> Resu
 /// Runs one guest at a time: each keeps a core busy.
 fn agent_tests(expected: Option<&Expected>) -> Result<()> {
     build(&[CiliumVersion::V1_15, CiliumVersion::V1_19].map(Program::CiliumAgent))?;
+    build(&[Program::CiliumCni(CiliumVersion::V1_19)])?;
     suite(
-        &format!("{SUITE} -- --ignored agent --test-threads=1"),
+        &format!("{SUITE} -- --ignored agent guests racks --test-threads=1"),
         &[],
         expected,
     )

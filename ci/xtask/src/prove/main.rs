@@ -15,6 +15,7 @@ mod gate;
 mod holdings;
 mod kills;
 mod leader;
+mod migrate;
 mod paused;
 mod prefix;
 mod restarts;
@@ -71,6 +72,8 @@ enum Command {
     /// SIGKILL, or SIGSTOP for a while, for the operator that leads while many nodes join; 2,000
     /// nodes.
     Leader,
+    /// SIGKILL at any moment of a migration from one flat pool to a pool for each rack; 24 nodes.
+    Migrate(migrate::Arguments),
     /// A large file with very many faults comes again and again while nodes join; 200 nodes.
     Faulty,
     /// `watch` for a long time while nodes, files and the API server come and go; 500 nodes.
@@ -107,6 +110,9 @@ fn run(arguments: &Arguments) -> Result<()> {
             restore::run(&tool, nodes.unwrap_or(restore::NODES), seed, arguments)
         }
         Command::Leader => leader::run(&tool, nodes.unwrap_or(leader::NODES), seed),
+        Command::Migrate(arguments) => {
+            migrate::run(&tool, nodes.unwrap_or(migrate::NODES), seed, arguments)
+        }
         Command::Faulty => faulty::run(&tool, nodes.unwrap_or(faulty::NODES), seed),
         Command::Soak(arguments) => soak::run(&tool, nodes.unwrap_or(soak::NODES), seed, arguments),
         Command::Rival => rival::run(&tool, nodes.unwrap_or(rival::NODES)),

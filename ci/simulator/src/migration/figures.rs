@@ -1,0 +1,40 @@
+//! Counts of migrations.
+
+use std::ops::Add;
+
+/// Counts of histories.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// Nodes that were moved, or moved back.
+    pub moves: usize,
+    /// Programs that were killed.
+    pub kills: usize,
+    /// Agents with overlapping blocks.
+    pub duplicates: usize,
+    /// Migrations that ended with all nodes moved.
+    pub done: usize,
+    /// Migrations that ended with all nodes back.
+    pub undone: usize,
+    /// Migrations that stopped because a machine broke or a rival had a block.
+    pub stopped: usize,
+    /// Blocks that Cilium's operator gave to a node while another agent used them.
+    pub taken_by_operator: usize,
+    pub steps: usize,
+}
+
+impl Add for Moves {
+    type Output = Moves;
+
+    fn add(self, other: Moves) -> Moves {
+        Moves {
+            moves: self.moves + other.moves,
+            kills: self.kills + other.kills,
+            duplicates: self.duplicates + other.duplicates,
+            done: self.done + other.done,
+            undone: self.undone + other.undone,
+            stopped: self.stopped + other.stopped,
+            taken_by_operator: self.taken_by_operator + other.taken_by_operator,
+            steps: self.steps + other.steps,
+        }
+    }
+}
