@@ -22,11 +22,7 @@ pub(super) async fn ask(intent: Intent, common: &Common) -> Result<(), Failure> 
 
 /// Asks a question. Fails on any answer other than `yes`. `instead`: what to do where no person
 /// answers.
-pub(super) async fn confirm(
-    question: &str,
-    instead: &str,
-    common: &Common,
-) -> Result<(), Failure> {
+pub(super) async fn confirm(question: &str, instead: &str, common: &Common) -> Result<(), Failure> {
     if common.no_input || !std::io::stdin().is_terminal() {
         let why = if common.no_input {
             "--no-input is set"

@@ -116,12 +116,7 @@ pub(crate) async fn apply<C: Cluster>(
     send(&cluster, &job, observed, plan.changes, speed).await
 }
 
-async fn undo<C: Cluster>(
-    cluster: C,
-    loaded: &Loaded,
-    saved: PlanDocument,
-    speed: Speed,
-) -> Ended {
+async fn undo<C: Cluster>(cluster: C, loaded: &Loaded, saved: PlanDocument, speed: Speed) -> Ended {
     let waivers = BTreeSet::new();
     let job = Job::saved(loaded, Some(&saved), &waivers);
     let Ok((observed, plan)) = observe_and_plan(&cluster, &job).await else {

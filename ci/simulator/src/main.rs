@@ -53,7 +53,10 @@ const ENOUGH: u64 = 200_000;
 const ENOUGH_LIVES: u64 = 3_000;
 
 fn main() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|command| command == "migrate") {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|command| command == "migrate")
+    {
         return migrations::main(std::env::args_os().skip(1));
     }
     let Arguments {

@@ -84,7 +84,9 @@ fn wrong_type(fault: &Fault<'_, '_>, types: &[&str], here: &Origin) -> Finding {
         .map(|allowed| texts(allowed))
         .filter(|allowed| !allowed.is_empty());
     let wanted = match path.last() {
-        Some(Step::Key(key)) if key == "quarantine" || key == "duration" => "a duration such as `10m`".to_owned(),
+        Some(Step::Key(key)) if key == "quarantine" || key == "duration" => {
+            "a duration such as `10m`".to_owned()
+        }
         _ => type_text(types),
     };
     let help = match (instance, allowed) {

@@ -9,11 +9,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::run::Migration;
 use super::{Host, MigrationError, RESERVED_FOR};
-use ipam_cilium::observed::{ObservedKind, Reader, StoredClaims};
+use ipam_cilium::observed::{Observed, ObservedKind, Reader, StoredClaims};
 use ipam_cluster::{ClusterError, Target, Workloads, Write, WriteError};
 use ipam_core::claims::{ClaimIndex, Claims};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
+use ipam_desired::Desired;
 use ipam_planner::migration::{Direction, NodeRecord};
 
 /// Attempts to replace the claims while other appliers do the same.
@@ -175,5 +176,13 @@ impl<C: Workloads, H: Host> Migration<'_, C, H> {
             left.extend(freed.iter().map(|block| (*block, node.clone())));
         }
         release(self.cluster, &kept, &left, self.desired.policy.quarantine).await
+    }
+}
+
+/// The live claims of an observation, which replace the stored ones.
+pub(super) fn decided_on(observed: &Observed, desired: &Desired) -> StoredClaims {
+    StoredClaims {
+        claims: observed.live_claims(desired.policy.quarantine),
+        version: observed.claims.version.clone(),
     }
 }

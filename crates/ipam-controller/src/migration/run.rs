@@ -1,11 +1,11 @@
 //! The waves of a migration, its gates, its maintenance windows, and its way back.
 
 use super::drive::look;
-use super::reserve::reserve;
+use super::reserve::{decided_on, reserve};
 use super::store::{Stored, Stores, put_migration, put_node, remove_stale};
 use super::wave::WaveOutcome;
 use super::{Host, MigrationError, MigrationEvent, NodeStates, RESERVED_FOR, observed};
-use ipam_cilium::observed::{Observed, StoredClaims};
+use ipam_cilium::observed::Observed;
 use ipam_cluster::Workloads;
 use ipam_core::model::NodeName;
 use ipam_desired::Desired;
@@ -390,13 +390,5 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
         let stored = put_node(self.cluster, &self.nodes[name], record).await?;
         self.nodes.insert(name.clone(), stored);
         Ok(())
-    }
-}
-
-/// The live claims of an observation, which replace the stored ones.
-fn decided_on(observed: &Observed, desired: &Desired) -> StoredClaims {
-    StoredClaims {
-        claims: observed.live_claims(desired.policy.quarantine),
-        version: observed.claims.version.clone(),
     }
 }

@@ -57,8 +57,7 @@ pub fn judge(inferred: &Inferred, plan: &Plan, observed: &Observed, wish: &Wish)
     let mut amended = inferred.clone();
     let mut refused = add_pins(&mut amended, plan, observed);
     let waiting = waiting(plan, observed);
-    let is_disabled =
-        wish.changes == Changes::Refused && disable(&mut amended, &waiting, observed);
+    let is_disabled = wish.changes == Changes::Refused && disable(&mut amended, &waiting, observed);
     for change in plan.changes.iter().filter(|one| !is_wished(one, wish)) {
         let is_over = is_disabled && waiting_node(change, observed).is_some();
         if !is_over {

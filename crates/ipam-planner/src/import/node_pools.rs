@@ -7,8 +7,8 @@ use super::{
     ByLabel, Evidence, Inferred, InferredPin, InferredPool, Obstacle, PinReason, Wish, separation,
 };
 use crate::proposal::{
-    CidrSource, PoolNodes, Proposal, ProposedPool, Remark, Room, Split, Suggestion, Wishes, held_by,
-    in_other_use, labels, propose_beside, suggest_with,
+    CidrSource, PoolNodes, Proposal, ProposedPool, Remark, Room, Split, Suggestion, Wishes,
+    held_by, in_other_use, labels, propose_beside, suggest_with,
 };
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{Operator, PerFamily, Requirement, Selector};

@@ -1,7 +1,7 @@
 //! Moves nodes of a running cluster to other blocks, or a whole cluster to another IPAM mode: the
 //! schedule, and the next step of each node.
 //!
-//! Pure, like a plan: [`schedule`] says what will happen, [`Situation::decide`] says what comes
+//! Pure, like a plan: [`schedule()`] says what will happen, [`Situation::decide`] says what comes
 //! next, and nothing here writes or reads a clock.
 
 mod as_text;

@@ -58,11 +58,11 @@ pub use document::{
     ServiceEffectDocument, SourceDocument, Summary, UnapprovedBlockDocument, WriterDocument,
 };
 pub use drift::{Drift, FieldDrift, PairsDrift};
+pub(crate) use file_blocks::pools_of;
 pub use lb::{
     AddressPoolChange, AddressUser, Effects, LbObstacle, LossTime, LostAddress, PoolAction,
     ServiceAction, ServiceChange, ServiceEffect, effects,
 };
-pub(crate) use file_blocks::pools_of;
 pub use misplaced::{Misplaced, MisplacedReason};
 pub use overview::{BlockCounts, Overview, PoolOverview, Progress};
 pub use planned_state::{NewNodes, PlannedState};

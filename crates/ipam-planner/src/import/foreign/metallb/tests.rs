@@ -138,14 +138,22 @@ fn addresses_that_end_in_0_or_255_are_left_out() {
 
 #[test]
 fn a_service_outside_of_all_pools_has_a_remark() {
-    let pool = object("IPAddressPool", "p", json!({"addresses": ["192.168.20.0/30"]}));
+    let pool = object(
+        "IPAddressPool",
+        "p",
+        json!({"addresses": ["192.168.20.0/30"]}),
+    );
     let found = metallb(&[pool.clone(), service("web", "10.9.9.9", json!({}))]);
     assert_eq!(found.service_pins, []);
     assert_eq!(
         names(&found.remarks),
         [RemarkName::AddressOutsidePools].into()
     );
-    assert!(found.remarks[0].text.contains("`10.9.9.9`"), "{:?}", found.remarks);
+    assert!(
+        found.remarks[0].text.contains("`10.9.9.9`"),
+        "{:?}",
+        found.remarks
+    );
     // A Service without an address lacks nothing.
     let mut pending = service("web", "", json!({}));
     pending["status"] = json!({});
