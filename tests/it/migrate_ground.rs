@@ -71,7 +71,7 @@ fn a_budget_refuses_an_eviction_and_allows_it_later() {
     assert_eq!(cluster.agents.faults(), []);
 }
 
-/// What the server wants of an object that is created again.
+/// An object in the form in which the server creates it again.
 fn fresh(mut node: Value, block: &str) -> Value {
     let metadata = node["metadata"].as_object_mut().unwrap();
     for key in [
@@ -170,7 +170,10 @@ fn a_node_created_again_keeps_its_agent_and_loses_what_it_owned() {
     // Its Pod has an address of the old block, so that must go before the agent starts again.
     for pod in plane.list(PODS).unwrap() {
         if pod["spec"]["nodeName"] == name {
-            assert_eq!(evict(plane, text(&pod, "/metadata/name")).0, 201);
+            // The budget may not have counted the Pods yet.
+            until("the Pod is evicted", || {
+                evict(plane, text(&pod, "/metadata/name")).0 == 201
+            });
         }
     }
     until("the Pod has left the node", || {

@@ -22,7 +22,6 @@ pub(crate) struct NodeState {
 #[derive(Debug)]
 struct Agent {
     uid: String,
-    name: String,
     block: Option<Block>,
 }
 
@@ -43,6 +42,9 @@ impl NodeState {
             agent.block = start(name, agent, &self.addresses, &self.pods, player)?;
         }
         if let Some(block) = agent.block {
+            if let Some(pod) = self.pods.get(&agent.uid) {
+                keep_ready(pod, player)?;
+            }
             self.address_pods(block, player)?;
         }
         Ok(())
@@ -78,7 +80,6 @@ impl NodeState {
             let starts = |pod: &&Value| is_agent(pod) && is_running(pod) && !is_ending(pod);
             self.agent = self.pods.values().find(starts).map(|pod| Agent {
                 uid: text(pod, "/metadata/uid").to_owned(),
-                name: text(pod, "/metadata/name").to_owned(),
                 block: None,
             });
         }
@@ -88,7 +89,11 @@ impl NodeState {
     fn address_pods(&mut self, block: Block, player: &Player) -> Result<()> {
         let mut taken: BTreeSet<Ipv4Addr> = self.addresses.values().copied().collect();
         for (uid, pod) in &self.pods {
-            if self.addresses.contains_key(uid) || is_on_host(pod) || is_ending(pod) {
+            if is_on_host(pod) || is_ending(pod) {
+                continue;
+            }
+            if let Some(&address) = self.addresses.get(uid) {
+                keep_running(pod, address, player)?;
                 continue;
             }
             let address = match &player.kubelet {
@@ -136,45 +141,69 @@ fn start(
     if let Kubelet::Hollow(folder) = &player.kubelet {
         write_block(folder, node, Some(&block.to_string()))?;
     }
-    say_ready(&agent.name, player)?;
     Ok(Some(block))
 }
 
-/// kwok's Pods are ready as soon as the condition says so, a kubelet's once its gate is open.
-fn say_ready(agent: &str, player: &Player) -> Result<()> {
-    let conditions = match &player.kubelet {
-        Kubelet::Kwok => {
-            json!([{"type": "Ready", "status": "True"}, {"type": "ContainersReady", "status": "True"}])
-        }
-        Kubelet::Hollow(_) => json!([{"type": super::AGENT_GATE, "status": "True"}]),
+/// Says that an agent with a block is ready, again if a late write of kwok took it back. kwok's Pods
+/// are ready as soon as the condition says so, a kubelet's once its gate is open.
+fn keep_ready(agent: &Value, player: &Player) -> Result<()> {
+    let (shows, conditions) = match &player.kubelet {
+        Kubelet::Kwok => (
+            "Ready",
+            json!([{"type": "Ready", "status": "True"}, {"type": "ContainersReady", "status": "True"}]),
+        ),
+        Kubelet::Hollow(_) => (
+            super::AGENT_GATE,
+            json!([{"type": super::AGENT_GATE, "status": "True"}]),
+        ),
     };
-    let path = format!("/api/v1/namespaces/kube-system/pods/{agent}/status");
-    unless_gone(
-        player
-            .client
-            .patch_strategic(&path, &json!({"status": {"conditions": conditions}})),
-    )
+    if has_condition(agent, shows) {
+        return Ok(());
+    }
+    write_status(agent, json!({"conditions": conditions}), player)
+}
+
+/// As [`keep_ready`], for a Pod that has an address. A kubelet needs no help.
+fn keep_running(pod: &Value, address: Ipv4Addr, player: &Player) -> Result<()> {
+    let runs = is_running(pod) && has_condition(pod, "Ready");
+    let has_address = text(pod, "/status/podIP") == address.to_string();
+    match &player.kubelet {
+        Kubelet::Kwok if !(runs && has_address) => run_pod(pod, address, player),
+        _ => Ok(()),
+    }
+}
+
+fn has_condition(pod: &Value, kind: &str) -> bool {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+    let holds = |one: &Value| one["type"] == kind && one["status"] == "True";
+    conditions.is_some_and(|all| all.iter().any(holds))
 }
 
 fn run_pod(pod: &Value, address: Ipv4Addr, player: &Player) -> Result<()> {
-    let path = format!(
-        "/api/v1/namespaces/{}/pods/{}/status",
-        text(pod, "/metadata/namespace"),
-        text(pod, "/metadata/name")
-    );
     let ready = |kind: &str| json!({"type": kind, "status": "True"});
     let status = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
         "conditions": [ready("Initialized"), ready("Ready"), ready("ContainersReady")]});
-    let uid = text(pod, "/metadata/uid");
-    let change = json!({"metadata": {"uid": uid}, "status": status});
-    unless_gone(player.client.patch_strategic(&path, &change))
+    write_status(pod, status, player)
 }
 
-/// A Pod may be deleted at any moment.
-fn unless_gone(answer: Result<Value>) -> Result<()> {
+/// The Pod may be deleted at any moment, and another may get its name.
+fn write_status(pod: &Value, status: Value, player: &Player) -> Result<()> {
+    let namespace = text(pod, "/metadata/namespace");
+    let name = text(pod, "/metadata/name");
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+    let uid = text(pod, "/metadata/uid");
+    let change = json!({"metadata": {"uid": uid}, "status": status});
+    let answer = player
+        .client
+        .patch_strategic(&format!("{path}/status"), &change);
     match answer {
-        Err(error) if !matches!(error.status(), Some(404 | 409)) => Err(error),
-        _ => Ok(()),
+        Err(error) if error.status() == Some(404) => Ok(()),
+        // Another Pod of this name, or another writer was faster.
+        Err(error) if error.status() == Some(409) => match found(player.client.get(&path))? {
+            Some(now) if text(&now, "/metadata/uid") == uid => Err(error),
+            _ => Ok(()),
+        },
+        answer => answer.map(|_| ()),
     }
 }
 
