@@ -11,6 +11,7 @@ use super::duration::duration;
 use super::failure::Failure;
 use super::files::{Revision, output_file};
 use super::interruption::Interruption;
+use super::lock::{acquired, holder};
 use super::plan_file::{self, Expectation, PlanOrigin};
 use super::progress::Progress;
 use super::safety_arguments::SafetyArguments;
@@ -18,9 +19,9 @@ use super::selection::{SelectionArguments, check_objects};
 use super::target::Target;
 use super::undo_file::{Undo, UndoFile};
 use super::{Common, ExitStatus, Format, approval, load_valid, output};
-use crate::render::{diagnostics, human, printable};
+use crate::render::{diagnostics, human};
 use ipam_cilium::observed::Observed;
-use ipam_cluster::{ClusterError, LeaseName, LockRecord, Opening};
+use ipam_cluster::{ClusterError, LeaseName, Opening};
 use ipam_config::source::Location;
 use ipam_controller::apply::Event;
 use ipam_controller::{
@@ -108,7 +109,13 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         timing: Timing::APPLY,
     };
     let interruption = Interruption::listen()?;
-    let lock = lock(arguments, &lease, &interruption).await?;
+    let lock = match arguments.no_lock {
+        true => Lock::None,
+        false => {
+            let without = "blocks stay unique without it";
+            acquired(&lease, arguments.lock_timeout, &interruption, without).await?
+        }
+    };
     let run = Run {
         arguments,
         common,
@@ -120,31 +127,6 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         interruption: &interruption,
     };
     lease.hold(lock, run.locked()).await
-}
-
-async fn lock(
-    arguments: &Arguments,
-    lease: &Lease<'_, Target>,
-    interruption: &Interruption,
-) -> Result<Lock, Failure> {
-    if arguments.no_lock {
-        return Ok(Lock::None);
-    }
-    let timeout = arguments.lock_timeout.unsigned_abs();
-    let acquiring = async { Ok(lease.acquire(timeout, &mut report_holder).await?) };
-    let lock = interruption.cancels(acquiring).await;
-    if let Err(Failure::Interrupted(_)) = lock {
-        // The lock may be ours already.
-        lease.release().await;
-    }
-    let lock = lock?;
-    if let Lock::Unavailable(why) = &lock {
-        output::warn(&format!(
-            "no lock is taken, blocks stay unique without it: {}",
-            printable(why)
-        ));
-    }
-    Ok(lock)
 }
 
 impl Arguments {
@@ -296,25 +278,4 @@ impl Run<'_> {
             None => Ok(printed.map(|()| ExitStatus::Done)?),
         }
     }
-}
-
-pub(super) fn report_holder(record: &LockRecord) {
-    let (holder, operation) = (printable(&record.holder), printable(&record.operation));
-    output::warn(&format!(
-        "waiting for {holder}, who holds the lock for: {operation}"
-    ));
-}
-
-/// The holder's name in the lock, unique for this process.
-pub(super) fn holder() -> String {
-    let name = |variable: &str| std::env::var(variable).ok().filter(|name| !name.is_empty());
-    let machine = name("HOSTNAME").or_else(|| std::fs::read_to_string("/etc/hostname").ok());
-    let machine = machine.map_or_else(|| "unknown".to_owned(), |machine| machine.trim().to_owned());
-    let person = name("USER").map(|person| person + "@").unwrap_or_default();
-    // Two machines may have the same name.
-    format!(
-        "{person}{machine} (process {}, {:06x})",
-        std::process::id(),
-        fastrand::u32(..1 << 24)
-    )
 }

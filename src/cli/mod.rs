@@ -21,6 +21,7 @@ mod import;
 mod init;
 mod interface;
 mod interruption;
+mod lock;
 mod manual;
 mod migrate;
 mod names;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::apply::holder;
 use super::event::EventPrinter;
 use super::failure::Failure;
 use super::interruption::shutdown_signal;
+use super::lock::holder;
 use super::target::live;
 use super::watch::interval;
 use super::{Common, ExitStatus, Format};

@@ -6,12 +6,12 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::apply::holder;
 use super::duration::duration;
 use super::event::EventPrinter;
 use super::failure::Failure;
 use super::files::Files;
 use super::interruption::shutdown_signal;
+use super::lock::holder;
 use super::safety_arguments::SafetyArguments;
 use super::target::Target;
 use super::{Common, ExitStatus, Format, valid};

@@ -1,5 +1,5 @@
-//! What a migration needs of this process: time, signals, the person's check, and a place for its
-//! progress.
+//! This process as the host of a migration: it waits, listens to signals, runs the person's check,
+//! and shows progress.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

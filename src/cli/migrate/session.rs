@@ -1,17 +1,16 @@
-//! What the commands share that carry out a migration: the live cluster, the lock, the run, and the
-//! result.
+//! The live cluster, the lock, the run and the result of the commands that carry out a migration.
 
 use jiff::SignedDuration;
 
-use super::super::apply::{holder, report_holder};
 use super::super::duration::duration;
 use super::super::failure::Failure;
 use super::super::interruption::Interruption;
+use super::super::lock::{acquired, holder};
 use super::super::{Common, ExitStatus, Format, output, target};
 use super::host::ThisProcess;
 use super::outcome;
 use super::status::StatusDocument;
-use crate::render::{MigrationStatus, printable};
+use crate::render::MigrationStatus;
 use ipam_cluster::LeaseName;
 use ipam_cluster::live::LiveCluster;
 use ipam_controller::migration::Migration;
@@ -62,23 +61,13 @@ impl SessionArguments {
             operation: operation.to_owned(),
             timing: Timing::APPLY,
         };
-        if self.no_lock {
-            return lease.hold(Lock::None, work).await;
-        }
-        let timeout = self.lock_timeout.unsigned_abs();
-        let acquiring = async { Ok(lease.acquire(timeout, &mut report_holder).await?) };
-        let lock = interruption.cancels(acquiring).await;
-        if let Err(Failure::Interrupted(_)) = lock {
-            // The lock may be ours already.
-            lease.release().await;
-        }
-        let lock = lock?;
-        if let Lock::Unavailable(why) = &lock {
-            output::warn(&format!(
-                "no lock is taken, the records still exclude a second program: {}",
-                printable(why)
-            ));
-        }
+        let lock = match self.no_lock {
+            true => Lock::None,
+            false => {
+                let without = "the records still exclude a second program";
+                acquired(&lease, self.lock_timeout, interruption, without).await?
+            }
+        };
         lease.hold(lock, work).await
     }
 
