@@ -35,6 +35,7 @@ pub use file::{
 pub use follow::{Follow, Following, ObjectEvent, Stored};
 pub use lock::{LeaseName, LockRecord, LockSeen};
 pub use observe::{Extent, observe};
+pub use rules::version_of;
 pub use snapshot::snapshot;
 pub use sysdump::Sysdump;
 pub use workloads::{MIGRATION_LABEL, PodsOf, Workloads};

@@ -75,7 +75,7 @@ fn pod_cidrs(node: &Value) -> Vec<String> {
 }
 
 /// The version that an object carries.
-pub(super) fn version_of(object: &Value) -> ipam_cilium::observed::ObjectVersion {
+pub fn version_of(object: &Value) -> ipam_cilium::observed::ObjectVersion {
     let text = |pointer: &str| {
         object
             .pointer(pointer)

@@ -6,10 +6,12 @@ use std::future::Future;
 use serde_json::Value;
 
 use super::{Cluster, ClusterError, Target};
+use ipam_cilium::observed::MIGRATION_ANNOTATION;
 use ipam_core::model::NodeName;
 
-/// Label of every object that records a migration. Its value is the migration.
-pub const MIGRATION_LABEL: &str = "cilium-ipam.io/migration";
+/// Label of every object that records a migration. Its key is that of the mark on Nodes, and its
+/// value is the migration, too.
+pub const MIGRATION_LABEL: &str = MIGRATION_ANNOTATION;
 
 /// Which Pods are listed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,34 +5,19 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::LiveCluster;
-use crate::{ClusterError, Following, ListVisitor, ObjectEvent, Seen};
-use ipam_cilium::observed::ReadError;
+use super::list::Objects;
+use crate::{ClusterError, Following, ObjectEvent, Seen};
 use ipam_desired::CustomKind;
 
 /// All objects of one of our kinds.
 #[derive(Clone, Debug)]
 pub struct CustomList {
-    resource: &'static str,
     /// Whether the kind could be read.
     pub seen: Seen,
     /// The resourceVersion of the list.
     pub version: u64,
     /// The objects as JSON.
     pub objects: Vec<Value>,
-}
-
-impl ListVisitor for CustomList {
-    fn begun(&mut self, version: &str) -> Result<(), ClusterError> {
-        self.version = version.parse().unwrap_or(0);
-        Ok(())
-    }
-
-    fn object(&mut self, json: &str) -> Result<(), ReadError> {
-        let object = serde_json::from_str(json)
-            .map_err(|error| ReadError::of(self.resource, json, &error))?;
-        self.objects.push(object);
-        Ok(())
-    }
 }
 
 /// Whether one of our kinds is defined.
@@ -94,15 +79,14 @@ impl LiveCluster {
     /// # Errors
     /// Fails if the cluster does not answer, or the answer is malformed.
     pub async fn list_custom(&self, kind: CustomKind) -> Result<CustomList, ClusterError> {
-        let mut list = CustomList {
-            resource: kind.resource(),
-            seen: Seen::All,
-            version: 0,
-            objects: Vec::new(),
-        };
         let names = (kind.resource(), kind.as_str());
-        list.seen = self.pages(names, &kind.path(), ("", ""), &mut list).await?;
-        Ok(list)
+        let mut list = Objects::of(kind.resource());
+        let seen = self.pages(names, &kind.path(), ("", ""), &mut list).await?;
+        Ok(CustomList {
+            seen,
+            version: list.version,
+            objects: list.objects,
+        })
     }
 
     /// Follows one of our kinds after the resourceVersion `from`.

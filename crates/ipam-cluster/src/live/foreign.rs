@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::LiveCluster;
-use crate::{ClusterError, ListVisitor, Seen};
-use ipam_cilium::observed::ReadError;
+use super::list::Objects;
+use crate::{ClusterError, Seen};
 
 /// Attempts, where lists expire.
 const ATTEMPTS: usize = 3;
@@ -28,25 +28,6 @@ pub struct ForeignList {
     pub list: Value,
 }
 
-struct Items {
-    resource: &'static str,
-    api_version: String,
-    objects: Vec<Value>,
-}
-
-impl ListVisitor for Items {
-    fn served(&mut self, api_version: &str) {
-        api_version.clone_into(&mut self.api_version);
-    }
-
-    fn object(&mut self, json: &str) -> Result<(), ReadError> {
-        let object = serde_json::from_str(json)
-            .map_err(|error| ReadError::of(self.resource, json, &error))?;
-        self.objects.push(object);
-        Ok(())
-    }
-}
-
 impl LiveCluster {
     /// Lists a kind of another program.
     ///
@@ -63,11 +44,7 @@ impl LiveCluster {
     }
 
     async fn foreign(&self, kind: &ForeignKind) -> Result<ForeignList, ClusterError> {
-        let mut items = Items {
-            resource: kind.resource,
-            api_version: String::new(),
-            objects: Vec::new(),
-        };
+        let mut items = Objects::of(kind.resource);
         let mut seen = Seen::NotServed;
         for path in kind.paths {
             let names = (kind.resource, kind.kind);

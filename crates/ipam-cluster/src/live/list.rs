@@ -1,6 +1,7 @@
 //! Reads a collection page by page. It must never know what the objects mean.
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use http::StatusCode;
@@ -8,7 +9,7 @@ use http::StatusCode;
 use super::LiveCluster;
 use super::request::Answer;
 use crate::{ClusterError, ListVisitor, Seen};
-use ipam_cilium::observed::Query;
+use ipam_cilium::observed::{Query, ReadError};
 use ipam_core::text::one_line;
 
 /// Objects in one page: client-go's default for chunked lists.
@@ -33,6 +34,46 @@ struct PageMetadata {
     next: String,
     #[serde(default, rename = "resourceVersion")]
     resource_version: String,
+}
+
+/// Collects whole objects.
+#[derive(Clone, Debug)]
+pub(super) struct Objects {
+    resource: &'static str,
+    /// The `apiVersion` of the list.
+    pub(super) api_version: String,
+    /// The resourceVersion of the list; 0 if it has none.
+    pub(super) version: u64,
+    pub(super) objects: Vec<Value>,
+}
+
+impl Objects {
+    pub(super) fn of(resource: &'static str) -> Objects {
+        Objects {
+            resource,
+            api_version: String::new(),
+            version: 0,
+            objects: Vec::new(),
+        }
+    }
+}
+
+impl ListVisitor for Objects {
+    fn begun(&mut self, version: &str) -> Result<(), ClusterError> {
+        self.version = version.parse().unwrap_or(0);
+        Ok(())
+    }
+
+    fn served(&mut self, api_version: &str) {
+        api_version.clone_into(&mut self.api_version);
+    }
+
+    fn object(&mut self, json: &str) -> Result<(), ReadError> {
+        let object = serde_json::from_str(json)
+            .map_err(|error| ReadError::of(self.resource, json, &error))?;
+        self.objects.push(object);
+        Ok(())
+    }
 }
 
 impl LiveCluster {

@@ -4,26 +4,11 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::LiveCluster;
-use super::list::escaped;
+use super::list::{Objects, escaped};
 use super::paths::{collection, object_name};
 use crate::workloads::{MIGRATION_LABEL, PodsOf, Workloads};
-use crate::{ClusterError, ListVisitor, Seen, Target};
-use ipam_cilium::observed::{OWN_NAMESPACE, ReadError};
-
-/// Collects whole objects.
-struct Objects {
-    resource: &'static str,
-    objects: Vec<Value>,
-}
-
-impl ListVisitor for Objects {
-    fn object(&mut self, json: &str) -> Result<(), ReadError> {
-        let object = serde_json::from_str(json)
-            .map_err(|error| ReadError::of(self.resource, json, &error))?;
-        self.objects.push(object);
-        Ok(())
-    }
-}
+use crate::{ClusterError, Seen, Target};
+use ipam_cilium::observed::OWN_NAMESPACE;
 
 impl LiveCluster {
     async fn whole_list(
@@ -32,10 +17,7 @@ impl LiveCluster {
         path: &str,
         parameters: &str,
     ) -> Result<Vec<Value>, ClusterError> {
-        let mut objects = Objects {
-            resource,
-            objects: Vec::new(),
-        };
+        let mut objects = Objects::of(resource);
         let names = (resource, kind);
         let seen = self
             .pages(names, path, (parameters, ""), &mut objects)
