@@ -214,7 +214,7 @@ impl Ground {
             .unwrap()
     }
 
-    /// Runs until so many lines of progress came, and kills it then. Whether it ended before.
+    /// Kills the program after this many lines of progress. Its exit code, if it ended before.
     fn run_killed(&self, arguments: &[&str], lines: usize) -> Option<i32> {
         let mut child = self.spawn(arguments);
         let mut reader = BufReader::new(child.stderr.take().unwrap()).lines();

@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use simulator::{
     BrokenRule, Failure, Log, MigrationSetups, Moves, first_failed_migration, migrate,
 };
 
-use super::run_all;
+use super::{BrokenRules, run_all};
 
 /// Run the real migration against a simulated cluster that runs Pods, with kills, people, rivals
 /// and broken machines by seed.
@@ -26,16 +26,7 @@ struct Arguments {
     from: u64,
     /// Whether to try broken rules too.
     #[arg(long, value_enum, default_value_t)]
-    broken_rules: Tried,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Tried {
-    /// Each must be noticed.
-    #[default]
-    Tried,
-    /// For a quick run.
-    LeftOut,
+    broken_rules: BrokenRules,
 }
 
 /// Seeds within which a broken rule must be noticed.
@@ -56,7 +47,7 @@ pub(super) fn main(arguments: impl Iterator<Item = std::ffi::OsString>) -> ExitC
         migrate(seed, setups, BrokenRule::None, log)
     });
     failed.iter().take(SHOWN).for_each(tell);
-    let are_tried = broken_rules == Tried::Tried && seeds > 1;
+    let are_tried = broken_rules == BrokenRules::Tried && seeds > 1;
     let noticed = if are_tried { noticed() } else { 0 };
     let rules = BrokenRule::ALL.len();
     let Moves {

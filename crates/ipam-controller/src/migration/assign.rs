@@ -6,11 +6,11 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::mode::{remove_setting, set_mode};
-use super::reserve::{in_force, read_claims, replace_claims};
+use super::reserve::{in_force, is_quarantined_for, read_claims, replace_claims};
 use super::{MigrationError, RESERVED_FOR, observed};
 use crate::prepare::prepare;
 use ipam_cilium::observed::Observed;
-use ipam_cluster::{ClusterError, Workloads, Write, WriteError};
+use ipam_cluster::{ClusterError, Workloads, Write, WriteError, Written};
 use ipam_core::claims::{ClaimGuard, Claims};
 use ipam_core::model::{IpamMode, Origin, WritePath, WritePathChoice};
 use ipam_core::net::Block;
@@ -33,18 +33,21 @@ impl Assigning<'_> {
         record: &NodeRecord,
         seen: &NodeSeen,
     ) -> Result<AssignOutcome, MigrationError> {
+        // As it is now: a program without claims, such as Cilium's operator, may have given a block
+        // since the schedule.
+        let observed = observed(cluster).await?;
         if record.method == Method::NodeConfig
             && record.direction == Direction::Back
-            && let Some(outcome) = remove_setting(cluster, record, seen).await?
+            && let Some(outcome) = remove_setting(cluster, &observed, record, seen).await
         {
             return Ok(outcome);
         }
         let mode = match (record.method, record.direction) {
             (Method::CiliumNode | Method::NodeConfig | Method::NodeObject, _) => {
-                return self.assign_blocks(cluster, record).await;
+                return self.assign_blocks(cluster, &observed, record).await;
             }
             (Method::ToKubernetes, Direction::Forward) => {
-                let outcome = self.assign_blocks(cluster, record).await?;
+                let outcome = self.assign_blocks(cluster, &observed, record).await?;
                 if outcome != AssignOutcome::Shown {
                     return Ok(outcome);
                 }
@@ -54,20 +57,18 @@ impl Assigning<'_> {
             // The Node keeps its blocks: they can be written only once, and are right.
             (Method::ToKubernetes | Method::ToClusterPool, Direction::Back) => None,
         };
-        set_mode(cluster, &observed(cluster).await?, record, seen, mode).await
+        set_mode(cluster, &observed, record, seen, mode).await
     }
 
     async fn assign_blocks<C: Workloads>(
         &self,
         cluster: &C,
+        observed: &Observed,
         record: &NodeRecord,
     ) -> Result<AssignOutcome, MigrationError> {
-        let change = {
-            let observed = self.observed(cluster, record).await?;
-            match self.planned(record, &observed) {
-                Ok(change) => change,
-                Err(outcome) => return Ok(outcome),
-            }
+        let change = match self.planned(record, &as_changeable(observed, record)) {
+            Ok(change) => change,
+            Err(outcome) => return Ok(outcome),
         };
         let mut prepared = prepare(cluster, &[(0, change)], NonZeroUsize::MIN).await;
         if let Some((_, why)) = prepared.refused.pop() {
@@ -84,35 +85,7 @@ impl Assigning<'_> {
         let Change::Node(change) = &change else {
             return Ok(AssignOutcome::Shown);
         };
-        Ok(match cluster.write(&Write::from(&**change)).await {
-            Ok(_) => AssignOutcome::Shown,
-            Err(
-                error @ (WriteError::Superseded(_) | WriteError::Busy(_) | WriteError::Unknown(_)),
-            ) => AssignOutcome::Again(error.to_string()),
-            Err(error @ (WriteError::Refused(_) | WriteError::Forbidden(_))) => {
-                AssignOutcome::Blocked(error.to_string())
-            }
-        })
-    }
-
-    /// The cluster as it is now: a program without claims, such as Cilium's operator, may have
-    /// given a block since the schedule. The node is read as one that a plan may change.
-    async fn observed<C: Workloads>(
-        &self,
-        cluster: &C,
-        record: &NodeRecord,
-    ) -> Result<Observed, MigrationError> {
-        let mut observed = observed(cluster).await?;
-        if let Some(node) = observed.nodes.get_mut(&record.node) {
-            Arc::make_mut(node).migration = None;
-        }
-        match record.method {
-            // The old agent still shows the old block, which the new Node does not have.
-            Method::NodeObject => drop(observed.cilium_nodes.remove(&record.node)),
-            Method::ToKubernetes => observed.cilium.mode_override = Some(IpamMode::Kubernetes),
-            Method::CiliumNode | Method::NodeConfig | Method::ToClusterPool => {}
-        }
-        Ok(observed)
+        Ok(outcome(cluster.write(&Write::from(&**change)).await))
     }
 
     /// The change of the node in a plan of the files with this pin.
@@ -173,10 +146,7 @@ impl Assigning<'_> {
         // The reservation proves that no other program was given the block since the schedule,
         // however long this one was paused: whoever gives it away replaces the entry.
         let new_blocks = node.new_blocks();
-        let is_reserved = |block: &Block| {
-            let quarantined = stored.claims.quarantined.get(block);
-            quarantined.is_some_and(|quarantined| quarantined.node == record.node)
-        };
+        let is_reserved = |block: &Block| is_quarantined_for(&stored.claims, *block, &record.node);
         if let Some(block) = new_blocks.iter().find(|block| !is_reserved(block)) {
             let why = format!("{block} is no longer reserved for the node");
             return Ok(Err(AssignOutcome::Blocked(why)));
@@ -198,6 +168,34 @@ impl Assigning<'_> {
             Ok(()) => Ok(Ok(())),
             Err(WriteError::Superseded(why)) => Ok(Err(AssignOutcome::Again(why))),
             Err(error) => Err(ClusterError::Claims(error).into()),
+        }
+    }
+}
+
+/// The cluster in which a plan may change the node of the record.
+fn as_changeable(observed: &Observed, record: &NodeRecord) -> Observed {
+    let mut observed = observed.clone();
+    if let Some(node) = observed.nodes.get_mut(&record.node) {
+        Arc::make_mut(node).migration = None;
+    }
+    match record.method {
+        // The old agent still shows the old block, which the new Node does not have.
+        Method::NodeObject => drop(observed.cilium_nodes.remove(&record.node)),
+        Method::ToKubernetes => observed.cilium.mode_override = Some(IpamMode::Kubernetes),
+        Method::CiliumNode | Method::NodeConfig | Method::ToClusterPool => {}
+    }
+    observed
+}
+
+/// What the answer to a write means for the node.
+pub(super) fn outcome(answer: Result<Written, WriteError>) -> AssignOutcome {
+    match answer {
+        Ok(_) => AssignOutcome::Shown,
+        Err(error @ (WriteError::Superseded(_) | WriteError::Busy(_) | WriteError::Unknown(_))) => {
+            AssignOutcome::Again(error.to_string())
+        }
+        Err(error @ (WriteError::Refused(_) | WriteError::Forbidden(_))) => {
+            AssignOutcome::Blocked(error.to_string())
         }
     }
 }

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{MigrationError, observed};
+use super::MigrationError;
+use super::assign::outcome;
 use ipam_cilium::observed::{OWNER_LABEL, ObjectVersion, Observed, range_setting};
-use ipam_cluster::{MIGRATION_LABEL, Operation, Target, Workloads, Write, WriteError};
+use ipam_cluster::{MIGRATION_LABEL, Operation, Target, Workloads, Write, version_of};
 use ipam_core::model::{IpamMode, NodeName};
 use ipam_core::net::{Block, Family};
 use ipam_planner::migration::{AssignOutcome, NodeRecord, NodeSeen};
@@ -69,13 +70,7 @@ pub(super) async fn set_mode<C: Workloads>(
             }))
         }
     };
-    Ok(match cluster.write(&Write { target, operation }).await {
-        Ok(_) => AssignOutcome::Shown,
-        Err(error @ (WriteError::Refused(_) | WriteError::Forbidden(_))) => {
-            AssignOutcome::Blocked(error.to_string())
-        }
-        Err(error) => AssignOutcome::Again(error.to_string()),
-    })
+    Ok(outcome(cluster.write(&Write { target, operation }).await))
 }
 
 /// Not the one that sets ranges: this one goes when `cilium-config` has the mode.
@@ -87,57 +82,34 @@ fn sets(config: &Value, mode: IpamMode) -> bool {
     config["spec"]["defaults"]["ipam"] == mode.as_str()
 }
 
-fn version_of(object: &Value) -> ObjectVersion {
-    let text = |key: &str| {
-        let value = object["metadata"][key].as_str();
-        value.unwrap_or_default().to_owned()
-    };
-    ObjectVersion {
-        uid: text("uid"),
-        resource_version: text("resourceVersion"),
-    }
-}
-
 /// Removes the setting that moved the node, if the Node itself has the blocks to go back to. `None`:
 /// it has others, or the setting is not only ours, so the blocks must be written.
 pub(super) async fn remove_setting<C: Workloads>(
     cluster: &C,
+    observed: &Observed,
     record: &NodeRecord,
     seen: &NodeSeen,
-) -> Result<Option<AssignOutcome>, MigrationError> {
-    let Some(node) = &seen.node else {
-        return Ok(None);
-    };
+) -> Option<AssignOutcome> {
+    let node = seen.node.as_ref()?;
     let of_node: BTreeSet<&Block> = node.node.spec.iter().collect();
     if of_node != record.from.iter().collect() {
-        return Ok(None);
+        return None;
     }
-    let observed = observed(cluster).await?;
     let name = node_config_name(&record.node);
-    let (Some(config), Some(api), Some(namespace)) = (
-        observed.node_configs.named(&name),
-        observed.node_config_api(),
-        observed.cilium.namespace.clone(),
-    ) else {
-        return Ok(None);
-    };
+    let config = observed.node_configs.named(&name)?;
+    let api = observed.node_config_api()?;
+    let namespace = observed.cilium.namespace.clone()?;
     let is_range = |key: &String| {
         Family::BOTH
             .iter()
             .any(|family| range_setting(*family) == key)
     };
     if !config.is_ours() || !config.defaults.keys().all(is_range) {
-        return Ok(None);
+        return None;
     }
     let write = Write {
         target: Target::NodeConfig(api, namespace, name),
         operation: Operation::Delete(config.version.clone()),
     };
-    Ok(Some(match cluster.write(&write).await {
-        Ok(_) => AssignOutcome::Shown,
-        Err(error @ (WriteError::Refused(_) | WriteError::Forbidden(_))) => {
-            AssignOutcome::Blocked(error.to_string())
-        }
-        Err(error) => AssignOutcome::Again(error.to_string()),
-    }))
+    Some(outcome(cluster.write(&write).await))
 }

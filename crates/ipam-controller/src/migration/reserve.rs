@@ -75,26 +75,15 @@ pub(super) async fn reserve<C: Workloads>(
     Ok(replaced.map_err(ClusterError::Claims)?)
 }
 
-/// Renews reservations. A block that another node has got since stays as it is: nothing is written
-/// without its reservation.
-pub(super) async fn renew<C: Workloads>(
+/// Replaces the stored claims by what `amend` makes of them, however often others are faster.
+async fn amend<C: Workloads>(
     cluster: &C,
-    blocks: &BTreeMap<Block, NodeName>,
-    duration: SignedDuration,
+    amend: impl Fn(&mut Claims, Timestamp),
 ) -> Result<(), MigrationError> {
     for _ in 0..ATTEMPTS {
         let stored = read_claims(cluster).await?;
-        let known = in_force(&stored.claims, cluster.now());
         let mut claims = stored.claims.clone();
-        for (block, node) in blocks {
-            let is_ours = known
-                .quarantined
-                .get(block)
-                .is_some_and(|quarantined| quarantined.node == *node);
-            if is_ours {
-                claims.quarantine(*block, node, cluster.now(), duration);
-            }
-        }
+        amend(&mut claims, cluster.now());
         match replace_claims(cluster, &stored, &claims).await {
             Ok(()) => return Ok(()),
             Err(WriteError::Superseded(_)) => {}
@@ -106,40 +95,62 @@ pub(super) async fn renew<C: Workloads>(
     ))
 }
 
-/// Ends reservations: the nodes hold `kept` blocks, which needs no entry, and
-/// `left` ones are quarantined as freed blocks are.
+/// Whether the block is reserved for the node, or quarantined after it.
+pub(super) fn is_quarantined_for(claims: &Claims, block: Block, node: &NodeName) -> bool {
+    let quarantined = claims.quarantined.get(&block);
+    quarantined.is_some_and(|quarantined| quarantined.node == *node)
+}
+
+/// Renews reservations. A block that another node has got since stays as it is: nothing is written
+/// without its reservation.
+pub(super) async fn renew<C: Workloads>(
+    cluster: &C,
+    blocks: &BTreeMap<Block, NodeName>,
+    duration: SignedDuration,
+) -> Result<(), MigrationError> {
+    let renew = |claims: &mut Claims, now: Timestamp| {
+        let known = in_force(claims, now);
+        for (block, node) in blocks {
+            if is_quarantined_for(&known, *block, node) {
+                claims.quarantine(*block, node, now, duration);
+            }
+        }
+    };
+    amend(cluster, renew).await
+}
+
+/// Ends reservations: the nodes hold `kept` blocks, which needs no entry, and `left` ones are
+/// quarantined as freed blocks are.
 pub(super) async fn release<C: Workloads>(
     cluster: &C,
     kept: &BTreeMap<Block, NodeName>,
     left: &BTreeMap<Block, NodeName>,
     quarantine: SignedDuration,
 ) -> Result<(), MigrationError> {
-    for _ in 0..ATTEMPTS {
-        let stored = read_claims(cluster).await?;
-        let mut claims = stored.claims.clone();
-        let is_of = |claims: &Claims, block: &Block, node: &NodeName| {
-            let quarantined = claims.quarantined.get(block);
-            quarantined.is_some_and(|quarantined| quarantined.node == *node)
-        };
+    let release = |claims: &mut Claims, now: Timestamp| {
         for (block, node) in kept {
-            if is_of(&claims, block, node) {
+            if is_quarantined_for(claims, *block, node) {
                 claims.quarantined.remove(block);
             }
         }
         for (block, node) in left {
-            if is_of(&claims, block, node) {
-                claims.quarantine(*block, node, cluster.now(), quarantine);
+            if is_quarantined_for(claims, *block, node) {
+                claims.quarantine(*block, node, now, quarantine);
             }
         }
-        match replace_claims(cluster, &stored, &claims).await {
-            Ok(()) => return Ok(()),
-            Err(WriteError::Superseded(_)) => {}
-            Err(error) => return Err(ClusterError::Claims(error).into()),
-        }
-    }
-    Err(MigrationError::Reserve(
-        "other appliers replace the claims all the time".to_owned(),
-    ))
+    };
+    amend(cluster, release).await
+}
+
+/// Every block of these nodes, old and new.
+pub(super) fn blocks_of<'r>(
+    records: impl Iterator<Item = &'r NodeRecord>,
+) -> BTreeMap<Block, NodeName> {
+    let blocks = records.flat_map(|one| {
+        let both = one.to.iter().chain(&one.from);
+        both.map(|block| (*block, one.node.clone()))
+    });
+    blocks.collect()
 }
 
 impl<C: Workloads, H: Host> Migration<'_, C, H> {
@@ -149,15 +160,7 @@ impl<C: Workloads, H: Host> Migration<'_, C, H> {
 
     /// Every block of every node, old and new.
     pub(super) fn blocks(&self) -> BTreeMap<Block, NodeName> {
-        let nodes = self.nodes.values().map(|stored| &stored.record);
-        nodes
-            .flat_map(|node| {
-                node.to
-                    .iter()
-                    .chain(&node.from)
-                    .map(|block| (*block, node.node.clone()))
-            })
-            .collect()
+        blocks_of(self.nodes.values().map(|stored| &stored.record))
     }
 
     /// Ends the reservations of nodes that are all moved, or all back.

@@ -1,7 +1,7 @@
 //! The waves of a migration, its gates, its maintenance windows, and its way back.
 
 use super::drive::look;
-use super::reserve::{decided_on, reserve};
+use super::reserve::{blocks_of, decided_on, reserve};
 use super::store::{Stored, Stores, put_migration, put_node, remove_stale};
 use super::wave::WaveOutcome;
 use super::{Host, MigrationError, MigrationEvent, NodeStates, RESERVED_FOR, observed};
@@ -59,14 +59,8 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
         let nodes = record
             .nodes(cluster.now())
             .map_err(MigrationError::Schedule)?;
-        let blocks = nodes.values().flat_map(|node| {
-            node.to
-                .iter()
-                .chain(&node.from)
-                .map(|block| (*block, node.node.clone()))
-        });
         let claims = decided_on(observed, desired);
-        reserve(cluster, &blocks.collect(), RESERVED_FOR, &claims).await?;
+        reserve(cluster, &blocks_of(nodes.values()), RESERVED_FOR, &claims).await?;
         let main = match &earlier.migration {
             Some(stored) => put_migration(cluster, stored, record).await?,
             None => put_migration(cluster, &Stored::new(record.clone()), record).await?,

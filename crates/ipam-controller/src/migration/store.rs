@@ -8,7 +8,9 @@ use sha2::{Digest, Sha256};
 
 use super::{MigrationError, NodeStates};
 use ipam_cilium::observed::{OWN_NAMESPACE, OWNER_LABEL, ObjectVersion};
-use ipam_cluster::{Cluster, MIGRATION_LABEL, Operation, Target, Workloads, Write, WriteError};
+use ipam_cluster::{
+    Cluster, MIGRATION_LABEL, Operation, Target, Workloads, Write, WriteError, version_of,
+};
 use ipam_core::model::NodeName;
 use ipam_planner::migration::{MigrationRecord, MigrationRecordError, NodeRecord, Phase};
 
@@ -247,17 +249,6 @@ fn name_of(object: &Value) -> &str {
 
 fn text_of(object: &Value) -> &str {
     object["data"][KEY].as_str().unwrap_or_default()
-}
-
-fn version_of(object: &Value) -> ObjectVersion {
-    let text = |key: &str| {
-        let value = object["metadata"][key].as_str();
-        value.unwrap_or_default().to_owned()
-    };
-    ObjectVersion {
-        uid: text("uid"),
-        resource_version: text("resourceVersion"),
-    }
 }
 
 /// Whether we made the object: nothing else is deleted.

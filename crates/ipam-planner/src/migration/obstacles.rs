@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::record::Method;
 use super::schedule::LeftBehind;
+use super::step::few;
 use super::targets::NewBlocks;
 use crate::plan::{BlockedReason, Target, node_config_name, plan};
 use ipam_cilium::observed::{BlockAllocator, NodeCidrAllocation, Observed};
@@ -97,26 +98,20 @@ pub(super) fn of_settings(
 /// What a person should know before the node is drained.
 pub(super) fn risks(method: Method, allocator: BlockAllocator, leaving: &[&Pod]) -> Vec<String> {
     let mut risks = Vec::new();
-    let few = |pods: Vec<&&Pod>| {
-        let names: Vec<String> = pods.iter().take(3).map(|pod| pod.full_name()).collect();
-        match pods.len() {
-            0..=3 => names.join(", "),
-            more => format!("{} and {} more", names.join(", "), more - 3),
-        }
+    let names = |is_meant: fn(&Pod) -> bool| -> Vec<String> {
+        let pods = leaving.iter().filter(|pod| is_meant(pod));
+        pods.map(|pod| pod.full_name()).collect()
     };
-    let lost: Vec<&&Pod> = leaving
-        .iter()
-        .filter(|pod| pod.keeper == Keeper::None)
-        .collect();
+    let lost = names(|pod| pod.keeper == Keeper::None);
     if !lost.is_empty() {
-        risks.push(format!("Pods without a controller are lost: {}", few(lost)));
+        risks.push(format!(
+            "Pods without a controller are lost: {}",
+            few(&lost)
+        ));
     }
-    let data: Vec<&&Pod> = leaving
-        .iter()
-        .filter(|pod| pod.local_data == LocalData::EmptyDir)
-        .collect();
+    let data = names(|pod| pod.local_data == LocalData::EmptyDir);
     if !data.is_empty() {
-        risks.push(format!("data in an emptyDir is lost: {}", few(data)));
+        risks.push(format!("data in an emptyDir is lost: {}", few(&data)));
     }
     match method {
         Method::NodeObject => risks.push(

@@ -331,13 +331,6 @@ impl Situation<'_> {
 
 impl std::fmt::Display for Waiting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let few = |all: &[String]| {
-            let shown = all.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
-            match all.len() {
-                0..=3 => shown,
-                more => format!("{shown} and {} more", more - 3),
-            }
-        };
         match self {
             Waiting::Pods(pods) => write!(f, "Pods still run: {}", few(pods)),
             Waiting::Finalizers(all) => write!(f, "finalizers keep the Node: {}", few(all)),
@@ -345,5 +338,14 @@ impl std::fmt::Display for Waiting {
             Waiting::Result(missing) if missing.is_empty() => f.write_str("the step has not ended"),
             Waiting::Result(missing) => f.write_str(missing),
         }
+    }
+}
+
+/// The first three of them, and how many more there are.
+pub(super) fn few(all: &[String]) -> String {
+    let shown = all.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+    match all.len() {
+        0..=3 => shown,
+        more => format!("{shown} and {} more", more - 3),
     }
 }
