@@ -4,7 +4,8 @@
 //! The agents are played; `testbed::RackCluster` says by which facts.
 
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -18,12 +19,19 @@ use xtask::tool::Tool;
 /// Enough for several waves. 1,000 nodes in 40 racks take half an hour.
 pub const NODES: usize = 24;
 const PODS_PER_NODE: usize = 2;
-/// A killed program lives at most this long.
-const LONGEST_LIFE: Duration = Duration::from_secs(12);
+/// Progress that a node's move prints at least. The kills are spread over it, so that each of them
+/// finds a migration that is not over.
+const LINES_PER_NODE: usize = 5;
+/// Lines that a program prints before it goes on where another one was killed.
+const FIRST_LINES: usize = 3;
+/// A kill comes at most this long after a line.
+const LONGEST_DELAY: Duration = Duration::from_millis(50);
 /// The Nodes' blocks at first, and the space of the racks.
 const FLAT: &str = "10.64.0.0/12";
 /// The exit code of a migration that is over.
 const DONE: i32 = 0;
+/// The exit code after a lost race: a request of a killed program may arrive late.
+const LOST: i32 = 6;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -68,7 +76,7 @@ pub fn run(tool: &Tool, nodes: usize, seed: u64, arguments: &Arguments) -> Resul
         let client = Client::of_kubeconfig(cluster.plane.kubeconfig())?;
         let (violations, is_over) = (&violations, &is_over);
         scope.spawn(move || watch_budgets(&client, violations, is_over));
-        let counts = migrate(tool, &cluster, folder.path(), seed, times);
+        let counts = migrate(tool, &cluster, folder.path(), nodes, seed, times);
         is_over.store(true, Ordering::Relaxed);
         counts
     })?;
@@ -128,6 +136,7 @@ fn migrate(
     tool: &Tool,
     cluster: &RackCluster,
     folder: &std::path::Path,
+    nodes: usize,
     seed: u64,
     times: usize,
 ) -> Result<Counts> {
@@ -137,24 +146,31 @@ fn migrate(
     // The Lease of a killed program would keep the next one waiting; the records exclude it too.
     let apply = ["migrate", "apply", directory, "--auto-approve", "--no-lock"];
     let resume = ["migrate", "resume", directory, "--no-lock"];
+    let most_lines = (nodes * LINES_PER_NODE / times.max(1)).max(1);
     loop {
         let is_begun = has_begun(cluster)?;
         let arguments: &[&str] = if is_begun { &resume } else { &apply };
-        let mut child = command(tool, cluster, arguments).spawn()?;
+        let mut child = command(tool, cluster, arguments)
+            .stderr(Stdio::piped())
+            .spawn()?;
         counts.runs += 1;
-        if counts.kills < times {
-            let micros = usize::try_from(LONGEST_LIFE.as_micros())?;
-            let delay = Duration::from_micros(u64::try_from(random.below(micros))?);
+        let lines = match counts.kills < times {
+            true => FIRST_LINES + random.below(most_lines),
+            false => usize::MAX,
+        };
+        if read_lines(&mut child, lines)? == lines {
+            let micros = random.below(usize::try_from(LONGEST_DELAY.as_micros())?);
             // The moment of the kill is what varies, so it waits for no event.
-            thread::sleep(delay);
-            if child.try_wait()?.is_none() {
-                child.kill()?;
-                child.wait()?;
-                counts.kills += 1;
-                continue;
-            }
+            thread::sleep(Duration::from_micros(u64::try_from(micros)?));
+            child.kill()?;
+            child.wait()?;
+            counts.kills += 1;
+            continue;
         }
         let status = child.wait()?;
+        if status.code() == Some(LOST) {
+            continue;
+        }
         ensure!(
             status.code() == Some(DONE),
             "`migrate` ended with {status}: {}",
@@ -162,6 +178,13 @@ fn migrate(
         );
         return Ok(counts);
     }
+}
+
+/// Reads this many lines of progress, or all.
+fn read_lines(child: &mut Child, most: usize) -> Result<usize> {
+    let progress = child.stderr.as_mut().context("its stderr is not read")?;
+    let lines = BufReader::new(progress).lines().take(most);
+    Ok(lines.map_while(|line| line.ok()).count())
 }
 
 fn talk(tool: &Tool, cluster: &RackCluster) -> Result<String> {
