@@ -61,12 +61,12 @@ pub(super) fn saved_changes(
             gone,
             blocked: held_back,
         } => {
-            if gone > 0 {
-                output::warn(&format!(
+            warn_if(gone, |gone| {
+                format!(
                     "left out: {}, gone or re-created since",
                     count(gone, "object")
-                ));
-            }
+                )
+            });
             let blocked = match saved.intent {
                 Intent::Files => plan.blocked.len(),
                 Intent::Undo => {
@@ -75,28 +75,22 @@ pub(super) fn saved_changes(
                     shown.summary.blocked
                 }
             };
-            if done > 0 {
-                output::warn(&format!(
-                    "done already: {} of the saved plan",
-                    count(done, "change")
-                ));
-            }
+            warn_if(done, |done| {
+                format!("done already: {} of the saved plan", count(done, "change"))
+            });
             let irreversible = changes
                 .iter()
                 .filter(|change| !change.can_be_undone())
                 .count();
-            if irreversible > 0 {
+            warn_if(irreversible, |irreversible| {
                 let what = count(irreversible, "change");
-                output::warn(&format!(
-                    "{what} cannot be undone: {}",
-                    why_irreversible(saved)
-                ));
-            }
-            if further > 0 && saved.intent == Intent::Files {
-                output::warn(&format!(
-                    "not in the saved plan: {}; run plan again for more",
-                    count(further, "further change")
-                ));
+                format!("{what} cannot be undone: {}", why_irreversible(saved))
+            });
+            if saved.intent == Intent::Files {
+                warn_if(further, |further| {
+                    let what = count(further, "further change");
+                    format!("not in the saved plan: {what}; run plan again for more")
+                });
             }
             Ok(Approved {
                 changes,
@@ -104,6 +98,12 @@ pub(super) fn saved_changes(
                 held_back,
             })
         }
+    }
+}
+
+fn warn_if(number: usize, message: impl FnOnce(usize) -> String) {
+    if number > 0 {
+        output::warn(&message(number));
     }
 }
 

@@ -5,7 +5,7 @@ use super::progress::{fault, written};
 use crate::render::{Detail, Paint, count, named, printable};
 use ipam_cluster::Rollback;
 use ipam_controller::apply::Outcome;
-use ipam_controller::{ControllerEvent, Waiting, WaitingChange};
+use ipam_controller::{ControllerEvent, Loaded, Waiting, WaitingChange};
 use ipam_core::model::{Hazard, Severity, grouped_digits};
 use ipam_desired::Activity;
 use ipam_planner::plan::ChangeDocument;
@@ -15,45 +15,14 @@ pub(super) fn human(event: &ControllerEvent<'_>, detail: Detail) -> String {
     let line = |word: String, what: &str| format!("{word}  {what}\n");
     match event {
         ControllerEvent::ConfigApplied(loaded) => {
-            let of = loaded
-                .revision
-                .as_ref()
-                .map(|commit| format!(" of commit {commit}"))
-                .unwrap_or_default();
-            line(
-                Paint::Bold.on("in force"),
-                &format!("{}{of}", count(loaded.documents.files.len(), "file")),
-            )
+            line(Paint::Bold.on("in force"), &applied_files(loaded))
         }
-        ControllerEvent::Invalid(loaded) => {
-            let faults = loaded
-                .findings
-                .iter()
-                .filter(|finding| finding.severity == Severity::Error);
-            let what = format!(
-                "{}; the last good files stay in force",
-                count(faults.count(), "fault")
-            );
-            line(Paint::Red.on("invalid"), &what)
-        }
+        ControllerEvent::Invalid(loaded) => line(Paint::Red.on("invalid"), &faults(loaded)),
         ControllerEvent::Finished {
             change, outcome, ..
         } => {
-            let change = ChangeDocument::from(*change);
-            let object = format!("{}/{}", change.kind, change.name);
-            match outcome {
-                Outcome::Applied => {
-                    let (action, value) = written(&change);
-                    line(
-                        Paint::Green.on(action),
-                        printable(&format!("{object}  {value}")).trim_end(),
-                    )
-                }
-                other => line(
-                    Paint::Red.on("not written"),
-                    &printable(&format!("{object}  {}", fault(other).unwrap_or_default())),
-                ),
-            }
+            let (word, what) = finished(&ChangeDocument::from(*change), outcome);
+            line(word, &what)
         }
         ControllerEvent::Waiting(waiting) => waiting_lines(waiting, detail),
         ControllerEvent::Planned(_)
@@ -74,6 +43,46 @@ pub(super) fn human(event: &ControllerEvent<'_>, detail: Detail) -> String {
         ControllerEvent::Recovered => line(Paint::Green.on("recovered"), ""),
         ControllerEvent::Leading => line(Paint::Bold.on("leads"), ""),
         ControllerEvent::Standby(why) => line("stands by".to_owned(), &printable(why)),
+    }
+}
+
+fn applied_files(loaded: &Loaded) -> String {
+    let of = loaded
+        .revision
+        .as_ref()
+        .map(|commit| format!(" of commit {commit}"))
+        .unwrap_or_default();
+    format!("{}{of}", count(loaded.documents.files.len(), "file"))
+}
+
+fn faults(loaded: &Loaded) -> String {
+    let faults = loaded
+        .findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Error);
+    format!(
+        "{}; the last good files stay in force",
+        count(faults.count(), "fault")
+    )
+}
+
+/// What happened to a change, and the object.
+fn finished(change: &ChangeDocument, outcome: &Outcome) -> (String, String) {
+    let object = format!("{}/{}", change.kind, change.name);
+    match outcome {
+        Outcome::Applied => {
+            let (action, value) = written(change);
+            let what = format!("{object}  {value}");
+            (
+                Paint::Green.on(action),
+                printable(what.trim_end()).into_owned(),
+            )
+        }
+        other => {
+            let why = fault(other).unwrap_or_default();
+            let what = format!("{object}  {why}");
+            (Paint::Red.on("not written"), printable(&what).into_owned())
+        }
     }
 }
 

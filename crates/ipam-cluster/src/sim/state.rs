@@ -63,7 +63,10 @@ const HISTORY: usize = 16;
 #[derive(Clone, Debug)]
 pub struct SimCluster(Arc<Mutex<SimState>>);
 
-pub(super) type Objects = BTreeMap<(ObservedKind, String), Value>;
+/// Kind and name.
+pub(super) type ObjectKey = (ObservedKind, String);
+
+pub(super) type Objects = BTreeMap<ObjectKey, Value>;
 
 pub(super) type Writers = BTreeMap<(String, Block), (Writer, u64)>;
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::rules::{patched, version_of};
 use super::super::{Operation, Target, Write, WriteError, Written};
-use super::state::{Sender, SimState, Taking, Writer, blocks, shows_blocks};
+use super::state::{ObjectKey, Sender, SimState, Taking, Writer, blocks, shows_blocks};
 use ipam_cilium::observed::{CLAIMS_NAME, ObjectVersion, ObservedKind};
 
 /// The preconditions that a deletion has.
@@ -56,28 +56,7 @@ impl SimState {
             (Operation::Create(_), Some(_)) => {
                 Err(WriteError::Superseded("already exists".to_owned()))
             }
-            (Operation::Create(object), None)
-                if kind == ObservedKind::CiliumNode && !self.is_owned(object) =>
-            {
-                // Garbage collection removes an object without an owner.
-                self.note(|| format!("{} {} is collected at once", key.0.resource(), key.1));
-                Ok(Written {
-                    version: version_of(object),
-                })
-            }
-            (Operation::Create(object), None) => {
-                if kind == ObservedKind::CiliumNode {
-                    blocks(object)
-                        .into_iter()
-                        .for_each(|block| self.check_block(sender, &key.1, block));
-                }
-                self.create_by(object.clone(), Writer::Ours);
-                let created = self.objects.get(&key).map(version_of);
-                created.map_or_else(
-                    || Err(WriteError::Refused("no such kind".to_owned())),
-                    |version| Ok(Written { version }),
-                )
-            }
+            (Operation::Create(object), None) => self.create_from(sender, &key, object),
             (Operation::Apply(_), _) => Err(WriteError::Refused(
                 "server-side apply is not simulated".to_owned(),
             )),
@@ -85,37 +64,86 @@ impl SimState {
                 Err(WriteError::Superseded("not found".to_owned()))
             }
             (Operation::Delete(version), Some(before)) => {
-                // As preconditions of DeleteOptions, an absent one is not compared.
-                patched(&before, &json!({"metadata": preconditions(version)}))?;
-                if shows_blocks(kind) {
-                    self.check_deletion(sender, &key, version, &before);
-                }
-                if kind == ObservedKind::CiliumNode {
-                    self.agent_releases(&key.1);
-                }
-                // What it owns goes later, as with background propagation.
-                self.remove(&key);
-                Ok(Written {
-                    version: ObjectVersion::default(),
-                })
+                self.delete_from(sender, &key, version, &before)
             }
             (Operation::Patch(patch), Some(before)) => {
-                let after = patched(&before, patch)?;
-                if shows_blocks(kind) {
-                    self.check_write(sender, &key.1, patch, &before, &after);
-                }
-                // As on the real server, a patch without a change keeps the resourceVersion.
-                if after != before {
-                    self.put(key.clone(), after, Writer::Ours);
-                }
-                if sender.taking == Taking::Allowed {
-                    self.agent_forgets(&key.1);
-                }
-                Ok(Written {
-                    version: version_of(&self.objects[&key]),
-                })
+                self.patch_from(sender, &key, patch, &before)
             }
         }
+    }
+
+    fn create_from(
+        &mut self,
+        sender: &Sender,
+        key: &ObjectKey,
+        object: &Value,
+    ) -> Result<Written, WriteError> {
+        let (kind, name) = key;
+        if *kind == ObservedKind::CiliumNode && !self.is_owned(object) {
+            // Garbage collection removes an object without an owner.
+            self.note(|| format!("{} {name} is collected at once", kind.resource()));
+            return Ok(Written {
+                version: version_of(object),
+            });
+        }
+        if *kind == ObservedKind::CiliumNode {
+            blocks(object)
+                .into_iter()
+                .for_each(|block| self.check_block(sender, name, block));
+        }
+        self.create_by(object.clone(), Writer::Ours);
+        let created = self.objects.get(key).map(version_of);
+        created.map_or_else(
+            || Err(WriteError::Refused("no such kind".to_owned())),
+            |version| Ok(Written { version }),
+        )
+    }
+
+    fn delete_from(
+        &mut self,
+        sender: &Sender,
+        key: &ObjectKey,
+        version: &ObjectVersion,
+        before: &Value,
+    ) -> Result<Written, WriteError> {
+        let (kind, name) = key;
+        // As preconditions of DeleteOptions, an absent one is not compared.
+        patched(before, &json!({"metadata": preconditions(version)}))?;
+        if shows_blocks(*kind) {
+            self.check_deletion(sender, key, version, before);
+        }
+        if *kind == ObservedKind::CiliumNode {
+            self.agent_releases(name);
+        }
+        // What it owns goes later, as with background propagation.
+        self.remove(key);
+        Ok(Written {
+            version: ObjectVersion::default(),
+        })
+    }
+
+    fn patch_from(
+        &mut self,
+        sender: &Sender,
+        key: &ObjectKey,
+        patch: &Value,
+        before: &Value,
+    ) -> Result<Written, WriteError> {
+        let (kind, name) = key;
+        let after = patched(before, patch)?;
+        if shows_blocks(*kind) {
+            self.check_write(sender, name, patch, before, &after);
+        }
+        // As on the real server, a patch without a change keeps the resourceVersion.
+        if after != *before {
+            self.put(key.clone(), after, Writer::Ours);
+        }
+        if sender.taking == Taking::Allowed {
+            self.agent_forgets(name);
+        }
+        Ok(Written {
+            version: version_of(&self.objects[key]),
+        })
     }
 
     /// Whether the owner of a CiliumNode exists.

@@ -19,7 +19,7 @@ use crate::documents::{
     lower_service_pin, structure, yaml,
 };
 use ipam_core::model::{Finding, Origin, Rule, Severity};
-use ipam_desired::{Activity, Desired, ServicePin};
+use ipam_desired::{Activity, Desired, Policy, ServicePin};
 
 /// Lowers all documents. If a finding is an error, the [`Desired`] is incomplete and must not be
 /// planned.
@@ -139,25 +139,7 @@ impl Lowering {
             DocumentKind::IpPool => {
                 let pool = context.typed::<IpPoolDocument>(readable);
                 let pool = pool.and_then(|written| lower_pool::lower(&mut context, written));
-                if context.has_errors() {
-                    self.incomplete
-                        .add(document.text_at(&keys(["metadata", "name"])));
-                    self.desired
-                        .faulty
-                        .extend(pool.as_ref().map(|pool| pool.name().clone()));
-                }
-                match pool {
-                    Some(AnyPool::OfNodes(pool)) => {
-                        self.desired.pools.entry(pool.name.clone()).or_insert(pool);
-                    }
-                    Some(AnyPool::OfNeutron(pool)) => {
-                        self.desired
-                            .neutron_pools
-                            .entry(pool.name.clone())
-                            .or_insert(pool);
-                    }
-                    None => {}
-                }
+                self.pool(&context, pool);
             }
             DocumentKind::NodeAssignment => {
                 let pin = context.typed::<NodeAssignmentDocument>(readable);
@@ -187,17 +169,44 @@ impl Lowering {
                     .typed::<PolicyDocument>(readable)
                     .and_then(|written| written.spec)
                 {
-                    // Several policies are a fault. If one of them pauses, the pause applies.
-                    let before = self.desired.policy.activity;
-                    self.desired.policy = lower_policy::lower(&mut context, &spec);
-                    if before == Activity::Paused {
-                        self.desired.policy.activity = before;
-                    }
+                    let policy = lower_policy::lower(&mut context, &spec);
+                    self.policy(policy);
                 }
             }
         }
         let findings = context.findings;
         self.findings.extend(findings);
+    }
+
+    fn pool(&mut self, context: &Context<'_>, pool: Option<AnyPool>) {
+        if context.has_errors() {
+            self.incomplete
+                .add(context.document.text_at(&keys(["metadata", "name"])));
+            self.desired
+                .faulty
+                .extend(pool.as_ref().map(|pool| pool.name().clone()));
+        }
+        match pool {
+            Some(AnyPool::OfNodes(pool)) => {
+                self.desired.pools.entry(pool.name.clone()).or_insert(pool);
+            }
+            Some(AnyPool::OfNeutron(pool)) => {
+                self.desired
+                    .neutron_pools
+                    .entry(pool.name.clone())
+                    .or_insert(pool);
+            }
+            None => {}
+        }
+    }
+
+    /// Several policies are a fault. If one of them pauses, the pause applies.
+    fn policy(&mut self, policy: Policy) {
+        let before = self.desired.policy.activity;
+        self.desired.policy = policy;
+        if before == Activity::Paused {
+            self.desired.policy.activity = before;
+        }
     }
 
     fn service_pin(&mut self, pin: ServicePin, findings: &mut Vec<Finding>) {

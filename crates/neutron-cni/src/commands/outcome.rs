@@ -23,6 +23,31 @@ pub fn outcome(
     port: &Port,
 ) -> Result<IpamOutcome, CniError> {
     require_requested(request, port)?;
+    let subnets = subnets_of(facts, port)?;
+    let addresses = addresses(request, port, &subnets)?;
+    let mtu = match request.route_mtu {
+        RouteMtu::Unset => None,
+        RouteMtu::Fixed(mtu) => Some(mtu),
+        RouteMtu::OfNetwork => {
+            retry_until_answered(facts, |facts| facts.network(&port.network_id))?.mtu
+        }
+    };
+    let routes = routes(request, &addresses, &subnets, mtu);
+    let dns = request.dns.clone().unwrap_or_else(|| Dns {
+        nameservers: nameservers(&subnets),
+        ..Dns::default()
+    });
+    Ok(IpamOutcome {
+        addresses,
+        routes,
+        dns,
+    })
+}
+
+fn subnets_of<'p>(
+    facts: &(impl NetworkFacts + Retries),
+    port: &'p Port,
+) -> Result<BTreeMap<&'p Id, Subnet>, NeutronError> {
     let mut subnets: BTreeMap<&Id, Subnet> = BTreeMap::new();
     for fixed in &port.fixed_ips {
         if !subnets.contains_key(&fixed.subnet_id) {
@@ -30,7 +55,16 @@ pub fn outcome(
             subnets.insert(&fixed.subnet_id, subnet);
         }
     }
-    // Neutron's order is arbitrary. Many runtimes take the first address for the Pod's main one.
+    Ok(subnets)
+}
+
+/// The port's addresses in the order of the requested subnets. Neutron's order is arbitrary, and
+/// many runtimes take the first address for the Pod's main one.
+fn addresses(
+    request: &AttachmentRequest,
+    port: &Port,
+    subnets: &BTreeMap<&Id, Subnet>,
+) -> Result<Vec<Address>, CniError> {
     let mut fixed_ips: Vec<_> = port.fixed_ips.iter().collect();
     fixed_ips.sort_by_key(|fixed| {
         (
@@ -48,14 +82,17 @@ pub fn outcome(
         };
         addresses.push(address(request, fixed.ip_address, subnet)?);
     }
-    let mtu = match request.route_mtu {
-        RouteMtu::Unset => None,
-        RouteMtu::Fixed(mtu) => Some(mtu),
-        RouteMtu::OfNetwork => {
-            retry_until_answered(facts, |facts| facts.network(&port.network_id))?.mtu
-        }
-    };
-    let mut routes = routes_to_gateways(&addresses);
+    Ok(addresses)
+}
+
+/// The routes to gateways, the configured ones, and Neutron's where none replaces them.
+fn routes(
+    request: &AttachmentRequest,
+    addresses: &[Address],
+    subnets: &BTreeMap<&Id, Subnet>,
+    mtu: Option<u32>,
+) -> Vec<Route> {
+    let mut routes = routes_to_gateways(addresses);
     for route in &request.routes {
         let detail = RouteDetail {
             mtu: route.detail.mtu.or(mtu),
@@ -85,15 +122,7 @@ pub fn outcome(
             });
         }
     }
-    let dns = request.dns.clone().unwrap_or_else(|| Dns {
-        nameservers: nameservers(&subnets),
-        ..Dns::default()
-    });
-    Ok(IpamOutcome {
-        addresses,
-        routes,
-        dns,
-    })
+    routes
 }
 
 /// Adds a route unless a table already has one for this destination and priority.

@@ -270,36 +270,14 @@ fn pin(
             preferred
         };
         if of_family.len() > 1 {
-            let kept = match preferred[..] {
-                [only] => format!(
-                    "{} is pinned, because the pools of the others are disabled",
-                    only.block
-                ),
-                _ => "none is pinned: write a NodeAssignment for the one to keep".to_owned(),
-            };
-            let blocks = listed(of_family.iter().map(|candidate| candidate.block));
-            of_pin.push(Remark::left_out(
-                RemarkName::SeveralBlocks,
-                format!("Node {node}"),
-                format!(
-                    "Calico gave it {} {family} blocks, {blocks}, and in ipam `kubernetes` and `cluster-pool` Cilium has one per node: {kept}. The others are reserved. Ipam `multi-pool` can hold several",
-                    of_family.len()
-                ),
-            ));
+            of_pin.push(several_blocks(&node, family, &of_family, &preferred));
         }
         if let [only] = preferred[..] {
             let first_pool = pinned.first().map(|first| first.pool);
             if first_pool.is_none_or(|pool| pool == only.pool) {
                 pinned.push(only);
             } else {
-                of_pin.push(Remark::left_out(
-                    RemarkName::FamiliesInTwoPools,
-                    format!("Node {node}"),
-                    format!(
-                        "its block {} is in pool `{}`, and its other block is not: a node gets both from one pool, so {} is reserved",
-                        only.block, pools[only.pool].name, only.block
-                    ),
-                ));
+                of_pin.push(families_in_two_pools(&node, only, pools));
             }
         }
     }
@@ -325,6 +303,41 @@ fn pin(
         remarks: of_pin,
     };
     (Some(pin), not_pinned)
+}
+
+fn several_blocks(
+    node: &NodeName,
+    family: Family,
+    candidates: &[Candidate],
+    preferred: &[Candidate],
+) -> Remark {
+    let kept = match preferred {
+        [only] => format!(
+            "{} is pinned, because the pools of the others are disabled",
+            only.block
+        ),
+        _ => "none is pinned: write a NodeAssignment for the one to keep".to_owned(),
+    };
+    let blocks = listed(candidates.iter().map(|candidate| candidate.block));
+    Remark::left_out(
+        RemarkName::SeveralBlocks,
+        format!("Node {node}"),
+        format!(
+            "Calico gave it {} {family} blocks, {blocks}, and in ipam `kubernetes` and `cluster-pool` Cilium has one per node: {kept}. The others are reserved. Ipam `multi-pool` can hold several",
+            candidates.len()
+        ),
+    )
+}
+
+fn families_in_two_pools(node: &NodeName, other: Candidate, pools: &[ForeignPool]) -> Remark {
+    Remark::left_out(
+        RemarkName::FamiliesInTwoPools,
+        format!("Node {node}"),
+        format!(
+            "its block {} is in pool `{}`, and its other block is not: a node gets both from one pool, so {} is reserved",
+            other.block, pools[other.pool].name, other.block
+        ),
+    )
 }
 
 /// Reserves a block in its pool.

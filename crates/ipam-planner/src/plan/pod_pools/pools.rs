@@ -137,39 +137,14 @@ fn wanted(
     cluster: &ClusterPools<'_>,
 ) -> Result<Option<PodPoolChange>, BlockedReason> {
     let observed = cluster.observed;
-    if let Some(spot) = hidden(observed) {
-        return Err(BlockedReason::PodPool(PodPoolObstacle::Hidden(
-            spot.why.clone(),
-        )));
-    }
-    if observed.pod_pools_served == PodPoolsServed::No {
-        return Err(BlockedReason::PodPool(PodPoolObstacle::NotServed));
-    }
-    // Its owner goes on managing it; only its blocks are known to the files.
-    let is_of_another = |seen: &SeenPodPool| !seen.is_ours();
-    let seen = observed.pod_pools.get(pool.name.as_str());
-    if pool.state == PoolState::Disabled && seen.is_some_and(is_of_another) {
+    if is_left_alone(pool, observed)? {
         return Ok(None);
-    }
-    if pool.state == PoolState::Disabled {
-        return Err(BlockedReason::PodPool(PodPoolObstacle::Disabled));
     }
     let after = compiled(pool, taken, observed)?;
     if after.is_empty() {
         return Err(BlockedReason::PodPool(PodPoolObstacle::Empty));
     }
-    // Cilium does not compare its pools, so it would hand out shared addresses twice. A pool that
-    // gives addresses up does so in an earlier plan.
-    if let Some((block, other)) = cluster.overlapping(pool.name.as_str(), &after) {
-        return Err(BlockedReason::PodPool(PodPoolObstacle::Overlaps(Box::new(
-            (block, other.to_owned()),
-        ))));
-    }
-    if let Some(family) = Family::BOTH.into_iter().find(|family| {
-        observed.cilium.use_of(*family) == FamilyUse::Required && after.get(*family).is_none()
-    }) {
-        return Err(BlockedReason::FamilyMissing(family));
-    }
+    check_ranges(pool, &after, cluster)?;
     let change = |action, before, guard, hazard| PodPoolChange {
         action,
         object: PodPoolObject::Pool(pool.name.to_string()),
@@ -212,6 +187,48 @@ fn wanted(
         seen.version.clone(),
         hazard,
     )))
+}
+
+/// Whether another owner keeps a pool that the files disable; only its blocks are known to the files.
+fn is_left_alone(pool: &Pool, observed: &Observed) -> Result<bool, BlockedReason> {
+    if let Some(spot) = hidden(observed) {
+        return Err(BlockedReason::PodPool(PodPoolObstacle::Hidden(
+            spot.why.clone(),
+        )));
+    }
+    if observed.pod_pools_served == PodPoolsServed::No {
+        return Err(BlockedReason::PodPool(PodPoolObstacle::NotServed));
+    }
+    if pool.state != PoolState::Disabled {
+        return Ok(false);
+    }
+    match observed.pod_pools.get(pool.name.as_str()) {
+        Some(seen) if !seen.is_ours() => Ok(true),
+        _ => Err(BlockedReason::PodPool(PodPoolObstacle::Disabled)),
+    }
+}
+
+/// Whether the cluster can take these ranges for the pool.
+fn check_ranges(
+    pool: &Pool,
+    after: &PerFamily<PodRanges>,
+    cluster: &ClusterPools<'_>,
+) -> Result<(), BlockedReason> {
+    // Cilium does not compare its pools, so it would hand out shared addresses twice. A pool that
+    // gives addresses up does so in an earlier plan.
+    if let Some((block, other)) = cluster.overlapping(pool.name.as_str(), after) {
+        return Err(BlockedReason::PodPool(PodPoolObstacle::Overlaps(Box::new(
+            (block, other.to_owned()),
+        ))));
+    }
+    let cilium = &cluster.observed.cilium;
+    let is_missing = |family: &Family| {
+        cilium.use_of(*family) == FamilyUse::Required && after.get(*family).is_none()
+    };
+    match Family::BOTH.into_iter().find(is_missing) {
+        Some(family) => Err(BlockedReason::FamilyMissing(family)),
+        None => Ok(()),
+    }
 }
 
 /// The ranges that the operator may hand out: those of the pool without reserved, excluded or used

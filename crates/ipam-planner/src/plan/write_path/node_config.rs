@@ -12,7 +12,9 @@ use super::super::blocked::{
 };
 use super::super::change::{Edit, NodeConfigEdit, NodeConfigObject};
 use super::Paths;
-use ipam_cilium::observed::{ModeSeen, Node, Observed, ObservedKind, SettingSource, range_setting};
+use ipam_cilium::observed::{
+    ModeSeen, Node, NodeConfig, Observed, ObservedKind, SettingSource, range_setting,
+};
 use ipam_core::model::{
     IpamMode, NodeName, Operator, PerFamily, Requirement, Selector, WritePath, WritePathChoice,
 };
@@ -85,42 +87,10 @@ impl Paths<'_> {
             ));
         }
         let seen = observed.node_config(&name);
-        let alone = Requirement::new(HOSTNAME_LABEL, Operator::In([hostname.clone()].into()));
-        let is_for_it =
-            |nodes: &Selector| alone.is_ok_and(|alone| *nodes == Selector::all_of([alone]));
-        if seen.is_some_and(|seen| {
-            !seen.is_ours() || !seen.version.is_known() || !is_for_it(&seen.nodes)
-        }) {
-            return Err(BlockedReason::NodeConfig(NodeConfigObstacle::OfAnother(
-                name,
-            )));
+        if let Some(seen) = seen {
+            check_owner(seen, node, &hostname)?;
         }
-        if seen.is_some_and(|seen| seen.owner.as_ref().is_some_and(|owner| *owner != node.uid)) {
-            return Err(BlockedReason::WritePath(WritePathObstacle::StaleOwner(
-                WritePath::NodeConfig,
-            )));
-        }
-        for family in blocks.families() {
-            let key = range_setting(family);
-            if let Some(why) = observed.cilium.overriding_is_off(key) {
-                return Err(BlockedReason::NodeConfig(
-                    NodeConfigObstacle::SettingOfAnother(why),
-                ));
-            }
-            let source = observed
-                .setting(&node.labels, key)
-                .map(|setting| setting.source);
-            let wins = match source {
-                Some(SettingSource::Argument) => true,
-                Some(SettingSource::NodeConfig(other)) => other > name.as_str(),
-                Some(SettingSource::ConfigMap) | None => false,
-            };
-            if let Some(source) = source.filter(|_| wins) {
-                return Err(BlockedReason::NodeConfig(
-                    NodeConfigObstacle::SettingOfAnother(format!("{key} is set by {source}")),
-                ));
-            }
-        }
+        self.check_precedence(node, blocks, &name)?;
         let object = match seen {
             Some(seen) => NodeConfigObject::Seen(seen.version.clone()),
             None => NodeConfigObject::New { hostname },
@@ -133,6 +103,38 @@ impl Paths<'_> {
             removed: BTreeSet::new(),
             object,
         })
+    }
+
+    /// Whether Cilium takes the ranges from the `CiliumNodeConfig` of this name.
+    fn check_precedence(
+        &self,
+        node: &Node,
+        blocks: &PerFamily<Block>,
+        name: &str,
+    ) -> Result<(), BlockedReason> {
+        let observed = self.observed;
+        for family in blocks.families() {
+            let key = range_setting(family);
+            if let Some(why) = observed.cilium.overriding_is_off(key) {
+                return Err(BlockedReason::NodeConfig(
+                    NodeConfigObstacle::SettingOfAnother(why),
+                ));
+            }
+            let source = observed
+                .setting(&node.labels, key)
+                .map(|setting| setting.source);
+            let wins = match source {
+                Some(SettingSource::Argument) => true,
+                Some(SettingSource::NodeConfig(other)) => other > name,
+                Some(SettingSource::ConfigMap) | None => false,
+            };
+            if let Some(source) = source.filter(|_| wins) {
+                return Err(BlockedReason::NodeConfig(
+                    NodeConfigObstacle::SettingOfAnother(format!("{key} is set by {source}")),
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The value of the label that selects this node and no other.
@@ -155,6 +157,24 @@ impl Paths<'_> {
             }
         }
     }
+}
+
+/// Whether an existing `CiliumNodeConfig` is ours, and of this node alone.
+fn check_owner(seen: &NodeConfig, node: &Node, hostname: &str) -> Result<(), BlockedReason> {
+    let alone = Requirement::new(HOSTNAME_LABEL, Operator::In([hostname.to_owned()].into()));
+    let is_for_it = alone.is_ok_and(|alone| seen.nodes == Selector::all_of([alone]));
+    if !seen.is_ours() || !seen.version.is_known() || !is_for_it {
+        let name = seen.name.clone();
+        return Err(BlockedReason::NodeConfig(NodeConfigObstacle::OfAnother(
+            name,
+        )));
+    }
+    if seen.owner.as_ref().is_some_and(|owner| *owner != node.uid) {
+        return Err(BlockedReason::WritePath(WritePathObstacle::StaleOwner(
+            WritePath::NodeConfig,
+        )));
+    }
+    Ok(())
 }
 
 fn by_hostname(observed: &Observed) -> BTreeMap<String, Vec<NodeName>> {
