@@ -37,6 +37,11 @@ fn places_that_are_no_files() {
     std::fs::create_dir(folder.join("dangling")).unwrap();
     std::os::unix::fs::symlink("gone.yaml", folder.join("dangling/a.yaml")).unwrap();
     assert_eq!(rule(&["validate", "dangling"]), "unreadable-file");
+    folder.write("several/a.yaml", pool("a", GOOD));
+    folder.write("several/notes.yaml", "kind: ConfigMap\n");
+    folder.run(&["validate", "several/a.yaml"]).expect(0);
+    folder.write("several/b.yml", pool("b", GOOD));
+    assert_eq!(rule(&["validate", "several/a.yaml"]), "one-of-several-files");
     folder.write("blank/a.yaml", "");
     folder.write("blank/b.yaml", "# nothing yet\n");
     assert_eq!(rule(&["validate", "blank"]), "empty-directory");

@@ -115,6 +115,21 @@ fn places_are_those_of_the_files_and_faults_are_told() {
 }
 
 #[test]
+fn one_file_of_several_is_refused_as_on_disk() {
+    let (good, other) = (pool("a", POOL), pool("b", OTHER));
+    let (folder, _) = repository(&[
+        ("pools/a.yaml", &good),
+        ("pools/b.yaml", &other),
+        ("alone/a.yaml", &good),
+        ("alone/deeper/b.yaml", &other),
+    ]);
+    let refused = ["pools/a.yaml", "--revision", "HEAD"];
+    assert_eq!(rules(&folder, &refused), ["one-of-several-files"]);
+    let alone = ["validate", "alone/a.yaml", "--revision", "HEAD"];
+    folder.run(&alone).expect(0);
+}
+
+#[test]
 fn a_hook_of_another_repository_and_a_bare_one() {
     let (folder, _) = repository(&[
         ("pools/a.yaml", &pool("a", POOL)),

@@ -37,6 +37,14 @@ pub(super) fn is_yaml(path: &Path) -> bool {
     })
 }
 
+/// Whether a document of a kind that the files may have begins in this text.
+fn has_document(text: &[u8]) -> bool {
+    text.split(|byte| *byte == b'\n').any(|line| {
+        line.starts_with(b"apiVersion: cilium-ipam.io/")
+            || line.starts_with(b"kind: CiliumLoadBalancerIPPool")
+    })
+}
+
 impl Collected {
     pub(super) fn fault(
         &mut self,
@@ -131,6 +139,26 @@ impl Collected {
         let finding = Finding::new(Severity::Error, Rule("not-utf8"), message);
         self.findings
             .push(finding.at(&origin, "").help("save the file as UTF-8"));
+    }
+
+    /// Refuses a file whose directory has other files with documents: their pools, pins and limits
+    /// would count as removed.
+    pub(super) fn refuse_one_of_several(&mut self, file: &Path, others: &[Vec<u8>]) {
+        let others = others.iter().filter(|text| has_document(text)).count();
+        if others == 0 {
+            return;
+        }
+        let name = shown(file);
+        let parent = match file.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => shown(parent),
+            _ => ".".into(),
+        };
+        let files = if others == 1 { "file" } else { "files" };
+        let message = format!(
+            "`{name}` is one file of several: without {others} other {files} in `{parent}`, their pools, pins and limits would count as removed"
+        );
+        let help = format!("name the directory: `{parent}`");
+        self.fault("one-of-several-files", &name, message, &help);
     }
 
     /// Refuses a directory without documents: it is more often a wrong path than intended.

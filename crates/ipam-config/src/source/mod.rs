@@ -86,6 +86,8 @@ fn read_directory(directory: &Path) -> Collected {
         Ok(root) if !root.is_dir() => {
             reading.root = root.parent().unwrap_or(Path::new("/")).to_owned();
             reading.file(directory, &root);
+            let others = neighbours(&root);
+            reading.collected.refuse_one_of_several(directory, &others);
         }
         Ok(root) => {
             // Otherwise a link back to the root would read everything again.
@@ -105,6 +107,22 @@ fn read_directory(directory: &Path) -> Collected {
     }
     reading.collected.documents.files.sort();
     reading.collected
+}
+
+/// The other YAML files of a file's directory, as far as they can be read.
+fn neighbours(file: &Path) -> Vec<Vec<u8>> {
+    let entries = file.parent().and_then(|parent| parent.read_dir().ok());
+    let paths = entries.into_iter().flatten().flatten();
+    let paths = paths.map(|entry| entry.path());
+    paths
+        .filter(|path| path != file && is_yaml(path) && path.is_file())
+        .filter_map(|path| {
+            let mut text = Vec::new();
+            let file = File::open(path).ok()?;
+            file.take(LARGEST_FILE).read_to_end(&mut text).ok()?;
+            Some(text)
+        })
+        .collect()
 }
 
 struct Reading {

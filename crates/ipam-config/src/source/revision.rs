@@ -56,7 +56,8 @@ impl Reading<'_> {
             .ok()?;
         let read = git
             .files(&commit, &path)
-            .and_then(|entries| self.files(&git, &path, entries));
+            .and_then(|entries| self.files(&git, &path, entries))
+            .and_then(|()| self.refuse_one_of_several(&git, &commit, &path));
         if let Err(fault) = read {
             self.fault(
                 "unreadable-revision",
@@ -119,6 +120,38 @@ impl Reading<'_> {
         for (content, (name, _)) in git.contents(&ids)?.into_iter().zip(&wanted) {
             self.collected.text(name, content);
         }
+        Ok(())
+    }
+
+    /// As for a directory on disk.
+    fn refuse_one_of_several(
+        &mut self,
+        git: &Git,
+        commit: &str,
+        path: &str,
+    ) -> Result<(), GitFault> {
+        if !is_yaml(Path::new(path)) {
+            return Ok(());
+        }
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let is_neighbour = |entry: &&TreeEntry| {
+            let name = entry.path.strip_prefix(folder).unwrap_or(&entry.path);
+            let name = name.trim_start_matches('/');
+            entry.kind == EntryKind::File
+                && entry.path != path
+                && !name.contains('/')
+                && is_yaml(Path::new(name))
+                && entry.size.is_some_and(|size| size <= LARGEST_FILE)
+        };
+        let entries = git.files(commit, folder)?;
+        let ids: Vec<&str> = entries
+            .iter()
+            .filter(is_neighbour)
+            .map(|entry| entry.id.as_str())
+            .collect();
+        let others = git.contents(&ids)?;
+        self.collected
+            .refuse_one_of_several(self.directory, &others);
         Ok(())
     }
 
