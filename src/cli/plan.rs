@@ -33,7 +33,7 @@ pub(super) struct Arguments {
     /// unless --fail-on names more.
     #[arg(long)]
     detailed_exitcode: bool,
-    /// Exit with 2 if the plan has one of these. Default: `error`.
+    /// Exit with 2 if the plan has one of these. `error` is always among them, unless `never` is.
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     fail_on: Option<Vec<FailOn>>,
     #[command(flatten)]
@@ -143,14 +143,15 @@ impl Arguments {
     /// The exit status by --detailed-exitcode and --fail-on. With --detailed-exitcode, 2 means
     /// changes only, so errors without changes are a failure.
     fn outcome(&self, plan: &PlanDocument) -> Result<ExitStatus, Failure> {
-        let by_default: &[FailOn] = if self.detailed_exitcode {
-            &[FailOn::Changes]
-        } else {
-            &[FailOn::Error]
-        };
-        let named = self.fail_on.as_deref().unwrap_or(by_default);
+        let named = self.fail_on.as_deref().unwrap_or_default();
         let pending = self.detailed_exitcode && FailOn::Changes.is_in(plan);
-        if pending || named.iter().any(|condition| condition.is_in(plan)) {
+        // Alone, --detailed-exitcode tells errors from changes.
+        let names_errors = match &self.fail_on {
+            Some(named) => !named.contains(&FailOn::Never),
+            None => !self.detailed_exitcode,
+        };
+        let faulty = names_errors && FailOn::Error.is_in(plan);
+        if pending || faulty || named.iter().any(|condition| condition.is_in(plan)) {
             return Ok(ExitStatus::ChangesPending);
         }
         if self.detailed_exitcode && self.fail_on.is_none() && FailOn::Error.is_in(plan) {

@@ -113,7 +113,10 @@ fn every_condition_fails_the_plan_that_has_it_and_no_other() {
             .into_iter()
             .filter(|name| *name != case.condition && !case.also.contains(name))
             .collect();
-        plan(&folder, &others.join(","), 0);
+        // An error counts unless `never` is named.
+        let has_error = case.condition == "error" || case.also.contains(&"error");
+        plan(&folder, &others.join(","), if has_error { 2 } else { 0 });
+        plan(&folder, &format!("never,{}", others.join(",")), 0);
         plan(&folder, &format!("{},{}", others[0], case.condition), 2);
     }
 }

@@ -19,7 +19,8 @@ const EXIT_CODE_NOTES: &str = "
 
 ## `--fail-on`
 
-`plan --fail-on LIST` takes any of these, separated by commas. The default is `error`, as in `doctor`.
+`plan --fail-on LIST` takes any of these, separated by commas. `error` is always among them, unless
+`never` is.
 
 | `--fail-on` | exits with 2 when the plan has |
 |---|---|
@@ -37,7 +38,7 @@ $ cilium-ipam plan --fail-on blocked,misplaced,refused,drift,warning,error
 `plan --detailed-exitcode` is as in Terraform: 2 when there are changes, 1 for an error, 0 otherwise. A
 finding of severity `error`, such as a block that two nodes hold, is an error: without changes it gives
 1, with changes 2. Blocked, misplaced or drifted nodes give 0 unless `--fail-on` names them. With both
-flags, changes and what `--fail-on` names give 2; nothing else does.
+flags, changes, errors and what `--fail-on` names give 2; nothing else does.
 ";
 
 /// The text with flags as code.
