@@ -2,7 +2,7 @@
 //! the same purpose. It runs nothing and knows no name of a cluster.
 
 /// The words of a command, and ours. Of several that fit, the longest applies.
-const OURS: [(&[&str], &str); 48] = [
+const OURS: [(&[&str], &str); 61] = [
     (&["fmt"], "validate"),
     (&["lint"], "validate --strict"),
     (&["diff"], "plan"),
@@ -33,7 +33,7 @@ const OURS: [(&[&str], &str); 48] = [
     (&["status"], "doctor"),
     (&["check"], "doctor"),
     (&["node", "status"], "doctor"),
-    (&["ipam", "show"], "show pools"),
+    (&["ipam", "show"], "show pools` or `cilium-ipam explain ADDRESS"),
     (&["ipam", "check"], "doctor"),
     (&["ipam", "release"], "apply undo-TIME.json"),
     (&["ipam", "configure"], "validate"),
@@ -51,10 +51,26 @@ const OURS: [(&[&str], &str); 48] = [
     (&["api-resources"], "schema"),
     (&["rbac"], "schema --rbac"),
     (&["list"], "show nodes"),
+    (&["ls"], "show nodes"),
+    (&["nodes"], "show nodes"),
+    (&["pools"], "show pools"),
+    (&["revert"], "apply undo-TIME.json"),
+    (&["drain"], "migrate"),
+    (&["cordon"], "migrate"),
+    (&["rollout", "status"], "migrate status"),
+    (&[MIGRATE, "rollback"], "migrate undo"),
+    (&[MIGRATE, "revert"], "migrate undo"),
+    (&[MIGRATE, "abort"], "migrate undo"),
+    (&[MIGRATE, "pause"], "migrate resume"),
+    (&[MIGRATE, "continue"], "migrate resume"),
+    (&[MIGRATE, "show"], "migrate status"),
 ];
 
+/// The only command of ours whose own commands have counterparts in other tools.
+pub(super) const MIGRATE: &str = "migrate";
+
 /// A note for commands whose purpose ours serves in another way.
-const NOTES: [(&str, &str); 8] = [
+const NOTES: [(&str, &str); 11] = [
     ("fmt", "there is no formatter: any YAML layout works"),
     (
         "destroy",
@@ -63,6 +79,14 @@ const NOTES: [(&str, &str); 8] = [
     (
         "delete",
         "remove the document from the files, then apply them",
+    ),
+    (
+        "pause",
+        "stop a migration with Ctrl-C, and go on later",
+    ),
+    (
+        "drain",
+        "a node is drained before it moves to another block",
     ),
     ("edit", "change the document in the files, then apply them"),
     (
@@ -74,12 +98,16 @@ const NOTES: [(&str, &str); 8] = [
         "a node keeps its block; pin another one with a NodeAssignment",
     ),
     (
+        "state",
+        "there is no state file: the cluster is the state",
+    ),
+    (
         "workspace",
         "keep one directory of files for each cluster, and select the cluster with --context",
     ),
     (
         "release",
-        "Cilium uses a block as long as its Node exists: delete the Node",
+        "a block is free once its Node and CiliumNode are gone; an undo plan takes one apply back",
     ),
 ];
 
@@ -201,6 +229,10 @@ mod tests {
         assert_eq!(ours("state show n1").unwrap(), "use `cilium-ipam explain`");
         assert_eq!(ours("ipam check").unwrap(), "use `cilium-ipam doctor`");
         assert!(ours("workspace new x").unwrap().contains("--context"));
+        assert_eq!(
+            ours("migrate rollback").unwrap(),
+            "use `cilium-ipam migrate undo`"
+        );
         assert_eq!(ours("nonsense"), None);
     }
 

@@ -214,7 +214,7 @@ fn with_advice(error: clap::Error, given: &[OsString], command: &mut Command) ->
     let words: Vec<&str> = given
         .iter()
         .filter_map(|word| word.to_str())
-        .skip_while(|word| word != unknown)
+        .skip_while(|word| word != unknown && *word != foreign_commands::MIGRATE)
         .filter(|word| !word.starts_with('-'))
         .collect();
     match foreign_commands::advice(&words) {

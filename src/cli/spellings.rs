@@ -83,6 +83,7 @@ const NO_VARIABLES: &str = "the files have no variables: write the values into t
 const NO_NAMESPACE: &str =
     "nodes and pools have no namespace; name a Service as NAMESPACE/NAME, as in `explain web/shop`";
 const PLAN_INSTEAD: &str = "`cilium-ipam plan` shows what would change and writes nothing";
+const SCHEDULE_INSTEAD: &str = "`cilium-ipam migrate plan` shows what would move and writes nothing";
 const RELEASE: &str = "blocks are never released from files: delete the Node, or take an apply \
                        back with `cilium-ipam apply undo-TIME.json`";
 const COMPACT: &str = "long lists are cut by default; --full shows everything";
@@ -212,6 +213,9 @@ fn in_our_spelling(argument: &str, verb: Verb, long: &LongFlags) -> Result<Ours,
         .iter()
         .find(|(theirs, _)| *theirs == flag && !is_ours);
     match foreign {
+        Some(_) if flag == DRY_RUN && verb == Verb::Migrate => {
+            Err(format!("there is no flag `{flag}`; {SCHEDULE_INSTEAD}"))
+        }
         Some((_, Meaning::Instead(what))) => Err(format!("there is no flag `{flag}`; {what}")),
         Some((_, Meaning::Argument)) => Ok(word(value)),
         Some((_, Meaning::Switch { on, off })) => switched(flag, value, *on, *off),
@@ -381,6 +385,7 @@ mod tests {
             ("plan -var=a=b", "no variables"),
             ("plan -var-file=x.tfvars", "no variables"),
             ("apply --dry-run=server", "`cilium-ipam plan`"),
+            ("migrate apply --dry-run", "`cilium-ipam migrate plan`"),
             ("plan -destroy", "undo-TIME.json"),
             ("get nodes -A", "no namespace"),
             ("apply -y", "--auto-approve"),

@@ -130,7 +130,8 @@ fn line_command(line: &str) -> Option<usize> {
     }
     let head: Vec<(usize, char)> = visible(line).take(4).collect();
     let marker: String = head.iter().take(3).map(|(_, c)| *c).collect();
-    let ends = head.get(3).is_none_or(|(_, c)| c.is_whitespace());
+    // A bare `---` separates YAML documents; Buildkite wants white space after it.
+    let ends = head.get(3).is_some_and(|(_, c)| c.is_whitespace());
     (ends && GROUPS.contains(&&*marker)).then(|| head[0].0)
 }
 
@@ -187,7 +188,7 @@ mod tests {
     /// such a system may ignore.
     fn is_command(line: &str) -> bool {
         let name = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-' || c == '_';
-        let is_group = |rest: &str| rest.is_empty() || rest.starts_with([' ', '\t', '\r']);
+        let is_group = |rest: &str| rest.starts_with([' ', '\t', '\r']);
         let plain: String = line.chars().filter(char::is_ascii).collect();
         let is_other = |line: &str| {
             let start = line.trim_start();
