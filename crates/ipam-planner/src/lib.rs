@@ -13,3 +13,4 @@ pub mod migration;
 pub mod openstack;
 pub mod plan;
 pub mod proposal;
+pub mod upgrade;

@@ -158,6 +158,11 @@ impl LbService {
         requested
     }
 
+    /// The sharing key that an operator with these rules reads.
+    pub fn sharing(&self, rules: &LbRules) -> Option<&str> {
+        self.sharing_key.read(rules)
+    }
+
     /// The families that its spec requests.
     pub(super) fn wanted_families(&self, rules: &LbRules) -> Vec<Family> {
         let on = |families: &[Family]| {

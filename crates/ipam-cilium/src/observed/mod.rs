@@ -4,6 +4,7 @@
 //! Invalid fields are kept as unreadable rather than dropped.
 
 mod announced;
+mod announced_services;
 mod bgp;
 mod cilium;
 mod claimed;
@@ -43,6 +44,7 @@ use ipam_core::net::{Block, Family, Range};
 pub use ipam_core::model::{OWNER_LABEL, ObjectVersion};
 
 pub use announced::{Announced, BgpSpeaker};
+pub use announced_services::{Protocol, ServiceAnnouncements};
 pub use bgp::{Advertisement, Announcing, ClusterConfig, L2Policy, PeeringPolicy, PodCidrs};
 pub use cilium::{
     AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen, OperatorState,

@@ -1,0 +1,299 @@
+//! What happens to the addresses of Services when the next operator starts. Asks the simulation of
+//! LB-IPAM, and has no rule of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::change::{Cause, Changes, UpgradeCode, listed};
+use super::hop::HopView;
+use super::loss;
+use ipam_cilium::lbipam::{
+    AddressPool, Evaluated, GainedAddress, LbRules, LbService, OperatorState, Pending,
+    ServiceOutcome, evaluate,
+};
+use ipam_cilium::observed::Observed;
+use ipam_core::model::{NodeName, ObjectRef, ServiceName};
+use ipam_core::net::{Family, Range};
+
+/// What earlier hops have told.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Addresses that may move at every start.
+    contested: BTreeSet<(ServiceName, IpAddr)>,
+    /// Addresses that stand for one that the operator is free to choose.
+    chosen: BTreeSet<(ServiceName, IpAddr)>,
+    /// Nodes whose agents wait for a block.
+    pub(super) waiting: BTreeSet<(NodeName, Family)>,
+}
+
+/// The outcome of one start, and of what it is compared with.
+pub(super) struct Starts {
+    /// The operator before goes on running.
+    pub(super) running: Evaluated,
+    /// It restarts.
+    pub(super) restarted: Evaluated,
+    /// The next one starts.
+    pub(super) next: Evaluated,
+    /// The pools as the next one reads them.
+    pub(super) next_pools: Vec<AddressPool>,
+}
+
+fn start(observed: &Observed, rules: &LbRules, pools: &[AddressPool]) -> Evaluated {
+    let services = observed.services.values();
+    evaluate(pools, services, rules, OperatorState::Restarted)
+}
+
+impl Starts {
+    pub(super) fn new(before: &Observed, after: &Observed) -> Starts {
+        let (rules, next_rules) = (before.lb_rules(), after.lb_rules());
+        let pools = before.address_pools_as_read(&rules);
+        let next_pools = after.address_pools_as_read(&next_rules);
+        let state = OperatorState::Running(&pools);
+        Starts {
+            running: evaluate(&pools, before.services.values(), &rules, state),
+            restarted: start(before, &rules, &pools),
+            next: start(after, &next_rules, &next_pools),
+            next_pools,
+        }
+    }
+}
+
+/// Judges every Service. Returns the addresses that they have after the hop.
+pub(super) fn judge(
+    hop: &HopView<'_>,
+    told: &mut Told,
+    changes: &mut Changes,
+) -> BTreeMap<ServiceName, Vec<IpAddr>> {
+    let starts = Starts::new(&hop.before, &hop.after);
+    for service in hop.before.services.values() {
+        let judge = OneService {
+            hop,
+            starts: &starts,
+            service,
+        };
+        judge.judge(told, changes);
+    }
+    after(hop, &starts, told)
+}
+
+/// The addresses after the hop. Where the operator is free to choose, a free address of the pool
+/// stands for its choice.
+fn after(
+    hop: &HopView<'_>,
+    starts: &Starts,
+    told: &mut Told,
+) -> BTreeMap<ServiceName, Vec<IpAddr>> {
+    let mut taken: BTreeSet<IpAddr> = hop
+        .after
+        .services
+        .values()
+        .flat_map(|service| service.ingress.iter().copied())
+        .collect();
+    let mut addresses = BTreeMap::new();
+    for (name, outcome) in &starts.next.outcomes {
+        let mut ingress = outcome.keeps.clone();
+        for gain in &outcome.gains {
+            match gain {
+                GainedAddress::Exactly(address) => ingress.push(*address),
+                GainedAddress::OneOf { family, pools } => {
+                    let chosen = free(&starts.next_pools, *family, pools, &taken);
+                    ingress.extend(chosen);
+                    taken.extend(chosen);
+                    told.chosen
+                        .extend(chosen.map(|address| (name.clone(), address)));
+                }
+            }
+        }
+        addresses.insert(name.clone(), ingress);
+    }
+    addresses
+}
+
+/// An address of these pools that is neither the first nor the last of its range, and not taken.
+fn free(
+    pools: &[AddressPool],
+    family: Family,
+    names: &BTreeSet<String>,
+    taken: &BTreeSet<IpAddr>,
+) -> Option<IpAddr> {
+    let named = pools.iter().filter(|pool| names.contains(&pool.name));
+    let mut ranges = named
+        .flat_map(|pool| &pool.ranges)
+        .map(|range| range.range)
+        .filter(|range| range.family() == family);
+    ranges.find_map(|range| {
+        let tries = u128::try_from(taken.len())
+            .unwrap_or(u128::MAX)
+            .min(range.width());
+        let mut candidates = (1..=tries.saturating_add(1)).filter_map(|step| nth(&range, step));
+        candidates.find(|address| !taken.contains(address))
+    })
+}
+
+fn nth(range: &Range, step: u128) -> Option<IpAddr> {
+    if step > range.width() {
+        return None;
+    }
+    Some(match range.first() {
+        IpAddr::V4(first) => IpAddr::V4(
+            u32::try_from(u128::from(u32::from(first)) + step)
+                .ok()?
+                .into(),
+        ),
+        IpAddr::V6(first) => IpAddr::V6(u128::from(first).checked_add(step)?.into()),
+    })
+}
+
+/// A Service in one hop.
+pub(super) struct OneService<'h> {
+    pub(super) hop: &'h HopView<'h>,
+    pub(super) starts: &'h Starts,
+    pub(super) service: &'h LbService,
+}
+
+/// Whether the same happens when the operator of the release before restarts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trigger {
+    AnyStart,
+    NextRelease,
+}
+
+impl OneService<'_> {
+    fn judge(&self, told: &mut Told, changes: &mut Changes) {
+        let name = &self.service.name;
+        let (before, next) = (
+            self.starts.running.outcomes.get(name),
+            self.starts.next.outcomes.get(name),
+        );
+        match (before, next) {
+            (None, None) => {}
+            (Some(_), None) => self.no_longer_served(changes),
+            (None, Some(next)) => self.newly_served(next, changes),
+            (Some(before), Some(next)) => {
+                self.losses(next, told, changes);
+                self.contests(next, told, changes);
+                if next.loses.is_empty() {
+                    self.gains(before, next, changes);
+                    self.reasons(before, next, changes);
+                }
+            }
+        }
+    }
+
+    fn add(&self, code: UpgradeCode, cause: Cause, effect: String, changes: &mut Changes) {
+        changes.add(code, cause, ObjectRef::service(&self.service.name), effect);
+    }
+
+    fn restarted(&self) -> Option<&ServiceOutcome> {
+        self.starts.restarted.outcomes.get(&self.service.name)
+    }
+
+    fn losses(&self, next: &ServiceOutcome, told: &Told, changes: &mut Changes) {
+        let mut by_cause: BTreeMap<Cause, Vec<String>> = BTreeMap::new();
+        for (address, why) in &next.loses {
+            let is_at_any = self
+                .restarted()
+                .is_some_and(|outcome| outcome.loses.contains(&(*address, *why)));
+            let trigger = match is_at_any {
+                true => Trigger::AnyStart,
+                false => Trigger::NextRelease,
+            };
+            let cause = loss::cause(self, *address, *why, trigger);
+            let is_chosen = told.chosen.contains(&(self.service.name.clone(), *address));
+            let text = match is_chosen {
+                true => "the address that it got at an earlier hop".to_owned(),
+                false => address.to_string(),
+            };
+            by_cause.entry(cause).or_default().push(text);
+        }
+        for (cause, lost) in by_cause {
+            let effect = format!("loses {}{}", listed(lost), then(next));
+            self.add(UpgradeCode::AddressLost, cause, effect, changes);
+        }
+    }
+
+    /// Told once: every later hop restarts the operator as well.
+    fn contests(&self, next: &ServiceOutcome, told: &mut Told, changes: &mut Changes) {
+        let name = &self.service.name;
+        let mut new: Vec<IpAddr> = next.contested.clone();
+        new.retain(|address| told.contested.insert((name.clone(), *address)));
+        new.retain(|address| !told.chosen.contains(&(name.clone(), *address)));
+        if !new.is_empty() {
+            let cause = loss::cause_of_contest(self, &new);
+            let effect = format!("may lose {}", listed(new));
+            self.add(UpgradeCode::AddressMayMove, cause, effect, changes);
+        }
+    }
+
+    /// Addresses that the running operator would not have given anyway.
+    fn gains(&self, before: &ServiceOutcome, next: &ServiceOutcome, changes: &mut Changes) {
+        let new: Vec<&GainedAddress> = next
+            .gains
+            .iter()
+            .filter(|gain| !before.gains.contains(gain))
+            .collect();
+        // A choice among other pools is no address more.
+        if new.is_empty() || before.gains.len() >= next.gains.len() {
+            return;
+        }
+        let is_at_any = self
+            .restarted()
+            .is_some_and(|outcome| new.iter().all(|gain| outcome.gains.contains(gain)));
+        let trigger = match is_at_any {
+            true => Trigger::AnyStart,
+            false => Trigger::NextRelease,
+        };
+        let cause = loss::cause_of_gain(self.hop, trigger);
+        self.add(UpgradeCode::AddressGained, cause, listed(new), changes);
+    }
+
+    /// A Service that waits before and after, with a reason of another name.
+    fn reasons(&self, before: &ServiceOutcome, next: &ServiceOutcome, changes: &mut Changes) {
+        let reasons = |outcome: &ServiceOutcome| -> BTreeSet<&'static str> {
+            outcome.pending.iter().map(Pending::reason).collect()
+        };
+        let (old, new) = (reasons(before), reasons(next));
+        if old.is_empty() || new.is_empty() || old == new {
+            return;
+        }
+        let ticked = |reasons: BTreeSet<&str>| listed(reasons.iter().map(|r| format!("`{r}`")));
+        let effect = format!("waits with {} instead of {}", ticked(new), ticked(old));
+        let cause = loss::other_reason(self.hop);
+        self.add(UpgradeCode::ConditionNames, cause, effect, changes);
+    }
+
+    fn no_longer_served(&self, changes: &mut Changes) {
+        let effect = match &self.service.ingress[..] {
+            [] => "LB-IPAM gives it no address".to_owned(),
+            ingress => format!("keeps {} without LB-IPAM", listed(ingress)),
+        };
+        let cause = loss::class_no_longer_served(self.hop, self.service);
+        self.add(UpgradeCode::ServiceClass, cause, effect, changes);
+    }
+
+    fn newly_served(&self, next: &ServiceOutcome, changes: &mut Changes) {
+        let lost = next.loses.iter().map(|(address, _)| *address);
+        let lost: Vec<IpAddr> = lost.collect();
+        let effect = match (&lost[..], then(next)) {
+            ([], then) if then.is_empty() => "LB-IPAM serves it".to_owned(),
+            ([], then) => format!("LB-IPAM serves it{then}"),
+            (lost, then) => format!("loses {}{then}", listed(lost)),
+        };
+        let cause = loss::class_newly_served(self.hop, self.service);
+        self.add(UpgradeCode::ServiceClass, cause, effect, changes);
+    }
+}
+
+/// `, then gets …`, or why it waits.
+fn then(next: &ServiceOutcome) -> String {
+    let gains = next.gains.iter().map(ToString::to_string);
+    let waits = next
+        .pending
+        .iter()
+        .map(|pending| format!("waits (`{}`)", pending.reason()));
+    let all: BTreeSet<String> = gains.chain(waits).collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => format!(", then {}", listed(all)),
+    }
+}

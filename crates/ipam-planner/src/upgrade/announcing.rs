@@ -1,0 +1,160 @@
+//! What nodes and Services announce before and after the hop.
+
+use std::collections::BTreeSet;
+
+use super::change::{Cause, Changes, UpgradeCode, listed};
+use super::hop::HopView;
+use ipam_cilium::observed::{
+    Announced, BgpSpeaker, Node, Protocol, ServiceAnnouncements, setting_key,
+};
+use ipam_core::model::ObjectRef;
+use ipam_core::net::{Block, Family};
+
+pub(super) fn judge(hop: &HopView<'_>, changes: &mut Changes) {
+    for node in hop.before.nodes.values() {
+        if ends_with_policy(hop, node) {
+            let effect = "its BGP sessions end".to_owned();
+            let subject = ObjectRef::node(&node.name);
+            changes.add(
+                UpgradeCode::NodeAnnouncement,
+                policies_end(),
+                subject,
+                effect,
+            );
+        } else {
+            blocks(hop, node, changes);
+        }
+    }
+    services(hop, changes);
+}
+
+/// Whether only a CiliumBGPPeeringPolicy configures BGP on the node, and the next release has none.
+fn ends_with_policy(hop: &HopView<'_>, node: &Node) -> bool {
+    let announcing = &hop.before.announcing;
+    let is_on = hop.before.is_on(setting_key::ENABLE_BGP_CONTROL_PLANE);
+    hop.crosses(19)
+        && is_on
+        && announcing
+            .policies
+            .iter()
+            .any(|policy| policy.nodes.matches(&node.labels))
+        && !announcing
+            .cluster_configs
+            .iter()
+            .any(|config| config.nodes.matches(&node.labels))
+}
+
+fn policies_end() -> Cause {
+    Cause {
+        why: "Cilium 1.19 and later have no CiliumBGPPeeringPolicy".to_owned(),
+        source: "Cilium 1.19.4, Documentation/operations/upgrade.rst",
+        before: "at 1.16 to 1.18, create a CiliumBGPClusterConfig, a CiliumBGPPeerConfig and a CiliumBGPAdvertisement that announce the same, and delete the policy: on a node that both select, the policy wins".to_owned(),
+    }
+}
+
+/// The blocks that a node announces.
+fn blocks(hop: &HopView<'_>, node: &Node, changes: &mut Changes) {
+    let (before, after) = (hop.before.announces(node), hop.after.announces(node));
+    let shown = |announced: &Option<Announced>| -> BTreeSet<Block> {
+        let blocks = announced.iter().flat_map(|announced| &announced.blocks);
+        blocks.copied().collect()
+    };
+    let (old, new) = (shown(&before), shown(&after));
+    if old == new {
+        return;
+    }
+    let effect = match (old.is_empty(), new.is_empty()) {
+        (false, true) => format!("no longer announces {}", listed(old)),
+        (true, false) => format!("announces {}", listed(new)),
+        _ => format!("announces {} instead of {}", listed(new), listed(old)),
+    };
+    let cause = cause(hop, before.as_ref(), after.as_ref());
+    let subject = ObjectRef::node(&node.name);
+    changes.add(UpgradeCode::NodeAnnouncement, cause, subject, effect);
+}
+
+fn cause(hop: &HopView<'_>, before: Option<&Announced>, after: Option<&Announced>) -> Cause {
+    let speaker = |announced: Option<&Announced>| announced.map(|announced| announced.speaker);
+    match (speaker(before), speaker(after)) {
+        (Some(BgpSpeaker::MetalLb), _) if hop.crosses(17) => metal_lb_ends(),
+        (Some(BgpSpeaker::PeeringPolicy), Some(BgpSpeaker::PeeringPolicy)) if hop.crosses(15) => Cause {
+            why: "the BGP control plane of Cilium 1.15 and later announces CiliumNode.spec.ipam.podCIDRs; up to 1.14 it announces Node.spec.podCIDRs in ipam `kubernetes`".to_owned(),
+            source: "pkg/bgpv1/agent/controller.go @ Cilium 1.14, 1.15",
+            before: "adapt filters on the routers: from this hop on, the block of the node's Pods is announced".to_owned(),
+        },
+        (Some(BgpSpeaker::MetalLb), Some(BgpSpeaker::MetalLb)) if hop.crosses(12) => Cause {
+            why: "the BGP speaker of MetalLB in Cilium 1.12 and later announces CiliumNode.spec.ipam.podCIDRs in ipam `cluster-pool`; 1.11 announces Node.spec.podCIDRs".to_owned(),
+            source: "pkg/bgp/speaker/speaker.go @ Cilium 1.11, 1.12; cilium#18852",
+            before: "adapt filters on the routers: from this hop on, the block of the node's Pods is announced".to_owned(),
+        },
+        (Some(BgpSpeaker::PeeringPolicy), _) if hop.crosses(19) => policies_end(),
+        (_, Some(BgpSpeaker::ClusterConfig)) if hop.crosses(16) => cluster_configs_begin(),
+        _ => Cause {
+            why: format!("Cilium {} announces by other rules", hop.to),
+            source: "pkg/bgp, pkg/bgpv1",
+            before: "adapt the BGP objects, or filters on the routers".to_owned(),
+        },
+    }
+}
+
+fn metal_lb_ends() -> Cause {
+    Cause {
+        why: "Cilium 1.17 and later have no BGP speaker of MetalLB: `bgp-announce-lb-ip` and `bgp-announce-pod-cidr` are not read".to_owned(),
+        source: "Cilium 1.17.6, Documentation/operations/upgrade.rst",
+        before: "at 1.16, set `enable-bgp-control-plane: \"true\"` and create a CiliumBGPClusterConfig, a CiliumBGPPeerConfig and a CiliumBGPAdvertisement that announce the same".to_owned(),
+    }
+}
+
+fn cluster_configs_begin() -> Cause {
+    Cause {
+        why: "Cilium 1.16 and later act on CiliumBGPClusterConfigs, which exist in the cluster"
+            .to_owned(),
+        source: "pkg/bgpv1 @ Cilium 1.16",
+        before: "delete the objects if nothing shall be announced yet".to_owned(),
+    }
+}
+
+fn services(hop: &HopView<'_>, changes: &mut Changes) {
+    let before = ServiceAnnouncements::new(&hop.before);
+    let after = ServiceAnnouncements::new(&hop.after);
+    for service in hop.before.services.values() {
+        // The same addresses on both sides: a lost one has its own entry.
+        let (old, new) = (before.of(service), after.of(service));
+        if old == new {
+            continue;
+        }
+        let ended: Vec<&(Protocol, Family)> = old.difference(&new).collect();
+        let begun: Vec<&(Protocol, Family)> = new.difference(&old).collect();
+        let texts = [(ended, "no longer announces"), (begun, "announces")]
+            .into_iter()
+            .flat_map(|(all, verb)| {
+                all.into_iter().map(move |(protocol, family)| {
+                    format!("{protocol} {verb} its {family} addresses")
+                })
+            });
+        let effect = texts.collect::<Vec<_>>().join(", ");
+        let cause = cause_for_services(hop, old.is_superset(&new));
+        let subject = ObjectRef::service(&service.name);
+        changes.add(UpgradeCode::ServiceAnnouncement, cause, subject, effect);
+    }
+}
+
+fn cause_for_services(hop: &HopView<'_>, ends: bool) -> Cause {
+    let was_all = hop.before.is_on(setting_key::BGP_ANNOUNCE_LB_IP);
+    match ends {
+        true if hop.crosses(17) && was_all => metal_lb_ends(),
+        true if hop.crosses(19) => policies_end(),
+        false if hop.crosses(19) => Cause {
+            why: "the agents of Cilium 1.19 and later announce IPv6 addresses by L2".to_owned(),
+            source: "cilium#28985, cilium#43529",
+            before: "narrow the CiliumL2AnnouncementPolicy if they shall not be announced"
+                .to_owned(),
+        },
+        _ if hop.crosses(16) => cluster_configs_begin(),
+        _ => Cause {
+            why: format!("Cilium {} announces by other rules", hop.to),
+            source: "pkg/bgp, pkg/bgpv1, pkg/l2announcer",
+            before: "adapt the announcing objects".to_owned(),
+        },
+    }
+}

@@ -1,0 +1,121 @@
+//! Parts of the cluster that an upgrade could not be judged for. None of them counts as unchanged.
+
+use super::Hop;
+use ipam_cilium::observed::{ModeSeen, Observed, ObservedKind, setting_key};
+use ipam_core::model::{CiliumVersion, IpamMode};
+
+/// A part that was not judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unjudged {
+    /// The kind or setting.
+    pub what: String,
+    /// Why it could not be judged.
+    pub why: String,
+    /// What may change there without an entry.
+    pub hides: &'static str,
+}
+
+pub(super) fn unjudged(observed: &Observed, hops: &[Hop]) -> Vec<Unjudged> {
+    let mut all = kinds(observed);
+    all.extend(versions(observed));
+    all.extend(mode(observed));
+    all.extend(older_pools(observed, hops));
+    all
+}
+
+/// What a hidden kind hides; `None` if no rule needs it.
+fn hides(observed: &Observed, kind: ObservedKind) -> Option<&'static str> {
+    use ObservedKind as K;
+    let mode = observed.cilium.mode();
+    let settings_are_hidden =
+        observed.blind_spot(K::CiliumConfig).is_some() || mode == ModeSeen::NoSettings;
+    let is_mode = |wanted| settings_are_hidden || mode == ModeSeen::Known(wanted);
+    let is_on = |key| settings_are_hidden || observed.is_on(key);
+    match kind {
+        K::Service => Some("which Services lose, get or announce an address"),
+        K::LoadBalancerPool => Some("which Services lose or get an address"),
+        K::Node | K::CiliumNode => Some("which nodes take or announce another block"),
+        K::CiliumConfig => Some("every setting, and so the IPAM mode"),
+        K::CiliumDaemonSet => Some("arguments of the agents, which override settings"),
+        K::CiliumOperator => Some("the operator's version and arguments"),
+        K::CiliumAgentPod => Some("agents of other versions"),
+        K::CiliumNodeConfig => Some("settings of single nodes"),
+        K::PodIpPool => is_mode(IpamMode::MultiPool).then_some("pools of Pods"),
+        K::BgpPeeringPolicy | K::BgpClusterConfig | K::BgpPeerConfig | K::BgpAdvertisement => {
+            is_on(setting_key::ENABLE_BGP_CONTROL_PLANE)
+                .then_some("which nodes and Services BGP no longer announces")
+        }
+        K::L2AnnouncementPolicy => {
+            is_on(setting_key::ENABLE_L2_ANNOUNCEMENTS).then_some("which Services L2 announces")
+        }
+        K::Claims | K::CiliumNodeDefinition | K::ControllerManagerPod | K::ServiceCidr => None,
+    }
+}
+
+fn kinds(observed: &Observed) -> Vec<Unjudged> {
+    let one = |spot: &ipam_cilium::observed::BlindSpot| {
+        Some(Unjudged {
+            what: spot.kind.resource().to_owned(),
+            why: format!("could not be read: {}", spot.why),
+            hides: hides(observed, spot.kind)?,
+        })
+    };
+    observed.blind_spots.iter().filter_map(one).collect()
+}
+
+fn versions(observed: &Observed) -> Option<Unjudged> {
+    let (version, _) = observed.cilium.version?;
+    let agents = observed.cilium.agents.iter();
+    let mut others: Vec<CiliumVersion> = agents.filter_map(|agent| agent.version).collect();
+    others.extend(observed.cilium.operator_version);
+    let is_other = |other: &CiliumVersion| {
+        let same_minor = (other.major, other.minor) == (version.major, version.minor);
+        !same_minor
+            || version.patch.is_some() && other.patch.is_some() && other.patch != version.patch
+    };
+    others.retain(is_other);
+    others.sort_unstable();
+    others.dedup();
+    if others.is_empty() {
+        return None;
+    }
+    Some(Unjudged {
+        what: "the start".to_owned(),
+        why: format!(
+            "agents or the operator of {} run beside {version}",
+            super::change::listed(others)
+        ),
+        hides: "what the upgrade that is under way changes: finish it first",
+    })
+}
+
+fn mode(observed: &Observed) -> Option<Unjudged> {
+    let is_told = observed.blind_spot(ObservedKind::CiliumConfig).is_some();
+    let why = match observed.cilium.mode() {
+        _ if observed.knows_pod_blocks() => return None,
+        ModeSeen::NoSettings if is_told => return None,
+        ModeSeen::NoSettings => "no cilium-config was seen".to_owned(),
+        ModeSeen::Known(mode) => format!("another allocator decides in ipam `{mode}`"),
+        ModeSeen::Unknown(mode) => format!("ipam `{}` is unknown", mode.escape_debug()),
+    };
+    Some(Unjudged {
+        what: "nodes".to_owned(),
+        why,
+        hides: "which nodes take or announce another block",
+    })
+}
+
+/// 1.12 has pools of another kind, which is not read.
+fn older_pools(observed: &Observed, hops: &[Hop]) -> Option<Unjudged> {
+    let starts_at_1_12 = hops.first().is_some_and(|hop| hop.from.minor == 12);
+    let ends_later = hops.last().is_some_and(|hop| hop.to.minor > 12);
+    let has_services = observed
+        .services
+        .values()
+        .any(|service| !service.ingress.is_empty());
+    (starts_at_1_12 && ends_later && has_services).then(|| Unjudged {
+        what: "ciliumbgploadbalancerippools.cilium.io".to_owned(),
+        why: "this program does not read the pools of Cilium 1.12, which 1.13 renames".to_owned(),
+        hides: "which Services lose an address: create CiliumLoadBalancerIPPools with the same ranges",
+    })
+}

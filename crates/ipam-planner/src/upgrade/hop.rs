@@ -1,0 +1,105 @@
+//! One hop: the cluster as the release before reads it, and as the next one does.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::addresses::{self, Told};
+use super::change::{Changes, UpgradeChange};
+use super::path::with_latest_patch;
+use super::{announcing, management, nodes, patches, pools, settings, write_path};
+use ipam_cilium::observed::{Evidence, ModeSeen, Observed};
+use ipam_core::model::{CiliumVersion, IpamMode, NodeName, ServiceName};
+use ipam_core::net::Block;
+use ipam_desired::Desired;
+
+pub(super) struct HopView<'d> {
+    pub(super) desired: Option<&'d Desired>,
+    /// The version before; of a hop that is not the first, only the minor release counts.
+    pub(super) from: CiliumVersion,
+    /// As it was given, perhaps without a patch.
+    pub(super) to: CiliumVersion,
+    /// The cluster before the hop, read by the rules of the release before.
+    pub(super) before: Observed,
+    /// The same objects, read by the rules of the next release.
+    pub(super) after: Observed,
+}
+
+/// The same objects under another release.
+pub(super) fn at(observed: &Observed, version: CiliumVersion) -> Observed {
+    let mut observed = observed.clone();
+    observed.cilium.version = Some((version, Evidence::Flag));
+    observed
+}
+
+impl<'d> HopView<'d> {
+    pub(super) fn new(
+        desired: Option<&'d Desired>,
+        before: Observed,
+        from: CiliumVersion,
+        to: CiliumVersion,
+    ) -> HopView<'d> {
+        let after = at(&before, with_latest_patch(to));
+        HopView {
+            desired,
+            from,
+            to,
+            before,
+            after,
+        }
+    }
+
+    /// Whether the hop ends at this minor release or a later one, and starts before it.
+    pub(super) fn crosses(&self, minor: u16) -> bool {
+        self.from.minor < minor && minor <= self.to.minor
+    }
+
+    /// Whether the hop ends at this patch release or a later one, and starts before it.
+    pub(super) fn crosses_patch(&self, minor: u16, patch: u16) -> bool {
+        let reaches = with_latest_patch(self.to).is_at_least(minor, patch);
+        // Only the first hop starts at a known patch release.
+        let starts_there = match self.from.patch {
+            Some(_) => self.from.is_at_least(minor, patch),
+            None => self.from.minor >= minor,
+        };
+        reaches && !starts_there
+    }
+
+    pub(super) fn is_mode(&self, mode: IpamMode) -> bool {
+        self.after.cilium.mode() == ModeSeen::Known(mode)
+    }
+
+    /// What changes, and the cluster after the hop.
+    pub(super) fn judge(self, told: &mut Told) -> (Vec<UpgradeChange>, Observed) {
+        let mut changes = Changes::default();
+        let addresses = addresses::judge(&self, told, &mut changes);
+        let blocks = nodes::judge(&self, told, &mut changes);
+        pools::judge(&self, &mut changes);
+        announcing::judge(&self, &mut changes);
+        management::judge(&self, &mut changes);
+        settings::judge(&self, &mut changes);
+        patches::judge(&self, &mut changes);
+        write_path::judge(&self, &mut changes);
+        let mut after = self.after;
+        move_addresses(&mut after, addresses);
+        move_blocks(&mut after, blocks);
+        (changes.finish(), after)
+    }
+}
+
+fn move_addresses(observed: &mut Observed, addresses: BTreeMap<ServiceName, Vec<IpAddr>>) {
+    for (name, ingress) in addresses {
+        if let Some(service) = observed.services.get_mut(&name) {
+            service.ingress = ingress;
+        }
+    }
+}
+
+/// In ipam `kubernetes` the agent writes its blocks into the CiliumNode when it starts.
+fn move_blocks(observed: &mut Observed, blocks: BTreeMap<NodeName, Vec<Block>>) {
+    for (name, blocks) in blocks {
+        if let Some(node) = observed.cilium_nodes.get_mut(&name) {
+            Arc::make_mut(node).pod_cidrs = blocks;
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Why a Service loses, gets or waits for an address at a hop, and what avoids it.
+
+use std::net::IpAddr;
+
+use super::addresses::{OneService, Trigger};
+use super::change::Cause;
+use super::hop::HopView;
+use ipam_cilium::lbipam::{LbService, LossReason};
+use ipam_core::net::Range;
+
+const START: &str = "operator/pkg/lbipam, stripOrImportIngresses @ Cilium 1.15.19, 1.19.3";
+const PIN: &str = "pin it with `cilium-ipam lb freeze`";
+
+/// Why the Service loses the address.
+pub(super) fn cause(
+    one: &OneService<'_>,
+    address: IpAddr,
+    why: LossReason,
+    trigger: Trigger,
+) -> Cause {
+    match trigger {
+        Trigger::AnyStart => at_any_start(why),
+        Trigger::NextRelease => by_release(one.hop, address, why),
+    }
+}
+
+fn at_any_start(why: LossReason) -> Cause {
+    let before = match why {
+        LossReason::NoPool => "add a CiliumLoadBalancerIPPool that covers the address",
+        LossReason::NotSelected => "widen the selector of the pool, or label the Service",
+        LossReason::PoolDisabled => {
+            "enable the pool, and change its selector so that it selects no new Service"
+        }
+        LossReason::PoolConflicting => "remove the addresses from one of the two pools",
+        LossReason::Reserved => "set `allowFirstLastIPs: \"Yes\"` in the pool",
+        LossReason::NotRequested => {
+            "request the address that the Service has, in the annotation that the operator reads"
+        }
+        LossReason::Taken => "give one of the Services another address, or both one sharing key",
+    };
+    Cause {
+        why: format!(
+            "each start of the operator takes the address away, because {why}; the running one keeps it"
+        ),
+        source: START,
+        before: before.to_owned(),
+    }
+}
+
+fn by_release(hop: &HopView<'_>, address: IpAddr, why: LossReason) -> Cause {
+    let to = hop.to;
+    if why == LossReason::NoPool && is_of_cidrs(hop, address) {
+        return cidrs();
+    }
+    if why == LossReason::NoPool && hop.crosses(15) {
+        return Cause {
+            why: format!("Cilium {to} reads other fields of the pool"),
+            source: "pkg/k8s/apis/cilium.io/v2alpha1/lbipam_types.go @ Cilium 1.15.19",
+            before: "write the ranges to `spec.blocks`".to_owned(),
+        };
+    }
+    if hop.crosses(16) && why == LossReason::NotRequested {
+        return Cause {
+            why: "Cilium 1.16 and later read `lbipam.cilium.io/ips`, which hides `io.cilium/lb-ipam-ips`; the two differ".to_owned(),
+            source: "pkg/annotation/k8s.go @ Cilium 1.16",
+            before: "set both annotations to the address that the Service has".to_owned(),
+        };
+    }
+    if hop.crosses(16) && why == LossReason::Taken {
+        return Cause {
+            why: "Cilium 1.16 and later read `lbipam.cilium.io/sharing-key`, which hides `io.cilium/lb-ipam-sharing-key`; the two differ".to_owned(),
+            source: "pkg/annotation/k8s.go @ Cilium 1.16",
+            before: "set both annotations to the key that the Service has today".to_owned(),
+        };
+    }
+    Cause {
+        why: format!("with Cilium {to}, {why}"),
+        source: START,
+        before: PIN.to_owned(),
+    }
+}
+
+/// Whether a pool covers it by `spec.cidrs`, which is no longer read.
+fn is_of_cidrs(hop: &HopView<'_>, address: IpAddr) -> bool {
+    let loses_cidrs = hop.before.lb_rules().reads_cidrs() && !hop.after.lb_rules().reads_cidrs();
+    let range = Range::from(address);
+    let mut pools = hop.before.address_pools.values();
+    loses_cidrs
+        && pools.any(|pool| {
+            let cidrs = pool.manifest.spec.cidrs.iter();
+            cidrs
+                .filter_map(|block| block.range())
+                .any(|of_pool| of_pool.range.contains(&range))
+        })
+}
+
+/// `spec.cidrs` is no longer read.
+pub(super) fn cidrs() -> Cause {
+    Cause {
+        why: "Cilium 1.16 and later read only `spec.blocks` of a CiliumLoadBalancerIPPool: the API server drops `spec.cidrs`".to_owned(),
+        source: "Cilium 1.16, Documentation/operations/upgrade.rst",
+        before: "at 1.15, move the entries of `spec.cidrs` to `spec.blocks`: `cilium-ipam plan` and `apply` do it for pools in the files".to_owned(),
+    }
+}
+
+/// Why the Service may lose the addresses.
+pub(super) fn cause_of_contest(one: &OneService<'_>, addresses: &[IpAddr]) -> Cause {
+    let rules = one.hop.after.lb_rules();
+    let is_shared = |other: &LbService| {
+        other.name != one.service.name
+            && other
+                .ingress
+                .iter()
+                .any(|address| addresses.contains(address))
+    };
+    if one.hop.after.services.values().any(is_shared) {
+        return Cause {
+            why: "Services of one sharing key have several addresses: at a start of the operator they may change places".to_owned(),
+            source: "cilium#46262; reported for 1.18.8 and 1.19.4",
+            before: PIN.to_owned(),
+        };
+    }
+    if !rules.serves_holders_first() {
+        return Cause {
+            why: "while Services wait, a starting operator up to 1.18.1 may give them addresses that others have".to_owned(),
+            source: "cilium#43131, cilium#39033, cilium#41147; seen on the real operator 1.17.6",
+            before: format!(
+                "{PIN}, or let no Service wait: give each an address or delete it, see `cilium-ipam show lb`"
+            ),
+        };
+    }
+    Cause {
+        why: "a Service that lacks an address may take it first when the operator starts"
+            .to_owned(),
+        source: START,
+        before: PIN.to_owned(),
+    }
+}
+
+pub(super) fn cause_of_gain(hop: &HopView<'_>, trigger: Trigger) -> Cause {
+    let why = match trigger {
+        Trigger::AnyStart => "a starting operator serves Services that wait".to_owned(),
+        Trigger::NextRelease => format!("LB-IPAM of Cilium {} can serve the Service", hop.to),
+    };
+    Cause {
+        why,
+        source: "operator/pkg/lbipam @ Cilium 1.15.19, 1.19.3",
+        before: "delete the Service, or change its type, if it shall get no address".to_owned(),
+    }
+}
+
+pub(super) fn other_reason(hop: &HopView<'_>) -> Cause {
+    Cause {
+        why: format!(
+            "Cilium {} has another reason in the Service's condition",
+            hop.to
+        ),
+        source: "operator/pkg/lbipam/lbipam.go; cilium#33808",
+        before: "adapt alerts and scripts that read the reason".to_owned(),
+    }
+}
+
+pub(super) fn class_no_longer_served(hop: &HopView<'_>, service: &LbService) -> Cause {
+    let what = match service.class {
+        Some(_) => "`enable-lb-ipam` is read from 1.17 on",
+        None => "`enable-lb-ipam` and `default-lb-service-ipam` are read from 1.17 on",
+    };
+    Cause {
+        why: format!("LB-IPAM of Cilium {} does not serve the Service: {what}", hop.to),
+        source: "operator/pkg/lbipam/cell.go @ Cilium 1.17",
+        before: "remove these keys from cilium-config, or set `enable-lb-ipam: \"true\"` and `default-lb-service-ipam: lbipam`".to_owned(),
+    }
+}
+
+pub(super) fn class_newly_served(hop: &HopView<'_>, service: &LbService) -> Cause {
+    let class = service.class.as_deref().unwrap_or_default().escape_debug();
+    Cause {
+        why: format!(
+            "LB-IPAM of Cilium {} serves `loadBalancerClass: {class}`, and the release before does not",
+            hop.to
+        ),
+        source: "operator/pkg/lbipam @ Cilium 1.15.19",
+        before: "request the address that the Service has, or give it another class: the class of a Service is immutable, so create it anew".to_owned(),
+    }
+}

@@ -1,0 +1,104 @@
+//! Foretells an upgrade of Cilium: hop by hop over the minor releases, what changes for Services
+//! and nodes, why, and what avoids it.
+//!
+//! Each hop starts the operator and the agents of the next release on the state that the hop before
+//! leaves. It uses the rules by version of `ipam-cilium` and has none of its own for addresses.
+//! Never writes. What cannot be read is a blind spot, and never counts as unchanged.
+
+mod addresses;
+mod announcing;
+mod blind;
+mod change;
+mod document;
+mod hop;
+mod loss;
+mod management;
+mod nodes;
+mod patches;
+mod path;
+mod pools;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod write_path;
+
+use ipam_cilium::observed::{Evidence, Observed};
+use ipam_core::model::CiliumVersion;
+use ipam_desired::Desired;
+
+use hop::HopView;
+
+pub use blind::Unjudged;
+pub use change::{Cause, FileEdit, UpgradeChange, UpgradeCode};
+pub use document::{
+    FORMAT_VERSION, FileEditDocument, HopDocument, ObjectDocument, UnjudgedDocument,
+    UpgradeChangeDocument, UpgradeDocument, UpgradeSummary,
+};
+pub use path::{NEWEST, OLDEST, Refused};
+
+/// What an upgrade changes.
+#[derive(Clone, Debug)]
+pub struct Upgrade {
+    pub from: CiliumVersion,
+    /// How the running version is known.
+    pub evidence: Evidence,
+    pub to: CiliumVersion,
+    pub hops: Vec<Hop>,
+    /// Parts of the cluster that could not be judged.
+    pub unjudged: Vec<Unjudged>,
+}
+
+/// One hop.
+#[derive(Clone, Debug)]
+pub struct Hop {
+    pub from: CiliumVersion,
+    pub to: CiliumVersion,
+    /// The worst first.
+    pub changes: Vec<UpgradeChange>,
+}
+
+impl Upgrade {
+    /// Whether something would change.
+    pub fn changes_something(&self) -> bool {
+        self.hops.iter().any(|hop| !hop.changes.is_empty())
+    }
+}
+
+/// Everything that changes between the running version and `to`. The files, if given, tell which
+/// lines to change.
+///
+/// # Errors
+/// Fails if a version is unknown, or `to` is older.
+pub fn upgrade(
+    desired: Option<&Desired>,
+    observed: &Observed,
+    to: CiliumVersion,
+) -> Result<Upgrade, Refused> {
+    let (from, evidence) = observed.cilium.version.ok_or(Refused::UnknownStart)?;
+    let mut hops = Vec::new();
+    let mut state = observed.clone();
+    let mut last = from;
+    let mut told = addresses::Told::default();
+    for next in path::hops(from, to)? {
+        let view = HopView::new(desired, state, last, next);
+        let (changes, after) = view.judge(&mut told);
+        hops.push(Hop {
+            from: last,
+            to: next,
+            changes,
+        });
+        state = after;
+        last = next;
+    }
+    let unjudged = match hops.is_empty() {
+        true => Vec::new(),
+        false => blind::unjudged(observed, &hops),
+    };
+    Ok(Upgrade {
+        from,
+        evidence,
+        to,
+        hops,
+        unjudged,
+    })
+}
