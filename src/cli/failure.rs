@@ -17,7 +17,7 @@ ipam_core::text_enum! {
     enum Code {
         Done = "done, or nothing to do",
         Failed = "failed, or the command line is invalid",
-        Found = "what --fail-on names (plan, doctor), or changes (plan --detailed-exitcode)",
+        Found = "what --fail-on names (plan, doctor), or changes (plan --detailed-exitcode, upgrade)",
         Invalid = "the files are invalid, or have warnings (validate --strict)",
         Stale = "the saved plan is stale, or not the expected one; nothing was written",
         Refused = "a limit or a protection refuses the plan; nothing was written",
@@ -142,6 +142,7 @@ pub(super) fn exit_code(outcome: Result<ExitStatus, Failure>, detail: Detail) ->
     let failure = match outcome {
         Ok(ExitStatus::Done) | Err(Failure::BrokenPipe) => return Code::Done.into(),
         Ok(ExitStatus::ChangesPending | ExitStatus::Findings) => return Code::Found.into(),
+        Ok(ExitStatus::Unreadable) => return Code::Unreadable.into(),
         Err(failure) => failure,
     };
     if let Failure::Invalid(diagnostics) | Failure::WithWarnings(diagnostics, _) = &failure {

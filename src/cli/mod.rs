@@ -45,6 +45,7 @@ mod snapshot;
 mod spellings;
 mod target;
 mod undo_file;
+mod upgrade;
 mod validate;
 mod version;
 mod watch;
@@ -141,6 +142,8 @@ enum Command {
     /// Explain the code of a finding, a refusal or a blocked change: what was seen, why it matters,
     /// what to do.
     ExplainRule(explain_rule::Arguments),
+    /// Show what an upgrade of Cilium would change for Services and nodes, and what avoids it.
+    Upgrade(upgrade::Arguments),
     /// Show pools, nodes, LoadBalancer addresses, or a plan file.
     #[command(alias = "get")]
     Show(show::Arguments),
@@ -169,6 +172,8 @@ enum ExitStatus {
     Done,
     ChangesPending,
     Findings,
+    /// Nothing was found, and a part of the cluster could not be read.
+    Unreadable,
 }
 
 /// Twice the usual stack of a main thread, in bytes. A parser recurses as deep as a file is nested,
@@ -224,6 +229,7 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
         Command::Doctor(arguments) => doctor::run(arguments, common).await,
         Command::Explain(arguments) => explain::run(arguments, common).await,
         Command::ExplainRule(arguments) => explain_rule::run(arguments),
+        Command::Upgrade(arguments) => upgrade::run(arguments, common).await,
         Command::Show(arguments) => show::run(arguments, common).await,
         Command::Snapshot(arguments) => snapshot::run(arguments, common).await,
         Command::Schema(arguments) => schema::run(arguments),

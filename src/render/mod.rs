@@ -32,6 +32,8 @@ mod natural;
 mod rule_page;
 mod table;
 mod text;
+mod upgrade;
+mod upgrade_markdown;
 
 use ipam_planner::plan::PlanDocument;
 
@@ -53,6 +55,8 @@ pub use natural::{by_name, natural_order};
 pub use rule_page::{rule_list, rule_page};
 pub use table::table;
 pub use text::{Paint, count, grouped_digits, printable, sanitized_json};
+pub use upgrade::{MOST_OBJECTS, upgrade};
+pub use upgrade_markdown::upgrade_markdown;
 
 /// Why some changes of the plan cannot be undone.
 pub fn why_irreversible(plan: &PlanDocument) -> &'static str {

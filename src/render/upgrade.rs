@@ -1,0 +1,152 @@
+//! What an upgrade of Cilium changes, for a person at a terminal.
+
+use super::text::{Paint, count, grouped_digits, printable};
+use ipam_planner::upgrade::{
+    HopDocument, UnjudgedDocument, UpgradeChangeDocument, UpgradeDocument, UpgradeSummary,
+};
+
+/// Objects, and lines of the files, of one entry in short form; more are counted.
+pub const MOST_OBJECTS: usize = 10;
+
+/// The upgrade as text.
+pub fn upgrade(document: &UpgradeDocument) -> String {
+    // Every field is named, so that a new one cannot be forgotten here.
+    let UpgradeDocument {
+        format_version: _,
+        from: _,
+        from_source,
+        to: _,
+        summary: _,
+        hops,
+        unjudged,
+    } = document;
+    let headline = headline(document);
+    let mut text = format!(
+        "{}\n",
+        Paint::Bold.on(&format!("{headline} (running version by {from_source})"))
+    );
+    for hop in hops {
+        text.push_str(&hop_text(hop));
+    }
+    text.push_str(&unjudged_text(unjudged));
+    if !hops.is_empty() {
+        text.push_str(&format!("\n{}\n", Paint::Bold.on(&headline)));
+    }
+    text
+}
+
+/// `Cilium 1.15.19 to 1.19, 4 hops: 2 changes, for 3 Services and 1 node`.
+pub(super) fn headline(document: &UpgradeDocument) -> String {
+    let UpgradeDocument {
+        from,
+        to,
+        summary,
+        hops,
+        ..
+    } = document;
+    if hops.is_empty() {
+        return format!("Cilium {from} runs already: nothing changes");
+    }
+    let way = format!("Cilium {from} to {to}, {}", count(hops.len(), "hop"));
+    let UpgradeSummary {
+        changes,
+        services,
+        nodes,
+        others,
+        unjudged,
+    } = summary;
+    let counts = [
+        (services, "Service"),
+        (nodes, "node"),
+        (others, "other object"),
+    ];
+    let objects: Vec<String> = counts
+        .into_iter()
+        .filter(|(number, _)| **number > 0)
+        .map(|(number, noun)| count(*number, noun))
+        .collect();
+    match (changes, unjudged) {
+        (0, 0) => format!("{way}: nothing changes"),
+        (0, parts) => format!(
+            "{way}: nothing was found, but {} could not be judged",
+            count(*parts, "part")
+        ),
+        (changes, 0) => format!(
+            "{way}: {}, for {}",
+            count(*changes, "change"),
+            objects.join(", ")
+        ),
+        (changes, parts) => format!(
+            "{way}: {}, for {}; {} could not be judged",
+            count(*changes, "change"),
+            objects.join(", "),
+            count(*parts, "part")
+        ),
+    }
+}
+
+fn hop_text(hop: &HopDocument) -> String {
+    let HopDocument { from, to, changes } = hop;
+    let mut text = format!("\n{}\n", Paint::Bold.on(&format!("{from} to {to}")));
+    if changes.is_empty() {
+        text.push_str("  nothing changes\n");
+    }
+    for change in changes {
+        text.push_str(&change_text(change));
+    }
+    text
+}
+
+fn change_text(change: &UpgradeChangeDocument) -> String {
+    let UpgradeChangeDocument {
+        code,
+        message,
+        why,
+        source,
+        before,
+        object_count,
+        objects,
+        files,
+    } = change;
+    let head = Paint::Yellow.on(code);
+    let mut text = format!("  {head} {}\n", printable(message));
+    for object in objects {
+        text.push_str(&format!(
+            "    {} {}: {}\n",
+            object.kind,
+            printable(&object.name),
+            printable(&object.effect)
+        ));
+    }
+    if *object_count > objects.len() {
+        let more = grouped_digits(object_count - objects.len());
+        text.push_str(&format!("    … and {more} more; --full shows all\n"));
+    }
+    for (word, line) in [
+        ("why", why.as_str()),
+        ("source", source),
+        ("before", before.as_str()),
+    ] {
+        text.push_str(&format!("    {word:<7}{}\n", printable(line)));
+    }
+    for file in files {
+        let place = format!("{}:{}: {}", file.file, file.line, file.edit);
+        text.push_str(&format!("    file   {}\n", printable(&place)));
+    }
+    text
+}
+
+fn unjudged_text(unjudged: &[UnjudgedDocument]) -> String {
+    if unjudged.is_empty() {
+        return String::new();
+    }
+    let mut text = format!(
+        "\n{}\n",
+        Paint::Red.on("Could not be judged: something may change there")
+    );
+    for UnjudgedDocument { what, why, hides } in unjudged {
+        let line = format!("{what}: {why}; this hides {hides}");
+        text.push_str(&format!("  {}\n", printable(&line)));
+    }
+    text
+}
