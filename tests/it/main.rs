@@ -70,4 +70,6 @@ mod undo_operator;
 mod undo_partly;
 mod unreachable;
 mod untrusted;
+mod upgrade;
+mod upgrade_operators;
 mod watch;

@@ -31,6 +31,9 @@ pub enum CiliumVersion {
 }
 
 impl CiliumVersion {
+    /// Every line, the oldest first.
+    pub const ALL: [Self; 2] = [Self::V1_15, Self::V1_19];
+
     /// The release as Cilium writes it, without a `v`.
     #[must_use]
     pub fn release(self) -> &'static str {

@@ -1,0 +1,144 @@
+//! `upgrade` on cluster files: what it prints, its exit codes, and what it refuses.
+
+use super::support::{Folder, KUBERNETES, Ran, cluster, holds, node};
+
+const BLUE: &str = r#"{"apiVersion":"cilium.io/v2alpha1","kind":"CiliumLoadBalancerIPPool","metadata":{"name":"blue","uid":"1","resourceVersion":"1","creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"cidrs":[{"cidr":"20.0.10.0/24"}]}}"#;
+const IN_FILES: &str = "\
+apiVersion: cilium.io/v2alpha1
+kind: CiliumLoadBalancerIPPool
+metadata: {name: blue}
+spec:
+  cidrs: [{cidr: 20.0.10.0/24}]
+";
+
+fn service(name: &str, address: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"{name}","namespace":"shop"}},"spec":{{"type":"LoadBalancer","ports":[{{"port":80}}]}},"status":{{"loadBalancer":{{"ingress":[{{"ip":"{address}"}}]}}}}}}"#
+    )
+}
+
+/// 1.15.19 with a pool of `cidrs`, three Services, a node that takes another block at its next
+/// start, and native routing by a key that ends.
+fn old() -> Folder {
+    let settings = format!(r#"{KUBERNETES},"tunnel":"disabled","bgp-announce-lb-ip":"true""#);
+    let seen = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumNode","metadata":{"name":"n1"},"spec":{"ipam":{"podCIDRs":["10.20.7.0/24"]}}}"#;
+    let mut items = vec![
+        BLUE.to_owned(),
+        node("n1", "a", &holds("10.20.1.0/24")),
+        seen.to_owned(),
+    ];
+    items.extend((1..4).map(|index| service(&format!("web-{index}"), &format!("20.0.10.{index}"))));
+    let folder = Folder::new(&[("pools/lb.yaml", IN_FILES)]);
+    folder.write("cluster.json", cluster("1.15.19", &settings, &items));
+    folder
+}
+
+fn upgrade(folder: &Folder, arguments: &[&str]) -> Ran {
+    folder.run(&[&["upgrade", "--cluster-file", "cluster.json"], arguments].concat())
+}
+
+#[test]
+fn for_people() {
+    insta::assert_snapshot!(upgrade(&old(), &["--to", "1.17"]).all());
+}
+
+#[test]
+fn for_a_change_ticket() {
+    let ran = upgrade(&old(), &["--to", "1.17", "-o", "markdown"]).expect(2);
+    insta::assert_snapshot!(ran.stdout);
+}
+
+#[test]
+fn for_programs() {
+    let ran = upgrade(&old(), &["--to", "1.16.19", "-o", "json"]).expect(2);
+    insta::assert_snapshot!(ran.stdout);
+}
+
+#[test]
+fn nothing_changes() {
+    let folder = Folder::new(&[]);
+    let items = [node("n1", "a", &holds("10.20.1.0/24"))];
+    folder.write("cluster.json", cluster("1.18.3", KUBERNETES, &items));
+    let ran = upgrade(&folder, &["--to", "1.19.3"]).expect(0);
+    assert!(
+        ran.stdout.contains("1.18.3 to 1.19.3\n  nothing changes"),
+        "{}",
+        ran.stdout
+    );
+    let ran = upgrade(&folder, &["--to", "1.18"]).expect(0);
+    assert!(
+        ran.stdout.contains("Cilium 1.18.3 runs already"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn what_cannot_be_judged_is_no_success() {
+    let folder = Folder::new(&[]);
+    folder.write("cluster.json", cluster("1.18.3", r#""ipam":"eni""#, &[]));
+    let ran = upgrade(&folder, &["--to", "1.19.3"]).expect(8);
+    let expected = "nodes: another allocator decides in ipam `eni`; this hides which nodes take or announce another block";
+    assert!(ran.stdout.contains(expected), "{}", ran.stdout);
+}
+
+#[test]
+fn what_is_refused() {
+    let folder = old();
+    let refused = |arguments: &[&str], expected: &str| {
+        let ran = upgrade(&folder, arguments).expect(1);
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+        assert_eq!(ran.stdout, "");
+    };
+    refused(
+        &["--to", "1.21"],
+        "Cilium 1.21 is newer than the newest known release, 1.20.2",
+    );
+    refused(&["--to", "1.14"], "Cilium 1.15.19 runs, and 1.14 is older");
+    refused(&["--to", "new"], "not a version, such as 1.19.3 or 1.19");
+    refused(
+        &["--to", "1.16", "--from", "1.14.19"],
+        "Cilium 1.15.19 runs, by the image tag",
+    );
+}
+
+#[test]
+fn the_running_version_is_given_where_it_is_unknown() {
+    let folder = Folder::new(&[]);
+    let unknown = cluster("1.15.19", KUBERNETES, &[]).replace(":v1.15.19", "@sha256:00");
+    folder.write("cluster.json", unknown);
+    let ran = upgrade(&folder, &["--to", "1.16"]).expect(1);
+    assert!(ran.stderr.contains("pass --from VERSION"), "{}", ran.stderr);
+    let ran = upgrade(&folder, &["--to", "1.16", "--from", "1.15.19"]).expect(0);
+    assert!(
+        ran.stdout.contains("running version by --from"),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn two_thousand_services_of_one_cause_are_one_entry() {
+    let folder = Folder::new(&[]);
+    let pool = BLUE.replace("20.0.10.0/24", "20.0.0.0/16");
+    let address = |index: usize| format!("20.0.{}.{}", index / 200, index % 200 + 1);
+    let services = (0..2_000).map(|index| service(&format!("s{index}"), &address(index)));
+    let items: Vec<String> = std::iter::once(pool).chain(services).collect();
+    folder.write("cluster.json", cluster("1.15.19", KUBERNETES, &items));
+    let ran = upgrade(&folder, &["--to", "1.16"]).expect(2);
+    assert!(
+        ran.stdout.contains("2,000 Services lose addresses"),
+        "{}",
+        ran.stdout
+    );
+    assert!(
+        ran.stdout.contains("… and 1,990 more; --full shows all"),
+        "{}",
+        ran.stdout
+    );
+    assert!(ran.stdout.lines().count() < 50, "{}", ran.stdout);
+    let full = upgrade(&folder, &["--to", "1.16", "--full"]).expect(2);
+    assert!(full.stdout.lines().count() > 2_000);
+    let markdown = upgrade(&folder, &["--to", "1.16", "-o", "markdown"]).expect(2);
+    assert!(markdown.stdout.lines().count() < 50, "{}", markdown.stdout);
+}
