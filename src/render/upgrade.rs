@@ -1,5 +1,6 @@
 //! What an upgrade of Cilium changes, for a person at a terminal.
 
+use super::rule_page::pointer;
 use super::text::{Paint, count, grouped_digits, printable};
 use ipam_planner::upgrade::{
     HopDocument, UnjudgedDocument, UpgradeChangeDocument, UpgradeDocument, UpgradeSummary,
@@ -29,6 +30,14 @@ pub fn upgrade(document: &UpgradeDocument) -> String {
         text.push_str(&hop_text(hop));
     }
     text.push_str(&unjudged_text(unjudged));
+    let codes = hops
+        .iter()
+        .flat_map(|hop| &hop.changes)
+        .map(|change| change.code);
+    let pointer = pointer(codes);
+    pointer
+        .iter()
+        .for_each(|line| text.push_str(&format!("\n{line}\n")));
     if !hops.is_empty() {
         text.push_str(&format!("\n{}\n", Paint::Bold.on(&headline)));
     }

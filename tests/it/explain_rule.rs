@@ -38,6 +38,8 @@ fn every_code_has_a_page_and_every_page_a_code() {
         .collect();
     let reasons = ipam_planner::plan::reason_codes();
     raised.extend(reasons.into_iter().map(str::to_owned));
+    let of_upgrades = ipam_planner::upgrade::UpgradeCode::ALL;
+    raised.extend(of_upgrades.map(|code| code.to_string()));
     let pages: BTreeSet<String> = rules::pages().map(|page| page.code.to_owned()).collect();
     let without_page: Vec<_> = raised.difference(&pages).collect();
     let unused: Vec<_> = pages.difference(&raised).collect();

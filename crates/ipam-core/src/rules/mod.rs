@@ -25,6 +25,8 @@ crate::text_enum! {
         Blocked = "blocked",
         /// A node holds a block that the files would not give it.
         Misplaced = "misplaced",
+        /// An upgrade of Cilium changes it.
+        Upgrade = "upgrade",
     }
 }
 
@@ -39,6 +41,7 @@ crate::text_enum! {
         Operator = "operator",
         Doctor = "doctor",
         Show = "show",
+        Upgrade = "upgrade",
     }
 }
 
@@ -95,7 +98,7 @@ pub struct RuleFamily {
 }
 
 /// The files of the families, in the order of the reference.
-const FAMILIES: [(&str, &str); 10] = [
+const FAMILIES: [(&str, &str); 11] = [
     ("reading", include_str!("../../rules/reading.txt")),
     ("documents", include_str!("../../rules/documents.txt")),
     ("pools", include_str!("../../rules/pools.txt")),
@@ -109,6 +112,7 @@ const FAMILIES: [(&str, &str); 10] = [
         include_str!("../../rules/load-balancer.txt"),
     ),
     ("openstack", include_str!("../../rules/openstack.txt")),
+    ("upgrade", include_str!("../../rules/upgrade.txt")),
 ];
 
 static CATALOGUE: LazyLock<Vec<RuleFamily>> = LazyLock::new(|| {

@@ -117,8 +117,7 @@ fn cluster_configs_begin() -> Cause {
 fn services(hop: &HopView<'_>, changes: &mut Changes) {
     let before = ServiceAnnouncements::new(&hop.before);
     let after = ServiceAnnouncements::new(&hop.after);
-    for service in hop.before.services.values() {
-        // The same addresses on both sides: a lost one has its own entry.
+    for service in hop.original.values() {
         let (old, new) = (before.of(service), after.of(service));
         if old == new {
             continue;

@@ -8,6 +8,7 @@ use super::addresses::{self, Told};
 use super::change::{Changes, UpgradeChange};
 use super::path::with_latest_patch;
 use super::{announcing, management, nodes, patches, pools, settings, write_path};
+use ipam_cilium::lbipam::LbService;
 use ipam_cilium::observed::{Evidence, ModeSeen, Observed};
 use ipam_core::model::{CiliumVersion, IpamMode, NodeName, ServiceName};
 use ipam_core::net::Block;
@@ -15,6 +16,9 @@ use ipam_desired::Desired;
 
 pub(super) struct HopView<'d> {
     pub(super) desired: Option<&'d Desired>,
+    /// The Services as they were before the first hop. An address that is lost on the way may be
+    /// kept by what the entry says, so later hops judge it as well.
+    pub(super) original: &'d BTreeMap<ServiceName, LbService>,
     /// The version before; of a hop that is not the first, only the minor release counts.
     pub(super) from: CiliumVersion,
     /// As it was given, perhaps without a patch.
@@ -34,7 +38,7 @@ pub(super) fn at(observed: &Observed, version: CiliumVersion) -> Observed {
 
 impl<'d> HopView<'d> {
     pub(super) fn new(
-        desired: Option<&'d Desired>,
+        (desired, original): (Option<&'d Desired>, &'d BTreeMap<ServiceName, LbService>),
         before: Observed,
         from: CiliumVersion,
         to: CiliumVersion,
@@ -42,6 +46,7 @@ impl<'d> HopView<'d> {
         let after = at(&before, with_latest_patch(to));
         HopView {
             desired,
+            original,
             from,
             to,
             before,

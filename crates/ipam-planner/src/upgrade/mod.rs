@@ -80,7 +80,7 @@ pub fn upgrade(
     let mut last = from;
     let mut told = addresses::Told::default();
     for next in path::hops(from, to)? {
-        let view = HopView::new(desired, state, last, next);
+        let view = HopView::new((desired, &observed.services), state, last, next);
         let (changes, after) = view.judge(&mut told);
         hops.push(Hop {
             from: last,

@@ -111,7 +111,7 @@ impl Fault {
 /// Services by the address that they have.
 fn holders<'h>(hop: &'h HopView<'_>) -> BTreeMap<IpAddr, Vec<&'h LbService>> {
     let mut holders: BTreeMap<IpAddr, Vec<&LbService>> = BTreeMap::new();
-    for service in hop.after.services.values() {
+    for service in hop.original.values() {
         for address in &service.ingress {
             holders.entry(*address).or_default().push(service);
         }
@@ -168,7 +168,7 @@ fn several_addresses_of_a_key(hop: &HopView<'_>) -> BTreeMap<ObjectRef, String> 
     let rules = hop.after.lb_rules();
     let mut of_key: BTreeMap<(&str, Family), BTreeSet<IpAddr>> = BTreeMap::new();
     let keyed = || {
-        let services = hop.after.services.values();
+        let services = hop.original.values();
         services.filter_map(|service| Some((service, service.sharing(&rules)?)))
     };
     for (service, key) in keyed() {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::objects::{
-    cilium_node, cluster_config, config, l2_policy, node, plain_pool, policy, service,
+    cilium_node, cluster_config, config, l2_policy, node, plain_pool, policy, pool, service,
 };
 use super::{Case, check};
 
@@ -66,6 +66,24 @@ fn bgp() {
             ),
             expected: &[
                 "1.17.6 node-announcement n1: no longer announces 10.1.0.0/24",
+                "1.17.6 service-announcement a: BGP no longer announces its IPv4 addresses",
+            ],
+        },
+        Case {
+            name: "an announcement ends after the address, which a conversion would keep",
+            versions: ["1.15.19", "1.17.6"],
+            objects: vec![
+                config(&json!({"ipam": "kubernetes", "bgp-announce-lb-ip": "true"})),
+                pool(
+                    "blue",
+                    "blue",
+                    &json!({"cidrs": [{"cidr": "20.0.0.0/24"}], "allowFirstLastIPs": "No"}),
+                ),
+                service("a", "blue", &["20.0.0.5"]),
+            ],
+            expected: &[
+                "1.16 address-lost a: loses 20.0.0.5, then waits (`no_pool`)",
+                "1.16 pool-field blue: `spec.cidrs` is dropped: 20.0.0.0/24",
                 "1.17.6 service-announcement a: BGP no longer announces its IPv4 addresses",
             ],
         },
