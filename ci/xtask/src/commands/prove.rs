@@ -11,7 +11,7 @@ use crate::cargo;
 use crate::suite::{Expected, Guard, Output, Suite};
 
 /// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts,
-/// restore, rival, leader, migrate, faulty, soak, properties, hostile, retry, or all.
+/// restore, rival, leader, migrate, faulty, soak, upgrades, properties, hostile, retry, or all.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Fail if a proof skips a test that this file does not list. Goes before the name.
@@ -27,7 +27,7 @@ pub struct Arguments {
 /// The proofs of the suite, with fewer repetitions where a repetition takes long. The model is not
 /// among them: its tests explore the smaller worlds, and the large ones take many minutes. `faulty`
 /// and `soak` are not either: they take more than 20 seconds, and `.ci/scheduled` runs them, and
-/// `migrate`.
+/// `migrate` and `upgrades`.
 const IN_SUITE: [(&str, &[&str]); 11] = [
     ("simulate", &["--seeds", "10000"]),
     ("appliers", &[]),

@@ -23,6 +23,7 @@ mod restore;
 mod rival;
 mod soak;
 mod trial;
+mod upgrades;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -78,6 +79,9 @@ enum Command {
     Faulty,
     /// `watch` for a long time while nodes, files and the API server come and go; 500 nodes.
     Soak(soak::Arguments),
+    /// Real operators of two versions, one after the other: what `upgrade` names moves, and nothing
+    /// else; 6 clusters for each pair.
+    Upgrades(upgrades::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -115,6 +119,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         }
         Command::Faulty => faulty::run(&tool, nodes.unwrap_or(faulty::NODES), seed),
         Command::Soak(arguments) => soak::run(&tool, nodes.unwrap_or(soak::NODES), seed, arguments),
+        Command::Upgrades(arguments) => upgrades::run(&tool, seed, arguments),
         Command::Rival => rival::run(&tool, nodes.unwrap_or(rival::NODES)),
     }
 }
