@@ -259,8 +259,24 @@ fn folder(h: &str) -> Folder {
     ])
 }
 
+const UPGRADE: &[&str] = &[
+    "upgrade",
+    "--to=1.20",
+    "--no-pools",
+    "--cluster",
+    "cluster.json",
+];
+const UPGRADE_MARKDOWN: &[&str] = &[
+    "upgrade",
+    "--to=1.20",
+    "--no-pools",
+    "-o=markdown",
+    "--cluster",
+    "cluster.json",
+];
+
 /// Commands, and the exit codes that they have with [`HOSTILE`] text.
-const COMMANDS: [(&[&str], i32); 31] = [
+const COMMANDS: [(&[&str], i32); 33] = [
     (&["plan", "--full", "--cluster", "cluster.json"], 2),
     (&["plan", "-o", "json", "--cluster", "cluster.json"], 2),
     (&["plan", "-o", "markdown", "--cluster", "cluster.json"], 2),
@@ -281,6 +297,8 @@ const COMMANDS: [(&[&str], i32); 31] = [
     (&["doctor", "-o", "sarif", "--cluster", "cluster.json"], 2),
     (&["doctor", "-o", "junit", "--cluster", "cluster.json"], 2),
     (&["doctor", "bad", "--cluster", "cluster.json"], 2),
+    (UPGRADE, 2),
+    (UPGRADE_MARKDOWN, 2),
     (&["explain", "labels", "--cluster", "cluster.json"], 0),
     (&["explain", "10.0.0.0/8", "--cluster", "cluster.json"], 0),
     (&["explain", "\u{1b}[31m", "--cluster", "cluster.json"], 1),

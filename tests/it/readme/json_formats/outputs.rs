@@ -77,6 +77,12 @@ pub const OUTPUTS: &[Output] = &[
         commands: &["doctor --cluster-file CLUSTER --fail-on never"],
     },
     Output {
+        title: "`upgrade`",
+        file: "crates/ipam-planner/src/upgrade/document.rs",
+        root: "UpgradeDocument",
+        commands: &["upgrade --to 1.20 --cluster-file CLUSTER --no-pools"],
+    },
+    Output {
         title: "`show pools`: each of `items`",
         file: "src/cli/show_pools.rs",
         root: "PoolRow",
@@ -156,7 +162,8 @@ impl Output {
                     .replace("CLUSTER", &format!("examples/{name}/cluster.yaml"));
                 let words: Vec<&str> = command.split(' ').chain(["-o", "json"]).collect();
                 let ran = run(folder.path(), &words);
-                if ran.code == 0 {
+                // `upgrade` ends with 2 if something would change.
+                if ran.code == 0 || ran.code == 2 && command.starts_with("upgrade") {
                     values.push(ran.json());
                 }
             }

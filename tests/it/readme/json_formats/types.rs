@@ -11,11 +11,12 @@ use serde_json::Value;
 use crate::support::repository;
 
 /// Folders of the types.
-const FOLDERS: [&str; 9] = [
+const FOLDERS: [&str; 10] = [
     "crates/ipam-planner/src/plan/document",
     "crates/ipam-planner/src/plan",
     "crates/ipam-planner/src/explain",
     "crates/ipam-planner/src/migration",
+    "crates/ipam-planner/src/upgrade",
     "src/render",
     "src/cli",
     "src/cli/import",
