@@ -1,13 +1,13 @@
 //! `import`: writes files for a cluster that runs already, such that a plan of them is empty and no
 //! block is misplaced.
 
-mod comments;
-mod existing;
+pub(super) mod comments;
+pub(super) mod existing;
 mod foreign;
-mod report;
-mod settle;
+pub(super) mod report;
+pub(super) mod settle;
 mod sysdump;
-mod yaml;
+pub(super) mod yaml;
 
 use std::path::PathBuf;
 

@@ -21,6 +21,7 @@ mod import;
 mod init;
 mod interface;
 mod interruption;
+mod lb;
 mod lock;
 mod manual;
 mod migrate;
@@ -129,6 +130,8 @@ enum Command {
     Apply(apply::Arguments),
     /// Move nodes of a running cluster to other blocks, or the cluster to another IPAM mode.
     Migrate(migrate::Arguments),
+    /// Pin LoadBalancer addresses that are held now, and remove such pins.
+    Lb(lb::Arguments),
     /// Keep a cluster as the files say: give blocks to new nodes, apply changes of the files.
     Watch(watch::Arguments),
     /// Keep the cluster as its custom resources say, from inside the cluster.
@@ -224,6 +227,7 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
         Command::Plan(arguments) => plan::run(arguments, common).await,
         Command::Apply(arguments) => apply::run(arguments, common).await,
         Command::Migrate(arguments) => migrate::run(arguments, common).await,
+        Command::Lb(arguments) => lb::run(arguments, common).await,
         Command::Watch(arguments) => watch::run(arguments, common).await,
         Command::Operator(arguments) => operator::run(arguments, common).await,
         Command::Doctor(arguments) => doctor::run(arguments, common).await,

@@ -33,6 +33,8 @@ mod lb;
 mod lb_apply;
 mod lb_edits;
 mod lb_files;
+mod lb_freeze;
+mod lb_freeze_operators;
 mod lb_undo;
 mod limited_plans;
 mod lock;

@@ -6,6 +6,7 @@
 pub mod check;
 pub mod doctor;
 pub mod explain;
+pub mod freeze;
 mod growth;
 mod holders;
 pub mod import;

@@ -13,7 +13,7 @@ const WIDTH: usize = 96;
 const NAMED: usize = 6;
 
 /// The text as lines of a comment.
-pub(super) fn comment(text: &str) -> String {
+pub(in crate::cli) fn comment(text: &str) -> String {
     let text = one_line(text);
     let mut lines = String::new();
     let mut line = "#".to_owned();

@@ -30,10 +30,10 @@ pub(super) enum Existing {
 
 /// The unified difference of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Difference {
+pub(in crate::cli) struct Difference {
     /// The two lines that name the files. Of escaped text only.
-    pub(super) header: String,
-    pub(super) body: String,
+    pub(in crate::cli) header: String,
+    pub(in crate::cli) body: String,
 }
 
 impl Existing {
@@ -80,7 +80,7 @@ pub(super) fn compare(
     for file in files {
         let old = text(&file.path)?;
         is_empty &= old.is_none();
-        differences.extend(difference(&file.path, old.as_deref(), &file.text));
+        differences.extend(difference(&file.path, old.as_deref(), &file.text, "import"));
     }
     for path in &others {
         differences.push(Difference {
@@ -116,7 +116,7 @@ fn readable(directory: &Path, detail: Detail) -> Result<Documents, Failure> {
 }
 
 /// The text of a file; `None` if it does not exist.
-fn text(path: &Path) -> Result<Option<String>, Failure> {
+pub(in crate::cli) fn text(path: &Path) -> Result<Option<String>, Failure> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         // A dangling link counts as a file.
@@ -130,7 +130,13 @@ fn text(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-fn difference(path: &Path, old: Option<&str>, new: &str) -> Option<Difference> {
+/// The difference of one file to what `by` would write.
+pub(in crate::cli) fn difference(
+    path: &Path,
+    old: Option<&str>,
+    new: &str,
+    by: &str,
+) -> Option<Difference> {
     if old == Some(new) {
         return None;
     }
@@ -142,7 +148,7 @@ fn difference(path: &Path, old: Option<&str>, new: &str) -> Option<Difference> {
     };
     let diff = TextDiff::from_lines(old.unwrap_or_default(), new);
     Some(Difference {
-        header: format!("--- {before}\n+++ {shown} (import)\n"),
+        header: format!("--- {before}\n+++ {shown} ({by})\n"),
         body: diff.unified_diff().context_radius(CONTEXT).to_string(),
     })
 }

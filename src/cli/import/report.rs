@@ -156,7 +156,7 @@ impl<'r> Report<'r> {
 }
 
 /// Prints the headers as they are: escaped, they would name no files.
-pub(super) fn print_differences(differences: &[Difference]) -> Result<(), Failure> {
+pub(in crate::cli) fn print_differences(differences: &[Difference]) -> Result<(), Failure> {
     for Difference { header, body } in differences {
         output::script(header)?;
         output::data(body)?;

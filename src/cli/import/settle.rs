@@ -90,7 +90,7 @@ pub(super) fn loaded<'f>(
     Ok(loaded)
 }
 
-pub(super) fn document(directory: &Path, plan: &Plan, detail: Detail) -> PlanDocument {
+pub(in crate::cli) fn document(directory: &Path, plan: &Plan, detail: Detail) -> PlanDocument {
     let document = PlanDocument::new(plan, &directory.to_string_lossy());
     match detail {
         Detail::Short => document.cut(),

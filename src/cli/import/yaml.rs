@@ -37,7 +37,7 @@ pub(super) fn files(directory: &Path, inferred: &Inferred) -> Result<Vec<NewFile
 }
 
 /// A value as YAML. Text that a terminal would interpret is escaped.
-pub(super) fn yaml(value: &impl Serialize) -> Result<String, Failure> {
+pub(in crate::cli) fn yaml(value: &impl Serialize) -> Result<String, Failure> {
     let text = plain_yaml(value)?;
     if !text.contains(is_harmful) {
         return Ok(text);
@@ -56,7 +56,7 @@ pub(super) fn indented(value: &Value, columns: usize) -> Result<String, Failure>
         .collect())
 }
 
-pub(super) fn head(kind: &str, name: &str) -> Result<String, Failure> {
+pub(in crate::cli) fn head(kind: &str, name: &str) -> Result<String, Failure> {
     Ok(format!(
         "apiVersion: {API_VERSION}\nkind: {kind}\nmetadata:\n  name: {}\nspec:\n",
         yaml(&name)?

@@ -317,6 +317,8 @@ impl<'p> Evaluation<'p> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::lbipam::{
         AddressRange, Annotation, FamilyPolicy, FirstLast, Marking, Port, RangeForm, ServingState,
@@ -359,6 +361,8 @@ mod tests {
                 newer: None,
                 older: Some(requested.join(",")),
             },
+            our_requests: BTreeSet::new(),
+            owner: None,
             sharing_key: Annotation::default(),
             sharing_namespaces: Annotation::default(),
             traffic_policy: TrafficPolicy::Cluster,

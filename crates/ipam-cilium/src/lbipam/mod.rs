@@ -30,7 +30,8 @@ pub use pool::{
 };
 pub use rules::{ClassUse, LbRules};
 pub use service::{
-    ADDRESSES, AddressRequest, Annotation, FamilyPolicy, LbService, Port, TrafficPolicy,
+    ADDRESSES, AddressRequest, Annotation, FamilyPolicy, LbService, Port, ServiceOwner,
+    TrafficPolicy,
 };
 pub use service_outcome::{Evaluated, GainedAddress, LossReason, Pending, ServiceOutcome};
 pub use sharing::may_share;

@@ -1,6 +1,7 @@
 //! A Service of type LoadBalancer as LB-IPAM sees it.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::IpAddr;
 
 use super::rules::LbRules;
@@ -87,6 +88,25 @@ impl Annotation {
     }
 }
 
+/// The object for which a controller made a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceOwner {
+    /// Such as `Gateway`.
+    pub kind: String,
+    pub name: String,
+}
+
+impl fmt::Display for ServiceOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} `{}`",
+            self.kind.escape_debug(),
+            self.name.escape_debug()
+        )
+    }
+}
+
 /// A Service of type LoadBalancer.
 #[derive(Clone, Debug)]
 pub struct LbService {
@@ -104,6 +124,10 @@ pub struct LbService {
     pub spec_address: Option<IpAddr>,
     /// Requested addresses, separated by commas.
     pub addresses: Annotation,
+    /// Keys of that annotation which we wrote, by the server's record of field managers.
+    pub our_requests: BTreeSet<&'static str>,
+    /// The controller that made the Service, by its owner reference.
+    pub owner: Option<ServiceOwner>,
     /// Services with equal keys may share addresses.
     pub sharing_key: Annotation,
     /// Namespaces to share with, separated by commas; `*` for all.
@@ -163,8 +187,13 @@ impl LbService {
         self.sharing_key.read(rules)
     }
 
+    /// The value of an annotation that requests addresses.
+    pub fn request_at(&self, key: &str) -> Option<&str> {
+        self.addresses.get(ADDRESSES, key).map(String::as_str)
+    }
+
     /// The families that its spec requests.
-    pub(super) fn wanted_families(&self, rules: &LbRules) -> Vec<Family> {
+    pub fn wanted_families(&self, rules: &LbRules) -> Vec<Family> {
         let on = |families: &[Family]| {
             families
                 .iter()

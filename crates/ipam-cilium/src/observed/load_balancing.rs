@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::view_lb::{AddressPoolView, Condition, OwnedKeys, ServiceView, SpecManager};
+use super::view_lb::{
+    AddressPoolView, Condition, OwnedKeys, OwnerReference, RequestManager, ServiceView, SpecManager,
+};
 use super::{Cilium, FIELD_MANAGER, Observed};
 use crate::lbipam::{
     ADDRESSES, AddressBlock, AddressPool, AddressPoolApi, AddressPoolManifest, Annotation,
-    FamilyPolicy, LbRules, LbService, Marking, Port, TrafficPolicy, WrittenSelector,
+    FamilyPolicy, LbRules, LbService, Marking, Port, ServiceOwner, TrafficPolicy, WrittenSelector,
 };
 use ipam_core::model::{Finding, ObjectRef, ObjectVersion, Rule, ServiceName, Severity};
 use ipam_core::net::{Address, Family, Range};
@@ -237,6 +239,38 @@ fn our_keys(
         .collect()
 }
 
+/// Keys of the annotation that requests addresses, if we wrote it.
+fn our_requests(entries: &[RequestManager]) -> BTreeSet<&'static str> {
+    let ours = entries
+        .iter()
+        .filter(|entry| entry.manager == FIELD_MANAGER)
+        .filter_map(|entry| {
+            entry
+                .fields
+                .as_ref()?
+                .metadata
+                .as_ref()?
+                .annotations
+                .as_ref()
+        });
+    ours.flat_map(|owned| {
+        let newer = owned.newer.as_ref().map(|_| ADDRESSES[0]);
+        newer
+            .into_iter()
+            .chain(owned.older.as_ref().map(|_| ADDRESSES[1]))
+    })
+    .collect()
+}
+
+fn owner(references: Vec<OwnerReference>) -> Option<ServiceOwner> {
+    let mut references = references.into_iter();
+    let owner = references.find(|reference| reference.controller == Some(true))?;
+    Some(ServiceOwner {
+        kind: owner.kind,
+        name: owner.name,
+    })
+}
+
 fn author(entries: &[SpecManager]) -> Option<(String, String)> {
     let of_spec = entries.iter().filter(|entry| {
         entry
@@ -309,6 +343,8 @@ fn service(view: ServiceView) -> LbService {
         families: spec.ip_families.iter().filter_map(family).collect(),
         spec_address: spec.load_balancer_ip.as_deref().and_then(address),
         addresses: annotation(ADDRESSES),
+        our_requests: our_requests(&metadata.managed_fields),
+        owner: owner(metadata.owner_references),
         sharing_key: annotation(SHARING_KEY),
         sharing_namespaces: annotation(SHARING_NAMESPACES),
         traffic_policy: match spec.external_traffic_policy.as_deref() {

@@ -16,7 +16,7 @@ use super::project::project;
 use super::read_workload::controller_manager_words;
 use super::settings::{AgentView, NodeConfigView};
 use super::view::{CiliumNodeView, ConfigMapView, ManagedFields, NodeView, ServiceCidrView};
-use super::view_lb::{AddressPoolView, ServiceView, SpecManager};
+use super::view_lb::{AddressPoolView, RequestManager, ServiceView, SpecManager};
 use super::view_workload::{Container, DefinitionView, WorkloadView};
 use super::{CLAIMS_KEY, ObservedKind, setting_key};
 
@@ -118,6 +118,7 @@ fn narrow_service(path: &[&str], value: &Value) -> Option<Value> {
         ["metadata", "annotations"] => Some(only(value, |key| {
             SERVICE_ANNOTATIONS.as_flattened().contains(&key)
         })),
+        ["metadata", "managedFields"] => Some(managers::<RequestManager>(value)),
         _ => None,
     }
 }
@@ -315,6 +316,9 @@ mod tests {
         let ours = json!([{"manager": "cilium-ipam", "time": "2026-01-02T03:04:05Z",
             "fieldsV1": {"f:metadata": {"f:labels": {"f:l": {}}, "f:annotations": {"f:n": {}}},
                 "f:spec": {"f:blocks": {}}}}]);
+        let requested = json!([{"manager": "cilium-ipam",
+            "fieldsV1": {"f:metadata": {"f:annotations": {
+                "f:lbipam.cilium.io/ips": {}, "f:io.cilium/lb-ipam-ips": {}}}}}]);
         let condition = |kind: &str| {
             json!({"type": kind, "status": "True", "reason": "r", "message": "7",
                 "lastTransitionTime": "2026-01-02T03:04:05Z"})
@@ -393,7 +397,9 @@ mod tests {
                 "metadata": {"labels": {"l": "m"}, "annotations": SERVICE_ANNOTATIONS.as_flattened()
                     .iter().map(|key| ((*key).to_owned(), json!("20.0.0.9")))
                     .chain([("secret".to_owned(), json!("secret"))])
-                    .collect::<Map<String, Value>>()},
+                    .collect::<Map<String, Value>>(),
+                    "ownerReferences": [{"kind": "Gateway", "name": "g", "controller": true}],
+                    "managedFields": requested},
                 "spec": {"type": "LoadBalancer", "loadBalancerClass": "io.cilium/l2-announcer",
                     "loadBalancerIP": "20.0.0.9", "ipFamilyPolicy": "PreferDualStack",
                     "ipFamilies": ["IPv4", "IPv6"], "externalTrafficPolicy": "Local",

@@ -122,6 +122,51 @@ pub(super) struct ServiceMetadata {
     pub labels: Option<Labels>,
     #[serde(default)]
     pub annotations: Option<BTreeMap<String, String>>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub owner_references: Vec<OwnerReference>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub managed_fields: Vec<RequestManager>,
+}
+
+/// An entry of `metadata.ownerReferences`.
+#[derive(Deserialize)]
+pub(super) struct OwnerReference {
+    #[serde(default)]
+    pub kind: String,
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    pub controller: Option<bool>,
+}
+
+/// An entry of `metadata.managedFields` of a Service.
+#[derive(Deserialize)]
+pub(super) struct RequestManager {
+    #[serde(default)]
+    pub manager: String,
+    #[serde(default, rename = "fieldsV1")]
+    pub fields: Option<OwnedRequestFields>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct OwnedRequestFields {
+    #[serde(default, rename = "f:metadata")]
+    pub metadata: Option<OwnedRequestMetadata>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct OwnedRequestMetadata {
+    #[serde(default, rename = "f:annotations")]
+    pub annotations: Option<OwnedRequests>,
+}
+
+/// The keys by which a Service requests addresses, the newer one first.
+#[derive(Deserialize)]
+pub(super) struct OwnedRequests {
+    #[serde(default, rename = "f:lbipam.cilium.io/ips")]
+    pub newer: Option<IgnoredAny>,
+    #[serde(default, rename = "f:io.cilium/lb-ipam-ips")]
+    pub older: Option<IgnoredAny>,
 }
 
 #[derive(Default, Deserialize)]

@@ -3,13 +3,14 @@
 //!
 //! Changes are simulated and sent in the same order. Pins of Services without an address come
 //! first, so that Cilium gives no address that changes at once. Changed and deleted pools follow,
-//! then created pools, then the other pins. The simulation never predicts an address that Cilium is
+//! then created pools, then the other pins, then pins that go. The simulation never predicts an address that Cilium is
 //! free to pick.
 
 mod address_pools;
 mod change;
 mod obstacle;
 mod refusals;
+mod releases;
 mod service_pins;
 mod simulate;
 mod simulated_state;
@@ -43,6 +44,7 @@ pub(super) struct LbPlan {
 pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
     let mut plan = LbPlan::default();
     address_pools::decide(desired, observed, &mut plan);
+    let releases = releases::decide(desired, observed);
     if !desired.service_pins.is_empty() {
         let mut pools = simulate::Simulation::new(observed);
         for change in &plan.changes {
@@ -60,6 +62,7 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
         };
         plan.changes.sort_by_key(|change| !is_early(change));
     }
+    plan.changes.extend(releases);
     if plan.changes.is_empty() {
         return plan;
     }

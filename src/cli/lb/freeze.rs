@@ -1,0 +1,134 @@
+//! `lb freeze`: writes a pin for every address that is held and not pinned yet.
+
+use std::collections::BTreeSet;
+
+use super::report::{Files, Report};
+use super::{Flags, changed, frozen_file, settle};
+use crate::cli::failure::Failure;
+use crate::cli::import::existing::{Difference, difference, text};
+use crate::cli::init::new_files::{NewFile, write_all};
+use crate::cli::{Common, ExitStatus};
+use ipam_cilium::observed::Observed;
+use ipam_controller::{Job, Loaded};
+use ipam_core::model::ServiceName;
+use ipam_planner::freeze::{Freeze, FrozenPin, Judgement, Left, WhyLeft, freeze, judge};
+use ipam_planner::plan::PlanDocument;
+
+/// Most trials: each but the last leaves out pins that the plan blocks.
+const TRIALS: usize = 5;
+
+/// Files whose plan writes pins and changes nothing else.
+struct Trial {
+    files: Vec<NewFile>,
+    document: PlanDocument,
+}
+
+pub(super) async fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Failure> {
+    let (loaded, observed) = flags.read(common).await?;
+    let known: BTreeSet<&ServiceName> = observed.services.keys().collect();
+    flags.refuse_unknown(&known)?;
+    let mut decided = freeze(&flags.frozen(), &loaded.desired, &observed);
+    let differences = differences(flags, &decided)?;
+    let trial = settled(flags, common, &mut decided, &loaded, &observed)?;
+    let is_written = differences.is_empty() && !flags.dry_run && !trial.files.is_empty();
+    if is_written {
+        write_all(&trial.files)?;
+    }
+    let report = Report {
+        flags,
+        common,
+        files: Files::Written(&trial.files),
+        is_done: is_written,
+        pinned: decided.pinned.len(),
+        left: &decided.left,
+        notes: notes(&decided.pins),
+        differences: &differences,
+        document: &trial.document,
+    };
+    report.show()?;
+    match differences.is_empty() {
+        true => Ok(ExitStatus::Done),
+        false => Err(Failure::Failed(
+            "files of an earlier freeze differ from the cluster; nothing was written. Edit or remove them, or name other Services with --service".to_owned(),
+        )),
+    }
+}
+
+/// The files that exist and have another text than a freeze would write now.
+fn differences(flags: &Flags, decided: &Freeze) -> Result<Vec<Difference>, Failure> {
+    let new = decided.pins.iter();
+    let new = new.map(|pin| (&pin.service, &pin.addresses[..]));
+    let others = decided.left.iter().filter_map(|left| match &left.why {
+        WhyLeft::PinnedToOthers { held, .. } => Some((&left.service, &held[..])),
+        _ => None,
+    });
+    let mut differences = Vec::new();
+    for (service, addresses) in new.chain(others) {
+        let file = frozen_file::file(&flags.directory, service, addresses)?;
+        if let Some(old) = text(&file.path)? {
+            differences.extend(difference(&file.path, Some(&old), &file.text, "freeze"));
+        }
+    }
+    Ok(differences)
+}
+
+fn settled(
+    flags: &Flags,
+    common: &Common,
+    decided: &mut Freeze,
+    loaded: &Loaded,
+    observed: &Observed,
+) -> Result<Trial, Failure> {
+    let without = Job::files(loaded).plan(observed);
+    for _ in 0..TRIALS {
+        let files = files(flags, &decided.pins)?;
+        let overwritten = paths(&files);
+        let changed = changed(loaded, &files, &overwritten, common)?;
+        let with = Job::files(&changed).plan(observed);
+        match judge(&decided.pins, &without, &with) {
+            Judgement::Good => {
+                let document = settle::document(&flags.directory, &with, common.detail());
+                return Ok(Trial { files, document });
+            }
+            Judgement::Without(left) => leave_out(decided, left),
+            Judgement::Refused(what) => {
+                return Err(Failure::Failed(format!(
+                    "the pins would change something else, so nothing was written: {what}"
+                )));
+            }
+        }
+    }
+    Err(Failure::Failed(
+        "no pins were found whose plan changes nothing else; nothing was written".to_owned(),
+    ))
+}
+
+fn files(flags: &Flags, pins: &[FrozenPin]) -> Result<Vec<NewFile>, Failure> {
+    pins.iter()
+        .map(|pin| frozen_file::file(&flags.directory, &pin.service, &pin.addresses))
+        .collect()
+}
+
+fn paths(files: &[NewFile]) -> BTreeSet<String> {
+    let paths = files.iter().map(|file| file.path.to_string_lossy());
+    paths.map(std::borrow::Cow::into_owned).collect()
+}
+
+fn leave_out(decided: &mut Freeze, left: Vec<Left>) {
+    let names: BTreeSet<&ServiceName> = left.iter().map(|left| &left.service).collect();
+    decided.pins.retain(|pin| !names.contains(&pin.service));
+    decided.left.extend(left);
+    decided.left.sort_by(|a, b| a.service.cmp(&b.service));
+}
+
+/// What a person should know of Services that Cilium makes for other objects.
+fn notes(pins: &[FrozenPin]) -> Vec<String> {
+    let made = pins.iter().filter_map(|pin| {
+        let owner = pin.owner.as_ref()?;
+        Some(format!(
+            "{owner} made Service {}: Cilium keeps the annotation when it updates the Service, and loses it when it creates the Service again",
+            pin.service
+        ))
+    });
+    made.collect()
+}

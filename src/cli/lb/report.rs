@@ -1,0 +1,198 @@
+//! Prints what was frozen or thawed: for people, or as one JSON document.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::Flags;
+use crate::cli::failure::Failure;
+use crate::cli::import::existing::Difference;
+use crate::cli::import::report::print_differences;
+use crate::cli::init::new_files::NewFile;
+use crate::cli::init::words::shell;
+use crate::cli::{Common, Format, output};
+use crate::render::{Detail, Paint, human, printable};
+use ipam_core::model::count;
+use ipam_planner::freeze::Left;
+use ipam_planner::plan::{PlanDocument, Summary};
+
+/// Version of the JSON: the major part changes when a reader would misunderstand.
+const FORMAT_VERSION: &str = "1.0";
+
+/// Files and Services that are named by default.
+const NAMED: usize = 10;
+
+/// The files that are written or removed.
+#[derive(Clone, Copy)]
+pub(super) enum Files<'r> {
+    Written(&'r [NewFile]),
+    Removed(&'r [PathBuf]),
+}
+
+pub(super) struct Report<'r> {
+    pub(super) flags: &'r Flags,
+    pub(super) common: &'r Common,
+    pub(super) files: Files<'r>,
+    pub(super) is_done: bool,
+    /// Number of Services that are pinned already.
+    pub(super) pinned: usize,
+    pub(super) left: &'r [Left],
+    pub(super) notes: Vec<String>,
+    pub(super) differences: &'r [Difference],
+    pub(super) document: &'r PlanDocument,
+}
+
+#[derive(Serialize)]
+struct Document<'r> {
+    format_version: &'static str,
+    directory: String,
+    /// Whether the files were written or removed.
+    done: bool,
+    files: Vec<FileDocument<'r>>,
+    left: Vec<LeftDocument>,
+    notes: &'r [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    difference: Option<String>,
+    /// Counts of the plan after it.
+    plan: &'r Summary,
+}
+
+#[derive(Serialize)]
+struct FileDocument<'r> {
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'r str>,
+}
+
+#[derive(Serialize)]
+struct LeftDocument {
+    service: String,
+    reason: String,
+}
+
+impl Report<'_> {
+    pub(super) fn show(&self) -> Result<(), Failure> {
+        match self.flags.output {
+            Format::Json => output::json(&self.document())?,
+            Format::Human => self.human()?,
+        }
+        Ok(())
+    }
+
+    fn document(&self) -> Document<'_> {
+        let files = match self.files {
+            Files::Written(files) => files
+                .iter()
+                .map(|file| FileDocument {
+                    path: file.path.display().to_string(),
+                    text: Some(&file.text),
+                })
+                .collect(),
+            Files::Removed(paths) => paths
+                .iter()
+                .map(|path| FileDocument {
+                    path: path.display().to_string(),
+                    text: None,
+                })
+                .collect(),
+        };
+        let left = self.left.iter().map(|left| LeftDocument {
+            service: left.service.to_string(),
+            reason: left.why.to_string(),
+        });
+        let differences = self.differences.iter();
+        let difference: String = differences
+            .map(|one| format!("{}{}", one.header, one.body))
+            .collect();
+        Document {
+            format_version: FORMAT_VERSION,
+            directory: self.flags.directory.display().to_string(),
+            done: self.is_done,
+            files,
+            left: left.collect(),
+            notes: &self.notes,
+            difference: Some(difference).filter(|text| !text.is_empty()),
+            plan: &self.document.summary,
+        }
+    }
+
+    fn human(&self) -> Result<(), Failure> {
+        let named = self.limit(self.left.len());
+        for left in &self.left[..named] {
+            note(&format!("Service {}: {}", left.service, left.why));
+        }
+        if self.left.len() > named {
+            note(&format!(
+                "… and {} more; --full shows all",
+                self.left.len() - named
+            ));
+        }
+        self.notes.iter().for_each(|text| note(text));
+        if !self.differences.is_empty() {
+            return print_differences(self.differences);
+        }
+        output::data(&self.text())?;
+        Ok(())
+    }
+
+    fn limit(&self, all: usize) -> usize {
+        match self.common.detail() {
+            Detail::Full => all,
+            Detail::Short => all.min(NAMED),
+        }
+    }
+
+    fn text(&self) -> String {
+        let paths: Vec<String> = match self.files {
+            Files::Written(files) => files.iter().map(|f| f.path.display().to_string()).collect(),
+            Files::Removed(paths) => paths
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect(),
+        };
+        if paths.is_empty() {
+            return match self.files {
+                Files::Written(_) => format!(
+                    "Nothing to freeze: {} pinned already.\n",
+                    count(self.pinned, "Service")
+                ),
+                Files::Removed(_) => "Nothing to thaw.\n".to_owned(),
+            };
+        }
+        let verb = match (self.files, self.is_done) {
+            (Files::Written(_), true) => "Wrote",
+            (Files::Written(_), false) => "Would write",
+            (Files::Removed(_), true) => "Removed",
+            (Files::Removed(_), false) => "Would remove",
+        };
+        let mut text = format!("{verb} {}:\n", count(paths.len(), "file"));
+        let named = self.limit(paths.len());
+        for path in &paths[..named] {
+            text += &format!("  {}\n", printable(path));
+        }
+        if paths.len() > named {
+            text += &format!("  … and {} more; --full shows all\n", paths.len() - named);
+        }
+        text + &self.next_step()
+    }
+
+    fn next_step(&self) -> String {
+        let plan = human(self.document, self.common.detail());
+        let first = plan.lines().take_while(|line| !line.is_empty());
+        let first: String = first.map(|line| format!("  {line}\n")).collect();
+        let directory = shell(&self.flags.directory.to_string_lossy());
+        let command = format!("cilium-ipam apply {directory}{}", self.common.flags());
+        format!(
+            "\nThe plan for this cluster:\n{first}\nNext step:\n  {}   # write the annotations\n",
+            printable(&command)
+        )
+    }
+}
+
+fn note(text: &str) {
+    output::warn(&format!(
+        "{}: {}",
+        Paint::Yellow.on("note"),
+        printable(text)
+    ));
+}

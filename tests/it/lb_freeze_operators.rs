@@ -1,0 +1,175 @@
+//! `lb freeze` and `lb thaw` with the real operators: frozen addresses outlive restarts while other
+//! Services wait, and a thaw moves nothing.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use testbed::{CiliumVersion, wait_until};
+
+use super::lb::{POOLS, SERVICES, address_pool, operator, server, service};
+use super::server::Server;
+use super::support::pool;
+
+const SERVICES_IN_ALL: usize = 10;
+
+fn held(server: &Server) -> BTreeMap<String, Vec<String>> {
+    let services = server.plane.list(SERVICES).unwrap();
+    let of_type = services
+        .iter()
+        .filter(|service| service["spec"]["type"] == "LoadBalancer");
+    let addresses = |service: &Value| {
+        let ingress = service["status"]["loadBalancer"]["ingress"].as_array();
+        let ingress = ingress.into_iter().flatten();
+        ingress
+            .map(|ingress| ingress["ip"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    of_type
+        .map(|service| {
+            (
+                service["metadata"]["name"].as_str().unwrap().to_owned(),
+                addresses(service),
+            )
+        })
+        .collect()
+}
+
+fn pinned(server: &Server) -> usize {
+    let services = server.plane.list(SERVICES).unwrap();
+    let is_pinned = |service: &&Value| {
+        ["lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips"]
+            .iter()
+            .any(|key| service["metadata"]["annotations"][key].is_string())
+    };
+    services.iter().filter(is_pinned).count()
+}
+
+/// Creates a pool and a Service for it: when that has its address, the operator has done all that
+/// it had to do before.
+fn wait_for_operator(server: &Server, round: usize) {
+    let name = format!("marker-{round}");
+    let spec = json!({"blocks": [{"start": format!("40.0.{round}.1"), "stop": format!("40.0.{round}.9")}],
+        "serviceSelector": {"matchLabels": {"round": round.to_string()}}});
+    server
+        .plane
+        .create(POOLS, &address_pool(&name, &spec))
+        .unwrap();
+    server
+        .plane
+        .create(
+            SERVICES,
+            &service(&name, &json!({"round": round.to_string()})),
+        )
+        .unwrap();
+    wait_until("the marker", testbed::PATIENCE, || {
+        Ok((!held(server)[&name].is_empty()).then_some(()))
+    })
+    .unwrap();
+}
+
+fn without_markers(held: BTreeMap<String, Vec<String>>) -> BTreeMap<String, Vec<String>> {
+    let mut held = held;
+    held.retain(|name, _| !name.starts_with("marker"));
+    held
+}
+
+#[test]
+fn frozen_addresses_outlive_restarts_and_a_thaw_moves_nothing() {
+    for version in [CiliumVersion::V1_15, CiliumVersion::V1_19] {
+        let server = server(version);
+        let first = operator(&server, version);
+        server.folder.write(
+            "pools/nodes.yaml",
+            pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+        );
+        let blue = json!({"blocks": [{"start": "20.0.10.1", "stop": "20.0.10.6"}],
+            "serviceSelector": {"matchLabels": {"color": "blue"}}});
+        server
+            .plane
+            .create(POOLS, &address_pool("blue", &blue))
+            .unwrap();
+        for number in 0..SERVICES_IN_ALL {
+            server
+                .plane
+                .create(
+                    SERVICES,
+                    &service(&format!("s{number}"), &json!({"color": "blue"})),
+                )
+                .unwrap();
+        }
+        wait_until("six addresses", testbed::PATIENCE, || {
+            let given = held(&server)
+                .values()
+                .filter(|held| !held.is_empty())
+                .count();
+            Ok((given == 6).then_some(()))
+        })
+        .unwrap();
+        let before = held(&server);
+
+        let ran = server.run(&["lb", "freeze"]).expect(0);
+        assert!(ran.stdout.starts_with("Wrote 6 files:"), "{}", ran.all());
+        server.run(&["apply", "--auto-approve"]).expect(0);
+        assert_eq!(pinned(&server), 6);
+        assert_eq!(
+            server.run(&["lb", "freeze"]).expect(0).stdout,
+            "Nothing to freeze: 6 Services pinned already.\n"
+        );
+
+        drop(first);
+        let second = operator(&server, version);
+        wait_for_operator(&server, 1);
+        assert_eq!(without_markers(held(&server)), before, "{version:?}");
+
+        server.run(&["lb", "thaw"]).expect(0);
+        server.run(&["apply", "--auto-approve"]).expect(0);
+        assert_eq!(pinned(&server), 0, "{version:?}");
+        wait_for_operator(&server, 2);
+        assert_eq!(without_markers(held(&server)), before, "{version:?}");
+        server
+            .run(&["plan", "--fail-on", "changes,blocked,refused,error"])
+            .expect(0);
+        drop(second);
+    }
+}
+
+/// A pin does not help in a disabled pool, so `lb freeze` writes none and says so.
+#[test]
+fn a_pin_does_not_keep_an_address_of_a_disabled_pool() {
+    for version in [CiliumVersion::V1_15, CiliumVersion::V1_19] {
+        let server = server(version);
+        let first = operator(&server, version);
+        server.folder.write(
+            "pools/nodes.yaml",
+            pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+        );
+        let red = json!({"blocks": [{"start": "30.0.10.1", "stop": "30.0.10.6"}],
+            "serviceSelector": {"matchLabels": {"color": "red"}}});
+        server
+            .plane
+            .create(POOLS, &address_pool("red", &red))
+            .unwrap();
+        let mut doomed = service("doomed", &json!({"color": "red"}));
+        doomed["metadata"]["annotations"] =
+            json!({"lbipam.cilium.io/ips": "30.0.10.3", "io.cilium/lb-ipam-ips": "30.0.10.3"});
+        server.plane.create(SERVICES, &doomed).unwrap();
+        wait_until("the address", testbed::PATIENCE, || {
+            Ok((held(&server)["doomed"] == ["30.0.10.3"]).then_some(()))
+        })
+        .unwrap();
+        server
+            .plane
+            .patch(
+                &format!("{POOLS}/red"),
+                &json!({"spec": {"disabled": true}}),
+            )
+            .unwrap();
+        let ran = server.run(&["lb", "freeze"]).expect(0);
+        let told = "Service default/doomed: no pool in use that selects it gives 30.0.10.3";
+        drop(first);
+        let _second = operator(&server, version);
+        wait_for_operator(&server, 1);
+        assert_eq!(held(&server)["doomed"], Vec::<String>::new(), "{version:?}");
+        assert!(ran.stderr.contains(told), "{version:?}: {}", ran.all());
+    }
+}
