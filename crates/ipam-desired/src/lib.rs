@@ -72,8 +72,36 @@ pub struct AddressPoolRange {
 #[derive(Clone, Debug)]
 pub struct ServicePin {
     pub service: ServiceName,
-    pub addresses: Vec<PinnedAddress>,
+    pub to: PinnedTo,
     pub origin: Origin,
+}
+
+/// To what a Service is pinned.
+#[derive(Clone, Debug)]
+pub enum PinnedTo {
+    /// These addresses. Not empty.
+    Addresses(Vec<PinnedAddress>),
+    /// An address of each of its families, chosen by the plan.
+    Chosen(ChosenFrom),
+}
+
+/// The pools from which the plan chooses an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChosenFrom {
+    /// This pool.
+    Pool(AddressPoolName),
+    /// The best pool that selects the Service and has room.
+    BestPool,
+}
+
+impl ServicePin {
+    /// The addresses that the files name.
+    pub fn addresses(&self) -> &[PinnedAddress] {
+        match &self.to {
+            PinnedTo::Addresses(addresses) => addresses,
+            PinnedTo::Chosen(_) => &[],
+        }
+    }
 }
 
 /// An address of a pin.

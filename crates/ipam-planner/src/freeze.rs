@@ -11,7 +11,7 @@ use crate::plan::{Change, LostAddress, Plan, ServiceAction, Target};
 use ipam_cilium::lbipam::{ClassUse, LbRules, LbService, ServiceOwner};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::ServiceName;
-use ipam_desired::{Desired, ServicePin};
+use ipam_desired::{Desired, PinnedTo, ServicePin};
 
 /// Labels of the Services that Cilium makes for a Gateway and for an Ingress
 /// (`operator/pkg/model/translation` @ 1.15.19, 1.19.3).
@@ -170,7 +170,10 @@ fn decide(
 }
 
 fn pinned(pin: &ServicePin, held: &BTreeSet<IpAddr>) -> Result<(), WhyLeft> {
-    let pinned: BTreeSet<IpAddr> = pin.addresses.iter().map(|one| one.address).collect();
+    if matches!(pin.to, PinnedTo::Chosen(_)) {
+        return Ok(());
+    }
+    let pinned: BTreeSet<IpAddr> = pin.addresses().iter().map(|one| one.address).collect();
     if held.is_subset(&pinned) {
         return Ok(());
     }

@@ -82,7 +82,7 @@ fn thawed(flags: &Flags, loaded: &Loaded) -> Result<Thawed, Failure> {
 }
 
 fn is_as_written(flags: &Flags, pin: &ServicePin) -> Result<bool, Failure> {
-    let mut addresses: Vec<IpAddr> = pin.addresses.iter().map(|one| one.address).collect();
+    let mut addresses: Vec<IpAddr> = pin.addresses().iter().map(|one| one.address).collect();
     addresses.sort();
     let file = frozen_file::file(&flags.directory, &pin.service, &addresses)?;
     Ok(text(&file.path)?.as_deref() == Some(&*file.text))

@@ -17,6 +17,7 @@ mod selection;
 mod service;
 mod service_outcome;
 mod sharing;
+mod wishes;
 mod written_selector;
 
 pub use conflict::{Certainty, Conflict, conflicts};
@@ -34,5 +35,6 @@ pub use service::{
     TrafficPolicy,
 };
 pub use service_outcome::{Evaluated, GainedAddress, LossReason, Pending, ServiceOutcome};
-pub use sharing::may_share;
+pub use sharing::{SharingObstacle, conflicting_ports, may_share, sharing_obstacles};
+pub use wishes::{OUR_PREFIX, POOL_ANNOTATIONS, PRIORITY, RESERVED, is_unknown};
 pub use written_selector::{WrittenRequirement, WrittenSelector};

@@ -183,7 +183,7 @@ impl LbService {
     }
 
     /// The sharing key that an operator with these rules reads.
-    pub fn sharing(&self, rules: &LbRules) -> Option<&str> {
+    pub fn sharing_key(&self, rules: &LbRules) -> Option<&str> {
         self.sharing_key.read(rules)
     }
 

@@ -5,8 +5,29 @@ use super::service::{LbService, Port, TrafficPolicy};
 
 const ANY_NAMESPACE: &str = "*";
 
+ipam_core::text_enum! {
+    /// Why two Services may not share an address, in the operator's words and order.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum SharingObstacle {
+        Key = "different sharing key",
+        Namespace = "different and not permitted namespace",
+        Port = "same port and protocol",
+        TrafficPolicy = "different ExternalTrafficPolicy",
+        Pods = "compatible ExternalTrafficPolicy local but selecting different set of pods",
+    }
+}
+
 pub fn may_share(one: &LbService, other: &LbService, rules: &LbRules) -> bool {
-    incompatibility(one, other, rules).is_none()
+    obstacles(one, other, rules).next().is_none()
+}
+
+/// Everything that keeps two Services from sharing an address.
+pub fn sharing_obstacles(
+    one: &LbService,
+    other: &LbService,
+    rules: &LbRules,
+) -> Vec<SharingObstacle> {
+    obstacles(one, other, rules).collect()
 }
 
 /// Why two Services may not share an address, in the operator's words; `None` if they may.
@@ -15,29 +36,43 @@ pub(super) fn incompatibility(
     other: &LbService,
     rules: &LbRules,
 ) -> Option<&'static str> {
-    let key = one.sharing_key.read(rules);
-    if key != other.sharing_key.read(rules) || key.is_none() {
-        return Some("different sharing key");
-    }
-    if !(allows(one, other, rules) && allows(other, one, rules)) {
-        return Some("different and not permitted namespace");
-    }
-    if one.ports.iter().any(|port| {
-        other
-            .ports
-            .iter()
-            .any(|other| ports_conflict(port, other, rules))
-    }) {
-        return Some("same port and protocol");
-    }
-    if one.traffic_policy != other.traffic_policy {
-        return Some("different ExternalTrafficPolicy");
-    }
-    let same_pods = one.pod_selector == other.pod_selector && !one.pod_selector.is_empty();
-    if one.traffic_policy == TrafficPolicy::Local && !same_pods {
-        return Some("compatible ExternalTrafficPolicy local but selecting different set of pods");
-    }
-    None
+    let first = obstacles(one, other, rules).next()?;
+    Some(first.as_str())
+}
+
+fn obstacles(
+    one: &LbService,
+    other: &LbService,
+    rules: &LbRules,
+) -> impl Iterator<Item = SharingObstacle> {
+    let is = move |obstacle: &SharingObstacle| match obstacle {
+        SharingObstacle::Key => {
+            let key = one.sharing_key.read(rules);
+            key != other.sharing_key.read(rules) || key.is_none()
+        }
+        SharingObstacle::Namespace => !(allows(one, other, rules) && allows(other, one, rules)),
+        SharingObstacle::Port => conflicting_ports(one, other, rules).next().is_some(),
+        SharingObstacle::TrafficPolicy => one.traffic_policy != other.traffic_policy,
+        SharingObstacle::Pods => {
+            let same_pods = one.pod_selector == other.pod_selector && !one.pod_selector.is_empty();
+            one.traffic_policy == TrafficPolicy::Local
+                && one.traffic_policy == other.traffic_policy
+                && !same_pods
+        }
+    };
+    SharingObstacle::ALL.iter().copied().filter(is)
+}
+
+/// The ports of the first Service that the second one has, too.
+pub fn conflicting_ports<'s>(
+    one: &'s LbService,
+    other: &'s LbService,
+    rules: &'s LbRules,
+) -> impl Iterator<Item = &'s Port> {
+    one.ports.iter().filter(move |port| {
+        let mut others = other.ports.iter();
+        others.any(|other| ports_conflict(port, other, rules))
+    })
 }
 
 fn ports_conflict(one: &Port, other: &Port, rules: &LbRules) -> bool {

@@ -217,6 +217,10 @@ fn narrow(kind: CustomKind, spec: &mut Value) {
                 "self.all(i, isIP(i))",
                 "every entry must be an address, such as 20.0.10.9"
             )]);
+            spec["x-kubernetes-validations"] = json!([rule(
+                "has(self.ips) != has(self.pool)",
+                "a pin has `ips` or a `pool`, and not both"
+            )]);
         }
         CustomKind::Policy => {}
     }

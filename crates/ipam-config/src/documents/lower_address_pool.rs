@@ -5,6 +5,7 @@ use std::fmt::Display;
 
 use crate::documents::context::{Context, keys};
 use crate::documents::lower_selector;
+use crate::documents::pool_wishes::{self, check_wishes};
 use crate::documents::schema::LabelSelector;
 use crate::documents::schema_lb::{
     AddressPoolDocument, AddressPoolMetadata, WrittenAddressBlock, YesOrNo,
@@ -51,6 +52,7 @@ pub(super) fn lower(
     }
     check_keys(context, &labels, "labels");
     check_keys(context, &annotations, "annotations");
+    check_wishes(context, &annotations);
     let name = name.and_then(|name| match name.parse::<AddressPoolName>() {
         Ok(name) => Some(name),
         Err(error) => {
@@ -98,6 +100,7 @@ pub(super) fn lower(
         annotations,
         spec,
     };
+    let ranges = pool_wishes::without_reserved(context, &manifest, ranges);
     name.map(|name| WantedAddressPool {
         name,
         origin,

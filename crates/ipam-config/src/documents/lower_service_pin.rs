@@ -7,10 +7,13 @@ use crate::documents::context::{Context, keys};
 use crate::documents::schema::TextList;
 use crate::documents::schema_lb::ServiceAssignmentDocument;
 use crate::documents::tree::Step;
-use ipam_core::model::ServiceName;
+use ipam_core::model::{AddressPoolName, ServiceName};
 use ipam_core::net::Address;
 use ipam_core::text::one_line;
-use ipam_desired::{PinnedAddress, ServicePin};
+use ipam_desired::{ChosenFrom, PinnedAddress, PinnedTo, ServicePin};
+
+/// `pool` for the best pool.
+const BEST_POOL: &str = "*";
 
 pub(super) fn lower(
     context: &mut Context<'_>,
@@ -34,17 +37,54 @@ pub(super) fn lower(
                 None
             }
         });
-    let addresses = addresses(context, &spec.ips.unwrap_or_default());
-    service
-        .filter(|_| !addresses.is_empty())
-        .map(|service| ServicePin {
-            service,
-            addresses,
-            origin,
-        })
+    let to = match (spec.ips, spec.pool) {
+        (Some(ips), None) => addresses(context, &ips),
+        (None, Some(pool)) => chosen_from(context, &pool),
+        (Some(_), Some(_)) => {
+            let at = context.document.origin(&keys(["spec", "pool"]));
+            let message = "a pin has `ips` or a `pool`, not both";
+            let help = "remove `pool` to keep these addresses, or `ips` to let the plan choose";
+            context.fault("pinned-two-ways", message, &at, "both", help);
+            None
+        }
+        (None, None) => {
+            if context.is_sound(&keys(["spec"])) {
+                let at = context.document.origin(&keys(["spec"]));
+                let help = "add `ips`, or `pool` to let the plan choose";
+                context.fault(
+                    "missing-field",
+                    "`spec` has no `ips`",
+                    &at,
+                    "`ips` is missing",
+                    help,
+                );
+            }
+            None
+        }
+    };
+    Some(ServicePin {
+        service: service?,
+        to: to?,
+        origin,
+    })
 }
 
-fn addresses(context: &mut Context<'_>, ips: &TextList) -> Vec<PinnedAddress> {
+fn chosen_from(context: &mut Context<'_>, pool: &str) -> Option<PinnedTo> {
+    if pool.trim() == BEST_POOL {
+        return Some(PinnedTo::Chosen(ChosenFrom::BestPool));
+    }
+    match pool.trim().parse::<AddressPoolName>() {
+        Ok(name) => Some(PinnedTo::Chosen(ChosenFrom::Pool(name))),
+        Err(error) => {
+            let at = context.document.origin(&keys(["spec", "pool"]));
+            let help = "write the name of a CiliumLoadBalancerIPPool, or `\"*\"` for the best one";
+            context.fault("bad-name", error.to_string(), &at, "not a name", help);
+            None
+        }
+    }
+}
+
+fn addresses(context: &mut Context<'_>, ips: &TextList) -> Option<PinnedTo> {
     let mut addresses: Vec<PinnedAddress> = Vec::new();
     let mut seen = BTreeSet::new();
     for (index, text) in ips.iter().enumerate() {
@@ -79,5 +119,5 @@ fn addresses(context: &mut Context<'_>, ips: &TextList) -> Vec<PinnedAddress> {
             }
         }
     }
-    addresses
+    (!addresses.is_empty()).then_some(PinnedTo::Addresses(addresses))
 }

@@ -18,6 +18,7 @@ mod lower_pool;
 mod lower_selector;
 mod lower_service_pin;
 mod messages;
+mod pool_wishes;
 mod recognition;
 mod schema;
 mod schema_lb;

@@ -87,7 +87,7 @@ pub(super) struct WrittenAddressBlock {
     pub stop: Option<String>,
 }
 
-/// A pin: this LoadBalancer Service gets these addresses.
+/// A pin: this LoadBalancer Service gets these addresses, or an address of this pool.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ServiceAssignmentDocument {
@@ -110,7 +110,12 @@ pub(super) struct ServiceAssignmentSpec {
     /// Namespace and name, as `shop/web`.
     #[schemars(with = "String")]
     pub service: Option<String>,
-    /// The pinned addresses.
+    /// The pinned addresses. Exclusive with `pool`, and one of the two is required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<String>", length(min = 1))]
     pub ips: Option<TextList>,
+    /// The CiliumLoadBalancerIPPool whose lowest free address the plan pins, one for each family of
+    /// the Service; `*` for the best pool that selects the Service and has room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
 }

@@ -11,6 +11,7 @@ mod slots;
 pub use address::{Address, AddressError, is_written_as_mapped};
 pub use block::{Block, BlockError, BlockSize, BlockSizeError, Family, unmapped};
 pub use range::{
-    Range, RangeError, RangeIndex, covers, largest_gap, merge, overlapping_pairs, touching,
+    Range, RangeError, RangeIndex, covers, gaps, largest_gap, lowest_free, merge,
+    overlapping_pairs, touching,
 };
 pub use slots::Slots;

@@ -1,5 +1,6 @@
 //! Ranges of addresses of one family, and sweeps over many of them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -242,6 +243,44 @@ pub fn largest_gap(within: &Range, taken: &[Range]) -> Option<Range> {
         _ => {}
     }
     best
+}
+
+/// The runs of addresses of `within` outside `taken`, lowest first. `taken` must come from [`merge`].
+pub fn gaps<'t>(within: &Range, taken: &'t [Range]) -> impl Iterator<Item = Range> + 't {
+    let within = *within;
+    let mut next = Some(within.first);
+    let ends = touching(taken, &within)
+        .iter()
+        .map(|cut| (cut.first, cut.last.checked_add(1)));
+    let ends = ends.chain(std::iter::once((within.last.saturating_add(1), None)));
+    ends.filter_map(move |(end, after)| {
+        let first = std::mem::replace(&mut next, after)?;
+        // Nothing comes after the last address of all.
+        let last = match end > within.last {
+            true => within.last,
+            false => end.checked_sub(1)?,
+        };
+        (first <= last && first <= within.last)
+            .then(|| Range::from_numbers(within.family, first, last))
+    })
+}
+
+/// The lowest address of `within` that is neither in `busy`, which must come from [`merge`], nor
+/// one of `taken`.
+pub fn lowest_free(within: &Range, busy: &[Range], taken: &BTreeSet<IpAddr>) -> Option<IpAddr> {
+    gaps(within, busy).find_map(|gap| {
+        let mut next = gap.first;
+        for address in taken.range(gap.first()..=gap.last()) {
+            if number(*address) != next {
+                break;
+            }
+            if next == gap.last {
+                return None;
+            }
+            next += 1;
+        }
+        Some(gap.family.address(next))
+    })
 }
 
 /// Pairs of items whose ranges overlap, by one sweep over the sorted ranges. Each item is paired at

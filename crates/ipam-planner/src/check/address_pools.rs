@@ -116,7 +116,7 @@ pub(super) fn unusable_addresses(desired: &Desired) -> Vec<Finding> {
 pub(super) fn addresses_pinned_twice(desired: &Desired) -> Vec<Finding> {
     let mut pinned: BTreeMap<IpAddr, Vec<(&ServicePin, &PinnedAddress)>> = BTreeMap::new();
     for pin in desired.service_pins.values() {
-        pin.addresses.iter().for_each(|address| {
+        pin.addresses().iter().for_each(|address| {
             pinned
                 .entry(address.address)
                 .or_default()

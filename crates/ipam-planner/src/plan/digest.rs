@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 
 use ipam_core::model::WritePathChoice;
 use ipam_desired::{
-    AddressPairs, Desired, NeutronPool, Pin, PinnedAddress, Policy, Pool, PoolRange, PoolState,
-    Protected, ServicePin, WantedAddressPool,
+    AddressPairs, ChosenFrom, Desired, NeutronPool, Pin, PinnedAddress, PinnedTo, Policy, Pool,
+    PoolRange, PoolState, Protected, ServicePin, WantedAddressPool,
 };
 
 /// Hex SHA-256 of a text.
@@ -70,9 +70,20 @@ pub(super) fn of_desired(desired: &Desired) -> String {
     for pin in service_pins.values() {
         let ServicePin {
             service,
-            addresses,
+            to,
             origin: _,
         } = pin;
+        let addresses = match to {
+            PinnedTo::Addresses(addresses) => addresses,
+            PinnedTo::Chosen(ChosenFrom::Pool(pool)) => {
+                let _ = writeln!(text, "service pin {service} pool {pool}");
+                continue;
+            }
+            PinnedTo::Chosen(ChosenFrom::BestPool) => {
+                let _ = writeln!(text, "service pin {service} best pool");
+                continue;
+            }
+        };
         let addresses = addresses.iter().map(|pinned| {
             let PinnedAddress { address, origin: _ } = pinned;
             address

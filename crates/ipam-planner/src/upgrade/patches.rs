@@ -123,7 +123,7 @@ fn sharing(hop: &HopView<'_>) -> BTreeMap<ObjectRef, String> {
     let rules = hop.after.lb_rules();
     let mut met = BTreeMap::new();
     for (address, services) in holders(hop) {
-        let shares = |service: &&&LbService| service.sharing(&rules).is_some();
+        let shares = |service: &&&LbService| service.sharing_key(&rules).is_some();
         for service in services
             .iter()
             .filter(shares)
@@ -169,7 +169,7 @@ fn several_addresses_of_a_key(hop: &HopView<'_>) -> BTreeMap<ObjectRef, String> 
     let mut of_key: BTreeMap<(&str, Family), BTreeSet<IpAddr>> = BTreeMap::new();
     let keyed = || {
         let services = hop.original.values();
-        services.filter_map(|service| Some((service, service.sharing(&rules)?)))
+        services.filter_map(|service| Some((service, service.sharing_key(&rules)?)))
     };
     for (service, key) in keyed() {
         for address in &service.ingress {
@@ -197,7 +197,7 @@ fn reserved_and_shared(hop: &HopView<'_>) -> BTreeMap<ObjectRef, String> {
     let pools = hop.after.address_pools_as_read(&rules);
     let mut met = BTreeMap::new();
     for service in hop.after.services.values() {
-        if service.sharing(&rules).is_none() {
+        if service.sharing_key(&rules).is_none() {
             continue;
         }
         for address in service.requested(&rules) {

@@ -27,8 +27,11 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut LbPlan) 
         users: Users::new(desired, observed, &claims),
     };
     for wanted in desired.address_pools.values() {
-        plan.findings
-            .extend(planner.users.given_in_use(wanted, observed));
+        plan.findings.extend(
+            planner
+                .users
+                .given_in_use(wanted, &planner.carved(wanted), observed),
+        );
         let target = Target::AddressPool(wanted.name.clone());
         match planner.wanted(wanted) {
             Ok(Some(change)) => plan.changes.push(Change::AddressPool(Box::new(change))),
@@ -81,9 +84,8 @@ impl PoolPlanner<'_> {
         wanted: &WantedAddressPool,
     ) -> Result<Option<AddressPoolChange>, BlockedReason> {
         let api = self.api()?;
-        let (spec, translation) = wanted
-            .manifest
-            .spec
+        let (spec, translation) = self
+            .carved(wanted)
             .translated(&self.rules)
             .map_err(LbObstacle::NotRead)?;
         let mut after = AddressPoolManifest {
@@ -139,6 +141,14 @@ impl PoolPlanner<'_> {
             seen.version.clone(),
             seen.author.clone(),
         )))
+    }
+
+    /// The spec without the addresses that the pool reserves.
+    fn carved(&self, wanted: &WantedAddressPool) -> AddressPoolSpec {
+        let manifest = &wanted.manifest;
+        // An annotation that cannot be read is an error of the files.
+        let reserved = manifest.reserved().unwrap_or_default();
+        manifest.spec.without(&reserved, &self.rules)
     }
 
     fn deletion(
@@ -284,15 +294,26 @@ impl Users {
 }
 
 impl Users {
+    /// Ranges that something else has, of those that overlap this one.
+    pub(super) fn over(&self, range: &Range) -> Vec<Range> {
+        self.known
+            .overlapping(range)
+            .map(|(used, _)| *used)
+            .collect()
+    }
+
     /// Tells of a pool that is there, and that goes on to give Services what something else has.
-    fn given_in_use(&self, wanted: &WantedAddressPool, observed: &Observed) -> Option<Finding> {
+    fn given_in_use(
+        &self,
+        wanted: &WantedAddressPool,
+        spec: &AddressPoolSpec,
+        observed: &Observed,
+    ) -> Option<Finding> {
         observed
             .address_pools
             .get(wanted.name.as_str())
-            .filter(|_| !wanted.manifest.spec.disabled)?;
-        let used = wanted
-            .manifest
-            .spec
+            .filter(|_| !spec.disabled)?;
+        let used = spec
             .ranges()
             .filter_map(|range| self.known.overlapping(&range).min());
         let used: BTreeSet<&(Range, AddressUser)> = used.collect();

@@ -8,6 +8,7 @@
 
 mod address_pools;
 mod change;
+mod choice;
 mod obstacle;
 mod refusals;
 mod releases;

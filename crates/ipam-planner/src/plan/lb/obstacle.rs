@@ -8,8 +8,8 @@ use strum::{IntoStaticStr, VariantNames};
 use crate::openstack::UnresolvedSubnet;
 use crate::plan::blocked::Explanation;
 use ipam_cilium::lbipam::NotRead;
-use ipam_core::model::{NodeName, OWNER_LABEL, PoolName, ServiceName};
-use ipam_core::net::Range;
+use ipam_core::model::{AddressPoolName, NodeName, OWNER_LABEL, PoolName, ServiceName};
+use ipam_core::net::{Family, Range};
 
 /// Who has addresses that a pool would give.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +58,12 @@ pub enum LbObstacle {
     OutsidePools(IpAddr),
     /// Another Service has the address, or is pinned to it, and the two cannot share it.
     HeldBy(IpAddr, ServiceName),
+    /// The named pool gives the Service no address of this family.
+    PoolGivesNone(AddressPoolName, Family),
+    /// No pool gives the Service an address of this family.
+    NoPoolGives(Family),
+    /// The pools that give the Service addresses of this family have no free one.
+    NoneFree(Family),
     /// The object has changed since the apply that an undo plan would undo.
     NotAsLeft,
 }
@@ -168,6 +174,20 @@ impl LbObstacle {
                 format!(
                     "pin another address, or give both the same sharing key and other ports, or move {other} first"
                 ),
+            ),
+            LbObstacle::PoolGivesNone(pool, family) => Explanation::new(
+                format!("pool {pool} gives it no {family} address"),
+                format!(
+                    "create {pool} with {family} addresses and a selector for the Service, enable it, or name another pool"
+                ),
+            ),
+            LbObstacle::NoPoolGives(family) => Explanation::new(
+                format!("no pool in use that selects it has {family} addresses"),
+                "add a pool of this family, or fix the selector of one",
+            ),
+            LbObstacle::NoneFree(family) => Explanation::new(
+                format!("its pools have no free {family} address"),
+                "add a block to a pool, or release Services",
             ),
             LbObstacle::NotAsLeft => Explanation::new(
                 "it has changed since the apply",

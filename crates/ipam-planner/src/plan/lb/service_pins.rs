@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::super::change::{Change, Target};
+use super::address_pools::Users;
 use super::change::{ServiceAction, ServiceChange, annotation_value};
+use super::choice::{Choices, choose};
 use super::obstacle::{AddressUser, LbObstacle};
 use super::simulated_state::SimulatedState;
 use super::{LbPlan, blocked, hidden};
@@ -20,7 +22,7 @@ use ipam_core::model::{
     Finding, Hazard, NearNames, ObjectRef, PoolName, Rule, ServiceName, Severity,
 };
 use ipam_core::net::Range;
-use ipam_desired::{Desired, ServicePin};
+use ipam_desired::{Desired, PinnedTo, ServicePin};
 
 pub(super) fn decide(
     desired: &Desired,
@@ -36,54 +38,39 @@ pub(super) fn decide(
     let subnets = resolved
         .ranges()
         .map(|(pool, range)| (pool.name.clone(), range.range()));
-    let mut planner = PinPlanner {
+    let choices = choices(desired, observed, state, &pools);
+    let (pins, open) = with_addresses(desired, choices);
+    let planner = PinPlanner {
         state,
         pools,
         subnets: subnets.collect(),
         unresolved: resolved.unresolved().cloned(),
-        holders: BTreeMap::new(),
-        pinned: BTreeMap::new(),
+        holders: holders(state),
+        pinned: pinned(&pins),
     };
-    for service in state.services.values() {
-        service
-            .ingress
-            .iter()
-            .for_each(|address| planner.holders.entry(*address).or_default().push(service));
-    }
-    for pin in desired.service_pins.values() {
-        let addresses = pin.addresses.iter().map(|pinned| pinned.address);
-        addresses.for_each(|address| {
-            planner
-                .pinned
-                .entry(address)
-                .or_default()
-                .push(&pin.service)
-        });
-    }
-    let names = LazyCell::new(|| {
-        state
-            .services
-            .keys()
-            .map(ToString::to_string)
-            .collect::<Vec<String>>()
-    });
+    let names = LazyCell::new(|| names(state));
     let near = LazyCell::new(|| NearNames::new(names.iter().map(String::as_str)));
-    for pin in desired.service_pins.values() {
+    for (pin, obstacle) in open {
+        plan.blocked.push(blocked(
+            Target::Service(pin.service.clone()),
+            obstacle,
+            Some(&pin.origin),
+        ));
+    }
+    for resolved in &pins {
+        let pin = resolved.pin;
         let target = Target::Service(pin.service.clone());
         let Some(service) = state.services.get(&pin.service) else {
-            match hidden(observed, ObservedKind::Service) {
-                Some(why) => {
-                    let obstacle = LbObstacle::ServicesHidden(why.to_owned());
-                    plan.blocked
-                        .push(blocked(target, obstacle, Some(&pin.origin)));
-                }
+            let why = hidden(observed, ObservedKind::Service).map(str::to_owned);
+            match why.map(LbObstacle::ServicesHidden) {
+                Some(why) => plan.blocked.push(blocked(target, why, Some(&pin.origin))),
                 None => plan.findings.push(missing(pin, &near)),
             }
             continue;
         };
-        match planner.of(pin, service) {
+        match planner.of(resolved, service) {
             Ok(Some(change)) => plan.changes.push(Change::Service(change)),
-            Ok(None) => match not_given(pin, service) {
+            Ok(None) => match not_given(resolved, service) {
                 Some(finding) => plan.findings.push(finding),
                 None => plan.unchanged.push(target),
             },
@@ -94,6 +81,77 @@ pub(super) fn decide(
             }),
         }
     }
+}
+
+fn names(state: &SimulatedState) -> Vec<String> {
+    state.services.keys().map(ToString::to_string).collect()
+}
+
+fn holders(state: &SimulatedState) -> BTreeMap<IpAddr, Vec<&LbService>> {
+    let mut holders: BTreeMap<IpAddr, Vec<&LbService>> = BTreeMap::new();
+    for service in state.services.values() {
+        for address in &service.ingress {
+            holders.entry(*address).or_default().push(service);
+        }
+    }
+    holders
+}
+
+fn pinned<'d>(pins: &[ResolvedPin<'d>]) -> BTreeMap<IpAddr, Vec<&'d ServiceName>> {
+    let mut pinned: BTreeMap<IpAddr, Vec<&'d ServiceName>> = BTreeMap::new();
+    for resolved in pins {
+        for address in &resolved.addresses {
+            let services = pinned.entry(*address).or_default();
+            services.push(&resolved.pin.service);
+        }
+    }
+    pinned
+}
+
+/// A pin with its addresses, of the files or chosen. Without any if its Service does not exist.
+struct ResolvedPin<'d> {
+    pin: &'d ServicePin,
+    addresses: Vec<IpAddr>,
+}
+
+fn choices(
+    desired: &Desired,
+    observed: &Observed,
+    state: &SimulatedState,
+    pools: &[AddressPool],
+) -> Choices {
+    let is_chosen = |pin: &ServicePin| matches!(pin.to, PinnedTo::Chosen(_));
+    if !desired.service_pins.values().any(is_chosen) {
+        return Choices::new();
+    }
+    let claims = observed.live_claims(desired.policy.quarantine);
+    let users = Users::new(desired, observed, &claims);
+    choose(desired, state, pools, &|range| users.over(range))
+}
+
+/// The pins with their addresses, and those for which none can be chosen.
+fn with_addresses(
+    desired: &Desired,
+    mut choices: Choices,
+) -> (Vec<ResolvedPin<'_>>, Vec<(&ServicePin, LbObstacle)>) {
+    let (mut pins, mut open) = (Vec::new(), Vec::new());
+    for pin in desired.service_pins.values() {
+        let of_files = || {
+            pin.addresses()
+                .iter()
+                .map(|pinned| pinned.address)
+                .collect()
+        };
+        match choices.remove(&pin.service) {
+            Some(Ok(addresses)) => pins.push(ResolvedPin { pin, addresses }),
+            Some(Err(obstacle)) => open.push((pin, obstacle)),
+            None => pins.push(ResolvedPin {
+                pin,
+                addresses: of_files(),
+            }),
+        }
+    }
+    (pins, open)
 }
 
 fn missing(pin: &ServicePin, near: &NearNames<'_>) -> Finding {
@@ -119,11 +177,12 @@ fn missing(pin: &ServicePin, near: &NearNames<'_>) -> Finding {
 }
 
 /// A Service that asks for the addresses of its pin, and has others or none.
-fn not_given(pin: &ServicePin, service: &LbService) -> Option<Finding> {
-    let missing = pin
+fn not_given(resolved: &ResolvedPin<'_>, service: &LbService) -> Option<Finding> {
+    let pin = resolved.pin;
+    let missing = resolved
         .addresses
         .iter()
-        .find(|pinned| !service.ingress.contains(&pinned.address))?;
+        .find(|address| !service.ingress.contains(address))?;
     let has: Vec<String> = service.ingress.iter().map(ToString::to_string).collect();
     let has = if has.is_empty() {
         "none".to_owned()
@@ -132,7 +191,7 @@ fn not_given(pin: &ServicePin, service: &LbService) -> Option<Finding> {
     };
     let message = format!(
         "Service `{}` asks for {}, and Cilium has not given it; it has {has}",
-        pin.service, missing.address
+        pin.service, missing
     );
     let finding = Finding::new(Severity::Warning, Rule("pinned-address-not-given"), message);
     let finding = finding
@@ -171,21 +230,21 @@ struct PinPlanner<'p> {
 impl PinPlanner<'_> {
     fn of(
         &self,
-        pin: &ServicePin,
+        resolved: &ResolvedPin<'_>,
         service: &LbService,
     ) -> Result<Option<ServiceChange>, BlockedReason> {
         let rules = &self.state.rules;
-        let addresses: Vec<IpAddr> = pin.addresses.iter().map(|pinned| pinned.address).collect();
+        let ResolvedPin { pin, addresses } = resolved;
         // An address that the Service asks for already stays, even if other Services want it.
         let set = |addresses: &[IpAddr]| addresses.iter().copied().collect::<BTreeSet<_>>();
-        if set(&service.requested(rules)) == set(&addresses) {
-            let has_all = set(&addresses).is_subset(&set(&service.ingress));
-            return match self.obstacle(pin, &addresses, service).filter(|_| !has_all) {
+        if set(&service.requested(rules)) == set(addresses) {
+            let has_all = set(addresses).is_subset(&set(&service.ingress));
+            return match self.obstacle(pin, addresses, service).filter(|_| !has_all) {
                 Some(obstacle) => Err(obstacle.into()),
                 None => Ok(None),
             };
         }
-        if let Some(obstacle) = self.obstacle(pin, &addresses, service) {
+        if let Some(obstacle) = self.obstacle(pin, addresses, service) {
             return Err(obstacle.into());
         }
         if !service.version.is_known() {
@@ -197,7 +256,7 @@ impl PinPlanner<'_> {
             service: pin.service.clone(),
             key,
             before: service.addresses.get(ADDRESSES, key).cloned(),
-            after: Some(annotation_value(&addresses)),
+            after: Some(annotation_value(addresses)),
             hazard: Hazard::None,
             guard: service.version.clone(),
             origin: Some(pin.origin.clone()),

@@ -1,0 +1,270 @@
+//! Chooses addresses for Services that the files pin to a pool, or to the best pool.
+//!
+//! A Service keeps what it requests or holds, if that fits. Then the others get the lowest free
+//! address of the best pool, in the order of their names. The order of files makes no difference.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::obstacle::LbObstacle;
+use super::simulated_state::SimulatedState;
+use ipam_cilium::lbipam::{AddressPool, LbService, RangeForm, may_share};
+use ipam_core::model::ServiceName;
+use ipam_core::net::{Family, Range, covers, lowest_free, merge};
+use ipam_desired::{ChosenFrom, Desired, PinnedTo};
+
+/// The chosen addresses of each Service, or why there are none.
+pub(super) type Choices = BTreeMap<ServiceName, Result<Vec<IpAddr>, LbObstacle>>;
+
+/// A pool that gives addresses.
+struct Source<'p> {
+    pool: &'p AddressPool,
+    /// Higher wins.
+    priority: i32,
+    /// Number of requirements of its selector.
+    requirements: usize,
+    /// Its ranges, lowest first.
+    ranges: Vec<Range>,
+    /// Addresses of it that no Service gets. Merged.
+    busy: Vec<Range>,
+}
+
+struct Chooser<'p> {
+    state: &'p SimulatedState,
+    /// Best first.
+    sources: Vec<Source<'p>>,
+    /// Users of each address: Services that hold it, request it, are pinned to it, or are to get it.
+    users: BTreeMap<IpAddr, Vec<&'p LbService>>,
+    /// Addresses that the files pin to Services that do not exist yet.
+    waiting: BTreeSet<IpAddr>,
+    /// All of them.
+    taken: BTreeSet<IpAddr>,
+}
+
+/// A Service, and the pools from which it may get its addresses.
+struct Wanting<'p> {
+    service: &'p LbService,
+    from: &'p ChosenFrom,
+    chosen: Vec<IpAddr>,
+    open: Vec<Family>,
+}
+
+/// `pools` are those in use, `in_use` are ranges that something else has.
+pub(super) fn choose<'p>(
+    desired: &'p Desired,
+    state: &'p SimulatedState,
+    pools: &'p [AddressPool],
+    in_use: &dyn Fn(&Range) -> Vec<Range>,
+) -> Choices {
+    let wanting = desired.service_pins.values().filter_map(|pin| {
+        let PinnedTo::Chosen(from) = &pin.to else {
+            return None;
+        };
+        let service = state.services.get(&pin.service)?;
+        Some(Wanting {
+            service,
+            from,
+            chosen: Vec::new(),
+            open: service.wanted_families(&state.rules),
+        })
+    });
+    let mut wanting: Vec<Wanting<'p>> = wanting.collect();
+    if wanting.is_empty() {
+        return Choices::new();
+    }
+    let mut chooser = Chooser::new(desired, state, pools, in_use);
+    for one in &mut wanting {
+        chooser.keep(one);
+    }
+    let mut choices = Choices::new();
+    for one in wanting {
+        let name = one.service.name.clone();
+        choices.insert(name, chooser.complete(one));
+    }
+    choices
+}
+
+impl<'p> Chooser<'p> {
+    fn new(
+        desired: &'p Desired,
+        state: &'p SimulatedState,
+        pools: &'p [AddressPool],
+        in_use: &dyn Fn(&Range) -> Vec<Range>,
+    ) -> Chooser<'p> {
+        let mut sources: Vec<Source<'p>> = pools
+            .iter()
+            .filter_map(|pool| source(pool, desired, state, in_use))
+            .collect();
+        sources.sort_by(|a, b| {
+            let rank = |one: &Source<'_>| Reverse((one.priority, one.requirements));
+            rank(a)
+                .cmp(&rank(b))
+                .then_with(|| a.pool.name.cmp(&b.pool.name))
+        });
+        let mut chooser = Chooser {
+            state,
+            sources,
+            users: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            taken: BTreeSet::new(),
+        };
+        for service in state.services.values() {
+            let requested = service.requested(&state.rules);
+            for address in service.ingress.iter().chain(&requested) {
+                chooser.take(*address, service);
+            }
+        }
+        for pin in desired.service_pins.values() {
+            for pinned in pin.addresses() {
+                match state.services.get(&pin.service) {
+                    Some(service) => chooser.take(pinned.address, service),
+                    None => {
+                        chooser.waiting.insert(pinned.address);
+                        chooser.taken.insert(pinned.address);
+                    }
+                }
+            }
+        }
+        chooser
+    }
+
+    fn take(&mut self, address: IpAddr, service: &'p LbService) {
+        let users = self.users.entry(address).or_default();
+        if users.iter().all(|user| user.name != service.name) {
+            users.push(service);
+        }
+        self.taken.insert(address);
+    }
+
+    fn sources_of<'s>(&'s self, one: &'s Wanting<'_>) -> impl Iterator<Item = &'s Source<'p>> {
+        self.sources.iter().filter(|source| {
+            source.pool.selects(&one.service.labels)
+                && match one.from {
+                    ChosenFrom::Pool(name) => source.pool.name == name.as_str(),
+                    ChosenFrom::BestPool => true,
+                }
+        })
+    }
+
+    /// Whether a pool gives the Service the address, and all other users share it.
+    fn fits(&self, address: IpAddr, one: &Wanting<'_>) -> bool {
+        let gives = |source: &Source<'_>| {
+            let own = Range::from(address);
+            source.ranges.iter().any(|range| range.contains(&own)) && !covers(&source.busy, &own)
+        };
+        let may_join = |other: &&'p LbService| {
+            other.name == one.service.name || may_share(other, one.service, &self.state.rules)
+        };
+        self.sources_of(one).any(gives)
+            && self
+                .users
+                .get(&address)
+                .into_iter()
+                .flatten()
+                .all(|user| may_join(&user))
+            && !self.waiting.contains(&address)
+    }
+
+    /// What a Service requests or holds stays, if it fits.
+    fn keep(&mut self, one: &mut Wanting<'p>) {
+        let requested = one.service.requested(&self.state.rules);
+        let own = requested.iter().chain(&one.service.ingress);
+        for address in own {
+            let family = Family::of(*address);
+            if one.open.contains(&family) && self.fits(*address, one) {
+                one.chosen.push(*address);
+                one.open.retain(|open| *open != family);
+                self.take(*address, one.service);
+            }
+        }
+    }
+
+    /// Chooses an address of each family that is still open.
+    fn complete(&mut self, mut one: Wanting<'p>) -> Result<Vec<IpAddr>, LbObstacle> {
+        for family in std::mem::take(&mut one.open) {
+            let address = self
+                .shared(&one, family)
+                .or_else(|| self.lowest(&one, family))
+                .ok_or_else(|| self.obstacle(&one, family))?;
+            self.take(address, one.service);
+            one.chosen.push(address);
+        }
+        one.chosen.sort();
+        Ok(one.chosen)
+    }
+
+    /// The lowest address of a Service with the same sharing key, as the operator does it.
+    fn shared(&self, one: &Wanting<'_>, family: Family) -> Option<IpAddr> {
+        let shares = |users: &[&LbService]| {
+            let mut others = users.iter().filter(|user| user.name != one.service.name);
+            others.any(|other| may_share(other, one.service, &self.state.rules))
+        };
+        let mut used = self.users.iter();
+        let (address, _) = used.find(|(address, users)| {
+            Family::of(**address) == family && shares(users) && self.fits(**address, one)
+        })?;
+        Some(*address)
+    }
+
+    fn lowest(&self, one: &Wanting<'_>, family: Family) -> Option<IpAddr> {
+        self.sources_of(one).find_map(|source| {
+            let mut ranges = source.ranges.iter();
+            ranges
+                .by_ref()
+                .filter(|range| range.family() == family)
+                .find_map(|range| lowest_free(range, &source.busy, &self.taken))
+        })
+    }
+
+    fn obstacle(&self, one: &Wanting<'_>, family: Family) -> LbObstacle {
+        let has_family =
+            |source: &Source<'_>| source.ranges.iter().any(|range| range.family() == family);
+        match (self.sources_of(one).any(has_family), one.from) {
+            (true, _) => LbObstacle::NoneFree(family),
+            (false, ChosenFrom::Pool(name)) => LbObstacle::PoolGivesNone(name.clone(), family),
+            (false, ChosenFrom::BestPool) => LbObstacle::NoPoolGives(family),
+        }
+    }
+}
+
+/// A pool with an annotation that cannot be read gives nothing: what it reserves is unknown.
+fn source<'p>(
+    pool: &'p AddressPool,
+    desired: &Desired,
+    state: &SimulatedState,
+    in_use: &dyn Fn(&Range) -> Vec<Range>,
+) -> Option<Source<'p>> {
+    let manifest = &state.pools.get(&pool.name)?.manifest;
+    let (priority, reserved) = (manifest.priority()?, manifest.reserved().ok()?);
+    let mut ranges: Vec<Range> = pool.ranges.iter().map(|range| range.range).collect();
+    ranges.sort();
+    let of_others = state.pools.values().filter(|other| other.name != pool.name);
+    let of_others: Vec<Range> = of_others
+        .flat_map(|other| other.manifest.spec.ranges().collect::<Vec<_>>())
+        .filter(|other| ranges.iter().any(|range| range.overlaps(other)))
+        .collect();
+    let edges = pool.ranges.iter().filter(|range| {
+        range.form == RangeForm::Cidr && state.rules.reserves_first_and_last(pool.first_last, range)
+    });
+    let edges = edges.flat_map(|range| [range.range.first(), range.range.last()].map(Range::from));
+    let busy = ranges.iter().flat_map(in_use).chain(edges);
+    let busy = busy
+        .chain(of_others)
+        .chain(reserved)
+        .chain(desired.policy.excluded.iter().copied());
+    let busy = merge(busy);
+    Some(Source {
+        priority,
+        requirements: pool
+            .selector
+            .as_ref()
+            .map_or(0, |selector| selector.specificity()),
+        ranges,
+        busy,
+        pool,
+    })
+}
+
+#[cfg(test)]
+mod tests;
