@@ -1,5 +1,5 @@
 //! `explain`: why a node has its block, what a pool has left, which object has an address, which
-//! pool a Service can use.
+//! pool a Service can use, whether two Services share an address.
 
 use super::failure::Failure;
 use super::files::Files;
@@ -8,7 +8,9 @@ use super::{Common, ExitStatus, Format, output};
 use crate::render::explanation;
 use ipam_cluster::Extent;
 use ipam_controller::{Job, Scope};
-use ipam_planner::explain::explain;
+use ipam_core::model::ServiceName;
+use ipam_planner::explain::{explain, explain_sharing};
+use ipam_planner::plan::Selected;
 
 /// Explain a node, a pool, an address, a CIDR or a Service: every pool that was considered, and the
 /// rule that decided.
@@ -18,6 +20,9 @@ pub(super) struct Arguments {
     /// Service as NAMESPACE/NAME.
     #[arg(value_name = "NODE|POOL|ADDRESS|CIDR|SERVICE")]
     subject: String,
+    /// Explain whether the Service shares an address with this one, and why not.
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    with: Option<ServiceName>,
     #[command(flatten)]
     files: Files,
     /// Output format.
@@ -40,7 +45,25 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         )));
     };
     let plan = Job::files(&loaded).plan(&observed);
-    let explained = explain(&arguments.subject, &loaded.desired, &observed, &plan);
+    let explained = match &arguments.with {
+        None => explain(&arguments.subject, &loaded.desired, &observed, &plan),
+        Some(other) => {
+            let one = arguments.subject.parse::<Selected>().ok();
+            let one = one.and_then(|selected| match selected {
+                Selected::Service(name) => Some(name),
+                _ => None,
+            });
+            let one = one
+                .or_else(|| arguments.subject.parse().ok())
+                .ok_or_else(|| {
+                    Failure::Failed(
+                        "--with compares two Services: name the first one as NAMESPACE/NAME"
+                            .to_owned(),
+                    )
+                })?;
+            explain_sharing(&one, other, &loaded.desired, &observed)
+        }
+    };
     let explained = explained.map_err(|error| Failure::Failed(error.to_string()))?;
     match arguments.output {
         Format::Json => output::json(&explained)?,

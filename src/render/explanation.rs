@@ -4,7 +4,7 @@ use super::table;
 use super::text::{Paint, grouped_digits, printable};
 use ipam_planner::explain::{
     ExplainedRange, Explanation, NodeExplanation, PoolExplanation, PoolNode, RangeExplanation,
-    RequirementResult, ServiceExplanation,
+    RequirementResult, ServiceExplanation, SharingExplanation,
 };
 
 /// Every step of the decision, for people.
@@ -14,6 +14,7 @@ pub fn explanation(explanation: &Explanation) -> String {
         Explanation::Pool(pool) => of_pool(pool),
         Explanation::Range(range) => of_range(range),
         Explanation::Service(service) => of_service(service),
+        Explanation::Sharing(sharing) => of_sharing(sharing),
     }
 }
 
@@ -166,6 +167,17 @@ fn of_service(service: &ServiceExplanation) -> String {
     text
 }
 
+fn of_sharing(sharing: &SharingExplanation) -> String {
+    let [one, other] = &sharing.services;
+    let mut text = heading(&format!("Services {one} and {other}"));
+    text.push_str(&line(&sharing.verdict));
+    sharing
+        .obstacles
+        .iter()
+        .for_each(|why| text.push_str(&line(why)));
+    text
+}
+
 fn of_range(range: &RangeExplanation) -> String {
     if range.uses.is_empty() {
         return format!(
@@ -184,5 +196,13 @@ fn of_range(range: &RangeExplanation) -> String {
         cells.map(|cell| printable(cell).into_owned())
     };
     let rows: Vec<[String; 5]> = range.uses.iter().map(row).collect();
-    table(["OBJECT", "RANGE", "RELATION", "MEANING", "FIELD"], &rows)
+    let mut text = table(["OBJECT", "RANGE", "RELATION", "MEANING", "FIELD"], &rows);
+    if !range.answers.is_empty() {
+        text.push_str(&heading("who answers"));
+        range
+            .answers
+            .iter()
+            .for_each(|answer| text.push_str(&line(answer)));
+    }
+    text
 }

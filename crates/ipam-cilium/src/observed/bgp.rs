@@ -68,7 +68,10 @@ pub struct Advertisement {
 /// A `CiliumL2AnnouncementPolicy`.
 #[derive(Clone, Debug)]
 pub struct L2Policy {
+    pub name: String,
     pub services: Selector,
+    /// Nodes that may answer.
+    pub nodes: Selector,
 }
 
 /// A `CiliumBGPPeeringPolicy`.
@@ -172,6 +175,7 @@ struct EntryService {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct L2PolicySpec {
+    node_selector: Option<WrittenSelector>,
     service_selector: Option<WrittenSelector>,
     #[serde(default, rename = "loadBalancerIPs")]
     load_balancer_ips: Option<bool>,
@@ -269,9 +273,11 @@ impl Announcing {
     }
 
     pub(super) fn read_l2_policy(&mut self, json: &str) -> Result<(), serde_json::Error> {
-        let Named { spec, .. } = serde_json::from_str::<L2PolicyView>(json)?;
+        let Named { metadata, spec } = serde_json::from_str::<L2PolicyView>(json)?;
         if spec.load_balancer_ips == Some(true) {
             self.l2_policies.push(L2Policy {
+                name: metadata.name,
+                nodes: everything_if_absent(spec.node_selector.as_ref()),
                 services: everything_if_absent(spec.service_selector.as_ref()),
             });
         }

@@ -431,7 +431,7 @@ mod tests {
             ),
             (
                 ObservedKind::L2AnnouncementPolicy,
-                json!({"spec": {"serviceSelector": selector,
+                json!({"spec": {"serviceSelector": selector, "nodeSelector": selector,
                 "loadBalancerIPs": true}}),
             ),
             (

@@ -3,10 +3,12 @@
 //!
 //! Reports decisions of other modules, and never decides.
 
+mod answers;
 mod node;
 mod pool;
 mod range;
 mod service;
+mod sharing;
 
 use serde::Serialize;
 
@@ -20,6 +22,7 @@ pub use node::{ConsideredPool, HeldBlock, NodeExplanation, Skipped};
 pub use pool::{ExplainedRange, PoolExplanation, PoolNode};
 pub use range::{RangeExplanation, Relation, Use};
 pub use service::{ConsideredAddressPool, ServiceExplanation};
+pub use sharing::SharingExplanation;
 
 /// Version of the JSON: fields may be added within 1.
 const FORMAT_VERSION: &str = "1.0";
@@ -32,6 +35,7 @@ pub enum Explanation {
     Pool(PoolExplanation),
     Range(RangeExplanation),
     Service(ServiceExplanation),
+    Sharing(SharingExplanation),
 }
 
 /// One requirement of a selector, evaluated for an object.
@@ -119,6 +123,26 @@ pub fn explain(
         subject: subject.escape_debug().to_string(),
         nearest: nearest(subject, desired, observed),
     })
+}
+
+/// Explains why two Services share an address, or why they cannot.
+///
+/// # Errors
+/// Fails if one of them is unknown, with the nearest name.
+pub fn explain_sharing(
+    one: &ServiceName,
+    other: &ServiceName,
+    desired: &Desired,
+    observed: &Observed,
+) -> Result<Explanation, UnknownSubject> {
+    let find = |name: &ServiceName| {
+        observed.services.get(name).ok_or_else(|| UnknownSubject {
+            subject: name.to_string().escape_debug().to_string(),
+            nearest: nearest(&name.to_string(), desired, observed),
+        })
+    };
+    let explanation = sharing::explain(find(one)?, find(other)?, observed);
+    Ok(Explanation::Sharing(explanation))
 }
 
 /// The nearest name, as the end of the message.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::FORMAT_VERSION;
+use super::{FORMAT_VERSION, answers};
 use crate::openstack::SubnetPools;
 use crate::plan::{Plan, node_changes};
 use ipam_cilium::observed::{HoldingField, Node, Observed};
@@ -17,6 +17,9 @@ pub struct RangeExplanation {
     pub subject: String,
     /// Objects that use it, may assign it, or exclude it.
     pub uses: Vec<Use>,
+    /// Of an address of a LoadBalancer Service: who answers for it, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<String>,
 }
 
 /// A use of the range, or of a part of it.
@@ -85,6 +88,7 @@ pub(super) fn explain(
         format_version: FORMAT_VERSION,
         subject: subject.to_owned(),
         uses: search.uses,
+        answers: answers::explain(range, observed),
     }
 }
 
@@ -249,7 +253,7 @@ impl Search {
             }
         }
         for pin in desired.service_pins.values() {
-            for pinned in &pin.addresses {
+            for pinned in pin.addresses() {
                 let field = format!("spec.ips ({})", pinned.origin);
                 self.add(
                     Range::from(pinned.address),
