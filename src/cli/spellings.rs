@@ -8,12 +8,12 @@ use std::ffi::OsString;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
     Apply,
-    Import,
+    Files,
     Migrate,
     Other,
 }
 
-/// A flag of `import`. For other commands `plan` takes its place.
+/// A flag of `import`, `lb freeze` and `lb thaw`. For other commands `plan` takes its place.
 const DRY_RUN: &str = "--dry-run";
 
 /// A flag of `migrate`, with the meaning that `kubectl drain` gives it.
@@ -160,10 +160,11 @@ pub(super) fn translated(arguments: Vec<OsString>, long: &LongFlags) -> Result<T
     let mut translated = Translated::default();
     let mut is_verbatim = false;
     let has = |verb: &str| arguments.iter().any(|argument| argument == verb);
-    let verb = match (has("migrate"), has("apply"), has("import")) {
+    let writes_files = ["import", "freeze", "thaw"].into_iter().any(has);
+    let verb = match (has("migrate"), has("apply"), writes_files) {
         (true, ..) => Verb::Migrate,
         (false, true, _) => Verb::Apply,
-        (false, false, true) => Verb::Import,
+        (false, false, true) => Verb::Files,
         (false, false, false) => Verb::Other,
     };
     for argument in arguments {
@@ -207,7 +208,7 @@ fn in_our_spelling(argument: &str, verb: Verb, long: &LongFlags) -> Result<Ours,
     };
     let is_ours = matches!(
         (verb, flag),
-        (Verb::Import, DRY_RUN) | (Verb::Migrate, FORCE)
+        (Verb::Files, DRY_RUN) | (Verb::Migrate, FORCE)
     );
     let foreign = FOREIGN
         .iter()

@@ -3,12 +3,14 @@
 //!
 //! Knows no file and no format. Never pins a Service that the files pin already.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
 use crate::plan::{Change, LostAddress, Plan, ServiceAction, Target};
-use ipam_cilium::lbipam::{ClassUse, LbRules, LbService, ServiceOwner};
+use ipam_cilium::lbipam::{
+    ClassUse, LbRules, LbService, LossReason, OperatorState, ServiceOwner, evaluate,
+};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::ServiceName;
 use ipam_desired::{Desired, PinnedTo, ServicePin};
@@ -111,6 +113,7 @@ pub fn listed(addresses: &[IpAddr]) -> String {
 /// Decides on the pins.
 pub fn freeze(frozen: &Frozen, desired: &Desired, observed: &Observed) -> Freeze {
     let rules = observed.lb_rules();
+    let lost = lost_at_restart(observed, &rules);
     let mut freeze = Freeze::default();
     let selected = observed.services.values().filter(|service| match frozen {
         Frozen::All => true,
@@ -118,7 +121,11 @@ pub fn freeze(frozen: &Frozen, desired: &Desired, observed: &Observed) -> Freeze
     });
     for service in selected {
         let pin = desired.service_pins.get(&service.name);
-        match decide(service, pin, &rules, frozen) {
+        let decision = match lost.get(&service.name) {
+            Some(lost) => Err(lost.clone()),
+            None => decide(service, pin, &rules, frozen),
+        };
+        match decision {
             Ok(Some(pin)) => freeze.pins.push(pin),
             Ok(None) => freeze.pinned.push(service.name.clone()),
             // Of all Services, those without an address of LB-IPAM are no news.
@@ -130,6 +137,31 @@ pub fn freeze(frozen: &Frozen, desired: &Desired, observed: &Observed) -> Freeze
         }
     }
     freeze
+}
+
+/// Services that lose an address when the operator starts, whatever they request.
+fn lost_at_restart(observed: &Observed, rules: &LbRules) -> BTreeMap<ServiceName, WhyLeft> {
+    let pools = observed.address_pools_as_read(rules);
+    let services = observed.services.values();
+    let outcomes = evaluate(&pools, services, rules, OperatorState::Restarted).outcomes;
+    let lost = outcomes.into_iter().filter_map(|(name, outcome)| {
+        let is_pool = |why: &LossReason| match why {
+            LossReason::NoPool
+            | LossReason::NotSelected
+            | LossReason::PoolDisabled
+            | LossReason::PoolConflicting
+            | LossReason::Reserved => true,
+            LossReason::NotRequested | LossReason::Taken => false,
+        };
+        let (address, why) = outcome.loses.into_iter().find(|(_, why)| is_pool(why))?;
+        let reason = format!(
+            "Cilium takes {address} away when its operator restarts, also from a pinned Service: {}",
+            why.as_str()
+        );
+        let unblock = "fix the pool first".to_owned();
+        Some((name, WhyLeft::Blocked { reason, unblock }))
+    });
+    lost.collect()
 }
 
 fn decide(

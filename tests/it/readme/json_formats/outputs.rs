@@ -47,6 +47,12 @@ pub const OUTPUTS: &[Output] = &[
         commands: &["import new --cluster-file CLUSTER --allow-changes --dry-run"],
     },
     Output {
+        title: "`lb freeze`, `lb thaw`",
+        file: "src/cli/lb/report.rs",
+        root: "Document",
+        commands: &["lb freeze POOLS --cluster-file CLUSTER --dry-run"],
+    },
+    Output {
         title: "`import --from`",
         file: "src/cli/import/foreign/report.rs",
         root: "Document",
@@ -123,6 +129,12 @@ pub const OUTPUTS: &[Output] = &[
         file: "crates/ipam-planner/src/explain/service.rs",
         root: "ServiceExplanation",
         commands: &["explain default/cni POOLS --cluster-file CLUSTER"],
+    },
+    Output {
+        title: "`explain NAMESPACE/SERVICE --with NAMESPACE/SERVICE`",
+        file: "crates/ipam-planner/src/explain/sharing.rs",
+        root: "SharingExplanation",
+        commands: &["explain default/cni --with default/shop POOLS --cluster-file CLUSTER"],
     },
     Output {
         title: "`explain-rule CODE`",

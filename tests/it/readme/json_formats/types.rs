@@ -21,6 +21,7 @@ const FOLDERS: [&str; 10] = [
     "src/cli",
     "src/cli/import",
     "src/cli/import/foreign",
+    "src/cli/lb",
     "src/cli/migrate",
 ];
 

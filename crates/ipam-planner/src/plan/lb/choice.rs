@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use super::obstacle::LbObstacle;
 use super::simulated_state::SimulatedState;
 use ipam_cilium::lbipam::{AddressPool, LbService, RangeForm, may_share};
+use ipam_cilium::observed::Observed;
 use ipam_core::model::ServiceName;
 use ipam_core::net::{Family, Range, covers, lowest_free, merge};
 use ipam_desired::{ChosenFrom, Desired, PinnedTo};
@@ -31,6 +32,7 @@ struct Source<'p> {
 }
 
 struct Chooser<'p> {
+    observed: &'p Observed,
     state: &'p SimulatedState,
     /// Best first.
     sources: Vec<Source<'p>>,
@@ -53,6 +55,7 @@ struct Wanting<'p> {
 /// `pools` are those in use, `in_use` are ranges that something else has.
 pub(super) fn choose<'p>(
     desired: &'p Desired,
+    observed: &'p Observed,
     state: &'p SimulatedState,
     pools: &'p [AddressPool],
     in_use: &dyn Fn(&Range) -> Vec<Range>,
@@ -73,7 +76,7 @@ pub(super) fn choose<'p>(
     if wanting.is_empty() {
         return Choices::new();
     }
-    let mut chooser = Chooser::new(desired, state, pools, in_use);
+    let mut chooser = Chooser::new(desired, observed, state, pools, in_use);
     for one in &mut wanting {
         chooser.keep(one);
     }
@@ -88,6 +91,7 @@ pub(super) fn choose<'p>(
 impl<'p> Chooser<'p> {
     fn new(
         desired: &'p Desired,
+        observed: &'p Observed,
         state: &'p SimulatedState,
         pools: &'p [AddressPool],
         in_use: &dyn Fn(&Range) -> Vec<Range>,
@@ -103,6 +107,7 @@ impl<'p> Chooser<'p> {
                 .then_with(|| a.pool.name.cmp(&b.pool.name))
         });
         let mut chooser = Chooser {
+            observed,
             state,
             sources,
             users: BTreeMap::new(),
@@ -111,8 +116,9 @@ impl<'p> Chooser<'p> {
         };
         for service in state.services.values() {
             let requested = service.requested(&state.rules);
-            for address in service.ingress.iter().chain(&requested) {
-                chooser.take(*address, service);
+            let held = service.ingress.iter().chain(chooser.held_by(service));
+            for address in held.copied().chain(requested).collect::<Vec<_>>() {
+                chooser.take(address, service);
             }
         }
         for pin in desired.service_pins.values() {
@@ -135,6 +141,13 @@ impl<'p> Chooser<'p> {
             users.push(service);
         }
         self.taken.insert(address);
+    }
+
+    /// What it holds now, even if a change of a pool takes it away before a pin gives it back.
+    fn held_by(&self, service: &LbService) -> &'p [IpAddr] {
+        let observed: &'p Observed = self.observed;
+        let service = observed.services.get(&service.name);
+        service.map_or(&[], |service| &service.ingress)
     }
 
     fn sources_of<'s>(&'s self, one: &'s Wanting<'_>) -> impl Iterator<Item = &'s Source<'p>> {
@@ -169,8 +182,7 @@ impl<'p> Chooser<'p> {
     /// What a Service requests or holds stays, if it fits.
     fn keep(&mut self, one: &mut Wanting<'p>) {
         let requested = one.service.requested(&self.state.rules);
-        let own = requested.iter().chain(&one.service.ingress);
-        for address in own {
+        for address in requested.iter().chain(self.held_by(one.service)) {
             let family = Family::of(*address);
             if one.open.contains(&family) && self.fits(*address, one) {
                 one.chosen.push(*address);

@@ -126,7 +126,7 @@ fn choices(
     }
     let claims = observed.live_claims(desired.policy.quarantine);
     let users = Users::new(desired, observed, &claims);
-    choose(desired, state, pools, &|range| users.over(range))
+    choose(desired, observed, state, pools, &|range| users.over(range))
 }
 
 /// The pins with their addresses, and those for which none can be chosen.

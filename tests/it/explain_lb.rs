@@ -1,0 +1,142 @@
+//! `explain` of LoadBalancer Services: why two do not share an address, and who answers for one.
+
+use serde_json::{Value, json};
+
+use super::support::{Folder, KUBERNETES, cluster, pool};
+
+fn service(namespace: &str, name: &str, port: u16, annotations: &Value, ip: &str) -> String {
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": namespace, "uid": name,
+        "resourceVersion": "5", "annotations": annotations, "labels": {"app": name}},
+        "spec": {"type": "LoadBalancer", "ipFamilies": ["IPv4"], "ports": [{"port": port}]},
+        "status": {"loadBalancer": {"ingress": [{"ip": ip}]}}})
+    .to_string()
+}
+
+fn folder(settings: &str, items: &[String]) -> Folder {
+    let blue = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumLoadBalancerIPPool", "metadata": {"name": "blue", "uid": "u",
+        "resourceVersion": "5", "creationTimestamp": "2026-01-01T00:00:01Z"}, "spec": {"blocks": [{"cidr": "20.0.10.0/24"}]}})
+    .to_string();
+    let items = [items, &[blue]].concat();
+    Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", settings, &items)),
+        (
+            "pools/a.yaml",
+            &pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+        ),
+    ])
+}
+
+fn explained(folder: &Folder, arguments: &[&str]) -> String {
+    folder
+        .run(&[&["explain"], arguments, &["--cluster-file", "cluster.json"]].concat())
+        .expect(0)
+        .stdout
+}
+
+#[test]
+fn why_two_services_do_not_share() {
+    let key = json!({"lbipam.cilium.io/sharing-key": "k"});
+    let folder = folder(
+        KUBERNETES,
+        &[
+            service("shop", "web", 80, &key, "20.0.10.1"),
+            service("shop", "api", 80, &json!({}), "20.0.10.2"),
+            service("shop", "dns", 53, &key, "20.0.10.1"),
+            service("shop", "late", 81, &key, "20.0.10.3"),
+            service("other", "far", 90, &key, "20.0.10.4"),
+        ],
+    );
+    for (other, told) in [
+        (
+            "shop/api",
+            vec![
+                "do not share an address, and cannot:",
+                "sharing keys: `k` and none",
+                "ports: both have 80/TCP",
+            ],
+        ),
+        ("shop/dns", vec!["share 20.0.10.1"]),
+        ("shop/late", vec!["may share an address, and do not yet"]),
+        (
+            "other/far",
+            vec!["namespaces: both need lbipam.cilium.io/sharing-cross-namespace"],
+        ),
+    ] {
+        let text = explained(&folder, &["shop/web", "--with", other]);
+        for words in told {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
+    let json = explained(
+        &folder,
+        &["service/shop/web", "--with", "shop/dns", "-o", "json"],
+    );
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["kind"], "sharing");
+    assert_eq!(json["shared"], json!(["20.0.10.1"]));
+    let unknown = folder
+        .run(&[
+            "explain",
+            "shop/web",
+            "--with",
+            "shop/dsn",
+            "--cluster-file",
+            "cluster.json",
+        ])
+        .expect(1)
+        .stderr;
+    assert!(unknown.contains("did you mean `shop/dns`?"), "{unknown}");
+}
+
+#[test]
+fn who_answers_for_an_address() {
+    let web = service("shop", "web", 80, &json!({}), "20.0.10.1");
+    let node = |name: &str, rack: &str| {
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name, "resourceVersion": "1",
+            "labels": {"rack": rack}}, "spec": {"podCIDRs": []}})
+        .to_string()
+    };
+    let policy = |name: &str, app: &str, rack: &str| {
+        json!({"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumL2AnnouncementPolicy", "metadata": {"name": name, "uid": name, "resourceVersion": "1"},
+            "spec": {"loadBalancerIPs": true, "serviceSelector": {"matchLabels": {"app": app}}, "nodeSelector": {"matchLabels": {"rack": rack}}}})
+        .to_string()
+    };
+    let off = folder(KUBERNETES, &[web.clone()]);
+    let text = explained(&off, &["20.0.10.1"]);
+    assert!(
+        text.contains("L2: off") && text.contains("BGP: off"),
+        "{text}"
+    );
+    assert!(!explained(&off, &["20.0.10.9"]).contains("who answers"));
+
+    let l2 = format!("{KUBERNETES}, \"enable-l2-announcements\": \"true\"");
+    let items = [web, node("n1", "a"), node("n2", "a"), node("n3", "b")];
+    for (policies, told) in [
+        (
+            vec![],
+            "no CiliumL2AnnouncementPolicy with loadBalancerIPs selects it",
+        ),
+        (
+            vec![policy("p", "web", "a")],
+            "L2: policy `p` selects 2 nodes (n1 n2)",
+        ),
+        (
+            vec![policy("p", "web", "c")],
+            "L2: policy `p` selects no node: no node answers",
+        ),
+        (
+            vec![policy("p", "api", "a")],
+            "no CiliumL2AnnouncementPolicy with loadBalancerIPs selects it",
+        ),
+    ] {
+        let folder = folder(&l2, &[&items[..], &policies].concat());
+        let text = explained(&folder, &["20.0.10.1"]);
+        assert!(text.contains(told), "{told}: {text}");
+        let is_selected = told.contains("2 nodes");
+        assert_eq!(
+            text.contains("cilium-l2announce-shop-web"),
+            is_selected || told.contains("no node: "),
+            "{text}"
+        );
+    }
+}
