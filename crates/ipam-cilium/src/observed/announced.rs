@@ -59,6 +59,12 @@ impl Observed {
         depends && self.cilium.version.is_none()
     }
 
+    /// Whether agents of this version know `CiliumBGPPeeringPolicy`s: up to 1.18.
+    pub fn reads_peering_policies(&self) -> bool {
+        let version = self.cilium.version.map(|(version, _)| version);
+        version.is_none_or(|version| !version.is_at_least(19, 0))
+    }
+
     /// The enabled speaker, if it has objects to act on. With both kinds of control-plane objects,
     /// the node decides which one applies.
     pub fn speaker(&self) -> Option<BgpSpeaker> {
@@ -75,7 +81,7 @@ impl Observed {
             !self.announcing.cluster_configs.is_empty(),
         );
         match (
-            old && !is_at_least(19),
+            old && self.reads_peering_policies(),
             new && (version.is_none() || is_at_least(16)),
         ) {
             (true, _) => Some(BgpSpeaker::PeeringPolicy),

@@ -219,7 +219,9 @@ impl Observed {
         if view.spec.kind.as_deref() != Some("LoadBalancer") {
             return;
         }
+        let annotations = view.metadata.annotations.clone().unwrap_or_default();
         let service = service(view);
+        self.note_annotations(&service.name, &annotations);
         self.services.insert(service.name.clone(), service);
     }
 }

@@ -15,6 +15,7 @@ mod load_balancing;
 mod native_routing;
 mod node_configs;
 mod operator;
+mod operator_complaint;
 mod pod_pools;
 mod ports;
 mod project;
@@ -22,6 +23,7 @@ mod read;
 mod read_error;
 mod read_node;
 mod read_workload;
+mod service_annotations;
 pub mod setting_key;
 mod settings;
 mod slim;
@@ -59,10 +61,12 @@ pub use node_configs::NodeConfigs;
 pub use operator::{
     BlockAllocator, IGNORE_ANNOTATION, OperatorAttention, OperatorBlocks, OperatorRefusal,
 };
+pub use operator_complaint::OperatorComplaint;
 pub use pod_pools::{DEFAULT_POOL_SETTING, PodRanges, SeenPodPool};
 pub use ports::SeenPorts;
 pub use read::{Definition, Reader, Understood};
 pub use read_error::{ReadError, without_type_names};
+pub use service_annotations::read_service_annotations;
 pub use settings::{
     Agent, NodeConfig, NodeConfigApi, NodeConfigsServed, Setting, SettingSource, range_setting,
 };
@@ -124,6 +128,8 @@ pub struct Observed {
     pub pod_pools: BTreeMap<String, SeenPodPool>,
     /// Services of type LoadBalancer.
     pub services: BTreeMap<ServiceName, LbService>,
+    /// Annotations of these Services that look like those of LB-IPAM and are not.
+    pub unread_annotations: BTreeMap<ServiceName, Vec<String>>,
     /// Whether kube-controller-manager also allocates blocks.
     pub controller_manager: NodeCidrAllocation,
     /// kube-controller-manager's `--cluster-cidr`, if it is visible.

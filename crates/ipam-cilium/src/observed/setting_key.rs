@@ -15,6 +15,7 @@ macro_rules! setting_keys {
 
 setting_keys! {
     ANNOTATE_NODE = "annotate-k8s-node";
+    AUTO_DIRECT_NODE_ROUTES = "auto-direct-node-routes";
     BGP_ANNOUNCE_LB_IP = "bgp-announce-lb-ip";
     BGP_ANNOUNCE_POD_CIDR = "bgp-announce-pod-cidr";
     CLUSTER_POOL_IPV4_CIDR = "cluster-pool-ipv4-cidr";
@@ -23,7 +24,9 @@ setting_keys! {
     CLUSTER_POOL_IPV6_MASK_SIZE = "cluster-pool-ipv6-mask-size";
     DEFAULT_LB_SERVICE_IPAM = "default-lb-service-ipam";
     DEFAULT_POOL = "ipam-default-ip-pool";
+    DIRECT_ROUTING_SKIP_UNREACHABLE = "direct-routing-skip-unreachable";
     ENABLE_BGP_CONTROL_PLANE = "enable-bgp-control-plane";
+    ENABLE_ENDPOINT_ROUTES = "enable-endpoint-routes";
     ENABLE_IPV4 = "enable-ipv4";
     ENABLE_IPV4_MASQUERADE = "enable-ipv4-masquerade";
     ENABLE_IPV6 = "enable-ipv6";

@@ -90,6 +90,13 @@ pub struct Setting<'o> {
     pub source: SettingSource<'o>,
 }
 
+impl Setting<'_> {
+    /// Whether a switch is on.
+    pub fn is_on(&self) -> bool {
+        super::cilium::is_true(self.value)
+    }
+}
+
 #[derive(Deserialize)]
 pub(super) struct NodeConfigView {
     metadata: NodeConfigMetadata,
@@ -394,6 +401,6 @@ impl Observed {
     /// Whether a common setting is on. Absent means off.
     pub fn is_on(&self, key: &str) -> bool {
         self.common_setting(key)
-            .is_some_and(|setting| super::cilium::is_true(setting.value))
+            .is_some_and(|setting| setting.is_on())
     }
 }

@@ -14,6 +14,7 @@ use super::load_balancing::SERVICE_ANNOTATIONS;
 use super::pod_pools::PodPoolView;
 use super::project::project;
 use super::read_workload::controller_manager_words;
+use super::service_annotations::is_of_load_balancing;
 use super::settings::{AgentView, NodeConfigView};
 use super::view::{CiliumNodeView, ConfigMapView, ManagedFields, NodeView, ServiceCidrView};
 use super::view_lb::{AddressPoolView, RequestManager, ServiceView, SpecManager};
@@ -116,7 +117,7 @@ fn narrow_address_pool(path: &[&str], value: &Value) -> Option<Value> {
 fn narrow_service(path: &[&str], value: &Value) -> Option<Value> {
     match path {
         ["metadata", "annotations"] => Some(only(value, |key| {
-            SERVICE_ANNOTATIONS.as_flattened().contains(&key)
+            SERVICE_ANNOTATIONS.as_flattened().contains(&key) || is_of_load_balancing(key)
         })),
         ["metadata", "managedFields"] => Some(managers::<RequestManager>(value)),
         _ => None,
@@ -396,7 +397,8 @@ mod tests {
                 json!({
                 "metadata": {"labels": {"l": "m"}, "annotations": SERVICE_ANNOTATIONS.as_flattened()
                     .iter().map(|key| ((*key).to_owned(), json!("20.0.0.9")))
-                    .chain([("secret".to_owned(), json!("secret"))])
+                    .chain([("secret".to_owned(), json!("secret")),
+                        ("io.cilium/lb-ipam-pool".to_owned(), json!("red"))])
                     .collect::<Map<String, Value>>(),
                     "ownerReferences": [{"kind": "Gateway", "name": "g", "controller": true}],
                     "managedFields": requested},

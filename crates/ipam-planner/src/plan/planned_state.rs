@@ -166,6 +166,7 @@ fn without_nodes(observed: &Observed) -> Observed {
         pod_pools_served,
         pod_pools: _,
         services: _,
+        unread_annotations: _,
         controller_manager,
         cluster_cidrs,
         node_configs_served,
