@@ -63,6 +63,8 @@ pub enum Base {
     MetalLb,
     /// 1.19.3 in cluster-pool.
     ClusterPool,
+    /// 1.19.3 in multi-pool, with the pool `default`.
+    MultiPool,
 }
 
 fn workload(kind: &str, name: &str, labels: Value, container: Value) -> Value {
@@ -75,6 +77,7 @@ pub fn healthy(base: Base) -> Vec<Value> {
         Base::Kubernetes => ("1.19.3", "kubernetes"),
         Base::MetalLb => ("1.15.19", "kubernetes"),
         Base::ClusterPool => ("1.19.3", "cluster-pool"),
+        Base::MultiPool => ("1.19.3", "multi-pool"),
     };
     let mut config = json!({"ipam": ipam, "enable-ipv4": "true", "enable-ipv6": "false", "routing-mode": "native",
         "ipv4-native-routing-cidr": "10.0.0.0/8"});
@@ -85,6 +88,7 @@ pub fn healthy(base: Base) -> Vec<Value> {
             config["cluster-pool-ipv4-cidr"] = "10.20.0.0/21".into();
             config["cluster-pool-ipv4-mask-size"] = "24".into();
         }
+        Base::MultiPool => config["auto-direct-node-routes"] = "false".into(),
     }
     let agent =
         json!({"name": "cilium-agent", "image": format!("quay.io/cilium/cilium:v{version}")});
@@ -117,21 +121,34 @@ pub fn healthy(base: Base) -> Vec<Value> {
         let (name, block) = (format!("n{index}"), format!("10.20.{index}.0/24"));
         let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
             "status": {"addresses": [{"type": "InternalIP", "address": format!("192.0.2.{index}")}]}});
-        if base != Base::ClusterPool {
+        if !matches!(base, Base::ClusterPool | Base::MultiPool) {
             node["spec"] = json!({"podCIDR": block, "podCIDRs": [block]});
         }
         objects.push(node);
+        let ipam = match base {
+            Base::MultiPool => json!({"pools": {
+                "requested": [{"pool": "default", "needed": {"ipv4-addrs": 16}}],
+                "allocated": [{"pool": "default", "cidrs": [block]}]}}),
+            _ => json!({"podCIDRs": [block]}),
+        };
         objects.push(
             json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": {"name": name},
-            "spec": {"ipam": {"podCIDRs": [block]}}}),
+            "spec": {"ipam": ipam}}),
         );
         objects.push(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("cilium-{name}"), "namespace": "kube-system",
             "labels": {"k8s-app": "cilium"}}, "spec": {"nodeName": name, "containers": [agent]}, "status": {"startTime": "2099-01-01T00:00:00Z"}}));
     }
-    if base == Base::Kubernetes {
-        objects.extend(announcing());
+    match base {
+        Base::Kubernetes => objects.extend(announcing()),
+        Base::MultiPool => objects.push(pod_pool("default", &["10.20.0.0/21"], 24)),
+        Base::MetalLb | Base::ClusterPool => {}
     }
     objects
+}
+
+pub fn pod_pool(name: &str, cidrs: &[&str], mask_size: u8) -> Value {
+    json!({"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumPodIPPool", "metadata": {"name": name},
+        "spec": {"ipv4": {"cidrs": cidrs, "maskSize": mask_size}}})
 }
 
 /// Pod CIDRs and the Services of `app: web`, by `CiliumBGPClusterConfig`.
@@ -171,6 +188,27 @@ pub const POOLS: &str = "{cidrs: [10.20.0.0/21], blockSize: 24}";
 pub fn on_file(objects: &[Value]) -> Value {
     let folder = Folder::new(&[]);
     folder.write("pools/a.yaml", pool("a", POOLS));
+    folder.write(
+        "cluster.json",
+        json!({"apiVersion": "v1", "kind": "List", "items": with_times(objects)}).to_string(),
+    );
+    folder
+        .run(&[
+            "doctor",
+            "-o",
+            "json",
+            "--fail-on",
+            "never",
+            "--cluster",
+            "cluster.json",
+        ])
+        .expect(0)
+        .json()
+}
+
+/// The report on the cluster alone.
+pub fn without_pools(objects: &[Value]) -> Value {
+    let folder = Folder::new(&[]);
     folder.write(
         "cluster.json",
         json!({"apiVersion": "v1", "kind": "List", "items": with_times(objects)}).to_string(),

@@ -10,6 +10,7 @@ mod cluster_pool;
 mod determinism;
 mod doctor;
 mod doctor_cluster;
+mod doctor_incidents;
 mod doctor_rules;
 mod examples;
 mod explain;

@@ -1,7 +1,7 @@
 //! Rules on LoadBalancer pools and Services in the cluster: faults now, after a restart of the
 //! operator and after an upgrade.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipam_cilium::lbipam::{
@@ -36,10 +36,11 @@ pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
         pools,
         at_restart,
     };
-    let rules: [fn(&View<'_>) -> Vec<Finding>; 4] = [
+    let rules: [fn(&View<'_>) -> Vec<Finding>; 5] = [
         overlapping_address_pools,
         addresses_held_twice,
         addresses_lost_at_restart,
+        addresses_contested_at_restart,
         addresses_lost_at_upgrade,
     ];
     rules.iter().flat_map(|rule| rule(&view)).collect()
@@ -78,37 +79,89 @@ fn named<'l>(lost: impl ExactSizeIterator<Item = &'l (ServiceName, IpAddr)>) -> 
     format!("{}{more}", first.join(", "))
 }
 
-/// Addresses in pools that are disabled or in conflict. The running operator keeps them, and the
-/// next one removes them.
+/// Addresses that the running operator keeps, and that the next one takes away.
 fn addresses_lost_at_restart(view: &View<'_>) -> Vec<Finding> {
+    let running = evaluate(
+        &view.pools,
+        view.observed.services.values(),
+        &view.rules,
+        OperatorState::Running(&view.pools),
+    );
+    let is_kept_now = |(name, address): &(ServiceName, IpAddr)| {
+        let outcome = running.outcomes.get(name);
+        outcome.is_some_and(|outcome| outcome.keeps.contains(address))
+    };
     let mut by_reason: BTreeMap<LossReason, Vec<&(ServiceName, IpAddr)>> = BTreeMap::new();
     for (lost, why) in &view.at_restart {
-        if matches!(why, LossReason::PoolDisabled | LossReason::PoolConflicting) {
+        let is_of_pool = matches!(why, LossReason::PoolDisabled | LossReason::PoolConflicting);
+        // Two holders of one address have their own finding.
+        if is_of_pool || (*why != LossReason::Taken && is_kept_now(lost)) {
             by_reason.entry(*why).or_default().push(lost);
         }
     }
-    let finding = |(why, lost): (LossReason, Vec<&(ServiceName, IpAddr)>)| {
-        let message = format!(
-            "Services that keep their addresses only until the Cilium operator restarts, because {}: {}",
-            match why {
-                LossReason::PoolDisabled => "the pool is disabled",
-                _ => "the pool overlaps another one",
-            },
-            named(lost.into_iter())
-        );
-        let finding = Finding::new(
-            Severity::Warning,
-            Rule("addresses-lost-at-restart"),
-            message,
-        );
-        finding.help(match why {
-            LossReason::PoolDisabled => {
-                "enable the pool, and change its selector so that it selects no new Service"
-            }
-            _ => "remove the addresses from one of the two pools",
-        })
+    by_reason.into_iter().map(of_losses).collect()
+}
+
+fn of_losses((why, lost): (LossReason, Vec<&(ServiceName, IpAddr)>)) -> Finding {
+    let because = match why {
+        LossReason::PoolDisabled => "the pool is disabled",
+        LossReason::PoolConflicting => "the pool overlaps another one",
+        other => other.as_str(),
     };
-    by_reason.into_iter().map(finding).collect()
+    let message = format!(
+        "Services that keep their addresses only until the Cilium operator restarts, because {because}: {}",
+        named(lost.into_iter())
+    );
+    let finding = Finding::new(
+        Severity::Warning,
+        Rule("addresses-lost-at-restart"),
+        message,
+    );
+    finding.help(match why {
+        LossReason::PoolDisabled => {
+            "enable the pool, and change its selector so that it selects no new Service"
+        }
+        LossReason::PoolConflicting => "remove the addresses from one of the two pools",
+        LossReason::Reserved => {
+            "set `allowFirstLastIPs: \"Yes\"` on the pool, or ask for another address of it"
+        }
+        LossReason::NoPool
+        | LossReason::NotSelected
+        | LossReason::NotRequested
+        | LossReason::Taken => "correct the pool or the Service before the operator restarts",
+    })
+}
+
+/// Addresses that another Service may get first when the operator restarts.
+fn addresses_contested_at_restart(view: &View<'_>) -> Vec<Finding> {
+    let contested = |state| {
+        let services = view.observed.services.values();
+        let evaluated = evaluate(&view.pools, services, &view.rules, state);
+        let of_outcome = |(name, outcome): (ServiceName, ServiceOutcome)| {
+            let addresses = outcome.contested.into_iter();
+            addresses
+                .map(move |address| (name.clone(), address))
+                .collect::<Vec<_>>()
+        };
+        let outcomes = evaluated.outcomes.into_iter();
+        outcomes.flat_map(of_outcome).collect::<BTreeSet<_>>()
+    };
+    let now = contested(OperatorState::Running(&view.pools));
+    let later = contested(OperatorState::Restarted);
+    let may_be_lost: Vec<&(ServiceName, IpAddr)> = later.difference(&now).collect();
+    if may_be_lost.is_empty() {
+        return Vec::new();
+    }
+    let message = format!(
+        "Services that may get other addresses when the Cilium operator restarts, because others wait or share with them: {}",
+        named(may_be_lost.into_iter())
+    );
+    let finding = Finding::new(
+        Severity::Warning,
+        Rule("addresses-lost-at-restart"),
+        message,
+    );
+    vec![finding.help("before the operator restarts, let no Service wait for an address, and ask for each shared address by annotation; from 1.18.2 on, Services that wait come last")]
 }
 
 /// Addresses in `spec.cidrs`, which Cilium 1.16 and later do not read.

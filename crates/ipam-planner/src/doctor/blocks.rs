@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::finding;
+use super::{endpoint_routes, finding};
 use crate::holders::{Holder, overlapping_holders};
 use ipam_cilium::observed::{
-    FamilyUse, HoldingField, ModeSeen, Node, Observed, ObservedKind, OperatorBlocks, range_setting,
+    HoldingField, ModeSeen, Node, Observed, ObservedKind, OperatorBlocks, range_setting,
 };
 use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef, Severity};
 use ipam_core::net::{Block, Family, RangeIndex};
@@ -195,13 +195,15 @@ pub(super) fn unused_specs(observed: &Observed) -> Vec<Finding> {
     ) {
         return Vec::new();
     }
-    // A block that is announced anyway has its own finding.
+    // A block that is announced anyway has its own finding, and so has one that packets take.
+    let misrouted = endpoint_routes::nodes_without(observed);
     let differs = |node: &&Arc<Node>| {
         let lives = observed.pod_blocks_of(&node.name);
         let is_announced = observed
             .announces(node)
             .is_some_and(|what| what.blocks.iter().any(|block| !lives.contains(block)));
-        !lives.is_empty() && !is_announced && node.spec.iter().any(|block| !lives.contains(block))
+        let is_told = is_announced || misrouted.contains(&node.name);
+        !lives.is_empty() && !is_told && node.spec.iter().any(|block| !lives.contains(block))
     };
     let nodes: Vec<&Arc<Node>> = observed.nodes.values().filter(differs).collect();
     if nodes.is_empty() {
@@ -236,45 +238,4 @@ pub(super) fn unused_specs(observed: &Observed) -> Vec<Finding> {
             .causes("harmless to this Cilium, which does not read it; a cloud's route controller or kube-router would")
             .help("run kube-controller-manager with --allocate-node-cidrs=false, so that new Nodes get no spec.podCIDRs"),
     ]
-}
-
-/// In ipam `kubernetes` an agent waits indefinitely until its Node has a block of each enabled
-/// family.
-pub(super) fn nodes_without_block(observed: &Observed) -> Vec<Finding> {
-    if observed.cilium.mode() != ModeSeen::Known(IpamMode::Kubernetes) {
-        return Vec::new();
-    }
-    // An annotation that is not read has its own finding.
-    let lacks = |node: &&Arc<Node>| {
-        let lives = observed.pod_blocks_of(&node.name);
-        let has = |family: Family| {
-            lives.iter().any(|block| block.family() == family) || node.annotated(family).is_some()
-        };
-        Family::BOTH
-            .into_iter()
-            .any(|family| observed.cilium.use_of(family) == FamilyUse::Required && !has(family))
-    };
-    let names: Vec<&NodeName> = observed
-        .nodes
-        .values()
-        .filter(lacks)
-        .map(|node| &node.name)
-        .collect();
-    let [first, ..] = &names[..] else {
-        return Vec::new();
-    };
-    let have = if names.len() == 1 { "has" } else { "have" };
-    let message = format!(
-        "{} {have} no block of an enabled family",
-        super::named(&names)
-    );
-    let line = |name: &&NodeName| {
-        format!("Node `{name}`: no spec.podCIDRs, and no annotation that is read")
-    };
-    let finding = finding(Severity::Warning, "node-without-block", message);
-    let finding = super::about_nodes(finding, names.iter().copied()).seen(names.iter().map(line));
-    let finding = finding.causes("their agents wait indefinitely, and no Pod starts there");
-    vec![finding.help(format!(
-        "`cilium-ipam plan` assigns one; if it does not, `cilium-ipam explain {first}` shows why"
-    ))]
 }

@@ -1,4 +1,4 @@
-//! CiliumNodes without a Node, and CiliumNodes that the operator refuses.
+//! CiliumNodes without their Node, and CiliumNodes that the operator will refuse.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use ipam_cilium::observed::{
 };
 use ipam_core::model::{Finding, ObjectRef, Severity};
 
-fn subject(node: &CiliumNode) -> ObjectRef {
+pub(super) fn subject(node: &CiliumNode) -> ObjectRef {
     ObjectRef {
         kind: "CiliumNode",
         name: node.name.to_string(),
@@ -84,29 +84,39 @@ pub(super) fn refused_soon(observed: &Observed) -> Vec<Finding> {
     observed.cilium_nodes.values().filter_map(finding).collect()
 }
 
-/// `status.ipam.operator-status.error`, with the operator's message.
-pub(super) fn refused(observed: &Observed) -> Vec<Finding> {
+/// CiliumNodes whose owner is an earlier Node of the same name. Kubernetes deletes them as soon as
+/// its garbage collector compares the UIDs.
+pub(super) fn of_earlier_nodes(observed: &Observed) -> Vec<Finding> {
     let finding = |node: &Arc<CiliumNode>| {
-        let error = node.operator_error.as_ref()?;
+        let owner = node.owner.as_ref().filter(|owner| !owner.is_empty())?;
+        let uid = &observed.nodes.get(&node.name)?.uid;
+        if uid.is_empty() || uid == owner {
+            return None;
+        }
         let message = format!(
-            "Cilium's operator does not accept what CiliumNode `{}` asks for: {}",
-            node.name,
-            error.escape_debug()
+            "CiliumNode `{}` belongs to an earlier Node of this name",
+            node.name
         );
         let evidence = [
-            format!("spec.ipam.podCIDRs: {}", super::spaced(&node.pod_cidrs)),
             format!(
-                "status.ipam.operator-status.error: {}",
-                error.escape_debug()
+                "CiliumNode metadata.ownerReferences: Node {}",
+                owner.escape_debug()
+            ),
+            format!("Node metadata.uid: {}", uid.escape_debug()),
+            format!(
+                "spec.ipam: {}",
+                super::spaced(observed.pod_blocks_of(&node.name))
             ),
         ];
-        let finding = finding(Severity::Error, "operator-error", message)
+        let finding = finding(Severity::Error, "cilium-node-of-earlier-node", message)
             .about(subject(node))
             .seen(evidence);
         let finding = finding.causes(
-            "its agent uses these blocks anyway, and the operator may give them to another node",
+            "Kubernetes deletes it, the operator gives its blocks to another node, and the Pods here lose their network",
         );
-        Some(finding.help("drain the node, delete the CiliumNode, and create it with a block that is free and inside the operator's ranges"))
+        Some(finding.help(
+            "restart the agent of the node: when it starts, it writes the present Node as owner",
+        ))
     };
     observed.cilium_nodes.values().filter_map(finding).collect()
 }

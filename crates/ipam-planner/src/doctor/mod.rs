@@ -5,17 +5,29 @@
 //! read never counts as absent.
 
 mod annotations;
+mod announcements;
 mod announcing;
+mod balancer_ranges;
 mod blocks;
 mod capacity;
 mod cilium_nodes;
+mod direct_routes;
+mod endpoint_routes;
+mod future_ranges;
 mod identity;
+mod ineffective;
 mod installation;
+mod l2;
+mod operator_errors;
 mod placement;
+mod pod_pool_use;
 mod pod_pools;
 mod ranges;
 mod route_dump;
+mod service_annotations;
 mod services;
+mod waiting;
+mod without_block;
 
 use crate::check;
 use ipam_cilium::observed::Observed;
@@ -35,7 +47,7 @@ pub fn examine(
     observed: &Observed,
     route_dumps: &[RouteDump],
 ) -> Vec<Finding> {
-    let rules: [fn(&Observed) -> Vec<Finding>; 19] = [
+    let rules: [fn(&Observed) -> Vec<Finding>; 32] = [
         installation::no_cilium,
         installation::modes_of_other_allocators,
         installation::agents_of_two_versions,
@@ -44,17 +56,30 @@ pub fn examine(
         blocks::held_twice,
         blocks::changes_at_restart,
         blocks::unused_specs,
-        blocks::nodes_without_block,
+        without_block::nodes,
+        endpoint_routes::missing,
         announcing::blocks_of_others,
         announcing::unused_advertisements,
+        ineffective::peering_policies,
+        ineffective::pod_cidrs_in_multi_pool,
+        l2::without_nodes,
+        l2::switched_off,
+        l2::ipv6_before_1_19,
         annotations::faults,
         cilium_nodes::orphans,
-        cilium_nodes::refused,
+        cilium_nodes::of_earlier_nodes,
+        operator_errors::all,
         cilium_nodes::refused_soon,
         pod_pools::overlaps,
         pod_pools::missing_defaults,
+        pod_pool_use::lost,
         ranges::of_cluster,
+        balancer_ranges::over_other_addresses,
+        future_ranges::over_other_addresses,
+        direct_routes::across_subnets,
         services::unannounced,
+        service_annotations::unread,
+        waiting::services,
     ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(observed)).collect();
     findings.extend(check::observed(observed));
@@ -65,6 +90,7 @@ pub fn examine(
         findings.extend(placement::of_plan(desired, observed));
     }
     findings.extend(capacity::of_cluster_pool(observed));
+    findings.extend(pod_pool_use::exhausted(desired, observed));
     findings.extend(route_dump::audit(route_dumps, desired, observed));
     findings.sort();
     findings.dedup();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::{finding, named};
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_core::model::{Finding, NodeName, ObjectRef, Severity};
-use ipam_core::net::{Range, overlapping_pairs};
+use ipam_core::net::{Block, Range, overlapping_pairs};
 
 fn subject(name: &str) -> ObjectRef {
     ObjectRef {
@@ -63,6 +63,7 @@ pub(super) fn missing_defaults(observed: &Observed) -> Vec<Finding> {
             missing.entry(pool).or_default().push(&node.name);
         }
     }
+    let held = observed.allocated_of_pools();
     let finding = |(pool, nodes): (&str, Vec<&NodeName>)| {
         let pool = pool.escape_debug().to_string();
         let message = format!(
@@ -74,8 +75,13 @@ pub(super) fn missing_defaults(observed: &Observed) -> Vec<Finding> {
         let finding = nodes.iter().fold(finding, |finding, name| {
             finding.about_also(ObjectRef::node(name))
         });
-        let finding =
-            finding.causes("agents that start there wait for it, and Pods get no address");
+        let holders = held.get(pool.as_str()).into_iter().flatten();
+        let line = |(name, block): &(&NodeName, Block)| {
+            format!("CiliumNode `{name}` spec.ipam.pools.allocated: {block}")
+        };
+        let finding = finding
+            .seen(holders.map(line))
+            .causes("agents that start there wait for it, and Pods get no address");
         finding.help("create the pool, or set ipam-default-ip-pool to another one (`cilium-ipam apply` does both)")
     };
     missing.into_iter().map(finding).collect()

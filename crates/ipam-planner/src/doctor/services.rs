@@ -2,70 +2,12 @@
 
 use std::net::IpAddr;
 
-use super::finding;
+use super::announcements::announcements;
+use super::{finding, ineffective};
 use ipam_cilium::lbipam::{ClassUse, LbService};
-use ipam_cilium::observed::{Observed, ObservedKind};
-use ipam_core::model::{Finding, ObjectRef, Selector, Severity};
+use ipam_cilium::observed::Observed;
+use ipam_core::model::{Finding, ObjectRef, Severity};
 use ipam_core::net::Range;
-
-const BGP_CLASS: &str = "io.cilium/bgp-control-plane";
-const L2_CLASS: &str = "io.cilium/l2-announcer";
-
-/// Selectors of the Services that BGP or L2 announces.
-struct Announcements<'o> {
-    bgp: Vec<&'o Selector>,
-    l2: Vec<&'o Selector>,
-}
-
-/// `None` if the objects could not be read, or if MetalLB announces every Service.
-fn announcements(observed: &Observed) -> Option<Announcements<'_>> {
-    use ObservedKind::{
-        BgpAdvertisement, BgpClusterConfig, BgpPeerConfig, BgpPeeringPolicy, L2AnnouncementPolicy,
-    };
-    let kinds = [
-        BgpPeeringPolicy,
-        BgpClusterConfig,
-        BgpPeerConfig,
-        BgpAdvertisement,
-        L2AnnouncementPolicy,
-    ];
-    if observed.is_blind_to_any(&kinds) {
-        return None;
-    }
-    // MetalLB's own configuration decides which ones. This program does not read it.
-    if observed.is_on("bgp-announce-lb-ip") {
-        return None;
-    }
-    let (mut bgp, mut l2) = (Vec::new(), Vec::new());
-    if observed.is_on("enable-bgp-control-plane") {
-        let policies = observed.announcing.policies.iter().filter(|policy| {
-            observed
-                .nodes
-                .values()
-                .any(|node| policy.nodes.matches(&node.labels))
-        });
-        bgp.extend(policies.flat_map(|policy| &policy.services));
-        bgp.extend(
-            observed
-                .nodes
-                .values()
-                .flat_map(|node| observed.advertisements_of(node))
-                .flat_map(|entry| &entry.services),
-        );
-        bgp.sort();
-        bgp.dedup();
-    }
-    if observed.is_on("enable-l2-announcements") {
-        l2.extend(
-            observed
-                .announcing
-                .l2_policies
-                .iter()
-                .map(|policy| &policy.services),
-        );
-    }
-    Some(Announcements { bgp, l2 })
-}
 
 /// Services with an address that neither BGP nor L2 announces. A cluster with neither routes such
 /// addresses in another way, so it gets no finding.
@@ -76,23 +18,17 @@ pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
     if !observed.is_on("enable-bgp-control-plane") && !observed.is_on("enable-l2-announcements") {
         return Vec::new();
     }
-    let selected = |selectors: &[&Selector], service: &LbService| {
-        selectors
-            .iter()
-            .any(|selector| selector.matches(&service.labels))
+    // Policies that no agent reads have their own finding, which names these Services.
+    let is_told = |service: &LbService| {
+        ineffective::unread_policies(observed).any(|policy| {
+            policy
+                .services
+                .iter()
+                .any(|selector| selector.matches(&service.labels))
+        })
     };
     let is_announced = |service: &LbService| {
-        let by_bgp = service
-            .class
-            .as_deref()
-            .is_none_or(|class| class == BGP_CLASS)
-            && selected(&announcements.bgp, service);
-        let by_l2 = service
-            .class
-            .as_deref()
-            .is_none_or(|class| class == L2_CLASS)
-            && selected(&announcements.l2, service);
-        by_bgp || by_l2
+        announcements.by_bgp(service) || announcements.by_l2(service) || is_told(service)
     };
     // Addresses from another source, such as those of nodes, are not judged.
     let rules = observed.lb_rules();

@@ -1,0 +1,250 @@
+//! Ipam `multi-pool`: pools without free blocks, and blocks of nodes that no pool has any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{finding, named};
+use ipam_cilium::observed::{CiliumNode, Observed, ObservedKind, OperatorComplaint, PodRanges};
+use ipam_core::model::{Finding, NodeName, ObjectRef, Severity, grouped_digits};
+use ipam_core::net::{Block, Family, Slots};
+use ipam_desired::Desired;
+
+/// Percentage of used blocks from which a pool is nearly full.
+const NEARLY: u128 = 90;
+
+fn subject(name: &str) -> ObjectRef {
+    ObjectRef {
+        kind: "CiliumPodIPPool",
+        name: name.to_owned(),
+    }
+}
+
+/// Whether the pools of this mode were read.
+fn are_known(observed: &Observed) -> bool {
+    observed.is_multi_pool() && observed.blind_spot(ObservedKind::PodIpPool).is_none()
+}
+
+/// Addresses of a family that a node has of a pool.
+fn allocated(node: &CiliumNode, pool: &str, family: Family) -> u128 {
+    let of_pool = node.allocated.iter().filter(|(name, _)| name == pool);
+    let blocks = of_pool.flat_map(|(_, blocks)| blocks);
+    blocks
+        .filter(|block| block.family() == family)
+        .fold(0, |all: u128, block| {
+            all.saturating_add(block.range().width().saturating_add(1))
+        })
+}
+
+/// Whether the agent asks for more addresses of a pool than the node has.
+pub(super) fn waits_for(node: &CiliumNode, pool: &str) -> bool {
+    Family::BOTH
+        .into_iter()
+        .any(|family| waits_for_family(node, pool, family))
+}
+
+fn waits_for_family(node: &CiliumNode, pool: &str, family: Family) -> bool {
+    let requests = node.requested.iter().filter(|(name, _)| name == pool);
+    let needed = requests.filter_map(|(_, needed)| needed.get(family).copied());
+    let needed = needed.max().unwrap_or(0);
+    u128::from(needed) > allocated(node, pool, family)
+}
+
+/// Pools with few free blocks or none. Nodes that wait for one make it an error.
+pub(super) fn exhausted(desired: Option<&Desired>, observed: &Observed) -> Vec<Finding> {
+    if !are_known(observed) {
+        return Vec::new();
+    }
+    let of_nodes = observed.allocated_of_pools();
+    let pools = observed.pod_pools.iter().flat_map(|(name, pool)| {
+        let families = Family::BOTH.into_iter();
+        families.filter_map(move |family| Some((name.as_str(), family, pool.ranges.get(family)?)))
+    });
+    // A pool of the files has its own rule.
+    let is_of_files = |name: &str| {
+        desired.is_some_and(|desired| desired.pools.keys().any(|pool| pool.as_str() == name))
+    };
+    let finding = |(name, family, ranges): (&str, Family, &PodRanges)| {
+        let held = of_nodes.get(name).map(Vec::as_slice).unwrap_or_default();
+        let usage = Usage::new(ranges, held.iter().map(|(_, block)| block));
+        let waiting: Vec<&NodeName> = observed
+            .cilium_nodes
+            .values()
+            .filter(|node| usage.free() == 0 && waits_for_family(node, name, family))
+            .map(|node| &node.name)
+            .collect();
+        let is_worth_it = usage.is_nearly_full() && !is_of_files(name);
+        (is_worth_it || !waiting.is_empty()).then(|| usage.finding(name, family, ranges, &waiting))
+    };
+    pools.filter_map(finding).collect()
+}
+
+/// The blocks of a family of a pool.
+struct Usage {
+    total: u128,
+    used: u128,
+}
+
+impl Usage {
+    fn new<'b>(ranges: &PodRanges, held: impl Iterator<Item = &'b Block> + Clone) -> Usage {
+        let mut usage = Usage { total: 0, used: 0 };
+        let mut seen = BTreeSet::new();
+        let cidrs = ranges.cidrs.iter().filter(|cidr| seen.insert(**cidr));
+        for mut slots in cidrs.filter_map(|cidr| Slots::new(*cidr, ranges.size)) {
+            held.clone().for_each(|block| slots.take(&block.range()));
+            usage.total = usage.total.saturating_add(slots.count());
+            usage.used = usage.used.saturating_add(slots.taken());
+        }
+        usage
+    }
+
+    fn free(&self) -> u128 {
+        self.total.saturating_sub(self.used)
+    }
+
+    fn is_nearly_full(&self) -> bool {
+        self.total > 0 && self.used.saturating_mul(100) / self.total >= NEARLY
+    }
+
+    fn finding(
+        &self,
+        name: &str,
+        family: Family,
+        ranges: &PodRanges,
+        waiting: &[&NodeName],
+    ) -> Finding {
+        let name_text = name.escape_debug();
+        let [free, total, used] = [self.free(), self.total, self.used].map(grouped_digits);
+        let message = match waiting {
+            [] => {
+                format!("CiliumPodIPPool `{name_text}` has {free} of {total} {family} blocks left")
+            }
+            _ => format!(
+                "CiliumPodIPPool `{name_text}` has no free {family} block, and {} ask for more",
+                named(waiting)
+            ),
+        };
+        let severity = match waiting {
+            [] => Severity::Warning,
+            _ => Severity::Error,
+        };
+        let finding = finding(severity, "pod-pool-nearly-exhausted", message).about(subject(name));
+        let finding = waiting.iter().fold(finding, |finding, name| {
+            finding.about_also(ObjectRef::node(name))
+        });
+        let finding = finding.seen([
+            format!(
+                "spec.cidrs: {} in blocks of /{}",
+                super::spaced(&ranges.cidrs),
+                ranges.size.prefix_len()
+            ),
+            format!("{used} of {total} blocks are in spec.ipam.pools.allocated of CiliumNodes"),
+        ]);
+        let consequence = match waiting {
+            [] => "nodes that need a further block get none, and new Pods there do not start",
+            _ => "new Pods of this pool do not start there",
+        };
+        finding
+            .causes(consequence)
+            .help("append a CIDR to the pool; never remove one that nodes use, and note that its mask size cannot change")
+    }
+}
+
+/// Blocks of nodes that no pool of that name has. Up to 1.18 the operator forgets such blocks, and
+/// gives them again when the CIDR returns (`pkg/ipam/allocator/multipool/pool_allocator.go` @ 1.18
+/// and 1.19).
+pub(super) fn lost(observed: &Observed) -> Vec<Finding> {
+    if !are_known(observed) {
+        return Vec::new();
+    }
+    // A missing default pool has its own rule.
+    let defaults: BTreeSet<&str> = observed
+        .nodes
+        .values()
+        .map(|node| observed.default_pool(node))
+        .collect();
+    let mut gone: BTreeMap<&str, Vec<(&NodeName, Block)>> = BTreeMap::new();
+    let mut cut: BTreeMap<&str, Vec<(&NodeName, Block)>> = BTreeMap::new();
+    for (name, held) in observed.allocated_of_pools() {
+        match observed.pod_pools.get(name) {
+            None if defaults.contains(name) => {}
+            None => gone.entry(name).or_default().extend(held),
+            // An unreadable CIDR may be that of any block.
+            Some(pool) if !pool.unreadable.is_empty() => {}
+            Some(pool) => {
+                let is_outside = |(_, block): &(&NodeName, Block)| {
+                    !pool.cidrs().any(|cidr| cidr.contains(*block))
+                };
+                let outside: Vec<_> = held.into_iter().filter(is_outside).collect();
+                if !outside.is_empty() {
+                    cut.entry(name).or_default().extend(outside);
+                }
+            }
+        }
+    }
+    let gone = gone.into_iter().map(|(pool, held)| deleted(pool, &held));
+    let cut = cut.into_iter().map(|(pool, held)| shrunk(pool, &held));
+    gone.chain(cut).collect()
+}
+
+fn about_holders(finding: Finding, pool: &str, held: &[(&NodeName, Block)]) -> Finding {
+    let names: BTreeSet<&NodeName> = held.iter().map(|(name, _)| *name).collect();
+    let finding = names
+        .into_iter()
+        .fold(finding.about(subject(pool)), |finding, name| {
+            finding.about_also(ObjectRef::node(name))
+        });
+    let line = |(name, block): &(&NodeName, Block)| {
+        format!("CiliumNode `{name}` spec.ipam.pools.allocated: {block}")
+    };
+    finding.seen(held.iter().map(line))
+}
+
+fn distinct<'n>(held: &[(&'n NodeName, Block)]) -> Vec<&'n NodeName> {
+    let names: BTreeSet<&NodeName> = held.iter().map(|(name, _)| *name).collect();
+    names.into_iter().collect()
+}
+
+fn deleted(pool: &str, held: &[(&NodeName, Block)]) -> Finding {
+    let message = format!(
+        "CiliumPodIPPool `{}` does not exist, but {} still have blocks of it",
+        pool.escape_debug(),
+        named(&distinct(held))
+    );
+    let finding = finding(Severity::Error, "pod-pool-deleted-in-use", message);
+    about_holders(finding, pool, held)
+        .causes("its nodes get no further block; up to Cilium 1.18, another pool with these addresses gives them a second time")
+        .help("create the pool again with the same CIDRs and mask size; to remove it, first move its Pods and wait until no CiliumNode has a block of it")
+}
+
+fn shrunk(pool: &str, held: &[(&NodeName, Block)]) -> Finding {
+    let message = format!(
+        "CiliumPodIPPool `{}` has no CIDR for blocks that {} still have of it",
+        pool.escape_debug(),
+        named(&distinct(held))
+    );
+    let finding = finding(Severity::Error, "pod-pool-cut-in-use", message);
+    about_holders(finding, pool, held)
+        .causes("up to Cilium 1.18 the operator forgets these blocks, and gives them to other nodes when the CIDR returns")
+        .help("add the CIDR to the pool again and restart Cilium's operator; to remove it, drain these nodes, delete their CiliumNodes and restart their agents first")
+}
+
+/// Whether a complaint of the operator about this node is told by the rules of this module, or by
+/// that about missing default pools.
+pub(super) fn tells(observed: &Observed, node: &CiliumNode, complaint: &OperatorComplaint) -> bool {
+    if !are_known(observed) {
+        return false;
+    }
+    match complaint {
+        OperatorComplaint::PoolEmpty(pool) => {
+            observed.pod_pools.contains_key(pool) && waits_for(node, pool)
+        }
+        OperatorComplaint::PoolMissing(pool) => {
+            let has_block = node.allocated.iter().any(|(name, _)| name == pool);
+            let is_default = observed
+                .nodes
+                .get(&node.name)
+                .is_some_and(|node| observed.default_pool(node) == pool);
+            !observed.pod_pools.contains_key(pool) && (has_block || is_default)
+        }
+        OperatorComplaint::Full | OperatorComplaint::Other(_) => false,
+    }
+}
