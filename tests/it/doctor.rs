@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::doctor_cluster::{Base, healthy, rules, severities, told, with_times};
+use super::doctor_cluster::{
+    Base, healthy, object, rules, severities, told, with_pool, with_times,
+};
 use super::support::{Folder, KUBERNETES, cluster, holds, node, pin, pool, repository};
 
 fn incident(arguments: &[&str]) -> Value {
@@ -327,6 +329,36 @@ fn routes_of_several_routers_count_together() {
 }
 
 #[test]
+fn the_text_of_bird_counts_as_the_json_of_others() {
+    let objects = healthy(Base::Kubernetes);
+    let route = |block: &str, hop: &str| {
+        format!(
+            "{block}   unicast [tor 12:00:00.000] * (100) [AS65001i]\n\tvia {hop} on eth0\n\tBGP.next_hop: {hop}\n"
+        )
+    };
+    let table = |routes: &[(&str, &str)]| {
+        let routes: String = routes
+            .iter()
+            .map(|(block, hop)| route(block, hop))
+            .collect();
+        format!("BIRD 2.0.12 ready.\nTable master4:\n{routes}")
+    };
+    let (first, second) = (("10.20.1.0/24", "192.0.2.1"), ("10.20.2.0/24", "192.0.2.2"));
+    let right = table(&[first, second, ("10.20.3.0/24", "192.0.2.3")]);
+    assert_eq!(with_ribs(&objects, &[&right])["findings"], json!([]));
+    let wrong = table(&[first, second, ("10.20.3.0/24", "192.0.2.1")]);
+    assert_eq!(
+        rules(&with_ribs(&objects, &[&wrong])),
+        ["route-from-wrong-node".to_owned()].into()
+    );
+    let less = table(&[first, second]);
+    assert_eq!(
+        rules(&with_ribs(&objects, &[&less])),
+        ["route-missing".to_owned()].into()
+    );
+}
+
+#[test]
 fn files_with_errors_do_not_hide_the_cluster() {
     let folder = Folder::new(&[("pools/a.yaml", "kind: IPPool\n")]);
     let file = repository().join("examples/wrong-block/cluster.yaml");
@@ -343,6 +375,50 @@ fn files_with_errors_do_not_hide_the_cluster() {
     assert_eq!(
         rules(&alone),
         ["announces-block-of-another".to_owned()].into()
+    );
+}
+
+/// The old block has the size of an earlier pool, and is half of the present one.
+#[test]
+fn a_node_that_was_moved_is_not_to_be_drained() {
+    let mut objects = healthy(Base::Kubernetes);
+    for (index, block) in [
+        (1, "10.20.8.0/26"),
+        (2, "10.20.8.64/26"),
+        (3, "10.20.8.128/26"),
+    ] {
+        let name = format!("n{index}");
+        object(&mut objects, "CiliumNode", &name)["spec"]["ipam"]["podCIDRs"] = json!([block]);
+        object(&mut objects, "Node", &name)["spec"] = match index {
+            1 => json!({"podCIDR": "10.20.9.0/24", "podCIDRs": ["10.20.9.0/24"]}),
+            _ => json!({"podCIDR": block, "podCIDRs": [block]}),
+        };
+    }
+    let spec = "{cidrs: [10.20.8.0/23], blockSize: 26}";
+    let advice = |objects: &[Value]| {
+        let report = with_pool(objects, spec);
+        let findings = report["findings"].as_array().unwrap().clone();
+        let mut of_rule = findings
+            .into_iter()
+            .filter(|finding| finding["rule"] == "one-node-fills-pool");
+        of_rule.next().map(|finding| finding["help"].to_string())
+    };
+    // Its agent has not restarted: the Node's block is that of its Pods at the next start.
+    object(&mut objects, "CiliumNode", "n1")["spec"]["ipam"]["podCIDRs"] = json!(["10.20.9.0/24"]);
+    assert!(advice(&objects).unwrap().contains("drain"));
+    object(&mut objects, "CiliumNode", "n1")["spec"]["ipam"]["podCIDRs"] = json!(["10.20.8.0/26"]);
+    object(&mut objects, "Node", "n1")["metadata"]["labels"] =
+        json!({"kubernetes.io/hostname": "n1"});
+    objects.push(
+        json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNodeConfig",
+        "metadata": {"name": "n1", "namespace": "kube-system"},
+        "spec": {"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "n1"}},
+            "defaults": {"ipv4-range": "10.20.8.0/26"}}}),
+    );
+    let told = advice(&objects).unwrap();
+    assert!(
+        told.contains("re-create its Node object") && !told.contains("drain"),
+        "{told}"
     );
 }
 

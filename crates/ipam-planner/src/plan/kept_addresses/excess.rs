@@ -21,6 +21,8 @@ pub(super) enum Kind {
     Unread,
     /// By fields that are in use.
     Held,
+    /// By fields that show the block from which it was moved.
+    Left,
 }
 
 /// An object that shows more of a pool than its share.
@@ -78,6 +80,13 @@ impl Excess {
                 Severity::Warning,
                 format!("{object} holds {all} blocks of pool `{pool}`{by}"),
                 "check that the node needs a block of this size, or drain and re-create it",
+            ),
+            Kind::Left => (
+                Severity::Warning,
+                format!(
+                    "{object} still shows {all} blocks of pool `{pool}`, and its Pods live elsewhere{by}"
+                ),
+                "nothing is wrong with the node, which was moved: re-create its Node object with the block of its Pods, and the pool has these blocks again",
             ),
         };
         Finding::new(severity, Rule("one-node-fills-pool"), message)

@@ -92,10 +92,15 @@ impl<'o> KeptAddresses<'o> {
             .for_each(|block| drop(budget.take(block.range())));
         let over = budget.over_share();
         let object = ObjectRef::node(name);
-        self.excess
-            .extend(Excess::new(&object, Kind::Held, over, || {
-                sources_of_blocks(observed, name, &used)
-            }));
+        let lives = observed.pod_blocks_of(name);
+        let is_left = |block: &Block| !lives.iter().any(|home| home.overlaps(*block));
+        let kind = match !lives.is_empty() && used.iter().all(is_left) {
+            true => Kind::Left,
+            false => Kind::Held,
+        };
+        self.excess.extend(Excess::new(&object, kind, over, || {
+            sources_of_blocks(observed, name, &used)
+        }));
     }
 
     fn add_unread(
