@@ -1,7 +1,8 @@
-//! Routes of routers, read from the JSON of FRR and GoBGP, and audited against the cluster. Never
-//! knows how the JSON was fetched.
+//! Routes of routers, read from the JSON of FRR and GoBGP and from the text of BIRD, and audited
+//! against the cluster. Never knows how they were fetched.
 
 mod audit;
+mod bird;
 mod frr;
 mod gobgp;
 
@@ -50,8 +51,8 @@ pub struct RouteDump {
 /// Why a text is not a route dump.
 #[derive(Debug, thiserror::Error)]
 pub enum RouteDumpError {
-    /// Not JSON.
-    #[error("{source_name} is not JSON: {message}")]
+    /// Neither JSON nor the text of BIRD.
+    #[error("{source_name} is not JSON, and not what BIRD prints for `show route`: {message}")]
     NotJson {
         /// Name of the file.
         source_name: String,
@@ -60,22 +61,24 @@ pub enum RouteDumpError {
     },
     /// JSON of another program.
     #[error(
-        "{0} is neither what FRR prints for `show bgp ipv4 unicast json` nor what GoBGP prints for `gobgp global rib --json`"
+        "{0} is neither what FRR prints for `show bgp ipv4 unicast json`, nor what GoBGP prints for `gobgp global rib --json`, nor what BIRD prints for `show route all`"
     )]
     Unknown(String),
 }
 
 impl RouteDump {
-    /// Reads the JSON of FRR or GoBGP.
+    /// Reads the JSON of FRR or GoBGP, or the text of BIRD.
     ///
     /// # Errors
-    /// Fails if the text is not JSON of FRR or GoBGP, or if one of its routes is invalid.
+    /// Fails if the text is of none of them, or if one of its routes is invalid.
     pub fn parse(source: &str, text: &str) -> Result<RouteDump, RouteDumpError> {
-        let json: Value = serde_json::from_str(text).map_err(|error| RouteDumpError::NotJson {
-            source_name: source.to_owned(),
-            message: error.to_string(),
-        })?;
-        let routes = frr::routes(&json).or_else(|| gobgp::routes(&json));
+        let routes = match serde_json::from_str::<Value>(text) {
+            Ok(json) => frr::routes(&json).or_else(|| gobgp::routes(&json)),
+            Err(error) => Some(bird::routes(text).ok_or_else(|| RouteDumpError::NotJson {
+                source_name: source.to_owned(),
+                message: error.to_string(),
+            })?),
+        };
         let routes = routes.ok_or_else(|| RouteDumpError::Unknown(source.to_owned()))?;
         Ok(RouteDump {
             source: source.to_owned(),
@@ -170,6 +173,69 @@ mod tests {
                 "10.20.1.0/24: Used [192.0.2.1, 192.0.2.8]",
                 "fd00:20::/64: Spare [2001:db8::1]"
             ]
+        );
+    }
+
+    const BIRD: &str = "BIRD 2.15.1 ready.\nAccess restricted\nTable master4:
+0.0.0.0/0            unicast [kernel1 09:45:07.529] * (10)
+\tvia 192.0.2.254 on eth0
+10.20.1.0/24         unicast [n1 12:00:00.000 from 192.0.2.7] * (100) [AS65001i]
+\tvia 192.0.2.1 on eth0
+\tType: BGP univ
+\tBGP.as_path: 65001
+\tBGP.next_hop: 192.0.2.1
+\tBGP.community: (64511,1) [x] (64511,24)
+                     unicast [n2 2026-11-01] (100) [AS65002i]
+\tvia 192.0.2.2 on eth0
+10.20.2.0/24         unicast [ecmp 12:00:00] ! (100/0)
+\tvia 192.0.2.3 on eth0 weight 1
+\tvia 192.0.2.4 on eth0 weight 1
+10.20.3.0/24         unreachable [static1 12:00:00.000] * (200)
+192.0.2.0/24         unicast [direct1 12:00:00.000] * (240)
+\tdev eth0
+
+Table master6:
+fd00:20::/64         unicast [n1 12:00:00.000] * (100) [AS65001i]
+\tvia fe80::1 on eth0
+\tBGP.next_hop: 2001:db8::1 fe80::1
+";
+
+    #[test]
+    fn the_text_of_bird() {
+        assert_eq!(
+            dumped(BIRD),
+            [
+                "10.20.1.0/24: Used [192.0.2.1, 192.0.2.7]; Spare [192.0.2.2]",
+                "10.20.2.0/24: Used [192.0.2.3]; Used [192.0.2.4]",
+                "fd00:20::/64: Used [2001:db8::1, fe80::1]",
+            ]
+        );
+        let first = "10.20.1.0/24       via 192.0.2.1 on eth0 [n1 12:00:00] * (100) [AS65001i]
+                   via 192.0.2.2 on eth0 [n2 12:00:00 from 192.0.2.9] (100) [AS65002i]
+10.20.2.0/24       multipath [static1 12:00:00] * (200)
+\tvia 192.0.2.3 on eth0 weight 1
+\tvia 192.0.2.4 on eth0 weight 1
+10.20.3.0/24       blackhole [static1 12:00:00] * (200)
+";
+        assert_eq!(
+            dumped(first),
+            [
+                "10.20.1.0/24: Used [192.0.2.1]; Spare [192.0.2.2, 192.0.2.9]",
+                "10.20.2.0/24: Used [192.0.2.3]; Used [192.0.2.4]",
+            ]
+        );
+        assert_eq!(dumped("BIRD 2.0.8 ready.\n"), [""; 0]);
+        // As a real 2.0.12 prints a route whose next hop it does not reach.
+        let reflected = "BIRD 2.0.12 ready.\nTable master4:
+10.20.1.0/24         unreachable [pb 17:25:13.495 from 127.0.0.3] * (100) [AS65002i]
+\tType: BGP univ
+\tBGP.origin: IGP
+\tBGP.next_hop: 192.0.2.1
+\tBGP.local_pref: 100
+";
+        assert_eq!(
+            dumped(reflected),
+            ["10.20.1.0/24: Used [192.0.2.1, 127.0.0.3]"]
         );
     }
 
