@@ -320,6 +320,26 @@ const ANNOUNCING: &[Incident] = &[
     },
 ];
 
+const SPEAKERS: &[Incident] = &[Incident {
+    of: "no peer of bgp-config selects a node",
+    base: Base::MetalLb,
+    near: |objects| {
+        for index in 1..=3 {
+            object(objects, "Node", &format!("n{index}"))["metadata"]["labels"] =
+                json!({"rack": "a"});
+        }
+        let peers =
+            "peers: [{peer-address: 192.0.2.254, node-selectors: [{match-labels: {rack: a}}]}]";
+        objects.push(json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "bgp-config", "namespace": "kube-system"},
+            "data": {"config.yaml": peers}}));
+    },
+    breaks: |objects| {
+        object(objects, "Node", "n3")["metadata"]["labels"] = json!({"rack": "b"});
+    },
+    rules: &["speaker-without-peer"],
+}];
+
 fn peering_policy() -> Value {
     json!({"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumBGPPeeringPolicy",
         "metadata": {"name": "old"},
@@ -511,6 +531,7 @@ fn incidents_of_multi_pool() {
 #[test]
 fn incidents_of_announcements() {
     check(ANNOUNCING);
+    check(SPEAKERS);
 }
 
 #[test]

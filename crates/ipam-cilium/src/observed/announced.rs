@@ -65,6 +65,14 @@ impl Observed {
         version.is_none_or(|version| !version.is_at_least(19, 0))
     }
 
+    /// Whether the agents run the speakers of MetalLB: up to 1.16, if they are enabled.
+    pub fn runs_metal_lb_speakers(&self) -> bool {
+        let version = self.cilium.version.map(|(version, _)| version);
+        let is_enabled = self.is_on(setting_key::BGP_ANNOUNCE_POD_CIDR)
+            || self.is_on(setting_key::BGP_ANNOUNCE_LB_IP);
+        is_enabled && version.is_none_or(|version| !version.is_at_least(17, 0))
+    }
+
     /// The enabled speaker, if it has objects to act on. With both kinds of control-plane objects,
     /// the node decides which one applies.
     pub fn speaker(&self) -> Option<BgpSpeaker> {
@@ -98,7 +106,10 @@ impl Observed {
             return None;
         }
         let field = match speaker {
-            BgpSpeaker::MetalLb => self.field_of_metal_lb(),
+            BgpSpeaker::MetalLb => {
+                self.speaks_to_a_peer(node).then_some(())?;
+                self.field_of_metal_lb()
+            }
             BgpSpeaker::PeeringPolicy => {
                 let mut policies = self
                     .announcing

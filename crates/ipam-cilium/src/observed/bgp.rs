@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::metal_lb::SpeakerPeers;
 use super::view::nullable;
 use crate::lbipam::WrittenSelector;
 use ipam_core::model::{Labels, Selector};
@@ -26,6 +27,8 @@ pub struct Announcing {
     pub advertisements: Vec<Advertisement>,
     /// `CiliumL2AnnouncementPolicy`s that announce LoadBalancer addresses.
     pub l2_policies: Vec<L2Policy>,
+    /// Peers of the MetalLB speakers; `None` if their ConfigMap was not seen.
+    pub speaker_peers: Option<SpeakerPeers>,
 }
 
 /// A `CiliumBGPPeeringPolicy`.

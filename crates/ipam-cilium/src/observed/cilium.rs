@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::setting_key;
-use super::settings::Agent;
+use super::settings::{Agent, Setting};
 use ipam_core::model::{CiliumVersion, IpamMode};
 use ipam_core::net::{Block, Family};
 
@@ -223,6 +223,13 @@ impl Cilium {
 /// Go's `strconv.ParseBool`, which parses Cilium's options.
 pub(super) fn is_true(text: &str) -> bool {
     matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
+}
+
+impl Setting<'_> {
+    /// Whether a switch is on.
+    pub fn is_on(&self) -> bool {
+        is_true(self.value)
+    }
 }
 
 /// `quay.io/cilium/cilium:v1.19.3@sha256:…`; a digest alone tells nothing.

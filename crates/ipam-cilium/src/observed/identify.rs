@@ -3,7 +3,10 @@
 //! Other kinds are ignored. An item that resembles a known kind is an error: the blocks of an
 //! overlooked CiliumNode would be given to another node.
 
-use super::kind::{CILIUM_NODE_DEFINITION, CLAIMS_NAME, CONFIG_NAME, OWN_NAMESPACE, ObservedKind};
+use super::kind::{
+    CILIUM_NODE_DEFINITION, CLAIMS_NAME, CONFIG_NAME, OWN_NAMESPACE, ObservedKind,
+    SPEAKER_CONFIG_NAME,
+};
 
 /// Fields that identify an object.
 #[derive(Clone, Copy, Debug)]
@@ -152,6 +155,9 @@ impl ObservedKind {
             ("", "Service") => Some(ObservedKind::Service),
             ("networking.k8s.io", "ServiceCIDR") => Some(ObservedKind::ServiceCidr),
             ("", "ConfigMap") if head.name == CONFIG_NAME => Some(ObservedKind::CiliumConfig),
+            ("", "ConfigMap") if head.name == SPEAKER_CONFIG_NAME => {
+                Some(ObservedKind::SpeakerConfig)
+            }
             ("", "ConfigMap") if head.name == CLAIMS_NAME && head.namespace == OWN_NAMESPACE => {
                 Some(ObservedKind::Claims)
             }

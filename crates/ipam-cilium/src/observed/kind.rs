@@ -37,6 +37,8 @@ pub enum ObservedKind {
     BgpAdvertisement,
     /// `CiliumL2AnnouncementPolicy`s.
     L2AnnouncementPolicy,
+    /// ConfigMap `bgp-config`: peers of the MetalLB speakers, up to Cilium 1.16.
+    SpeakerConfig,
     /// CiliumNodes; read before Nodes.
     CiliumNode,
     /// Nodes.
@@ -54,6 +56,7 @@ pub struct Query {
 
 pub(super) const CILIUM_NODE_DEFINITION: &str = "ciliumnodes.cilium.io";
 pub(super) const CONFIG_NAME: &str = "cilium-config";
+pub(super) const SPEAKER_CONFIG_NAME: &str = "bgp-config";
 
 /// Namespace of the claims and the lock. It is fixed, so that all applies use the same one, and it
 /// exists in every cluster.
@@ -89,13 +92,14 @@ impl ObservedKind {
     ];
 
     /// Further kinds that an examination needs.
-    pub const OF_EXAMINATIONS: [ObservedKind; 6] = [
+    pub const OF_EXAMINATIONS: [ObservedKind; 7] = [
         ObservedKind::CiliumAgentPod,
         ObservedKind::BgpPeeringPolicy,
         ObservedKind::BgpClusterConfig,
         ObservedKind::BgpPeerConfig,
         ObservedKind::BgpAdvertisement,
         ObservedKind::L2AnnouncementPolicy,
+        ObservedKind::SpeakerConfig,
     ];
 
     /// Whether an unreadable object makes the kind a blind spot instead of an error.
@@ -128,7 +132,9 @@ impl ObservedKind {
         match self {
             ObservedKind::Claims => ("configmaps", "v1", "ConfigMap"),
             ObservedKind::CiliumDaemonSet => ("daemonsets.apps", "apps/v1", "DaemonSet"),
-            ObservedKind::CiliumConfig => ("configmaps", "v1", "ConfigMap"),
+            ObservedKind::CiliumConfig | ObservedKind::SpeakerConfig => {
+                ("configmaps", "v1", "ConfigMap")
+            }
             ObservedKind::CiliumNodeDefinition => (
                 "customresourcedefinitions.apiextensions.k8s.io",
                 "apiextensions.k8s.io/v1",
@@ -203,6 +209,10 @@ impl ObservedKind {
             ObservedKind::CiliumConfig => (
                 vec![format!("/api/v1/namespaces/{namespace}/configmaps")],
                 vec![("fieldSelector", "metadata.name=cilium-config")],
+            ),
+            ObservedKind::SpeakerConfig => (
+                vec![format!("/api/v1/namespaces/{namespace}/configmaps")],
+                vec![("fieldSelector", "metadata.name=bgp-config")],
             ),
             ObservedKind::CiliumNodeDefinition => (
                 one("/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),

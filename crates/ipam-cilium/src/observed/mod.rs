@@ -12,6 +12,7 @@ mod holding;
 mod identify;
 mod kind;
 mod load_balancing;
+mod metal_lb;
 mod native_routing;
 mod node_configs;
 mod operator;
@@ -56,6 +57,7 @@ pub use holding::{Holding, HoldingField, Reading, blocks_shown, family_of_annota
 pub use identify::{Head, MisnamedItem};
 pub use kind::{CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, OWN_NAMESPACE, ObservedKind, Query};
 pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool};
+pub use metal_lb::SpeakerPeers;
 pub use native_routing::native_routing_setting;
 pub use node_configs::NodeConfigs;
 pub use operator::{

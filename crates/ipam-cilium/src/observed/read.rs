@@ -13,7 +13,7 @@ use super::settings::{AgentView, NodeConfigView};
 use super::view::{CiliumNodeView, ConfigMapView, NodeView, ServiceCidrView};
 use super::{
     AddressPoolsServed, BlindSpot, CiliumNode, Evidence, Node, NodeConfig, NodeConfigs,
-    NodeConfigsServed, Observed, PodPoolsServed, StoredClaims,
+    NodeConfigsServed, Observed, PodPoolsServed, SpeakerPeers, StoredClaims,
 };
 use ipam_core::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
 use ipam_core::net::Block;
@@ -82,6 +82,11 @@ impl Reader {
             ObservedKind::BgpClusterConfig => self.observed.announcing.read_cluster_config(json),
             ObservedKind::BgpPeerConfig => self.observed.announcing.read_peer_config(json),
             ObservedKind::BgpAdvertisement => self.observed.announcing.read_advertisement(json),
+            ObservedKind::SpeakerConfig => parse(json).and_then(|view| {
+                let peers = SpeakerPeers::read(&view)?;
+                self.observed.announcing.speaker_peers = Some(peers);
+                Ok(())
+            }),
             ObservedKind::L2AnnouncementPolicy => self.observed.announcing.read_l2_policy(json),
         };
         match outcome.map_err(|error| ReadError::new(kind, json, &error)) {

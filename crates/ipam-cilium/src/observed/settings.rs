@@ -90,13 +90,6 @@ pub struct Setting<'o> {
     pub source: SettingSource<'o>,
 }
 
-impl Setting<'_> {
-    /// Whether a switch is on.
-    pub fn is_on(&self) -> bool {
-        super::cilium::is_true(self.value)
-    }
-}
-
 #[derive(Deserialize)]
 pub(super) struct NodeConfigView {
     metadata: NodeConfigMetadata,

@@ -11,6 +11,7 @@ use super::bgp::{
     AdvertisementView, ClusterConfigView, L2PolicyView, PeerConfigView, PeeringPolicyView,
 };
 use super::load_balancing::SERVICE_ANNOTATIONS;
+use super::metal_lb::slim_data;
 use super::pod_pools::PodPoolView;
 use super::project::project;
 use super::read_workload::controller_manager_words;
@@ -73,6 +74,7 @@ fn as_read(kind: ObservedKind, object: &Value) -> Value {
         ObservedKind::CiliumNode => project::<CiliumNodeView<'_>>(object, narrow_node),
         ObservedKind::Claims => project::<ConfigMapView>(object, narrow_claims),
         ObservedKind::CiliumConfig => project::<ConfigMapView>(object, narrow_config),
+        ObservedKind::SpeakerConfig => project::<ConfigMapView>(object, narrow_speaker_config),
         ObservedKind::ServiceCidr => project::<ServiceCidrView<'_>>(object, whole),
         ObservedKind::LoadBalancerPool => project::<AddressPoolView>(object, narrow_address_pool),
         ObservedKind::PodIpPool => project::<PodPoolView>(object, whole),
@@ -128,6 +130,14 @@ fn narrow_claims(path: &[&str], value: &Value) -> Option<Value> {
     match path {
         ["metadata", "managedFields"] => Some(json!([])),
         ["data"] => Some(only(value, |key| key == CLAIMS_KEY)),
+        _ => None,
+    }
+}
+
+fn narrow_speaker_config(path: &[&str], value: &Value) -> Option<Value> {
+    match path {
+        ["metadata", "managedFields"] => Some(json!([])),
+        ["data"] => Some(slim_data(value)),
         _ => None,
     }
 }
@@ -435,6 +445,10 @@ mod tests {
                 ObservedKind::L2AnnouncementPolicy,
                 json!({"spec": {"serviceSelector": selector, "nodeSelector": selector,
                 "loadBalancerIPs": true}}),
+            ),
+            (
+                ObservedKind::SpeakerConfig,
+                json!({"data": {"config.yaml": "peers: [{password: secret, node-selectors: [{match-labels: {a: b}}]}]", "secret": "secret"}}),
             ),
             (
                 ObservedKind::CiliumNode,

@@ -16,9 +16,10 @@ pub(super) const LOG: &str = "cilium-sysdump.log";
 /// of `cilium sysdump` collects.
 pub(super) fn stem(kind: ObservedKind) -> Option<&'static str> {
     Some(match kind {
-        ObservedKind::Claims | ObservedKind::CiliumNodeDefinition | ObservedKind::ServiceCidr => {
-            return None;
-        }
+        ObservedKind::Claims
+        | ObservedKind::CiliumNodeDefinition
+        | ObservedKind::ServiceCidr
+        | ObservedKind::SpeakerConfig => return None,
         ObservedKind::CiliumDaemonSet => "cilium-daemonset",
         ObservedKind::CiliumConfig => "cilium-configmap",
         ObservedKind::ControllerManagerPod | ObservedKind::CiliumAgentPod => "k8s-pods",

@@ -263,6 +263,9 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
         | ObservedKind::BgpClusterConfig
         | ObservedKind::BgpPeerConfig
         | ObservedKind::BgpAdvertisement => "the BGP announcements are unknown",
+        ObservedKind::SpeakerConfig => {
+            "it is unknown which nodes have a BGP peer of the MetalLB speakers"
+        }
         ObservedKind::L2AnnouncementPolicy => {
             "the announcements of LoadBalancer addresses on the local network are unknown"
         }
@@ -281,8 +284,12 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
         warning("blind-spot", message).help("allow `get` and `list` on it")
     };
     // Without a pool, no Service has an address from a pool.
-    let matters =
-        |kind: ObservedKind| kind != ObservedKind::Service || !observed.address_pools.is_empty();
+    // Without the speakers of MetalLB, nothing reads their configuration.
+    let matters = |kind: ObservedKind| match kind {
+        ObservedKind::Service => !observed.address_pools.is_empty(),
+        ObservedKind::SpeakerConfig => observed.runs_metal_lb_speakers(),
+        _ => true,
+    };
     observed
         .blind_spots
         .iter()

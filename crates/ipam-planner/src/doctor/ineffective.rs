@@ -1,11 +1,11 @@
-//! BGP objects that the running Cilium does not read.
+//! BGP objects that the running Cilium does not read, and speakers without a peer.
 
 use std::collections::BTreeSet;
 
 use super::finding;
 use ipam_cilium::lbipam::LbService;
 use ipam_cilium::observed::{Advertisement, Observed, PeeringPolicy, PodCidrs, setting_key};
-use ipam_core::model::{Finding, ObjectRef, Severity, count};
+use ipam_core::model::{Finding, NodeName, ObjectRef, Severity, count};
 
 /// `CiliumBGPPeeringPolicy`s of a cluster whose agents do not know them: from 1.19 on.
 pub(super) fn unread_policies(observed: &Observed) -> impl Iterator<Item = &PeeringPolicy> {
@@ -63,6 +63,35 @@ pub(super) fn peering_policies(observed: &Observed) -> Vec<Finding> {
             .help("write the same as CiliumBGPClusterConfig, CiliumBGPPeerConfig and CiliumBGPAdvertisement, then delete the policy")
     };
     unread_policies(observed).map(finding).collect()
+}
+
+/// Nodes whose MetalLB speaker has no peer, by the selectors of `bgp-config`.
+pub(super) fn speakers_without_peer(observed: &Observed) -> Vec<Finding> {
+    if !observed.runs_metal_lb_speakers() {
+        return Vec::new();
+    }
+    let nodes = observed.nodes.values();
+    let names: Vec<&NodeName> = nodes
+        .filter(|node| !observed.speaks_to_a_peer(node))
+        .map(|node| &node.name)
+        .collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let message = format!(
+        "no peer in the ConfigMap `bgp-config` is for {}",
+        super::named(&names)
+    );
+    let peers = observed.announcing.speaker_peers.as_ref();
+    let selectors = peers.into_iter().flat_map(|peers| &peers.peers).flatten();
+    let finding = finding(Severity::Warning, "speaker-without-peer", message);
+    let finding = super::about_nodes(finding, names)
+        .seen(selectors.map(|selector| format!("node-selectors: {selector}")));
+    vec![
+        finding
+            .causes("their speakers announce nothing: routers have no route to their Pods, and none by them to Services")
+            .help("add a peer whose `node-selectors` match these nodes, and restart their agents; leave it so if they are not to announce"),
+    ]
 }
 
 /// In ipam `multi-pool` a node has no pod CIDR, so an advertisement of it announces nothing

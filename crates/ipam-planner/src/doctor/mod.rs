@@ -47,7 +47,7 @@ pub fn examine(
     observed: &Observed,
     route_dumps: &[RouteDump],
 ) -> Vec<Finding> {
-    let rules: [fn(&Observed) -> Vec<Finding>; 32] = [
+    let rules: [fn(&Observed) -> Vec<Finding>; 33] = [
         installation::no_cilium,
         installation::modes_of_other_allocators,
         installation::agents_of_two_versions,
@@ -61,6 +61,7 @@ pub fn examine(
         announcing::blocks_of_others,
         announcing::unused_advertisements,
         ineffective::peering_policies,
+        ineffective::speakers_without_peer,
         ineffective::pod_cidrs_in_multi_pool,
         l2::without_nodes,
         l2::switched_off,
