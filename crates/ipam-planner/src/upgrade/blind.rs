@@ -48,7 +48,11 @@ fn hides(observed: &Observed, kind: ObservedKind) -> Option<&'static str> {
         K::L2AnnouncementPolicy => {
             is_on(setting_key::ENABLE_L2_ANNOUNCEMENTS).then_some("which Services L2 announces")
         }
-        K::Claims | K::CiliumNodeDefinition | K::ControllerManagerPod | K::ServiceCidr => None,
+        K::Claims
+        | K::CiliumNodeDefinition
+        | K::ControllerManagerPod
+        | K::ServiceCidr
+        | K::SpeakerConfig => None,
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::support::repository;
 
 /// Folders of the types.
-const FOLDERS: [&str; 10] = [
+const FOLDERS: [&str; 11] = [
     "crates/ipam-planner/src/plan/document",
     "crates/ipam-planner/src/plan",
     "crates/ipam-planner/src/explain",
