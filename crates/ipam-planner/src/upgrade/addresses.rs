@@ -9,7 +9,7 @@ use super::hop::HopView;
 use super::loss;
 use ipam_cilium::lbipam::{
     AddressPool, Evaluated, GainedAddress, LbRules, LbService, OperatorState, Pending,
-    ServiceOutcome, evaluate,
+    ServiceOutcome, evaluate, may_share,
 };
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{NodeName, ObjectRef, ServiceName};
@@ -77,18 +77,13 @@ pub(super) fn judge(
 }
 
 /// The addresses after the hop. Where the operator is free to choose, a free address of the pool
-/// stands for its choice.
+/// stands for its choice; Services that share one get the same.
 fn after(
     hop: &HopView<'_>,
     starts: &Starts,
     told: &mut Told,
 ) -> BTreeMap<ServiceName, Vec<IpAddr>> {
-    let mut taken: BTreeSet<IpAddr> = hop
-        .after
-        .services
-        .values()
-        .flat_map(|service| service.ingress.iter().copied())
-        .collect();
+    let mut choices = Choices::new(hop, &starts.next_pools);
     let mut addresses = BTreeMap::new();
     for (name, outcome) in &starts.next.outcomes {
         let mut ingress = outcome.keeps.clone();
@@ -96,9 +91,8 @@ fn after(
             match gain {
                 GainedAddress::Exactly(address) => ingress.push(*address),
                 GainedAddress::OneOf { family, pools } => {
-                    let chosen = free(&starts.next_pools, *family, pools, &taken);
+                    let chosen = choices.choose(hop.after.services.get(name), *family, pools);
                     ingress.extend(chosen);
-                    taken.extend(chosen);
                     told.chosen
                         .extend(chosen.map(|address| (name.clone(), address)));
                 }
@@ -109,31 +103,75 @@ fn after(
     addresses
 }
 
-/// An address of these pools that is neither the first nor the last of its range, and not taken.
-fn free(
-    pools: &[AddressPool],
-    family: Family,
-    names: &BTreeSet<String>,
-    taken: &BTreeSet<IpAddr>,
-) -> Option<IpAddr> {
-    let named = pools.iter().filter(|pool| names.contains(&pool.name));
-    let mut ranges = named
-        .flat_map(|pool| &pool.ranges)
-        .map(|range| range.range)
-        .filter(|range| range.family() == family);
-    ranges.find_map(|range| {
-        let tries = u128::try_from(taken.len())
-            .unwrap_or(u128::MAX)
-            .min(range.width());
-        let mut candidates = (1..=tries.saturating_add(1)).filter_map(|step| nth(&range, step));
-        candidates.find(|address| !taken.contains(address))
-    })
+/// Addresses that stand for the operator's choices.
+struct Choices<'h> {
+    rules: LbRules,
+    pools: &'h [AddressPool],
+    taken: BTreeSet<IpAddr>,
+    /// Chosen for Services with a sharing key.
+    shared: Vec<(IpAddr, Vec<&'h LbService>)>,
+}
+
+impl<'h> Choices<'h> {
+    fn new(hop: &'h HopView<'_>, pools: &'h [AddressPool]) -> Choices<'h> {
+        let services = hop.after.services.values();
+        Choices {
+            rules: hop.after.lb_rules(),
+            pools,
+            taken: services
+                .flat_map(|service| service.ingress.iter().copied())
+                .collect(),
+            shared: Vec::new(),
+        }
+    }
+
+    fn choose(
+        &mut self,
+        service: Option<&'h LbService>,
+        family: Family,
+        names: &BTreeSet<String>,
+    ) -> Option<IpAddr> {
+        let sharing = service.filter(|service| service.sharing(&self.rules).is_some());
+        if let Some(service) = sharing {
+            let rules = &self.rules;
+            let joins = |(address, holders): &&mut (IpAddr, Vec<&LbService>)| {
+                Family::of(*address) == family
+                    && holders
+                        .iter()
+                        .all(|holder| may_share(holder, service, rules))
+            };
+            if let Some((address, holders)) = self.shared.iter_mut().find(joins) {
+                holders.push(service);
+                return Some(*address);
+            }
+        }
+        let chosen = self.free(family, names)?;
+        self.taken.insert(chosen);
+        self.shared
+            .extend(sharing.map(|service| (chosen, vec![service])));
+        Some(chosen)
+    }
+
+    /// The lowest address of these pools that is neither reserved nor taken.
+    fn free(&self, family: Family, names: &BTreeSet<String>) -> Option<IpAddr> {
+        let named = self.pools.iter().filter(|pool| names.contains(&pool.name));
+        let ranges = named.flat_map(|pool| pool.ranges.iter().map(move |range| (pool, range)));
+        let mut of_family = ranges.filter(|(_, range)| range.range.family() == family);
+        of_family.find_map(|(pool, range)| {
+            let is_reserved = |address: IpAddr| {
+                (address == range.range.first() || address == range.range.last())
+                    && self.rules.reserves_first_and_last(pool.first_last, range)
+            };
+            // Two more than those that are taken: the first and the last one may be reserved.
+            let most = u128::try_from(self.taken.len()).map_or(u128::MAX, |taken| taken + 2);
+            let mut candidates =
+                (0..=most.min(range.range.width())).filter_map(|step| nth(&range.range, step));
+            candidates.find(|address| !self.taken.contains(address) && !is_reserved(*address))
+        })
+    }
 }
 
 fn nth(range: &Range, step: u128) -> Option<IpAddr> {
-    if step > range.width() {
-        return None;
-    }
     Some(match range.first() {
         IpAddr::V4(first) => IpAddr::V4(
             u32::try_from(u128::from(u32::from(first)) + step)

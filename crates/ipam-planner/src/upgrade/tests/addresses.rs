@@ -306,6 +306,31 @@ fn every_start_of_the_operator() {
             expected: &["1.18 address-lost a: loses 20.0.1.5, then gets an IPv4 address of blue"],
         },
         Case {
+            name: "nor one beside the reserved ones, or one that two share",
+            versions: ["1.15.19", "1.20.2"],
+            objects: {
+                let tiny = json!({"blocks": [{"cidr": "20.0.0.0/30"}], "allowFirstLastIPs": "No"});
+                let waits = |name: &str, port: u16| {
+                    let service = annotated(service(name, "blue", &["20.0.9.9"]), OLDER_KEY, "k");
+                    with_spec(service, "ports", json!([{"port": port}]))
+                };
+                vec![
+                    kubernetes(),
+                    pool("blue", "blue", &tiny),
+                    service("a", "blue", &["20.0.0.1"]),
+                    waits("b", 81),
+                    waits("c", 82),
+                ]
+            },
+            expected: &[
+                "1.16 address-lost b: loses 20.0.9.9, then gets an IPv4 address of blue",
+                "1.16 address-lost c: loses 20.0.9.9, then gets an IPv4 address of blue",
+                "1.16 address-may-move a: may lose 20.0.0.1",
+                "1.16 patch-to-avoid b: shares 20.0.9.9, and may lose it",
+                "1.16 patch-to-avoid c: shares 20.0.9.9, and may lose it",
+            ],
+        },
+        Case {
             name: "pools without an order from 1.20 on",
             versions: ["1.18.3", "1.20.2"],
             objects: vec![
