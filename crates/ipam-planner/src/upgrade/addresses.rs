@@ -131,7 +131,7 @@ impl<'h> Choices<'h> {
         family: Family,
         names: &BTreeSet<String>,
     ) -> Option<IpAddr> {
-        let sharing = service.filter(|service| service.sharing(&self.rules).is_some());
+        let sharing = service.filter(|service| service.sharing_key(&self.rules).is_some());
         if let Some(service) = sharing {
             let rules = &self.rules;
             let joins = |(address, holders): &&mut (IpAddr, Vec<&LbService>)| {
