@@ -69,7 +69,9 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
     let saved = saved_plan(&arguments.what)?;
-    arguments.expectation.check_directory(saved.as_ref())?;
+    arguments
+        .expectation
+        .check_directory(saved.as_ref(), PlanOrigin::Earlier)?;
     if let Some(saved) = &saved {
         arguments
             .expectation

@@ -65,6 +65,10 @@ pub(super) enum Failure {
     StaleUndo(Vec<String>),
     /// A saved schedule of a migration is stale; the differences.
     StaleSchedule(Vec<String>),
+    /// The files of a resumed migration are not those that were approved; the differences.
+    StaleFiles(Vec<String>),
+    /// The files do not contain the recorded blocks of a migration any more, by node.
+    LostBlocks(Vec<String>),
     /// The plan is not the expected one.
     Unexpected { what: String, hint: &'static str },
     /// Limits or protections refuse the plan.
@@ -169,6 +173,8 @@ impl Failure {
             Failure::Stale(_)
             | Failure::StaleUndo(_)
             | Failure::StaleSchedule(_)
+            | Failure::StaleFiles(_)
+            | Failure::LostBlocks(_)
             | Failure::Unexpected { .. } => Code::Stale,
             Failure::Refused(_) => Code::Refused,
             Failure::Beaten(_) => Code::Beaten,
@@ -194,6 +200,16 @@ impl Failure {
             Failure::Stale(differences) => stale("saved", differences, detail),
             Failure::StaleUndo(differences) => stale("undo", differences, detail),
             Failure::StaleSchedule(differences) => stale("saved", differences, detail),
+            Failure::StaleFiles(differences) => listed(
+                "the files are not those that were approved; nothing was written",
+                differences,
+                detail,
+            ),
+            Failure::LostBlocks(nodes) => listed(
+                "the files do not give the approved blocks any more; nothing was written",
+                nodes,
+                detail,
+            ),
             Failure::Halted { why, next } => format!("{why}\n{next}").trim_end().to_owned(),
             Failure::Unexpected { what, .. } => format!("{what}; nothing was written"),
             Failure::Refused(refusals) => refused(refusals, detail),
@@ -214,6 +230,12 @@ impl Failure {
             Failure::Stale(_) => "run `cilium-ipam plan` again and review it",
             Failure::StaleSchedule(_) => {
                 "run `cilium-ipam migrate plan --out FILE` again and review it"
+            }
+            Failure::StaleFiles(_) => {
+                "review the differences, then pass --approve-files; or pass the files that were approved, such as with --revision"
+            }
+            Failure::LostBlocks(_) => {
+                "put the pools back, or move all nodes back with `cilium-ipam migrate undo` and plan again"
             }
             Failure::StaleUndo(_) => {
                 "the objects have changed since; revert them by hand, or plan from the files"
@@ -253,12 +275,17 @@ pub(super) fn usage(error: &clap::Error) -> ExitCode {
 }
 
 fn stale(what: &str, differences: &[String], detail: Detail) -> String {
-    let differences = Capped::new(differences, detail);
-    let mut message = format!("the {what} plan is stale; nothing was written:");
-    for line in &differences.shown {
+    let title = format!("the {what} plan is stale; nothing was written");
+    listed(&title, differences, detail)
+}
+
+fn listed(title: &str, lines: &[String], detail: Detail) -> String {
+    let lines = Capped::new(lines, detail);
+    let mut message = format!("{title}:");
+    for line in &lines.shown {
         message += &format!("\n  {line}");
     }
-    message + &more(&differences)
+    message + &more(&lines)
 }
 
 /// Refusals with the same help are one group.

@@ -8,6 +8,7 @@ mod options;
 mod outcome;
 mod plan;
 mod progress;
+mod renewal;
 mod resume;
 mod schedule_file;
 mod session;

@@ -14,6 +14,7 @@ mod event_human;
 mod event_json;
 mod explain;
 mod explain_rule;
+mod fail_on;
 mod failure;
 mod files;
 mod foreign_commands;

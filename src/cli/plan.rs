@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
+use super::fail_on::{Conditions, FailOn, FailOnArguments};
 use super::failure::Failure;
 use super::files::{Files, output_file};
 use super::reading::read;
@@ -33,9 +34,8 @@ pub(super) struct Arguments {
     /// unless --fail-on names more.
     #[arg(long)]
     detailed_exitcode: bool,
-    /// Exit with 2 if the plan has one of these. `error` is always among them, unless `never` is.
-    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
-    fail_on: Option<Vec<FailOn>>,
+    #[command(flatten)]
+    fail_on: FailOnArguments,
     #[command(flatten)]
     selection: SelectionArguments,
     #[command(flatten)]
@@ -47,42 +47,6 @@ pub(super) enum PlanFormat {
     Human,
     Json,
     Markdown,
-}
-
-/// A condition of `--fail-on`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum FailOn {
-    /// A change.
-    Changes,
-    /// A blocked change.
-    Blocked,
-    /// A block that the files would not give its node today.
-    Misplaced,
-    /// A limit or protection that refuses the plan.
-    Refused,
-    /// A field that differs from its expected value.
-    Drift,
-    /// A warning of a check.
-    Warning,
-    /// An error of a check, such as a block that two nodes hold.
-    Error,
-    /// Nothing at all.
-    Never,
-}
-
-impl FailOn {
-    fn is_in(self, plan: &PlanDocument) -> bool {
-        match self {
-            FailOn::Changes => !plan.changes.is_empty(),
-            FailOn::Blocked => !plan.blocked.is_empty(),
-            FailOn::Misplaced => !plan.misplaced.is_empty(),
-            FailOn::Refused => !plan.refusals.is_empty(),
-            FailOn::Drift => !plan.drift.is_empty(),
-            FailOn::Warning => plan.summary.warnings > 0,
-            FailOn::Error => plan.summary.errors > 0,
-            FailOn::Never => false,
-        }
-    }
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
@@ -143,18 +107,16 @@ impl Arguments {
     /// The exit status by --detailed-exitcode and --fail-on. With --detailed-exitcode, 2 means
     /// changes only, so errors without changes are a failure.
     fn outcome(&self, plan: &PlanDocument) -> Result<ExitStatus, Failure> {
-        let named = self.fail_on.as_deref().unwrap_or_default();
-        let pending = self.detailed_exitcode && FailOn::Changes.is_in(plan);
-        // Alone, --detailed-exitcode tells errors from changes.
-        let names_errors = match &self.fail_on {
-            Some(named) => !named.contains(&FailOn::Never),
-            None => !self.detailed_exitcode,
+        let by_default: &[FailOn] = if self.detailed_exitcode {
+            &[FailOn::Changes]
+        } else {
+            &[FailOn::Error]
         };
-        let faulty = names_errors && FailOn::Error.is_in(plan);
-        if pending || faulty || named.iter().any(|condition| condition.is_in(plan)) {
+        let pending = self.detailed_exitcode && plan.has(FailOn::Changes);
+        if pending || self.fail_on.names(plan, by_default) {
             return Ok(ExitStatus::ChangesPending);
         }
-        if self.detailed_exitcode && self.fail_on.is_none() && FailOn::Error.is_in(plan) {
+        if self.detailed_exitcode && !self.fail_on.is_given() && plan.has(FailOn::Error) {
             let errors = count(plan.summary.errors, "error");
             return Err(Failure::Failed(format!(
                 "there is nothing to change, but the checks found {errors}"

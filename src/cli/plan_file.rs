@@ -22,12 +22,45 @@ pub(super) struct Expectation {
     directory: Option<PathBuf>,
 }
 
+/// What identifies a plan, or the schedule of a migration.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Identity<'p> {
+    digest: &'p str,
+    directory: &'p str,
+    /// The commit of its files.
+    commit: Option<&'p str>,
+}
+
+impl<'p> From<&'p PlanDocument> for Identity<'p> {
+    fn from(plan: &'p PlanDocument) -> Identity<'p> {
+        Identity {
+            digest: &plan.digest,
+            directory: &plan.source.directory,
+            commit: plan.source.revision.as_deref(),
+        }
+    }
+}
+
+impl<'p> From<&'p ScheduleDocument> for Identity<'p> {
+    fn from(schedule: &'p ScheduleDocument) -> Identity<'p> {
+        Identity {
+            digest: &schedule.digest,
+            directory: &schedule.directory,
+            commit: schedule.revision.as_deref(),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlanOrigin {
     /// Saved in a file.
     Earlier,
     /// Planned by this process.
     Now,
+    /// The schedule of a migration, saved in a file.
+    EarlierSchedule,
+    /// The schedule of a migration, made by this process.
+    ScheduleNow,
 }
 
 impl PlanOrigin {
@@ -39,20 +72,27 @@ impl PlanOrigin {
             PlanOrigin::Now => {
                 "the files or the cluster have changed since: run `cilium-ipam plan`, review that plan and pass its digest"
             }
+            PlanOrigin::EarlierSchedule => {
+                "run `cilium-ipam migrate plan --out FILE` again and review it"
+            }
+            PlanOrigin::ScheduleNow => {
+                "the files or the cluster have changed since: run `cilium-ipam migrate plan`, review that schedule and pass its digest"
+            }
         }
     }
 }
 
 /// Checks that `--revision` names the commit of a saved plan.
-pub(super) fn check_commit(
-    saved: &PlanDocument,
+pub(super) fn check_commit<'p>(
+    saved: impl Into<Identity<'p>>,
     revision: &str,
     commit: Option<&str>,
 ) -> Result<(), Failure> {
-    if saved.source.revision.as_deref() == commit {
+    let saved: Identity<'_> = saved.into();
+    if saved.commit == commit {
         return Ok(());
     }
-    let made = match &saved.source.revision {
+    let made = match saved.commit {
         Some(commit) => format!("the files of commit {commit}"),
         None => "files of no commit".to_owned(),
     };
@@ -99,14 +139,15 @@ impl Expectation {
     }
 
     /// Refuses a plan with another digest.
-    pub(super) fn check_digest(
+    pub(super) fn check_digest<'p>(
         &self,
-        plan: &PlanDocument,
+        plan: impl Into<Identity<'p>>,
         made: PlanOrigin,
     ) -> Result<(), Failure> {
+        let plan: Identity<'_> = plan.into();
         match &self.expect_digest {
             Some(DigestPrefix(expected)) if !plan.digest.starts_with(expected) => {
-                let digest = &plan.digest;
+                let digest = plan.digest;
                 let what = format!(
                     "the plan has the digest {digest}, and --expect-digest asks for {expected}"
                 );
@@ -120,19 +161,23 @@ impl Expectation {
     }
 
     /// Refuses a plan file of another directory, and the flag without a plan file.
-    pub(super) fn check_directory(&self, saved: Option<&PlanDocument>) -> Result<(), Failure> {
-        match (&self.directory, saved) {
+    pub(super) fn check_directory<'p>(
+        &self,
+        saved: Option<impl Into<Identity<'p>>>,
+        made: PlanOrigin,
+    ) -> Result<(), Failure> {
+        match (&self.directory, saved.map(Into::into)) {
             (Some(expected), Some(saved))
-                if !is_same_place(expected, Path::new(&saved.source.directory)) =>
+                if !is_same_place(expected, Path::new(saved.directory)) =>
             {
                 let expected = expected.display();
-                let directory = &saved.source.directory;
+                let directory = saved.directory;
                 let what = format!(
                     "the plan was made from `{directory}`, and --directory asks for `{expected}`"
                 );
                 Err(Failure::Unexpected {
                     what,
-                    hint: PlanOrigin::Earlier.hint(),
+                    hint: made.hint(),
                 })
             }
             (Some(_), None) => {

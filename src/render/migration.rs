@@ -13,34 +13,29 @@ use ipam_planner::migration::{LeftBehindDocument, MoveDocument, ScheduleDocument
 /// Digits of the digest that are shown, as for plans.
 const SHOWN_DIGITS: usize = 16;
 
-/// Whether the Pods of the cluster are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PodsSeen {
-    Yes,
-    /// The cluster is a file.
-    No,
-}
-
 /// The schedule as text.
-pub fn migration(schedule: &ScheduleDocument, seen: PodsSeen, detail: Detail) -> String {
+pub fn migration(schedule: &ScheduleDocument, detail: Detail) -> String {
     // Every field is named, so that a new one cannot be forgotten here.
     let ScheduleDocument {
         kind: _,
         format_version: _,
         digest,
         directory: _,
+        revision: _,
         wish: _,
         max_unavailable,
         waves,
         moves,
         left_out,
         after,
+        remarks,
         estimate_seconds: _,
     } = schedule;
     let first = format!("{}\n", Paint::Bold.on(&headline(schedule)));
     let parts = [
-        pods_line(moves, seen),
-        text_of_waves(waves, moves, seen, detail),
+        pods_line(schedule),
+        told(remarks),
+        text_of_waves(waves, moves, detail),
         at_a_time(moves, *max_unavailable),
         reasons(moves, detail),
         steps(moves),
@@ -83,14 +78,27 @@ pub(super) fn time(seconds: i64) -> String {
     format!("{:#}", SignedDuration::from_secs(seconds))
 }
 
-fn pods_line(moves: &[MoveDocument], seen: PodsSeen) -> String {
-    match seen {
-        PodsSeen::No if !moves.is_empty() => format!(
+/// Whether the Pods of the cluster are unknown, as those of a cluster file.
+pub(super) fn lacks_pods(schedule: &ScheduleDocument) -> bool {
+    schedule.moves.iter().any(|one| one.pods.is_none())
+}
+
+fn pods_line(schedule: &ScheduleDocument) -> String {
+    match lacks_pods(schedule) {
+        true => format!(
             "{}\n",
             Paint::Yellow.on("The Pods are unknown, because the cluster is a file: evictions, losses and times are not counted.")
         ),
-        PodsSeen::Yes | PodsSeen::No => String::new(),
+        false => String::new(),
     }
+}
+
+fn told(remarks: &[String]) -> String {
+    let sign = Paint::Yellow.on("!");
+    let lines = remarks
+        .iter()
+        .map(|remark| format!("{sign} {}\n", printable(remark)));
+    lines.collect()
 }
 
 fn at_a_time(moves: &[MoveDocument], max_unavailable: usize) -> String {
@@ -141,19 +149,14 @@ pub(super) fn change(one: &MoveDocument) -> String {
     }
 }
 
-fn text_of_waves(
-    waves: &[WaveDocument],
-    moves: &[MoveDocument],
-    seen: PodsSeen,
-    detail: Detail,
-) -> String {
+fn text_of_waves(waves: &[WaveDocument], moves: &[MoveDocument], detail: Detail) -> String {
     let by_name = moves_by_name(moves);
     let mut text = String::new();
     for (index, wave) in waves.iter().take(limit(detail)).enumerate() {
         let title = Paint::Bold.on(&wave_title(index + 1, waves.len(), wave));
         text += &format!("\n{title}\n");
         let moves = of_wave(wave, &by_name);
-        text += &rows(&moves[..moves.len().min(limit(detail))], seen);
+        text += &rows(&moves[..moves.len().min(limit(detail))]);
         text += &more(moves.len().saturating_sub(limit(detail)), "  ");
     }
     let hidden = waves.iter().skip(limit(detail));
@@ -170,7 +173,7 @@ fn text_of_waves(
     text
 }
 
-fn rows(moves: &[&MoveDocument], seen: PodsSeen) -> String {
+fn rows(moves: &[&MoveDocument]) -> String {
     let width = |cell: fn(&MoveDocument) -> String| {
         let each = moves.iter().map(|one| cell(one).chars().count());
         each.max().unwrap_or_default()
@@ -179,13 +182,13 @@ fn rows(moves: &[&MoveDocument], seen: PodsSeen) -> String {
     let pools = width(|one| one.pool.clone());
     let mut text = String::new();
     for one in moves {
-        let pods = match seen {
-            PodsSeen::Yes => format!(
+        let pods = match one.pods {
+            Some(pods) => format!(
                 "  {}, about {}",
-                count(one.pods, "Pod"),
+                count(pods, "Pod"),
                 time(one.estimate_seconds)
             ),
-            PodsSeen::No => String::new(),
+            None => String::new(),
         };
         let line = format!(
             "  {} {:names$}  {:changes$}  {:pools$}{pods}",
@@ -243,22 +246,39 @@ pub(super) fn reasons_of(moves: &[MoveDocument]) -> Vec<(String, Vec<String>)> {
 pub(super) fn risks_of(moves: &[MoveDocument], detail: Detail) -> Vec<(String, Vec<String>)> {
     let risks = by_name(moves, |one| &one.node)
         .into_iter()
-        .flat_map(|one| one.risks.iter().map(move |risk| (risk, &one.node)));
-    let mut details: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        .flat_map(|one| one.risks.iter().map(move |risk| (risk, &one.node)))
+        .map(|(risk, node)| ((risk.clone(), String::new()), node.clone()));
+    let groups = by_head(risks, detail).into_iter();
+    groups.map(|((risk, _), nodes)| (risk, nodes)).collect()
+}
+
+/// A text, and what to do about it.
+pub(super) type Cause = (String, String);
+
+/// Texts that differ only after a colon are one group, with the first few of what follows there.
+fn by_head(
+    causes: impl IntoIterator<Item = (Cause, String)>,
+    detail: Detail,
+) -> Vec<(Cause, Vec<String>)> {
+    let mut details: BTreeMap<Cause, Vec<String>> = BTreeMap::new();
     let mut heads = Vec::new();
-    for (risk, node) in risks {
-        let (head, of_node) = match risk.split_once(": ") {
+    for ((text, help), node) in causes {
+        let (head, of_node) = match text.split_once(": ") {
             Some((head, of_node)) => (head.to_owned(), Some(of_node.to_owned())),
-            None => (risk.clone(), None),
+            None => (text, None),
         };
-        details.entry(head.clone()).or_default().extend(of_node);
-        heads.push((head, node.clone()));
+        let known = details.entry((head.clone(), help.clone())).or_default();
+        known.extend(of_node.filter(|of_node| !known.contains(of_node)));
+        heads.push(((head, help), node));
     }
     let groups = grouped(heads).into_iter();
     groups
-        .map(|(head, nodes)| match &details[&head][..] {
-            [] => (head, nodes),
-            all => (format!("{head}: {}", named(all, detail)), nodes),
+        .map(|(cause, nodes)| match &details[&cause][..] {
+            [] => (cause, nodes),
+            all => (
+                (format!("{}: {}", cause.0, named(all, detail)), cause.1),
+                nodes,
+            ),
         })
         .collect()
 }
@@ -318,9 +338,11 @@ fn steps(moves: &[MoveDocument]) -> String {
 /// Nodes that stay, by reason and help.
 pub(super) fn left_by_cause(
     left_out: &[LeftBehindDocument],
-) -> Vec<((String, String), Vec<String>)> {
+    detail: Detail,
+) -> Vec<(Cause, Vec<String>)> {
     let left = by_name(left_out, |one| &one.node).into_iter();
-    grouped(left.map(|one| ((one.why.clone(), one.help.clone()), one.node.clone())))
+    let causes = left.map(|one| ((one.why.clone(), one.help.clone()), one.node.clone()));
+    by_head(causes, detail)
 }
 
 fn left_behind(left_out: &[LeftBehindDocument], detail: Detail) -> String {
@@ -329,7 +351,7 @@ fn left_behind(left_out: &[LeftBehindDocument], detail: Detail) -> String {
     }
     let title = format!("stay ({})", count(left_out.len(), "node"));
     let mut text = format!("\n{}\n", Paint::Bold.on(&title));
-    let groups = left_by_cause(left_out);
+    let groups = left_by_cause(left_out, detail);
     for ((why, help), nodes) in groups.iter().take(limit(detail)) {
         text += &format!(
             "  {} {}\n      {}\n",

@@ -5,26 +5,25 @@ use super::human::{Detail, named};
 use super::markdown_page::{Entry, Fold, Page, Table, UpTo, WHOLE};
 use super::markup::{Phrase, code, codes, prose};
 use super::migration::{
-    PodsSeen, headline, left_by_cause, moves_by_name, of_wave, reasons_of, risks_of, steps_of,
+    headline, lacks_pods, left_by_cause, moves_by_name, of_wave, reasons_of, risks_of, steps_of,
     time, wave_title,
 };
 use super::text::count;
 use ipam_planner::migration::{MoveDocument, ScheduleDocument};
 
 /// The schedule as Markdown.
-pub fn migration_markdown(schedule: &ScheduleDocument, seen: PodsSeen, detail: Detail) -> String {
+pub fn migration_markdown(schedule: &ScheduleDocument, detail: Detail) -> String {
     let tail = format!(
         "\n{} · digest {}\n",
         code(&schedule.directory),
         code(&schedule.digest)
     );
-    let unseen = match seen {
-        PodsSeen::No if !schedule.moves.is_empty() => {
-            "\n\n**The Pods are unknown, because the cluster is a file.**"
-        }
-        PodsSeen::Yes | PodsSeen::No => "",
+    let unseen = match lacks_pods(schedule) {
+        true => "\n\n**The Pods are unknown, because the cluster is a file.**",
+        false => "",
     };
     let mut page = Page::new(format!("### {}{unseen}\n", headline(schedule)), &tail);
+    remarks(&mut page, &schedule.remarks);
     left_behind(&mut page, schedule, detail);
     groups(
         &mut page,
@@ -34,13 +33,19 @@ pub fn migration_markdown(schedule: &ScheduleDocument, seen: PodsSeen, detail: D
     );
     groups(&mut page, "why", &reasons_of(&schedule.moves), detail);
     steps(&mut page, &schedule.moves);
-    waves(&mut page, schedule, seen);
+    waves(&mut page, schedule);
     commands(&mut page, "After the last wave, run:", &schedule.after);
     page.finish()
 }
 
+fn remarks(page: &mut Page<'_>, remarks: &[String]) {
+    let line = |remark: &String| format!("\n- **note** {}", prose(remark));
+    let lines = Entry::each(remarks, |_| 1, line);
+    page.list(lines, UpTo(3), "note");
+}
+
 fn left_behind(page: &mut Page<'_>, schedule: &ScheduleDocument, detail: Detail) {
-    let groups = left_by_cause(&schedule.left_out);
+    let groups = left_by_cause(&schedule.left_out, detail);
     let lines = Entry::each(
         &groups,
         |(_, nodes)| nodes.len(),
@@ -82,14 +87,14 @@ fn steps(page: &mut Page<'_>, moves: &[MoveDocument]) {
     page.list(lines, UpTo(5), "method");
 }
 
-fn waves(page: &mut Page<'_>, schedule: &ScheduleDocument, seen: PodsSeen) {
+fn waves(page: &mut Page<'_>, schedule: &ScheduleDocument) {
     let by_name = moves_by_name(&schedule.moves);
     for (index, wave) in schedule.waves.iter().enumerate() {
         let title = wave_title(index + 1, schedule.waves.len(), wave);
         let row = |one: &MoveDocument| {
-            let (pods, takes) = match seen {
-                PodsSeen::Yes => (one.pods.to_string(), time(one.estimate_seconds)),
-                PodsSeen::No => ("?".to_owned(), "?".to_owned()),
+            let (pods, takes) = match one.pods {
+                Some(pods) => (pods.to_string(), time(one.estimate_seconds)),
+                None => ("?".to_owned(), "?".to_owned()),
             };
             [
                 code(&one.node),

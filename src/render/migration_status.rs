@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::human::{Detail, limit, named};
 use super::migration::{commands, grouped};
+use super::migration_windows::WindowsStatus;
 use super::natural::by_name;
 use super::text::{Paint, count, grouped_digits, printable};
 use ipam_core::model::NodeName;
@@ -24,9 +26,24 @@ pub struct MigrationStatus {
     /// Why it stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Nodes of the failed wave that are not back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_back: Vec<String>,
     /// The program that carries it out now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs_as: Option<String>,
+    /// What the whole migration waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
+    /// The maintenance windows in which nodes begin. Absent if the record does not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub windows: Option<WindowsStatus>,
+    /// The program of the check that moved nodes must pass, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check: Option<String>,
+    /// Why it is unknown what nodes wait for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unseen: Option<String>,
     /// The directory of the files.
     pub directory: String,
     /// Number of waves.
@@ -79,9 +96,15 @@ pub struct NodeStatus {
     pub phase: String,
     /// When that step began.
     pub since: String,
+    /// What it waits for now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
     /// Why it cannot go on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// Why nothing is left to do for it, such as that a person deleted the Node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// One thing to do.
@@ -111,7 +134,12 @@ impl MigrationStatus {
             id: record.id.clone(),
             state: record.state.to_string(),
             note: record.note.clone(),
+            not_back: record.not_back.iter().map(ToString::to_string).collect(),
             runs_as: None,
+            waits_for: None,
+            windows: None,
+            check: record.check.as_ref().map(|check| check.program.clone()),
+            unseen: None,
             directory: record.schedule.directory.clone(),
             waves: record.waves().len(),
             waves_done: match record.state {
@@ -125,6 +153,31 @@ impl MigrationStatus {
                 .collect(),
             next: next(record, nodes, flags),
         }
+    }
+
+    /// The status with the windows as they are at a time.
+    #[must_use]
+    pub fn at(self, record: &MigrationRecord, now: Timestamp) -> MigrationStatus {
+        let windows = record.approved.as_ref();
+        let windows = windows.and_then(|files| WindowsStatus::new(files, now));
+        let is_due =
+            record.state == State::Running && self.counts.pending > 0 && self.counts.under_way == 0;
+        let waits_for = windows.as_ref().filter(|_| is_due);
+        MigrationStatus {
+            waits_for: waits_for.and_then(WindowsStatus::waits_for),
+            windows,
+            ..self
+        }
+    }
+
+    /// The status with what nodes wait for.
+    #[must_use]
+    pub fn waiting(mut self, mut waiting: BTreeMap<NodeName, String>) -> MigrationStatus {
+        for node in &mut self.nodes {
+            let name = node.node.parse::<NodeName>().ok();
+            node.waits_for = name.and_then(|name| waiting.remove(&name));
+        }
+        self
     }
 
     /// What to do next, as text.
@@ -170,7 +223,9 @@ impl NodeStatus {
             direction: node.direction.to_string(),
             phase: node.phase.to_string(),
             since: node.since.to_string(),
+            waits_for: None,
             failure: node.failure.clone(),
+            note: node.note.clone(),
         }
     }
 
@@ -246,12 +301,18 @@ fn kubelets<'n>(
 
 /// The status as text.
 pub fn migration_status(status: &MigrationStatus, detail: Detail) -> String {
+    // Every field is named, so that a new one cannot be forgotten here.
     let MigrationStatus {
         id,
         state,
         note,
+        not_back,
         runs_as,
+        waits_for,
+        windows,
         directory,
+        check,
+        unseen,
         waves,
         waves_done,
         counts,
@@ -260,13 +321,24 @@ pub fn migration_status(status: &MigrationStatus, detail: Detail) -> String {
     } = status;
     let title = format!("migration {}: {state}", printable(id));
     let mut text = format!("{}\n", Paint::Bold.on(&title));
-    if let Some(note) = note {
-        text += &format!("  {}\n", Paint::Red.on(&printable(note)));
+    let red = |line: &str| format!("  {}\n", Paint::Red.on(&printable(line)));
+    let line = |what: &str, value: &Option<String>| {
+        let value = value.as_ref();
+        value.map_or_else(String::new, |value| {
+            format!("  {what} {}\n", printable(value))
+        })
+    };
+    text += &note.as_deref().map_or_else(String::new, red);
+    if !not_back.is_empty() {
+        text += &red(&format!("not back: {}", named(not_back, detail)));
     }
     text += &format!("  files: {}\n", printable(directory));
-    if let Some(runs_as) = runs_as {
-        text += &format!("  carried out by {}\n", printable(runs_as));
-    }
+    text += &line("carried out by", runs_as);
+    text += &windows
+        .as_ref()
+        .map_or_else(String::new, WindowsStatus::text);
+    text += &line("waits for", waits_for);
+    text += &line("each moved node must pass your check:", check);
     text += &format!(
         "  {} of {} done\n  {}\n",
         grouped_digits(waves_done),
@@ -274,7 +346,9 @@ pub fn migration_status(status: &MigrationStatus, detail: Detail) -> String {
         sentence(counts)
     );
     text += &under_way(nodes, detail);
+    text += &line("what they wait for is unknown:", unseen);
     text += &failed(nodes, detail);
+    text += &left_alone(nodes, detail);
     for NextStep {
         why,
         commands: lines,
@@ -333,6 +407,9 @@ fn under_way(nodes: &[NodeStatus], detail: Detail) -> String {
             printable(&one.phase),
             printable(&one.since)
         );
+        if let Some(waits_for) = &one.waits_for {
+            text += &format!("  {:width$}  waits: {}\n", "", printable(waits_for));
+        }
     }
     match rows.len() - shown.len() {
         0 => text,
@@ -342,22 +419,39 @@ fn under_way(nodes: &[NodeStatus], detail: Detail) -> String {
 
 /// Failed nodes by step and reason.
 fn failed(nodes: &[NodeStatus], detail: Detail) -> String {
+    let cause = |one: &NodeStatus| Some(format!("{}: {}", one.phase, one.failure.as_ref()?));
+    by_cause("failed", Paint::Red, nodes, cause, detail)
+}
+
+/// Nodes for which nothing is left to do, by reason.
+fn left_alone(nodes: &[NodeStatus], detail: Detail) -> String {
+    by_cause(
+        "left as they are",
+        Paint::Yellow,
+        nodes,
+        |one| one.note.clone(),
+        detail,
+    )
+}
+
+fn by_cause(
+    title: &str,
+    paint: Paint,
+    nodes: &[NodeStatus],
+    cause: impl Fn(&NodeStatus) -> Option<String>,
+    detail: Detail,
+) -> String {
     let nodes = by_name(nodes, |one| &one.node).into_iter();
-    let failed = nodes.filter_map(|one| {
-        let cause = (one.phase.clone(), one.failure.clone()?);
-        Some((cause, one.node.clone()))
-    });
-    let groups = grouped(failed);
+    let groups = grouped(nodes.filter_map(|one| Some((cause(one)?, one.node.clone()))));
     if groups.is_empty() {
         return String::new();
     }
-    let mut text = format!("\n{}\n", Paint::Bold.on("failed"));
-    for ((phase, why), names) in groups.iter().take(limit(detail)) {
+    let mut text = format!("\n{}\n", Paint::Bold.on(title));
+    for (why, names) in groups.iter().take(limit(detail)) {
         text += &format!(
-            "  {} {}\n      {}: {}\n",
-            Paint::Red.on("!"),
+            "  {} {}\n      {}\n",
+            paint.on("!"),
             printable(&named(names, detail)),
-            printable(phase),
             printable(why)
         );
     }

@@ -28,13 +28,14 @@ mod markup;
 mod migration;
 mod migration_markdown;
 mod migration_status;
-mod natural;
+mod migration_windows;
 mod rule_page;
 mod table;
 mod text;
 mod upgrade;
 mod upgrade_markdown;
 
+use ipam_core::natural;
 use ipam_planner::plan::PlanDocument;
 
 pub use diagnostic::diagnostics;
@@ -48,7 +49,7 @@ pub(crate) use human::{limit, named};
 pub use junit::junit;
 pub use log_command::log_text;
 pub use markdown::{markdown, markdown_findings};
-pub use migration::{PodsSeen, migration};
+pub use migration::migration;
 pub use migration_markdown::migration_markdown;
 pub use migration_status::{MigrationStatus, migration_status};
 pub use natural::{by_name, natural_order};

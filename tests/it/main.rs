@@ -47,6 +47,7 @@ mod migrate_cli;
 mod migrate_ground;
 mod migrate_guests;
 mod migrate_racks;
+mod migrate_status;
 mod misplaced;
 mod multi_pool;
 mod neutron;

@@ -1,12 +1,11 @@
-//! The command line of `migrate`: plans of cluster files, refusals, and the status of a record. A
-//! live cluster without agents shows a migration that stops.
+//! The command line of `migrate`: plans of cluster files, and refusals. A live cluster without agents
+//! shows a migration that stops.
 
 use std::collections::BTreeMap;
 
-use cilium_ipam::render::{Detail, MigrationStatus, migration_status};
 use ipam_core::model::NodeName;
 use ipam_planner::migration::{
-    DrainRules, KubeletRestart, MigrationRecord, NodeRecord, Phase, Rules, ScheduleDocument, State,
+    DrainRules, KubeletRestart, MigrationRecord, NodeRecord, Rules, ScheduleDocument,
 };
 use jiff::SignedDuration;
 use serde_json::json;
@@ -17,7 +16,7 @@ use super::support::{Folder, KUBERNETES, Ran, cluster, node, pool};
 
 const CLUSTER_POOL: &str = r#""ipam":"cluster-pool","enable-ipv4":"true","cluster-pool-ipv4-cidr":"10.0.0.0/8","cluster-pool-ipv4-mask-size":"24""#;
 const OPERATOR: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"cilium-operator","namespace":"kube-system","labels":{"io.cilium/app":"operator"}},"spec":{"replicas":1,"template":{"spec":{"containers":[{"name":"cilium-operator","args":["--ipam=kubernetes"]}]}}},"status":{}}"#;
-const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {limits: {failureDomain: rack}, migration: {maxUnavailable: 2}}\n";
+pub const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {limits: {failureDomain: rack}, migration: {maxUnavailable: 2}}\n";
 
 fn cilium_node(name: &str, block: &str) -> String {
     format!(
@@ -45,7 +44,7 @@ fn rack(name: &str, cidr: &str) -> String {
 }
 
 /// A folder with three rack pools and a cluster file with these items.
-fn racks(items: &[String]) -> Folder {
+pub fn racks(items: &[String]) -> Folder {
     Folder::new(&[
         ("pools/a.yaml", &rack("a", "10.20.0.0/16")),
         ("pools/b.yaml", &rack("b", "10.21.0.0/16")),
@@ -136,6 +135,59 @@ fn one_cause_of_many_nodes_is_one_entry() {
 }
 
 #[test]
+fn waves_and_nodes_are_in_the_order_of_their_numbers() {
+    let mut items = vec![OPERATOR.to_owned()];
+    for number in [1, 2, 10, 11] {
+        let rack = if number < 10 { "2" } else { "10" };
+        let name = format!("n{number}");
+        let block = format!("10.100.{number}.0/24");
+        items.extend([node(&name, rack, ""), cilium_node(&name, &block)]);
+    }
+    let folder = racks(&items);
+    folder.write(
+        "pools/all.yaml",
+        pool("all", "{cidrs: [10.30.0.0/16], blockSize: 24}"),
+    );
+    let planned = plan(&folder, &["-o", "json"]).expect(0).json();
+    let expected = json!([
+        {"domain": "2", "nodes": ["n1", "n2"]},
+        {"domain": "10", "nodes": ["n10", "n11"]},
+    ]);
+    assert_eq!(planned["waves"], expected);
+    // The Pods of a cluster file are unknown, not none.
+    assert_eq!(planned["moves"][0].get("pods"), None);
+    assert_eq!(planned.get("remarks"), None);
+}
+
+#[test]
+fn a_failure_domain_that_no_node_has_is_told() {
+    let folder = racks(&flat(6));
+    folder.write(
+        "pools/policy.yaml",
+        POLICY.replace("failureDomain: rack", "failureDomain: rak"),
+    );
+    let told = "no node has the label `rak` (`limits.failureDomain` of the Policy), so all nodes are one wave; did you mean `rack`?";
+    for output in ["human", "json", "markdown"] {
+        let text = plan(&folder, &["-o", output]).expect(0).stdout;
+        let text = text.replace('\\', "");
+        assert!(text.contains(told), "{text}");
+    }
+    plan(&folder, &["--fail-on", "warning"]).expect(2);
+}
+
+#[test]
+fn fail_on_means_the_same_as_for_a_plan() {
+    let folder = racks(&flat(3));
+    plan(&folder, &["--fail-on", "changes,blocked"]).expect(2);
+    plan(&folder, &["--fail-on", "misplaced"]).expect(2);
+    plan(&folder, &["--fail-on", "blocked,warning,error"]).expect(0);
+    plan(&folder, &["--fail-on", "never"]).expect(0);
+    let items = [node("n1", "a", ""), cilium_node("n1", "10.20.0.0/24")];
+    let settled = racks(&[vec![OPERATOR.to_owned()], items.to_vec()].concat());
+    plan(&settled, &["--fail-on", "changes,misplaced,blocked"]).expect(0);
+}
+
+#[test]
 fn a_mode_change_keeps_all_blocks() {
     let labelled = |item: String| {
         let Some((_, rest)) = item.split_once(r#""kind":"Node","metadata":{"name":""#) else {
@@ -174,13 +226,34 @@ fn bad_flags_and_files_are_refused() {
         .replace("10.20.0.0/24", "10.20.9.0/24");
     assert_ne!(edited, folder.read("schedule.json"));
     folder.write("edited.json", edited);
-    let newer = folder.read("schedule.json").replace(r#""1.0""#, r#""2.0""#);
+    let newer = folder.read("schedule.json").replace(r#""1.1""#, r#""2.0""#);
     folder.write("newer.json", newer);
     folder.write("cut.json", &folder.read("schedule.json")[..100]);
     let cluster = ["--cluster-file", "cluster.json"];
     let of_cluster = [&["plan", "-o", "json"][..], &cluster].concat();
     folder.write("plan.json", folder.run(&of_cluster).expect(0).stdout);
-    let cases: [(&[&str], i32, &str); 14] = [
+    let cases: [(&[&str], i32, &str); 17] = [
+        (
+            &[
+                "migrate",
+                "apply",
+                "schedule.json",
+                "--expect-digest",
+                "0123456789abcdef",
+            ],
+            4,
+            "--expect-digest asks for 0123456789abcdef",
+        ),
+        (
+            &["migrate", "apply", "schedule.json", "--directory", "other"],
+            4,
+            "the plan was made from `pools`, and --directory asks for `other`",
+        ),
+        (
+            &["migrate", "resume", "--no-check", "--check", "true"],
+            1,
+            "cannot be used with",
+        ),
         (
             &["migrate", "apply", "edited.json"],
             1,
@@ -296,57 +369,6 @@ pub fn record() -> (MigrationRecord, BTreeMap<NodeName, NodeRecord>) {
     (record, nodes)
 }
 
-/// What `migrate status -o json` prints.
-pub fn status_document() -> serde_json::Value {
-    let (record, nodes) = record();
-    json!({"format_version": "1.0", "migration": MigrationStatus::new(&record, &nodes, "")})
-}
-
-fn status(record: &MigrationRecord, nodes: &BTreeMap<NodeName, NodeRecord>) -> String {
-    let status = MigrationStatus::new(record, nodes, " --context c");
-    let text = migration_status(&status, Detail::Short);
-    text.split("\u{1b}[")
-        .map(|part| match part.split_once('m') {
-            Some((code, rest)) if code.len() < 3 => rest,
-            _ => part,
-        })
-        .collect()
-}
-
-#[test]
-fn the_status_says_what_to_do_next() {
-    let (mut record, mut nodes) = record();
-    assert_eq!(nodes.len(), 6);
-    let mut shown = status(&record, &nodes);
-    let mut set = |node: &str, phase| {
-        let node: NodeName = node.parse().unwrap();
-        nodes.get_mut(&node).unwrap().phase = phase;
-    };
-    set("n3", Phase::Done);
-    set("n6", Phase::Done);
-    set("n1", Phase::Kubelet);
-    set("n4", Phase::Kubelet);
-    record.wave = 1;
-    shown += &("\n--- kubelets\n".to_owned() + &status(&record, &nodes));
-    for name in ["n1", "n4"] {
-        let node: NodeName = name.parse().unwrap();
-        nodes.get_mut(&node).unwrap().failure =
-            Some("the agent's Pod is not ready (for 10m)".to_owned());
-    }
-    record.state = State::Stopped;
-    record.note = Some("node n1, kubelet: the agent's Pod is not ready (for 10m)".to_owned());
-    shown += &("\n--- stopped\n".to_owned() + &status(&record, &nodes));
-    record.state = State::Undone;
-    record.note = None;
-    for node in nodes.values_mut() {
-        node.failure = None;
-        node.phase = Phase::Done;
-        node.direction = ipam_planner::migration::Direction::Back;
-    }
-    shown += &("\n--- undone\n".to_owned() + &status(&record, &nodes));
-    insta::assert_snapshot!("migrate_status", shown);
-}
-
 /// No agent ever starts, so the first node fails and cannot go back either.
 #[test]
 fn a_migration_that_stops_is_recorded_and_shown() {
@@ -407,6 +429,8 @@ fn a_migration_that_stops_is_recorded_and_shown() {
             "--auto-approve",
             "--timeout",
             "1s",
+            "--check",
+            "true",
             "-o",
             "json",
         ])
@@ -432,6 +456,8 @@ fn a_migration_that_stops_is_recorded_and_shown() {
     );
     let shown = server.run(&["migrate", "status"]).expect(0).stdout;
     assert!(shown.contains("\nfailed\n  ! n1\n"), "{shown}");
+    assert!(shown.contains("your check: true\n"), "{shown}");
+    only_what_was_approved_is_resumed(&server);
     let unknown = server
         .run(&["migrate", "resume", "--kubelet-restarted", "n9"])
         .expect(1);
@@ -442,4 +468,48 @@ fn a_migration_that_stops_is_recorded_and_shown() {
         "{}",
         unknown.stderr
     );
+}
+
+/// The record of a stopped migration refuses other files, and a missing check.
+fn only_what_was_approved_is_resumed(server: &Server) {
+    let unchecked = server.run(&["migrate", "resume"]).expect(4);
+    let expected =
+        "the migration began with a check (its program is `true`), and none is given now";
+    assert!(unchecked.stderr.contains(expected), "{}", unchecked.stderr);
+    let never = "{schedule: '0 0 1 1 *', duration: 1m}";
+    let policy = format!(
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{migration: {{windows: [{never}]}}}}\n"
+    );
+    server.folder.write("pools/policy.yaml", policy);
+    server
+        .folder
+        .write("pools/a.yaml", rack("a", "10.20.0.0/15"));
+    let resume = ["migrate", "resume", "--no-check"];
+    let stale = server.run(&resume).expect(4);
+    for expected in [
+        "the files are not those that were approved; nothing was written",
+        "the Policy: migration.windows: `0 0 1 1 *` for 1m (UTC) now, none when it was approved",
+        "pool rack-a: cidrs: 10.20.0.0/15 now, 10.20.0.0/16 when it was approved",
+        "--approve-files",
+    ] {
+        assert!(stale.stderr.contains(expected), "{}", stale.stderr);
+    }
+    server
+        .folder
+        .write("pools/a.yaml", rack("a", "10.77.0.0/16"));
+    let lost = server
+        .run(&[&resume[..], &["--approve-files"]].concat())
+        .expect(4);
+    let expected = "node n1: 10.20.0.0/24 is not in pool rack-a any more";
+    assert!(lost.stderr.contains(expected), "{}", lost.stderr);
+    server
+        .folder
+        .write("pools/a.yaml", rack("a", "10.20.0.0/15"));
+    std::fs::remove_file(server.folder.path().join("pools/policy.yaml")).unwrap();
+    let approved = [&resume[..], &["--approve-files", "--timeout", "1s"]].concat();
+    server.run(&approved).expect(7);
+    // What was approved then is approved from now on.
+    server
+        .run(&["migrate", "resume", "--timeout", "1s"])
+        .expect(7);
 }

@@ -35,6 +35,7 @@ pub struct Pod {
     pub life: Life,
     pub network: PodNetwork,
     pub local_data: LocalData,
+    pub host_data: HostData,
     pub readiness: Readiness,
     pub grace: SignedDuration,
 }
@@ -76,6 +77,14 @@ pub enum PodNetwork {
 pub enum LocalData {
     /// It has an `emptyDir`.
     EmptyDir,
+    None,
+}
+
+/// Whether a Pod uses files of its node, which stay there when it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostData {
+    /// It has a `hostPath`.
+    HostPath,
     None,
 }
 
@@ -180,8 +189,8 @@ impl From<PodView> for Pod {
             status,
         } = view;
         let keeper = keeper(&metadata);
-        let has_empty_dir = |volume: &BTreeMap<String, Value>| volume.contains_key("emptyDir");
         let volumes = spec.volumes.unwrap_or_default();
+        let has = |kind: &str| volumes.iter().any(|volume| volume.contains_key(kind));
         let ready = |condition: &Condition| condition.kind == "Ready" && condition.status == "True";
         let seconds = spec.termination_grace_period_seconds;
         Pod {
@@ -196,9 +205,13 @@ impl From<PodView> for Pod {
                 Some(true) => PodNetwork::Host,
                 _ => PodNetwork::Own(addresses(status.pod_ips, status.pod_ip)),
             },
-            local_data: match volumes.iter().any(has_empty_dir) {
+            local_data: match has("emptyDir") {
                 true => LocalData::EmptyDir,
                 false => LocalData::None,
+            },
+            host_data: match has("hostPath") {
+                true => HostData::HostPath,
+                false => HostData::None,
             },
             readiness: match status.conditions.unwrap_or_default().iter().any(ready) {
                 true => Readiness::Ready,
@@ -309,6 +322,11 @@ mod tests {
         let seen = pod(json!({"spec": {"volumes": volumes, "terminationGracePeriodSeconds": 5}}));
         assert_eq!(seen.local_data, LocalData::EmptyDir);
         assert_eq!(seen.grace, SignedDuration::from_secs(5));
+        assert_eq!(seen.host_data, HostData::None);
         assert_eq!(pod(json!({})).grace, SignedDuration::from_secs(30));
+        let volumes = json!([{"name": "logs", "hostPath": {"path": "/var/log"}}]);
+        let seen = pod(json!({"spec": {"volumes": volumes}}));
+        let both = (seen.local_data, seen.host_data);
+        assert_eq!(both, (LocalData::None, HostData::HostPath));
     }
 }

@@ -32,6 +32,9 @@ pub trait Workloads: Cluster {
     /// Pods. A server that hides them is an error, because an empty list would look drained.
     fn pods(&self, of: &PodsOf) -> impl Future<Output = Result<Vec<Value>, ClusterError>> + Send;
 
+    /// PodDisruptionBudgets. A server that hides them is an error, as for Pods.
+    fn budgets(&self) -> impl Future<Output = Result<Vec<Value>, ClusterError>> + Send;
+
     /// The ConfigMaps that record migrations.
     fn migration_records(&self) -> impl Future<Output = Result<Vec<Value>, ClusterError>> + Send;
 }

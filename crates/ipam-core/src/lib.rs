@@ -5,6 +5,7 @@
 pub mod alloc;
 pub mod claims;
 pub mod model;
+pub mod natural;
 pub mod net;
 pub mod neutron;
 pub mod rules;

@@ -3,24 +3,27 @@
 use std::path::{Path, PathBuf};
 
 use super::super::failure::Failure;
+use super::super::files::Revision;
 use super::super::interruption::Interruption;
-use super::super::{Common, ExitStatus, approval, output};
+use super::super::plan_file::{self, Expectation, PlanOrigin};
+use super::super::{Common, ExitStatus, approval, load_valid, output};
 use super::host::ThisProcess;
 use super::options::{CheckArguments, RulesArguments, WishArguments};
 use super::outcome::unfinished;
-use super::plan::{Scheduled, files, scheduled, tell_windows};
+use super::plan::{Scheduled, scheduled, tell_windows};
 use super::progress::Progress;
 use super::schedule_file::saved_schedule;
 use super::session::{SessionArguments, live};
-use crate::render::{PodsSeen, count, diagnostics, migration};
+use crate::render::{count, diagnostics, migration};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::live::LiveCluster;
 use ipam_cluster::{Cluster, ClusterError, WriteError};
+use ipam_config::source::Location;
 use ipam_controller::Loaded;
 use ipam_controller::migration::{
     Migration, MigrationError, Stores, migration_id, pods_by_node, stored,
 };
-use ipam_planner::migration::{MigrationRecord, Rules, ScheduleDocument, Wish};
+use ipam_planner::migration::{ApprovedFiles, MigrationRecord, Rules, ScheduleDocument, Wish};
 
 /// Attempts to begin while other appliers change the claims.
 const ATTEMPTS: usize = 5;
@@ -31,9 +34,13 @@ pub(in super::super) struct Arguments {
     /// The directory of pools, pins and policy, or a schedule that `migrate plan --out FILE` saved.
     #[arg(value_name = "DIR|FILE", default_value = "pools")]
     what: PathBuf,
+    #[command(flatten)]
+    revision: Revision,
     /// Begin without confirmation.
     #[arg(long)]
     auto_approve: bool,
+    #[command(flatten)]
+    expectation: Expectation,
     #[command(flatten)]
     wish: WishArguments,
     #[command(flatten)]
@@ -46,12 +53,12 @@ pub(in super::super) struct Arguments {
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
     let saved = saved_schedule(&arguments.what)?;
-    arguments.check_wish(saved.as_ref())?;
-    let directory = saved.as_ref().map_or_else(
-        || arguments.what.clone(),
-        |saved| PathBuf::from(&saved.directory),
-    );
-    let loaded = files(&directory, common)?;
+    arguments.check_saved(saved.as_ref())?;
+    let location = arguments.location(saved.as_ref());
+    let loaded = load_valid(&location, common)?;
+    if let (Some(saved), Some(revision)) = (&saved, &arguments.revision.revision) {
+        plan_file::check_commit(saved, revision, loaded.revision.as_deref())?;
+    }
     let cluster = live(common).await?;
     let interruption = Interruption::listen()?;
     let run = Run {
@@ -60,7 +67,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         cluster: &cluster,
         interruption: &interruption,
         loaded: &loaded,
-        directory: &directory,
+        directory: &location.directory,
         saved: saved.as_ref(),
     };
     let session = &arguments.session;
@@ -70,8 +77,24 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
 }
 
 impl Arguments {
-    /// A saved schedule keeps what it was asked for.
-    fn check_wish(&self, saved: Option<&ScheduleDocument>) -> Result<(), Failure> {
+    /// The files. A saved schedule names its own directory and commit.
+    fn location(&self, saved: Option<&ScheduleDocument>) -> Location {
+        match saved {
+            None => self.revision.of(&self.what),
+            Some(saved) => Location {
+                directory: PathBuf::from(&saved.directory),
+                revision: (self.revision.revision.clone()).or_else(|| saved.revision.clone()),
+            },
+        }
+    }
+
+    /// A saved schedule is the expected one, and keeps what it was asked for.
+    fn check_saved(&self, saved: Option<&ScheduleDocument>) -> Result<(), Failure> {
+        let made = PlanOrigin::EarlierSchedule;
+        self.expectation.check_directory(saved, made)?;
+        if let Some(saved) = saved {
+            self.expectation.check_digest(saved, made)?;
+        }
         let given = self.wish.wish();
         match saved {
             Some(saved) if given != Default::default() && given != saved.wish => {
@@ -170,8 +193,12 @@ impl Run<'_> {
         id: &str,
         rules: Rules,
     ) -> Result<Migration<'h, LiveCluster, ThisProcess<'h>>, MigrationError> {
-        let record = MigrationRecord::new(id.to_owned(), approved.document.clone(), rules);
         let desired = &self.loaded.desired;
+        let document = approved.document.clone();
+        let files = ApprovedFiles::new(desired, &document);
+        let record = MigrationRecord::new(id.to_owned(), document, rules)
+            .with_files(files)
+            .with_check(self.arguments.check.document());
         Migration::begin(
             self.cluster,
             host,
@@ -211,7 +238,10 @@ impl Run<'_> {
         };
         let made = self.made(&wish).await?;
         self.show(&made.document)?;
-        let is_approved = self.saved.is_some() || self.arguments.auto_approve;
+        let expectation = &self.arguments.expectation;
+        expectation.check_digest(&made.document, PlanOrigin::ScheduleNow)?;
+        let is_approved =
+            self.saved.is_some() || self.arguments.auto_approve || expectation.names_the_plan();
         if !made.document.moves.is_empty() && !is_approved {
             approval::confirm("Move these nodes?", approval::INSTEAD, self.common).await?;
         }
@@ -235,7 +265,7 @@ impl Run<'_> {
         let loaded = self.loaded;
         output::talk(&diagnostics(&loaded.findings, &loaded.documents, detail));
         tell_windows(&loaded.desired, self.cluster.now());
-        output::talk(&migration(document, PodsSeen::Yes, detail));
+        output::talk(&migration(document, detail));
         Ok(())
     }
 }

@@ -6,7 +6,8 @@ use jiff::SignedDuration;
 use super::super::duration::duration;
 use ipam_core::model::NodeName;
 use ipam_planner::migration::{
-    DrainRules, Goal, Handling, KubeletRestart, MethodChoice, Rules, RulesDocument, Wish,
+    CheckDocument, DrainRules, Goal, Handling, KubeletRestart, MethodChoice, Rules, RulesDocument,
+    Wish,
 };
 
 /// Limit for evictions, and for any other step, unless flags say otherwise.
@@ -139,4 +140,11 @@ pub(super) struct CheckArguments {
     /// How long one run of that command may take.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
     pub(super) check_timeout: SignedDuration,
+}
+
+impl CheckArguments {
+    /// What the record keeps of it.
+    pub(super) fn document(&self) -> Option<CheckDocument> {
+        self.check.as_deref().map(CheckDocument::of_command)
+    }
 }

@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+use super::super::fail_on::{FailOn, FailOnArguments};
 use super::super::failure::Failure;
-use super::super::files::output_file;
+use super::super::files::{Files, output_file};
 use super::super::plan::PlanFormat;
 use super::super::target::Target;
 use super::super::{Common, ExitStatus, load_valid, output};
 use super::options::WishArguments;
-use crate::render::{PodsSeen, migration, migration_markdown};
+use crate::render::{migration, migration_markdown};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Cluster, Extent, Opening, observe, replace_private_file};
-use ipam_config::source::Location;
 use ipam_controller::migration::pods_by_node;
 use ipam_controller::{Loaded, Scope};
 use ipam_core::similar_names::most_similar;
@@ -23,9 +23,8 @@ use ipam_planner::migration::{ScheduleDocument, Wish, Workloads, schedule};
 /// Show which nodes would move, in which waves, by which steps, and what is lost.
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct Arguments {
-    /// The directory of pools, pins and policy.
-    #[arg(value_name = "DIR", default_value = "pools")]
-    directory: PathBuf,
+    #[command(flatten)]
+    files: Files,
     /// Save the schedule, for `migrate apply FILE`. `-o json` prints the same.
     #[arg(long, value_name = "FILE", value_parser = output_file())]
     out: Option<PathBuf>,
@@ -34,25 +33,20 @@ pub(in super::super) struct Arguments {
     /// Output format.
     #[arg(long, short, value_enum, default_value = "human")]
     output: PlanFormat,
+    #[command(flatten)]
+    fail_on: FailOnArguments,
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
-    let loaded = files(&arguments.directory, common)?;
+    let location = arguments.files.location();
+    let loaded = load_valid(&location, common)?;
     let cluster = common.target(Opening::Read).await?;
-    let (pods, seen) = match &cluster {
-        Target::Live(live) => (pods_by_node(live).await?, PodsSeen::Yes),
-        Target::File(_) | Target::Sysdump(_) => (Workloads::default(), PodsSeen::No),
+    let pods = match &cluster {
+        Target::Live(live) => pods_by_node(live).await?,
+        Target::File(_) | Target::Sysdump(_) => Workloads::default(),
     };
     let wish = arguments.wish.wish();
-    let made = scheduled(
-        &cluster,
-        &loaded,
-        &arguments.directory,
-        &pods,
-        &wish,
-        common,
-    )
-    .await?;
+    let made = scheduled(&cluster, &loaded, &location.directory, &pods, &wish, common).await?;
     let document = &made.document;
     if let Some(file) = &arguments.out {
         replace_private_file(file, &output::json_text(document)?).map_err(|error| {
@@ -63,29 +57,32 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     let detail = common.detail();
     match arguments.output {
         PlanFormat::Json => output::json(document)?,
-        PlanFormat::Markdown => output::data(&migration_markdown(document, seen, detail))?,
+        PlanFormat::Markdown => output::data(&migration_markdown(document, detail))?,
         PlanFormat::Human => {
             tell_windows(&loaded.desired, cluster.now());
-            output::data(&migration(document, seen, detail))?;
+            output::data(&migration(document, detail))?;
         }
     }
     if let Some(file) = &arguments.out {
         output::warn(&format!(
             "\nSaved. {}\ndigest: {}",
-            next(file, document, seen, common),
+            next(file, document, common, &cluster),
             document.digest
         ));
     }
-    Ok(ExitStatus::Done)
+    match arguments.fail_on.names(document, &[FailOn::Error]) {
+        true => Ok(ExitStatus::ChangesPending),
+        false => Ok(ExitStatus::Done),
+    }
 }
 
-fn next(file: &Path, document: &ScheduleDocument, seen: PodsSeen, common: &Common) -> String {
-    match (document.moves.is_empty(), seen) {
+fn next(file: &Path, document: &ScheduleDocument, common: &Common, cluster: &Target) -> String {
+    match (document.moves.is_empty(), cluster) {
         (true, _) => "No node moves.".to_owned(),
-        (false, PodsSeen::No) => {
+        (false, Target::File(_) | Target::Sysdump(_)) => {
             "It is of a cluster file: plan with the live cluster to apply it.".to_owned()
         }
-        (false, PodsSeen::Yes) => format!(
+        (false, Target::Live(_)) => format!(
             "To do exactly this: cilium-ipam migrate apply {}{}",
             file.display(),
             common.flags()
@@ -110,15 +107,6 @@ pub(super) fn tell_windows(desired: &Desired, now: Timestamp) {
     output::warn(&format!("a maintenance window {state}"));
 }
 
-/// The valid files of a directory.
-pub(super) fn files(directory: &Path, common: &Common) -> Result<Loaded, Failure> {
-    let location = Location {
-        directory: directory.to_owned(),
-        revision: None,
-    };
-    load_valid(&location, common)
-}
-
 /// A schedule, and the cluster for which it was made.
 pub(super) struct Scheduled {
     pub(super) observed: Observed,
@@ -140,7 +128,8 @@ pub(super) async fn scheduled<C: Cluster>(
     openstack.observe_into(desired, &mut observed).await;
     check_nodes(wish, &observed)?;
     let schedule = schedule(desired, &observed, pods, wish);
-    let document = ScheduleDocument::new(&schedule, wish, &directory.to_string_lossy());
+    let document = ScheduleDocument::new(&schedule, wish, &directory.to_string_lossy())
+        .of_revision(loaded.revision.clone());
     Ok(Scheduled { observed, document })
 }
 

@@ -3,19 +3,22 @@
 use std::path::PathBuf;
 
 use super::super::failure::Failure;
+use super::super::files::Revision;
 use super::super::interruption::Interruption;
-use super::super::{Common, ExitStatus, approval, output};
+use super::super::{Common, ExitStatus, approval, load_valid, output};
 use super::host::ThisProcess;
 use super::options::{CheckArguments, RulesArguments};
 use super::outcome::no_migration;
-use super::plan::files;
 use super::progress::Progress;
+use super::renewal::RenewalArguments;
 use super::session::{SessionArguments, live};
 use super::status::shown;
 use crate::render::{migration_status, printable};
 use ipam_cluster::live::LiveCluster;
+use ipam_config::source::Location;
 use ipam_controller::migration::{Migration, Stores, stored};
 use ipam_core::model::NodeName;
+use ipam_desired::Desired;
 use ipam_planner::migration::{MigrationRecord, Phase, State};
 
 /// Continue a migration that stopped, paused or was interrupted, also on another machine.
@@ -24,9 +27,13 @@ pub(in super::super) struct ResumeArguments {
     /// The directory of pools, pins and policy. Default: that of the migration.
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
+    #[command(flatten)]
+    revision: Revision,
     /// The kubelet of this node was restarted. Repeatable.
     #[arg(long, value_name = "NODE")]
     kubelet_restarted: Vec<NodeName>,
+    #[command(flatten)]
+    renewal: RenewalArguments,
     #[command(flatten)]
     rules: RulesArguments,
     #[command(flatten)]
@@ -43,6 +50,8 @@ pub(in super::super) struct UndoArguments {
     /// The directory of pools, pins and policy. Default: that of the migration.
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
+    #[command(flatten)]
+    revision: Revision,
     /// Begin without confirmation.
     #[arg(long)]
     auto_approve: bool,
@@ -60,9 +69,11 @@ pub(super) async fn resume(
 ) -> Result<ExitStatus, Failure> {
     let way = Way::On {
         kubelets: &arguments.kubelet_restarted,
+        renewal: &arguments.renewal,
     };
     let continued = Continued {
         directory: arguments.directory.as_ref(),
+        revision: &arguments.revision,
         rules: &arguments.rules,
         check: &arguments.check,
         session: &arguments.session,
@@ -82,6 +93,7 @@ pub(super) async fn undo(
     };
     let continued = Continued {
         directory: arguments.directory.as_ref(),
+        revision: &arguments.revision,
         rules: &arguments.rules,
         check: &arguments.check,
         session: &arguments.session,
@@ -96,6 +108,7 @@ enum Way<'w> {
     /// Where it was going.
     On {
         kubelets: &'w [NodeName],
+        renewal: &'w RenewalArguments,
     },
     /// Back, after a confirmation.
     BackAsk,
@@ -105,6 +118,7 @@ enum Way<'w> {
 /// A stored migration that goes on.
 struct Continued<'c> {
     directory: Option<&'c PathBuf>,
+    revision: &'c Revision,
     rules: &'c RulesArguments,
     check: &'c CheckArguments,
     session: &'c SessionArguments,
@@ -130,7 +144,7 @@ impl Continued<'_> {
     ) -> Result<ExitStatus, Failure> {
         let reading = async { Ok(stored(cluster).await?) };
         let mut stores: Stores = interruption.cancels(reading).await?;
-        let Some(mut main) = stores.migration.take() else {
+        let Some(main) = stores.migration.take() else {
             return Err(no_migration());
         };
         if self.is_over(&main.record) {
@@ -138,11 +152,8 @@ impl Continued<'_> {
             self.session.nothing_to_do(Some(status))?;
             return Ok(ExitStatus::Done);
         }
-        let directory = match self.directory {
-            Some(directory) => directory.clone(),
-            None => PathBuf::from(&main.record.schedule.directory),
-        };
-        let loaded = files(&directory, self.common)?;
+        let loaded = load_valid(&self.location(&main.record), self.common)?;
+        let amended = self.amended(&main.record, &stores, &loaded.desired)?;
         let known = main.record.schedule.moves.iter().map(|one| &*one.node);
         self.check_kubelets(&stores, known.collect())?;
         if matches!(self.way, Way::BackAsk) {
@@ -152,14 +163,14 @@ impl Continued<'_> {
             interruption.cancels(asking).await?;
         }
         interruption.begin_writes();
-        main.record.rules = self.rules.amended(main.record.rules);
         let state = main.record.state;
-        let progress = Progress::new(&main.record.schedule, Some(&stores));
+        let progress = Progress::new(&amended.schedule, Some(&stores));
         let host = ThisProcess::new(interruption, self.check, progress);
         let nodes = std::mem::take(&mut stores.nodes);
         let mut migration = Migration::resume(cluster, &host, &loaded.desired, main, nodes)?;
+        migration.amend(amended).await?;
         match self.way {
-            Way::On { kubelets } => {
+            Way::On { kubelets, .. } => {
                 migration.kubelets_restarted(kubelets).await?;
                 migration.try_again().await?;
             }
@@ -171,6 +182,36 @@ impl Continued<'_> {
         self.session
             .carry_out(cluster, &host, migration, self.common)
             .await
+    }
+
+    /// The files. Without a directory, those of the record.
+    fn location(&self, record: &MigrationRecord) -> Location {
+        let given = self.revision.revision.clone();
+        match self.directory {
+            Some(directory) => self.revision.of(directory),
+            None => Location {
+                directory: PathBuf::from(&record.schedule.directory),
+                revision: given.or_else(|| record.schedule.revision.clone()),
+            },
+        }
+    }
+
+    /// The record with what the flags change. Only a migration that goes on needs an approval of
+    /// other files: windows and checks are not for nodes that go back.
+    fn amended(
+        &self,
+        record: &MigrationRecord,
+        stores: &Stores,
+        desired: &Desired,
+    ) -> Result<MigrationRecord, Failure> {
+        let mut record = record.clone();
+        record.rules = self.rules.amended(record.rules);
+        match (record.state, self.way) {
+            (State::Running | State::Stopped, Way::On { renewal, .. }) => {
+                renewal.renewed(record, stores, desired, self.check)
+            }
+            _ => Ok(record),
+        }
     }
 
     /// Whether nothing is left to do.
@@ -191,7 +232,7 @@ impl Continued<'_> {
 
     /// Refuses a node that waits for no kubelet: it is more likely misspelled.
     fn check_kubelets(&self, stores: &Stores, known: Vec<&str>) -> Result<(), Failure> {
-        let Way::On { kubelets } = self.way else {
+        let Way::On { kubelets, .. } = self.way else {
             return Ok(());
         };
         for name in kubelets {

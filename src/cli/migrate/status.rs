@@ -9,7 +9,7 @@ use super::session::live;
 use crate::render::{MigrationStatus, migration_status, printable};
 use ipam_cluster::live::LiveCluster;
 use ipam_cluster::{Cluster, LeaseName, LockRecord, LockSeen};
-use ipam_controller::migration::{Stores, stored};
+use ipam_controller::migration::{Stores, stored, waiting};
 use ipam_planner::migration::MigrationRecord;
 
 /// Version of the JSON.
@@ -44,7 +44,13 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     let cluster = live(common).await?;
     let stores = stored(&cluster).await?;
     let record = stores.migration.as_ref().map(|stored| &stored.record);
-    let mut status = record.map(|record| shown(&cluster, record, &stores, common));
+    let mut status = match record {
+        None => None,
+        Some(record) => {
+            let status = shown(&cluster, record, &stores, common);
+            Some(watched(&cluster, record, &stores, status).await)
+        }
+    };
     if let Some(status) = &mut status {
         status.runs_as = holder(&cluster).await?;
         if status.runs_as.is_some() {
@@ -75,7 +81,23 @@ pub(super) fn shown(
     let mut nodes = record.nodes(cluster.now()).unwrap_or_default();
     let kept = stores.nodes.iter();
     nodes.extend(kept.map(|(name, stored)| (name.clone(), stored.record.clone())));
-    MigrationStatus::new(record, &nodes, &common.flags())
+    MigrationStatus::new(record, &nodes, &common.flags()).at(record, cluster.now())
+}
+
+/// The status with what the nodes under way wait for.
+async fn watched(
+    cluster: &LiveCluster,
+    record: &MigrationRecord,
+    stores: &Stores,
+    mut status: MigrationStatus,
+) -> MigrationStatus {
+    match waiting(cluster, record, &stores.nodes).await {
+        Ok(waiting) => status.waiting(waiting),
+        Err(error) => {
+            status.unseen = Some(error.to_string());
+            status
+        }
+    }
 }
 
 /// The program that holds the lock.

@@ -179,6 +179,11 @@ impl Workloads for Client {
         Ok(broken.pods(pods))
     }
 
+    /// Budgets are kept by the rules of evictions, not as objects.
+    async fn budgets(&self) -> Result<Vec<Value>, ClusterError> {
+        Ok(Vec::new())
+    }
+
     async fn migration_records(&self) -> Result<Vec<Value>, ClusterError> {
         self.others().await;
         let state = self.world.lock();

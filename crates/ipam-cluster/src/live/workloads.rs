@@ -65,6 +65,12 @@ impl Workloads for LiveCluster {
             .await
     }
 
+    async fn budgets(&self) -> Result<Vec<Value>, ClusterError> {
+        let names = ("poddisruptionbudgets.policy", "PodDisruptionBudget");
+        let path = "/apis/policy/v1/poddisruptionbudgets";
+        self.whole_list(names, path, "").await
+    }
+
     async fn migration_records(&self) -> Result<Vec<Value>, ClusterError> {
         let path = format!("/api/v1/namespaces/{OWN_NAMESPACE}/configmaps");
         let parameters = format!("&labelSelector={}", escaped(MIGRATION_LABEL));

@@ -30,58 +30,51 @@ pub(super) async fn send<C: Workloads, H: Host>(
     let (name, write) = match action {
         Action::Evict(pods) => return evict(cluster, host, node, pods).await,
         Action::DeletePods(pods) => return delete_pods(cluster, node, pods).await,
-        Action::Cordon(version) => {
-            let spec = match record.method.renumbers() {
-                true => json!({"unschedulable": true}),
-                false => json!({}),
-            };
-            let mark = json!(record.migration);
-            ("patch nodes", patch_node(node, version, mark, spec))
-        }
-        Action::Uncordon { version, before } => {
-            let unschedulable = match before {
-                CordonedBefore::Yes => json!({}),
-                CordonedBefore::No => json!({"unschedulable": null}),
-            };
-            (
-                "patch nodes",
-                patch_node(node, version, Value::Null, unschedulable),
-            )
-        }
-        Action::DeleteNode(version) => (
-            "delete nodes",
-            of(
-                Target::Node(node.clone()),
-                Operation::Delete(version.clone()),
-            ),
-        ),
-        Action::CreateNode(manifest) => (
-            "create nodes",
-            of(
-                Target::Node(node.clone()),
-                Operation::Create(manifest.clone()),
-            ),
-        ),
-        Action::CompleteNode { version, patch } => {
-            let mut patch = patch.clone();
-            patch["metadata"]["uid"] = json!(version.uid);
-            patch["metadata"]["resourceVersion"] = json!(version.resource_version);
-            (
-                "patch nodes",
-                of(Target::Node(node.clone()), Operation::Patch(patch)),
-            )
-        }
-        Action::DeleteCiliumNode(version) => (
-            "delete ciliumnodes",
-            of(
-                Target::CiliumNode(node.clone()),
-                Operation::Delete(version.clone()),
-            ),
-        ),
         // Carried out by their own modules.
-        Action::Assign { .. } | Action::Check => return Ok(Sent::Yes),
+        Action::Assign | Action::Check => return Ok(Sent::Yes),
+        Action::Cordon(version) => ("patch nodes", cordon(record, version)),
+        Action::Uncordon { version, before } => ("patch nodes", uncordon(node, version, *before)),
+        Action::CompleteNode { version, patch } => {
+            ("patch nodes", complete(node, version, patch.clone()))
+        }
+        Action::DeleteNode(version) => ("delete nodes", delete(Target::Node, node, version)),
+        Action::CreateNode(manifest) => {
+            let create = Operation::Create(manifest.clone());
+            ("create nodes", of(Target::Node(node.clone()), create))
+        }
+        Action::DeleteCiliumNode(version) => {
+            let write = delete(Target::CiliumNode, node, version);
+            ("delete ciliumnodes", write)
+        }
     };
     outcome(node, name, cluster.write(&write).await)
+}
+
+/// Marks the node, and cordons it unless its Pods keep their addresses.
+fn cordon(record: &NodeRecord, version: &ObjectVersion) -> Write {
+    let spec = match record.method.renumbers() {
+        true => json!({"unschedulable": true}),
+        false => json!({}),
+    };
+    patch_node(&record.node, version, json!(record.migration), spec)
+}
+
+fn uncordon(node: &NodeName, version: &ObjectVersion, before: CordonedBefore) -> Write {
+    let unschedulable = match before {
+        CordonedBefore::Yes => json!({}),
+        CordonedBefore::No => json!({"unschedulable": null}),
+    };
+    patch_node(node, version, Value::Null, unschedulable)
+}
+
+fn complete(node: &NodeName, version: &ObjectVersion, mut patch: Value) -> Write {
+    patch["metadata"]["uid"] = json!(version.uid);
+    patch["metadata"]["resourceVersion"] = json!(version.resource_version);
+    of(Target::Node(node.clone()), Operation::Patch(patch))
+}
+
+fn delete(kind: fn(NodeName) -> Target, node: &NodeName, version: &ObjectVersion) -> Write {
+    of(kind(node.clone()), Operation::Delete(version.clone()))
 }
 
 fn of(target: Target, operation: Operation) -> Write {

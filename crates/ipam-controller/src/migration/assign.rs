@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::mode::{remove_setting, set_mode};
+use super::observations::Observations;
 use super::reserve::{in_force, is_quarantined_for, read_claims, replace_claims};
 use super::{MigrationError, RESERVED_FOR, observed};
 use crate::prepare::prepare;
@@ -23,6 +24,7 @@ pub(super) struct Assigning<'a> {
     pub(super) desired: &'a Desired,
     /// The claims are one object: two replacements at once would only fail.
     pub(super) turn: &'a tokio::sync::Mutex<()>,
+    pub(super) observations: &'a Observations<Observed>,
 }
 
 impl Assigning<'_> {
@@ -35,7 +37,7 @@ impl Assigning<'_> {
     ) -> Result<AssignOutcome, MigrationError> {
         // As it is now: a program without claims, such as Cilium's operator, may have given a block
         // since the schedule.
-        let observed = observed(cluster).await?;
+        let observed = self.observations.after_now(|| observed(cluster)).await?;
         if record.method == Method::NodeConfig
             && record.direction == Direction::Back
             && let Some(outcome) = remove_setting(cluster, &observed, record, seen).await

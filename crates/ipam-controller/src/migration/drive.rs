@@ -1,5 +1,6 @@
 //! Drives one node through its steps until it is done, fails, or needs a person.
 
+use std::mem::Discriminant;
 use std::time::Duration;
 
 use super::act::{Sent, send};
@@ -9,7 +10,8 @@ use super::{Host, MigrationError, MigrationEvent};
 use ipam_cluster::{PodsOf, Target, Workloads};
 use ipam_core::model::NodeName;
 use ipam_planner::migration::{
-    Action, AssignOutcome, CheckState, Decision, NodeRecord, NodeSeen, Request, Rules, Situation,
+    Action, AssignOutcome, CheckState, Decision, Method, NodeRecord, NodeSeen, Request, Rules,
+    Situation,
 };
 
 /// Pause before a node is looked at again while it waits.
@@ -35,6 +37,37 @@ pub(super) struct Driver<'d, C, H> {
     pub(super) assigning: Assigning<'d>,
 }
 
+/// What one drive of a node remembers of its step. A program that takes over begins without it.
+struct Attempt {
+    check: CheckState,
+    refusals: Vec<String>,
+    last: Option<Discriminant<Action>>,
+}
+
+impl Attempt {
+    fn new(host: &impl Host) -> Attempt {
+        Attempt {
+            check: match host.has_check() {
+                true => CheckState::Due,
+                false => CheckState::None,
+            },
+            refusals: Vec::new(),
+            last: None,
+        }
+    }
+
+    fn begin_step(&mut self) {
+        self.refusals.clear();
+        self.last = None;
+    }
+
+    /// Whether the step is the one that was sent last.
+    fn repeats(&mut self, action: &Action) -> bool {
+        let this = Some(std::mem::discriminant(action));
+        std::mem::replace(&mut self.last, this) == this
+    }
+}
+
 /// What the cluster shows of a node.
 pub(super) async fn look<C: Workloads>(
     cluster: &C,
@@ -52,89 +85,111 @@ impl<C: Workloads, H: Host> Driver<'_, C, H> {
         &self,
         stored: &mut Stored<NodeRecord>,
     ) -> Result<Driven, MigrationError> {
-        let mut check = match self.host.has_check() {
-            true => CheckState::Due,
-            false => CheckState::None,
-        };
-        let mut refusals: Vec<String> = Vec::new();
-        let mut last = None;
+        let mut attempt = Attempt::new(self.host);
         loop {
             // A machine without its Node, or an agent without its CiliumNode, is worse than a delay.
             if self.host.is_stopping() && !stored.record.lacks_an_object() {
                 return Ok(Driven::Stopped);
             }
-            let seen = look(self.cluster, &stored.record.node).await?;
-            let record = stored.record.clone();
-            let situation = Situation {
-                record: &record,
-                seen: &seen,
-                rules: self.rules,
-                check: &check,
-                refusals: &refusals,
-                now: self.cluster.now(),
+            let Some(decision) = self.decided(&stored.record, &attempt).await? else {
+                continue;
             };
-            let decision = match situation.decide() {
-                Decision::Act(Action::Assign { .. }) => {
-                    let outcome = self.assigning.assign(self.cluster, &record, &seen).await?;
-                    // What is written must also be read: another look decides.
-                    let is_written = outcome == AssignOutcome::Shown;
-                    let decision = situation.assigned(outcome);
-                    match (is_written, record.method) {
-                        (true, ipam_planner::migration::Method::CiliumNode) => continue,
-                        _ => decision,
-                    }
-                }
-                decision => decision,
-            };
-            match decision {
-                Decision::Record(next) => {
-                    refusals.clear();
-                    last = None;
-                    self.record(stored, *next).await?;
-                }
-                Decision::Act(Action::Check) => {
-                    check = match self.host.check(&record.node).await {
-                        Ok(()) => CheckState::Passed,
-                        Err(why) => CheckState::Failed(why),
-                    };
-                    if check != CheckState::Passed {
-                        self.host.sleep(PAUSE).await;
-                    }
-                }
-                Decision::Act(action) => {
-                    // A step that has to be sent again waits for other programs.
-                    let this = Some(std::mem::discriminant(&action));
-                    if last == this {
-                        self.host.sleep(PAUSE).await;
-                    }
-                    last = this;
-                    match send(self.cluster, self.host, &record, &action).await? {
-                        Sent::Yes => {}
-                        Sent::EvictionsRefused(why) => {
-                            refusals = why;
-                            self.host.sleep(PAUSE).await;
-                        }
-                        Sent::Refused(why) => {
-                            let failed = NodeRecord {
-                                failure: Some(why),
-                                ..record
-                            };
-                            self.record(stored, failed).await?;
-                        }
-                    }
-                }
-                Decision::Wait(waiting) => {
-                    self.host.report(&MigrationEvent::Waiting {
-                        node: &record.node,
-                        phase: record.phase,
-                        why: &waiting.to_string(),
-                    });
-                    self.host.sleep(PAUSE).await;
-                }
-                Decision::Ask(request) => return Ok(Driven::Asked(request)),
-                Decision::Finished => return Ok(self.ended(&record)),
+            if let Some(driven) = self.carry_out(decision, stored, &mut attempt).await? {
+                return Ok(driven);
             }
         }
+    }
+
+    /// The next step. `None`: blocks were written, and must also be read, so another look decides.
+    async fn decided(
+        &self,
+        record: &NodeRecord,
+        attempt: &Attempt,
+    ) -> Result<Option<Decision>, MigrationError> {
+        let seen = look(self.cluster, &record.node).await?;
+        let situation = Situation {
+            record,
+            seen: &seen,
+            rules: self.rules,
+            check: &attempt.check,
+            refusals: &attempt.refusals,
+            now: self.cluster.now(),
+        };
+        let decision = match situation.decide() {
+            Decision::Act(Action::Assign) => {
+                let outcome = self.assigning.assign(self.cluster, record, &seen).await?;
+                if outcome == AssignOutcome::Shown && record.method == Method::CiliumNode {
+                    return Ok(None);
+                }
+                situation.assigned(outcome)
+            }
+            decision => decision,
+        };
+        Ok(Some(decision))
+    }
+
+    /// Does what was decided. Returns how the drive ended, if it did.
+    async fn carry_out(
+        &self,
+        decision: Decision,
+        stored: &mut Stored<NodeRecord>,
+        attempt: &mut Attempt,
+    ) -> Result<Option<Driven>, MigrationError> {
+        match decision {
+            Decision::Record(next) => {
+                attempt.begin_step();
+                self.record(stored, *next).await?;
+            }
+            Decision::Act(Action::Check) => {
+                attempt.check = match self.host.check(&stored.record.node).await {
+                    Ok(()) => CheckState::Passed,
+                    Err(why) => CheckState::Failed(why),
+                };
+                if attempt.check != CheckState::Passed {
+                    self.host.sleep(PAUSE).await;
+                }
+            }
+            Decision::Act(action) => self.act(&action, stored, attempt).await?,
+            Decision::Wait(waiting) => {
+                self.host.report(&MigrationEvent::Waiting {
+                    node: &stored.record.node,
+                    phase: stored.record.phase,
+                    why: &waiting.to_string(),
+                });
+                self.host.sleep(PAUSE).await;
+            }
+            Decision::Ask(request) => return Ok(Some(Driven::Asked(request))),
+            Decision::Finished => return Ok(Some(self.ended(&stored.record))),
+        }
+        Ok(None)
+    }
+
+    /// Sends a step.
+    async fn act(
+        &self,
+        action: &Action,
+        stored: &mut Stored<NodeRecord>,
+        attempt: &mut Attempt,
+    ) -> Result<(), MigrationError> {
+        if attempt.repeats(action) {
+            // A step that has to be sent again waits for other programs.
+            self.host.sleep(PAUSE).await;
+        }
+        match send(self.cluster, self.host, &stored.record, action).await? {
+            Sent::Yes => {}
+            Sent::EvictionsRefused(why) => {
+                attempt.refusals = why;
+                self.host.sleep(PAUSE).await;
+            }
+            Sent::Refused(why) => {
+                let failed = NodeRecord {
+                    failure: Some(why),
+                    ..stored.record.clone()
+                };
+                self.record(stored, failed).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn record(

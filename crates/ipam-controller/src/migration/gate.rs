@@ -11,9 +11,6 @@ use ipam_core::model::NodeName;
 use ipam_core::net::{RangeIndex, overlapping_pairs};
 use ipam_planner::migration::NodeRecord;
 
-/// Separates the cause of a stop from the nodes that are not back.
-const NOT_ALL_BACK: &str = "; and not all of the wave is back: ";
-
 impl<C: Workloads, H: Host> Migration<'_, C, H> {
     /// Why no node may move now: two nodes hold the same addresses.
     pub(super) fn unsafe_now(&self, snapshot: &Observed) -> Option<String> {
@@ -60,19 +57,21 @@ impl<C: Workloads, H: Host> Migration<'_, C, H> {
         failed.collect()
     }
 
-    /// Why the migration stopped, and which nodes of the failed wave are not back.
-    pub(super) fn note_of_failures(&self) -> Option<String> {
-        // Only the first cause stays: the state of the nodes may have changed since.
-        let note = self.main.record.note.as_deref().unwrap_or_default();
-        let note = note.split(NOT_ALL_BACK).next().map(str::to_owned);
-        let failed = self.failures();
-        match failed.is_empty() {
-            true => note,
-            false => Some(format!(
-                "{}{NOT_ALL_BACK}{}",
-                note.unwrap_or_default(),
-                failed.join("; ")
-            )),
+    pub(super) fn failed_nodes(&self) -> Vec<NodeName> {
+        let failed = self.nodes.iter();
+        let failed = failed.filter(|(_, stored)| stored.record.failure.is_some());
+        failed.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Why the migration stopped, and what keeps nodes of the failed wave from being back.
+    pub(super) fn why_stopped(&self) -> String {
+        let cause = self.main.record.note.clone().unwrap_or_default();
+        match self.main.record.not_back.is_empty() {
+            true => cause,
+            false => {
+                let failures = self.failures().join("; ");
+                format!("{cause}; and not all of the wave is back: {failures}")
+            }
         }
     }
 }

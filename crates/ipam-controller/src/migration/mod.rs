@@ -9,9 +9,11 @@ mod drive;
 mod event;
 mod gate;
 mod mode;
+mod observations;
 mod reserve;
 mod run;
 mod store;
+mod waiting;
 mod wave;
 
 use std::collections::BTreeMap;
@@ -20,15 +22,17 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use ipam_cilium::budgets::DisruptionBudget;
 use ipam_cilium::observed::{Observed, ReadError};
 use ipam_cilium::pods::Pod;
 use ipam_cluster::{Cluster, ClusterError, Extent, PodsOf, Workloads, WriteError, observe};
 use ipam_core::model::NodeName;
-use ipam_planner::migration::{MigrationRecordError, NodeRecord, Workloads as PodsByNode};
+use ipam_planner::migration::{Budgets, MigrationRecordError, NodeRecord, Workloads as PodsByNode};
 
 pub use event::MigrationEvent;
 pub use run::{Ended, Migration};
 pub use store::{Stored, Stores, stored};
+pub use waiting::waiting;
 
 /// How long blocks are reserved for the nodes of a migration. Every wave renews it.
 pub const RESERVED_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
@@ -85,14 +89,22 @@ pub enum MigrationError {
     Reserve(String),
 }
 
-/// The Pods of the cluster by node.
+/// The Pods of the cluster by node, and their budgets.
 ///
 /// # Errors
-/// Fails if the cluster does not answer, or hides Pods.
+/// Fails if the cluster does not answer, or hides Pods. Hidden budgets are told by the schedule.
 pub async fn pods_by_node<C: Workloads>(cluster: &C) -> Result<PodsByNode, MigrationError> {
     let pods = cluster.pods(&PodsOf::All).await?;
     let pods = pods.iter().map(Pod::read).collect::<Result<Vec<_>, _>>()?;
-    Ok(PodsByNode::new(pods))
+    let budgets = match cluster.budgets().await {
+        Ok(budgets) => {
+            let budgets = budgets.iter().map(DisruptionBudget::read);
+            Budgets::Known(budgets.collect::<Result<_, _>>()?)
+        }
+        Err(ClusterError::Indispensable { message, .. }) => Budgets::Hidden(message),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(PodsByNode::new(pods, budgets))
 }
 
 /// What a plan needs of the cluster.
@@ -106,4 +118,4 @@ pub fn migration_id(now: Timestamp) -> String {
 }
 
 /// The stored records of nodes, by name.
-type NodeStates = BTreeMap<NodeName, Stored<NodeRecord>>;
+pub type NodeStates = BTreeMap<NodeName, Stored<NodeRecord>>;

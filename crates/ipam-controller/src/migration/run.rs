@@ -2,7 +2,7 @@
 
 use super::drive::look;
 use super::reserve::{blocks_of, decided_on, reserve};
-use super::store::{Stored, Stores, put_migration, put_node, remove_stale};
+use super::store::{Stored, Stores, put_migration, put_node, put_parts, remove_stale};
 use super::wave::WaveOutcome;
 use super::{Host, MigrationError, MigrationEvent, NodeStates, RESERVED_FOR, observed};
 use ipam_cilium::observed::Observed;
@@ -61,11 +61,13 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
             .map_err(MigrationError::Schedule)?;
         let claims = decided_on(observed, desired);
         reserve(cluster, &blocks_of(nodes.values()), RESERVED_FOR, &claims).await?;
+        put_parts(cluster, &record).await?;
+        let id = record.id.clone();
         let main = match &earlier.migration {
             Some(stored) => put_migration(cluster, stored, record).await?,
             None => put_migration(cluster, &Stored::new(record.clone()), record).await?,
         };
-        remove_stale(cluster, earlier).await?;
+        remove_stale(cluster, earlier, &id).await?;
         let rules = main.record.rules.into();
         let nodes = nodes.into_iter();
         let nodes = nodes
@@ -216,10 +218,7 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
                 State::Running => self.forward().await?,
                 State::TurningBack => self.wave_back().await?,
                 State::Undoing => self.all_back().await?,
-                State::Stopped => {
-                    let note = self.main.record.note.clone().unwrap_or_default();
-                    Some(Ended::Stopped(note))
-                }
+                State::Stopped => Some(Ended::Stopped(self.why_stopped())),
                 State::Done => Some(Ended::Done),
                 State::Undone => Some(Ended::Undone),
             };
@@ -281,8 +280,7 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
     async fn next_wave(&mut self, wave: usize) -> Result<(), MigrationError> {
         let mut record = self.main.record.clone();
         record.wave = wave + 1;
-        self.main = put_migration(self.cluster, &self.main, record).await?;
-        Ok(())
+        self.store(record).await
     }
 
     /// Sends the failed wave back.
@@ -291,8 +289,12 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
         match self.back(wave).await? {
             Some(ended) => Ok(Some(ended)),
             None => {
-                let note = self.note_of_failures();
-                self.set_state(State::Stopped, note).await?;
+                let record = MigrationRecord {
+                    state: State::Stopped,
+                    not_back: self.failed_nodes(),
+                    ..self.main.record.clone()
+                };
+                self.store(record).await?;
                 Ok(None)
             }
         }
@@ -374,10 +376,27 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
         let record = MigrationRecord {
             state,
             note,
+            not_back: Vec::new(),
             ..self.main.record.clone()
         };
+        self.store(record).await
+    }
+
+    async fn store(&mut self, record: MigrationRecord) -> Result<(), MigrationError> {
         self.main = put_migration(self.cluster, &self.main, record).await?;
         Ok(())
+    }
+
+    /// Records what a person has approved anew: other files, rules, or another check.
+    ///
+    /// # Errors
+    /// Fails if the record cannot be stored.
+    pub async fn amend(&mut self, record: MigrationRecord) -> Result<(), MigrationError> {
+        self.rules = record.rules.into();
+        match record == self.main.record {
+            true => Ok(()),
+            false => self.store(record).await,
+        }
     }
 
     async fn put(&mut self, name: &NodeName, record: NodeRecord) -> Result<(), MigrationError> {

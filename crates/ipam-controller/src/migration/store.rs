@@ -1,5 +1,6 @@
-//! Keeps the records of a migration in ConfigMaps: one of the migration, one for each node. Each is
-//! replaced only in the version that was read, so two programs never continue one node.
+//! Keeps the records of a migration in ConfigMaps: one of the migration with parts for its moves, and
+//! one for each node. Parts never change. Every other one is replaced only in the version that was
+//! read, so two programs never continue one node.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,8 @@ use ipam_planner::migration::{MigrationRecord, MigrationRecordError, NodeRecord,
 const NAME: &str = "cilium-ipam-migration";
 /// The key of both sorts of records.
 const KEY: &str = "record.json";
+/// The key of a part.
+const PART_KEY: &str = "moves.json";
 
 /// A record and the version of its object; without one, the object does not exist yet.
 #[derive(Clone, Debug)]
@@ -32,6 +35,8 @@ pub struct Stores {
     pub migration: Option<Stored<MigrationRecord>>,
     /// The nodes of that migration.
     pub nodes: NodeStates,
+    /// The parts of that migration.
+    parts: BTreeMap<String, ObjectVersion>,
     /// ConfigMaps of earlier migrations.
     stale: BTreeMap<String, ObjectVersion>,
     /// Nodes of earlier migrations that are neither moved nor untouched.
@@ -45,6 +50,20 @@ impl Stores {
         Some(format!(
             "an earlier migration left {first}: finish it by hand, and delete the ConfigMap"
         ))
+    }
+}
+
+impl Stores {
+    /// Adds an object of another migration than the stored one.
+    fn add_earlier(&mut self, object: &Value) {
+        if !is_own(object) {
+            return;
+        }
+        if part_of(object).is_none() {
+            self.unfinished.extend(unfinished(object));
+        }
+        let name = name_of(object).to_owned();
+        self.stale.insert(name, version_of(object));
     }
 }
 
@@ -64,11 +83,12 @@ impl<R> Stored<R> {
 pub async fn stored<C: Workloads>(cluster: &C) -> Result<Stores, MigrationError> {
     let mut stores = Stores::default();
     let objects = cluster.migration_records().await?;
-    let (main, nodes): (Vec<&Value>, Vec<&Value>) =
+    let (main, others): (Vec<&Value>, Vec<&Value>) =
         objects.iter().partition(|object| name_of(object) == NAME);
     if let Some(object) = main.first() {
-        let record =
-            MigrationRecord::read(text_of(object)).map_err(|error| unusable(object, error))?;
+        let parts = parts_of(migration_of(object), &others);
+        let record = MigrationRecord::read(text_of(object), &parts)
+            .map_err(|error| unusable(object, error))?;
         stores.migration = Some(Stored {
             record,
             version: Some(version_of(object)),
@@ -78,43 +98,53 @@ pub async fn stored<C: Workloads>(cluster: &C) -> Result<Stores, MigrationError>
         .migration
         .as_ref()
         .map(|stored| stored.record.id.clone());
-    for object in nodes {
-        let label = object["metadata"]["labels"][MIGRATION_LABEL].as_str();
-        if label != id.as_deref() {
-            if !is_own(object) {
-                continue;
-            }
-            stores.unfinished.extend(unfinished(object));
-            stores
-                .stale
-                .insert(name_of(object).to_owned(), version_of(object));
-            continue;
+    for object in others {
+        if migration_of(object) != id.as_deref() {
+            stores.add_earlier(object);
+        } else if part_of(object).is_some() {
+            let name = name_of(object).to_owned();
+            stores.parts.insert(name, version_of(object));
+        } else {
+            let record: NodeRecord = serde_json::from_str(text_of(object))
+                .map_err(|error| unusable(object, error.into()))?;
+            let version = Some(version_of(object));
+            let name = record.node.clone();
+            stores.nodes.insert(name, Stored { record, version });
         }
-        let record: NodeRecord = serde_json::from_str(text_of(object))
-            .map_err(|error| unusable(object, error.into()))?;
-        let stored = Stored {
-            version: Some(version_of(object)),
-            record,
-        };
-        stores.nodes.insert(stored.record.node.clone(), stored);
     }
     Ok(stores)
 }
 
-/// Removes the records of earlier migrations.
+/// The parts of a migration, in order.
+fn parts_of<'o>(migration: Option<&str>, others: &[&'o Value]) -> Vec<&'o str> {
+    let of_migration = others
+        .iter()
+        .filter(|object| migration_of(object) == migration);
+    let mut parts: Vec<(&str, &str)> = of_migration
+        .filter_map(|object| Some((name_of(object), part_of(object)?)))
+        .collect();
+    parts.sort_unstable();
+    parts.into_iter().map(|(_, text)| text).collect()
+}
+
+/// Removes the records of migrations before this one.
 pub(super) async fn remove_stale<C: Cluster>(
     cluster: &C,
     stores: &Stores,
+    migration: &str,
 ) -> Result<(), MigrationError> {
-    let earlier = stores
+    let of_nodes = stores
         .nodes
         .values()
         .filter_map(|stored| Some((name_of_node(&stored.record.node), stored.version.clone()?)));
-    let stale = stores
-        .stale
-        .iter()
-        .map(|(name, version)| (name.clone(), version.clone()));
-    for (name, version) in stale.chain(earlier) {
+    let others = stores.parts.iter().chain(&stores.stale);
+    let others = others.map(|(name, version)| (name.clone(), version.clone()));
+    // A program that was killed in the same second has left parts with the names of ours.
+    let own = name_of_part(migration, "");
+    for (name, version) in others
+        .chain(of_nodes)
+        .filter(|(name, _)| !name.starts_with(&own))
+    {
         let write = Write {
             target: Target::MigrationRecord(name.clone()),
             operation: Operation::Delete(version),
@@ -133,12 +163,36 @@ pub(super) async fn put_migration<C: Workloads>(
     stored: &Stored<MigrationRecord>,
     record: MigrationRecord,
 ) -> Result<Stored<MigrationRecord>, MigrationError> {
-    let text = json!(record).to_string();
-    let version = put(cluster, NAME, &record.id, &text, stored.version.as_ref()).await?;
+    let text = record.to_text();
+    let kept = Kept {
+        name: NAME,
+        migration: &record.id,
+        key: KEY,
+        text: &text,
+    };
+    let version = put(cluster, &kept, stored.version.as_ref()).await?;
     Ok(Stored {
         record,
         version: Some(version),
     })
+}
+
+/// Stores the parts of the record of a migration that begins. Without its main record they mean
+/// nothing, so a program that is killed after this has begun nothing.
+pub(super) async fn put_parts<C: Workloads>(
+    cluster: &C,
+    record: &MigrationRecord,
+) -> Result<(), MigrationError> {
+    for (index, text) in record.part_texts().iter().enumerate() {
+        let kept = Kept {
+            name: &name_of_part(&record.id, &format!("{index:04}")),
+            migration: &record.id,
+            key: PART_KEY,
+            text,
+        };
+        put(cluster, &kept, None).await?;
+    }
+    Ok(())
 }
 
 /// Stores the record of a node.
@@ -149,31 +203,37 @@ pub(super) async fn put_node<C: Workloads>(
 ) -> Result<Stored<NodeRecord>, MigrationError> {
     let text = json!(record).to_string();
     let name = name_of_node(&record.node);
-    let version = put(
-        cluster,
-        &name,
-        &record.migration,
-        &text,
-        stored.version.as_ref(),
-    )
-    .await?;
+    let kept = Kept {
+        name: &name,
+        migration: &record.migration,
+        key: KEY,
+        text: &text,
+    };
+    let version = put(cluster, &kept, stored.version.as_ref()).await?;
     Ok(Stored {
         record,
         version: Some(version),
     })
 }
 
+/// A ConfigMap with one text.
+struct Kept<'k> {
+    name: &'k str,
+    migration: &'k str,
+    key: &'static str,
+    text: &'k str,
+}
+
 async fn put<C: Workloads>(
     cluster: &C,
-    name: &str,
-    migration: &str,
-    text: &str,
+    kept: &Kept<'_>,
     version: Option<&ObjectVersion>,
 ) -> Result<ObjectVersion, MigrationError> {
+    let name = kept.name;
     let target = Target::MigrationRecord(name.to_owned());
     let write = Write {
         target: target.clone(),
-        operation: stored_as(name, migration, text, version),
+        operation: kept.operation(version),
     };
     let error = match cluster.write(&write).await {
         Ok(written) => return Ok(written.version),
@@ -187,15 +247,15 @@ async fn put<C: Workloads>(
         return Err(failed(name, error));
     };
     // The answer to an earlier attempt was lost.
-    if text_of(&object) == text {
+    if text_at(&object, kept.key) == Some(kept.text) {
         return Ok(version_of(&object));
     }
-    let is_earlier = object["metadata"]["labels"][MIGRATION_LABEL] != migration;
+    let is_earlier = migration_of(&object) != Some(kept.migration);
     if version.is_some() || !is_earlier || !is_own(&object) {
         return Err(failed(name, error));
     }
     // A record of an earlier migration, which was killed before it removed all of them.
-    let operation = stored_as(name, migration, text, Some(&version_of(&object)));
+    let operation = kept.operation(Some(&version_of(&object)));
     let written = cluster.write(&Write { target, operation }).await;
     Ok(written.map_err(|error| failed(name, error))?.version)
 }
@@ -208,27 +268,24 @@ fn failed(name: &str, error: WriteError) -> MigrationError {
     }
 }
 
-fn stored_as(
-    name: &str,
-    migration: &str,
-    text: &str,
-    version: Option<&ObjectVersion>,
-) -> Operation {
-    let (label, value) = OWNER_LABEL;
-    let labels = json!({label: value, MIGRATION_LABEL: migration});
-    let data = json!({KEY: text});
-    match version {
-        Some(version) => Operation::Patch(json!({
-            "metadata": {
-                "uid": version.uid, "resourceVersion": version.resource_version, "labels": labels,
-            },
-            "data": data,
-        })),
-        None => Operation::Create(json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": name, "namespace": OWN_NAMESPACE, "labels": labels},
-            "data": data,
-        })),
+impl Kept<'_> {
+    fn operation(&self, version: Option<&ObjectVersion>) -> Operation {
+        let (label, value) = OWNER_LABEL;
+        let labels = json!({label: value, MIGRATION_LABEL: self.migration});
+        let data = json!({self.key: self.text});
+        match version {
+            Some(version) => Operation::Patch(json!({
+                "metadata": {
+                    "uid": version.uid, "resourceVersion": version.resource_version, "labels": labels,
+                },
+                "data": data,
+            })),
+            None => Operation::Create(json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": self.name, "namespace": OWN_NAMESPACE, "labels": labels},
+                "data": data,
+            })),
+        }
     }
 }
 
@@ -243,12 +300,29 @@ fn name_of_node(node: &NodeName) -> String {
     format!("{NAME}-{hex}")
 }
 
+fn name_of_part(migration: &str, number: &str) -> String {
+    format!("{NAME}-{migration}-moves-{number}")
+}
+
 fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
+fn text_at<'o>(object: &'o Value, key: &str) -> Option<&'o str> {
+    object["data"][key].as_str()
+}
+
 fn text_of(object: &Value) -> &str {
-    object["data"][KEY].as_str().unwrap_or_default()
+    text_at(object, KEY).unwrap_or_default()
+}
+
+/// The text of a part; `None` for a record of a node.
+fn part_of(object: &Value) -> Option<&str> {
+    text_at(object, PART_KEY)
+}
+
+fn migration_of(object: &Value) -> Option<&str> {
+    object["metadata"]["labels"][MIGRATION_LABEL].as_str()
 }
 
 /// Whether we made the object: nothing else is deleted.

@@ -8,6 +8,7 @@ use futures_util::stream::FuturesUnordered;
 
 use super::assign::Assigning;
 use super::drive::{Driven, Driver};
+use super::observations::Observations;
 use super::run::Migration;
 use super::{Host, MigrationError, MigrationEvent};
 use ipam_cluster::Workloads;
@@ -29,59 +30,37 @@ impl<C: Workloads, H: Host> Migration<'_, C, H> {
         nodes: &[NodeName],
         direction: Direction,
     ) -> Result<WaveOutcome, MigrationError> {
-        let due: Vec<NodeName> = nodes
-            .iter()
-            .filter(|name| !self.nodes[*name].record.is_done())
-            .cloned()
-            .collect();
-        let waves = self.main.record.waves();
-        self.host.report(&MigrationEvent::Wave {
-            number: wave + 1,
-            of: waves.len(),
-            domain: waves.get(wave).and_then(|wave| wave.domain.as_deref()),
-            nodes: due.len(),
-            direction,
-        });
-        let turn = tokio::sync::Mutex::new(());
+        let due = self.due(nodes);
+        self.announce(wave, due.len(), direction);
+        let (turn, observations) = (tokio::sync::Mutex::new(()), Observations::new());
+        let rules = self.rules;
         let driver = Driver {
             cluster: self.cluster,
             host: self.host,
-            rules: &self.rules,
+            rules: &rules,
             assigning: Assigning {
                 desired: self.desired,
                 turn: &turn,
+                observations: &observations,
             },
         };
         let limit = self.max_unavailable();
-        let mut waiting = due.into_iter();
+        let mut waiting = due.into_iter().peekable();
         let mut in_flight = FuturesUnordered::new();
         let mut outcome = Collected::default();
-        let mut error = None;
         loop {
             while in_flight.len() < limit.get()
-                && error.is_none()
-                && (direction == Direction::Back || outcome.is_clean())
+                && waiting.peek().is_some()
+                && outcome.lets_begin(direction)
             {
-                if waiting.as_slice().is_empty() {
-                    break;
+                match self.may_begin(direction, in_flight.len()).await {
+                    Ok(Begin::Now) => {}
+                    Ok(Begin::Later) => break,
+                    Ok(Begin::Never) => outcome.is_stopped = Interrupted::Yes,
+                    Err(error) => outcome.error = Some(error),
                 }
-                let is_closed = matches!(self.window(), WindowState::Closed { .. });
-                if direction == Direction::Forward && is_closed {
-                    // Nodes that have begun go on meanwhile.
-                    if !in_flight.is_empty() {
-                        break;
-                    }
-                    match self.wait_for_window().await {
-                        Ok(Interrupted::No) => {}
-                        Ok(Interrupted::Yes) => {
-                            outcome.is_stopped = Interrupted::Yes;
-                            break;
-                        }
-                        Err(failed) => {
-                            error = Some(failed);
-                            break;
-                        }
-                    }
+                if !outcome.lets_begin(direction) {
+                    break;
                 }
                 let Some(name) = waiting.next() else { break };
                 let mut stored = self.nodes[&name].clone();
@@ -94,16 +73,48 @@ impl<C: Workloads, H: Host> Migration<'_, C, H> {
             let Some((name, stored, driven)) = in_flight.next().await else {
                 break;
             };
-            match driven {
-                Ok(driven) => outcome.note(&name, &stored.record, driven),
-                Err(failed) => error = Some(failed),
-            }
+            outcome.note(&name, &stored.record, driven);
             self.nodes.insert(name, stored);
         }
-        match error {
-            Some(error) => Err(error),
-            None => Ok(outcome.into()),
+        outcome.end()
+    }
+
+    /// The nodes that are not done.
+    fn due(&self, nodes: &[NodeName]) -> Vec<NodeName> {
+        let due = nodes.iter();
+        let due = due.filter(|name| !self.nodes[*name].record.is_done());
+        due.cloned().collect()
+    }
+
+    fn announce(&self, wave: usize, nodes: usize, direction: Direction) {
+        let waves = self.main.record.waves();
+        self.host.report(&MigrationEvent::Wave {
+            number: wave + 1,
+            of: waves.len(),
+            domain: waves.get(wave).and_then(|wave| wave.domain.as_deref()),
+            nodes,
+            direction,
+        });
+    }
+
+    /// Whether another node may begin. Without nodes in flight, it waits for a window.
+    async fn may_begin(
+        &self,
+        direction: Direction,
+        in_flight: usize,
+    ) -> Result<Begin, MigrationError> {
+        let is_open = matches!(self.window(), WindowState::Open { .. });
+        if direction == Direction::Back || is_open {
+            return Ok(Begin::Now);
         }
+        // Nodes that have begun go on meanwhile.
+        if in_flight > 0 {
+            return Ok(Begin::Later);
+        }
+        Ok(match self.wait_for_window().await? {
+            Interrupted::No => Begin::Now,
+            Interrupted::Yes => Begin::Never,
+        })
     }
 
     fn window(&self) -> WindowState {
@@ -145,6 +156,15 @@ pub(super) enum WaveOutcome {
     Stopped,
 }
 
+/// When another node may begin.
+enum Begin {
+    Now,
+    /// When one in flight has ended.
+    Later,
+    /// The program was asked to stop.
+    Never,
+}
+
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Interrupted {
     Yes,
@@ -157,39 +177,56 @@ struct Collected {
     failures: Vec<String>,
     asked: Vec<(NodeName, Request)>,
     is_stopped: Interrupted,
+    error: Option<MigrationError>,
 }
 
 impl Collected {
-    fn is_clean(&self) -> bool {
-        self.failures.is_empty() && self.asked.is_empty() && self.is_stopped == Interrupted::No
-    }
-
-    fn note(&mut self, name: &NodeName, record: &NodeRecord, driven: Driven) {
-        match driven {
-            Driven::Done => {}
-            Driven::Failed => {
-                let why = record.failure.as_deref().unwrap_or_default();
-                self.failures
-                    .push(format!("node {name}, {}: {why}", record.phase));
-            }
-            Driven::Asked(request) => self.asked.push((name.clone(), request)),
-            Driven::Stopped => self.is_stopped = Interrupted::Yes,
-        }
-    }
-}
-
-impl From<Collected> for WaveOutcome {
-    fn from(collected: Collected) -> WaveOutcome {
+    /// Whether another node may begin. Nodes that go back do so whatever became of others.
+    fn lets_begin(&self, direction: Direction) -> bool {
         let Collected {
             failures,
             asked,
             is_stopped,
-        } = collected;
-        match (failures.is_empty(), is_stopped, asked.is_empty()) {
+            error,
+        } = self;
+        let is_clean = failures.is_empty() && asked.is_empty() && *is_stopped == Interrupted::No;
+        error.is_none() && (direction == Direction::Back || is_clean)
+    }
+
+    fn note(
+        &mut self,
+        name: &NodeName,
+        record: &NodeRecord,
+        driven: Result<Driven, MigrationError>,
+    ) {
+        match driven {
+            Ok(Driven::Done) => {}
+            Ok(Driven::Failed) => {
+                let why = record.failure.as_deref().unwrap_or_default();
+                self.failures
+                    .push(format!("node {name}, {}: {why}", record.phase));
+            }
+            Ok(Driven::Asked(request)) => self.asked.push((name.clone(), request)),
+            Ok(Driven::Stopped) => self.is_stopped = Interrupted::Yes,
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    fn end(self) -> Result<WaveOutcome, MigrationError> {
+        let Collected {
+            failures,
+            asked,
+            is_stopped,
+            error,
+        } = self;
+        if let Some(error) = error {
+            return Err(error);
+        }
+        Ok(match (failures.is_empty(), is_stopped, asked.is_empty()) {
             (false, ..) => WaveOutcome::Failed(failures.join("; ")),
             (true, Interrupted::Yes, _) => WaveOutcome::Stopped,
             (true, Interrupted::No, false) => WaveOutcome::Asked(asked),
             (true, Interrupted::No, true) => WaveOutcome::Done,
-        }
+        })
     }
 }

@@ -2,8 +2,6 @@
 //!
 //! A saved schedule is compared with a fresh one, and never executed by itself.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::schedule::{LeftBehind, NodeMove, Schedule};
@@ -11,7 +9,7 @@ use super::wish::Wish;
 use crate::plan::sha256_hex;
 
 /// Version of this format: the major part changes when a reader would misunderstand.
-pub const FORMAT_VERSION: &str = "1.0";
+pub const FORMAT_VERSION: &str = "1.1";
 
 /// The kind by which a file is recognised.
 const KIND: &str = "MigrationPlan";
@@ -28,6 +26,9 @@ pub struct ScheduleDocument {
     pub digest: String,
     /// The directory of the files.
     pub directory: String,
+    /// Their commit, if they were read from Git.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
     /// What was asked for.
     pub wish: Wish,
     /// Nodes that are moved at a time.
@@ -40,6 +41,9 @@ pub struct ScheduleDocument {
     pub left_out: Vec<LeftBehindDocument>,
     /// What a person does after the last wave.
     pub after: Vec<String>,
+    /// What a person should know of the whole schedule.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// About how long all waves take, in seconds.
     pub estimate_seconds: i64,
 }
@@ -75,8 +79,9 @@ pub struct MoveDocument {
     pub steps: Vec<String>,
     /// What may go wrong or is lost.
     pub risks: Vec<String>,
-    /// Number of Pods that are evicted.
-    pub pods: usize,
+    /// Number of Pods that are evicted; absent if the Pods are unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<usize>,
     /// About how long it is cordoned, in seconds.
     pub estimate_seconds: i64,
 }
@@ -121,6 +126,7 @@ impl ScheduleDocument {
             format_version: FORMAT_VERSION.to_owned(),
             digest: String::new(),
             directory: directory.to_owned(),
+            revision: None,
             wish: wish.clone(),
             max_unavailable: schedule.max_unavailable.get(),
             waves: waves.collect(),
@@ -135,7 +141,25 @@ impl ScheduleDocument {
                 })
                 .collect(),
             after: schedule.around.after.clone(),
+            remarks: schedule.remarks.clone(),
             estimate_seconds: schedule.estimate().as_secs(),
+        };
+        document.digest = document.computed_digest();
+        document
+    }
+
+    /// The document with the commit of its files.
+    #[must_use]
+    pub fn of_revision(self, revision: Option<String>) -> ScheduleDocument {
+        ScheduleDocument { revision, ..self }
+    }
+
+    /// The document with another number of nodes at a time.
+    #[must_use]
+    pub(super) fn at_a_time(self, max_unavailable: usize) -> ScheduleDocument {
+        let mut document = ScheduleDocument {
+            max_unavailable,
+            ..self
         };
         document.digest = document.computed_digest();
         document
@@ -191,35 +215,6 @@ impl ScheduleDocument {
             &self.after,
         );
         sha256_hex(&serde_json::json!(decided).to_string())
-    }
-
-    /// What differs in a fresh schedule, one line for each node. Empty if nothing does.
-    pub fn differences(&self, fresh: &ScheduleDocument) -> Vec<String> {
-        if self.digest == fresh.digest {
-            return Vec::new();
-        }
-        let by_name = |document: &ScheduleDocument| -> BTreeMap<String, MoveDocument> {
-            let moves = document.moves.iter();
-            moves.map(|one| (one.node.clone(), one.clone())).collect()
-        };
-        let (saved, fresh_moves) = (by_name(self), by_name(fresh));
-        let mut lines: Vec<String> = saved
-            .iter()
-            .filter_map(|(node, old)| match fresh_moves.get(node) {
-                None => Some(format!("node {node}: it would not move now")),
-                Some(new) if (&new.uid, &new.to, &new.from) != (&old.uid, &old.to, &old.from) => {
-                    let (new, old) = (new.to.join(", "), old.to.join(", "));
-                    Some(format!("node {node}: it would move to {new}, not to {old}"))
-                }
-                Some(_) => None,
-            })
-            .collect();
-        let further = fresh_moves.keys().filter(|node| !saved.contains_key(*node));
-        lines.extend(further.map(|node| format!("node {node}: it would move, too")));
-        if lines.is_empty() {
-            lines.push("the waves or the Policy's `migration` changed".to_owned());
-        }
-        lines
     }
 }
 

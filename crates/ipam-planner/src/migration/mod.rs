@@ -4,7 +4,10 @@
 //! Pure, like a plan: [`schedule()`] says what will happen, [`Situation::decide`] says what comes
 //! next, and nothing here writes or reads a clock.
 
+mod approved;
 mod as_text;
+mod check;
+mod differences;
 mod document;
 mod drain;
 mod manifest;
@@ -14,18 +17,23 @@ mod record;
 mod schedule;
 mod seen;
 mod step;
+mod stored_text;
 mod targets;
 mod turn;
+mod waves;
 mod whole;
 mod wish;
+mod workloads;
 
+pub use approved::{ApprovedFiles, PoolDocument, WindowDocument, unreachable};
+pub use check::CheckDocument;
 pub use document::{
     LeftBehindDocument, MoveDocument, ScheduleDocument, ScheduleFileError, WaveDocument,
 };
 pub use drain::{DrainObstacle, DrainRules, Handling};
 pub use mode::Around;
 pub use record::{CordonedBefore, Direction, Method, NodeRecord, Phase, SavedNode};
-pub use schedule::{LeftBehind, NodeMove, Schedule, Wave, Workloads, schedule};
+pub use schedule::{LeftBehind, NodeMove, Schedule, Wave, schedule};
 pub use seen::{MIGRATION_ANNOTATION, NodeSeen, Scheduling, SeenNode};
 pub use step::{
     Action, AssignOutcome, CheckState, Decision, KubeletRestart, PodReference, Request, Rules,
@@ -33,6 +41,7 @@ pub use step::{
 };
 pub use whole::{MigrationRecord, MigrationRecordError, RulesDocument, State};
 pub use wish::{Goal, MethodChoice, Wish};
+pub use workloads::{Budgets, Workloads};
 
 #[cfg(test)]
 mod tests;

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::drain::DrainObstacle;
 use super::record::Method;
 use super::schedule::LeftBehind;
 use super::step::few;
 use super::targets::NewBlocks;
+use super::workloads::Workloads;
 use crate::plan::{BlockedReason, Target, node_config_name, plan};
 use ipam_cilium::observed::{BlockAllocator, NodeCidrAllocation, Observed};
-use ipam_cilium::pods::{Keeper, LocalData, Pod};
+use ipam_cilium::pods::{HostData, Keeper, LocalData, Pod};
 use ipam_core::model::{NodeName, WritePath, WritePathChoice};
 use ipam_core::net::Block;
 use ipam_desired::{Desired, Pin};
@@ -95,8 +97,43 @@ pub(super) fn of_settings(
     blocked
 }
 
+/// Why a node cannot be drained: the same text for all nodes, then the Pods of this one.
+pub(super) fn of_drain(obstacles: &[DrainObstacle]) -> LeftBehind {
+    let (mut unmanaged, mut empty_dirs) = (Vec::new(), Vec::new());
+    for obstacle in obstacles {
+        match obstacle {
+            DrainObstacle::Unmanaged(pod) => unmanaged.push(pod.clone()),
+            DrainObstacle::EmptyDir(pod) => empty_dirs.push(pod.clone()),
+        }
+    }
+    let (why, help) = match (unmanaged.is_empty(), empty_dirs.is_empty()) {
+        (_, true) => (
+            "Pods without a controller would be lost",
+            "delete them, or pass --force",
+        ),
+        (true, false) => (
+            "data in an emptyDir would be lost",
+            "move the data, or pass --delete-emptydir-data",
+        ),
+        (false, false) => (
+            "Pods without a controller, and data in an emptyDir, would be lost",
+            "delete the Pods and move the data, or pass --force and --delete-emptydir-data",
+        ),
+    };
+    let pods = [unmanaged, empty_dirs].concat();
+    LeftBehind {
+        why: format!("{why}: {}", few(&pods)),
+        help: help.to_owned(),
+    }
+}
+
 /// What a person should know before the node is drained.
-pub(super) fn risks(method: Method, allocator: BlockAllocator, leaving: &[&Pod]) -> Vec<String> {
+pub(super) fn risks(
+    method: Method,
+    allocator: BlockAllocator,
+    leaving: &[&Pod],
+    workloads: &Workloads,
+) -> Vec<String> {
     let mut risks = Vec::new();
     let names = |is_meant: fn(&Pod) -> bool| -> Vec<String> {
         let pods = leaving.iter().filter(|pod| is_meant(pod));
@@ -112,6 +149,18 @@ pub(super) fn risks(method: Method, allocator: BlockAllocator, leaving: &[&Pod])
     let data = names(|pod| pod.local_data == LocalData::EmptyDir);
     if !data.is_empty() {
         risks.push(format!("data in an emptyDir is lost: {}", few(&data)));
+    }
+    let stays = names(|pod| pod.host_data == HostData::HostPath);
+    if !stays.is_empty() {
+        let stays = few(&stays);
+        risks.push(format!("data in a hostPath stays on the node: {stays}"));
+    }
+    let spent = workloads.exhausted_budgets(leaving);
+    if !spent.is_empty() {
+        let spent = few(&spent);
+        risks.push(format!(
+            "PodDisruptionBudgets that allow no eviction now: {spent}"
+        ));
     }
     match method {
         Method::NodeObject => risks.push(

@@ -150,6 +150,11 @@ impl NodeRecord {
         }
     }
 
+    /// Whether its first step was begun.
+    pub fn has_begun(&self) -> bool {
+        self.phase != Phase::Pending || self.direction == Direction::Back
+    }
+
     /// Whether nothing is left to do for it.
     pub fn is_done(&self) -> bool {
         self.phase == Phase::Done

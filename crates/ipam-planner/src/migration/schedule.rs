@@ -10,11 +10,12 @@ use jiff::SignedDuration;
 use super::drain::DrainObstacle;
 use super::record::Method;
 use super::targets::{NewBlocks, targets};
+use super::waves::{remarks, waves};
 use super::wish::{Goal, MethodChoice, Wish};
+use super::workloads::Workloads;
 use super::{mode, obstacles};
 use crate::plan::{Misplaced, MisplacedReason, plan};
 use ipam_cilium::observed::{FamilyUse, ModeSeen, Node, Observed, Protection};
-use ipam_cilium::pods::Pod;
 use ipam_core::model::{IpamMode, NodeName, PerFamily, PoolName};
 use ipam_core::net::Block;
 use ipam_desired::{AddressPairs, Desired};
@@ -43,6 +44,8 @@ pub struct Schedule {
     pub max_unavailable: NonZeroUsize,
     /// What a person must do around the waves.
     pub around: mode::Around,
+    /// What a person should know of the whole schedule.
+    pub remarks: Vec<String>,
 }
 
 /// One node.
@@ -58,8 +61,8 @@ pub struct NodeMove {
     pub reason: String,
     /// What may go wrong or is lost.
     pub risks: Vec<String>,
-    /// Number of Pods that are evicted.
-    pub pods: usize,
+    /// Number of Pods that are evicted. `None`: the Pods are unknown.
+    pub pods: Option<usize>,
     /// About how long the node is cordoned.
     pub estimate: SignedDuration,
 }
@@ -77,29 +80,6 @@ pub struct Wave {
 pub struct LeftBehind {
     pub why: String,
     pub help: String,
-}
-
-/// The Pods of the cluster by node.
-#[derive(Clone, Debug, Default)]
-pub struct Workloads {
-    pub pods: BTreeMap<String, Vec<Pod>>,
-}
-
-impl Workloads {
-    /// Sorts Pods by node.
-    pub fn new(pods: impl IntoIterator<Item = Pod>) -> Workloads {
-        let mut workloads = Workloads::default();
-        for pod in pods {
-            if let Some(node) = &pod.node {
-                workloads.pods.entry(node.clone()).or_default().push(pod);
-            }
-        }
-        workloads
-    }
-
-    fn of(&self, node: &NodeName) -> &[Pod] {
-        self.pods.get(node.as_str()).map_or(&[], Vec::as_slice)
-    }
 }
 
 /// Schedules a migration.
@@ -294,8 +274,8 @@ impl<'s> Scheduler<'s> {
         match moved {
             Ok(moved) => drop(self.moves.insert(name.clone(), moved)),
             Err(obstacles) => {
-                let why: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
-                self.leave(name, why.join("; "), String::new());
+                let LeftBehind { why, help } = obstacles::of_drain(&obstacles);
+                self.leave(name, why, help);
             }
         }
     }
@@ -309,6 +289,7 @@ impl<'s> Scheduler<'s> {
         reason: String,
     ) -> Result<NodeMove, Vec<DrainObstacle>> {
         let pods = self.workloads.of(&node.name);
+        let is_known = self.workloads.are_known();
         let leaving = match method.renumbers() {
             true => self.wish.drain.leaving(pods)?,
             false => Vec::new(),
@@ -325,8 +306,13 @@ impl<'s> Scheduler<'s> {
             from,
             to,
             reason,
-            risks: obstacles::risks(method, self.observed.block_allocator(node), &leaving),
-            pods: leaving.len(),
+            risks: obstacles::risks(
+                method,
+                self.observed.block_allocator(node),
+                &leaving,
+                self.workloads,
+            ),
+            pods: is_known.then_some(leaving.len()),
             estimate: STEPS.saturating_add(grace),
         })
     }
@@ -335,42 +321,31 @@ impl<'s> Scheduler<'s> {
         self.left_out.insert(name.clone(), LeftBehind { why, help });
     }
 
+    fn finish(self) -> Schedule {
+        let Scheduler {
+            desired,
+            observed,
+            workloads,
+            wish,
+            moves,
+            left_out,
+        } = self;
+        let methods: BTreeSet<Method> = moves.values().map(|one| one.method).collect();
+        Schedule {
+            goal: wish.goal,
+            around: mode::around(observed, &methods, observed.nodes.len() - moves.len()),
+            waves: waves(observed, &desired.policy.failure_domain, moves.keys()),
+            remarks: remarks(desired, observed, workloads, &moves),
+            moves,
+            left_out,
+            max_unavailable: desired.policy.migration.max_unavailable,
+        }
+    }
+
     fn leave_all(&mut self, why: &LeftBehind) {
         let names = self.observed.nodes.keys();
         self.left_out
             .extend(names.map(|name| (name.clone(), why.clone())));
-    }
-
-    fn finish(self) -> Schedule {
-        let domain_label = &self.desired.policy.failure_domain;
-        let mut by_domain: BTreeMap<Option<&String>, Vec<NodeName>> = BTreeMap::new();
-        for name in self.moves.keys() {
-            let labels = self.observed.nodes.get(name).map(|node| &node.labels);
-            let domain = labels.and_then(|labels| labels.get(domain_label));
-            by_domain.entry(domain).or_default().push(name.clone());
-        }
-        let mut waves: Vec<Wave> = by_domain
-            .into_iter()
-            .map(|(domain, nodes)| Wave {
-                domain: domain.cloned(),
-                nodes,
-            })
-            .collect();
-        // Nodes without a domain go last.
-        waves.sort_by_key(|wave| wave.domain.is_none());
-        let methods: BTreeSet<Method> = self.moves.values().map(|one| one.method).collect();
-        Schedule {
-            goal: self.wish.goal,
-            around: mode::around(
-                self.observed,
-                &methods,
-                self.observed.nodes.len() - self.moves.len(),
-            ),
-            moves: self.moves,
-            waves,
-            left_out: self.left_out,
-            max_unavailable: self.desired.policy.migration.max_unavailable,
-        }
     }
 }
 

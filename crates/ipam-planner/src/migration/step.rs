@@ -12,11 +12,10 @@ use serde_json::Value;
 pub use change::AssignOutcome;
 
 use super::drain::DrainRules;
-use super::record::{CordonedBefore, Direction, Method, NodeRecord, Phase};
+use super::record::{CordonedBefore, NodeRecord, Phase};
 use super::seen::{NodeSeen, Scheduling, SeenNode};
 use ipam_cilium::observed::ObjectVersion;
 use ipam_cilium::pods::{Life, Pod};
-use ipam_core::net::Block;
 
 /// A Pod, so that no other one of its name is meant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,11 +69,7 @@ pub enum Action {
     },
     DeleteCiliumNode(ObjectVersion),
     /// Writes the blocks, with a claim, where the running Cilium reads them.
-    Assign {
-        method: Method,
-        direction: Direction,
-        blocks: Vec<Block>,
-    },
+    Assign,
     /// Runs the person's own check.
     Check,
     /// Removes the mark, and the cordon unless it was there before.

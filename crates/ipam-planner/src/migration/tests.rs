@@ -1,10 +1,14 @@
 //! The steps of one node against a naive cluster: every order of kills ends the same.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::*;
+use ipam_cilium::observed::{Observed, ObservedKind, Reader};
 use ipam_core::net::Block;
+use ipam_desired::Desired;
 
 const MIGRATION: &str = "m1";
 
@@ -42,6 +46,56 @@ pub(super) fn seen_node(uid: &str, pod_cidrs: &[&str]) -> SeenNode {
         .unwrap()
         .node
         .unwrap()
+}
+
+/// A cluster of nodes with labels.
+pub(super) fn observed_nodes(nodes: &[(&str, &[(&str, &str)])]) -> Observed {
+    let mut reader = Reader::default();
+    for (name, labels) in nodes {
+        let labels: BTreeMap<_, _> = labels.iter().copied().collect();
+        let metadata = json!({"name": name, "uid": name, "resourceVersion": "1", "labels": labels});
+        let text = json!({"metadata": metadata}).to_string();
+        reader.object(ObservedKind::Node, &text).unwrap();
+    }
+    reader.finish(Timestamp::UNIX_EPOCH)
+}
+
+/// The record of a migration that has begun, with these nodes in racks of 20.
+pub(super) fn stored_record(nodes: usize) -> MigrationRecord {
+    let name = |number: usize| format!("worker-{number:05}.eu-central-1.compute.example.com");
+    let one = |number: usize| MoveDocument {
+        node: name(number),
+        uid: format!("00000000-0000-0000-0000-{number:012}"),
+        method: "cilium-node".to_owned(),
+        pool: format!("rack-{}", number / 20),
+        from: vec![format!("10.{}.{}.0/24", 128 + number / 256, number % 256)],
+        to: vec![format!("10.{}.{}.0/24", 1 + number / 256, number % 256)],
+        reason: "in no pool".to_owned(),
+        steps: Method::CiliumNode
+            .phases()
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        risks: vec!["data in an emptyDir is lost: shop/web-1, shop/web-2".to_owned()],
+        pods: Some(30),
+        estimate_seconds: 120,
+    };
+    let domains: BTreeSet<usize> = (0..nodes).map(|number| number / 20).collect();
+    let wave = |domain: usize| WaveDocument {
+        domain: Some(format!("rack-{domain}")),
+        nodes: (0..nodes)
+            .filter(|number| number / 20 == domain)
+            .map(name)
+            .collect(),
+    };
+    let (wish, pods) = (Wish::default(), Workloads::default());
+    let empty = schedule(&Desired::default(), &observed_nodes(&[]), &pods, &wish);
+    let schedule = ScheduleDocument {
+        moves: (0..nodes).map(one).collect(),
+        waves: domains.into_iter().map(wave).collect(),
+        ..ScheduleDocument::new(&empty, &wish, "pools")
+    };
+    MigrationRecord::new("20260101t000000z".to_owned(), schedule.at_a_time(2), RULES)
 }
 
 const RULES: Rules = Rules {
@@ -153,7 +207,7 @@ impl World {
         }
     }
 
-    fn act(&mut self, action: &Action) -> Option<AssignOutcome> {
+    fn act(&mut self, action: &Action, goal: &[Block]) -> Option<AssignOutcome> {
         match action {
             Action::Cordon(_) => {
                 self.node_patch("/spec/unschedulable", json!(true));
@@ -197,14 +251,14 @@ impl World {
                 self.node = Some(node);
             }
             Action::DeleteCiliumNode(_) => self.cilium_node = None,
-            Action::Assign { method, blocks, .. } => {
-                let texts: Vec<String> = blocks.iter().map(ToString::to_string).collect();
-                match method {
+            Action::Assign => {
+                let texts: Vec<String> = goal.iter().map(ToString::to_string).collect();
+                match self.method {
                     Method::CiliumNode => {
                         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
                         self.cilium_node(&texts);
                     }
-                    Method::NodeConfig => self.setting = Some(blocks.clone()),
+                    Method::NodeConfig => self.setting = Some(goal.to_vec()),
                     _ => self.node_patch("/spec/podCIDRs", json!(texts)),
                 }
                 return Some(AssignOutcome::Shown);
@@ -241,7 +295,7 @@ fn run(world: &mut World, mut record: NodeRecord, kill_at: usize) -> NodeRecord 
         match decide(&record, &seen) {
             Decision::Record(next) => record = *next,
             Decision::Act(action) => {
-                let outcome = world.act(&action);
+                let outcome = world.act(&action, record.goal());
                 if step == kill_at {
                     continue;
                 }
@@ -307,7 +361,7 @@ fn a_node_that_turns_back_at_any_step_gets_its_old_block() {
             for _ in 0..turn_at {
                 match decide(&record, &world.seen()) {
                     Decision::Record(next) => record = *next,
-                    Decision::Act(action) => drop(world.act(&action)),
+                    Decision::Act(action) => drop(world.act(&action, record.goal())),
                     _ => break,
                 }
             }
@@ -455,7 +509,7 @@ fn a_label_that_a_person_removed_from_the_new_node_stays_away() {
     while record.phase != Phase::Create || world.node.is_none() {
         match decide(&record, &world.seen()) {
             Decision::Record(next) => record = *next,
-            Decision::Act(action) => drop(world.act(&action)),
+            Decision::Act(action) => drop(world.act(&action, record.goal())),
             other => panic!("{other:?}"),
         }
     }
@@ -471,7 +525,7 @@ fn pods_that_were_bound_late_leave_before_the_node_is_verified() {
     while record.phase != Phase::Verify {
         match decide(&record, &world.seen()) {
             Decision::Record(next) => record = *next,
-            Decision::Act(action) => drop(world.act(&action)),
+            Decision::Act(action) => drop(world.act(&action, record.goal())),
             other => panic!("{other:?}"),
         }
     }

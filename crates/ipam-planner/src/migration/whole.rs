@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::approved::ApprovedFiles;
 use super::as_text;
+use super::check::CheckDocument;
 use super::document::{MoveDocument, ScheduleDocument, WaveDocument};
 use super::drain::DrainRules;
 use super::record::{CordonedBefore, Direction, NodeRecord, Phase};
@@ -15,8 +17,12 @@ use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 
 /// Version of the records' format: the major part changes when an older program would
-/// misunderstand them.
-const FORMAT_VERSION: &str = "1.0";
+/// misunderstand them. 1: the moves lie in the main record, and any files may continue it.
+pub(super) const FORMAT_VERSION: &str = "2.0";
+
+pub(super) fn major(version: &str) -> &str {
+    version.split('.').next().unwrap_or_default()
+}
 
 ipam_core::text_enum! {
     /// How far a migration came.
@@ -53,6 +59,15 @@ pub struct MigrationRecord {
     /// Why it stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Nodes of the failed wave that are not back. Their own records say why.
+    #[serde(default, with = "as_text::list", skip_serializing_if = "Vec::is_empty")]
+    pub not_back: Vec<NodeName>,
+    /// What the files said when it was approved. Older records do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved: Option<ApprovedFiles>,
+    /// The check of moved nodes that was given when it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<CheckDocument>,
 }
 
 /// The rules as JSON. Times in seconds.
@@ -93,17 +108,12 @@ impl From<RulesDocument> for Rules {
 pub enum MigrationRecordError {
     #[error("it is not what cilium-ipam wrote: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("it has format version {}, and this program reads {FORMAT_VERSION}", .0.escape_debug())]
+    #[error("it has format version {}, and this program reads 1.0 to {FORMAT_VERSION}", .0.escape_debug())]
     Version(String),
+    #[error("{seen} of its {wanted} parts exist: the others were deleted")]
+    Parts { seen: usize, wanted: u64 },
     #[error("the digest of its schedule does not match: it was edited")]
     Edited,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Head {
-    #[serde(default)]
-    format_version: String,
 }
 
 impl MigrationRecord {
@@ -117,24 +127,26 @@ impl MigrationRecord {
             state: State::Running,
             wave: 0,
             note: None,
+            not_back: Vec::new(),
+            approved: None,
+            check: None,
         }
     }
 
-    /// Reads a stored record.
-    ///
-    /// # Errors
-    /// Fails if the text is anything else, or of another major version.
-    pub fn read(text: &str) -> Result<MigrationRecord, MigrationRecordError> {
-        let head: Head = serde_json::from_str(text)?;
-        let major = |version: &str| version.split('.').next().map(str::to_owned);
-        if major(&head.format_version) != major(FORMAT_VERSION) {
-            return Err(MigrationRecordError::Version(head.format_version));
+    /// The record with the files that were approved: their windows and numbers hold from now on.
+    #[must_use]
+    pub fn with_files(self, files: ApprovedFiles) -> MigrationRecord {
+        MigrationRecord {
+            schedule: self.schedule.at_a_time(files.max_unavailable),
+            approved: Some(files),
+            ..self
         }
-        let record: MigrationRecord = serde_json::from_str(text)?;
-        match record.schedule.is_unedited() {
-            true => Ok(record),
-            false => Err(MigrationRecordError::Edited),
-        }
+    }
+
+    /// The record with the check that moved nodes must pass.
+    #[must_use]
+    pub fn with_check(self, check: Option<CheckDocument>) -> MigrationRecord {
+        MigrationRecord { check, ..self }
     }
 
     /// Whether nothing is left to do, so that another migration may begin.

@@ -156,7 +156,7 @@ impl Output {
     pub fn values(&self) -> Vec<Value> {
         if self.root == "StatusDocument" {
             // Only a live cluster has records.
-            return vec![crate::migrate_cli::status_document()];
+            return vec![crate::migrate_status::status_document()];
         }
         let folder = Folder::new(&[("calico.yaml", CALICO)]);
         let examples = repository().join("examples");

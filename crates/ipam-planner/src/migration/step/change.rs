@@ -120,11 +120,7 @@ impl Situation<'_> {
                 })),
             };
         }
-        Decision::Act(Action::Assign {
-            method: self.record.method,
-            direction: self.record.direction,
-            blocks: self.record.goal().to_vec(),
-        })
+        Decision::Act(Action::Assign)
     }
 
     /// The next step after [`Action::Assign`].

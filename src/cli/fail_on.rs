@@ -1,0 +1,92 @@
+//! `--fail-on`: what in a plan, or in the schedule of a migration, makes a command exit with 2.
+
+use clap::ValueEnum;
+
+use ipam_planner::migration::{Goal, ScheduleDocument};
+use ipam_planner::plan::PlanDocument;
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct FailOnArguments {
+    /// Exit with 2 if the plan has one of these. `error` is always among them, unless `never` is.
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
+    fail_on: Option<Vec<FailOn>>,
+}
+
+/// A condition of `--fail-on`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum FailOn {
+    /// A change.
+    Changes,
+    /// A blocked change.
+    Blocked,
+    /// A block that the files would not give its node today.
+    Misplaced,
+    /// A limit or protection that refuses the plan.
+    Refused,
+    /// A field that differs from its expected value.
+    Drift,
+    /// A warning of a check.
+    Warning,
+    /// An error of a check, such as a block that two nodes hold.
+    Error,
+    /// Nothing at all.
+    Never,
+}
+
+/// What may have conditions.
+pub(super) trait Conditions {
+    fn has(&self, condition: FailOn) -> bool;
+}
+
+impl FailOnArguments {
+    pub(super) fn is_given(&self) -> bool {
+        self.fail_on.is_some()
+    }
+
+    /// Whether one of the conditions holds. An error is one of them unless `never` is.
+    pub(super) fn names(&self, plan: &impl Conditions, by_default: &[FailOn]) -> bool {
+        let Some(named) = &self.fail_on else {
+            return by_default.iter().any(|condition| plan.has(*condition));
+        };
+        let error = (!named.contains(&FailOn::Never)).then_some(FailOn::Error);
+        named
+            .iter()
+            .copied()
+            .chain(error)
+            .any(|condition| plan.has(condition))
+    }
+}
+
+impl Conditions for PlanDocument {
+    fn has(&self, condition: FailOn) -> bool {
+        match condition {
+            FailOn::Changes => !self.changes.is_empty(),
+            FailOn::Blocked => !self.blocked.is_empty(),
+            FailOn::Misplaced => !self.misplaced.is_empty(),
+            FailOn::Refused => !self.refusals.is_empty(),
+            FailOn::Drift => !self.drift.is_empty(),
+            FailOn::Warning => self.summary.warnings > 0,
+            FailOn::Error => self.summary.errors > 0,
+            FailOn::Never => false,
+        }
+    }
+}
+
+impl Conditions for ScheduleDocument {
+    /// A node that moves is a change, and one that should move and stays is blocked. A risk, or a
+    /// remark on the whole schedule, is a warning.
+    fn has(&self, condition: FailOn) -> bool {
+        let moves = !self.moves.is_empty();
+        let stays = !self.left_out.is_empty();
+        match condition {
+            FailOn::Changes => moves,
+            FailOn::Blocked => stays,
+            FailOn::Misplaced => self.wish.goal == Goal::Blocks && (moves || stays),
+            FailOn::Warning => {
+                let has_risk = self.moves.iter().any(|one| !one.risks.is_empty());
+                has_risk || !self.remarks.is_empty()
+            }
+            FailOn::Refused | FailOn::Drift | FailOn::Error | FailOn::Never => false,
+        }
+    }
+}
