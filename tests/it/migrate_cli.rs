@@ -398,7 +398,7 @@ fn a_migration_that_stops_is_recorded_and_shown() {
         .folder
         .write("pools/a.yaml", rack("a", "10.20.0.0/16"));
     let nothing = server.run(&["migrate", "apply", "-o", "json"]).expect(0);
-    let empty = json!({"format_version": "1.0", "migration": null});
+    let empty = json!({"format_version": "1.1", "migration": null});
     assert_eq!(nothing.json(), empty);
     add("n1", "10.100.1.0/24");
     let none = server.run(&["migrate", "status"]).expect(0);
@@ -418,7 +418,9 @@ fn a_migration_that_stops_is_recorded_and_shown() {
     add("n2", "10.100.2.0/24");
     let stale = server.run(&["migrate", "apply", "schedule.json"]).expect(4);
     assert!(
-        stale.stderr.contains("node n2: it would move, too"),
+        stale
+            .stderr
+            .contains("node n2: not in the saved schedule, would now move to 10.20.1.0/24"),
         "{}",
         stale.stderr
     );
@@ -436,7 +438,7 @@ fn a_migration_that_stops_is_recorded_and_shown() {
         ])
         .expect(7);
     let status = stopped.json();
-    assert_eq!(status["format_version"], "1.0");
+    assert_eq!(status["format_version"], "1.1");
     assert_eq!(status["migration"]["state"], "stopped", "{status}");
     assert_eq!(status["migration"]["counts"]["pending"], 1, "{status}");
     assert!(

@@ -10,11 +10,12 @@ use ipam_planner::migration::{
 use serde_json::json;
 
 use super::migrate_cli::{POLICY, racks, record};
+use super::support::{Folder, repository};
 
 /// What `migrate status -o json` prints.
 pub fn status_document() -> serde_json::Value {
     let (record, nodes) = record();
-    json!({"format_version": "1.0", "migration": MigrationStatus::new(&record, &nodes, "")})
+    json!({"format_version": "1.1", "migration": MigrationStatus::new(&record, &nodes, "")})
 }
 
 fn status(record: &MigrationRecord, nodes: &BTreeMap<NodeName, NodeRecord>) -> String {
@@ -104,4 +105,59 @@ fn the_status_shows_windows_checks_and_what_nodes_wait_for() {
     shown += &("\n--- under way\n".to_owned() + &at("2026-11-25T12:00:00Z", &nodes));
     assert!(!shown.contains("s3cret"), "{shown}");
     insta::assert_snapshot!("migrate_status_windows", shown);
+}
+
+/// A plan tells a migration that is not over, and does not write what it is about to move.
+#[test]
+fn a_plan_leaves_the_nodes_of_an_unfinished_migration_alone() {
+    let example = repository().join("examples/move");
+    let folder = Folder::new(&[]);
+    for file in ["cluster.yaml", "pools/racks.yaml"] {
+        folder.write(file, std::fs::read_to_string(example.join(file)).unwrap());
+    }
+    let cluster = folder.read("cluster.yaml");
+    let plan = ["plan", "-o", "json", "--cluster-file", "cluster.yaml"];
+    let before = folder.run(&plan).expect(0).json();
+    assert_eq!(before["changes"][0]["name"], "worker-2", "{before}");
+    let record = |state: &str, wave: usize| {
+        let waves = json!([{"domain": "b", "nodes": ["worker-2"]}, {"nodes": ["worker-1"]}]);
+        let record =
+            json!({"id": "m1", "state": state, "wave": wave, "schedule": {"waves": waves}});
+        let data = json!({"record.json": record.to_string()});
+        let metadata = json!({"name": "cilium-ipam-migration", "namespace": "kube-system"});
+        let object =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+        folder.write("cluster.yaml", format!("{cluster}- {object}\n"));
+    };
+    record("stopped", 0);
+    let planned = folder.run(&plan).expect(0).json();
+    let texts = planned["findings"].to_string();
+    let told =
+        "migration m1 is unfinished: 0 of 2 nodes are moved (0 of 2 waves), its state is `stopped`";
+    assert!(texts.contains(told), "{texts}");
+    assert_eq!(planned["changes"], json!([]));
+    assert_eq!(planned["blocked"][0]["name"], "worker-2");
+    assert_eq!(planned["blocked"].as_array().unwrap().len(), 1, "{planned}");
+    let doctor = folder.run(&["doctor", "--cluster-file", "cluster.yaml"]);
+    assert!(
+        doctor.stdout.contains("migration m1 is unfinished"),
+        "{}",
+        doctor.stdout
+    );
+    let schedule = folder
+        .run(&["migrate", "plan", "--cluster-file", "cluster.yaml"])
+        .expect(0);
+    assert!(
+        schedule.stdout.contains("migration m1 moves it already"),
+        "{}",
+        schedule.stdout
+    );
+    // Its wave is moved, and then the migration is over.
+    for (state, wave) in [("running", 1), ("done", 2)] {
+        record(state, wave);
+        let planned = folder.run(&plan).expect(0).json();
+        assert_eq!(planned["changes"][0]["name"], "worker-2", "{state}");
+    }
+    let over = folder.run(&plan).expect(0).json()["findings"].to_string();
+    assert!(!over.contains("unfinished"), "{over}");
 }

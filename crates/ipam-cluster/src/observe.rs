@@ -25,7 +25,8 @@ const SMALL: [ObservedKind; 4] = [
 ];
 
 /// More such kinds, read at the same time.
-const SMALL_TOO: [ObservedKind; 4] = [
+const SMALL_TOO: [ObservedKind; 5] = [
+    ObservedKind::Migration,
     ObservedKind::CiliumConfig,
     ObservedKind::CiliumNodeDefinition,
     ObservedKind::CiliumNodeConfig,

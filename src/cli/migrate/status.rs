@@ -13,7 +13,7 @@ use ipam_controller::migration::{Stores, stored, waiting};
 use ipam_planner::migration::MigrationRecord;
 
 /// Version of the JSON.
-const FORMAT_VERSION: &str = "1.0";
+const FORMAT_VERSION: &str = "1.1";
 
 /// Show how far the migration came, and what to do next.
 #[derive(Debug, clap::Args)]

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::sabotage::{Broken, BrokenRule};
 use super::world::{Kind, Objects, State, World, shown};
-use ipam_cilium::observed::{CLAIMS_NAME, ObjectVersion, ObservedKind};
+use ipam_cilium::observed::{CLAIMS_NAME, MIGRATION_NAME, ObjectVersion, ObservedKind};
 use ipam_cluster::sim::Yield;
 use ipam_cluster::{
     Cluster, ClusterError, LeaseName, ListVisitor, LockSeen, MIGRATION_LABEL, Moment, Operation,
@@ -94,6 +94,10 @@ pub(super) async fn sleep(world: &World, duration: Duration) {
 fn of_kind(objects: &Objects, kind: ObservedKind) -> Vec<Arc<Value>> {
     let kind = match kind {
         ObservedKind::Claims => Kind::Claims,
+        ObservedKind::Migration => {
+            let record = objects.get(&(Kind::Record, MIGRATION_NAME.to_owned()));
+            return record.into_iter().cloned().collect();
+        }
         ObservedKind::CiliumDaemonSet => Kind::DaemonSet,
         ObservedKind::CiliumConfig => Kind::Settings,
         ObservedKind::CiliumOperator => Kind::Operator,

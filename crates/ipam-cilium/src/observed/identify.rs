@@ -4,7 +4,7 @@
 //! overlooked CiliumNode would be given to another node.
 
 use super::kind::{
-    CILIUM_NODE_DEFINITION, CLAIMS_NAME, CONFIG_NAME, OWN_NAMESPACE, ObservedKind,
+    CILIUM_NODE_DEFINITION, CLAIMS_NAME, CONFIG_NAME, MIGRATION_NAME, OWN_NAMESPACE, ObservedKind,
     SPEAKER_CONFIG_NAME,
 };
 
@@ -160,6 +160,9 @@ impl ObservedKind {
             }
             ("", "ConfigMap") if head.name == CLAIMS_NAME && head.namespace == OWN_NAMESPACE => {
                 Some(ObservedKind::Claims)
+            }
+            ("", "ConfigMap") if head.name == MIGRATION_NAME && head.namespace == OWN_NAMESPACE => {
+                Some(ObservedKind::Migration)
             }
             ("apps", "DaemonSet") if head.app == Some("cilium") => {
                 Some(ObservedKind::CiliumDaemonSet)

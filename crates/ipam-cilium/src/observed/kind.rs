@@ -5,6 +5,8 @@
 pub enum ObservedKind {
     /// Our own ConfigMap of claims. Read before every kind that shows blocks.
     Claims,
+    /// Our own ConfigMap with the record of the last migration.
+    Migration,
     /// DaemonSet of the agent: version, and the namespace of the settings.
     CiliumDaemonSet,
     /// ConfigMap `cilium-config`.
@@ -66,6 +68,11 @@ pub const CLAIMS_NAME: &str = "cilium-ipam-claims";
 /// Key of the claims in the ConfigMap.
 pub const CLAIMS_KEY: &str = "claims.json";
 
+/// ConfigMap with the record of the last migration.
+pub const MIGRATION_NAME: &str = "cilium-ipam-migration";
+/// Key of the record in the ConfigMap.
+pub const MIGRATION_KEY: &str = "record.json";
+
 /// Key of the commit for which the claims were written last. For people; no program reads it.
 pub const CLAIMS_REVISION_KEY: &str = "revision";
 
@@ -75,8 +82,9 @@ impl ObservedKind {
     /// Claims come first: if a claim ends meanwhile, its object is seen. Nodes come after
     /// CiliumNodes: a block that moves from one to the other meanwhile is seen twice rather than
     /// never.
-    pub const OF_PLANS: [ObservedKind; 13] = [
+    pub const OF_PLANS: [ObservedKind; 14] = [
         ObservedKind::Claims,
+        ObservedKind::Migration,
         ObservedKind::CiliumDaemonSet,
         ObservedKind::CiliumConfig,
         ObservedKind::CiliumNodeDefinition,
@@ -106,7 +114,10 @@ impl ObservedKind {
     pub fn can_be_missed(self) -> bool {
         let is_setting = matches!(
             self,
-            ObservedKind::CiliumOperator | ObservedKind::CiliumNodeConfig | ObservedKind::PodIpPool
+            ObservedKind::CiliumOperator
+                | ObservedKind::CiliumNodeConfig
+                | ObservedKind::PodIpPool
+                | ObservedKind::Migration
         );
         is_setting || ObservedKind::OF_EXAMINATIONS.contains(&self)
     }
@@ -130,7 +141,7 @@ impl ObservedKind {
     /// Resource, `apiVersion` and `kind`.
     fn names(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            ObservedKind::Claims => ("configmaps", "v1", "ConfigMap"),
+            ObservedKind::Claims | ObservedKind::Migration => ("configmaps", "v1", "ConfigMap"),
             ObservedKind::CiliumDaemonSet => ("daemonsets.apps", "apps/v1", "DaemonSet"),
             ObservedKind::CiliumConfig | ObservedKind::SpeakerConfig => {
                 ("configmaps", "v1", "ConfigMap")
@@ -205,6 +216,10 @@ impl ObservedKind {
             ObservedKind::Claims => (
                 vec![format!("/api/v1/namespaces/{OWN_NAMESPACE}/configmaps")],
                 vec![("fieldSelector", "metadata.name=cilium-ipam-claims")],
+            ),
+            ObservedKind::Migration => (
+                vec![format!("/api/v1/namespaces/{OWN_NAMESPACE}/configmaps")],
+                vec![("fieldSelector", "metadata.name=cilium-ipam-migration")],
             ),
             ObservedKind::CiliumConfig => (
                 vec![format!("/api/v1/namespaces/{namespace}/configmaps")],

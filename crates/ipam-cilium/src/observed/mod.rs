@@ -13,6 +13,7 @@ mod identify;
 mod kind;
 mod load_balancing;
 mod metal_lb;
+mod migrating;
 mod native_routing;
 mod node_configs;
 mod operator;
@@ -55,9 +56,13 @@ pub use cilium::{
 pub use claimed::StoredClaims;
 pub use holding::{Holding, HoldingField, Reading, blocks_shown, family_of_annotation};
 pub use identify::{Head, MisnamedItem};
-pub use kind::{CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, OWN_NAMESPACE, ObservedKind, Query};
+pub use kind::{
+    CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, MIGRATION_KEY, MIGRATION_NAME, OWN_NAMESPACE,
+    ObservedKind, Query,
+};
 pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool};
 pub use metal_lb::SpeakerPeers;
+pub use migrating::UnfinishedMigration;
 pub use native_routing::native_routing_setting;
 pub use node_configs::NodeConfigs;
 pub use operator::{
@@ -112,6 +117,8 @@ pub struct Observed {
     pub at: Timestamp,
     /// The claims.
     pub claims: StoredClaims,
+    /// The migration that is not over, if there is one.
+    pub migration: Option<UnfinishedMigration>,
     /// Cilium's version and settings.
     pub cilium: Cilium,
     /// Blocks of objects that belong to no known node.
@@ -156,6 +163,11 @@ impl Observed {
     /// The blind spot of a kind, if it has one.
     pub fn blind_spot(&self, kind: ObservedKind) -> Option<&BlindSpot> {
         self.blind_spots.iter().find(|spot| spot.kind == kind)
+    }
+
+    /// The migration that still moves the node.
+    pub fn migration_of(&self, node: &NodeName) -> Option<&UnfinishedMigration> {
+        (self.migration.as_ref()).filter(|migration| migration.moves(node))
     }
 
     /// Whether one of these kinds is a blind spot.

@@ -13,7 +13,7 @@ use super::settings::{AgentView, NodeConfigView};
 use super::view::{CiliumNodeView, ConfigMapView, NodeView, ServiceCidrView};
 use super::{
     AddressPoolsServed, BlindSpot, CiliumNode, Evidence, Node, NodeConfig, NodeConfigs,
-    NodeConfigsServed, Observed, PodPoolsServed, SpeakerPeers, StoredClaims,
+    NodeConfigsServed, Observed, PodPoolsServed, SpeakerPeers, StoredClaims, UnfinishedMigration,
 };
 use ipam_core::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
 use ipam_core::net::Block;
@@ -54,6 +54,10 @@ impl Reader {
                     .map_err(|error| ReadError::new(kind, json, &error))?;
                 Ok(())
             }
+            ObservedKind::Migration => parse(json).and_then(|view| {
+                self.observed.migration = UnfinishedMigration::read(&view)?;
+                Ok(())
+            }),
             ObservedKind::Node => parse(json).map(|view| self.node(&view)),
             ObservedKind::CiliumNode => parse(json).map(|view| self.cilium_node(&view)),
             ObservedKind::ServiceCidr => parse(json).map(|view| self.service_cidr(&view)),

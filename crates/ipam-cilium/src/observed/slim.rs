@@ -20,7 +20,7 @@ use super::settings::{AgentView, NodeConfigView};
 use super::view::{CiliumNodeView, ConfigMapView, ManagedFields, NodeView, ServiceCidrView};
 use super::view_lb::{AddressPoolView, RequestManager, ServiceView, SpecManager};
 use super::view_workload::{Container, DefinitionView, WorkloadView};
-use super::{CLAIMS_KEY, ObservedKind, setting_key};
+use super::{CLAIMS_KEY, MIGRATION_KEY, ObservedKind, setting_key};
 
 /// The object with nothing in it that [`super::Reader`] does not read.
 ///
@@ -73,6 +73,7 @@ fn as_read(kind: ObservedKind, object: &Value) -> Value {
         ObservedKind::Node => project::<NodeView<'_>>(object, narrow_node),
         ObservedKind::CiliumNode => project::<CiliumNodeView<'_>>(object, narrow_node),
         ObservedKind::Claims => project::<ConfigMapView>(object, narrow_claims),
+        ObservedKind::Migration => project::<ConfigMapView>(object, narrow_migration),
         ObservedKind::CiliumConfig => project::<ConfigMapView>(object, narrow_config),
         ObservedKind::SpeakerConfig => project::<ConfigMapView>(object, narrow_speaker_config),
         ObservedKind::ServiceCidr => project::<ServiceCidrView<'_>>(object, whole),
@@ -138,6 +139,14 @@ fn narrow_speaker_config(path: &[&str], value: &Value) -> Option<Value> {
     match path {
         ["metadata", "managedFields"] => Some(json!([])),
         ["data"] => Some(slim_data(value)),
+        _ => None,
+    }
+}
+
+fn narrow_migration(path: &[&str], value: &Value) -> Option<Value> {
+    match path {
+        ["metadata", "managedFields"] => Some(json!([])),
+        ["data"] => Some(only(value, |key| key == MIGRATION_KEY)),
         _ => None,
     }
 }
@@ -479,6 +488,13 @@ mod tests {
                 ObservedKind::Claims,
                 json!({"data": {CLAIMS_KEY:
                 "{\"format_version\":\"1.0\",\"claims\":[],\"resting\":[]}"}}),
+            ),
+            (
+                ObservedKind::Migration,
+                json!({"data": {MIGRATION_KEY: json!({
+                    "id": "m", "state": "running", "wave": 1,
+                    "schedule": {"waves": [{"nodes": ["n1"]}, {"nodes": ["n2", "n3"]}]},
+                }).to_string()}}),
             ),
         ];
         objects.into_iter().map(named).collect()

@@ -17,6 +17,7 @@ pub(super) const LOG: &str = "cilium-sysdump.log";
 pub(super) fn stem(kind: ObservedKind) -> Option<&'static str> {
     Some(match kind {
         ObservedKind::Claims
+        | ObservedKind::Migration
         | ObservedKind::CiliumNodeDefinition
         | ObservedKind::ServiceCidr
         | ObservedKind::SpeakerConfig => return None,

@@ -177,6 +177,7 @@ impl Assigning<'_> {
 /// The cluster in which a plan may change the node of the record.
 fn as_changeable(observed: &Observed, record: &NodeRecord) -> Observed {
     let mut observed = observed.clone();
+    observed.migration = None;
     if let Some(node) = observed.nodes.get_mut(&record.node) {
         Arc::make_mut(node).migration = None;
     }

@@ -17,6 +17,10 @@ use ipam_core::net::Block;
 use ipam_desired::Desired;
 use ipam_planner::migration::{Direction, NodeRecord};
 
+/// Bytes of claims that leave room for those of other appliers: a ConfigMap holds 1 MiB
+/// (`pkg/apis/core/validation` @ 1.36).
+const MOST_BYTES: usize = 1_000_000;
+
 /// Attempts to replace the claims while other appliers do the same.
 const ATTEMPTS: usize = 20;
 
@@ -70,6 +74,14 @@ pub(super) async fn reserve<C: Workloads>(
             return Err(MigrationError::Reserve(why));
         }
         claims.quarantine(*block, node, cluster.now(), duration);
+    }
+    let bytes = claims.to_json().len();
+    if bytes > MOST_BYTES {
+        let why = format!(
+            "with those of {} blocks the claims would have {bytes} bytes, and a ConfigMap holds 1 MiB: move fewer nodes at once, with --node",
+            blocks.len()
+        );
+        return Err(MigrationError::Reserve(why));
     }
     let replaced = replace_claims(cluster, decided_on, &claims).await;
     Ok(replaced.map_err(ClusterError::Claims)?)

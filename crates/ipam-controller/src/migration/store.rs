@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{MigrationError, NodeStates};
-use ipam_cilium::observed::{OWN_NAMESPACE, OWNER_LABEL, ObjectVersion};
+use ipam_cilium::observed::{
+    MIGRATION_KEY, MIGRATION_NAME, OWN_NAMESPACE, OWNER_LABEL, ObjectVersion,
+};
 use ipam_cluster::{
     Cluster, MIGRATION_LABEL, Operation, Target, Workloads, Write, WriteError, version_of,
 };
@@ -16,9 +18,9 @@ use ipam_core::model::NodeName;
 use ipam_planner::migration::{MigrationRecord, MigrationRecordError, NodeRecord, Phase};
 
 /// The ConfigMap of the migration. Those of nodes have longer names.
-const NAME: &str = "cilium-ipam-migration";
+const NAME: &str = MIGRATION_NAME;
 /// The key of both sorts of records.
-const KEY: &str = "record.json";
+const KEY: &str = MIGRATION_KEY;
 /// The key of a part.
 const PART_KEY: &str = "moves.json";
 

@@ -272,6 +272,9 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
         ObservedKind::Claims => {
             "blocks that another apply is about to write are unknown, so `apply` refuses"
         }
+        ObservedKind::Migration => {
+            "it is unknown whether a migration is unfinished, and which nodes it moves"
+        }
         ObservedKind::CiliumNode | ObservedKind::Node => "the blocks that it holds are unknown",
     };
     let finding = |spot: &ipam_cilium::observed::BlindSpot| {

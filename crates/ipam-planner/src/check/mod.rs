@@ -8,6 +8,7 @@ mod cluster;
 mod files;
 mod labels;
 mod load_balancing;
+mod migration;
 mod names;
 mod native_routing;
 mod neutron;
@@ -59,6 +60,7 @@ pub fn load_balancing(observed: &Observed) -> Vec<Finding> {
 /// Findings about the cluster alone, except those of the doctor's own rules.
 pub fn observed(observed: &Observed) -> Vec<Finding> {
     let mut findings = cluster::blind_spots(&Desired::default(), observed);
+    findings.extend(migration::unfinished(&Desired::default(), observed));
     findings.extend(cluster::unseen(observed));
     findings.extend(load_balancing::of_cluster(observed));
     findings.extend(observed.findings.iter().cloned());
@@ -89,7 +91,8 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 
 /// Findings of the files compared with the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 13] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 14] = [
+        migration::unfinished,
         native_routing::pools_outside,
         cluster::unreadable_range_settings,
         neutron::overlapping,

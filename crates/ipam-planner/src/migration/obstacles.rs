@@ -178,3 +178,71 @@ pub(super) fn risks(
     }
     risks
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::migration::Budgets;
+    use ipam_cilium::budgets::DisruptionBudget;
+    use serde_json::json;
+
+    fn pod(name: &str, volume: &str) -> Pod {
+        let metadata = json!({"namespace": "shop", "name": name, "labels": {"app": name}});
+        let spec = json!({"volumes": [{"name": "v", volume: {}}]});
+        Pod::read(&json!({"metadata": metadata, "spec": spec})).unwrap()
+    }
+
+    fn budget(app: &str, allowed: u32) -> DisruptionBudget {
+        let selector = json!({"matchLabels": {"app": app}});
+        let budget = json!({
+            "metadata": {"namespace": "shop", "name": app},
+            "spec": {"selector": selector}, "status": {"disruptionsAllowed": allowed},
+        });
+        DisruptionBudget::read(&budget).unwrap()
+    }
+
+    #[test]
+    fn risks_name_what_is_lost_what_stays_and_budgets_without_room() {
+        let pods = [
+            pod("web", "emptyDir"),
+            pod("db", "hostPath"),
+            pod("api", "secret"),
+        ];
+        let budgets = vec![budget("web", 0), budget("db", 1), budget("other", 0)];
+        let workloads = Workloads::new(Vec::new(), Budgets::Known(budgets));
+        let leaving: Vec<&Pod> = pods.iter().collect();
+        let told = risks(
+            Method::CiliumNode,
+            BlockAllocator::External,
+            &leaving,
+            &workloads,
+        );
+        let expected = [
+            "Pods without a controller are lost: shop/web, shop/db, shop/api",
+            "data in an emptyDir is lost: shop/web",
+            "data in a hostPath stays on the node: shop/db",
+            "PodDisruptionBudgets that allow no eviction now: shop/web",
+        ];
+        assert_eq!(told[..4], expected);
+    }
+
+    #[test]
+    fn what_keeps_a_node_from_being_drained_is_one_text_before_the_pods() {
+        let unmanaged = |name: &str| DrainObstacle::Unmanaged(name.to_owned());
+        let empty_dir = DrainObstacle::EmptyDir("shop/db".to_owned());
+        let LeftBehind { why, help } = of_drain(&[unmanaged("shop/a"), unmanaged("shop/b")]);
+        assert_eq!(
+            why,
+            "Pods without a controller would be lost: shop/a, shop/b"
+        );
+        assert_eq!(help, "delete them, or pass --force");
+        let LeftBehind { why, .. } = of_drain(&[empty_dir.clone()]);
+        assert_eq!(why, "data in an emptyDir would be lost: shop/db");
+        let LeftBehind { why, help } = of_drain(&[unmanaged("shop/a"), empty_dir]);
+        assert!(why.ends_with("would be lost: shop/a, shop/db"), "{why}");
+        assert!(
+            help.contains("--force and --delete-emptydir-data"),
+            "{help}"
+        );
+    }
+}

@@ -217,7 +217,7 @@ impl<'s> Scheduler<'s> {
         } else if is_control_plane && !self.wish.nodes.contains(name) {
             let help = format!("name it: --node {name}");
             self.leave(name, "it runs the control plane".to_owned(), help);
-        } else if let Some(migration) = &node.migration {
+        } else if let Some(migration) = self.migration_of(node) {
             let why = format!("migration {} moves it already", migration.escape_debug());
             self.leave(
                 name,
@@ -315,6 +315,13 @@ impl<'s> Scheduler<'s> {
             pods: is_known.then_some(leaving.len()),
             estimate: STEPS.saturating_add(grace),
         })
+    }
+
+    /// The migration that moves the node, or still has to.
+    fn migration_of(&self, node: &'s Node) -> Option<&'s str> {
+        let unfinished = self.observed.migration_of(&node.name);
+        let marked = node.migration.as_deref();
+        marked.or(unfinished.map(|unfinished| unfinished.id.as_str()))
     }
 
     pub(super) fn leave(&mut self, name: &NodeName, why: String, help: String) {

@@ -82,6 +82,7 @@ fn no_domains(label: &str, observed: &Observed) -> Option<String> {
 mod tests {
     use super::*;
     use crate::migration::tests::observed_nodes;
+    use crate::migration::{Budgets, Method};
 
     fn shown(observed: &Observed, label: &str) -> Vec<String> {
         let waves = waves(observed, label, observed.nodes.keys());
@@ -102,6 +103,33 @@ mod tests {
         ]);
         let expected = ["rack-2: n1", "rack-10: n2 n10", ": a"];
         assert_eq!(shown(&observed, "rack"), expected);
+    }
+
+    #[test]
+    fn hidden_budgets_are_told_only_where_pods_are_evicted() {
+        let observed = observed_nodes(&[("a", &[("rack", "1")])]);
+        let desired = Desired::default();
+        let hidden = Workloads::new(Vec::new(), Budgets::Hidden("no permission".to_owned()));
+        let told = |method: Method, workloads: &Workloads| {
+            let one = NodeMove {
+                uid: "u".to_owned(),
+                method,
+                pool: "rack-a".parse().unwrap(),
+                from: Vec::new(),
+                to: Vec::new(),
+                reason: String::new(),
+                risks: Vec::new(),
+                pods: None,
+                estimate: jiff::SignedDuration::ZERO,
+            };
+            let moves = [("a".parse().unwrap(), one)].into();
+            remarks(&desired, &observed, workloads, &moves)
+        };
+        let all = told(Method::CiliumNode, &hidden);
+        assert!(all[0].contains("does not show: no permission"), "{all:?}");
+        assert!(told(Method::ToKubernetes, &hidden).is_empty());
+        let known = Workloads::new(Vec::new(), Budgets::default());
+        assert!(told(Method::CiliumNode, &known).is_empty());
     }
 
     #[test]

@@ -75,25 +75,25 @@ impl MisplacedReason {
     pub fn help(&self) -> &'static str {
         match self {
             MisplacedReason::InNoPool => {
-                "add the CIDR to a pool, or move the nodes: drain and re-create them"
+                "add the CIDR to a pool, or move the nodes with `cilium-ipam migrate`"
             }
             MisplacedReason::NotSelected => {
-                "fix the labels or the selector, pin the nodes with NodeAssignments, or drain and re-create them"
+                "fix the labels or the selector, pin the nodes with NodeAssignments, or move them with `cilium-ipam migrate`"
             }
             MisplacedReason::PinnedElsewhere(_) => {
-                "name this block in the pin, too, or drain and re-create the node"
+                "name this block in the pin, too, or move the node with `cilium-ipam migrate`"
             }
             MisplacedReason::OtherBlockSize(_) => {
-                "restore `blockSize`, or drain and re-create the nodes"
+                "restore `blockSize`, or move the nodes with `cilium-ipam migrate`"
             }
             MisplacedReason::Reserved | MisplacedReason::Excluded => {
-                "give these addresses back to the pool, or drain and re-create the nodes"
+                "give these addresses back to the pool, or move the nodes with `cilium-ipam migrate`"
             }
             MisplacedReason::PinnedToOther(_) => {
-                "pin another block, or drain and re-create this node so that the pinned one can have it"
+                "pin another block, or move this node with `cilium-ipam migrate`, so that the pinned one can have it"
             }
             MisplacedReason::PairOfTwoPools(_) => {
-                "drain and re-create the nodes: they get both blocks of one pool"
+                "move the nodes with `cilium-ipam migrate`: they get both blocks of one pool"
             }
             MisplacedReason::GivenByOtherPool(_) => {
                 "move the CIDR back to that pool, or drain and re-create the nodes"
@@ -102,10 +102,10 @@ impl MisplacedReason {
                 "enable the pool, or clear the field that shows the block"
             }
             MisplacedReason::UsedByOthers => {
-                "move what uses these addresses, or drain and re-create the nodes"
+                "move what uses these addresses, or move the nodes with `cilium-ipam migrate`"
             }
             MisplacedReason::BetterPool(_) => {
-                "drain and re-create the nodes to move them; until then they keep the block"
+                "move the nodes with `cilium-ipam migrate`; until then they keep the block"
             }
         }
     }

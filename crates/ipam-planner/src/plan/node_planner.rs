@@ -66,7 +66,26 @@ impl<'p> NodePlanner<'p> {
         }
     }
 
+    /// The change of a node. A node that a migration still moves changes by its steps only: a plan
+    /// would write without draining it, or take back what the migration has written.
     pub(super) fn of(
+        &self,
+        node: &Node,
+        pinned: Option<&Pinned>,
+        outcome: Outcome,
+    ) -> Result<Option<NodeChange>, BlockedReason> {
+        let change = self.decided(node, pinned, outcome)?;
+        let migration = self.observed.migration_of(&node.name);
+        match (change, migration) {
+            (Some(_), Some(migration)) if !self.observed.holds(node).is_empty() => {
+                let obstacle = NodeObstacle::Migrating(migration.id.clone());
+                Err(BlockedReason::Node(obstacle))
+            }
+            (change, _) => Ok(change),
+        }
+    }
+
+    fn decided(
         &self,
         node: &Node,
         pinned: Option<&Pinned>,

@@ -156,6 +156,7 @@ fn without_nodes(observed: &Observed) -> Observed {
         cilium_nodes: _,
         at,
         claims: _,
+        migration,
         cilium,
         // These addresses are taken in the supply.
         unattributed: _,
@@ -191,6 +192,7 @@ fn without_nodes(observed: &Observed) -> Observed {
         node_configs: node_configs.clone(),
         subnets: subnets.clone(),
         blind_spots: blind_spots.clone(),
+        migration: migration.clone(),
         ..Observed::default()
     }
 }

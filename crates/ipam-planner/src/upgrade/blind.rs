@@ -52,7 +52,8 @@ fn hides(observed: &Observed, kind: ObservedKind) -> Option<&'static str> {
         | K::CiliumNodeDefinition
         | K::ControllerManagerPod
         | K::ServiceCidr
-        | K::SpeakerConfig => None,
+        | K::SpeakerConfig
+        | K::Migration => None,
     }
 }
 
