@@ -4,6 +4,7 @@
 //! moment. What comes next is decided in `ipam_planner::migration`; nothing here decides it.
 
 mod act;
+mod amend;
 mod assign;
 mod drive;
 mod event;

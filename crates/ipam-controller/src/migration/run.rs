@@ -2,7 +2,7 @@
 
 use super::drive::look;
 use super::reserve::{blocks_of, decided_on, reserve};
-use super::store::{Stored, Stores, put_migration, put_node, put_parts, remove_stale};
+use super::store::{Stored, Stores, put_migration, put_parts, remove_stale};
 use super::wave::WaveOutcome;
 use super::{Host, MigrationError, MigrationEvent, NodeStates, RESERVED_FOR, observed};
 use ipam_cilium::observed::Observed;
@@ -366,42 +366,5 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
             })
         };
         names.iter().map(read).collect()
-    }
-
-    async fn set_state(
-        &mut self,
-        state: State,
-        note: Option<String>,
-    ) -> Result<(), MigrationError> {
-        let record = MigrationRecord {
-            state,
-            note,
-            not_back: Vec::new(),
-            ..self.main.record.clone()
-        };
-        self.store(record).await
-    }
-
-    async fn store(&mut self, record: MigrationRecord) -> Result<(), MigrationError> {
-        self.main = put_migration(self.cluster, &self.main, record).await?;
-        Ok(())
-    }
-
-    /// Records what a person has approved anew: other files, rules, or another check.
-    ///
-    /// # Errors
-    /// Fails if the record cannot be stored.
-    pub async fn amend(&mut self, record: MigrationRecord) -> Result<(), MigrationError> {
-        self.rules = record.rules.into();
-        match record == self.main.record {
-            true => Ok(()),
-            false => self.store(record).await,
-        }
-    }
-
-    async fn put(&mut self, name: &NodeName, record: NodeRecord) -> Result<(), MigrationError> {
-        let stored = put_node(self.cluster, &self.nodes[name], record).await?;
-        self.nodes.insert(name.clone(), stored);
-        Ok(())
     }
 }

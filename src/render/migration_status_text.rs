@@ -1,0 +1,171 @@
+//! How far a migration came, for a person at a terminal: counts, and each node that is under way or
+//! failed.
+
+use super::human::{Detail, limit, named};
+use super::migration::{commands, grouped};
+use super::migration_status::{MigrationCounts, MigrationStatus, NextStep, NodeStatus};
+use super::migration_windows::WindowsStatus;
+use super::natural::by_name;
+use super::text::{Paint, count, grouped_digits, printable};
+
+/// The status as text.
+pub fn migration_status(status: &MigrationStatus, detail: Detail) -> String {
+    // Every field is named, so that a new one cannot be forgotten here.
+    let MigrationStatus {
+        id,
+        state,
+        note,
+        not_back,
+        runs_as,
+        waits_for,
+        windows,
+        directory,
+        check,
+        unseen,
+        waves,
+        waves_done,
+        counts,
+        nodes,
+        next,
+    } = status;
+    let title = format!("migration {}: {state}", printable(id));
+    let mut text = format!("{}\n", Paint::Bold.on(&title));
+    let red = |line: &str| format!("  {}\n", Paint::Red.on(&printable(line)));
+    let line = |what: &str, value: &Option<String>| {
+        let value = value.as_ref();
+        value.map_or_else(String::new, |value| {
+            format!("  {what} {}\n", printable(value))
+        })
+    };
+    text += &note.as_deref().map_or_else(String::new, red);
+    if !not_back.is_empty() {
+        text += &red(&format!("not back: {}", named(not_back, detail)));
+    }
+    text += &format!("  files: {}\n", printable(directory));
+    text += &line("carried out by", runs_as);
+    text += &windows
+        .as_ref()
+        .map_or_else(String::new, WindowsStatus::text);
+    text += &line("waits for", waits_for);
+    text += &line("each moved node must pass your check:", check);
+    text += &format!(
+        "  {} of {} done\n  {}\n",
+        grouped_digits(waves_done),
+        count(*waves, "wave"),
+        sentence(counts)
+    );
+    text += &under_way(nodes, detail);
+    text += &line("what they wait for is unknown:", unseen);
+    text += &failed(nodes, detail);
+    text += &left_alone(nodes, detail);
+    for NextStep {
+        why,
+        commands: lines,
+    } in next
+    {
+        text += &commands(why, lines);
+    }
+    text
+}
+
+fn sentence(counts: &MigrationCounts) -> String {
+    let MigrationCounts {
+        nodes,
+        pending,
+        under_way,
+        moved,
+        back,
+        failed,
+    } = counts;
+    let parts = [
+        (moved, "moved"),
+        (back, "back"),
+        (under_way, "under way"),
+        (failed, "failed"),
+        (pending, "not begun"),
+    ];
+    let parts = parts
+        .iter()
+        .filter(|(number, _)| **number > 0)
+        .map(|(number, what)| format!("{} {what}", grouped_digits(*number)));
+    format!(
+        "{}: {}",
+        count(*nodes, "node"),
+        parts.collect::<Vec<_>>().join(", ")
+    )
+}
+
+fn under_way(nodes: &[NodeStatus], detail: Detail) -> String {
+    let nodes = by_name(nodes, |one| &one.node);
+    let rows: Vec<&&NodeStatus> = nodes.iter().filter(|one| one.is_under_way()).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let shown = &rows[..rows.len().min(limit(detail))];
+    let width = shown.iter().map(|one| one.node.chars().count()).max();
+    let width = width.unwrap_or_default();
+    let mut text = format!("\n{}\n", Paint::Bold.on("under way"));
+    for one in shown {
+        let back = match one.direction.as_str() {
+            "back" => " (back)",
+            _ => "",
+        };
+        text += &format!(
+            "  {:width$}  {}{back}, since {}\n",
+            printable(&one.node),
+            printable(&one.phase),
+            printable(&one.since)
+        );
+        if let Some(waits_for) = &one.waits_for {
+            text += &format!("  {:width$}  waits: {}\n", "", printable(waits_for));
+        }
+    }
+    match rows.len() - shown.len() {
+        0 => text,
+        more => text + &format!("  … and {} more; --full shows all\n", grouped_digits(more)),
+    }
+}
+
+/// Failed nodes by step and reason.
+fn failed(nodes: &[NodeStatus], detail: Detail) -> String {
+    let cause = |one: &NodeStatus| Some(format!("{}: {}", one.phase, one.failure.as_ref()?));
+    by_cause("failed", Paint::Red, nodes, cause, detail)
+}
+
+/// Nodes for which nothing is left to do, by reason.
+fn left_alone(nodes: &[NodeStatus], detail: Detail) -> String {
+    by_cause(
+        "left as they are",
+        Paint::Yellow,
+        nodes,
+        |one| one.note.clone(),
+        detail,
+    )
+}
+
+fn by_cause(
+    title: &str,
+    paint: Paint,
+    nodes: &[NodeStatus],
+    cause: impl Fn(&NodeStatus) -> Option<String>,
+    detail: Detail,
+) -> String {
+    let nodes = by_name(nodes, |one| &one.node).into_iter();
+    let groups = grouped(nodes.filter_map(|one| Some((cause(one)?, one.node.clone()))));
+    if groups.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n{}\n", Paint::Bold.on(title));
+    for (why, names) in groups.iter().take(limit(detail)) {
+        text += &format!(
+            "  {} {}\n      {}\n",
+            paint.on("!"),
+            printable(&named(names, detail)),
+            printable(why)
+        );
+    }
+    match groups.len().saturating_sub(limit(detail)) {
+        0 => text,
+        more => text + &format!("  … and {} more; --full shows all\n", grouped_digits(more)),
+    }
+}
