@@ -401,7 +401,7 @@ fn a_node_that_was_moved_is_not_to_be_drained() {
         let mut of_rule = findings
             .into_iter()
             .filter(|finding| finding["rule"] == "one-node-fills-pool");
-        of_rule.next().map(|finding| finding["help"].to_string())
+        of_rule.next().map(|finding| finding["fix"].to_string())
     };
     // Its agent has not restarted: the Node's block is that of its Pods at the next start.
     object(&mut objects, "CiliumNode", "n1")["spec"]["ipam"]["podCIDRs"] = json!(["10.20.9.0/24"]);
