@@ -409,6 +409,9 @@ const ADDRESSES: &[Incident] = &[
         near: |objects| {
             object(objects, "CiliumLoadBalancerIPPool", "outside")["spec"]["serviceSelector"] =
                 json!({"matchLabels": {"app": "web"}});
+            // Another program serves this one.
+            let host = json!([{"hostname": "lb.example.com"}]);
+            objects.push(service("cloud", json!({}), host));
         },
         breaks: |objects| objects.push(service("shop", json!({"app": "shop"}), json!([]))),
         rules: &["service-without-address"],

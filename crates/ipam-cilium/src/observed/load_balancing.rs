@@ -220,7 +220,14 @@ impl Observed {
             return;
         }
         let annotations = view.metadata.annotations.clone().unwrap_or_default();
+        let ingress = view.status.load_balancer.ingress.iter();
+        let has_host = ingress
+            .into_iter()
+            .any(|ingress| ingress.hostname.is_some());
         let service = service(view);
+        if has_host {
+            self.services_with_host.insert(service.name.clone());
+        }
         self.note_annotations(&service.name, &annotations);
         self.services.insert(service.name.clone(), service);
     }

@@ -34,7 +34,7 @@ mod view;
 mod view_lb;
 mod view_workload;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -137,6 +137,8 @@ pub struct Observed {
     pub pod_pools: BTreeMap<String, SeenPodPool>,
     /// Services of type LoadBalancer.
     pub services: BTreeMap<ServiceName, LbService>,
+    /// Services with a host name as address, which another program gave.
+    pub services_with_host: BTreeSet<ServiceName>,
     /// Annotations of these Services that look like those of LB-IPAM and are not.
     pub unread_annotations: BTreeMap<ServiceName, Vec<String>>,
     /// Whether kube-controller-manager also allocates blocks.

@@ -97,6 +97,8 @@ pub(super) struct LoadBalancerStatus {
 pub(super) struct Ingress {
     #[serde(default)]
     pub ip: Option<String>,
+    #[serde(default)]
+    pub hostname: Option<String>,
 }
 
 #[derive(Deserialize)]

@@ -23,7 +23,8 @@ pub(super) fn services(observed: &Observed) -> Vec<Finding> {
     let waiting = evaluated.outcomes.iter().filter_map(|(name, outcome)| {
         let service = observed.services.get(name)?;
         // Addresses of another source: another program serves it.
-        let is_ours = service.ingress.iter().all(|of| outcome.keeps.contains(of));
+        let is_ours = service.ingress.iter().all(|of| outcome.keeps.contains(of))
+            && !observed.services_with_host.contains(name);
         let pending = outcome.pending.first().filter(|_| is_ours)?;
         let candidates = Candidates::new(service, &pools, &conflicting);
         candidates.finding(service, pending)

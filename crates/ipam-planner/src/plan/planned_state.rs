@@ -168,6 +168,7 @@ fn without_nodes(observed: &Observed) -> Observed {
         pod_pools: _,
         services: _,
         unread_annotations: _,
+        services_with_host: _,
         controller_manager,
         cluster_cidrs,
         node_configs_served,
