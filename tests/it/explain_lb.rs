@@ -101,7 +101,7 @@ fn who_answers_for_an_address() {
             "spec": {"loadBalancerIPs": true, "serviceSelector": {"matchLabels": {"app": app}}, "nodeSelector": {"matchLabels": {"rack": rack}}}})
         .to_string()
     };
-    let off = folder(KUBERNETES, &[web.clone()]);
+    let off = folder(KUBERNETES, std::slice::from_ref(&web));
     let text = explained(&off, &["20.0.10.1"]);
     assert!(
         text.contains("L2: off") && text.contains("BGP: off"),

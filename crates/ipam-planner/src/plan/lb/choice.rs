@@ -170,12 +170,7 @@ impl<'p> Chooser<'p> {
             other.name == one.service.name || may_share(other, one.service, &self.state.rules)
         };
         self.sources_of(one).any(gives)
-            && self
-                .users
-                .get(&address)
-                .into_iter()
-                .flatten()
-                .all(|user| may_join(&user))
+            && self.users.get(&address).into_iter().flatten().all(may_join)
             && !self.waiting.contains(&address)
     }
 
