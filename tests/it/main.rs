@@ -71,6 +71,7 @@ mod server;
 mod subnets;
 mod support;
 mod tidy;
+mod transitions;
 mod undo;
 mod undo_cilium;
 mod undo_operator;

@@ -273,7 +273,7 @@ impl AgentVm {
     fn flags(&self, run: &AgentRun) -> Vec<String> {
         let of_version = match self.version {
             CiliumVersion::V1_15 => FLAGS_OF_1_15.as_slice(),
-            CiliumVersion::V1_19 => &[],
+            _ => &[],
         };
         let mut flags: Vec<_> = FLAGS
             .iter()

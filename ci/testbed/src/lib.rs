@@ -61,7 +61,7 @@ pub use oracle::{AnnotateK8sNode, PodCidrs, agent_settings, parse_node};
 pub use ping::Pings;
 pub use player::{AgentPlayers, Block, BlockUse, Fault as AgentFault, PlayedIpam};
 pub use process::Ending;
-pub use programs::{CiliumVersion, CniPlugin, Program, Programs, build};
+pub use programs::{CiliumVersion, CniPlugin, Program, Programs, build, find};
 pub use prometheus::Prometheus;
 pub use racks::{FlatBlocks, KubeletKind, RackCluster, RackKubelets, RackOptions};
 pub use random::{Random, fresh_seed};

@@ -166,7 +166,7 @@ fn operator_arguments(
         "--cluster-id=0".to_owned(),
         "--enable-ipv4=true".to_owned(),
     ];
-    if version == CiliumVersion::V1_19 {
+    if version >= CiliumVersion::V1_19 {
         // Its default is one path for the whole machine.
         let socket = plane.folder().join("shell.sock");
         arguments.push(format!("--shell-sock-path={}", socket.display()));

@@ -26,27 +26,53 @@ const HELM_RELEASE: &str = "3.22.0";
 pub enum CiliumVersion {
     /// The last line whose load-balancer pools know `cidrs`.
     V1_15,
+    /// The first one that reads the annotations `lbipam.cilium.io/…`.
+    V1_16,
+    /// The last one that serves waiting Services before those with addresses.
+    V1_17,
+    /// The last patch release before satisfied Services came first.
+    V1_18,
     /// A current line.
     V1_19,
+    /// The newest line: LB-IPAM was rewritten.
+    V1_20,
 }
 
 impl CiliumVersion {
     /// Every line, the oldest first.
-    pub const ALL: [Self; 2] = [Self::V1_15, Self::V1_19];
+    pub const ALL: [Self; 6] = [
+        Self::V1_15,
+        Self::V1_16,
+        Self::V1_17,
+        Self::V1_18,
+        Self::V1_19,
+        Self::V1_20,
+    ];
+    /// Lines whose operators are built on demand only: each takes minutes. [`find`] tells whether
+    /// they are there.
+    pub const ON_DEMAND: [Self; 4] = [Self::V1_16, Self::V1_17, Self::V1_18, Self::V1_20];
 
     /// The release as Cilium writes it, without a `v`.
     #[must_use]
     pub fn release(self) -> &'static str {
         match self {
             Self::V1_15 => "1.15.19",
+            Self::V1_16 => "1.16.6",
+            Self::V1_17 => "1.17.6",
+            Self::V1_18 => "1.18.1",
             Self::V1_19 => "1.19.3",
+            Self::V1_20 => "1.20.2",
         }
     }
 
     fn module(self) -> &'static str {
         match self {
             Self::V1_15 => "cilium-1.15",
+            Self::V1_16 => "cilium-1.16",
+            Self::V1_17 => "cilium-1.17",
+            Self::V1_18 => "cilium-1.18",
             Self::V1_19 => "cilium-1.19",
+            Self::V1_20 => "cilium-1.20",
         }
     }
 }
@@ -308,15 +334,44 @@ pub fn build(programs: &[Program]) -> Result<Programs> {
     Ok(Programs { paths })
 }
 
+/// Finds the binaries of `on_demand` without building them, and those of `programs` as [`build`]
+/// does.
+///
+/// # Errors
+/// Fails with [`Error::Missing`] if a binary of `on_demand` is not there, or as [`build`] does.
+pub fn find(on_demand: &[Program], programs: &[Program]) -> Result<Programs> {
+    let mut paths = BTreeMap::new();
+    for &program in on_demand {
+        let path = cached(program, &program.recipe())?;
+        if !path.exists() {
+            return Err(Error::Missing {
+                what: "all-operators",
+                why: format!(
+                    "{} is not built; `cargo xtask testbed build --all-operators` builds it",
+                    program.file_name()
+                ),
+            });
+        }
+        paths.insert(program, path);
+    }
+    paths.extend(build(programs)?.paths);
+    Ok(Programs { paths })
+}
+
+fn cached(program: Program, recipe: &Recipe) -> Result<PathBuf> {
+    let folder = cache().join(recipe.fingerprint()?).join("bin");
+    Ok(folder.join(program.file_name()))
+}
+
 fn find_or_build(program: Program) -> Result<PathBuf> {
     if let Some(path) = in_assets(program) {
         return Ok(path);
     }
     let recipe = program.recipe();
-    let folder = cache().join(recipe.fingerprint()?).join("bin");
-    let path = folder.join(program.file_name());
+    let path = cached(program, &recipe)?;
     if !path.exists() {
-        fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+        let folder = path.parent().unwrap_or(&path);
+        fs::create_dir_all(folder).map_err(Error::file(folder))?;
         build_once(&recipe, &path)?;
     }
     Ok(path)

@@ -26,10 +26,18 @@ pub const PROGRAMS: [Program; 9] = [
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Build them into the cache; takes 15 minutes the first time.
-    Build,
+    Build(Build),
     /// Start a control plane and keep it until Ctrl-C or the end of the input. There is no `stop`:
     /// nothing outlives this.
     Start(Start),
+}
+
+/// Which programs.
+#[derive(Debug, clap::Args)]
+pub struct Build {
+    /// The cilium-operators of all release lines, too; 5 minutes more for each.
+    #[arg(long)]
+    all_operators: bool,
 }
 
 /// The content of the control plane.
@@ -46,9 +54,17 @@ pub struct Start {
 
 pub fn run(verb: &Command) -> Result<()> {
     match verb {
-        Command::Build => build(&PROGRAMS).map(drop).map_err(Into::into),
+        Command::Build(verb) => build_all(verb),
         Command::Start(start) => serve(start),
     }
+}
+
+fn build_all(verb: &Build) -> Result<()> {
+    build(&PROGRAMS)?;
+    if verb.all_operators {
+        build(&CiliumVersion::ON_DEMAND.map(Program::CiliumOperator))?;
+    }
+    Ok(())
 }
 
 fn serve(start: &Start) -> Result<()> {

@@ -17,6 +17,9 @@ pub(super) struct ActiveRange<'p> {
     pub(super) use_of: Result<(), LossReason>,
     /// Whether the operator recognises an address that a Service already shows.
     pub(super) imports: Result<(), LossReason>,
+    /// Whether the operator uses its pool is left to chance: it starts, and the pool overlaps
+    /// another one.
+    pub(super) certainty: Certainty,
     /// Number of given and reserved addresses.
     pub(super) taken: u128,
 }
@@ -41,6 +44,10 @@ pub(super) fn active_ranges<'p>(
             .get(pool.name.as_str())
             .is_some_and(|conflict| conflict.certainty == Certainty::Certain)
     };
+    let certainty = |pool: &AddressPool| match (state, losers.get(pool.name.as_str())) {
+        (OperatorState::Restarted, Some(conflict)) => conflict.certainty,
+        _ => Certainty::Certain,
+    };
     let use_of = |pool: &AddressPool| match pool.state {
         _ if is_out(pool) => Err(LossReason::PoolConflicting),
         ServingState::Disabled => Err(LossReason::PoolDisabled),
@@ -51,7 +58,7 @@ pub(super) fn active_ranges<'p>(
         OperatorState::Restarted => BTreeSet::new(),
     };
     let active = |(of_pool, pool): (usize, &'p AddressPool)| {
-        let use_of = use_of(pool);
+        let (use_of, certainty) = (use_of(pool), certainty(pool));
         let imports = match state {
             OperatorState::Running(before) => imports_of(pool, before, &out_before),
             OperatorState::Restarted => use_of,
@@ -68,6 +75,7 @@ pub(super) fn active_ranges<'p>(
                 range: *range,
                 use_of,
                 imports,
+                certainty,
                 taken,
             }
         })

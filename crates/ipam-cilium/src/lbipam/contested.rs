@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use super::evaluate::Evaluation;
 use super::selection::Request;
 use super::service::LbService;
-use super::service_outcome::ServiceOutcome;
+use super::service_outcome::{LossReason, ServiceOutcome};
+use super::sharing::incompatibility;
 use ipam_core::model::ServiceName;
 
 /// An address that the operator has not allocated until it processes the Service.
@@ -42,7 +43,7 @@ impl Evaluation<'_> {
                 && request.may_take(imported.address, &outcomes[place])
                 && request.selecting().contains(&imported.of_pool)
         };
-        let mut contested: Vec<(usize, IpAddr)> = Vec::new();
+        let mut contested = self.disputed(&places);
         for imported in &self.imported {
             let Some(owner) = places.get(&imported.service.name).copied() else {
                 continue;
@@ -55,13 +56,38 @@ impl Evaluation<'_> {
                 .iter()
                 .filter(is_rival)
                 .any(|place| needs(*place, imported));
-            if is_taken || self.may_change_places(imported) {
-                contested.push((owner, imported.address));
+            if is_taken {
+                contested.push((owner, imported.address, LossReason::Waiting));
+            } else if self.may_change_places(imported) {
+                contested.push((owner, imported.address, LossReason::SharingKey));
             }
         }
-        contested
-            .into_iter()
-            .for_each(|(owner, address)| outcomes[owner].contested.push(address));
+        for (owner, address, why) in contested {
+            let known = &mut outcomes[owner].contested;
+            if !known.iter().any(|(known, _)| *known == address) {
+                known.push((address, why));
+            }
+        }
+    }
+
+    /// Addresses of Services that may no longer share them: one has changed its sharing key, port or
+    /// policy, and loses the address. Nothing tells which one.
+    fn disputed(&self, places: &BTreeMap<&ServiceName, usize>) -> Vec<(usize, IpAddr, LossReason)> {
+        let why = LossReason::NoLongerShared;
+        let rules = self.rules;
+        let is_disputed = |holders: &[&LbService], holder: &LbService| {
+            holders.iter().any(|other| {
+                other.name != holder.name && incompatibility(other, holder, rules).is_some()
+            })
+        };
+        let of_address = |(address, holders): (&IpAddr, &Vec<&LbService>)| {
+            holders
+                .iter()
+                .filter(|holder| is_disputed(holders, holder))
+                .filter_map(|holder| Some((*places.get(&holder.name)?, *address, why)))
+                .collect::<Vec<_>>()
+        };
+        self.holders.iter().flat_map(of_address).collect()
     }
 
     /// Whether sharing Services may swap addresses: the second one joins any address of its key.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::active_range::{ActiveRange, active_ranges};
+use super::conflict::Certainty;
 use super::contested::Imported;
 use super::counts::Counts;
 use super::pool::{AddressPool, OperatorState};
@@ -88,7 +89,7 @@ fn restore(outcome: &mut ServiceOutcome) {
         .map(|(address, _)| *address)
         .filter(is_regained)
         .collect();
-    contested.extend(regained.iter().copied());
+    contested.extend(regained.iter().map(|address| (*address, LossReason::Waiting)));
     keeps.extend(regained);
     loses.retain(|(address, _)| !keeps.contains(address));
     gains
@@ -110,8 +111,9 @@ pub(super) enum KeptBecause {
     Allocated,
     /// The operator allocates it when it processes the Service.
     Imported,
-    /// Several ranges may be its source, and some of them are gone.
-    Doubtful,
+    /// Several ranges may be its source, and some of them are gone; or its pool overlaps another
+    /// one, and chance decides which of them is used.
+    Doubtful(LossReason),
 }
 
 pub(super) struct Evaluation<'p> {
@@ -205,8 +207,8 @@ impl<'p> Evaluation<'p> {
             }) {
                 Ok((place, because)) => {
                     outcome.keeps.push(*address);
-                    if because == KeptBecause::Doubtful {
-                        outcome.contested.push(*address);
+                    if let KeptBecause::Doubtful(why) = because {
+                        outcome.contested.push((*address, why));
                     } else if because == KeptBecause::Imported {
                         self.imported.push(Imported {
                             address: *address,
@@ -252,7 +254,7 @@ impl<'p> Evaluation<'p> {
         let because = if left == owners.len() {
             KeptBecause::Allocated
         } else {
-            KeptBecause::Doubtful
+            KeptBecause::Doubtful(LossReason::UnknownPool)
         };
         // If two pools cover it, its owner keeps it, or else the active pool.
         covering.sort_by_key(|place| (!is_owner(place), self.ranges[*place].use_of.is_err()));
@@ -266,6 +268,9 @@ impl<'p> Evaluation<'p> {
                 _ if is_owner(&place) => return Ok((place, because)),
                 Ok(()) if self.is_reserved(&self.ranges[place], address) => {
                     loss = loss.max(LossReason::Reserved)
+                }
+                Ok(()) if self.ranges[place].certainty == Certainty::LeftToChance => {
+                    return Ok((place, KeptBecause::Doubtful(LossReason::PoolConflicting)));
                 }
                 Ok(()) => return Ok((place, KeptBecause::Imported)),
                 Err(why) => loss = loss.max(why),
@@ -302,8 +307,10 @@ impl<'p> Evaluation<'p> {
         let is_incompatible = holders
             .iter()
             .any(|holder| incompatibility(holder, service, self.rules).is_some());
-        // Two overlapping pools allocate independently, so both may have given it.
-        if is_incompatible && because == KeptBecause::Imported {
+        // Two overlapping pools allocate independently, so both may have given it. An operator that
+        // starts gives it to the first one in the order of a Go map.
+        let is_running = matches!(self.state, OperatorState::Running(_));
+        if is_incompatible && is_running && because == KeptBecause::Imported {
             return Err(LossReason::Taken);
         }
         // A reserved address is counted already.
@@ -397,7 +404,7 @@ mod tests {
                 pending,
             } = outcome;
             let contested = |address| {
-                if contested.contains(address) {
+                if contested.iter().any(|(known, _)| known == address) {
                     " (contested)"
                 } else {
                     ""

@@ -90,6 +90,11 @@ impl LbRules {
         }
     }
 
+    /// The version whose rules these are.
+    pub fn version(&self) -> CiliumVersion {
+        self.version
+    }
+
     /// Whether a newer version is known here.
     pub fn is_before_newest(&self) -> bool {
         self.version < NEWEST

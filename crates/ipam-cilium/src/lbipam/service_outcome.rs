@@ -26,6 +26,14 @@ ipam_core::text_enum! {
         NotRequested = "the Service does not request it",
         /// Another Service has it and does not share it.
         Taken = "another Service has it",
+        /// A Service that waits may take it first.
+        Waiting = "a Service that waits may take it first",
+        /// The Service may join another address of its sharing key.
+        SharingKey = "its sharing key has several addresses",
+        /// The Services that have it may no longer share it.
+        NoLongerShared = "the Services that have it may not share it",
+        /// Several pools may have given it.
+        UnknownPool = "several pools may have given it",
     }
 }
 
@@ -92,7 +100,7 @@ pub struct ServiceOutcome {
     pub keeps: Vec<IpAddr>,
     /// The kept addresses that the Service may lose all the same: another Service may take one
     /// first, or its pool is unknown.
-    pub contested: Vec<IpAddr>,
+    pub contested: Vec<(IpAddr, LossReason)>,
     pub loses: Vec<(IpAddr, LossReason)>,
     pub gains: Vec<GainedAddress>,
     pub pending: Vec<Pending>,

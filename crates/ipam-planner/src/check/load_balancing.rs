@@ -1,7 +1,7 @@
 //! Rules on LoadBalancer pools and Services in the cluster: faults now, after a restart of the
 //! operator and after an upgrade.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipam_cilium::lbipam::{
@@ -24,30 +24,39 @@ struct View<'o> {
     pools: Vec<AddressPool>,
     /// Addresses that Services lose when the running operator restarts.
     at_restart: Losses,
+    /// Addresses that they may lose then.
+    at_stake: Losses,
 }
 
 pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
     let rules = observed.lb_rules();
     let pools = observed.address_pools_as_read(&rules);
-    let at_restart = lost_at_start(observed, &pools, &rules);
+    let at_restart = at_start(observed, &pools, &rules, |outlook| outlook.loses);
+    let at_stake = at_start(observed, &pools, &rules, |outlook| outlook.contested);
     let view = View {
         observed,
         rules,
         pools,
         at_restart,
+        at_stake,
     };
-    let rules: [fn(&View<'_>) -> Vec<Finding>; 5] = [
+    let rules: [fn(&View<'_>) -> Vec<Finding>; 4] = [
         overlapping_address_pools,
         addresses_held_twice,
         addresses_lost_at_restart,
-        addresses_contested_at_restart,
         addresses_lost_at_upgrade,
     ];
     rules.iter().flat_map(|rule| rule(&view)).collect()
 }
 
-/// Addresses that Services lose when an operator of these rules starts with these pools.
-fn lost_at_start(observed: &Observed, pools: &[AddressPool], rules: &LbRules) -> Losses {
+/// Addresses of Services when an operator of these rules starts with these pools: those that they
+/// lose, or those that they may lose.
+fn at_start(
+    observed: &Observed,
+    pools: &[AddressPool],
+    rules: &LbRules,
+    select: fn(ServiceOutcome) -> Vec<(IpAddr, LossReason)>,
+) -> Losses {
     let evaluated = evaluate(
         pools,
         observed.services.values(),
@@ -55,8 +64,7 @@ fn lost_at_start(observed: &Observed, pools: &[AddressPool], rules: &LbRules) ->
         OperatorState::Restarted,
     );
     let losses = |(name, outlook): (ServiceName, ServiceOutcome)| {
-        outlook
-            .loses
+        select(outlook)
             .into_iter()
             .map(move |(address, why)| ((name.clone(), address), why))
             .collect::<Vec<_>>()
@@ -79,89 +87,72 @@ fn named<'l>(lost: impl ExactSizeIterator<Item = &'l (ServiceName, IpAddr)>) -> 
     format!("{}{more}", first.join(", "))
 }
 
-/// Addresses that the running operator keeps, and that the next one takes away.
+/// Addresses that the running operator keeps, and the next one removes or may give to another
+/// Service.
 fn addresses_lost_at_restart(view: &View<'_>) -> Vec<Finding> {
-    let running = evaluate(
-        &view.pools,
-        view.observed.services.values(),
-        &view.rules,
-        OperatorState::Running(&view.pools),
-    );
-    let is_kept_now = |(name, address): &(ServiceName, IpAddr)| {
-        let outcome = running.outcomes.get(name);
-        outcome.is_some_and(|outcome| outcome.keeps.contains(address))
-    };
-    let mut by_reason: BTreeMap<LossReason, Vec<&(ServiceName, IpAddr)>> = BTreeMap::new();
+    let mut by_reason: BTreeMap<(Certainty, LossReason), Vec<&(ServiceName, IpAddr)>> =
+        BTreeMap::new();
     for (lost, why) in &view.at_restart {
-        let is_of_pool = matches!(why, LossReason::PoolDisabled | LossReason::PoolConflicting);
-        // Two holders of one address have their own finding.
-        if is_of_pool || (*why != LossReason::Taken && is_kept_now(lost)) {
-            by_reason.entry(*why).or_default().push(lost);
+        if is_kept_until_restart(*why) {
+            by_reason.entry((Certainty::Certain, *why)).or_default().push(lost);
         }
     }
-    by_reason.into_iter().map(of_losses).collect()
+    for (lost, why) in &view.at_stake {
+        by_reason.entry((Certainty::LeftToChance, *why)).or_default().push(lost);
+    }
+    let finding = |((certainty, why), lost): ((Certainty, LossReason), Vec<_>)| {
+        let effect = match certainty {
+            Certainty::Certain => "keep their addresses only until the Cilium operator restarts",
+            Certainty::LeftToChance => "may lose their addresses when the Cilium operator restarts",
+        };
+        let because = match why {
+            LossReason::PoolDisabled => "the pool is disabled".to_owned(),
+            LossReason::PoolConflicting => "the pool overlaps another one".to_owned(),
+            LossReason::Reserved => "their pool reserves the first and the last address".to_owned(),
+            LossReason::Waiting => {
+                let version = view.rules.version();
+                format!("Cilium {version} may serve a Service that waits before them")
+            }
+            other => other.to_string(),
+        };
+        let message = format!(
+            "Services that {effect}, because {because}: {}",
+            named(lost.into_iter())
+        );
+        let finding = Finding::new(
+            Severity::Warning,
+            Rule("addresses-lost-at-restart"),
+            message,
+        );
+        finding.help(way_out(why))
+    };
+    by_reason.into_iter().map(finding).collect()
 }
 
-fn of_losses((why, lost): (LossReason, Vec<&(ServiceName, IpAddr)>)) -> Finding {
-    let because = match why {
-        LossReason::PoolDisabled => "the pool is disabled",
-        LossReason::PoolConflicting => "the pool overlaps another one",
-        other => other.as_str(),
-    };
-    let message = format!(
-        "Services that keep their addresses only until the Cilium operator restarts, because {because}: {}",
-        named(lost.into_iter())
-    );
-    let finding = Finding::new(
-        Severity::Warning,
-        Rule("addresses-lost-at-restart"),
-        message,
-    );
-    finding.help(match why {
+/// Whether the running operator keeps an address that is lost for this reason. It removes all
+/// others at once.
+fn is_kept_until_restart(why: LossReason) -> bool {
+    matches!(
+        why,
+        LossReason::PoolDisabled | LossReason::PoolConflicting | LossReason::Reserved
+    )
+}
+
+fn way_out(why: LossReason) -> &'static str {
+    match why {
         LossReason::PoolDisabled => {
             "enable the pool, and change its selector so that it selects no new Service"
         }
-        LossReason::PoolConflicting => "remove the addresses from one of the two pools",
-        LossReason::Reserved => {
-            "set `allowFirstLastIPs: \"Yes\"` on the pool, or ask for another address of it"
+        LossReason::Reserved => "set `allowFirstLastIPs: Yes`, or give the Services other addresses",
+        LossReason::Waiting => {
+            "give the pool room for the Services that wait, let the Services request the addresses that they have, or upgrade to Cilium 1.18.2 or later"
         }
-        LossReason::NoPool
-        | LossReason::NotSelected
-        | LossReason::NotRequested
-        | LossReason::Taken => "correct the pool or the Service before the operator restarts",
-    })
-}
-
-/// Addresses that another Service may get first when the operator restarts.
-fn addresses_contested_at_restart(view: &View<'_>) -> Vec<Finding> {
-    let contested = |state| {
-        let services = view.observed.services.values();
-        let evaluated = evaluate(&view.pools, services, &view.rules, state);
-        let of_outcome = |(name, outcome): (ServiceName, ServiceOutcome)| {
-            let addresses = outcome.contested.into_iter();
-            addresses
-                .map(move |address| (name.clone(), address))
-                .collect::<Vec<_>>()
-        };
-        let outcomes = evaluated.outcomes.into_iter();
-        outcomes.flat_map(of_outcome).collect::<BTreeSet<_>>()
-    };
-    let now = contested(OperatorState::Running(&view.pools));
-    let later = contested(OperatorState::Restarted);
-    let may_be_lost: Vec<&(ServiceName, IpAddr)> = later.difference(&now).collect();
-    if may_be_lost.is_empty() {
-        return Vec::new();
+        LossReason::SharingKey => "let the Services request the addresses that they have",
+        LossReason::NoLongerShared | LossReason::Taken => {
+            "give all but one of them another address, or make them compatible"
+        }
+        _ => "remove the addresses from one of the two pools",
     }
-    let message = format!(
-        "Services that may get other addresses when the Cilium operator restarts, because others wait or share with them: {}",
-        named(may_be_lost.into_iter())
-    );
-    let finding = Finding::new(
-        Severity::Warning,
-        Rule("addresses-lost-at-restart"),
-        message,
-    );
-    vec![finding.help("before the operator restarts, let no Service wait for an address, and ask for each shared address by annotation; from 1.18.2 on, Services that wait come last")]
 }
 
 /// Addresses in `spec.cidrs`, which Cilium 1.16 and later do not read.
@@ -176,11 +167,8 @@ fn addresses_lost_at_upgrade(view: &View<'_>) -> Vec<Finding> {
     if !rules.reads_cidrs() || upgraded.reads_cidrs() {
         return Vec::new();
     }
-    let mut lost = lost_at_start(
-        observed,
-        &observed.address_pools_as_read(&upgraded),
-        &upgraded,
-    );
+    let pools = observed.address_pools_as_read(&upgraded);
+    let mut lost = at_start(observed, &pools, &upgraded, |outlook| outlook.loses);
     lost.retain(|lost, _| !at_restart.contains_key(lost));
     if lost.is_empty() {
         return Vec::new();

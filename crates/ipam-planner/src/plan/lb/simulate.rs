@@ -139,7 +139,7 @@ fn all(outlook: &ServiceOutcome) -> Vec<(IpAddr, LossReason, Certainty)> {
     let contested = outlook
         .contested
         .iter()
-        .map(|address| (*address, LossReason::Taken, Certainty::LeftToChance));
+        .map(|(address, why)| (*address, *why, Certainty::LeftToChance));
     contested.chain(certain(outlook)).collect()
 }
 
@@ -374,7 +374,7 @@ impl Simulation {
                     OperatorState::Restarted,
                 )
                 .outcomes,
-                certain,
+                all,
             )
         };
         let before = at_start(&self.before);

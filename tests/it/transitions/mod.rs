@@ -1,0 +1,80 @@
+//! Every edit, restart and change of a Service, on every real operator that is there: what we
+//! foretell against what happens.
+
+mod bench;
+mod scenario;
+mod table;
+mod told;
+
+use testbed::{CiliumVersion, Program, Programs, Result, find, or_skip};
+
+use bench::Bench;
+use scenario::scenarios;
+use told::Verdict;
+
+const PLANE: [Program; 2] = [Program::KubeApiserver, Program::Etcd];
+
+fn programs(version: CiliumVersion) -> Result<Programs> {
+    let operator = [Program::CiliumOperator(version)];
+    if CiliumVersion::ON_DEMAND.contains(&version) {
+        find(&operator, &PLANE)
+    } else {
+        find(&[], &[PLANE.as_slice(), &operator].concat())
+    }
+}
+
+fn foretold(version: CiliumVersion, programs: Programs) {
+    let scenarios = scenarios();
+    let steps = Bench::start(programs, version).run(&scenarios);
+    let (mut agree, mut chance, mut wrong) = (0, 0, String::new());
+    for scenario in &scenarios {
+        for step in &steps[&scenario.id] {
+            match step.verdict {
+                Verdict::Agree => agree += 1,
+                Verdict::Chance => chance += 1,
+                Verdict::Wrong => {
+                    let (id, title) = (&scenario.id, &scenario.title);
+                    let (what, told) = (&step.what, step.told);
+                    wrong += &format!("{id} {title}, {what} ({told}):{}\n", step.differences);
+                }
+            }
+        }
+    }
+    let count = scenarios.len();
+    println!(
+        "transitions on {}: scenarios={count} agree={agree} chance={chance}",
+        version.release()
+    );
+    assert!(wrong.is_empty(), "{}\n{wrong}", version.release());
+    table::check(version, &scenarios, &steps);
+}
+
+#[test]
+fn transitions_on_1_15() {
+    foretold(CiliumVersion::V1_15, or_skip!(programs(CiliumVersion::V1_15)));
+}
+
+#[test]
+fn transitions_on_1_16() {
+    foretold(CiliumVersion::V1_16, or_skip!(programs(CiliumVersion::V1_16)));
+}
+
+#[test]
+fn transitions_on_1_17() {
+    foretold(CiliumVersion::V1_17, or_skip!(programs(CiliumVersion::V1_17)));
+}
+
+#[test]
+fn transitions_on_1_18() {
+    foretold(CiliumVersion::V1_18, or_skip!(programs(CiliumVersion::V1_18)));
+}
+
+#[test]
+fn transitions_on_1_19() {
+    foretold(CiliumVersion::V1_19, or_skip!(programs(CiliumVersion::V1_19)));
+}
+
+#[test]
+fn transitions_on_1_20() {
+    foretold(CiliumVersion::V1_20, or_skip!(programs(CiliumVersion::V1_20)));
+}
