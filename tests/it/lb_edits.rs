@@ -390,7 +390,11 @@ fn edits_by_others_take_no_address_that_was_not_named() {
             let outlook = &outcomes[service];
             let certain: BTreeSet<IpAddr> =
                 outlook.loses.iter().map(|(address, _)| *address).collect();
-            let contested: BTreeSet<IpAddr> = outlook.contested.iter().map(|(address, _)| *address).collect();
+            let contested: BTreeSet<IpAddr> = outlook
+                .contested
+                .iter()
+                .map(|(address, _)| *address)
+                .collect();
             let named: BTreeSet<IpAddr> = certain.union(&contested).copied().collect();
             let world = || told(&known, &after, &old, &new);
             assert!(

@@ -44,7 +44,8 @@ impl Evaluation<'_> {
                 && request.selecting().contains(&imported.of_pool)
         };
         let mut contested = self.disputed(&places);
-        for imported in &self.imported {
+        let is_open = !self.rules.imports_all_first();
+        for imported in self.imported.iter().filter(|_| is_open) {
             let Some(owner) = places.get(&imported.service.name).copied() else {
                 continue;
             };

@@ -89,7 +89,11 @@ fn restore(outcome: &mut ServiceOutcome) {
         .map(|(address, _)| *address)
         .filter(is_regained)
         .collect();
-    contested.extend(regained.iter().map(|address| (*address, LossReason::Waiting)));
+    contested.extend(
+        regained
+            .iter()
+            .map(|address| (*address, LossReason::Waiting)),
+    );
     keeps.extend(regained);
     loses.retain(|(address, _)| !keeps.contains(address));
     gains
@@ -271,6 +275,9 @@ impl<'p> Evaluation<'p> {
                 }
                 Ok(()) if self.ranges[place].certainty == Certainty::LeftToChance => {
                     return Ok((place, KeptBecause::Doubtful(LossReason::PoolConflicting)));
+                }
+                Ok(()) if !owners.is_empty() && !self.rules.keeps_through_edits() => {
+                    return Ok((place, KeptBecause::Doubtful(LossReason::BlockEdited)));
                 }
                 Ok(()) => return Ok((place, KeptBecause::Imported)),
                 Err(why) => loss = loss.max(why),
@@ -601,6 +608,72 @@ mod tests {
                 "c: waits: out_of_ips"
             ]
         );
+    }
+
+    #[test]
+    fn a_restart_takes_addresses_of_a_key_with_several_up_to_1_19() {
+        let pools = [pool("blue", "blue", &["10.0.0.0/24"])];
+        let sharing = |name: &str, port: u16, ingress: &[&str]| LbService {
+            sharing_key: Annotation {
+                newer: None,
+                older: Some("k".into()),
+            },
+            ports: [Port {
+                port,
+                protocol: "TCP".into(),
+            }]
+            .into(),
+            ..service(name, "blue", &[], ingress)
+        };
+        let services = [
+            sharing("a", 80, &["10.0.0.1"]),
+            sharing("b", 80, &["10.0.0.2"]),
+            sharing("c", 81, &["10.0.0.2"]),
+            sharing("d", 82, &[]),
+        ];
+        let old = reported(&pools, &services, "1.19.3", OperatorState::Restarted);
+        assert_eq!(
+            old,
+            [
+                "a: keeps 10.0.0.1",
+                "b: keeps 10.0.0.2 (contested)",
+                "c: keeps 10.0.0.2 (contested)",
+                "d: gets one of blue"
+            ]
+        );
+        let new = reported(&pools, &services, "1.20.2", OperatorState::Restarted);
+        assert_eq!(new[..3].join(", ").matches("contested").count(), 0);
+    }
+
+    #[test]
+    fn an_edit_moves_addresses_before_1_17_6() {
+        let before = [pool("blue", "blue", &["10.0.0.0/25"])];
+        let after = [pool("blue", "blue", &["10.0.0.0/24"])];
+        let has = [service("has", "blue", &[], &["10.0.0.7"])];
+        for (version, expected) in [
+            ("1.16.6", "has: keeps 10.0.0.7 (contested)"),
+            ("1.17.3", "has: keeps 10.0.0.7 (contested)"),
+            ("1.17.6", "has: keeps 10.0.0.7"),
+            ("1.15.19", "has: keeps 10.0.0.7"),
+        ] {
+            let running = OperatorState::Running(&before);
+            assert_eq!(
+                reported(&after, &has, version, running),
+                [expected],
+                "{version}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_restart_decides_anew_between_pools_of_one_second() {
+        let pools = [
+            pool("a", "blue", &["10.0.0.0/24"]),
+            pool("b", "green", &["10.0.0.0/25"]),
+        ];
+        let has = [service("has", "blue", &[], &["10.0.0.7"])];
+        let restarted = reported(&pools, &has, "1.19.3", OperatorState::Restarted);
+        assert_eq!(restarted, ["has: keeps 10.0.0.7 (contested)"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! loses, and which Services keep, lose, gain or wait for addresses, and why.
 //!
 //! Pure functions. They know neither files nor clients, nor whether a plan is applied. Source:
-//! `operator/pkg/lbipam` of Cilium 1.15.19 and 1.19.3; other versions follow their release notes.
+//! `operator/pkg/lbipam` of Cilium 1.15 to 1.20; `tests/it/transitions` compares it with real operators.
 
 mod active_range;
 mod conflict;

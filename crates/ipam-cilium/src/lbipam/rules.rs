@@ -170,6 +170,12 @@ impl LbRules {
         self.version.is_at_least(18, 2)
     }
 
+    /// Whether every Service gets back the addresses that it shows, shared ones too, before any
+    /// Service gets a new one: from 1.20 on (`revalidateAllServices`, `stripOrImportIngresses`).
+    pub(super) fn imports_all_first(&self) -> bool {
+        self.version.minor >= 20
+    }
+
     /// Whether the annotations `lbipam.cilium.io/…` are read, from 1.16 on. They hide the older
     /// ones.
     pub fn reads_newer_annotations(&self) -> bool {
@@ -181,9 +187,22 @@ impl LbRules {
         self.version.minor >= 16
     }
 
+    /// Whether an edited block gives its addresses to the Services that had them. Older releases
+    /// serve these Services anew before they know the new block (seen on 1.16.6; `handlePoolModified`
+    /// of 1.15.16, 1.16.9 and 1.17.3 has it, that of 1.15.19, 1.16.19 and 1.17.6 has not).
+    pub(super) fn keeps_through_edits(&self) -> bool {
+        match self.version.minor {
+            ..=14 => false,
+            15 => self.version.is_at_least(15, 19),
+            16 => self.version.is_at_least(16, 12),
+            17 => self.version.is_at_least(17, 6),
+            _ => true,
+        }
+    }
+
     /// Reason of the condition if a requested address cannot be shared.
     pub(super) fn incompatible_reason(&self) -> &'static str {
-        if self.version.minor <= 15 {
+        if self.version.minor <= 16 {
             "already_allocated_different_sharing_key"
         } else {
             "already_allocated_incompatible_service"

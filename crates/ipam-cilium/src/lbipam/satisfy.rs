@@ -174,13 +174,15 @@ impl<'p> Evaluation<'p> {
                     .iter()
                     .all(|member| incompatibility(member, service, rules).is_none())
         };
-        let mut of_family = self
+        let joinable: Vec<IpAddr> = self
             .holders
-            .iter_mut()
-            .filter(|(address, _)| Family::of(**address) == family);
-        if let Some((address, holders)) = of_family.find(|(_, holders)| may_join(holders)) {
-            holders.push(service);
-            return Some(GainedAddress::Exactly(*address));
+            .iter()
+            .filter(|(address, holders)| Family::of(**address) == family && may_join(holders))
+            .map(|(address, _)| *address)
+            .collect();
+        if let Some(first) = joinable.first() {
+            self.holders.entry(*first).or_default().push(service);
+            return Some(self.joined(&joinable, family));
         }
         let reservation = self
             .reservations
@@ -189,5 +191,18 @@ impl<'p> Evaluation<'p> {
             .find(|reservation| may_join(&reservation.members))?;
         reservation.members.push(service);
         Some(reservation.gain.clone())
+    }
+
+    /// One of these addresses. Which of several is not predictable: the operator goes by the order in
+    /// which it learned of them.
+    fn joined(&self, joinable: &[IpAddr], family: Family) -> GainedAddress {
+        if let [only] = joinable {
+            return GainedAddress::Exactly(*only);
+        }
+        let covering = joinable.iter().flat_map(|address| self.covering(*address));
+        let pools = covering
+            .map(|place| self.ranges[place].pool.name.clone())
+            .collect();
+        GainedAddress::OneOf { family, pools }
     }
 }

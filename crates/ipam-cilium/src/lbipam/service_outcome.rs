@@ -32,6 +32,8 @@ ipam_core::text_enum! {
         SharingKey = "its sharing key has several addresses",
         /// The Services that have it may no longer share it.
         NoLongerShared = "the Services that have it may not share it",
+        /// The operator takes back the addresses of a block that changes.
+        BlockEdited = "its block changes, and Cilium serves its Services anew",
         /// Several pools may have given it.
         UnknownPool = "several pools may have given it",
     }
@@ -71,7 +73,7 @@ pub enum Pending {
     SelectorMismatch(IpAddr),
     /// `already_allocated`: another Service has it, or the pool reserves it.
     AlreadyAllocated(IpAddr),
-    /// `already_allocated_incompatible_service`, up to 1.15
+    /// `already_allocated_incompatible_service`, up to 1.16
     /// `already_allocated_different_sharing_key`.
     Incompatible {
         address: IpAddr,

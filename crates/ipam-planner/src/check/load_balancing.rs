@@ -94,11 +94,17 @@ fn addresses_lost_at_restart(view: &View<'_>) -> Vec<Finding> {
         BTreeMap::new();
     for (lost, why) in &view.at_restart {
         if is_kept_until_restart(*why) {
-            by_reason.entry((Certainty::Certain, *why)).or_default().push(lost);
+            by_reason
+                .entry((Certainty::Certain, *why))
+                .or_default()
+                .push(lost);
         }
     }
     for (lost, why) in &view.at_stake {
-        by_reason.entry((Certainty::LeftToChance, *why)).or_default().push(lost);
+        by_reason
+            .entry((Certainty::LeftToChance, *why))
+            .or_default()
+            .push(lost);
     }
     let finding = |((certainty, why), lost): ((Certainty, LossReason), Vec<_>)| {
         let effect = match certainty {
@@ -143,7 +149,9 @@ fn way_out(why: LossReason) -> &'static str {
         LossReason::PoolDisabled => {
             "enable the pool, and change its selector so that it selects no new Service"
         }
-        LossReason::Reserved => "set `allowFirstLastIPs: Yes`, or give the Services other addresses",
+        LossReason::Reserved => {
+            "set `allowFirstLastIPs: Yes`, or give the Services other addresses"
+        }
         LossReason::Waiting => {
             "give the pool room for the Services that wait, let the Services request the addresses that they have, or upgrade to Cilium 1.18.2 or later"
         }
