@@ -98,7 +98,7 @@ impl Bench {
         loop {
             self.mark();
             let now = self.versions();
-            if now == last {
+            if now == last && self.has_looked_at_all() {
                 return;
             }
             last = now;
@@ -112,21 +112,37 @@ impl Bench {
         let cidr = format!("10.99.{}.0/30", 1 + self.marks % 250);
         let spec = json!({"blocks": [{"cidr": cidr}],
             "serviceSelector": {"matchLabels": {"mark": name}}});
-        self.plane.create(SERVICES, &service(&name, &json!({"mark": name}))).unwrap();
+        self.plane
+            .create(SERVICES, &service(&name, &json!({"mark": name})))
+            .unwrap();
         let is_seen = |path: &str| {
             let conditions = self.plane.get(path)?["status"]["conditions"].clone();
             let any = |kinds: &[&str]| {
-                conditions.as_array().into_iter().flatten().any(|condition| {
-                    kinds.iter().any(|kind| condition["type"] == *kind)
-                })
+                conditions
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .any(|condition| kinds.iter().any(|kind| condition["type"] == *kind))
             };
             Ok(any(&["cilium.io/IPsTotal", "cilium.io/IPAMRequestSatisfied"]).then_some(()))
         };
         wait_until("the mark's Service", testbed::PATIENCE, || is_seen(&own)).unwrap();
-        self.plane.create(POOLS, &address_pool(&name, &spec)).unwrap();
+        self.plane
+            .create(POOLS, &address_pool(&name, &spec))
+            .unwrap();
         wait_until("the mark's pool", testbed::PATIENCE, || is_seen(&pool)).unwrap();
         self.plane.delete(&own).unwrap();
         self.plane.delete(&pool).unwrap();
+    }
+
+    /// Whether every Service has the operator's condition: it retries a write that failed.
+    fn has_looked_at_all(&self) -> bool {
+        let services = self.plane.list(SERVICES).unwrap();
+        let is_ours = |service: &&Value| service["spec"]["type"] == "LoadBalancer";
+        services.iter().filter(is_ours).all(|service| {
+            let conditions = service["status"]["conditions"].as_array();
+            conditions.is_some_and(|conditions| !conditions.is_empty())
+        })
     }
 
     /// The resourceVersion of every pool and Service of the scenarios.
@@ -138,7 +154,9 @@ impl Bench {
         let mut objects = self.plane.list(POOLS).unwrap();
         objects.extend(self.plane.list(SERVICES).unwrap());
         let objects = objects.iter().map(of);
-        objects.filter(|(name, _)| !name.starts_with("mark")).collect()
+        objects
+            .filter(|(name, _)| !name.starts_with("mark"))
+            .collect()
     }
 
     /// Runs all scenarios; the steps of each by its id.
@@ -164,12 +182,9 @@ impl Bench {
         wave: usize,
         steps: &mut BTreeMap<String, Vec<Step>>,
     ) {
-        let of = |scenario: &Scenario| -> Option<Wave> {
-            scenario.parts.get(part)?.get(wave).cloned()
-        };
-        let tell = |scenario: &Scenario, before: &Observed| {
-            Some(of_wave(before, &of(scenario)?))
-        };
+        let of =
+            |scenario: &Scenario| -> Option<Wave> { scenario.parts.get(part)?.get(wave).cloned() };
+        let tell = |scenario: &Scenario, before: &Observed| Some(of_wave(before, &of(scenario)?));
         let act = |bench: &mut Bench| {
             bench.start_of_a_second();
             let all: Vec<Wave> = scenarios.iter().filter_map(of).collect();
@@ -188,8 +203,12 @@ impl Bench {
 
     /// `creationTimestamp` counts whole seconds.
     fn start_of_a_second(&self) {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-        std::thread::sleep(Duration::from_nanos(u64::from(1_000_000_000 - since.subsec_nanos())));
+        let since = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap();
+        std::thread::sleep(Duration::from_nanos(u64::from(
+            1_000_000_000 - since.subsec_nanos(),
+        )));
     }
 
     /// Tells of every scenario, acts, waits, and compares.
@@ -224,6 +243,9 @@ impl Bench {
             });
         }
         let (told, all) = (told.as_secs_f64(), started.elapsed().as_secs_f64());
-        println!("{} {what}: told in {told:.1} s, all {all:.1} s", self.version.release());
+        println!(
+            "{} {what}: told in {told:.1} s, all {all:.1} s",
+            self.version.release()
+        );
     }
 }

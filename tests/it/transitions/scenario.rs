@@ -16,10 +16,16 @@ const RESTART: &str = "restart";
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Creates the pool, or replaces its spec.
-    Pool { name: String, spec: Value },
+    Pool {
+        name: String,
+        spec: Value,
+    },
     DeletePool(String),
     /// Creates the Service, or replaces what the line says of it.
-    Service { name: String, object: Value },
+    Service {
+        name: String,
+        object: Value,
+    },
     DeleteService(String),
 }
 
@@ -31,6 +37,8 @@ pub struct Scenario {
     /// The heading above its line.
     pub group: String,
     pub title: String,
+    /// Versions, such as `1.20`, whose operator has a fault here: it panics, or breaks its own rules.
+    pub faulty: Vec<String>,
     /// First in the names of its objects, with `-` after it.
     pub id: String,
     /// Waves between restarts of the operator; the last restart is that of all scenarios.
@@ -44,7 +52,8 @@ pub fn id_of(name: &str) -> &str {
 
 /// All of `scenarios.txt`, in its order.
 pub fn scenarios() -> Vec<Scenario> {
-    let text = std::fs::read_to_string(super::super::support::repository().join(SCENARIOS)).unwrap();
+    let text =
+        std::fs::read_to_string(super::super::support::repository().join(SCENARIOS)).unwrap();
     let mut group = "";
     let mut scenarios = Vec::new();
     for line in text.lines().filter(|line| !line.is_empty()) {
@@ -56,15 +65,23 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios
 }
 
+fn waves_of(line: &str) -> impl Iterator<Item = &str> {
+    line.split('|').map(str::trim)
+}
+
 fn scenario(index: usize, group: &str, line: &str) -> Scenario {
-    let mut waves = line.split('|').map(str::trim);
-    let title = waves.next().unwrap().to_owned();
+    let words = || waves_of(line).next().unwrap_or_default().split_whitespace();
+    let faulty = words()
+        .filter_map(|word| word.strip_prefix('!'))
+        .map(str::to_owned);
+    let title: Vec<&str> = words().filter(|word| !word.starts_with('!')).collect();
+    let title = title.join(" ");
     let space = Space {
         id: format!("s{index:03}"),
         prefix: format!("10.{}.{}.", 100 + index / 200, index % 200),
     };
     let mut parts = vec![Vec::new()];
-    for wave in waves {
+    for wave in waves_of(line).skip(1) {
         if wave == RESTART {
             parts.push(Vec::new());
         } else {
@@ -75,8 +92,17 @@ fn scenario(index: usize, group: &str, line: &str) -> Scenario {
     Scenario {
         group: group.to_owned(),
         title,
+        faulty: faulty.collect(),
         id: space.id,
         parts,
+    }
+}
+
+impl Scenario {
+    pub fn is_faulty_on(&self, version: testbed::CiliumVersion) -> bool {
+        self.faulty
+            .iter()
+            .any(|minor| version.release().starts_with(&format!("{minor}.")))
     }
 }
 
@@ -124,8 +150,7 @@ impl Space {
     fn pool(&self, ranges: &[&str], settings: &BTreeMap<&str, &str>) -> Value {
         let blocks: Vec<Value> = ranges.iter().map(|range| block(range)).collect();
         let mut labels = json!({"scenario": self.id, "color": null});
-        let mut spec =
-            json!({"blocks": blocks, "disabled": false, "allowFirstLastIPs": null});
+        let mut spec = json!({"blocks": blocks, "disabled": false, "allowFirstLastIPs": null});
         for (key, value) in settings {
             match *key {
                 "color" => labels["color"] = json!(value),
