@@ -151,7 +151,13 @@ fn lost_at_restart(observed: &Observed, rules: &LbRules) -> BTreeMap<ServiceName
             | LossReason::PoolDisabled
             | LossReason::PoolConflicting
             | LossReason::Reserved => true,
-            LossReason::NotRequested | LossReason::Taken => false,
+            LossReason::NotRequested
+            | LossReason::Taken
+            | LossReason::Waiting
+            | LossReason::SharingKey
+            | LossReason::NoLongerShared
+            | LossReason::BlockEdited
+            | LossReason::UnknownPool => false,
         };
         let (address, why) = outcome.loses.into_iter().find(|(_, why)| is_pool(why))?;
         let reason = format!(

@@ -92,8 +92,19 @@ fn named<'l>(lost: impl ExactSizeIterator<Item = &'l (ServiceName, IpAddr)>) -> 
 fn addresses_lost_at_restart(view: &View<'_>) -> Vec<Finding> {
     let mut by_reason: BTreeMap<(Certainty, LossReason), Vec<&(ServiceName, IpAddr)>> =
         BTreeMap::new();
+    let running = evaluate(
+        &view.pools,
+        view.observed.services.values(),
+        &view.rules,
+        OperatorState::Running(&view.pools),
+    );
+    let is_kept_now = |(name, address): &(ServiceName, IpAddr)| {
+        let outcome = running.outcomes.get(name);
+        outcome.is_some_and(|outcome| outcome.keeps.contains(address))
+    };
     for (lost, why) in &view.at_restart {
-        if is_kept_until_restart(*why) {
+        // Two holders of one address have their own finding.
+        if is_of_pool(*why) || (*why != LossReason::Taken && is_kept_now(lost)) {
             by_reason
                 .entry((Certainty::Certain, *why))
                 .or_default()
@@ -135,9 +146,8 @@ fn addresses_lost_at_restart(view: &View<'_>) -> Vec<Finding> {
     by_reason.into_iter().map(finding).collect()
 }
 
-/// Whether the running operator keeps an address that is lost for this reason. It removes all
-/// others at once.
-fn is_kept_until_restart(why: LossReason) -> bool {
+/// Whether the running operator keeps each address that is lost for this reason.
+fn is_of_pool(why: LossReason) -> bool {
     matches!(
         why,
         LossReason::PoolDisabled | LossReason::PoolConflicting | LossReason::Reserved
@@ -159,7 +169,12 @@ fn way_out(why: LossReason) -> &'static str {
         LossReason::NoLongerShared | LossReason::Taken => {
             "give all but one of them another address, or make them compatible"
         }
-        _ => "remove the addresses from one of the two pools",
+        LossReason::PoolConflicting => "remove the addresses from one of the two pools",
+        LossReason::NoPool
+        | LossReason::NotSelected
+        | LossReason::NotRequested
+        | LossReason::BlockEdited
+        | LossReason::UnknownPool => "correct the pool or the Service before the operator restarts",
     }
 }
 

@@ -195,7 +195,8 @@ mod tests {
     #[test]
     fn each_difference_names_the_node_and_the_field() {
         assert!(saved().differences(&saved()).is_empty());
-        let cases: [(fn(&mut ScheduleDocument), &str); 11] = [
+        type Edit = fn(&mut ScheduleDocument);
+        let cases: [(Edit, &str); 11] = [
             (
                 |fresh| fresh.moves[0].uid = "new".to_owned(),
                 "node n1: it is another object by now (uid new)",

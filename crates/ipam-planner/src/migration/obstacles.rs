@@ -236,7 +236,7 @@ mod tests {
             "Pods without a controller would be lost: shop/a, shop/b"
         );
         assert_eq!(help, "delete them, or pass --force");
-        let LeftBehind { why, .. } = of_drain(&[empty_dir.clone()]);
+        let LeftBehind { why, .. } = of_drain(std::slice::from_ref(&empty_dir));
         assert_eq!(why, "data in an emptyDir would be lost: shop/db");
         let LeftBehind { why, help } = of_drain(&[unmanaged("shop/a"), empty_dir]);
         assert!(why.ends_with("would be lost: shop/a, shop/db"), "{why}");

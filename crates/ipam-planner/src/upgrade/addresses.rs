@@ -253,7 +253,8 @@ impl OneService<'_> {
     /// Told once: every later hop restarts the operator as well.
     fn contests(&self, next: &ServiceOutcome, told: &mut Told, changes: &mut Changes) {
         let name = &self.service.name;
-        let mut new: Vec<IpAddr> = next.contested.clone();
+        let contested = next.contested.iter().map(|(address, _)| *address);
+        let mut new: Vec<IpAddr> = contested.collect();
         new.retain(|address| told.contested.insert((name.clone(), *address)));
         new.retain(|address| !told.chosen.contains(&(name.clone(), *address)));
         if !new.is_empty() {

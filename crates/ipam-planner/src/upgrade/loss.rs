@@ -36,7 +36,13 @@ fn at_any_start(why: LossReason) -> Cause {
         LossReason::NotRequested => {
             "request the address that the Service has, in the annotation that the operator reads"
         }
-        LossReason::Taken => "give one of the Services another address, or both one sharing key",
+        LossReason::Taken | LossReason::NoLongerShared => {
+            "give one of the Services another address, or both one sharing key"
+        }
+        LossReason::Waiting
+        | LossReason::SharingKey
+        | LossReason::BlockEdited
+        | LossReason::UnknownPool => PIN,
     };
     Cause {
         why: format!(

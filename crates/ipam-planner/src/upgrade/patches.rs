@@ -154,7 +154,8 @@ fn beside_waiting(hop: &HopView<'_>) -> BTreeMap<ObjectRef, String> {
         let only_there: Vec<&IpAddr> = outcome
             .contested
             .iter()
-            .filter(|address| later.is_none_or(|later| !later.contested.contains(address)))
+            .filter(|contested| later.is_none_or(|later| !later.contested.contains(contested)))
+            .map(|(address, _)| address)
             .collect();
         if !only_there.is_empty() {
             let effect = format!("may lose {}", super::change::listed(only_there));
