@@ -33,7 +33,10 @@ const OURS: [(&[&str], &str); 61] = [
     (&["status"], "doctor"),
     (&["check"], "doctor"),
     (&["node", "status"], "doctor"),
-    (&["ipam", "show"], "show pools` or `cilium-ipam explain ADDRESS"),
+    (
+        &["ipam", "show"],
+        "show pools` or `cilium-ipam explain ADDRESS",
+    ),
     (&["ipam", "check"], "doctor"),
     (&["ipam", "release"], "apply undo-TIME.json"),
     (&["ipam", "configure"], "validate"),
@@ -80,10 +83,7 @@ const NOTES: [(&str, &str); 11] = [
         "delete",
         "remove the document from the files, then apply them",
     ),
-    (
-        "pause",
-        "stop a migration with Ctrl-C, and go on later",
-    ),
+    ("pause", "stop a migration with Ctrl-C, and go on later"),
     (
         "drain",
         "a node is drained before it moves to another block",
@@ -97,10 +97,7 @@ const NOTES: [(&str, &str); 11] = [
         "taint",
         "a node keeps its block; pin another one with a NodeAssignment",
     ),
-    (
-        "state",
-        "there is no state file: the cluster is the state",
-    ),
+    ("state", "there is no state file: the cluster is the state"),
     (
         "workspace",
         "keep one directory of files for each cluster, and select the cluster with --context",

@@ -83,7 +83,8 @@ const NO_VARIABLES: &str = "the files have no variables: write the values into t
 const NO_NAMESPACE: &str =
     "nodes and pools have no namespace; name a Service as NAMESPACE/NAME, as in `explain web/shop`";
 const PLAN_INSTEAD: &str = "`cilium-ipam plan` shows what would change and writes nothing";
-const SCHEDULE_INSTEAD: &str = "`cilium-ipam migrate plan` shows what would move and writes nothing";
+const SCHEDULE_INSTEAD: &str =
+    "`cilium-ipam migrate plan` shows what would move and writes nothing";
 const RELEASE: &str = "blocks are never released from files: delete the Node, or take an apply \
                        back with `cilium-ipam apply undo-TIME.json`";
 const COMPACT: &str = "long lists are cut by default; --full shows everything";

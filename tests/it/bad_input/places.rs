@@ -41,7 +41,10 @@ fn places_that_are_no_files() {
     folder.write("several/notes.yaml", "kind: ConfigMap\n");
     folder.run(&["validate", "several/a.yaml"]).expect(0);
     folder.write("several/b.yml", pool("b", GOOD));
-    assert_eq!(rule(&["validate", "several/a.yaml"]), "one-of-several-files");
+    assert_eq!(
+        rule(&["validate", "several/a.yaml"]),
+        "one-of-several-files"
+    );
     folder.write("blank/a.yaml", "");
     folder.write("blank/b.yaml", "# nothing yet\n");
     assert_eq!(rule(&["validate", "blank"]), "empty-directory");
