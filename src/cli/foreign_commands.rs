@@ -222,7 +222,10 @@ mod tests {
     #[test]
     fn the_longest_command_that_fits_applies() {
         let ours = |line: &str| advice(&line.split(' ').collect::<Vec<_>>());
-        assert_eq!(ours("state list").unwrap(), "use `cilium-ipam show nodes`");
+        assert_eq!(
+            ours("state list").unwrap(),
+            "use `cilium-ipam show nodes`: there is no state file: the cluster is the state"
+        );
         assert_eq!(ours("state show n1").unwrap(), "use `cilium-ipam explain`");
         assert_eq!(ours("ipam check").unwrap(), "use `cilium-ipam doctor`");
         assert!(ours("workspace new x").unwrap().contains("--context"));
