@@ -42,6 +42,7 @@ pub(super) fn take_uncollected(common: &Common, observed: &mut Observed) -> Opti
     observed.blind_spots = collected;
     let resources = others.iter().map(|spot| match spot.kind {
         ObservedKind::Claims => "claims of cilium-ipam",
+        ObservedKind::Migration => "record of a migration",
         kind => kind.resource(),
     });
     Some(Remark::NotCollected(resources.collect()))
