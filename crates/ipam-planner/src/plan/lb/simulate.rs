@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use super::super::change::Change;
 use super::simulated_state::SimulatedState;
 use ipam_cilium::lbipam::{
-    Certainty, Conflict, GainedAddress, LbRules, LossReason, OperatorState, Pending,
+    Certainty, Conflict, GainedAddress, LbRules, LbService, LossReason, OperatorState, Pending,
     ServiceOutcome, conflicts, evaluate,
 };
 use ipam_cilium::observed::{Observed, ObservedKind};
@@ -364,21 +364,17 @@ impl Simulation {
     /// Addresses that are lost when an operator with these rules starts, and would not have been
     /// lost without the changes.
     fn lost_at_start(&self, rules: &LbRules) -> Losses {
-        let at_start = |state: &SimulatedState| {
+        let at_start = |state: &SimulatedState, takes_part: &dyn Fn(&&LbService) -> bool| {
             let pools = state.read(rules);
-            lost_of(
-                &evaluate(
-                    &pools,
-                    state.services.values(),
-                    rules,
-                    OperatorState::Restarted,
-                )
-                .outcomes,
-                all,
-            )
+            let services = state.services.values().filter(takes_part);
+            let evaluated = evaluate(&pools, services, rules, OperatorState::Restarted);
+            lost_of(&evaluated.outcomes, all)
         };
-        let before = at_start(&self.before);
-        let mut lost = at_start(&self.state);
+        let before = at_start(&self.before, &|_| true);
+        // A Service that got an address in one of the steps no longer waits, whichever it got.
+        let mut lost = at_start(&self.state, &|service| {
+            !service.ingress.is_empty() || self.given_to(&service.name).is_empty()
+        });
         lost.retain(|address, _| !before.contains_key(address));
         lost
     }
