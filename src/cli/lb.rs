@@ -37,13 +37,14 @@ enum Command {
     /// Writes one ServiceAssignment for each Service, of both families, as
     /// DIR/frozen/NAMESPACE/NAME.yaml. Plans the files before it writes them: if the plan changes
     /// anything but the annotations of these Services, or moves an address, nothing is written.
-    /// Never overwrites a file. If a file is different, it prints the difference and exits with 1.
+    /// Never overwrites a file. If a file is different, it prints the difference and exits with 1. If
+    /// an address stays without a pin, it says why and exits with 2.
     Freeze(Flags),
     /// Remove the pins that `lb freeze` wrote.
     ///
-    /// Removes the files below DIR/frozen that nobody edited. The next plan removes the annotations
-    /// that cilium-ipam wrote, and no others. Services keep their addresses. If the plan would move
-    /// one, no file is removed.
+    /// Removes the files below DIR/frozen that are as `lb freeze` wrote them. Services keep their
+    /// addresses, and their annotations: prints the commands that remove those. If the plan would
+    /// move an address, no file is removed.
     Thaw(Flags),
 }
 

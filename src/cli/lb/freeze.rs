@@ -46,9 +46,10 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Fa
         document: &trial.document,
     };
     report.show()?;
-    match differences.is_empty() {
-        true => Ok(ExitStatus::Done),
-        false => Err(Failure::Failed(
+    match (differences.is_empty(), decided.left.is_empty()) {
+        (true, true) => Ok(ExitStatus::Done),
+        (true, false) => Ok(ExitStatus::Findings),
+        (false, _) => Err(Failure::Failed(
             "files of an earlier freeze differ from the cluster; nothing was written. Edit or remove them, or name other Services with --service".to_owned(),
         )),
     }

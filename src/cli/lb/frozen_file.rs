@@ -1,5 +1,5 @@
 //! The file of one frozen Service: its place and its text. The text depends on nothing that an
-//! apply changes, so that `lb thaw` recognises a file that nobody edited.
+//! apply changes, so that `lb thaw` recognises a file that is as it was written.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};

@@ -180,10 +180,14 @@ impl Report<'_> {
         let plan = human(self.document, self.common.detail());
         let first = plan.lines().take_while(|line| !line.is_empty());
         let first: String = first.map(|line| format!("  {line}\n")).collect();
+        let plan = format!("\nThe plan for this cluster:\n{first}");
+        if matches!(self.files, Files::Removed(_)) {
+            return plan;
+        }
         let directory = shell(&self.flags.directory.to_string_lossy());
         let command = format!("cilium-ipam apply {directory}{}", self.common.flags());
         format!(
-            "\nThe plan for this cluster:\n{first}\nNext step:\n  {}   # write the annotations\n",
+            "{plan}\nNext step:\n  {}   # write the annotations\n",
             printable(&command)
         )
     }

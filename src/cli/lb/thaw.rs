@@ -1,6 +1,6 @@
 //! `lb thaw`: removes the pins that `lb freeze` wrote.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use ipam_controller::{Job, Loaded};
 use ipam_core::model::ServiceName;
 use ipam_desired::ServicePin;
 use ipam_planner::freeze::{Left, WhyLeft, moved, other_changes};
-use ipam_planner::plan::{Change, Plan, PlanDocument, ServiceAction};
+use ipam_planner::plan::{Plan, PlanDocument};
 
 /// The files that go.
 #[derive(Default)]
@@ -35,7 +35,7 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Fa
     let gone: BTreeSet<String> = gone.map(std::borrow::Cow::into_owned).collect();
     let changed = changed(&loaded, &[], &gone, common)?;
     let with = Job::files(&changed).plan(&observed);
-    refuse_moves(&thawed, &without, &with)?;
+    refuse_moves(&without, &with)?;
     let is_done = !flags.dry_run && !thawed.paths.is_empty();
     if is_done {
         remove(flags, &thawed.paths)?;
@@ -48,7 +48,7 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Fa
         is_done,
         pinned: 0,
         left: &thawed.left,
-        notes: notes(&thawed, &with, &observed),
+        notes: notes(&thawed, &observed),
         differences: &[],
         document: &document,
     };
@@ -88,12 +88,8 @@ fn is_as_written(flags: &Flags, pin: &ServicePin) -> Result<bool, Failure> {
     Ok(text(&file.path)?.as_deref() == Some(&*file.text))
 }
 
-fn refuse_moves(thawed: &Thawed, without: &Plan, with: &Plan) -> Result<(), Failure> {
-    let is_release = |change: &Change| {
-        matches!(change, Change::Service(change)
-            if change.action == ServiceAction::Release && thawed.services.contains(&change.service))
-    };
-    match other_changes(without, with, is_release).or_else(|| moved(without, with)) {
+fn refuse_moves(without: &Plan, with: &Plan) -> Result<(), Failure> {
+    match other_changes(without, with, |_| false).or_else(|| moved(without, with)) {
         None => Ok(()),
         Some(what) => Err(Failure::Failed(format!(
             "without these pins something else would change, so no file was removed: {what}"
@@ -116,33 +112,26 @@ fn remove(flags: &Flags, paths: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The Services whose annotation the plan leaves, because nothing shows that we wrote it.
-fn notes(thawed: &Thawed, with: &Plan, observed: &Observed) -> Vec<String> {
-    let released: BTreeSet<&ServiceName> = with
-        .changes
-        .iter()
-        .filter_map(|change| match change {
-            Change::Service(change) if change.action == ServiceAction::Release => {
-                Some(&change.service)
-            }
-            _ => None,
-        })
-        .collect();
-    let rules = observed.lb_rules();
-    let key = rules.addresses_annotation();
-    let stays = |name: &&ServiceName| {
-        let service = observed.services.get(*name);
-        service.is_some_and(|service| service.request_at(key).is_some())
-            && !released.contains(*name)
+/// How to remove the annotations. They may be of others by now, so no plan removes them.
+fn notes(thawed: &Thawed, observed: &Observed) -> Vec<String> {
+    let key = observed.lb_rules().addresses_annotation();
+    let mut asking: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for name in &thawed.services {
+        let service = observed.services.get(name);
+        if service.is_some_and(|service| service.request_at(key).is_some()) {
+            asking
+                .entry(name.namespace())
+                .or_default()
+                .push(name.name());
+        }
+    }
+    let note = |(namespace, names): (&str, Vec<&str>)| {
+        let asks = if names.len() == 1 { "asks" } else { "ask" };
+        format!(
+            "{} of namespace {namespace} still {asks} for what the pin says. To end it: `kubectl annotate service --namespace {namespace} {} {key}-`",
+            ipam_core::model::count(names.len(), "Service"),
+            names.join(" ")
+        )
     };
-    let staying: Vec<&ServiceName> = thawed.services.iter().filter(stays).collect();
-    let Some(first) = staying.first() else {
-        return Vec::new();
-    };
-    let count = ipam_core::model::count(staying.len(), "Service");
-    vec![format!(
-        "{count} still ask for their addresses: nothing shows that cilium-ipam wrote the annotation {key}. To remove it: `kubectl annotate service --namespace {} {} {key}-`",
-        first.namespace(),
-        first.name()
-    )]
+    asking.into_iter().map(note).collect()
 }

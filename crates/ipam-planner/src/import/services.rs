@@ -39,21 +39,12 @@ pub(super) fn infer(observed: &Observed, wish: &Wish, inferred: &mut Inferred) {
 fn pin_services(observed: &Observed, wish: &Wish, inferred: &mut Inferred) {
     let rules = observed.lb_rules();
     let served = observed.services.values().filter(|service| {
-        rules.class_use(service.class.as_deref()) == ClassUse::Ours
-            && !(service.ingress.is_empty() && service.our_requests.is_empty())
+        rules.class_use(service.class.as_deref()) == ClassUse::Ours && !service.ingress.is_empty()
     });
     for service in served {
         let set = |addresses: &[IpAddr]| addresses.iter().copied().collect::<BTreeSet<_>>();
-        let requested = service.requested(&rules);
-        // Without a pin, the plan takes away a request that we wrote.
-        let held = match service.our_requests.is_empty() || requested.is_empty() {
-            true => set(&service.ingress),
-            false => set(&requested),
-        };
-        if held.is_empty() {
-            continue;
-        }
-        let request = match set(&requested) == held {
+        let held = set(&service.ingress);
+        let request = match set(&service.requested(&rules)) == held {
             true => ServiceRequest::Made,
             false => ServiceRequest::Missing,
         };

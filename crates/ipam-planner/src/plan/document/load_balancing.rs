@@ -253,7 +253,6 @@ impl From<&ServiceChange> for ChangeDocument {
             reason: match (action, origin) {
                 (ServiceAction::Pin, Some(origin)) => format!("pinned by {origin}"),
                 (ServiceAction::Pin, None) => "pinned".to_owned(),
-                (ServiceAction::Release, _) => "no file pins it any more".to_owned(),
                 (ServiceAction::Restore, _) => "undoes an earlier apply".to_owned(),
             },
             hazard: hazard.as_str().to_owned(),

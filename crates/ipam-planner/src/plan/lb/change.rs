@@ -61,8 +61,6 @@ ipam_core::text_enum! {
     pub enum ServiceAction {
         /// The Service comes to ask for the addresses of its pin.
         Pin = "pin",
-        /// No file pins the Service any more, so it stops asking for the addresses of its pin.
-        Release = "release",
         /// The Service asks again for the addresses from before an apply.
         Restore = "restore",
     }

@@ -11,7 +11,6 @@ mod change;
 mod choice;
 mod obstacle;
 mod refusals;
-mod releases;
 mod service_pins;
 mod simulate;
 mod simulated_state;
@@ -45,7 +44,6 @@ pub(super) struct LbPlan {
 pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
     let mut plan = LbPlan::default();
     address_pools::decide(desired, observed, &mut plan);
-    let releases = releases::decide(desired, observed);
     if !desired.service_pins.is_empty() {
         let mut pools = simulate::Simulation::new(observed);
         for change in &plan.changes {
@@ -63,7 +61,6 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
         };
         plan.changes.sort_by_key(|change| !is_early(change));
     }
-    plan.changes.extend(releases);
     if plan.changes.is_empty() {
         return plan;
     }
