@@ -1,7 +1,8 @@
 //! Chooses addresses for Services that the files pin to a pool, or to the best pool.
 //!
 //! A Service keeps what it requests or holds, if that fits. Then the others get the lowest free
-//! address of the best pool, in the order of their names. The order of files makes no difference.
+//! address of the best pool: first those whose pin names a pool, then those that take any, each in
+//! the order of their names. The order of files makes no difference.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +39,8 @@ struct Chooser<'p> {
     sources: Vec<Source<'p>>,
     /// Users of each address: Services that hold it, request it, are pinned to it, or are to get it.
     users: BTreeMap<IpAddr, Vec<&'p LbService>>,
+    /// Holders of each address.
+    holders: BTreeMap<IpAddr, Vec<&'p LbService>>,
     /// Addresses that the files pin to Services that do not exist yet.
     waiting: BTreeSet<IpAddr>,
     /// All of them.
@@ -80,6 +83,8 @@ pub(super) fn choose<'p>(
     for one in &mut wanting {
         chooser.keep(one);
     }
+    // A Service that takes any pool leaves the last address of a pool to one that needs it.
+    wanting.sort_by_key(|one| matches!(one.from, ChosenFrom::BestPool));
     let mut choices = Choices::new();
     for one in wanting {
         let name = one.service.name.clone();
@@ -111,12 +116,16 @@ impl<'p> Chooser<'p> {
             state,
             sources,
             users: BTreeMap::new(),
+            holders: BTreeMap::new(),
             waiting: BTreeSet::new(),
             taken: BTreeSet::new(),
         };
         for service in state.services.values() {
             let requested = service.requested(&state.rules);
             let held = service.ingress.iter().chain(chooser.held_by(service));
+            for address in held.clone().copied().collect::<BTreeSet<_>>() {
+                chooser.holders.entry(address).or_default().push(service);
+            }
             for address in held.copied().chain(requested).collect::<Vec<_>>() {
                 chooser.take(address, service);
             }
@@ -160,18 +169,33 @@ impl<'p> Chooser<'p> {
         })
     }
 
+    /// Whether a pool gives the Service the address.
+    fn is_given(&self, address: IpAddr, one: &Wanting<'_>) -> bool {
+        let own = Range::from(address);
+        self.sources_of(one).any(|source| {
+            source.ranges.iter().any(|range| range.contains(&own)) && !covers(&source.busy, &own)
+        })
+    }
+
+    fn share(&self, others: Option<&Vec<&'p LbService>>, one: &Wanting<'_>) -> bool {
+        others.into_iter().flatten().all(|other| {
+            other.name == one.service.name || may_share(other, one.service, &self.state.rules)
+        })
+    }
+
     /// Whether a pool gives the Service the address, and all other users share it.
     fn fits(&self, address: IpAddr, one: &Wanting<'_>) -> bool {
-        let gives = |source: &Source<'_>| {
-            let own = Range::from(address);
-            source.ranges.iter().any(|range| range.contains(&own)) && !covers(&source.busy, &own)
-        };
-        let may_join = |other: &&'p LbService| {
-            other.name == one.service.name || may_share(other, one.service, &self.state.rules)
-        };
-        self.sources_of(one).any(gives)
-            && self.users.get(&address).into_iter().flatten().all(may_join)
+        self.is_given(address, one)
+            && self.share(self.users.get(&address), one)
             && !self.waiting.contains(&address)
+    }
+
+    /// Whether a Service holds an address that it requests. It stays, even if others want it.
+    fn stays(&self, address: IpAddr, one: &Wanting<'_>) -> bool {
+        self.held_by(one.service).contains(&address)
+            && one.service.requested(&self.state.rules).contains(&address)
+            && self.is_given(address, one)
+            && self.share(self.holders.get(&address), one)
     }
 
     /// What a Service requests or holds stays, if it fits.
@@ -179,7 +203,8 @@ impl<'p> Chooser<'p> {
         let requested = one.service.requested(&self.state.rules);
         for address in requested.iter().chain(self.held_by(one.service)) {
             let family = Family::of(*address);
-            if one.open.contains(&family) && self.fits(*address, one) {
+            let stays = self.stays(*address, one) || self.fits(*address, one);
+            if one.open.contains(&family) && stays {
                 one.chosen.push(*address);
                 one.open.retain(|open| *open != family);
                 self.take(*address, one.service);

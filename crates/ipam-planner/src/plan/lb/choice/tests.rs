@@ -270,7 +270,16 @@ impl<'w> Oracle<'w> {
     fn kept(&mut self, place: usize) -> Option<(usize, u8)> {
         let service = &self.services[place];
         let mut own = [service.requested, service.held].into_iter().flatten();
-        let kept = own.find(|address| self.fits(place, *address))?;
+        let stays = |address: &(usize, u8)| {
+            let mut others = (0..self.services.len()).filter(|other| *other != place);
+            service.held == Some(*address)
+                && service.requested == Some(*address)
+                && self.gives(place, *address)
+                && others.all(|other| {
+                    self.services[other].held != Some(*address) || self.shares(other, place)
+                })
+        };
+        let kept = own.find(|address| stays(address) || self.fits(place, *address))?;
         self.users.entry(kept).or_default().insert(place);
         Some(kept)
     }
@@ -310,12 +319,15 @@ impl<'w> Oracle<'w> {
                 false => None,
             })
             .collect();
-        places
-            .map(|place| {
-                is_chosen(&self.services[place])
-                    .then(|| kept[place].or_else(|| self.new_address(place)))
-            })
-            .collect()
+        let mut chosen: Vec<Option<Option<(usize, u8)>>> = vec![None; self.services.len()];
+        let takes_any = |place: &usize| matches!(self.services[*place].pin, Pin::Best);
+        let (last, first): (Vec<usize>, Vec<usize>) = places.partition(takes_any);
+        for place in first.into_iter().chain(last) {
+            if is_chosen(&self.services[place]) {
+                chosen[place] = Some(kept[place].or_else(|| self.new_address(place)));
+            }
+        }
+        chosen
     }
 }
 
