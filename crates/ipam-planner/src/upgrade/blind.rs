@@ -20,6 +20,7 @@ pub(super) fn unjudged(observed: &Observed, hops: &[Hop]) -> Vec<Unjudged> {
     all.extend(versions(observed));
     all.extend(mode(observed));
     all.extend(older_pools(observed, hops));
+    all.extend(peers(observed, hops));
     all
 }
 
@@ -111,6 +112,18 @@ fn mode(observed: &Observed) -> Option<Unjudged> {
 }
 
 /// 1.12 has pools of another kind, which is not read.
+/// Peers are not read, so nothing shows that the newer objects have the same ones.
+fn peers(observed: &Observed, hops: &[Hop]) -> Option<Unjudged> {
+    let policies_end = hops
+        .iter()
+        .any(|hop| hop.from.minor < 19 && hop.to.minor >= 19);
+    (policies_end && !observed.announcing.policies.is_empty()).then(|| Unjudged {
+        what: "peers of ciliumbgppeeringpolicies.cilium.io".to_owned(),
+        why: "this program does not compare peers, AS numbers and passwords".to_owned(),
+        hides: "which BGP sessions end at 1.19: check that the CiliumBGPClusterConfigs have the same peers, delete the policies at 1.16 to 1.18, and look at the sessions before you go on",
+    })
+}
+
 fn older_pools(observed: &Observed, hops: &[Hop]) -> Option<Unjudged> {
     let starts_at_1_12 = hops.first().is_some_and(|hop| hop.from.minor == 12);
     let ends_later = hops.last().is_some_and(|hop| hop.to.minor > 12);

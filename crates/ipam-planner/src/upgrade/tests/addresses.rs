@@ -192,7 +192,7 @@ fn annotations_and_classes() {
 
 const REASONS: &[&str] = &[
     "1.16 address-may-move a: may lose 20.0.0.5",
-    "1.16 condition-names b: waits with `already_allocated_incompatible_service` instead of `already_allocated_different_sharing_key`",
+    "1.17.6 condition-names b: waits with `already_allocated_incompatible_service` instead of `already_allocated_different_sharing_key`",
 ];
 
 #[test]
