@@ -14,6 +14,8 @@ mod native_routing;
 mod neutron;
 mod sizes;
 
+pub(crate) use native_routing::pools_outside;
+
 pub(crate) use files::is_private;
 
 use ipam_cilium::observed::Observed;

@@ -6,7 +6,7 @@ use ipam_core::net::{Block, Family};
 use ipam_desired::Desired;
 
 /// One finding for each family: the setting is the cause of all.
-pub(super) fn pools_outside(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+pub(crate) fn pools_outside(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     Family::BOTH
         .into_iter()
         .filter_map(|family| outside(desired, observed, family))

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::schedule::{NodeMove, Wave};
 use super::workloads::Workloads;
+use crate::check::pools_outside;
 use ipam_cilium::observed::Observed;
 use ipam_core::model::NodeName;
 use ipam_core::natural::natural_order;
@@ -45,7 +46,10 @@ pub(super) fn remarks(
     workloads: &Workloads,
     moves: &BTreeMap<NodeName, NodeMove>,
 ) -> Vec<String> {
-    let mut remarks = Vec::new();
+    let mut remarks: Vec<String> = pools_outside(desired, observed)
+        .into_iter()
+        .map(|finding| format!("{}: packets to Pods there are masqueraded", finding.message))
+        .collect();
     if moves.len() > 1 {
         remarks.extend(no_domains(&desired.policy.failure_domain, observed));
     }
