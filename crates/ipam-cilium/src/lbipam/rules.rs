@@ -210,7 +210,7 @@ impl LbRules {
     }
 
     /// Whether equal ports of two protocols may share an address, from 1.17 on.
-    pub(super) fn tells_protocols_apart(&self) -> bool {
+    pub fn tells_protocols_apart(&self) -> bool {
         self.version.minor >= 17
     }
 

@@ -85,9 +85,19 @@ fn reason(
         }
         SharingObstacle::Port => {
             let ports: Vec<String> = conflicting_ports(one, other, rules)
-                .map(|port| format!("{}/{}", port.port, port.protocol))
+                .map(|port| match rules.tells_protocols_apart() {
+                    true => format!("{}/{}", port.port, port.protocol),
+                    false => port.port.to_string(),
+                })
                 .collect();
-            format!("ports: both have {}; give one of them other ports", ports.join(" "))
+            let protocols = match rules.tells_protocols_apart() {
+                true => "",
+                false => ", and Cilium up to 1.16 does not tell protocols apart",
+            };
+            format!(
+                "ports: both have {}{protocols}; give one of them other ports",
+                ports.join(" ")
+            )
         }
         SharingObstacle::TrafficPolicy => {
             let policy = |service: &LbService| match service.traffic_policy {
