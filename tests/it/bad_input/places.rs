@@ -40,7 +40,7 @@ fn places_that_are_no_files() {
     folder.write("several/a.yaml", pool("a", GOOD));
     folder.write("several/notes.yaml", "kind: ConfigMap\n");
     folder.run(&["validate", "several/a.yaml"]).expect(0);
-    folder.write("several/b.yml", pool("b", GOOD));
+    folder.write("several/deep/b.yml", pool("b", GOOD));
     assert_eq!(
         rule(&["validate", "several/a.yaml"]),
         "one-of-several-files"

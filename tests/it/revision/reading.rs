@@ -120,11 +120,14 @@ fn one_file_of_several_is_refused_as_on_disk() {
     let (folder, _) = repository(&[
         ("pools/a.yaml", &good),
         ("pools/b.yaml", &other),
+        ("deep/a.yaml", &good),
+        ("deep/er/b.yaml", &other),
         ("alone/a.yaml", &good),
-        ("alone/deeper/b.yaml", &other),
     ]);
-    let refused = ["pools/a.yaml", "--revision", "HEAD"];
-    assert_eq!(rules(&folder, &refused), ["one-of-several-files"]);
+    for file in ["pools/a.yaml", "deep/a.yaml"] {
+        let refused = [file, "--revision", "HEAD"];
+        assert_eq!(rules(&folder, &refused), ["one-of-several-files"]);
+    }
     let alone = ["validate", "alone/a.yaml", "--revision", "HEAD"];
     folder.run(&alone).expect(0);
 }

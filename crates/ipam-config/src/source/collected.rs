@@ -37,12 +37,15 @@ pub(super) fn is_yaml(path: &Path) -> bool {
     })
 }
 
-/// Whether a document of a kind that the files may have begins in this text.
-fn has_document(text: &[u8]) -> bool {
-    text.split(|byte| *byte == b'\n').any(|line| {
-        line.starts_with(b"apiVersion: cilium-ipam.io/")
-            || line.starts_with(b"kind: CiliumLoadBalancerIPPool")
-    })
+/// Whether a text has a document of a kind that the files may have. A cluster file may lie beside a
+/// pool; its items are indented, and no kind of ours is among them.
+pub(super) fn has_document(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    let is_pool = |line: &str| {
+        let kind = line.strip_prefix("kind:").map(str::trim);
+        kind.is_some_and(|kind| kind.trim_matches(['"', '\'']) == "CiliumLoadBalancerIPPool")
+    };
+    text.contains("cilium-ipam.io/v1alpha1") || text.lines().any(is_pool)
 }
 
 impl Collected {
@@ -144,8 +147,7 @@ impl Collected {
     /// Refuses a file whose directory has other files with documents: their pools, pins and limits
     /// would count as removed.
     pub(super) fn refuse_one_of_several(&mut self, file: &Path, others: &[Vec<u8>]) {
-        let others = others.iter().filter(|text| has_document(text)).count();
-        if others == 0 {
+        if !others.iter().any(|text| has_document(text)) {
             return;
         }
         let name = shown(file);
@@ -153,9 +155,8 @@ impl Collected {
             Some(parent) if !parent.as_os_str().is_empty() => shown(parent),
             _ => ".".into(),
         };
-        let files = if others == 1 { "file" } else { "files" };
         let message = format!(
-            "`{name}` is one file of several: without {others} other {files} in `{parent}`, their pools, pins and limits would count as removed"
+            "`{name}` is one file of several: without the others in `{parent}`, their pools, pins and limits would count as removed"
         );
         let help = format!("name the directory: `{parent}`");
         self.fault("one-of-several-files", &name, message, &help);

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use self::collected::{Collected, LARGEST_FILE, is_yaml, shown};
+use self::collected::{Collected, LARGEST_FILE, has_document, is_yaml, shown};
 use crate::documents::Documents;
 use ipam_core::model::Finding;
 
@@ -86,7 +86,7 @@ fn read_directory(directory: &Path) -> Collected {
         Ok(root) if !root.is_dir() => {
             reading.root = root.parent().unwrap_or(Path::new("/")).to_owned();
             reading.file(directory, &root);
-            let others = neighbours(&root);
+            let others: Vec<Vec<u8>> = neighbour(&root).into_iter().collect();
             reading.collected.refuse_one_of_several(directory, &others);
         }
         Ok(root) => {
@@ -109,20 +109,41 @@ fn read_directory(directory: &Path) -> Collected {
     reading.collected
 }
 
-/// The other YAML files of a file's directory, as far as they can be read.
-fn neighbours(file: &Path) -> Vec<Vec<u8>> {
-    let entries = file.parent().and_then(|parent| parent.read_dir().ok());
-    let paths = entries.into_iter().flatten().flatten();
-    let paths = paths.map(|entry| entry.path());
-    paths
-        .filter(|path| path != file && is_yaml(path) && path.is_file())
-        .filter_map(|path| {
-            let mut text = Vec::new();
-            let file = File::open(path).ok()?;
-            file.take(LARGEST_FILE).read_to_end(&mut text).ok()?;
-            Some(text)
-        })
-        .collect()
+/// Entries that are looked at around a single file: it may lie in a home directory.
+const MOST_NEIGHBOURS: usize = 10_000;
+
+/// Another file with documents below a file's directory, as far as files can be read. Follows no
+/// link.
+fn neighbour(file: &Path) -> Option<Vec<u8>> {
+    let mut folders: Vec<PathBuf> = file.parent().map(Path::to_owned).into_iter().collect();
+    let mut left = MOST_NEIGHBOURS;
+    while let Some(folder) = folders.pop() {
+        let entries = folder.read_dir().into_iter().flatten().flatten();
+        for entry in entries.take(left) {
+            left -= 1;
+            let is_hidden = entry.file_name().to_string_lossy().starts_with('.');
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() && !is_hidden => folders.push(entry.path()),
+                Ok(kind) if kind.is_file() && !is_hidden => {
+                    if let Some(text) = document(&entry.path(), file) {
+                        return Some(text);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    None
+}
+
+fn document(path: &Path, file: &Path) -> Option<Vec<u8>> {
+    if path == file || !is_yaml(path) {
+        return None;
+    }
+    let mut text = Vec::new();
+    let opened = File::open(path).ok()?;
+    opened.take(LARGEST_FILE).read_to_end(&mut text).ok()?;
+    has_document(&text).then_some(text)
 }
 
 struct Reading {

@@ -135,12 +135,9 @@ impl Reading<'_> {
         }
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         let is_neighbour = |entry: &&TreeEntry| {
-            let name = entry.path.strip_prefix(folder).unwrap_or(&entry.path);
-            let name = name.trim_start_matches('/');
             entry.kind == EntryKind::File
                 && entry.path != path
-                && !name.contains('/')
-                && is_yaml(Path::new(name))
+                && is_yaml(Path::new(&entry.path))
                 && entry.size.is_some_and(|size| size <= LARGEST_FILE)
         };
         let entries = git.files(commit, folder)?;
