@@ -252,7 +252,8 @@ async fn put<C: Workloads>(
     if text_at(&object, kept.key) == Some(kept.text) {
         return Ok(version_of(&object));
     }
-    let is_earlier = migration_of(&object) != Some(kept.migration);
+    // The main record of another migration that began meanwhile is never an earlier one's.
+    let is_earlier = name != NAME && migration_of(&object) != Some(kept.migration);
     if version.is_some() || !is_earlier || !is_own(&object) {
         return Err(failed(name, error));
     }
