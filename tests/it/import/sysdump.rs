@@ -119,8 +119,7 @@ fn a_sysdump_gives_the_files_of_its_cluster() {
         );
         // What no archive has.
         assert!(
-            ran.stderr
-.contains("claims of cilium-ipam, customresourcedefinitions.apiextensions.k8s.io, servicecidrs"),
+            ran.stderr.contains("claims of cilium-ipam, customresourcedefinitions.apiextensions.k8s.io, record of a migration, servicecidrs"),
             "{}",
             ran.all()
         );
