@@ -53,6 +53,7 @@ fn foretold(version: CiliumVersion, programs: Programs) {
 }
 
 #[test]
+#[ignore = "slow: up to two minutes each; cargo xtask test --agent runs it"]
 fn transitions_on_1_15() {
     foretold(
         CiliumVersion::V1_15,
@@ -61,6 +62,7 @@ fn transitions_on_1_15() {
 }
 
 #[test]
+#[ignore = "slow: up to two minutes each; cargo xtask test --agent runs it"]
 fn transitions_on_1_16() {
     foretold(
         CiliumVersion::V1_16,
@@ -69,6 +71,7 @@ fn transitions_on_1_16() {
 }
 
 #[test]
+#[ignore = "slow: up to two minutes each; cargo xtask test --agent runs it"]
 fn transitions_on_1_17() {
     foretold(
         CiliumVersion::V1_17,
@@ -77,6 +80,7 @@ fn transitions_on_1_17() {
 }
 
 #[test]
+#[ignore = "slow: up to two minutes each; cargo xtask test --agent runs it"]
 fn transitions_on_1_18() {
     foretold(
         CiliumVersion::V1_18,
@@ -85,6 +89,7 @@ fn transitions_on_1_18() {
 }
 
 #[test]
+#[ignore = "slow: up to two minutes each; cargo xtask test --agent runs it"]
 fn transitions_on_1_19() {
     foretold(
         CiliumVersion::V1_19,
@@ -93,6 +98,7 @@ fn transitions_on_1_19() {
 }
 
 #[test]
+#[ignore = "slow: up to two minutes each; cargo xtask test --agent runs it"]
 fn transitions_on_1_20() {
     foretold(
         CiliumVersion::V1_20,

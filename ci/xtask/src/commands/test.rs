@@ -15,7 +15,7 @@ const SUITE: &str = "test --workspace --all-features";
 /// Run the whole test suite; builds the real programs that it needs first.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Run the slow tests, too: they boot the real cilium-agent in a QEMU guest.
+    /// Run the slow tests, too: they boot the real cilium-agent in a QEMU guest, or restart operators.
     #[arg(long)]
     agent: bool,
     /// Fail if a test is skipped that this file does not list. A line is `WHAT TEST`, or `WHAT *`
@@ -75,7 +75,7 @@ fn agent_tests(expected: Option<&Expected>) -> Result<()> {
     build(&[CiliumVersion::V1_15, CiliumVersion::V1_19].map(Program::CiliumAgent))?;
     build(&[Program::CiliumCni(CiliumVersion::V1_19)])?;
     suite(
-        &format!("{SUITE} -- --ignored agent guests racks --test-threads=1"),
+        &format!("{SUITE} -- --ignored agent guests racks transitions --test-threads=1"),
         &[],
         expected,
     )
