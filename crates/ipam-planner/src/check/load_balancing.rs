@@ -31,8 +31,9 @@ struct View<'o> {
 pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
     let rules = observed.lb_rules();
     let pools = observed.address_pools_as_read(&rules);
-    let at_restart = at_start(observed, &pools, &rules, |outlook| outlook.loses);
-    let at_stake = at_start(observed, &pools, &rules, |outlook| outlook.contested);
+    let outcomes = at_start(observed, &pools, &rules);
+    let at_restart = losses(&outcomes, |outcome| &outcome.loses);
+    let at_stake = losses(&outcomes, |outcome| &outcome.contested);
     let view = View {
         observed,
         rules,
@@ -49,27 +50,27 @@ pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
     rules.iter().flat_map(|rule| rule(&view)).collect()
 }
 
-/// Addresses of Services when an operator of these rules starts with these pools: those that they
-/// lose, or those that they may lose.
+/// What becomes of Services when an operator of these rules starts with these pools.
 fn at_start(
     observed: &Observed,
     pools: &[AddressPool],
     rules: &LbRules,
-    select: fn(ServiceOutcome) -> Vec<(IpAddr, LossReason)>,
+) -> BTreeMap<ServiceName, ServiceOutcome> {
+    let services = observed.services.values();
+    evaluate(pools, services, rules, OperatorState::Restarted).outcomes
+}
+
+/// The addresses that Services lose, or those that they may lose.
+fn losses(
+    outcomes: &BTreeMap<ServiceName, ServiceOutcome>,
+    select: fn(&ServiceOutcome) -> &[(IpAddr, LossReason)],
 ) -> Losses {
-    let evaluated = evaluate(
-        pools,
-        observed.services.values(),
-        rules,
-        OperatorState::Restarted,
-    );
-    let losses = |(name, outlook): (ServiceName, ServiceOutcome)| {
-        select(outlook)
-            .into_iter()
-            .map(move |(address, why)| ((name.clone(), address), why))
+    let of_service = |(name, outcome): (&ServiceName, &ServiceOutcome)| {
+        let lost = select(outcome).iter();
+        lost.map(|(address, why)| ((name.clone(), *address), *why))
             .collect::<Vec<_>>()
     };
-    evaluated.outcomes.into_iter().flat_map(losses).collect()
+    outcomes.iter().flat_map(of_service).collect()
 }
 
 /// `default/a 10.0.0.1, default/b 10.0.0.2 and 7 more`.
@@ -191,7 +192,8 @@ fn addresses_lost_at_upgrade(view: &View<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let pools = observed.address_pools_as_read(&upgraded);
-    let mut lost = at_start(observed, &pools, &upgraded, |outlook| outlook.loses);
+    let outcomes = at_start(observed, &pools, &upgraded);
+    let mut lost = losses(&outcomes, |outcome| &outcome.loses);
     lost.retain(|lost, _| !at_restart.contains_key(lost));
     if lost.is_empty() {
         return Vec::new();
