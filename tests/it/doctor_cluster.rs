@@ -188,27 +188,16 @@ pub const POOLS: &str = "{cidrs: [10.20.0.0/21], blockSize: 24}";
 pub fn on_file(objects: &[Value]) -> Value {
     let folder = Folder::new(&[]);
     folder.write("pools/a.yaml", pool("a", POOLS));
-    folder.write(
-        "cluster.json",
-        json!({"apiVersion": "v1", "kind": "List", "items": with_times(objects)}).to_string(),
-    );
-    folder
-        .run(&[
-            "doctor",
-            "-o",
-            "json",
-            "--fail-on",
-            "never",
-            "--cluster",
-            "cluster.json",
-        ])
-        .expect(0)
-        .json()
+    report(&folder, objects)
 }
 
 /// The report on the cluster alone.
 pub fn without_pools(objects: &[Value]) -> Value {
     let folder = Folder::new(&[]);
+    report(&folder, objects)
+}
+
+fn report(folder: &Folder, objects: &[Value]) -> Value {
     folder.write(
         "cluster.json",
         json!({"apiVersion": "v1", "kind": "List", "items": with_times(objects)}).to_string(),
