@@ -1,4 +1,4 @@
-//! `lb freeze` and `lb thaw` on cluster files: which Services are pinned, what is told, and that no
+//! `lb freeze` and `lb thaw` on cluster files: which Services are pinned, the notes, and that no
 //! file is overwritten.
 
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::support::{Folder, KUBERNETES, cluster, pool};
 
 const KEY: &str = "lbipam.cilium.io/ips";
 
-/// What a Service has besides its name and its addresses.
+/// The further fields of a Service.
 #[derive(Clone, Default)]
 struct Made {
     annotations: Value,
