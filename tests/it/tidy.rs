@@ -31,6 +31,28 @@ pub(super) fn product() -> Vec<PathBuf> {
     folders.iter().flat_map(|folder| sources(folder)).collect()
 }
 
+/// `.ci/expected-skips` allows them by this word.
+#[test]
+fn every_ignored_test_says_that_it_is_slow() {
+    let folders = ["src", "crates", "ci", "tests"].map(|folder| repository().join(folder));
+    let mut ignored = 0;
+    for file in folders.iter().flat_map(|folder| sources(folder)) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for line in text
+            .lines()
+            .filter(|line| line.trim().starts_with("#[ignore"))
+        {
+            assert!(
+                line.contains("#[ignore = \"slow: "),
+                "{}: {line}",
+                file.display()
+            );
+            ignored += 1;
+        }
+    }
+    assert!(ignored > 0, "no test is ignored");
+}
+
 #[test]
 fn every_module_says_what_it_is_for_and_stays_small() {
     let folders = ["src", "crates", "ci", "tests"].map(|folder| repository().join(folder));

@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "measures"]
+    #[ignore = "slow: measures how a cluster starts"]
     fn twelve_hollow_kubelets() {
         figures(&RackOptions {
             kubelets: KubeletKind::Hollow,
@@ -410,13 +410,13 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "measures"]
+    #[ignore = "slow: measures how a cluster starts"]
     fn twelve_nodes_of_kwok() {
         figures(&RackOptions::default());
     }
 
     #[test]
-    #[ignore = "measures"]
+    #[ignore = "slow: measures how a cluster starts"]
     fn a_thousand_nodes_of_kwok() {
         figures(&RackOptions {
             nodes: 1000,
