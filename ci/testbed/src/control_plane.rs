@@ -4,7 +4,7 @@
 //! mistake; the API server's certificate comes from an authority of its own, so a client
 //! cannot mistake another run's server for this one either.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -148,7 +148,8 @@ impl ControlPlane {
     }
 
     /// Ends kube-apiserver and etcd, restores a snapshot, and starts both again on it, as one does
-    /// after a disaster. `while_down` runs before they start.
+    /// after a disaster. `while_down` runs before they start. Returns the keys of all objects whose
+    /// last writes are lost.
     ///
     /// # Errors
     /// Fails if `etcdutl` was not built or fails, or the API server does not get ready again.
@@ -158,14 +159,17 @@ impl ControlPlane {
         snapshot: &Snapshot,
         revision: Revision,
         while_down: impl FnOnce(),
-    ) -> Result<()> {
+    ) -> Result<BTreeSet<String>> {
         self.apiserver.end(Ending::Terminated);
+        let folder = self.folder.path();
+        let lost = snapshot.lost_keys(programs, folder, &etcd_url(folder))?;
         self.etcd.end(Ending::Terminated);
         snapshot.restore(programs, self.folder.path(), revision)?;
         while_down();
         self.etcd.start_again()?;
         self.apiserver.start_again()?;
-        self.wait_ready()
+        self.wait_ready()?;
+        Ok(lost)
     }
 
     /// Restores a snapshot under a kube-apiserver that goes on running, as one must not.

@@ -27,6 +27,8 @@ const APPLIERS: usize = 2;
 const PARALLELISM: usize = 2;
 /// How much of them is written when the restart begins.
 const SHARE: usize = 10;
+/// Where Kubernetes keeps Nodes in etcd.
+const NODE_KEYS: &str = "/registry/minions/";
 const WRITE_LIMIT: Duration = Duration::from_secs(60);
 /// An apply that has the cluster to itself needs one run. A second one may be forgiven after a
 /// restart.
@@ -98,8 +100,11 @@ pub fn run(tool: &Tool, nodes: usize) -> Result<()> {
         let snapshot = restart.snapshot(&trial.plane, &programs, nodes)?;
         counts.restarts += usize::from(is_any_running(&mut appliers)?);
         let before = trial.look()?;
-        restart.run(&mut trial.plane, &programs, snapshot.as_ref())?;
-        let forgotten = before.lost_in(&trial.look()?);
+        // Appliers write until the very end, so only etcd knows what a restore loses.
+        let forgotten = match restart.run(&mut trial.plane, &programs, snapshot.as_ref())? {
+            Some(lost) => lost,
+            None => before.lost_in(&trial.look()?),
+        };
         counts.rolled_back += usize::from(!forgotten.is_empty());
         let mut codes = Vec::new();
         for applier in appliers {
@@ -142,20 +147,24 @@ impl Restart {
         Ok(Some(snapshot))
     }
 
+    /// Restarts it. Returns the nodes whose last writes a restore loses.
     fn run(
         self,
         plane: &mut ControlPlane,
         programs: &Programs,
         snapshot: Option<&Snapshot>,
-    ) -> Result<()> {
+    ) -> Result<Option<BTreeSet<String>>> {
         match self {
             Self::Apiserver(ending) => plane.restart_apiserver(ending)?,
             Self::Etcd(ending) => plane.restart_etcd(ending)?,
             Self::Restore(revision) => {
-                plane.restore(programs, snapshot.context("no snapshot")?, revision, || ())?;
+                let snapshot = snapshot.context("no snapshot")?;
+                let keys = plane.restore(programs, snapshot, revision, || ())?;
+                let nodes = keys.iter().filter_map(|key| key.strip_prefix(NODE_KEYS));
+                return Ok(Some(nodes.map(str::to_owned).collect()));
             }
         }
-        Ok(())
+        Ok(None)
     }
 }
 
