@@ -9,6 +9,7 @@
 mod agent_kubelets;
 pub mod agent_nodes;
 pub mod agent_vm;
+mod browser;
 mod certificates;
 mod cilium;
 mod clang;
@@ -45,6 +46,7 @@ mod vm;
 mod wait;
 
 pub use agent_kubelets::AgentKubelets;
+pub use browser::{Browser, ColourScheme};
 pub use cilium::{CiliumInstallation, install_cilium, install_crds};
 pub use client::Client;
 pub use control_plane::{ControlPlane, Options, User};
