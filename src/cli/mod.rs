@@ -25,6 +25,7 @@ mod interruption;
 mod lb;
 mod lock;
 mod manual;
+mod map;
 mod migrate;
 mod names;
 mod openstack;
@@ -148,6 +149,8 @@ enum Command {
     ExplainRule(explain_rule::Arguments),
     /// Show what an upgrade of Cilium would change for Services and nodes, and what avoids it.
     Upgrade(upgrade::Arguments),
+    /// Write a map of the address space, now and after a plan, as one file.
+    Map(map::Arguments),
     /// Show pools, nodes, LoadBalancer addresses, or a plan file.
     #[command(alias = "get")]
     Show(show::Arguments),
@@ -235,6 +238,7 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
         Command::Explain(arguments) => explain::run(arguments, common).await,
         Command::ExplainRule(arguments) => explain_rule::run(arguments),
         Command::Upgrade(arguments) => upgrade::run(arguments, common).await,
+        Command::Map(arguments) => map::run(arguments, common).await,
         Command::Show(arguments) => show::run(arguments, common).await,
         Command::Snapshot(arguments) => snapshot::run(arguments, common).await,
         Command::Schema(arguments) => schema::run(arguments),

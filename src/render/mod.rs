@@ -20,6 +20,7 @@ mod junit;
 mod limited;
 mod log_command;
 mod manifest_diff;
+pub mod map;
 mod markdown;
 mod markdown_objects;
 mod markdown_page;

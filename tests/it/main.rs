@@ -42,6 +42,7 @@ mod lb_from_metallb;
 mod lb_undo;
 mod limited_plans;
 mod lock;
+mod map;
 mod markdown;
 mod migrate_cli;
 mod migrate_ground;

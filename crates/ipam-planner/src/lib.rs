@@ -10,6 +10,7 @@ pub mod freeze;
 mod growth;
 mod holders;
 pub mod import;
+pub mod map;
 pub mod migration;
 pub mod openstack;
 pub mod plan;

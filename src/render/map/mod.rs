@@ -1,0 +1,13 @@
+//! The map of the address space as one file: an HTML page that needs nothing else, or an SVG
+//! picture. Both draw the same layout.
+//!
+//! Returns text; never prints. Every text of the cluster is data to it, never markup.
+
+mod data;
+mod html;
+mod layout;
+mod palette;
+mod svg;
+
+pub use html::html;
+pub use svg::svg;
