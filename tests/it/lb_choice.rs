@@ -237,3 +237,113 @@ fn faults_of_the_annotations_and_of_the_choice_are_named() {
         assert_eq!(rules, [rule], "{report:#}");
     }
 }
+
+/// A Service of both families that prefers them.
+fn dual(name: &str, policy: &str, requested: &str, addresses: &[&str]) -> String {
+    let mut object: Value = serde_json::from_str(&service(name, addresses)).unwrap();
+    object["spec"]["ipFamilies"] = json!(["IPv4", "IPv6"]);
+    object["spec"]["ipFamilyPolicy"] = policy.into();
+    if !requested.is_empty() {
+        object["metadata"]["annotations"] = json!({"lbipam.cilium.io/ips": requested});
+    }
+    object.to_string()
+}
+
+#[test]
+fn a_service_that_prefers_two_families_gets_the_one_that_there_is() {
+    let files = [
+        pool("blue", "{}", "{blocks: [{cidr: 20.0.10.0/29}]}"),
+        pin("prefers", "pool: blue"),
+        pin("requires", "pool: \"*\""),
+    ];
+    let items = [
+        dual("prefers", "PreferDualStack", "", &[]),
+        dual("requires", "RequireDualStack", "", &[]),
+    ];
+    let folder = folder("1.19.3", &items, &files);
+    let plan = run(&folder, &["plan", "-o", "json"], 0).json();
+    let expected = ("shop/prefers".to_owned(), vec!["20.0.10.0".to_owned()]);
+    assert_eq!(pins(&plan), [expected], "{plan:#}");
+    let blocked = &plan["blocked"][0];
+    assert_eq!(
+        (&blocked["name"], &blocked["code"]),
+        (&json!("shop/requires"), &json!("no-pool-gives")),
+        "{plan:#}"
+    );
+}
+
+#[test]
+fn all_addresses_of_a_family_that_a_service_holds_stay() {
+    let files = [
+        pool(
+            "blue",
+            "{}",
+            "{blocks: [{cidr: 20.0.10.0/29}, {cidr: \"fd00::/125\"}]}",
+        ),
+        pin("web", "pool: blue"),
+        pin("asks", "pool: blue"),
+        pin("holds", "pool: blue"),
+    ];
+    let items = [
+        dual(
+            "web",
+            "SingleStack",
+            "20.0.10.5,20.0.10.2",
+            &["20.0.10.2", "20.0.10.5"],
+        ),
+        dual(
+            "asks",
+            "PreferDualStack",
+            "20.0.10.1,20.0.10.3",
+            &["20.0.10.3"],
+        ),
+        dual("holds", "SingleStack", "", &["20.0.10.6", "20.0.10.4"]),
+    ];
+    let folder = folder("1.19.3", &items, &files);
+    let plan = run(&folder, &["plan", "-o", "json"], 0).json();
+    let expected = [
+        ("shop/asks", vec!["20.0.10.1", "20.0.10.3", "fd00::"]),
+        ("shop/holds", vec!["20.0.10.4", "20.0.10.6"]),
+    ];
+    let expected = expected.map(|(name, all)| {
+        let all: Vec<String> = all.into_iter().map(str::to_owned).collect();
+        (name.to_owned(), all)
+    });
+    assert_eq!(pins(&plan), expected, "{plan:#}");
+}
+
+/// The pool cannot be changed as a whole, and still gives what it gave.
+#[test]
+fn a_blocked_change_of_a_pool_keeps_what_the_files_reserve() {
+    let machine = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "u", "resourceVersion": "1"},
+        "spec": {"podCIDRs": ["10.20.0.0/24"]}, "status": {"addresses": [{"type": "InternalIP", "address": "20.0.11.3"}]}})
+    .to_string();
+    let there = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumLoadBalancerIPPool", "metadata": {"name": "blue", "uid": "u",
+        "resourceVersion": "5", "creationTimestamp": "2026-01-01T00:00:01Z", "labels": {OURS: "cilium-ipam"}},
+        "spec": {"blocks": [{"cidr": "20.0.10.0/29"}]}})
+    .to_string();
+    let files = [
+        pool(
+            "blue",
+            "{cilium-ipam.io/reserved: 20.0.10.0-20.0.10.2}",
+            "{blocks: [{cidr: 20.0.10.0/30}, {start: 20.0.10.5, stop: 20.0.10.7}, {cidr: 20.0.11.0/29}]}",
+        ),
+        pin("first", "pool: blue"),
+        pin("second", "pool: blue"),
+        pin("there", "pool: blue"),
+    ];
+    let holds = dual("there", "SingleStack", "20.0.10.1", &["20.0.10.1"]);
+    let items = [
+        machine,
+        there,
+        service("first", &[]),
+        service("second", &[]),
+        holds,
+    ];
+    let folder = folder("1.19.3", &items, &files);
+    let plan = run(&folder, &["plan", "-o", "json"], 2).json();
+    assert_eq!(plan["blocked"][0]["code"], "in-use", "{plan:#}");
+    let expected = [("shop/first", "20.0.10.3"), ("shop/second", "20.0.10.5")];
+    let expected = expected.map(|(name, ip)| (name.to_owned(), vec![ip.to_owned()]));
+    assert_eq!(pins(&plan), expected, "{plan:#}");
+}

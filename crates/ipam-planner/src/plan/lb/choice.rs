@@ -2,7 +2,8 @@
 //!
 //! A Service keeps what it requests or holds, if that fits. Then the others get the lowest free
 //! address of the best pool: first those whose pin names a pool, then those that take any, each in
-//! the order of their names. The order of files makes no difference.
+//! the order of their names. The order of files makes no difference. A held address moves only if
+//! the files take it away: another pool or user of it does not move it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,26 +11,50 @@ use std::net::IpAddr;
 
 use super::obstacle::LbObstacle;
 use super::simulated_state::SimulatedState;
-use ipam_cilium::lbipam::{AddressPool, LbService, RangeForm, may_share};
+use ipam_cilium::lbipam::{AddressPool, FamilyPolicy, LbService, RangeForm, may_share};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::ServiceName;
-use ipam_core::net::{Family, Range, covers, lowest_free, merge};
-use ipam_desired::{ChosenFrom, Desired, PinnedTo};
+use ipam_core::net::{Family, Range, covers, gaps, lowest_free, merge};
+use ipam_desired::{ChosenFrom, Desired, PinnedTo, WantedAddressPool};
 
 /// The chosen addresses of each Service, or why there are none.
 pub(super) type Choices = BTreeMap<ServiceName, Result<Vec<IpAddr>, LbObstacle>>;
 
-/// A pool that gives addresses.
+/// An enabled pool, as an input.
+pub(super) struct EnabledPool {
+    pub(super) pool: AddressPool,
+    pub(super) standing: Standing,
+}
+
+/// Whether an enabled pool gives addresses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    InUse,
+    /// It overlaps another pool, and gives nothing new.
+    Conflicting,
+}
+
+/// A pool that gives addresses, or gave them.
 struct Source<'p> {
     pool: &'p AddressPool,
+    standing: Standing,
     /// Higher wins.
     priority: i32,
     /// Number of requirements of its selector.
     requirements: usize,
     /// Its ranges, lowest first.
     ranges: Vec<Range>,
-    /// Addresses of it that no Service gets. Merged.
+    /// Addresses of it that the files or its edges keep back, also from their holders. Merged.
+    kept_back: Vec<Range>,
+    /// Addresses of it that no Service gets: those, and those that something else has. Merged.
     busy: Vec<Range>,
+}
+
+impl Source<'_> {
+    fn covers(&self, address: IpAddr, except: &[Range]) -> bool {
+        let own = Range::from(address);
+        self.ranges.iter().any(|range| range.contains(&own)) && !covers(except, &own)
+    }
 }
 
 struct Chooser<'p> {
@@ -55,12 +80,12 @@ struct Wanting<'p> {
     open: Vec<Family>,
 }
 
-/// `pools` are those in use, `in_use` are ranges that something else has.
+/// `in_use` are ranges that something else has.
 pub(super) fn choose<'p>(
     desired: &'p Desired,
     observed: &'p Observed,
     state: &'p SimulatedState,
-    pools: &'p [AddressPool],
+    pools: &'p [EnabledPool],
     in_use: &dyn Fn(&Range) -> Vec<Range>,
 ) -> Choices {
     let wanting = desired.service_pins.values().filter_map(|pin| {
@@ -98,7 +123,7 @@ impl<'p> Chooser<'p> {
         desired: &'p Desired,
         observed: &'p Observed,
         state: &'p SimulatedState,
-        pools: &'p [AddressPool],
+        pools: &'p [EnabledPool],
         in_use: &dyn Fn(&Range) -> Vec<Range>,
     ) -> Chooser<'p> {
         let mut sources: Vec<Source<'p>> = pools
@@ -159,7 +184,8 @@ impl<'p> Chooser<'p> {
         service.map_or(&[], |service| &service.ingress)
     }
 
-    fn sources_of<'s>(&'s self, one: &'s Wanting<'_>) -> impl Iterator<Item = &'s Source<'p>> {
+    /// The enabled pools for which the pin asks, and that select the Service.
+    fn enabled_for<'s>(&'s self, one: &'s Wanting<'_>) -> impl Iterator<Item = &'s Source<'p>> {
         self.sources.iter().filter(|source| {
             source.pool.selects(&one.service.labels)
                 && match one.from {
@@ -169,12 +195,9 @@ impl<'p> Chooser<'p> {
         })
     }
 
-    /// Whether a pool gives the Service the address.
-    fn is_given(&self, address: IpAddr, one: &Wanting<'_>) -> bool {
-        let own = Range::from(address);
-        self.sources_of(one).any(|source| {
-            source.ranges.iter().any(|range| range.contains(&own)) && !covers(&source.busy, &own)
-        })
+    fn sources_of<'s>(&'s self, one: &'s Wanting<'_>) -> impl Iterator<Item = &'s Source<'p>> {
+        let enabled = self.enabled_for(one);
+        enabled.filter(|source| source.standing == Standing::InUse)
     }
 
     fn share(&self, others: Option<&Vec<&'p LbService>>, one: &Wanting<'_>) -> bool {
@@ -185,44 +208,67 @@ impl<'p> Chooser<'p> {
 
     /// Whether a pool gives the Service the address, and all other users share it.
     fn fits(&self, address: IpAddr, one: &Wanting<'_>) -> bool {
-        self.is_given(address, one)
-            && self.share(self.users.get(&address), one)
-            && !self.waiting.contains(&address)
+        let is_held = self.held_by(one.service).contains(&address);
+        let is_given = self.sources_of(one).any(|source| match is_held {
+            true => source.covers(address, &source.kept_back),
+            false => source.covers(address, &source.busy),
+        });
+        is_given && self.share(self.users.get(&address), one) && !self.waiting.contains(&address)
     }
 
     /// Whether a Service holds an address that it requests. It stays, even if others want it.
     fn stays(&self, address: IpAddr, one: &Wanting<'_>) -> bool {
+        let mut enabled = self.enabled_for(one);
         self.held_by(one.service).contains(&address)
             && one.service.requested(&self.state.rules).contains(&address)
-            && self.is_given(address, one)
+            && enabled.any(|source| source.covers(address, &source.kept_back))
             && self.share(self.holders.get(&address), one)
     }
 
-    /// What a Service requests or holds stays, if it fits.
+    /// What a Service requests stays, or else what it holds: as much of each family as fits.
     fn keep(&mut self, one: &mut Wanting<'p>) {
         let requested = one.service.requested(&self.state.rules);
-        for address in requested.iter().chain(self.held_by(one.service)) {
-            let family = Family::of(*address);
-            let stays = self.stays(*address, one) || self.fits(*address, one);
-            if one.open.contains(&family) && stays {
-                one.chosen.push(*address);
-                one.open.retain(|open| *open != family);
-                self.take(*address, one.service);
+        for family in one.open.clone() {
+            let fits = |address: &&IpAddr| {
+                Family::of(**address) == family
+                    && (self.stays(**address, one) || self.fits(**address, one))
+            };
+            let own = [&requested, self.held_by(one.service)];
+            let mut kept = own
+                .into_iter()
+                .map(|own| own.iter().filter(fits).copied().collect::<Vec<_>>());
+            let Some(kept) = kept.find(|kept| !kept.is_empty()) else {
+                continue;
+            };
+            one.open.retain(|open| *open != family);
+            for address in kept {
+                self.take(address, one.service);
+                one.chosen.push(address);
             }
         }
     }
 
-    /// Chooses an address of each family that is still open.
+    /// Chooses an address of each family that is still open. A Service that only prefers two
+    /// families does with one.
     fn complete(&mut self, mut one: Wanting<'p>) -> Result<Vec<IpAddr>, LbObstacle> {
+        let mut obstacle = None;
         for family in std::mem::take(&mut one.open) {
             let address = self
                 .shared(&one, family)
-                .or_else(|| self.lowest(&one, family))
-                .ok_or_else(|| self.obstacle(&one, family))?;
+                .or_else(|| self.lowest(&one, family));
+            let Some(address) = address else {
+                obstacle.get_or_insert_with(|| self.obstacle(&one, family));
+                continue;
+            };
             self.take(address, one.service);
             one.chosen.push(address);
         }
+        let needs_all = one.service.family_policy != FamilyPolicy::PreferDual;
+        if let Some(obstacle) = obstacle.filter(|_| needs_all || one.chosen.is_empty()) {
+            return Err(obstacle);
+        }
         one.chosen.sort();
+        one.chosen.dedup();
         Ok(one.chosen)
     }
 
@@ -262,7 +308,7 @@ impl<'p> Chooser<'p> {
 
 /// A pool with an annotation that cannot be read gives nothing: what it reserves is unknown.
 fn source<'p>(
-    pool: &'p AddressPool,
+    EnabledPool { pool, standing }: &'p EnabledPool,
     desired: &Desired,
     state: &SimulatedState,
     in_use: &dyn Fn(&Range) -> Vec<Range>,
@@ -271,6 +317,10 @@ fn source<'p>(
     let (priority, reserved) = (manifest.priority()?, manifest.reserved().ok()?);
     let mut ranges: Vec<Range> = pool.ranges.iter().map(|range| range.range).collect();
     ranges.sort();
+    // The pool is as the files want it, unless its change is blocked.
+    let name = pool.name.parse().ok();
+    let wanted = name.and_then(|name| desired.address_pools.get(&name));
+    let withheld = wanted.map(|wanted| withheld(wanted, &ranges));
     let of_others = state.pools.values().filter(|other| other.name != pool.name);
     let of_others: Vec<Range> = of_others
         .flat_map(|other| other.manifest.spec.ranges().collect::<Vec<_>>())
@@ -280,22 +330,39 @@ fn source<'p>(
         range.form == RangeForm::Cidr && state.rules.reserves_first_and_last(pool.first_last, range)
     });
     let edges = edges.flat_map(|range| [range.range.first(), range.range.last()].map(Range::from));
-    let busy = ranges.iter().flat_map(in_use).chain(edges);
-    let busy = busy
-        .chain(of_others)
+    let kept_back = edges
         .chain(reserved)
         .chain(desired.policy.excluded.iter().copied());
-    let busy = merge(busy);
+    let kept_back = merge(kept_back);
+    let busy = ranges.iter().flat_map(in_use).chain(of_others);
+    let busy = busy.chain(withheld.into_iter().flatten());
+    let busy = merge(busy.chain(kept_back.iter().copied()));
     Some(Source {
+        standing: *standing,
         priority,
         requirements: pool
             .selector
             .as_ref()
             .map_or(0, |selector| selector.specificity()),
         ranges,
+        kept_back,
         busy,
         pool,
     })
+}
+
+/// The addresses that the files do not let a pool give.
+fn withheld(wanted: &WantedAddressPool, ranges: &[Range]) -> Vec<Range> {
+    let manifest = &wanted.manifest;
+    if manifest.spec.disabled {
+        return ranges.to_vec();
+    }
+    let given = merge(manifest.spec.ranges());
+    let missing = ranges.iter().flat_map(|range| gaps(range, &given));
+    // An annotation that cannot be read is an error of the files.
+    missing
+        .chain(manifest.reserved().unwrap_or_default())
+        .collect()
 }
 
 #[cfg(test)]

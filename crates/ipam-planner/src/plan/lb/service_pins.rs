@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use super::super::change::{Change, Target};
 use super::address_pools::Users;
 use super::change::{ServiceAction, ServiceChange, annotation_value};
-use super::choice::{Choices, choose};
+use super::choice::{Choices, EnabledPool, Standing, choose};
 use super::obstacle::{AddressUser, LbObstacle};
 use super::simulated_state::SimulatedState;
 use super::{LbPlan, blocked, hidden};
@@ -33,7 +33,7 @@ pub(super) fn decide(
     if desired.service_pins.is_empty() {
         return;
     }
-    let pools = pools_in_use(state);
+    let pools = enabled_pools(state);
     let resolved = SubnetPools::resolve(desired, observed);
     let subnets = resolved
         .ranges()
@@ -42,7 +42,7 @@ pub(super) fn decide(
     let (pins, open) = with_addresses(desired, choices);
     let planner = PinPlanner {
         state,
-        pools,
+        pools: in_use(pools),
         subnets: subnets.collect(),
         unresolved: resolved.unresolved().cloned(),
         holders: holders(state),
@@ -118,7 +118,7 @@ fn choices(
     desired: &Desired,
     observed: &Observed,
     state: &SimulatedState,
-    pools: &[AddressPool],
+    pools: &[EnabledPool],
 ) -> Choices {
     let is_chosen = |pin: &ServicePin| matches!(pin.to, PinnedTo::Chosen(_));
     if !desired.service_pins.values().any(is_chosen) {
@@ -200,18 +200,31 @@ fn not_given(resolved: &ResolvedPin<'_>, service: &LbService) -> Option<Finding>
     Some(finding.help("wait if the request is new; otherwise see the conditions of the Service and the log of Cilium's operator"))
 }
 
-/// Pools that give addresses.
-fn pools_in_use(state: &SimulatedState) -> Vec<AddressPool> {
+fn enabled_pools(state: &SimulatedState) -> Vec<EnabledPool> {
     let pools = state.read(&state.rules);
     let out: BTreeSet<String> = conflicts(&pools, OperatorState::Running(&pools))
         .into_iter()
         .filter(|(_, conflict)| conflict.certainty == Certainty::Certain)
         .map(|(name, _)| name.to_owned())
         .collect();
-    pools
+    let enabled = pools
         .into_iter()
-        .filter(|pool| pool.state == ServingState::Enabled && !out.contains(&pool.name))
-        .collect()
+        .filter(|pool| pool.state == ServingState::Enabled);
+    let enabled = enabled.map(|pool| {
+        let standing = match out.contains(&pool.name) {
+            true => Standing::Conflicting,
+            false => Standing::InUse,
+        };
+        EnabledPool { pool, standing }
+    });
+    enabled.collect()
+}
+
+fn in_use(pools: Vec<EnabledPool>) -> Vec<AddressPool> {
+    let in_use = pools
+        .into_iter()
+        .filter(|enabled| enabled.standing == Standing::InUse);
+    in_use.map(|enabled| enabled.pool).collect()
 }
 
 struct PinPlanner<'p> {

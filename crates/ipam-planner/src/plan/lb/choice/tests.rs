@@ -358,24 +358,86 @@ proptest! {
     fn a_second_plan_changes_no_choice(world in world()) {
         let (supplies, services) = &world;
         let pools: Vec<Value> = supplies.iter().enumerate().map(|(place, one)| pool_object(place, one)).collect();
-        let objects: Vec<Value> = services.iter().enumerate().map(|(place, one)| service_object(place, one)).collect();
+        let applied = Applied::new(&pools, services);
+        let moved = applied.moved(&applied.desired, &pools);
+        prop_assert!(moved.is_empty(), "{:?}: {:?}", moved, world);
+    }
+
+    /// A pool over all others, even a better one, moves no address that a Service holds.
+    #[test]
+    fn a_further_pool_moves_no_held_choice(world in world(), disabled in any::<bool>()) {
+        let (supplies, services) = &world;
+        let mut pools: Vec<Value> = supplies.iter().enumerate().map(|(place, one)| pool_object(place, one)).collect();
+        let applied = Applied::new(&pools, services);
+        pools.push(json!({"apiVersion": "cilium.io/v2", "kind": "CiliumLoadBalancerIPPool", "metadata": {"name": "all",
+            "uid": "u", "resourceVersion": "1", "creationTimestamp": "2026-02-01T00:00:00Z",
+            "annotations": {"cilium-ipam.io/priority": "9"}},
+            "spec": {"blocks": [{"cidr": "20.0.0.0/22"}], "disabled": disabled}}));
+        let moved = applied.moved(&applied.desired, &pools);
+        let held: Vec<&ServiceName> = moved.iter().filter(|name| applied.holds(name)).collect();
+        prop_assert!(held.is_empty(), "{:?}: {:?}", held, world);
+    }
+}
+
+/// A cluster after a plan was applied, and the operator gave what the Services ask for.
+struct Applied {
+    desired: Desired,
+    services: Vec<Value>,
+    blocked: BTreeSet<String>,
+}
+
+impl Applied {
+    fn new(pools: &[Value], services: &[Service]) -> Applied {
+        let objects = services
+            .iter()
+            .enumerate()
+            .map(|(place, one)| service_object(place, one));
+        let mut objects: Vec<Value> = objects.collect();
         let desired = desired(services);
-        let mut applied = objects.clone();
-        let plan_one = plan(&desired, &observed(&pools, &objects), Vec::new());
-        for change in &plan_one.changes {
-            let Change::Service(change) = change else { continue };
-            let place = services.iter().enumerate().position(|(place, _)| name(place) == change.service).unwrap();
+        let plan = plan(&desired, &observed(pools, &objects), Vec::new());
+        for change in &plan.changes {
+            let Change::Service(change) = change else {
+                continue;
+            };
+            let mut places = 0..services.len();
+            let place = places.find(|place| name(*place) == change.service).unwrap();
             let value = change.after.clone().unwrap();
-            applied[place]["metadata"]["annotations"][KEY] = value.clone().into();
-            applied[place]["status"]["loadBalancer"]["ingress"] = json!([{"ip": value}]);
+            objects[place]["metadata"]["annotations"][KEY] = value.clone().into();
+            objects[place]["status"]["loadBalancer"]["ingress"] = json!([{"ip": value}]);
         }
-        let plan_two = plan(&desired, &observed(&pools, &applied), Vec::new());
-        let blocked: BTreeSet<String> = plan_one.blocked.iter().map(|one| one.target.to_string()).collect();
-        let moved = plan_two.changes.iter().find(|change| match change {
-            Change::Service(change) => matches!(desired.service_pins[&change.service].to, PinnedTo::Chosen(_))
-                && blocked.iter().all(|target| !target.ends_with(&change.service.to_string())),
-            _ => true,
+        let blocked = plan.blocked.iter().map(|one| one.target.to_string());
+        Applied {
+            blocked: blocked.collect(),
+            desired,
+            services: objects,
+        }
+    }
+
+    /// Services with a chosen address that another plan changes, unless the first one was blocked.
+    fn moved(&self, desired: &Desired, pools: &[Value]) -> Vec<ServiceName> {
+        let plan = plan(desired, &observed(pools, &self.services), Vec::new());
+        let is_chosen =
+            |name: &ServiceName| matches!(desired.service_pins[name].to, PinnedTo::Chosen(_));
+        let moved = plan.changes.iter().filter_map(|change| match change {
+            Change::Service(change) => Some(change.service.clone()),
+            _ => None,
         });
-        prop_assert!(moved.is_none(), "{:?}: {:?}", moved, world);
+        let was_blocked = |name: &ServiceName| {
+            let mut targets = self.blocked.iter();
+            targets.any(|target| target.ends_with(&name.to_string()))
+        };
+        moved
+            .filter(|name| is_chosen(name) && !was_blocked(name))
+            .collect()
+    }
+
+    /// Whether the Service holds what it asks for.
+    fn holds(&self, service: &ServiceName) -> bool {
+        let mut objects = self.services.iter();
+        let object = objects
+            .find(|object| object["metadata"]["name"] == service.name())
+            .unwrap();
+        let ingress = &object["status"]["loadBalancer"]["ingress"];
+        ingress[0]["ip"] == object["metadata"]["annotations"][KEY]
     }
 }
