@@ -56,7 +56,11 @@ pub(super) fn headline(document: &UpgradeDocument) -> String {
     if hops.is_empty() {
         return format!("Cilium {from} runs already: nothing changes");
     }
-    let way = format!("Cilium {from} to {to}, {}", count(hops.len(), "hop"));
+    let way = format!(
+        "Cilium {from} to {}, {}",
+        target(from, to),
+        count(hops.len(), "hop")
+    );
     let UpgradeSummary {
         changes,
         services,
@@ -75,7 +79,7 @@ pub(super) fn headline(document: &UpgradeDocument) -> String {
         .map(|(number, noun)| count(*number, noun))
         .collect();
     match (changes, unjudged) {
-        (0, 0) => format!("{way}: nothing changes"),
+        (0, 0) => format!("{way}: {}", nothing(from, to)),
         (0, parts) => format!(
             "{way}: nothing was found, but {} could not be judged",
             count(*parts, "part")
@@ -94,11 +98,33 @@ pub(super) fn headline(document: &UpgradeDocument) -> String {
     }
 }
 
+/// A minor release stands for its later patch releases if one of them runs.
+pub(super) fn target(from: &str, to: &str) -> String {
+    match is_within_minor(from, to) {
+        true => format!("a later patch release of {to}"),
+        false => to.to_owned(),
+    }
+}
+
+fn is_within_minor(from: &str, to: &str) -> bool {
+    let patch = from.strip_prefix(to);
+    patch.is_some_and(|patch| patch.starts_with('.'))
+}
+
+/// The text for a hop without changes.
+pub(super) fn nothing(from: &str, to: &str) -> &'static str {
+    match is_within_minor(from, to) {
+        true => "no difference between these patch releases is known to this program",
+        false => "nothing changes",
+    }
+}
+
 fn hop_text(hop: &HopDocument) -> String {
     let HopDocument { from, to, changes } = hop;
-    let mut text = format!("\n{}\n", Paint::Bold.on(&format!("{from} to {to}")));
+    let head = format!("{from} to {}", target(from, to));
+    let mut text = format!("\n{}\n", Paint::Bold.on(&head));
     if changes.is_empty() {
-        text.push_str("  nothing changes\n");
+        text.push_str(&format!("  {}\n", nothing(from, to)));
     }
     for change in changes {
         text.push_str(&change_text(change));

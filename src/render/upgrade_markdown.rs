@@ -4,7 +4,7 @@
 use super::markdown_page::{Entry, Page, UpTo, WHOLE};
 use super::markup::{code, prose};
 use super::text::grouped_digits;
-use super::upgrade::headline;
+use super::upgrade::{headline, nothing, target};
 use ipam_planner::upgrade::{
     HopDocument, ObjectDocument, UnjudgedDocument, UpgradeChangeDocument, UpgradeDocument,
 };
@@ -42,13 +42,19 @@ fn unjudged(page: &mut Page<'_>, parts: &[UnjudgedDocument]) {
 fn one_hop(page: &mut Page<'_>, hop: &HopDocument, up_to: UpTo) {
     let HopDocument { from, to, changes } = hop;
     let nothing = match changes.is_empty() {
-        true => "\nNothing changes.\n",
-        false => "",
+        true => format!("\n{}.\n", capitalized(nothing(from, to))),
+        false => String::new(),
     };
-    let title = format!("\n#### {from} to {to}\n{nothing}");
+    let title = format!("\n#### {from} to {}\n{nothing}", target(from, to));
     page.part(Entry::one(title), "hop");
     let lines = Entry::each(changes, |_| 1, change_text);
     page.list(lines, up_to, "change");
+}
+
+fn capitalized(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(characters).collect()
 }
 
 fn change_text(change: &UpgradeChangeDocument) -> String {

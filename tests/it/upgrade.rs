@@ -65,12 +65,98 @@ fn nothing_changes() {
         "{}",
         ran.stdout
     );
-    let ran = upgrade(&folder, &["--to", "1.18"]).expect(0);
+    let ran = upgrade(&folder, &["--to", "1.18.3"]).expect(0);
     assert!(
         ran.stdout.contains("Cilium 1.18.3 runs already"),
         "{}",
         ran.stdout
     );
+}
+
+/// A minor release alone means its latest patch release, also if that minor release runs.
+#[test]
+fn later_patches_of_the_running_minor_release_are_judged() {
+    let folder = Folder::new(&[]);
+    let items = [node("n1", "a", &holds("10.20.1.0/24"))];
+    folder.write("cluster.json", cluster("1.19.1", KUBERNETES, &items));
+    let ran = upgrade(&folder, &["--to", "1.19"]).expect(0);
+    let expected = "1.19.1 to a later patch release of 1.19\n  no difference between these patch releases is known to this program";
+    assert!(ran.stdout.contains(expected), "{}", ran.stdout);
+    let markdown = upgrade(&folder, &["--to", "1.19", "-o", "markdown"]).expect(0);
+    let expected = "No difference between these patch releases is known to this program.";
+    assert!(markdown.stdout.contains(expected), "{}", markdown.stdout);
+
+    // Services of one key with two addresses, which 1.19.4 moves, and 1.18.8 did.
+    let keyed = |name: &str, address: &str| {
+        let key = r#""namespace":"shop","annotations":{"lbipam.cilium.io/sharing-key":"edge"}"#;
+        service(name, address).replace(r#""namespace":"shop""#, key)
+    };
+    let items = [
+        BLUE.replace("cidrs", "blocks"),
+        keyed("a", "20.0.10.1"),
+        keyed("b", "20.0.10.2"),
+    ];
+    let told = |version: &str, minor: &str| {
+        folder.write("cluster.json", cluster(version, KUBERNETES, &items));
+        let ran = upgrade(&folder, &["--to", minor, "-o", "json"]);
+        ran.json()["hops"][0]["changes"].to_string()
+    };
+    assert!(told("1.19.1", "1.19").contains("1.19.4"));
+    for version in ["1.19.4", "1.19.5"] {
+        let told = told(version, "1.19");
+        assert!(!told.contains("upgrade-patch-to-avoid"), "{told}");
+    }
+    assert!(told("1.18.7", "1.18").contains("1.18.8"));
+}
+
+/// One node speaks BGP by its CiliumNodeConfig alone.
+#[test]
+fn bgp_that_a_node_config_switches_on_ends_as_well() {
+    let folder = Folder::new(&[]);
+    let labelled = |name: &str| {
+        let with_label = format!(r#""name":"{name}","labels":{{"host":"{name}"}}"#);
+        format!(
+            r#"{{"apiVersion":"v1","kind":"Node","metadata":{{{with_label}}},"spec":{{"podCIDRs":["10.20.1.0/24"]}}}}"#
+        )
+    };
+    let config = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumNodeConfig","metadata":{"name":"bgp","namespace":"kube-system"},"spec":{"nodeSelector":{"matchLabels":{"host":"n1"}},"defaults":{"enable-bgp-control-plane":"true"}}}"#;
+    let policy = r#"{"apiVersion":"cilium.io/v2alpha1","kind":"CiliumBGPPeeringPolicy","metadata":{"name":"old"},"spec":{"nodeSelector":{},"virtualRouters":[{"localASN":65001,"exportPodCIDR":true,"neighbors":[]}]}}"#;
+    let items = [
+        labelled("n1"),
+        labelled("n2"),
+        config.to_owned(),
+        policy.to_owned(),
+    ];
+    folder.write("cluster.json", cluster("1.18.3", KUBERNETES, &items));
+    let ran = upgrade(&folder, &["--to", "1.19.3", "-o", "json"]).expect(2);
+    let json = ran.json();
+    let changes = json["hops"][0]["changes"].as_array().unwrap();
+    let ended = changes
+        .iter()
+        .find(|change| change["code"] == "upgrade-node-announcement");
+    let objects = ended.unwrap()["objects"].as_array().unwrap();
+    let names: Vec<&serde_json::Value> = objects.iter().map(|object| &object["name"]).collect();
+    assert_eq!(names, ["n1"], "{json:#}");
+}
+
+#[test]
+fn a_disabled_pool_of_the_files_is_named_with_its_line() {
+    let folder = Folder::new(&[]);
+    let pool = BLUE
+        .replace("cidrs", "blocks")
+        .replace(r#""spec":{"#, r#""spec":{"disabled":true,"#);
+    let in_files = IN_FILES.replace("cidrs:", "disabled: true\n  blocks:");
+    folder.write("pools/lb.yaml", in_files);
+    let items = [pool, service("web", "20.0.10.1")];
+    folder.write("cluster.json", cluster("1.18.3", KUBERNETES, &items));
+    let ran = upgrade(&folder, &["--to", "1.19.3", "-o", "json"]).expect(2);
+    let json = ran.json();
+    let change = &json["hops"][0]["changes"][0];
+    assert_eq!(change["code"], "upgrade-address-lost", "{json:#}");
+    let file = &change["files"][0];
+    let text = file.to_string();
+    assert!(text.contains("pools/lb.yaml"), "{json:#}");
+    assert!(text.contains("disabled: true"), "{json:#}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Observed {
         if self.is_on(setting_key::BGP_ANNOUNCE_POD_CIDR) && !is_at_least(17) {
             return Some(BgpSpeaker::MetalLb);
         }
-        if !self.is_on(setting_key::ENABLE_BGP_CONTROL_PLANE) {
+        if !self.is_on_somewhere(setting_key::ENABLE_BGP_CONTROL_PLANE) {
             return None;
         }
         let (old, new) = (
@@ -147,7 +147,10 @@ impl Observed {
     /// On a node that a policy selects, the policy wins over the newer objects (`pkg/bgpv1/agent` @
     /// 1.16).
     fn speaker_of(&self, node: &Node) -> Option<BgpSpeaker> {
-        let speaker = self.speaker()?;
+        let is_on = self.is_on_at(node, setting_key::ENABLE_BGP_CONTROL_PLANE);
+        let speaker = self
+            .speaker()
+            .filter(|speaker| *speaker == BgpSpeaker::MetalLb || is_on)?;
         let is_later = self
             .cilium
             .version

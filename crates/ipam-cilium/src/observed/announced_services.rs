@@ -36,14 +36,16 @@ impl<'o> ServiceAnnouncements<'o> {
         let version = observed.cilium.version.map(|(version, _)| version);
         let is_at_least = |minor| version.is_some_and(|version| version.is_at_least(minor, 0));
         let mut bgp: Vec<&Selector> = Vec::new();
-        if observed.is_on(setting_key::ENABLE_BGP_CONTROL_PLANE) {
+        if observed.is_on_somewhere(setting_key::ENABLE_BGP_CONTROL_PLANE) {
             let nodes = observed.nodes.values();
-            bgp.extend(nodes.flat_map(|node| of_node(observed, node)));
+            let speaking =
+                nodes.filter(|node| observed.is_on_at(node, setting_key::ENABLE_BGP_CONTROL_PLANE));
+            bgp.extend(speaking.flat_map(|node| of_node(observed, node)));
             bgp.sort();
             bgp.dedup();
         }
         let policies = observed.announcing.l2_policies.iter();
-        let is_l2 = observed.is_on(setting_key::ENABLE_L2_ANNOUNCEMENTS)
+        let is_l2 = observed.is_on_somewhere(setting_key::ENABLE_L2_ANNOUNCEMENTS)
             && (version.is_none() || is_at_least(14));
         ServiceAnnouncements {
             announces_all: observed.is_on(setting_key::BGP_ANNOUNCE_LB_IP) && !is_at_least(17),

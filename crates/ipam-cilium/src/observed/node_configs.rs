@@ -50,6 +50,20 @@ impl Deref for NodeConfigs {
 }
 
 impl Observed {
+    /// Whether a setting is on for the agent of a node. Absent means off.
+    pub fn is_on_at(&self, node: &Node, key: &str) -> bool {
+        let setting = self.setting(&node.labels, key);
+        setting.is_some_and(|setting| setting.is_on())
+    }
+
+    /// Whether a setting is on for all agents, or by a `CiliumNodeConfig` for those of some nodes.
+    pub fn is_on_somewhere(&self, key: &str) -> bool {
+        let sets = |config: &NodeConfig| config.defaults.contains_key(key);
+        let mut nodes = self.nodes.values();
+        self.is_on(key)
+            || self.node_configs.iter().any(sets) && nodes.any(|node| self.is_on_at(node, key))
+    }
+
     /// The `CiliumNodeConfig`s that set ranges, by name, each with the nodes that it selects.
     pub(super) fn range_configs(&self) -> impl Iterator<Item = (&NodeConfig, Vec<&Node>)> {
         let configs = &self.node_configs;

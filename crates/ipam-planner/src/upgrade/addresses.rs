@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use super::change::{Cause, Changes, UpgradeCode, listed};
 use super::hop::HopView;
-use super::loss;
+use super::{loss, pools};
 use ipam_cilium::lbipam::{
     AddressPool, Evaluated, GainedAddress, LbRules, LbService, OperatorState, Pending,
     ServiceOutcome, evaluate, may_share,
@@ -237,6 +237,7 @@ impl OneService<'_> {
                 false => Trigger::NextRelease,
             };
             let cause = loss::cause(self, *address, *why, trigger);
+            pools::add_edit_for_loss(self.hop, (*address, *why), &cause, changes);
             let is_chosen = told.chosen.contains(&(self.service.name.clone(), *address));
             let text = match is_chosen {
                 true => "the address that it got at an earlier hop".to_owned(),

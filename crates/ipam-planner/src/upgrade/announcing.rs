@@ -31,7 +31,9 @@ pub(super) fn judge(hop: &HopView<'_>, changes: &mut Changes) {
 /// Whether only a CiliumBGPPeeringPolicy configures BGP on the node, and the next release has none.
 fn ends_with_policy(hop: &HopView<'_>, node: &Node) -> bool {
     let announcing = &hop.before.announcing;
-    let is_on = hop.before.is_on(setting_key::ENABLE_BGP_CONTROL_PLANE);
+    let is_on = hop
+        .before
+        .is_on_at(node, setting_key::ENABLE_BGP_CONTROL_PLANE);
     hop.crosses(19)
         && is_on
         && announcing

@@ -31,7 +31,7 @@ fn hides(observed: &Observed, kind: ObservedKind) -> Option<&'static str> {
     let settings_are_hidden =
         observed.blind_spot(K::CiliumConfig).is_some() || mode == ModeSeen::NoSettings;
     let is_mode = |wanted| settings_are_hidden || mode == ModeSeen::Known(wanted);
-    let is_on = |key| settings_are_hidden || observed.is_on(key);
+    let is_on = |key| settings_are_hidden || observed.is_on_somewhere(key);
     match kind {
         K::Service => Some("which Services lose, get or announce an address"),
         K::LoadBalancerPool => Some("which Services lose or get an address"),
@@ -111,7 +111,6 @@ fn mode(observed: &Observed) -> Option<Unjudged> {
     })
 }
 
-/// 1.12 has pools of another kind, which is not read.
 /// Peers are not read, so nothing shows that the newer objects have the same ones.
 fn peers(observed: &Observed, hops: &[Hop]) -> Option<Unjudged> {
     let policies_end = hops
@@ -124,6 +123,7 @@ fn peers(observed: &Observed, hops: &[Hop]) -> Option<Unjudged> {
     })
 }
 
+/// 1.12 has pools of another kind, which is not read.
 fn older_pools(observed: &Observed, hops: &[Hop]) -> Option<Unjudged> {
     let starts_at_1_12 = hops.first().is_some_and(|hop| hop.from.minor == 12);
     let ends_later = hops.last().is_some_and(|hop| hop.to.minor > 12);

@@ -24,6 +24,26 @@ pub(super) fn cause(
     }
 }
 
+/// The edit of a pool in the files that keeps the address.
+pub(super) fn edit(why: LossReason) -> Option<&'static str> {
+    Some(match why {
+        LossReason::PoolDisabled => {
+            "remove `disabled: true`, and narrow `serviceSelector` so that it selects no new Service"
+        }
+        LossReason::NotSelected => "widen `serviceSelector`, or label the Service",
+        LossReason::PoolConflicting => "remove the addresses from one of the two pools",
+        LossReason::Reserved => "set `allowFirstLastIPs: \"Yes\"`",
+        LossReason::NoPool
+        | LossReason::NotRequested
+        | LossReason::Taken
+        | LossReason::Waiting
+        | LossReason::SharingKey
+        | LossReason::NoLongerShared
+        | LossReason::BlockEdited
+        | LossReason::UnknownPool => return None,
+    })
+}
+
 fn at_any_start(why: LossReason) -> Cause {
     let before = match why {
         LossReason::NoPool => "add a CiliumLoadBalancerIPPool that covers the address",

@@ -81,6 +81,7 @@ pub(super) fn judge(hop: &HopView<'_>, changes: &mut Changes) {
         let code = match hop.to.patch {
             Some(patch) if fault.patches.contains(&patch) => UpgradeCode::BadRelease,
             Some(_) => continue,
+            None if fault.is_over(hop.from) => continue,
             None => UpgradeCode::PatchToAvoid,
         };
         for (subject, effect) in (fault.meets)(hop) {
@@ -90,6 +91,12 @@ pub(super) fn judge(hop: &HopView<'_>, changes: &mut Changes) {
 }
 
 impl Fault {
+    /// Whether no later patch release than the running one has it.
+    fn is_over(&self, running: CiliumVersion) -> bool {
+        let last = running.patch.filter(|_| running.minor == self.minor);
+        last.is_some_and(|last| last >= *self.patches.end())
+    }
+
     /// `1.16.0 and 1.16.1`.
     fn releases(&self) -> String {
         let release = |patch: u16| CiliumVersion {

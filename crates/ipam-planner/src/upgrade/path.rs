@@ -30,8 +30,8 @@ pub enum Refused {
     Downgrade(CiliumVersion, CiliumVersion),
 }
 
-/// The versions after the start, one for each minor release and `to` last. Empty if `to` runs
-/// already.
+/// The versions after the start, one for each minor release and `to` last. A minor release stands
+/// for its latest patch release, also for the one that runs. Empty if `to` runs already.
 ///
 /// # Errors
 /// Fails if a version is unknown, or `to` is of an older minor release.
@@ -49,8 +49,7 @@ pub(super) fn hops(from: CiliumVersion, to: CiliumVersion) -> Result<Vec<CiliumV
         return Err(Refused::Downgrade(from, to));
     }
     if to.minor == from.minor {
-        let is_other = to.patch.is_some() && to.patch != from.patch;
-        return Ok(is_other.then_some(to).into_iter().collect());
+        return Ok((to.patch != from.patch).then_some(to).into_iter().collect());
     }
     let between = (from.minor + 1..to.minor).map(CiliumVersion::minor);
     Ok(between.chain([to]).collect())
@@ -81,7 +80,8 @@ mod tests {
             ("1.19.1", "1.19.3", "1.19.3"),
             ("1.19.3", "1.19.1", "1.19.1"),
             ("1.19", "1.19.3", "1.19.3"),
-            ("1.19.3", "1.19", ""),
+            ("1.19.3", "1.19", "1.19"),
+            ("1.19", "1.19", ""),
             ("1.19.3", "1.19.3", ""),
         ];
         for (from, to, expected) in cases {

@@ -1,12 +1,15 @@
 //! What a LoadBalancer pool means to the next release: fields that are no longer read, and the
 //! first and last address of a CIDR.
 
+use std::net::IpAddr;
+
 use super::change::{Cause, Changes, FileEdit, UpgradeCode};
 use super::hop::HopView;
 use super::loss;
-use ipam_cilium::lbipam::{AddressRange, FirstLast, LbRules, RangeForm, ServingState};
+use ipam_cilium::lbipam::{AddressRange, FirstLast, LbRules, LossReason, RangeForm, ServingState};
 use ipam_cilium::observed::SeenAddressPool;
 use ipam_core::model::ObjectRef;
+use ipam_core::net::Range;
 use ipam_desired::WantedAddressPool;
 
 pub(super) fn judge(hop: &HopView<'_>, changes: &mut Changes) {
@@ -23,6 +26,25 @@ pub(super) fn judge(hop: &HopView<'_>, changes: &mut Changes) {
 fn in_files<'d>(hop: &HopView<'d>, name: &str) -> Option<&'d WantedAddressPool> {
     let mut wanted = hop.desired?.address_pools.values();
     wanted.find(|wanted| wanted.name.as_str() == name)
+}
+
+/// Adds the line of the pools in the files that cover an address, if an edit there keeps it.
+pub(super) fn add_edit_for_loss(
+    hop: &HopView<'_>,
+    (address, why): (IpAddr, LossReason),
+    cause: &Cause,
+    changes: &mut Changes,
+) {
+    let Some(edit) = loss::edit(why) else {
+        return;
+    };
+    let range = Range::from(address);
+    for pool in hop.before.address_pools.values() {
+        if pool.manifest.spec.ranges().any(|own| own.contains(&range)) {
+            let code = (UpgradeCode::AddressLost, cause.clone());
+            add_edit(hop, &pool.name, code, edit, changes);
+        }
+    }
 }
 
 fn add_edit(
