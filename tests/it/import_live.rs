@@ -418,7 +418,7 @@ fn addresses_that_metallb_itself_gave() {
     );
     assert!(
         ran.stderr
-            .contains("if they shall share it, give both the same annotation"),
+            .contains("or let them share it: sharing keys: none and none"),
         "{}",
         ran.all()
     );

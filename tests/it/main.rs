@@ -12,6 +12,7 @@ mod doctor;
 mod doctor_cluster;
 mod doctor_incidents;
 mod doctor_rules;
+mod doctor_ways_out;
 mod examples;
 mod explain;
 mod explain_lb;

@@ -97,9 +97,13 @@ impl<'p> Evaluation<'p> {
             .get(&address)
             .map(Vec::as_slice)
             .unwrap_or_default();
-        let is_there = !holders.is_empty() || self.is_reserved(&self.ranges[place], address);
-        if is_there && service.sharing_key.read(self.rules).is_none() {
-            return Err(Pending::AlreadyAllocated(address));
+        if service.sharing_key.read(self.rules).is_none() {
+            if !holders.is_empty() {
+                return Err(Pending::AlreadyAllocated(address));
+            }
+            if self.is_reserved(&self.ranges[place], address) {
+                return Err(Pending::Reserved(address));
+            }
         }
         if let Some(why) = holders
             .iter()

@@ -71,8 +71,11 @@ pub enum Pending {
     NoPool(Option<IpAddr>),
     /// `pool_selector_mismatch`.
     SelectorMismatch(IpAddr),
-    /// `already_allocated`: another Service has it, or the pool reserves it.
+    /// `already_allocated`: another Service has it.
     AlreadyAllocated(IpAddr),
+    /// `already_allocated`, too: it is the first or last address of a CIDR, and its pool reserves
+    /// both.
+    Reserved(IpAddr),
     /// `already_allocated_incompatible_service`, up to 1.16
     /// `already_allocated_different_sharing_key`.
     Incompatible {
@@ -89,7 +92,7 @@ impl Pending {
         match self {
             Pending::NoPool(_) => "no_pool",
             Pending::SelectorMismatch(_) => "pool_selector_mismatch",
-            Pending::AlreadyAllocated(_) => "already_allocated",
+            Pending::AlreadyAllocated(_) | Pending::Reserved(_) => "already_allocated",
             Pending::Incompatible { reason, .. } => reason,
             Pending::OutOfAddresses(_) => "out_of_ips",
         }

@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use crate::explain::ways_to_share;
 use ipam_cilium::lbipam::{
     AddressPool, Certainty, ClassUse, Conflict, LbRules, LbService, LossReason, OperatorState,
     ServiceOutcome, conflicts, evaluate, may_share,
 };
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{Finding, ObjectRef, Rule, ServiceName, Severity, grouped_digits};
+use ipam_core::net::Range;
 
 /// Services that a message names; more are counted.
 const NAMED: usize = 10;
@@ -179,7 +181,8 @@ fn way_out(why: LossReason) -> &'static str {
     }
 }
 
-/// Addresses in `spec.cidrs`, which Cilium 1.16 and later do not read.
+/// Addresses that the rules of Cilium 1.16 and later take away: mostly those in `spec.cidrs`, which
+/// they do not read.
 fn addresses_lost_at_upgrade(view: &View<'_>) -> Vec<Finding> {
     let View {
         observed,
@@ -195,19 +198,58 @@ fn addresses_lost_at_upgrade(view: &View<'_>) -> Vec<Finding> {
     let outcomes = at_start(observed, &pools, &upgraded);
     let mut lost = losses(&outcomes, |outcome| &outcome.loses);
     lost.retain(|lost, _| !at_restart.contains_key(lost));
-    if lost.is_empty() {
-        return Vec::new();
+    let mut by_cause: BTreeMap<(String, &str), Vec<&(ServiceName, IpAddr)>> = BTreeMap::new();
+    for (lost, why) in &lost {
+        let cause = cause_at_upgrade(lost.1, *why, observed);
+        by_cause.entry(cause).or_default().push(lost);
     }
-    let message = format!(
-        "Services that lose their addresses when Cilium is upgraded to 1.16 or later, which does not read `spec.cidrs` of their pools: {}",
-        named(lost.keys())
-    );
-    let finding = Finding::new(
-        Severity::Warning,
-        Rule("addresses-lost-at-upgrade"),
-        message,
-    );
-    vec![finding.help("move the entries of `spec.cidrs` to `spec.blocks` before the upgrade; 1.15 reads both alike")]
+    let finding = |((because, help), lost): ((String, &str), Vec<&(ServiceName, IpAddr)>)| {
+        let message = format!(
+            "Services that lose their addresses when Cilium is upgraded to 1.16 or later, {because}: {}",
+            named(lost.into_iter())
+        );
+        Finding::new(
+            Severity::Warning,
+            Rule("addresses-lost-at-upgrade"),
+            message,
+        )
+        .help(help)
+    };
+    by_cause.into_iter().map(finding).collect()
+}
+
+/// Why an upgrade to 1.16 or later takes an address away, and the way out.
+fn cause_at_upgrade(
+    address: IpAddr,
+    why: LossReason,
+    observed: &Observed,
+) -> (String, &'static str) {
+    let own = Range::from(address);
+    let of_cidrs = observed.address_pools.values().any(|pool| {
+        let cidrs = pool.manifest.spec.cidrs.iter();
+        cidrs
+            .filter_map(|block| block.range())
+            .any(|one| one.range.contains(&own))
+    });
+    let (because, help) = match why {
+        LossReason::NoPool if of_cidrs => (
+            "which does not read `spec.cidrs` of their pools",
+            "move the entries of `spec.cidrs` to `spec.blocks` before the upgrade; 1.15 reads both alike",
+        ),
+        LossReason::NotRequested => (
+            "where `lbipam.cilium.io/ips` hides `io.cilium/lb-ipam-ips`, and the two differ",
+            "set both annotations to the address that the Service has before the upgrade",
+        ),
+        LossReason::Taken => (
+            "where `lbipam.cilium.io/sharing-key` hides `io.cilium/lb-ipam-sharing-key`, and the two differ",
+            "set both annotations to the key that the Service has before the upgrade",
+        ),
+        other => {
+            let help = "`cilium-ipam upgrade --to 1.16` names the cause and the way out";
+            return (format!("because {other}"), help);
+        }
+    };
+    (because.to_owned(), help)
 }
 
 /// Pools that Cilium does not use, or may not use, because they overlap.
@@ -249,7 +291,8 @@ fn overlapping_address_pools(view: &View<'_>) -> Vec<Finding> {
         .collect()
 }
 
-/// Services that have one address and do not share it: overlapping pools gave it twice.
+/// Services that have one address and do not share it: overlapping pools gave it twice, or a Service
+/// has changed since.
 fn addresses_held_twice(view: &View<'_>) -> Vec<Finding> {
     let View {
         observed, rules, ..
@@ -277,9 +320,21 @@ fn addresses_held_twice(view: &View<'_>) -> Vec<Finding> {
             name(other)
         );
         let finding = Finding::new(Severity::Error, Rule("address-held-twice"), message);
-        Some(finding.help(
-            "packets reach only one of them: if they shall share it, give both the same annotation `lbipam.cilium.io/sharing-key`; otherwise, remove the address from one of the overlapping pools",
-        ))
+        Some(finding.help(format!(
+            "packets reach only one of them. {}; or let them share it: {}",
+            way_apart(address, view),
+            ways_to_share(first, other, rules).join("; ")
+        )))
     };
     holders.into_iter().filter_map(finding).collect()
+}
+
+/// How two Services come to have different addresses.
+fn way_apart(address: IpAddr, view: &View<'_>) -> &'static str {
+    let own = Range::from(address);
+    let covers = |pool: &&AddressPool| pool.ranges.iter().any(|one| one.range.contains(&own));
+    match view.pools.iter().filter(covers).count() {
+        0 | 1 => "Let one of them request another address",
+        _ => "Remove the address from one of the overlapping pools",
+    }
 }

@@ -33,7 +33,7 @@ pub(super) fn announcements(observed: &Observed) -> Option<Announcements<'_>> {
         return None;
     }
     let (mut bgp, mut l2) = (Vec::new(), Vec::new());
-    if observed.is_on(setting_key::ENABLE_BGP_CONTROL_PLANE) {
+    if observed.is_on_somewhere(setting_key::ENABLE_BGP_CONTROL_PLANE) {
         let policies = observed.announcing.policies.iter().filter(|policy| {
             observed.reads_peering_policies()
                 && observed

@@ -169,7 +169,10 @@ fn not_announced(name: &NodeName, block: Block, what: &Announced) -> Finding {
 pub(super) fn unused_advertisements(observed: &Observed) -> Vec<Finding> {
     use ipam_cilium::observed::ObservedKind::{BgpClusterConfig, BgpPeerConfig};
     let is_blind = observed.is_blind_to_any(&[BgpClusterConfig, BgpPeerConfig]);
-    if is_blind || observed.nodes.is_empty() || !observed.is_on("enable-bgp-control-plane") {
+    if is_blind
+        || observed.nodes.is_empty()
+        || !observed.is_on_somewhere("enable-bgp-control-plane")
+    {
         return Vec::new();
     }
     let sent: BTreeSet<&str> = observed

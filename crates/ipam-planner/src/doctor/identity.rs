@@ -167,7 +167,7 @@ fn bgp(observed: &Observed) -> Conclusion {
             None => unknown("no cilium-config was seen"),
             Some(_)
                 if observed.is_blind_to_any(&kinds)
-                    && observed.is_on("enable-bgp-control-plane") =>
+                    && observed.is_on_somewhere("enable-bgp-control-plane") =>
             {
                 unknown("its objects could not be read")
             }

@@ -24,17 +24,25 @@ fn policy_subject(policy: &PeeringPolicy) -> ObjectRef {
     }
 }
 
-/// It is an error if nothing else announces by BGP.
-pub(super) fn peering_policies(observed: &Observed) -> Vec<Finding> {
-    let replaced = observed
-        .nodes
-        .values()
-        .any(|node| observed.advertisements_of(node).next().is_some());
-    let severity = match replaced {
+/// It is an error if the nodes should speak BGP and nothing else announces by it. With BGP switched
+/// off, no agent ever read the policy.
+fn severity(policy: &PeeringPolicy, observed: &Observed) -> Severity {
+    let is_known = observed.cilium.settings.is_some();
+    if is_known && !observed.is_on_somewhere(setting_key::ENABLE_BGP_CONTROL_PLANE) {
+        return Severity::Info;
+    }
+    let nodes = || observed.nodes.values();
+    let replaced = nodes().any(|node| observed.advertisements_of(node).next().is_some());
+    let selects = nodes().any(|node| policy.nodes.matches(&node.labels));
+    match replaced || !selects {
         true => Severity::Warning,
         false => Severity::Error,
-    };
+    }
+}
+
+pub(super) fn peering_policies(observed: &Observed) -> Vec<Finding> {
     let finding = |policy: &PeeringPolicy| {
+        let severity = severity(policy, observed);
         let message = format!(
             "CiliumBGPPeeringPolicy `{}` has no effect: Cilium 1.19 and later do not read it",
             policy.name.escape_debug()
@@ -58,6 +66,9 @@ pub(super) fn peering_policies(observed: &Observed) -> Vec<Finding> {
                 count(nodes.count(), "node"),
                 count(services, "Service")
             )]);
+        if severity == Severity::Info {
+            return finding.help("BGP is switched off, so nothing changes: delete the policy");
+        }
         finding
             .causes("routers get no route by it")
             .help("write the same as CiliumBGPClusterConfig, CiliumBGPPeerConfig and CiliumBGPAdvertisement, then delete the policy")
@@ -97,7 +108,8 @@ pub(super) fn speakers_without_peer(observed: &Observed) -> Vec<Finding> {
 /// In ipam `multi-pool` a node has no pod CIDR, so an advertisement of it announces nothing
 /// (`pkg/bgp/manager/reconciler/pod_cidr.go` @ 1.20).
 pub(super) fn pod_cidrs_in_multi_pool(observed: &Observed) -> Vec<Finding> {
-    if !observed.is_multi_pool() || !observed.is_on(setting_key::ENABLE_BGP_CONTROL_PLANE) {
+    if !observed.is_multi_pool() || !observed.is_on_somewhere(setting_key::ENABLE_BGP_CONTROL_PLANE)
+    {
         return Vec::new();
     }
     let sent: BTreeSet<&str> = observed

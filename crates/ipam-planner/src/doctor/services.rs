@@ -15,7 +15,8 @@ pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
     let Some(announcements) = announcements(observed) else {
         return Vec::new();
     };
-    if !observed.is_on("enable-bgp-control-plane") && !observed.is_on("enable-l2-announcements") {
+    let keys = ["enable-bgp-control-plane", "enable-l2-announcements"];
+    if !keys.iter().any(|key| observed.is_on_somewhere(key)) {
         return Vec::new();
     }
     // Policies that no agent reads have their own finding, which names these Services.

@@ -52,7 +52,7 @@ fn blind(observed: &Observed, kinds: &[ObservedKind]) -> Option<String> {
 
 fn by_l2(service: &LbService, family: Family, observed: &Observed) -> Vec<String> {
     let told = |text: String| vec![format!("L2: {text}")];
-    if !observed.is_on("enable-l2-announcements") {
+    if !observed.is_on_somewhere("enable-l2-announcements") {
         return told("off (`enable-l2-announcements` is not true)".to_owned());
     }
     if service
@@ -118,7 +118,7 @@ fn by_bgp(service: &LbService, observed: &Observed) -> Vec<String> {
             "MetalLB's speaker announces it by its own configuration, which is not read".to_owned(),
         );
     }
-    if !observed.is_on("enable-bgp-control-plane") {
+    if !observed.is_on_somewhere("enable-bgp-control-plane") {
         return told("off (`enable-bgp-control-plane` is not true)".to_owned());
     }
     if service

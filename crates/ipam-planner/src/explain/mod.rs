@@ -23,6 +23,7 @@ pub use pool::{ExplainedRange, PoolExplanation, PoolNode};
 pub use range::{RangeExplanation, Relation, Use};
 pub use service::{ConsideredAddressPool, ServiceExplanation};
 pub use sharing::SharingExplanation;
+pub(crate) use sharing::ways_to_share;
 
 /// Version of the JSON: fields may be added within 1.
 const FORMAT_VERSION: &str = "1.0";

@@ -37,10 +37,7 @@ pub(super) fn explain(
         .copied()
         .filter(|address| other.ingress.contains(address))
         .collect();
-    let mut obstacles: Vec<String> = sharing_obstacles(one, other, &rules)
-        .into_iter()
-        .map(|obstacle| reason(obstacle, one, other, &rules))
-        .collect();
+    let mut obstacles = ways_to_share(one, other, &rules);
     let may = obstacles.is_empty();
     obstacles.extend(apart(one, other, observed, &rules));
     let verdict = match (shared.is_empty(), may, obstacles.is_empty()) {
@@ -60,6 +57,14 @@ pub(super) fn explain(
         verdict,
         obstacles,
     }
+}
+
+/// What keeps two Services from sharing an address, each with the way out.
+pub(crate) fn ways_to_share(one: &LbService, other: &LbService, rules: &LbRules) -> Vec<String> {
+    sharing_obstacles(one, other, rules)
+        .into_iter()
+        .map(|obstacle| reason(obstacle, one, other, rules))
+        .collect()
 }
 
 fn reason(
