@@ -156,6 +156,10 @@ fn of_service(service: &ServiceExplanation) -> String {
         .iter()
         .for_each(|address| text.push_str(&line(&format!("has          {address}"))));
     service
+        .wishes
+        .iter()
+        .for_each(|wish| text.push_str(&line(&format!("wants        {wish}"))));
+    service
         .outlook
         .iter()
         .for_each(|outlook| text.push_str(&line(&format!("next         {outlook}"))));

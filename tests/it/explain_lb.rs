@@ -140,3 +140,89 @@ fn who_answers_for_an_address() {
         );
     }
 }
+
+/// Nothing holds the addresses; requests, pins and reservations speak for them.
+#[test]
+fn what_speaks_for_an_address_before_it_is_held() {
+    let asks = json!({"lbipam.cilium.io/ips": "20.0.10.7"});
+    let items = [
+        service("shop", "asks", 80, &asks, "20.0.10.1"),
+        service("shop", "web", 80, &json!({}), "20.0.10.2"),
+        service("shop", "api", 80, &json!({}), "20.0.10.3"),
+        service("shop", "far", 80, &json!({}), "20.0.10.4"),
+    ];
+    let folder = folder(KUBERNETES, &items);
+    let pin = |service: &str, to: &str| {
+        format!(
+            "apiVersion: cilium-ipam.io/v1alpha1\nkind: ServiceAssignment\nmetadata: {{name: {service}}}\nspec: {{service: shop/{service}, {to}}}\n"
+        )
+    };
+    let blue = "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata:\n  name: blue\n  annotations: {cilium-ipam.io/reserved: 20.0.10.3-20.0.10.5}\nspec: {blocks: [{cidr: 20.0.10.0/24}]}\n";
+    let files = [
+        blue.to_owned(),
+        pin("web", "ips: [20.0.10.9]"),
+        pin("api", "pool: blue"),
+        pin("far", "ips: [30.0.0.1]"),
+    ];
+    folder.write("pools/lb.yaml", files.join("---\n"));
+    for (subject, told) in [
+        (
+            "20.0.10.7",
+            vec!["requested by this Service", "lbipam.cilium.io/ips"],
+        ),
+        (
+            "20.0.10.9",
+            vec!["pinned to this Service", "planned, not written yet"],
+        ),
+        (
+            "20.0.10.4",
+            vec!["reserved, given to no Service", "pools/lb.yaml"],
+        ),
+        ("20.0.10.0", vec!["planned, not written yet"]),
+        (
+            "shop/asks",
+            vec!["requests 20.0.10.7 by lbipam.cilium.io/ips"],
+        ),
+        (
+            "shop/web",
+            vec![
+                "pinned to 20.0.10.9 (pools/lb.yaml",
+                "the plan writes lbipam.cilium.io/ips: 20.0.10.9",
+            ],
+        ),
+        (
+            "shop/api",
+            vec![
+                "pinned to an address of pool `blue`",
+                "the plan writes lbipam.cilium.io/ips: 20.0.10.0",
+                "20.0.10.3 is reserved by pool `blue`",
+            ],
+        ),
+        (
+            "shop/far",
+            vec!["its pin is blocked: no pool in use that selects it gives 30.0.0.1"],
+        ),
+    ] {
+        let text = explained(&folder, &[subject]);
+        for words in told {
+            assert!(text.contains(words), "{subject}: {words}: {text}");
+        }
+    }
+    let json = explained(&folder, &["shop/web", "-o", "json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["wishes"].as_array().unwrap().len(), 2, "{json:#}");
+}
+
+#[test]
+fn a_first_address_that_its_pool_reserves_is_named() {
+    let edge = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumLoadBalancerIPPool", "metadata": {"name": "edge", "uid": "u",
+        "resourceVersion": "5"}, "spec": {"blocks": [{"cidr": "30.0.10.0/24"}], "allowFirstLastIPs": "No"}});
+    let folder = folder(KUBERNETES, &[edge.to_string()]);
+    let text = explained(&folder, &["30.0.10.255"]);
+    assert!(
+        text.contains("first or last address, given to no Service"),
+        "{text}"
+    );
+    let text = explained(&folder, &["30.0.10.7"]);
+    assert!(!text.contains("first or last"), "{text}");
+}

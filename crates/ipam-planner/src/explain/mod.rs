@@ -9,6 +9,7 @@ mod pool;
 mod range;
 mod service;
 mod sharing;
+mod wishes;
 
 use serde::Serialize;
 
@@ -118,7 +119,9 @@ pub fn explain(
             .map(|(namespace, name)| ServiceName::new(namespace, name)),
     };
     if let Some(service) = service.and_then(|name| observed.services.get(&name)) {
-        return Ok(Explanation::Service(service::explain(service, observed)));
+        return Ok(Explanation::Service(service::explain(
+            service, desired, observed, plan,
+        )));
     }
     Err(UnknownSubject {
         subject: subject.escape_debug().to_string(),

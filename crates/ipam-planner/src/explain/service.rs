@@ -1,14 +1,19 @@
 //! Explains a Service of type LoadBalancer: its addresses, every pool, and its outlook.
 
+use std::net::IpAddr;
+
 use serde::Serialize;
 
-use super::{FORMAT_VERSION, RequirementResult, requirements};
+use super::{FORMAT_VERSION, RequirementResult, requirements, wishes};
+use crate::freeze::listed;
+use crate::plan::{Plan, Target};
 use ipam_cilium::lbipam::{
     AddressPool, LbService, OperatorState, ServingState, conflicts, evaluate,
 };
 use ipam_cilium::observed::Observed;
 use ipam_core::model::Labels;
-use ipam_core::net::Range;
+use ipam_core::net::{Range, covers};
+use ipam_desired::{ChosenFrom, Desired, PinnedTo};
 
 /// Explanation of a Service's addresses.
 #[derive(Debug, Serialize)]
@@ -20,6 +25,8 @@ pub struct ServiceExplanation {
     pub labels: Labels,
     /// Its addresses, each with the pools that cover it.
     pub addresses: Vec<String>,
+    /// What it requests, what the files pin it to, and what becomes of the pin.
+    pub wishes: Vec<String>,
     pub pools: Vec<ConsideredAddressPool>,
     /// Cilium's message in the status of the Service.
     pub reason: Option<String>,
@@ -37,7 +44,12 @@ pub struct ConsideredAddressPool {
     pub verdict: String,
 }
 
-pub(super) fn explain(service: &LbService, observed: &Observed) -> ServiceExplanation {
+pub(super) fn explain(
+    service: &LbService,
+    desired: &Desired,
+    observed: &Observed,
+    plan: &Plan,
+) -> ServiceExplanation {
     let rules = observed.lb_rules();
     let pools = observed.address_pools_as_read(&rules);
     let losers = conflicts(&pools, OperatorState::Running(&pools));
@@ -112,10 +124,68 @@ pub(super) fn explain(service: &LbService, observed: &Observed) -> ServiceExplan
         service: service.name.to_string(),
         labels: service.labels.clone(),
         addresses: service.ingress.iter().map(covering).collect(),
+        wishes: wishes(service, desired, observed, plan),
         pools: pools.iter().map(considered).collect(),
         reason: service.reason.clone(),
         outlook: outlook.unwrap_or_else(|| {
             vec!["not for LB-IPAM: its class belongs to another controller".to_owned()]
         }),
     }
+}
+
+/// Its requests, its pin, and what the plan does about both.
+fn wishes(service: &LbService, desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<String> {
+    let requests = wishes::requests(service, &observed.lb_rules()).into_iter();
+    let mut wishes: Vec<String> = requests
+        .map(|(field, addresses)| format!("requests {} by {field}", listed(&addresses)))
+        .collect();
+    if let Some(pin) = desired.service_pins.get(&service.name) {
+        let to = match &pin.to {
+            PinnedTo::Addresses(pinned) => {
+                let addresses: Vec<IpAddr> = pinned.iter().map(|one| one.address).collect();
+                listed(&addresses)
+            }
+            PinnedTo::Chosen(ChosenFrom::Pool(pool)) => format!("an address of pool `{pool}`"),
+            PinnedTo::Chosen(ChosenFrom::BestPool) => "an address of the best pool".to_owned(),
+        };
+        wishes.push(format!("pinned to {to} ({})", pin.origin));
+    }
+    let target = Target::Service(service.name.clone());
+    let changes = wishes::service_changes(plan).filter(|change| change.service == service.name);
+    wishes.extend(changes.map(|change| match &change.after {
+        Some(value) => format!("the plan writes {}: {}", change.key, value.escape_debug()),
+        None => format!("the plan removes {}", change.key),
+    }));
+    let blocked = plan
+        .blocked
+        .iter()
+        .filter(|blocked| blocked.target == target);
+    wishes.extend(blocked.map(|blocked| {
+        format!(
+            "its pin is blocked: {}; {}",
+            blocked.reason,
+            blocked.reason.unblock()
+        )
+    }));
+    wishes.extend(reserved(service, desired));
+    wishes
+}
+
+/// Addresses that it has, and that the files reserve.
+fn reserved(service: &LbService, desired: &Desired) -> Vec<String> {
+    let pools = desired.address_pools.values();
+    let of_pool = |pool: &ipam_desired::WantedAddressPool| {
+        // An annotation that cannot be read is an error of the files.
+        let reserved = pool.manifest.reserved().unwrap_or_default();
+        let held = service.ingress.iter();
+        let held = held.filter(move |address| covers(&reserved, &Range::from(**address)));
+        held.map(|address| {
+            format!(
+                "{address} is reserved by pool `{}` ({})",
+                pool.name, pool.origin
+            )
+        })
+        .collect::<Vec<_>>()
+    };
+    pools.flat_map(of_pool).collect()
 }
