@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 
 use super::human::{Detail, limit, named};
-use super::natural::by_name;
 use super::text::{Paint, count, grouped_digits, printable};
 use ipam_planner::migration::{LeftBehindDocument, MoveDocument, ScheduleDocument, WaveDocument};
 
@@ -238,14 +237,17 @@ fn common_reason(one: &MoveDocument) -> &str {
 
 /// Each reason with its nodes.
 pub(super) fn reasons_of(moves: &[MoveDocument]) -> Vec<(String, Vec<String>)> {
-    let moves = by_name(moves, |one| &one.node).into_iter();
-    grouped(moves.map(|one| (common_reason(one).to_owned(), one.node.clone())))
+    grouped(
+        moves
+            .iter()
+            .map(|one| (common_reason(one).to_owned(), one.node.clone())),
+    )
 }
 
 /// Each risk with its nodes. A risk that names Pods is one group for all nodes, with the first few.
 pub(super) fn risks_of(moves: &[MoveDocument], detail: Detail) -> Vec<(String, Vec<String>)> {
-    let risks = by_name(moves, |one| &one.node)
-        .into_iter()
+    let risks = moves
+        .iter()
         .flat_map(|one| one.risks.iter().map(move |risk| (risk, &one.node)))
         .map(|(risk, node)| ((risk.clone(), String::new()), node.clone()));
     let groups = by_head(risks, detail).into_iter();
@@ -340,8 +342,9 @@ pub(super) fn left_by_cause(
     left_out: &[LeftBehindDocument],
     detail: Detail,
 ) -> Vec<(Cause, Vec<String>)> {
-    let left = by_name(left_out, |one| &one.node).into_iter();
-    let causes = left.map(|one| ((one.why.clone(), one.help.clone()), one.node.clone()));
+    let causes = left_out
+        .iter()
+        .map(|one| ((one.why.clone(), one.help.clone()), one.node.clone()));
     by_head(causes, detail)
 }
 

@@ -126,7 +126,7 @@ fn one_cause_of_many_nodes_is_one_entry() {
     let folder = racks(&flat(600));
     let short = plan(&folder, &[]).expect(0).stdout;
     assert!(short.lines().count() < 70, "{short}");
-    assert!(short.contains("600 nodes: n01, n02,"), "{short}");
+    assert!(short.contains("600 nodes: n03, n06,"), "{short}");
     assert!(short.contains(" … and 590 more\n"), "{short}");
     let full = plan(&folder, &["--full"]).expect(0).stdout;
     assert!(full.lines().count() > 600, "{full}");

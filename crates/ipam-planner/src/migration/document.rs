@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::schedule::{LeftBehind, NodeMove, Schedule};
 use super::wish::Wish;
 use crate::plan::sha256_hex;
+use ipam_core::natural::natural_order;
 
 /// Version of this format: the major part changes when a reader would misunderstand.
 pub const FORMAT_VERSION: &str = "1.1";
@@ -35,9 +36,9 @@ pub struct ScheduleDocument {
     pub max_unavailable: usize,
     /// The waves, in order.
     pub waves: Vec<WaveDocument>,
-    /// The nodes that move.
+    /// The nodes that move, in the order of the waves.
     pub moves: Vec<MoveDocument>,
-    /// Nodes that should move and stay.
+    /// Nodes that should move and stay, in the order in which people read names.
     pub left_out: Vec<LeftBehindDocument>,
     /// What a person does after the last wave.
     pub after: Vec<String>,
@@ -119,8 +120,10 @@ impl ScheduleDocument {
             domain: wave.domain.clone(),
             nodes: wave.nodes.iter().map(ToString::to_string).collect(),
         });
-        let moves = schedule.moves.iter();
-        let left_out = schedule.left_out.iter();
+        let in_waves = schedule.waves.iter().flat_map(|wave| &wave.nodes);
+        let moves = in_waves.filter_map(|node| Some((node, schedule.moves.get(node)?)));
+        let mut left_out: Vec<_> = schedule.left_out.iter().collect();
+        left_out.sort_by(|(a, _), (b, _)| natural_order(a.as_str(), b.as_str()));
         let mut document = ScheduleDocument {
             kind: KIND.to_owned(),
             format_version: FORMAT_VERSION.to_owned(),
@@ -134,6 +137,7 @@ impl ScheduleDocument {
                 .map(|(node, one)| MoveDocument::new(node.as_str(), one))
                 .collect(),
             left_out: left_out
+                .into_iter()
                 .map(|(node, LeftBehind { why, help })| LeftBehindDocument {
                     node: node.to_string(),
                     why: why.clone(),
@@ -192,9 +196,10 @@ impl ScheduleDocument {
 
     /// Reasons, risks and times may change without a change of what happens.
     fn computed_digest(&self) -> String {
-        let moves: Vec<_> = self
-            .moves
-            .iter()
+        let mut moves: Vec<&MoveDocument> = self.moves.iter().collect();
+        moves.sort_by(|a, b| a.node.cmp(&b.node));
+        let moves: Vec<_> = moves
+            .into_iter()
             .map(|one| {
                 (
                     &one.node,
