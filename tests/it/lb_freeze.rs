@@ -288,5 +288,6 @@ fn a_thaw_names_the_annotations_that_stay() {
     assert_eq!(files(&folder), Vec::<String>::new());
     assert!(!folder.join("pools/frozen").exists());
     assert_eq!(planned(&folder)["changes"], json!([]));
-    assert_eq!(lb(&folder, &["thaw"], 0).stdout, "Nothing to thaw.\n");
+    let nothing = lb(&folder, &["thaw"], 0).stdout;
+    assert!(nothing.starts_with("Nothing to thaw"), "{nothing}");
 }

@@ -151,13 +151,7 @@ impl Report<'_> {
                 .collect(),
         };
         if paths.is_empty() {
-            return match self.files {
-                Files::Written(_) => format!(
-                    "Nothing to freeze: {} pinned already.\n",
-                    count(self.pinned, "Service")
-                ),
-                Files::Removed(_) => "Nothing to thaw.\n".to_owned(),
-            };
+            return self.nothing();
         }
         let verb = match (self.files, self.is_done) {
             (Files::Written(_), true) => "Wrote",
@@ -176,20 +170,43 @@ impl Report<'_> {
         text + &self.next_step()
     }
 
+    fn nothing(&self) -> String {
+        match (self.files, self.pinned, self.left.is_empty()) {
+            (Files::Removed(_), ..) => {
+                "Nothing to thaw: no file here is as `lb freeze` wrote it.\n".to_owned()
+            }
+            (Files::Written(_), 0, true) => {
+                "Nothing to freeze: no Service holds an address.\n".to_owned()
+            }
+            (Files::Written(_), 0, false) => "No pin was written: the notes say why.\n".to_owned(),
+            (Files::Written(_), pinned, _) => {
+                let services = count(pinned, "Service");
+                format!("Nothing to freeze: {services} pinned already.\n")
+            }
+        }
+    }
+
     fn next_step(&self) -> String {
         let plan = human(self.document, self.common.detail());
         let first = plan.lines().take_while(|line| !line.is_empty());
         let first: String = first.map(|line| format!("  {line}\n")).collect();
-        let plan = format!("\nThe plan for this cluster:\n{first}");
-        if matches!(self.files, Files::Removed(_)) {
-            return plan;
-        }
+        let files = match self.files {
+            Files::Written(_) => "with these files",
+            Files::Removed(_) => "without these files",
+        };
+        let plan = format!("\nThe plan {files}:\n{first}");
         let directory = shell(&self.flags.directory.to_string_lossy());
         let command = format!("cilium-ipam apply {directory}{}", self.common.flags());
-        format!(
-            "{plan}\nNext step:\n  {}   # write the annotations\n",
-            printable(&command)
-        )
+        match (self.files, self.is_done) {
+            (_, false) => {
+                format!("{plan}\nNo file was changed. Run it again without --dry-run.\n")
+            }
+            (Files::Removed(_), true) => plan,
+            (Files::Written(_), true) => format!(
+                "{plan}\nNext step:\n  {}   # write the annotations\n",
+                printable(&command)
+            ),
+        }
     }
 }
 
