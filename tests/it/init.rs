@@ -505,3 +505,53 @@ fn on_a_real_api_server() {
     );
     assert_eq!(pools(&server.folder).len(), 2, "one for each zone");
 }
+
+/// One node's block lies far from all others: no range is stretched over the addresses between.
+#[test]
+fn a_stray_block_stretches_no_range() {
+    let mut nodes: Vec<String> = (0..5)
+        .map(|index| {
+            node(
+                &format!("n{index}"),
+                "a",
+                &holds(&format!("10.20.{index}.0/24")),
+            )
+        })
+        .collect();
+    nodes.push(node("stray", "a", &holds("10.20.200.0/24")));
+    nodes.push(node("far", "a", &holds("192.168.7.0/24")));
+    let folder = with_nodes(KUBERNETES, &nodes);
+    let ran = folder.run(&INIT).expect(0);
+    let told = "2 blocks of nodes outside the given CIDRs, such as 10.20.200.0/24";
+    assert!(ran.all().contains(told), "{}", ran.all());
+    plans(&folder, "No changes. 7 nodes as the files say, 0 moved.");
+    let all: Vec<String> = pools(&folder).into_values().flatten().collect();
+    assert_eq!(
+        all,
+        ["10.20.0.0/20", "10.20.200.0/24", "192.168.7.0/24"],
+        "{all:?}"
+    );
+}
+
+/// Two data centres have a rack of the same name.
+#[test]
+fn racks_of_one_name_in_two_places_are_remarked() {
+    let placed = |name: &str, rack: &str, zone: &str, block: &str| {
+        let labels = format!(r#""rack":"{rack}","topology.kubernetes.io/zone":"{zone}""#);
+        node(name, rack, &holds(block)).replace(&format!(r#""rack":"{rack}""#), &labels)
+    };
+    let nodes = [
+        placed("n1", "a", "north", "10.20.0.0/24"),
+        placed("n2", "b", "north", "10.21.0.0/24"),
+        placed("n3", "a", "south", "10.22.0.0/24"),
+        placed("n4", "b", "north", "10.21.1.0/24"),
+    ];
+    let folder = with_nodes(KUBERNETES, &nodes);
+    let ran = folder
+        .run(&[&INIT[..], &["--split-by", "rack"]].concat())
+        .expect(0);
+    let all = ran.all();
+    let told = "nodes with rack=a are in 2 places by the label `topology.kubernetes.io/zone` (north, south)";
+    assert!(all.contains(told), "{all}");
+    assert!(!all.contains("nodes with rack=b"), "{all}");
+}

@@ -328,6 +328,32 @@ fn blocks_outside_of_the_settings_are_named() {
 }
 
 #[test]
+fn a_stray_block_has_a_range_of_its_own() {
+    let mut items: Vec<String> = (0..5)
+        .map(|number| {
+            node(
+                &format!("n{number}"),
+                "a",
+                &holds(&format!("10.20.{number}.0/24")),
+            )
+        })
+        .collect();
+    items.push(node("stray", "a", &holds("10.20.200.0/24")));
+    let folder = with(KUBERNETES, &items);
+    import(&folder, &[]).expect(0);
+    is_as_the_files_say(&folder);
+    assert_eq!(
+        pools(&folder)["default"]["cidrs"],
+        json!(["10.20.0.0/21", "10.20.200.0/24"])
+    );
+    let text = folder.read("pools/ippools.yaml");
+    assert!(
+        text.contains("# Nodes hold blocks outside of these: 10.20.200.0/24."),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_large_cluster_is_imported() {
     let items: Vec<String> = (0..3000)
         .map(|number| {

@@ -26,7 +26,7 @@ const FEWEST: usize = 2;
 /// A label whose values separate the held blocks.
 pub(super) struct Separation {
     pub(super) key: String,
-    /// The smallest CIDRs around the blocks of each value. They do not overlap.
+    /// The smallest CIDRs around the blocks of each value, without stray blocks. They do not overlap.
     pub(super) cidrs: Vec<Block>,
 }
 
@@ -62,12 +62,13 @@ fn by_label(observed: &Observed, key: &str, fewest: usize) -> Option<Separation>
     if holders.len() < 2 || holders.values().any(|nodes| nodes.len() < fewest) {
         return None;
     }
-    let mut cidrs: Vec<Block> = blocks
-        .values()
-        .flat_map(|held| smallest_around(held))
-        .collect();
+    let around = blocks.values().map(|held| smallest_around(held));
+    let (cidrs, strays): (Vec<_>, Vec<_>) = around.unzip();
+    let mut cidrs: Vec<Block> = cidrs.concat();
     cidrs.sort_by_key(|cidr| cidr.range().first_and_family());
-    let is_disjoint = cidrs.windows(2).all(|pair| !pair[0].overlaps(pair[1]));
+    let mut all = [cidrs.clone(), strays.concat()].concat();
+    all.sort_by_key(|cidr| cidr.range().first_and_family());
+    let is_disjoint = all.windows(2).all(|pair| !pair[0].overlaps(pair[1]));
     is_disjoint.then(|| Separation {
         key: key.to_owned(),
         cidrs,

@@ -5,6 +5,8 @@
 
 mod division;
 mod groups;
+mod places;
+mod strays;
 mod suggestion;
 
 use std::collections::BTreeSet;
@@ -96,6 +98,8 @@ pub enum Remark {
     NoRoom(PoolNodes, Family, u128),
     /// This number of nodes has a value of the label that no selector can have.
     UnusableLabel(usize),
+    /// Nodes with this value of the label are in several places, by another label.
+    SeveralPlaces(places::SeveralPlaces),
     /// This label has values that no selector can have, on this number of nodes. Therefore it divides
     /// no nodes.
     UnusableValue(String, usize),
@@ -140,6 +144,7 @@ impl fmt::Display for Remark {
                 if *nodes == 1 { "has" } else { "have" },
                 key.escape_debug()
             ),
+            Remark::SeveralPlaces(places) => places.fmt(f),
             Remark::PodPoolLeftOut(name) => write!(
                 f,
                 "CiliumPodIPPool `{}` is in no file: nodes that hold its blocks are misplaced until an IPPool has its name and CIDRs",
@@ -324,6 +329,8 @@ impl Proposal {
         if unusable > 0 {
             self.remarks.push(Remark::UnusableLabel(unusable));
         }
+        let several = groups.iter().filter_map(places::of_group);
+        self.remarks.extend(several.map(Remark::SeveralPlaces));
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::groups::{held_by, is_selectable};
+use super::strays::{Near, set_apart};
 use super::{Split, division::joined, in_other_use};
 use ipam_cilium::observed::{DEFAULT_POOL_SETTING, FamilyUse, ModeSeen, Observed, SeenPodPool};
 use ipam_core::model::{IpamMode, NodeName, PerFamily};
@@ -190,7 +191,7 @@ fn cidrs_of(observed: &Observed, size: BlockSize, room: Room) -> (Vec<Block>, Ci
     }
     let cidrs = match room {
         Room::ForGrowth => around(&held, observed, size),
-        Room::None => smallest_around(&of_size(&held, size)),
+        Room::None => smallest_around(&of_size(&held, size)).0,
     };
     (cidrs, CidrSource::HeldBlocks)
 }
@@ -200,20 +201,22 @@ fn of_size(blocks: &[Block], size: BlockSize) -> Vec<Block> {
     fitting.copied().collect()
 }
 
-/// The smallest CIDRs around blocks of one family. Blocks that are far apart have one each.
-pub(crate) fn smallest_around(blocks: &[Block]) -> Vec<Block> {
-    let grown = near(blocks)
-        .into_iter()
-        .map(|(widest, near)| cover(&near, widest));
-    distinct(grown.collect())
+/// The smallest CIDRs around blocks of one family without stray ones, and those. Blocks that are far
+/// apart have one CIDR each.
+pub(crate) fn smallest_around(blocks: &[Block]) -> (Vec<Block>, Vec<Block>) {
+    let (near, strays) = set_apart(near(blocks));
+    let grown = near.into_iter().map(|(widest, near)| cover(&near, widest));
+    (distinct(grown.collect()), strays)
 }
 
 /// The smallest CIDRs around the held blocks that have twice as many blocks as there are nodes,
-/// and at least [`FEWEST`]. They do not grow over addresses in other use.
+/// and at least [`FEWEST`]. They do not grow over addresses in other use, and leave stray blocks
+/// out.
 fn around(held: &[Block], observed: &Observed, size: BlockSize) -> Vec<Block> {
     let wanted = (observed.nodes.len() as u128 * 2).max(FEWEST);
     let others = in_other_use(observed, None);
-    let grown = near(held).into_iter().map(|(widest, blocks)| {
+    let (near, _) = set_apart(near(held));
+    let grown = near.into_iter().map(|(widest, blocks)| {
         let suffices = |wide: &Block| {
             let bits = u32::from(size.prefix_len().saturating_sub(wide.prefix_len()));
             1u128.checked_shl(bits).is_none_or(|slots| slots >= wanted)
@@ -233,14 +236,14 @@ fn around(held: &[Block], observed: &Observed, size: BlockSize) -> Vec<Block> {
 }
 
 /// The blocks by the widest CIDR that may be suggested around them.
-fn near(blocks: &[Block]) -> BTreeMap<Block, Vec<Block>> {
+fn near(blocks: &[Block]) -> Near {
     let widest = |block: &Block| {
         let bits = growth_bits(block.family());
         let enclosing = block.enclosing();
         let near = enclosing.take_while(|wide| wide.prefix_len() + bits >= block.prefix_len());
         near.last().unwrap_or(*block)
     };
-    let mut near: BTreeMap<Block, Vec<Block>> = BTreeMap::new();
+    let mut near = Near::new();
     for block in blocks {
         near.entry(widest(block)).or_default().push(*block);
     }
@@ -248,7 +251,7 @@ fn near(blocks: &[Block]) -> BTreeMap<Block, Vec<Block>> {
 }
 
 /// The smallest CIDR that contains all these blocks.
-fn cover(blocks: &[Block], widest: Block) -> Block {
+pub(super) fn cover(blocks: &[Block], widest: Block) -> Block {
     let covers = |wide: &Block| blocks.iter().all(|block| wide.contains(*block));
     blocks[0].enclosing().find(covers).unwrap_or(widest)
 }
