@@ -20,19 +20,22 @@ pub(super) fn sentence(summary: &Summary, intent: Intent) -> String {
 }
 
 /// LoadBalancer pools and pools of Pods; empty without any.
-pub(super) fn of_objects(summary: &Summary) -> String {
+pub(super) fn of_objects(summary: &Summary, intent: Intent) -> String {
     let line = |(text, changes_nothing): (String, bool)| match (text.is_empty(), changes_nothing) {
         (true, _) => text,
         (false, true) => format!("{text}\n"),
         (false, false) => format!("{}\n", Paint::Bold.on(&text)),
     };
     let (balancing, pods) = (&summary.load_balancing, &summary.pod_pools);
-    let balancing = (load_balancing(balancing), balancing.changes_nothing());
+    let balancing = (
+        load_balancing(balancing, intent),
+        balancing.changes_nothing(),
+    );
     line(balancing) + &line((pod_pools(pods), pods.changes_nothing()))
 }
 
 /// `LoadBalancer: 1 to create, …`; empty without LoadBalancer pools and pins.
-pub(super) fn load_balancing(summary: &LbSummary) -> String {
+pub(super) fn load_balancing(summary: &LbSummary, intent: Intent) -> String {
     let LbSummary {
         create,
         update,
@@ -52,6 +55,10 @@ pub(super) fn load_balancing(summary: &LbSummary) -> String {
     let unchanged = counts([(*unchanged, "unchanged")]);
     let lost = match (summary.changes_nothing(), lost_addresses) {
         (true, _) => None,
+        // An undo also takes what Services get until then.
+        (false, 0) if intent == Intent::Undo => {
+            Some("no Service loses an address that it has now".to_owned())
+        }
         (false, 0) => Some("no Service loses an address".to_owned()),
         (false, 1) => Some("1 address would or may go".to_owned()),
         (false, lost) => Some(format!(
@@ -239,7 +246,7 @@ pub(super) fn no_changes_to(object: &str, summary: &Summary) -> String {
             *misplaced,
             format!("{} misplaced", count(*misplaced, "node")),
         ),
-        (*drifted, count(*drifted, "drifted field")),
+        (*drifted, count(*drifted, "drifted node")),
         (*errors, count(*errors, "error")),
     ];
     let problems: Vec<String> = without_zeros(problems).collect();
@@ -283,7 +290,7 @@ mod tests {
         };
         assert_eq!(
             of(&drifted),
-            "1 drifted field; no changes. 2 of 3 nodes as the files say, 0 moved."
+            "1 drifted node; no changes. 2 of 3 nodes as the files say, 0 moved."
         );
     }
 }

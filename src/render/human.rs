@@ -54,7 +54,7 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
             line if line.is_empty() => line,
             line => format!("{line}\n"),
         },
-        headlines::of_objects(summary),
+        headlines::of_objects(summary, *intent),
         refused(refusals, detail),
         human_approval::blocks(summary, changes, detail),
         human_lb::changes(changes, detail),

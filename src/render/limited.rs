@@ -20,7 +20,7 @@ pub(super) fn left_out(summary: &Summary) -> String {
         (*changes, count(*changes, "change")),
         (*blocked, count(*blocked, "blocked change")),
         (*misplaced, count(*misplaced, "misplaced node")),
-        (*drifted, count(*drifted, "drifted field")),
+        (*drifted, count(*drifted, "drifted node")),
         (*findings, count(*findings, "finding")),
     ];
     let all = changes + blocked + misplaced + drifted + findings;

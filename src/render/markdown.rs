@@ -95,7 +95,8 @@ fn headline(plan: &PlanDocument) -> String {
             super::why_irreversible(plan)
         ),
     };
-    let balancing = prose(&headlines::load_balancing(&summary.load_balancing)).to_string();
+    let balancing = headlines::load_balancing(&summary.load_balancing, plan.intent);
+    let balancing = prose(&balancing).to_string();
     let balancing = match summary.load_balancing.lost_addresses {
         0 => balancing,
         _ => format!("**{balancing}**"),

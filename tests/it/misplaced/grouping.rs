@@ -23,7 +23,7 @@ fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
         ),
     ]);
     let ran = folder.run(&["plan", "--cluster", "cluster.json"]).expect(2);
-    let headline = "2,000 drifted fields, 2,000 errors; no changes. 0 of 2,000 nodes as the files say, 0 moved.";
+    let headline = "2,000 drifted nodes, 2,000 errors; no changes. 0 of 2,000 nodes as the files say, 0 moved.";
     assert!(
         ran.stdout.starts_with(headline) && ran.stdout.trim_end().ends_with(headline),
         "{}",

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::change::{Change, Target, node_changes};
-use super::{Blocked, Drift, Misplaced, Plan, effects, refusals};
+use super::{Blocked, Drift, Plan, effects, refusals};
 use ipam_cilium::observed::{Node, Observed};
 use ipam_core::model::{Finding, NodeName, Selector, ServiceName};
 use ipam_desired::Desired;
@@ -83,7 +83,7 @@ pub struct LeftOut {
     pub blocked: usize,
     /// Nodes with a misplaced block.
     pub misplaced: usize,
-    /// Fields that differ from what they should show.
+    /// Nodes with a field that differs from what it should show.
     pub drifted: usize,
     /// Findings about nodes outside of the plan.
     pub findings: usize,
@@ -157,21 +157,8 @@ impl Plan {
             blocked: retain(&mut self.blocked, |blocked: &Blocked| {
                 members.has(&blocked.target)
             }),
-            misplaced: {
-                let nodes = |plan: &Plan| {
-                    let nodes = plan
-                        .misplaced
-                        .iter()
-                        .map(|one: &Misplaced| one.node.clone());
-                    nodes.collect::<BTreeSet<NodeName>>().len()
-                };
-                let before = nodes(&self);
-                retain(&mut self.misplaced, |one| members.has_node(&one.node));
-                before - nodes(&self)
-            },
-            drifted: retain(&mut self.drift, |drift: &Drift| {
-                members.has_node(drift.node())
-            }),
+            misplaced: members.retain_nodes(&mut self.misplaced, |one| &one.node),
+            drifted: members.retain_nodes(&mut self.drift, Drift::node),
             findings: retain(&mut self.findings, |finding| members.has_finding(finding)),
         };
         self.unchanged.retain(|target| members.has(target));
@@ -270,6 +257,18 @@ impl Members {
             Change::Service(_) => !lacks_pools && self.has_change(change),
             _ => self.has_change(change),
         })
+    }
+
+    /// Keeps the items of selected nodes, and counts the other nodes.
+    fn retain_nodes<T>(&self, items: &mut Vec<T>, node: fn(&T) -> &NodeName) -> usize {
+        let others: BTreeSet<NodeName> = items
+            .iter()
+            .map(node)
+            .filter(|name| !self.has_node(name))
+            .cloned()
+            .collect();
+        items.retain(|item| !others.contains(node(item)));
+        others.len()
     }
 
     /// A finding without nodes is about everything.

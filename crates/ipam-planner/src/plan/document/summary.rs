@@ -40,7 +40,7 @@ pub struct Summary {
     /// Warnings that the checks gave.
     #[serde(default)]
     pub warnings: usize,
-    /// Fields that differ from what they should show.
+    /// Nodes with a field, or a port of their VM, that differs from what it should show.
     #[serde(default)]
     pub drifted: usize,
     /// Changes that cannot be undone.
@@ -91,7 +91,7 @@ impl Summary {
             nodes: all_nodes(plan),
             errors: found(Severity::Error),
             warnings: found(Severity::Warning),
-            drifted: plan.drift.len(),
+            drifted: drifted_nodes(plan).len(),
             irreversible: plan
                 .changes
                 .iter()
@@ -181,9 +181,13 @@ fn all_nodes(plan: &Plan) -> usize {
         .len()
 }
 
+fn drifted_nodes(plan: &Plan) -> BTreeSet<&NodeName> {
+    plan.drift.iter().map(Drift::node).collect()
+}
+
 /// Unchanged nodes against which nothing speaks.
 fn as_the_files_say(plan: &Plan, misplaced: &BTreeSet<&NodeName>) -> usize {
-    let drifted: BTreeSet<&NodeName> = plan.drift.iter().map(Drift::node).collect();
+    let drifted = drifted_nodes(plan);
     let errors = plan
         .findings
         .iter()
