@@ -316,13 +316,29 @@ impl Simulation {
             .collect()
     }
 
-    /// Addresses that a Service got in one of the steps, one of each family.
+    /// Addresses that a Service got in one of the steps, one of each family, and keeps: a later step
+    /// took away none of the pools that may have given it.
     fn given_to(&self, service: &ServiceName) -> Vec<GainedAddress> {
         let of_family = |family: Family| {
             let pools = self.given.get(&(service.clone(), family))?.clone();
-            Some(GainedAddress::OneOf { family, pools })
+            pools
+                .iter()
+                .all(|pool| self.covers(pool, service, family))
+                .then_some(GainedAddress::OneOf { family, pools })
         };
         Family::BOTH.into_iter().filter_map(of_family).collect()
+    }
+
+    /// Whether a pool has addresses of the family for the Service now.
+    fn covers(&self, pool: &str, service: &ServiceName, family: Family) -> bool {
+        let pool = self.state.pools.get(pool);
+        let service = self.state.services.get(service);
+        let (Some(pool), Some(service)) = (pool, service) else {
+            return false;
+        };
+        let pool = pool.as_read(&self.state.rules);
+        let mut ranges = pool.ranges.iter();
+        pool.selects(&service.labels) && ranges.any(|range| range.range.family() == family)
     }
 
     /// Pools that come to overlap.
