@@ -24,6 +24,9 @@ use ipam_core::model::{
 use ipam_core::net::Range;
 use ipam_desired::{Desired, PinnedTo, ServicePin};
 
+/// Reason of the condition of a Service whose request is fulfilled (`operator/pkg/lbipam` @ 1.19).
+const SATISFIED: &str = "satisfied";
+
 pub(super) fn decide(
     desired: &Desired,
     observed: &Observed,
@@ -176,7 +179,8 @@ fn missing(pin: &ServicePin, near: &NearNames<'_>) -> Finding {
         .help(help)
 }
 
-/// A Service that asks for the addresses of its pin, and has others or none.
+/// A Service that asks for the addresses of its pin, and has others or none. Only its condition shows
+/// that the operator has seen the request: in a cluster file, no operator runs.
 fn not_given(resolved: &ResolvedPin<'_>, service: &LbService) -> Option<Finding> {
     let pin = resolved.pin;
     let missing = resolved
@@ -189,15 +193,31 @@ fn not_given(resolved: &ResolvedPin<'_>, service: &LbService) -> Option<Finding>
     } else {
         has.join(" ")
     };
+    let refused = service
+        .reason
+        .as_deref()
+        .filter(|reason| *reason != SATISFIED);
+    let (severity, why, help) = match refused {
+        Some(reason) => (
+            Severity::Warning,
+            format!("Cilium has not given it (`{}`)", reason.escape_debug()),
+            "wait if the request is new; otherwise see the conditions of the Service and the log of Cilium's operator",
+        ),
+        None => (
+            Severity::Info,
+            "waits for Cilium's operator to give it".to_owned(),
+            "wait for the operator, and plan again; in a cluster file, no operator runs",
+        ),
+    };
     let message = format!(
-        "Service `{}` asks for {}, and Cilium has not given it; it has {has}",
-        pin.service, missing
+        "Service `{}` asks for {missing}, and {why}; it has {has}",
+        pin.service
     );
-    let finding = Finding::new(Severity::Warning, Rule("pinned-address-not-given"), message);
+    let finding = Finding::new(severity, Rule("pinned-address-not-given"), message);
     let finding = finding
         .about(ObjectRef::service(&pin.service))
         .at(&pin.origin, "not given");
-    Some(finding.help("wait if the request is new; otherwise see the conditions of the Service and the log of Cilium's operator"))
+    Some(finding.help(help))
 }
 
 fn enabled_pools(state: &SimulatedState) -> Vec<EnabledPool> {
