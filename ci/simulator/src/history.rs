@@ -1,7 +1,7 @@
 //! One history: what happens, step by step, and what must hold after each.
 
 use std::num::NonZeroUsize;
-use std::ops::{Add, Range};
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -9,6 +9,7 @@ use fastrand::Rng;
 use jiff::SignedDuration;
 
 use crate::applier::{Applier, Ended, Speed, UndoFiles, plan_now};
+use crate::figures::adds_up;
 use crate::sabotage::{Sabotage, Saboteur};
 use crate::setup::{Directory, Setup, Setups, node};
 use ipam_cluster::sim::{Clock, Disturbance, Faults, SimClient, SimCluster};
@@ -43,20 +44,14 @@ pub struct Figures {
     pub steps: usize,
 }
 
-impl Add for Figures {
-    type Output = Figures;
-
-    fn add(self, other: Figures) -> Figures {
-        Figures {
-            applies: self.applies + other.applies,
-            changes: self.changes + other.changes,
-            undos: self.undos + other.undos,
-            undone: self.undone + other.undone,
-            crashes: self.crashes + other.crashes,
-            steps: self.steps + other.steps,
-        }
-    }
-}
+adds_up!(Figures {
+    applies,
+    changes,
+    undos,
+    undone,
+    crashes,
+    steps
+});
 
 /// A history that went wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]

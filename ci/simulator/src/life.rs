@@ -4,7 +4,7 @@
 //! all faults end, every node must get a block soon.
 
 use std::num::NonZeroUsize;
-use std::ops::{Add, Range};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::applier::{Ended, Speed, UndoFiles, apply};
+use crate::figures::adds_up;
 use crate::history::{Failure, Log};
 use crate::replica::{EventCounts, Replica};
 use crate::sabotage::{Sabotage, Saboteur};
@@ -70,21 +71,7 @@ pub struct Lives {
     pub longest: Duration,
 }
 
-impl Add for Lives {
-    type Output = Lives;
-
-    fn add(self, other: Lives) -> Lives {
-        Lives {
-            lives: self.lives + other.lives,
-            events: self.events + other.events,
-            given: self.given + other.given,
-            applies: self.applies + other.applies,
-            restores: self.restores + other.restores,
-            noticed: self.noticed + other.noticed,
-            longest: self.longest.max(other.longest),
-        }
-    }
-}
+adds_up!(Lives { lives, events, given, applies, restores, noticed; max longest });
 
 struct Life<'l> {
     rng: Rng,
@@ -473,7 +460,7 @@ mod tests {
         let all = first
             .into_iter()
             .flatten()
-            .fold(Lives::default(), Lives::add);
+            .fold(Lives::default(), |sum, lives| sum + lives);
         assert!(
             all.restores > 5 && all.noticed > 5 && all.given > 100 && all.applies > 5,
             "{all:?}"

@@ -1,6 +1,6 @@
 //! Counts of migrations.
 
-use std::ops::Add;
+use crate::figures::adds_up;
 
 /// Counts of histories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,19 +22,13 @@ pub struct Moves {
     pub steps: usize,
 }
 
-impl Add for Moves {
-    type Output = Moves;
-
-    fn add(self, other: Moves) -> Moves {
-        Moves {
-            moves: self.moves + other.moves,
-            kills: self.kills + other.kills,
-            duplicates: self.duplicates + other.duplicates,
-            done: self.done + other.done,
-            undone: self.undone + other.undone,
-            stopped: self.stopped + other.stopped,
-            taken_by_operator: self.taken_by_operator + other.taken_by_operator,
-            steps: self.steps + other.steps,
-        }
-    }
-}
+adds_up!(Moves {
+    moves,
+    kills,
+    duplicates,
+    done,
+    undone,
+    stopped,
+    taken_by_operator,
+    steps
+});
