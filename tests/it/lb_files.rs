@@ -354,3 +354,94 @@ fn what_others_left_in_the_way_is_named_too() {
         "{plan:#}"
     );
 }
+
+/// kube-controller-manager gives the nodes their blocks; the files are about Services alone.
+#[test]
+fn files_about_services_alone_judge_no_node() {
+    let items = [
+        node(
+            "a",
+            "x",
+            r#""podCIDR":"10.20.0.0/24","podCIDRs":["10.20.0.0/24"]"#,
+        ),
+        node("new", "x", ""),
+    ];
+    let blue = wanted("blue", "{blocks: [{cidr: 20.0.10.0/24}]}");
+    let alone = planned(&folder(&items, std::slice::from_ref(&blue)));
+    assert_eq!(alone["misplaced"], json!([]), "{alone:#}");
+    assert_eq!(alone["blocked"], json!([]), "{alone:#}");
+    let rules = |plan: &Value| -> Vec<String> {
+        let findings = plan["findings"].as_array().unwrap().iter();
+        findings
+            .map(|finding| finding["rule"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert!(
+        rules(&alone).contains(&"nodes-left-to-others".to_owned()),
+        "{alone:#}"
+    );
+    // With a pool of nodes, the others are judged.
+    let other = pool(
+        "a",
+        "{cidrs: [10.30.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: y}}}",
+    );
+    let both = planned(&folder(&items, &[blue, other]));
+    assert_eq!(both["misplaced"].as_array().unwrap().len(), 1, "{both:#}");
+    assert_eq!(both["blocked"].as_array().unwrap().len(), 1, "{both:#}");
+}
+
+/// The pool that would give it is deleted in the same plan.
+#[test]
+fn an_undo_predicts_no_address_of_a_pool_that_it_deletes() {
+    let waiting = service("web", &json!({}), "");
+    let pin = "apiVersion: cilium-ipam.io/v1alpha1\nkind: ServiceAssignment\nmetadata: {name: web}\nspec: {service: default/web, ips: [20.0.10.5]}\n";
+    let blue = wanted("blue", "{blocks: [{cidr: 20.0.10.0/24}]}");
+    let undo = |files: &[String]| {
+        let folder = folder(std::slice::from_ref(&waiting), files);
+        apply(&folder, &["--auto-approve", "--undo-out", "undo.json"], 0);
+        let ran = folder.run(&[
+            "apply",
+            "undo.json",
+            "--no-input",
+            "--cluster",
+            "cluster.json",
+        ]);
+        ran.all()
+    };
+    for files in [vec![blue.clone(), pin.to_owned()], vec![blue]] {
+        let told = undo(&files);
+        assert!(told.contains("default/web  waits: no_pool"), "{told}");
+        assert!(!told.contains("gets an IPv4 address"), "{told}");
+        // By then it has an address, and loses it.
+        assert!(
+            told.contains("no Service loses an address that it has now"),
+            "{told}"
+        );
+    }
+}
+
+/// Only the operator's condition shows that it has seen the request.
+#[test]
+fn a_pinned_address_that_is_not_given_yet_is_pending() {
+    let blue = ours("blue", "20.0.10.0/24");
+    let pin = "apiVersion: cilium-ipam.io/v1alpha1\nkind: ServiceAssignment\nmetadata: {name: web}\nspec: {service: default/web, ips: [20.0.10.5]}\n";
+    let asks = json!({"lbipam.cilium.io/ips": "20.0.10.5"});
+    let severity = |reason: Option<&str>| {
+        let mut web: Value = serde_json::from_str(&service("web", &asks, "")).unwrap();
+        if let Some(reason) = reason {
+            web["status"]["conditions"] = json!([{"type": "cilium.io/IPAMRequestSatisfied",
+                "status": "False", "reason": reason}]);
+        }
+        let files = [
+            wanted("blue", "{blocks: [{cidr: 20.0.10.0/24}]}"),
+            pin.to_owned(),
+        ];
+        let plan = planned(&folder(&[blue.clone(), web.to_string()], &files));
+        let mut findings = plan["findings"].as_array().unwrap().iter();
+        let finding = findings.find(|finding| finding["rule"] == "pinned-address-not-given");
+        finding.unwrap()["severity"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(severity(None), "info");
+    assert_eq!(severity(Some("satisfied")), "info");
+    assert_eq!(severity(Some("already_allocated")), "warning");
+}

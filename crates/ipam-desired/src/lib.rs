@@ -41,6 +41,19 @@ pub struct Desired {
     pub policy: Policy,
 }
 
+impl Desired {
+    /// Whether the files leave the blocks of nodes to others: they are about LoadBalancer addresses
+    /// alone. Files without anything leave nothing to others.
+    pub fn leaves_nodes_to_others(&self) -> bool {
+        let about_nodes = !(self.pools.is_empty()
+            && self.neutron_pools.is_empty()
+            && self.faulty.is_empty()
+            && self.pins.is_empty());
+        let about_services = !(self.address_pools.is_empty() && self.service_pins.is_empty());
+        about_services && !about_nodes
+    }
+}
+
 /// Whether the source declares pools of LoadBalancer addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressPoolsAsked {

@@ -19,6 +19,17 @@ fn warning(rule: &'static str, message: String) -> Finding {
     Finding::new(Severity::Warning, Rule(rule), message)
 }
 
+/// Files about LoadBalancer addresses alone.
+pub(super) fn nodes_left_to_others(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    if !desired.leaves_nodes_to_others() || observed.nodes.is_empty() {
+        return Vec::new();
+    }
+    let message = "the files have no IPPool, so the blocks of nodes are not planned".to_owned();
+    let finding = Finding::new(Severity::Info, Rule("nodes-left-to-others"), message);
+    let help = "nothing to do if another program gives nodes their blocks; otherwise add an IPPool";
+    vec![finding.help(help)]
+}
+
 pub(super) fn pools_without_nodes(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     if observed.nodes.is_empty() && !desired.pools.is_empty() {
         let finding = warning("no-nodes", "the cluster has no nodes".to_owned());

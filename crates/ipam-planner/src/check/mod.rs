@@ -93,8 +93,9 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 
 /// Findings of the files compared with the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 14] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 15] = [
         migration::unfinished,
+        cluster::nodes_left_to_others,
         native_routing::pools_outside,
         cluster::unreadable_range_settings,
         neutron::overlapping,

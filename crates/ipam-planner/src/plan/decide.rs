@@ -147,6 +147,7 @@ impl<'p> Planner<'p> {
             .observed
             .nodes
             .values()
+            .filter(|_| !self.desired.leaves_nodes_to_others())
             .flat_map(|node| of_node(node))
             .collect();
         self.plan.misplaced.extend(misplaced);
@@ -180,6 +181,11 @@ impl<'p> Planner<'p> {
         owners: &AddressOwners<'_>,
         outcomes: Vec<Outcome>,
     ) {
+        if self.desired.leaves_nodes_to_others() {
+            let nodes = nodes.iter().map(|pools| pools.node.name.clone());
+            self.plan.unchanged.extend(nodes.map(Target::Node));
+            return;
+        }
         let files = FileBlocks::new(self.desired);
         let given = RangeIndex::new(given(nodes, &outcomes));
         let changes = NodePlanner::new(
