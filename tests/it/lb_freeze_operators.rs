@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use testbed::{CiliumVersion, wait_until};
+use testbed::{CiliumVersion, Operator, wait_until};
 
 use super::lb::{POOLS, SERVICES, address_pool, operator, server, service};
 use super::server::Server;
@@ -87,21 +87,27 @@ fn without_markers(held: BTreeMap<String, Vec<String>>) -> BTreeMap<String, Vec<
     held
 }
 
+/// A server and its operator, with a pool for Services of a color that has its name.
+fn with_pool(version: CiliumVersion, name: &str, start: &str, stop: &str) -> (Server, Operator) {
+    let server = server(version);
+    let operator = operator(&server, version);
+    server.folder.write(
+        "pools/nodes.yaml",
+        pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+    );
+    let spec = json!({"blocks": [{"start": start, "stop": stop}],
+        "serviceSelector": {"matchLabels": {"color": name}}});
+    server
+        .plane
+        .create(POOLS, &address_pool(name, &spec))
+        .unwrap();
+    (server, operator)
+}
+
 #[test]
 fn frozen_addresses_outlive_restarts_and_a_thaw_moves_nothing() {
     for version in [CiliumVersion::V1_15, CiliumVersion::V1_19] {
-        let server = server(version);
-        let first = operator(&server, version);
-        server.folder.write(
-            "pools/nodes.yaml",
-            pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
-        );
-        let blue = json!({"blocks": [{"start": "20.0.10.1", "stop": "20.0.10.6"}],
-            "serviceSelector": {"matchLabels": {"color": "blue"}}});
-        server
-            .plane
-            .create(POOLS, &address_pool("blue", &blue))
-            .unwrap();
+        let (server, first) = with_pool(version, "blue", "20.0.10.1", "20.0.10.6");
         for number in 0..SERVICES_IN_ALL {
             server
                 .plane
@@ -157,18 +163,7 @@ fn frozen_addresses_outlive_restarts_and_a_thaw_moves_nothing() {
 #[test]
 fn a_pin_does_not_keep_an_address_of_a_disabled_pool() {
     for version in [CiliumVersion::V1_15, CiliumVersion::V1_19] {
-        let server = server(version);
-        let first = operator(&server, version);
-        server.folder.write(
-            "pools/nodes.yaml",
-            pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
-        );
-        let red = json!({"blocks": [{"start": "30.0.10.1", "stop": "30.0.10.6"}],
-            "serviceSelector": {"matchLabels": {"color": "red"}}});
-        server
-            .plane
-            .create(POOLS, &address_pool("red", &red))
-            .unwrap();
+        let (server, first) = with_pool(version, "red", "30.0.10.1", "30.0.10.6");
         let mut doomed = service("doomed", &json!({"color": "red"}));
         doomed["metadata"]["annotations"] =
             json!({"lbipam.cilium.io/ips": "30.0.10.3", "io.cilium/lb-ipam-ips": "30.0.10.3"});

@@ -7,10 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
+use crate::check::at_start;
 use crate::plan::{Change, LostAddress, Plan, ServiceAction, Target};
-use ipam_cilium::lbipam::{
-    ClassUse, LbRules, LbService, LossReason, OperatorState, ServiceOwner, evaluate,
-};
+use ipam_cilium::lbipam::{ClassUse, LbRules, LbService, LossReason, RequestAuthor, ServiceOwner};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::ServiceName;
 use ipam_desired::{Desired, PinnedTo, ServicePin};
@@ -142,9 +141,7 @@ pub fn freeze(frozen: &Frozen, desired: &Desired, observed: &Observed) -> Freeze
 /// Services that lose an address when the operator starts, whatever they request.
 fn lost_at_restart(observed: &Observed, rules: &LbRules) -> BTreeMap<ServiceName, WhyLeft> {
     let pools = observed.address_pools_as_read(rules);
-    let services = observed.services.values();
-    let outcomes = evaluate(&pools, services, rules, OperatorState::Restarted).outcomes;
-    let lost = outcomes.into_iter().filter_map(|(name, outcome)| {
+    let lost = at_start(observed, &pools, rules).into_iter().filter_map(|(name, outcome)| {
         let is_pool = |why: &LossReason| match why {
             LossReason::NoPool
             | LossReason::NotSelected
@@ -190,7 +187,9 @@ fn decide(
     let owner = match &service.owner {
         Some(owner) if is_of_cilium(service, owner) => {
             let set = service.request_at(rules.addresses_annotation());
-            match set.filter(|_| requested != held && service.our_requests.is_empty()) {
+            match set
+                .filter(|_| requested != held && service.request_author == RequestAuthor::Others)
+            {
                 Some(value) => return Err(WhyLeft::SetBy(owner.clone(), value.to_owned())),
                 None => Some(owner.clone()),
             }

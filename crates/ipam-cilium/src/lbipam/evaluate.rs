@@ -331,12 +331,10 @@ impl<'p> Evaluation<'p> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
     use crate::lbipam::{
-        AddressRange, Annotation, FamilyPolicy, FirstLast, Marking, Port, RangeForm, ServingState,
-        TrafficPolicy,
+        AddressRange, Annotation, FamilyPolicy, FirstLast, Marking, Port, RangeForm, RequestAuthor,
+        ServingState, TrafficPolicy,
     };
     use ipam_core::model::{Labels, Operator, Requirement, Selector, ServiceName};
 
@@ -375,7 +373,7 @@ mod tests {
                 newer: None,
                 older: Some(requested.join(",")),
             },
-            our_requests: BTreeSet::new(),
+            request_author: RequestAuthor::Others,
             owner: None,
             sharing_key: Annotation::default(),
             sharing_namespaces: Annotation::default(),
@@ -388,6 +386,22 @@ mod tests {
             pod_selector: Labels::new(),
             ingress: addresses(ingress),
             reason: None,
+        }
+    }
+
+    /// A Service with a sharing key.
+    fn sharing(name: &str, port: u16, ingress: &[&str]) -> LbService {
+        LbService {
+            sharing_key: Annotation {
+                newer: None,
+                older: Some("k".into()),
+            },
+            ports: [Port {
+                port,
+                protocol: "TCP".into(),
+            }]
+            .into(),
+            ..service(name, "blue", &[], ingress)
         }
     }
 
@@ -567,18 +581,6 @@ mod tests {
     #[test]
     fn sharing_needs_the_same_key_and_other_ports() {
         let pools = [pool("blue", "blue", &["10.0.0.0/24"])];
-        let sharing = |name: &str, port: u16, ingress: &[&str]| LbService {
-            sharing_key: Annotation {
-                newer: None,
-                older: Some("k".into()),
-            },
-            ports: [Port {
-                port,
-                protocol: "TCP".into(),
-            }]
-            .into(),
-            ..service(name, "blue", &[], ingress)
-        };
         let services = [
             sharing("a", 80, &["10.0.0.9"]),
             sharing("b", 443, &[]),
@@ -613,18 +615,6 @@ mod tests {
     #[test]
     fn a_restart_takes_addresses_of_a_key_with_several_up_to_1_19() {
         let pools = [pool("blue", "blue", &["10.0.0.0/24"])];
-        let sharing = |name: &str, port: u16, ingress: &[&str]| LbService {
-            sharing_key: Annotation {
-                newer: None,
-                older: Some("k".into()),
-            },
-            ports: [Port {
-                port,
-                protocol: "TCP".into(),
-            }]
-            .into(),
-            ..service(name, "blue", &[], ingress)
-        };
         let services = [
             sharing("a", 80, &["10.0.0.1"]),
             sharing("b", 80, &["10.0.0.2"]),

@@ -31,8 +31,8 @@ pub use pool::{
 };
 pub use rules::{ClassUse, LbRules};
 pub use service::{
-    ADDRESSES, AddressRequest, Annotation, FamilyPolicy, LbService, Port, ServiceOwner,
-    TrafficPolicy,
+    ADDRESSES, AddressRequest, Annotation, FamilyPolicy, LbService, Port, RequestAuthor,
+    ServiceOwner, TrafficPolicy,
 };
 pub use service_outcome::{Evaluated, GainedAddress, LossReason, Pending, ServiceOutcome};
 pub use sharing::{SharingObstacle, conflicting_ports, may_share, sharing_obstacles};

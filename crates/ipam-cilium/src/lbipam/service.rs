@@ -88,6 +88,16 @@ impl Annotation {
     }
 }
 
+/// Who wrote the annotation that requests addresses, by the server's record of field managers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RequestAuthor {
+    /// We wrote one of its keys.
+    Us,
+    /// Others wrote it, or it is absent.
+    #[default]
+    Others,
+}
+
 /// The object for which a controller made a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceOwner {
@@ -124,8 +134,8 @@ pub struct LbService {
     pub spec_address: Option<IpAddr>,
     /// Requested addresses, separated by commas.
     pub addresses: Annotation,
-    /// Keys of that annotation which we wrote, by the server's record of field managers.
-    pub our_requests: BTreeSet<&'static str>,
+    /// Who wrote that annotation.
+    pub request_author: RequestAuthor,
     /// The controller that made the Service, by its owner reference.
     pub owner: Option<ServiceOwner>,
     /// Services with equal keys may share addresses.

@@ -9,7 +9,8 @@ use super::view_lb::{
 use super::{Cilium, FIELD_MANAGER, Observed};
 use crate::lbipam::{
     ADDRESSES, AddressBlock, AddressPool, AddressPoolApi, AddressPoolManifest, Annotation,
-    FamilyPolicy, LbRules, LbService, Marking, Port, ServiceOwner, TrafficPolicy, WrittenSelector,
+    FamilyPolicy, LbRules, LbService, Marking, Port, RequestAuthor, ServiceOwner, TrafficPolicy,
+    WrittenSelector,
 };
 use ipam_core::model::{Finding, ObjectRef, ObjectVersion, Rule, ServiceName, Severity};
 use ipam_core::net::{Address, Family, Range};
@@ -248,9 +249,8 @@ fn our_keys(
         .collect()
 }
 
-/// Keys of the annotation that requests addresses, if we wrote it.
-fn our_requests(entries: &[RequestManager]) -> BTreeSet<&'static str> {
-    let ours = entries
+fn request_author(entries: &[RequestManager]) -> RequestAuthor {
+    let mut ours = entries
         .iter()
         .filter(|entry| entry.manager == FIELD_MANAGER)
         .filter_map(|entry| {
@@ -262,13 +262,10 @@ fn our_requests(entries: &[RequestManager]) -> BTreeSet<&'static str> {
                 .annotations
                 .as_ref()
         });
-    ours.flat_map(|owned| {
-        let newer = owned.newer.as_ref().map(|_| ADDRESSES[0]);
-        newer
-            .into_iter()
-            .chain(owned.older.as_ref().map(|_| ADDRESSES[1]))
-    })
-    .collect()
+    match ours.any(|owned| owned.newer.is_some() || owned.older.is_some()) {
+        true => RequestAuthor::Us,
+        false => RequestAuthor::Others,
+    }
 }
 
 fn owner(references: Vec<OwnerReference>) -> Option<ServiceOwner> {
@@ -352,7 +349,7 @@ fn service(view: ServiceView) -> LbService {
         families: spec.ip_families.iter().filter_map(family).collect(),
         spec_address: spec.load_balancer_ip.as_deref().and_then(address),
         addresses: annotation(ADDRESSES),
-        our_requests: our_requests(&metadata.managed_fields),
+        request_author: request_author(&metadata.managed_fields),
         owner: owner(metadata.owner_references),
         sharing_key: annotation(SHARING_KEY),
         sharing_namespaces: annotation(SHARING_NAMESPACES),

@@ -53,7 +53,7 @@ pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
 }
 
 /// What becomes of Services when an operator of these rules starts with these pools.
-fn at_start(
+pub(crate) fn at_start(
     observed: &Observed,
     pools: &[AddressPool],
     rules: &LbRules,

@@ -17,6 +17,7 @@ mod sizes;
 pub(crate) use native_routing::pools_outside;
 
 pub(crate) use files::is_private;
+pub(crate) use load_balancing::at_start;
 
 use ipam_cilium::observed::Observed;
 use ipam_core::model::Finding;
