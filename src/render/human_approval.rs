@@ -78,6 +78,7 @@ mod tests {
             before: Vec::new(),
             after: vec![block.block.clone()],
             pool: None,
+            failure_domain: None,
             reason: String::new(),
             hazard: "none".into(),
             edit: EditDocument::AddressPool(None),

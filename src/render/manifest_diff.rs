@@ -89,6 +89,7 @@ mod tests {
             before: Vec::new(),
             after: Vec::new(),
             pool: None,
+            failure_domain: None,
             reason: String::new(),
             hazard: String::new(),
             edit: EditDocument::AddressPool(Some(manifest("10.0.0.0/25"))),

@@ -140,7 +140,7 @@ fn edited_and_foreign_files_are_refused() {
     folder.write(
         "plan.json",
         plan.replace(
-            "\"format_version\": \"1.10\"",
+            "\"format_version\": \"1.11\"",
             "\"format_version\": \"2.0\"",
         ),
     );
@@ -148,7 +148,7 @@ fn edited_and_foreign_files_are_refused() {
     folder.write(
         "plan.json",
         plan.replace(
-            "\"format_version\": \"1.10\",",
+            "\"format_version\": \"1.11\",",
             "\"format_version\": \"1.11\", \"novelty\": 1,",
         ),
     );

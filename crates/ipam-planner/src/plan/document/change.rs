@@ -36,6 +36,9 @@ pub struct ChangeDocument {
     pub after: Vec<String>,
     /// The pool.
     pub pool: Option<String>,
+    /// The failure domain of the node, by the Policy's label; absent without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_domain: Option<String>,
     /// Why, for people.
     pub reason: String,
     /// `none`, `disruptive` or `destructive`.
@@ -117,6 +120,7 @@ impl ChangeDocument {
             before,
             after,
             pool,
+            failure_domain: _,
             reason: _,
             hazard,
             edit,

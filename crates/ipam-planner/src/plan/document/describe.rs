@@ -15,8 +15,8 @@ use crate::plan::change::{
 use crate::plan::drift::Drift;
 use crate::plan::misplaced::Misplaced;
 use crate::plan::refusals::Refusal;
-use ipam_cilium::observed::range_setting;
-use ipam_core::model::{Hazard, Origin};
+use ipam_cilium::observed::{Observed, range_setting};
+use ipam_core::model::{Hazard, NodeName, Origin};
 use ipam_core::net::{Block, Family};
 
 impl PlanDocument {
@@ -24,6 +24,16 @@ impl PlanDocument {
     pub fn of_revision(mut self, revision: Option<String>) -> PlanDocument {
         self.source.revision = revision;
         self.sealed()
+    }
+
+    /// The plan with the failure domain of each node that changes: the value of this label.
+    pub fn with_failure_domains(mut self, label: &str, observed: &Observed) -> PlanDocument {
+        for change in self.changes.iter_mut().filter(|one| one.kind == "Node") {
+            let name = change.name.parse::<NodeName>();
+            let node = name.ok().and_then(|name| observed.nodes.get(&name));
+            change.failure_domain = node.and_then(|node| node.labels.get(label).cloned());
+        }
+        self
     }
 }
 
@@ -64,6 +74,7 @@ impl From<&NodeChange> for ChangeDocument {
             before: texts(&change.before),
             after: texts(&change.after),
             pool: change.pool.as_ref().map(ToString::to_string),
+            failure_domain: None,
             reason: reason_text(change),
             hazard: change.hazard.as_str().to_owned(),
             edit: EditDocument::from(&change.edit),

@@ -173,6 +173,7 @@ impl From<&AddressPoolChange> for ChangeDocument {
             before: ranges(before.as_ref()),
             after: ranges(after.as_ref()),
             pool: None,
+            failure_domain: None,
             reason: change.reason(),
             hazard: hazard.as_str().to_owned(),
             edit: EditDocument::AddressPool(after.clone()),
@@ -250,6 +251,7 @@ impl From<&ServiceChange> for ChangeDocument {
             before: listed(before),
             after: listed(after),
             pool: None,
+            failure_domain: None,
             reason: match (action, origin) {
                 (ServiceAction::Pin, Some(origin)) => format!("pinned by {origin}"),
                 (ServiceAction::Pin, None) => "pinned".to_owned(),

@@ -34,7 +34,7 @@ pub use selection::SelectionDocument;
 pub use summary::Summary;
 
 /// Version of this format: the major part changes when a reader would misunderstand.
-pub const FORMAT_VERSION: &str = "1.10";
+pub const FORMAT_VERSION: &str = "1.11";
 
 /// A plan as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -76,6 +76,7 @@ impl From<&PodPoolChange> for ChangeDocument {
             before: texts(before),
             after: texts(after),
             pool: Some(pool.to_string()),
+            failure_domain: None,
             reason: reason(change),
             hazard: hazard.as_str().to_owned(),
             edit: json(after),

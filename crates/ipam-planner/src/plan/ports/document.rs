@@ -38,6 +38,7 @@ impl From<&PortChange> for ChangeDocument {
             before: remove.clone(),
             after: add.clone(),
             pool: None,
+            failure_domain: None,
             reason,
             hazard: change.hazard().as_str().to_owned(),
             edit: EditDocument::AddressPairs {
