@@ -10,8 +10,10 @@ use std::thread;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use ureq::config::ConfigBuilder;
 use ureq::http::{Method, Request};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::typestate::AgentScope;
 use ureq::{Agent, Body, http};
 
 use crate::error::{Error, Result};
@@ -41,8 +43,20 @@ impl Client {
             .root_certs(RootCerts::from([authority]))
             .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .build();
-        let agent = Agent::config_builder()
-            .tls_config(tls)
+        Ok(Self::of_agent(
+            base,
+            token,
+            Agent::config_builder().tls_config(tls),
+        ))
+    }
+
+    /// A client of a server without TLS.
+    pub(crate) fn plain(base: &str, token: &str) -> Self {
+        Self::of_agent(base, token, Agent::config_builder())
+    }
+
+    fn of_agent(base: &str, token: &str, config: ConfigBuilder<AgentScope>) -> Self {
+        let agent = config
             // A proxy of the environment is for other hosts.
             .proxy(None)
             .http_status_as_error(false)
@@ -51,11 +65,11 @@ impl Client {
             .max_idle_connections_per_host(IDLE_CONNECTIONS)
             .build()
             .new_agent();
-        Ok(Self {
+        Self {
             agent,
             base: base.to_owned(),
             token: token.to_owned(),
-        })
+        }
     }
 
     /// The client of a kubeconfig file of this crate.
@@ -238,6 +252,14 @@ impl Client {
     /// Fails if the server says no.
     pub fn delete(&self, path: &str) -> Result<Value> {
         self.send(Method::DELETE, path, None)
+    }
+
+    /// Deletes one object of a server that answers with nothing.
+    ///
+    /// # Errors
+    /// Fails if the server says no.
+    pub fn delete_silently(&self, path: &str) -> Result<()> {
+        self.answer(&Method::DELETE, path, WHOLE, None).map(drop)
     }
 
     /// Creates many objects under the path of their collection, over some connections at

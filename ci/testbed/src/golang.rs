@@ -21,6 +21,15 @@ pub(crate) struct Recipe {
     pub(crate) package: &'static str,
     pub(crate) tags: &'static str,
     pub(crate) linker_flags: String,
+    pub(crate) cgo: Cgo,
+}
+
+/// Whether a program has parts in C.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cgo {
+    Without,
+    /// With SQLite, which gcc compiles.
+    Sqlite,
 }
 
 impl Recipe {
@@ -40,7 +49,7 @@ impl Recipe {
             &output,
             self.package,
         ];
-        go(&module_folder(self.module), &arguments).map(drop)
+        go_with(&module_folder(self.module), &arguments, self.cgo).map(drop)
     }
 
     /// Changes whenever the binary could: sources, pinned dependencies, flags, compiler.
@@ -111,10 +120,18 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn go(folder: &Path, arguments: &[&str]) -> Result<String> {
+    go_with(folder, arguments, Cgo::Without)
+}
+
+fn go_with(folder: &Path, arguments: &[&str], cgo: Cgo) -> Result<String> {
+    let enabled = match cgo {
+        Cgo::Without => "0",
+        Cgo::Sqlite => "1",
+    };
     let output = Command::new("go")
         .args(arguments)
         .current_dir(folder)
-        .env("CGO_ENABLED", "0")
+        .env("CGO_ENABLED", enabled)
         .env("GOWORK", "off")
         .env("GOFLAGS", "")
         .env_remove("KUBECONFIG")

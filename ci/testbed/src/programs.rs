@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::{Error, Result};
-use crate::golang::{Recipe, workspace};
+use crate::gitea;
+use crate::golang::{Cgo, Recipe, workspace};
 use crate::process::isolated;
 
 /// Moves the cache, so that fresh clones can share it.
@@ -179,6 +180,8 @@ pub enum Program {
     Krew,
     /// Gives addresses to Services.
     MetalLbController,
+    /// Keeps Git repositories and pull requests.
+    Gitea,
 }
 
 impl Program {
@@ -208,6 +211,7 @@ impl Program {
             Self::Tofu => "tofu".to_owned(),
             Self::Krew => "krew".to_owned(),
             Self::MetalLbController => "metallb-controller".to_owned(),
+            Self::Gitea => "gitea".to_owned(),
         }
     }
 
@@ -241,6 +245,7 @@ impl Program {
                 linker_flags: format!(
                     "-s -w -X helm.sh/helm/v3/internal/version.version=v{HELM_RELEASE}"
                 ),
+                cgo: Cgo::Without,
             },
             Self::Kwok => plain("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
             Self::Cnitool => plain("cni", "github.com/containernetworking/cni/cnitool"),
@@ -254,6 +259,11 @@ impl Program {
             Self::Tofu => plain("opentofu", "github.com/opentofu/opentofu/cmd/tofu"),
             Self::Krew => plain("krew", "sigs.k8s.io/krew/cmd/krew"),
             Self::MetalLbController => plain("metallb", "go.universe.tf/metallb/controller"),
+            Self::Gitea => Recipe {
+                tags: "sqlite sqlite_unlock_notify",
+                cgo: Cgo::Sqlite,
+                ..plain("gitea", gitea::MODULE)
+            },
         }
     }
 }
@@ -269,6 +279,7 @@ fn kubernetes(package: &'static str) -> Recipe {
             "-s -w -X {version}.gitVersion=v{KUBERNETES_RELEASE} -X {version}.gitMajor=1 \
              -X {version}.gitMinor={KUBERNETES_MINOR}"
         ),
+        cgo: Cgo::Without,
     }
 }
 
@@ -278,6 +289,7 @@ fn plain(module: &'static str, package: &'static str) -> Recipe {
         package,
         tags: "",
         linker_flags: "-s -w".to_owned(),
+        cgo: Cgo::Without,
     }
 }
 
@@ -290,6 +302,7 @@ fn cilium(version: CiliumVersion, package: &'static str) -> Recipe {
             "-s -w -X github.com/cilium/cilium/pkg/version.ciliumVersion={}",
             version.release()
         ),
+        cgo: Cgo::Without,
     }
 }
 
