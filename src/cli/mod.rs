@@ -6,6 +6,7 @@ mod apply_report;
 mod apply_saved;
 mod approval;
 mod capped;
+mod comment;
 mod completions;
 mod doctor;
 mod duration;
@@ -18,6 +19,7 @@ mod fail_on;
 mod failure;
 mod files;
 mod foreign_commands;
+mod forge_arguments;
 mod import;
 mod init;
 mod interface;
@@ -33,6 +35,7 @@ mod operator;
 mod output;
 mod plan;
 mod plan_file;
+mod planning;
 mod progress;
 mod reading;
 mod roles;
@@ -128,6 +131,8 @@ enum Command {
     Validate(validate::Arguments),
     /// Show what would change, and why.
     Plan(plan::Arguments),
+    /// Show a plan in a pull request: one comment for each directory, updated in place.
+    Comment(comment::Arguments),
     /// Carry out a plan.
     Apply(apply::Arguments),
     /// Move nodes of a running cluster to other blocks, or the cluster to another IPAM mode.
@@ -229,6 +234,7 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
         Command::Import(arguments) => import::run(arguments, common).await,
         Command::Validate(arguments) => validate::run(arguments, common),
         Command::Plan(arguments) => plan::run(arguments, common).await,
+        Command::Comment(arguments) => comment::run(arguments, common).await,
         Command::Apply(arguments) => apply::run(arguments, common).await,
         Command::Migrate(arguments) => migrate::run(arguments, common).await,
         Command::Lb(arguments) => lb::run(arguments, common).await,

@@ -7,16 +7,14 @@ use clap::ValueEnum;
 use super::fail_on::{Conditions, FailOn, FailOnArguments};
 use super::failure::Failure;
 use super::files::{Files, output_file};
-use super::reading::read;
+use super::planning::{Made, MadePlan, Planning};
 use super::safety_arguments::SafetyArguments;
-use super::selection::{SelectionArguments, check_objects};
+use super::selection::SelectionArguments;
 use super::validate::Report;
 use super::{Common, ExitStatus, output};
-use crate::render::{
-    Detail, count, diagnostics, finding_documents, human, markdown, markdown_findings,
-};
-use ipam_cluster::{Extent, replace_private_file};
-use ipam_controller::{Job, Loaded, Scope};
+use crate::render::{count, diagnostics, finding_documents, human, markdown, markdown_findings};
+use ipam_cluster::replace_private_file;
+use ipam_controller::Loaded;
 use ipam_planner::plan::PlanDocument;
 
 /// Show what would change, and why.
@@ -50,23 +48,21 @@ pub(super) enum PlanFormat {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
-    let location = arguments.files.location();
-    let (mut loaded, observed) = read(location.clone(), common, Extent::Plan, Scope::Ports).await?;
-    let Some(observed) = observed else {
-        return Err(invalid(arguments, common, &loaded)?);
+    let planning = Planning {
+        files: &arguments.files,
+        selection: &arguments.selection,
+        safety_arguments: &arguments.safety_arguments,
     };
-    arguments.safety_arguments.amend(&mut loaded.desired.policy);
-    let waivers = arguments.safety_arguments.waivers();
-    let selection = arguments.selection.of_plan(None)?;
-    check_objects(&selection, &loaded.desired, &observed)?;
-    let plan = Job::saved(&loaded, None, &waivers)
-        .limited_to(&selection)
-        .plan(&observed);
-    let document = PlanDocument::new(&plan, &location.directory.to_string_lossy())
-        .of_revision(loaded.revision.clone());
-    let document = match common.detail() {
-        Detail::Short => document.cut(),
-        Detail::Full => document,
+    let (document, plan, loaded) = match planning.make(common).await? {
+        Made::Plan(made) => {
+            let MadePlan {
+                document,
+                plan,
+                loaded,
+            } = *made;
+            (document, plan, loaded)
+        }
+        Made::Invalid(loaded) => return Err(invalid(arguments, common, &loaded)?),
     };
     if let Some(file) = &arguments.out {
         replace_private_file(file, &output::json_text(&document)?).map_err(|error| {

@@ -13,7 +13,7 @@ enum Verb {
     Other,
 }
 
-/// A flag of `import`, `lb freeze` and `lb thaw`. For other commands `plan` takes its place.
+/// A flag of `import`, `comment`, `lb freeze` and `lb thaw`. For other commands `plan` takes its place.
 const DRY_RUN: &str = "--dry-run";
 
 /// A flag of `migrate`, with the meaning that `kubectl drain` gives it.
@@ -161,7 +161,7 @@ pub(super) fn translated(arguments: Vec<OsString>, long: &LongFlags) -> Result<T
     let mut translated = Translated::default();
     let mut is_verbatim = false;
     let has = |verb: &str| arguments.iter().any(|argument| argument == verb);
-    let writes_files = ["import", "lb"].into_iter().any(has);
+    let writes_files = ["import", "lb", "comment"].into_iter().any(has);
     let verb = match (has("migrate"), has("apply"), writes_files) {
         (true, ..) => Verb::Migrate,
         (false, true, _) => Verb::Apply,

@@ -167,7 +167,7 @@ fn refused(page: &mut Page<'_>, refusals: &[RefusalDocument]) {
 }
 
 /// Blocks that a person must approve, never folded away.
-fn needs_approval(
+pub(super) fn needs_approval(
     page: &mut Page<'_>,
     summary: &Summary,
     changes: &[ChangeDocument],
@@ -200,7 +200,7 @@ fn needs_approval(
     page.list(lines, UpTo(2), "unapproved block");
 }
 
-fn found(page: &mut Page<'_>, findings: &[FindingDocument], detail: Detail) {
+pub(super) fn found(page: &mut Page<'_>, findings: &[FindingDocument], detail: Detail) {
     let cut = cut_by(findings, detail, |finding| {
         (&finding.severity, &finding.rule)
     });

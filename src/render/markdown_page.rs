@@ -92,6 +92,8 @@ pub(super) struct Table<'t, const N: usize> {
 pub(super) struct Page<'t> {
     text: String,
     tail: &'t str,
+    /// Where the entries are that are left out, in the imperative.
+    elsewhere: &'t str,
     /// Number of entries that are left out, by their noun, in the order of the page.
     left_out: Vec<(&'static str, usize)>,
 }
@@ -101,8 +103,14 @@ impl<'t> Page<'t> {
         Page {
             text,
             tail,
+            elsewhere: "see the JSON output",
             left_out: Vec::new(),
         }
+    }
+
+    /// Names another place for the entries that are left out, as safe Markdown.
+    pub(super) fn with_rest_in(self, elsewhere: &'t str) -> Page<'t> {
+        Page { elsewhere, ..self }
     }
 
     /// Whether this number of bytes fits, with room for the tail and for the counts of left-out entries.
@@ -189,7 +197,8 @@ impl<'t> Page<'t> {
         let left_out = match left_out.is_empty() {
             true => String::new(),
             false => format!(
-                "\nToo long for a comment, see the JSON output: {} left out\n",
+                "\nToo long for a comment, {}: {} left out\n",
+                self.elsewhere,
                 left_out.join(", ")
             ),
         };

@@ -65,6 +65,7 @@ pub(super) fn misplaced(page: &mut Page<'_>, misplaced: &[MisplacedDocument], de
         let text = [
             code(cause.pool.unwrap_or_default()),
             prose(cause.reason),
+            prose(cause.help),
             how_many,
             named(blocks, " ", detail),
         ];
@@ -73,14 +74,14 @@ pub(super) fn misplaced(page: &mut Page<'_>, misplaced: &[MisplacedDocument], de
             count: cause.blocks.len(),
         }
     };
-    let mut rows: Vec<Entry<[Markup; 4]>> = causes.shown.iter().map(row).collect();
+    let mut rows: Vec<Entry<[Markup; 5]>> = causes.shown.iter().map(row).collect();
     rows.extend(causes.further().map(|further| Entry {
         text: further_row(&further),
         count: causes.hidden_objects(),
     }));
     page.table(Table {
         title: Phrase::new(&format!("misplaced, {}", how_many(misplaced))),
-        heading: ["pool", "why", "how many", "nodes"],
+        heading: ["pool", "why", "way out", "how many", "nodes"],
         rows,
         noun: "misplaced block",
         fold: Fold::Folded,
@@ -118,13 +119,11 @@ pub(super) fn drift(page: &mut Page<'_>, drift: &[DriftDocument], detail: Detail
     });
 }
 
-fn further_row(further: &str) -> [Markup; 4] {
-    [
-        prose(&format!("… and {further}")),
-        prose(""),
-        prose(""),
-        prose(""),
-    ]
+fn further_row<const N: usize>(further: &str) -> [Markup; N] {
+    std::array::from_fn(|cell| match cell {
+        0 => prose(&format!("… and {further}")),
+        _ => prose(""),
+    })
 }
 
 fn drifted(entry: &DriftDocument) -> Markup {
@@ -136,7 +135,11 @@ fn drifted(entry: &DriftDocument) -> Markup {
 
 /// The first few, each of which can be copied alone, and how many more there are. A cell that is
 /// longer than a page fits on none, so no further name is made.
-fn named(all: impl ExactSizeIterator<Item = Markup>, between: &str, detail: Detail) -> Markup {
+pub(super) fn named(
+    all: impl ExactSizeIterator<Item = Markup>,
+    between: &str,
+    detail: Detail,
+) -> Markup {
     let further = all.len().saturating_sub(limit(detail));
     let more = (further > 0).then(|| prose(&format!("and {} more", grouped_digits(further))));
     let mut bytes = 0;

@@ -2,6 +2,9 @@
 //! prints and never decides.
 
 mod causes;
+mod comment;
+mod comment_changes;
+mod comment_risks;
 mod diagnostic;
 mod examination;
 mod excerpt;
@@ -40,6 +43,7 @@ mod upgrade_markdown;
 use ipam_core::natural;
 use ipam_planner::plan::PlanDocument;
 
+pub use comment::{Circumstances, comment, comment_on_findings};
 pub use diagnostic::diagnostics;
 pub use examination::{ExaminationDocument, examination, sarif};
 pub use explanation::explanation;

@@ -58,7 +58,7 @@ fn ci_does_not_fail_for_what_the_first_plan_has_already() {
     );
     let workflow = documents(&workflow);
     let steps = workflow[0]["jobs"]["check"]["steps"].as_array().unwrap();
-    let plan = steps.last().unwrap()["run"].as_str().unwrap();
+    let plan = steps[steps.len() - 2]["run"].as_str().unwrap();
     let ran = run_script(&folder, plan);
     assert_eq!(ran.0, 0, "{ran:?}");
     assert!(folder.read("summary.md").contains("2 blocked"), "{ran:?}");
@@ -85,11 +85,14 @@ fn the_ci_files_parse_and_their_commands_run() {
         .iter()
         .filter_map(|step| step["run"].as_str())
         .collect();
-    assert_eq!(scripts.len(), 3);
-    for script in &scripts {
+    assert_eq!(scripts.len(), 4);
+    let comment = scripts[3].replace(" comment ", " comment --dry-run ");
+    for script in [scripts[0], scripts[1], scripts[2], &comment] {
         let ran = run_script(&here, script);
         assert_eq!(ran.0, 0, "{script}: {ran:?}");
     }
+    let ran = run_script(&here, scripts[3]);
+    assert!(ran.2.contains("no pull request is known"), "{ran:?}");
     assert!(here.read("summary.md").contains("1 to assign"));
     ci_fails_for_what_a_person_must_see(&here, scripts[2]);
 

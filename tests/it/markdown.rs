@@ -6,13 +6,13 @@ use super::support::{repository, run};
 use cilium_ipam::render::{Detail, grouped_digits, human, log_text, markdown};
 use ipam_core::text::printable;
 use ipam_planner::plan::{
-    DriftDocument, EditDocument, LostAddressDocument, OriginDocument, PlanDocument,
-    RefusalDocument, ServiceEffectDocument, UnapprovedBlockDocument, WriterDocument,
+    DriftDocument, EditDocument, LostAddressDocument, MisplacedDocument, OriginDocument,
+    PlanDocument, RefusalDocument, ServiceEffectDocument, UnapprovedBlockDocument, WriterDocument,
 };
 
 /// Hostile text is made of these: markup, mentions and references of GitHub, GitLab and Gitea,
 /// links, and what Markdown escapes with.
-const PIECES: [&str; 72] = [
+pub const PIECES: [&str; 72] = [
     "@octocat",
     "@",
     "@org/team",
@@ -240,7 +240,7 @@ fn cells(nodes: &[Node]) -> Vec<String> {
 }
 
 /// A plan that has something of everything.
-fn plan() -> PlanDocument {
+pub fn plan() -> PlanDocument {
     let planned = |example: &str| -> PlanDocument {
         let (pools, cluster) = (
             format!("examples/{example}/pools"),
@@ -296,6 +296,18 @@ fn plan() -> PlanDocument {
         time: None,
     };
     plan.drift = vec![drift];
+    let misplaced = MisplacedDocument {
+        kind: "Node".into(),
+        name: text(),
+        block: text(),
+        field: text(),
+        pool: Some(text()),
+        code: text(),
+        reason: text(),
+        help: text(),
+        origin: None,
+    };
+    plan.misplaced = vec![misplaced];
     plan.waivers = vec![text()];
     let unapproved = UnapprovedBlockDocument {
         block: text(),
@@ -313,7 +325,7 @@ fn plan() -> PlanDocument {
 }
 
 /// The plan with this text wherever others may have written it.
-fn with_text(mut plan: PlanDocument, text: &str) -> PlanDocument {
+pub fn with_text(mut plan: PlanDocument, text: &str) -> PlanDocument {
     let all = |origin: &mut Option<OriginDocument>| {
         origin
             .iter_mut()
@@ -324,6 +336,7 @@ fn with_text(mut plan: PlanDocument, text: &str) -> PlanDocument {
     for change in &mut plan.changes {
         (change.name, change.write_path, change.reason) = (text.into(), text.into(), text.into());
         (change.pool, change.after) = (Some(text.into()), vec![text.into()]);
+        change.failure_domain = Some(text.into());
         for block in &mut change.needs_approval {
             (block.block, block.source, block.reason) = (text.into(), text.into(), text.into());
             let writer = block.writer.as_mut().unwrap();
@@ -339,6 +352,11 @@ fn with_text(mut plan: PlanDocument, text: &str) -> PlanDocument {
     }
     for blocked in &mut plan.blocked {
         (blocked.name, blocked.reason, blocked.unblock) = (text.into(), text.into(), text.into());
+    }
+    for misplaced in &mut plan.misplaced {
+        (misplaced.name, misplaced.block) = (text.into(), text.into());
+        (misplaced.pool, misplaced.reason, misplaced.help) =
+            (Some(text.into()), text.into(), text.into());
     }
     for drift in &mut plan.drift {
         (drift.name, drift.field, drift.expected, drift.seen) =

@@ -165,6 +165,7 @@ on:
     paths: {paths}
 permissions:
   contents: read
+  pull-requests: write
 jobs:
   check:
     runs-on: ubuntu-latest
@@ -188,6 +189,13 @@ jobs:
           --fail-on {fail_on} -o markdown > plan.md || code=$?
         cat plan.md >> "$GITHUB_STEP_SUMMARY"
         exit "${{code:-0}}"
+    # A pull request from a fork gets no token that may write: its plan is in the summary only.
+    - name: Comment
+      if: (success() || failure()) && hashFiles('{SNAPSHOT}') != '' && !github.event.pull_request.head.repo.fork
+      run: |
+        cilium-ipam comment {directory} --cluster-file {SNAPSHOT} --fail-on never
+      env:
+        GITHUB_TOKEN: ${{{{ github.token }}}}
 "#,
             paths = inline(&paths)?,
         ))
@@ -209,12 +217,16 @@ cilium-ipam:
   # The plan is made even if the files are faulty. The job fails with the first failure of the two.
   # For the plan, commit a snapshot: `cilium-ipam snapshot --out {SNAPSHOT}`. It has names, labels
   # and addresses of nodes, and no Secrets. The plan fails with 2 if it has one of the conditions of
-  # --fail-on.
+  # --fail-on. For the comment, set the masked variable GITLAB_TOKEN: a project access token with the
+  # scope `api` and the role Reporter.
   - |
     cilium-ipam validate {directory} --strict || code=$?
     if [ -f {SNAPSHOT} ]; then
       cilium-ipam plan {directory} --cluster-file {SNAPSHOT} \
         --fail-on {fail_on} -o markdown > plan.md || code=${{code:-$?}}
+      if [ -n "${{GITLAB_TOKEN:-}}" ]; then
+        cilium-ipam comment {directory} --cluster-file {SNAPSHOT} --fail-on never || code=${{code:-$?}}
+      fi
     fi
     exit "${{code:-0}}"
   artifacts:

@@ -75,7 +75,9 @@ fn agent_tests(expected: Option<&Expected>) -> Result<()> {
     build(&[CiliumVersion::V1_15, CiliumVersion::V1_19].map(Program::CiliumAgent))?;
     build(&[Program::CiliumCni(CiliumVersion::V1_19)])?;
     suite(
-        &format!("{SUITE} -- --ignored agent guests racks transitions --test-threads=1"),
+        &format!(
+            "{SUITE} -- --ignored agent comment_gitea guests racks transitions --test-threads=1"
+        ),
         &[],
         expected,
     )

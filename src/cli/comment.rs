@@ -1,0 +1,221 @@
+//! `comment`: shows a plan in a pull request, as one comment that is updated in place.
+
+use std::path::{Component, Path, PathBuf};
+
+use jiff::Timestamp;
+
+use super::fail_on::{FailOn, FailOnArguments};
+use super::failure::Failure;
+use super::files::Files;
+use super::forge_arguments::{Destination, ForgeArguments};
+use super::planning::{Made, MadePlan, Planning};
+use super::safety_arguments::SafetyArguments;
+use super::selection::SelectionArguments;
+use super::{Common, ExitStatus, output, plan_file};
+use crate::render::{Circumstances, Detail, comment, comment_on_findings, finding_documents};
+use forge::{How, Marker, Outcome, Posted};
+use ipam_controller::Loaded;
+use ipam_planner::plan::PlanDocument;
+
+/// Show a plan in a pull request of GitHub, GitLab, Gitea or Forgejo: one comment for each
+/// directory, found again and updated in place.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    files: Files,
+    /// Show this saved plan, instead of a plan of DIR. The file may come from a pull request that
+    /// you do not trust: nothing in it decides where the comment goes, and its texts stay text.
+    #[arg(long, value_name = "PLANFILE", conflicts_with_all = ["directory", "revision", "target",
+        "exclude", "selector", "waive", "limit", "protect_node", "protect_pool"])]
+    plan: Option<PathBuf>,
+    /// Refuse a plan file from another directory.
+    #[arg(
+        id = "plan_directory",
+        long = "directory",
+        value_name = "DIR",
+        requires = "plan"
+    )]
+    plan_directory: Option<PathBuf>,
+    /// Name of the cluster for the readers. A directory has one comment for each name.
+    #[arg(long, value_name = "NAME")]
+    cluster_name: Option<String>,
+    /// Print the comment, and post nothing.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    forge: ForgeArguments,
+    #[command(flatten)]
+    fail_on: FailOnArguments,
+    #[command(flatten)]
+    selection: SelectionArguments,
+    #[command(flatten)]
+    safety_arguments: SafetyArguments,
+}
+
+/// What the comment shows.
+enum Shown {
+    Plan(Box<PlanDocument>),
+    Invalid(Box<Loaded>),
+}
+
+pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
+    // Before the plan, which may take long.
+    let destination = match arguments.dry_run {
+        true => None,
+        false => Some(arguments.forge.destination()?),
+    };
+    let shown = arguments.shown(common).await?;
+    let text = arguments.text(&shown, common)?;
+    match destination {
+        None => output::data(&text)?,
+        Some(destination) => {
+            let marker = arguments.marker(&shown);
+            arguments.post(destination, marker, text, common).await?;
+        }
+    }
+    match &shown {
+        Shown::Invalid(_) => Err(Failure::Invalid(String::new())),
+        Shown::Plan(plan) if arguments.fail_on.names(&**plan, &[FailOn::Error]) => {
+            Ok(ExitStatus::ChangesPending)
+        }
+        Shown::Plan(_) => Ok(ExitStatus::Done),
+    }
+}
+
+impl Arguments {
+    async fn shown(&self, common: &Common) -> Result<Shown, Failure> {
+        if let Some(file) = &self.plan {
+            let plan = plan_file::read(file)?;
+            self.check_directory(&plan)?;
+            return Ok(Shown::Plan(Box::new(plan)));
+        }
+        let planning = Planning {
+            files: &self.files,
+            selection: &self.selection,
+            safety_arguments: &self.safety_arguments,
+        };
+        Ok(match planning.make(common).await? {
+            Made::Plan(made) => {
+                let MadePlan { document, .. } = *made;
+                Shown::Plan(Box::new(document))
+            }
+            Made::Invalid(loaded) => Shown::Invalid(loaded),
+        })
+    }
+
+    fn check_directory(&self, plan: &PlanDocument) -> Result<(), Failure> {
+        let seen = &plan.source.directory;
+        match &self.plan_directory {
+            Some(expected) if !plan_file::is_same_place(expected, Path::new(seen)) => {
+                Err(Failure::Failed(format!(
+                    "the plan was made from `{seen}`, and --directory asks for `{}`; nothing was posted",
+                    expected.display()
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The directory as this job names it, or else as the plan does.
+    fn directory(&self, shown: &Shown) -> String {
+        match (&self.plan_directory, shown) {
+            (Some(directory), _) => directory.to_string_lossy().into_owned(),
+            (None, Shown::Plan(plan)) => plan.source.directory.clone(),
+            (None, Shown::Invalid(_)) => {
+                let location = self.files.location();
+                location.directory.to_string_lossy().into_owned()
+            }
+        }
+    }
+
+    fn marker(&self, shown: &Shown) -> Marker {
+        let directory = spelled_one_way(&self.directory(shown));
+        Marker::new(&[&directory, self.cluster_name.as_deref().unwrap_or_default()])
+    }
+
+    fn text(&self, shown: &Shown, common: &Common) -> Result<String, Failure> {
+        let commit = self.forge.head()?;
+        let now = Timestamp::from_second(Timestamp::now().as_second());
+        let time = now.map(|now| now.to_string()).unwrap_or_default();
+        let around = Circumstances {
+            commit: commit.as_deref(),
+            cluster: self.cluster_name.as_deref().or(common.context.as_deref()),
+            time: &time,
+        };
+        Ok(match shown {
+            Shown::Plan(plan) => comment(plan, &around),
+            Shown::Invalid(loaded) => {
+                let found = finding_documents(&loaded.findings, &loaded.documents, Detail::Short);
+                comment_on_findings(&self.directory(shown), &found.findings, &around)
+            }
+        })
+    }
+
+    async fn post(
+        &self,
+        destination: Destination,
+        marker: Marker,
+        text: String,
+        common: &Common,
+    ) -> Result<(), Failure> {
+        let patience = common.patience.unsigned_abs();
+        match destination.post(marker, text, patience).await? {
+            Outcome::Posted(posted) => tell(&posted),
+            Outcome::MovedOn(commit) => {
+                let by = commit
+                    .map(|commit| format!(" to {commit}"))
+                    .unwrap_or_default();
+                output::warn(&format!(
+                    "The pull request has moved on{by}: nothing was posted."
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The directory without `.` and doubled slashes.
+fn spelled_one_way(directory: &str) -> String {
+    let parts = Path::new(directory).components();
+    let parts = parts.filter(|part| *part != Component::CurDir);
+    parts.collect::<PathBuf>().to_string_lossy().into_owned()
+}
+
+fn tell(posted: &Posted) {
+    let Posted {
+        how,
+        comment,
+        folded,
+        forged,
+    } = posted;
+    let how = match how {
+        How::Created => "Posted",
+        How::Updated => "Updated",
+    };
+    let comment = match &comment.url {
+        Some(url) => url.clone(),
+        None => format!("comment {}", comment.id),
+    };
+    output::warn(&format!("{how} {comment}"));
+    if *folded > 0 {
+        output::warn(&format!("Folded older doubles: {folded}"));
+    }
+    if *forged > 0 {
+        output::warn(&format!(
+            "Left alone comments of other accounts with the same marker: {forged}"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_has_one_comment_however_it_is_spelled() {
+        for same in ["a/pools", "./a/pools/", "a//pools", "a/./pools"] {
+            assert_eq!(spelled_one_way(same), "a/pools", "{same}");
+        }
+        assert_ne!(spelled_one_way("/a/pools"), "a/pools");
+    }
+}

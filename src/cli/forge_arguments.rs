@@ -1,0 +1,189 @@
+//! Flags and environment that name a pull request, and the token for it. The token is never an
+//! argument of the command line, where every process of the machine could read it.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use forge::{
+    Client, ForgeError, Kind, Marker, Outcome, Place, PlainHttp, PullRequest, Surroundings, Token,
+    post,
+};
+
+use super::failure::Failure;
+use ipam_cluster::open_regular;
+
+/// Longest event that is read, in bytes. GitHub sends at most 25 MB.
+const LONGEST_EVENT: u64 = 32 * 1024 * 1024;
+
+/// Longest file with a token that is read, in bytes.
+const LONGEST_TOKEN: u64 = 64 * 1024;
+
+const USER_AGENT: &str = concat!("cilium-ipam/", env!("CARGO_PKG_VERSION"));
+
+/// Where the comment goes. In a CI job, its environment has all of it.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct ForgeArguments {
+    /// The kind of forge. Default: that of the CI job.
+    #[arg(long, value_enum, value_name = "FORGE")]
+    forge: Option<ForgeName>,
+    /// The address of its API, such as `https://git.example/api/v1`. Default: that of the CI job.
+    #[arg(long, value_name = "URL")]
+    api_url: Option<String>,
+    /// The repository, such as `owner/name`. Default: that of the CI job.
+    #[arg(long, value_name = "NAME")]
+    repository: Option<String>,
+    /// The number of the pull request or merge request. Default: that of the CI job.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pull_request: Option<u64>,
+    /// The last commit of the pull request. If it has another one by now, nothing is posted.
+    /// Default: that of the CI job.
+    #[arg(long, value_name = "COMMIT")]
+    commit: Option<String>,
+    /// Read the token from this file. Default: `GITHUB_TOKEN`, `GITLAB_TOKEN` or `GITEA_TOKEN`.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Allow an API without TLS on another machine. Others on the way can read the token.
+    #[arg(long)]
+    allow_plain_http: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ForgeName {
+    Github,
+    Gitlab,
+    /// Gitea and Forgejo.
+    Gitea,
+}
+
+impl From<ForgeName> for Kind {
+    fn from(name: ForgeName) -> Kind {
+        match name {
+            ForgeName::Github => Kind::GitHub,
+            ForgeName::Gitlab => Kind::GitLab,
+            ForgeName::Gitea => Kind::Gitea,
+        }
+    }
+}
+
+/// A pull request, and a client that may comment on it.
+pub(super) struct Destination {
+    client: Client,
+    place: Place,
+    head: Option<String>,
+}
+
+impl ForgeArguments {
+    fn surroundings() -> Result<Surroundings, Failure> {
+        Ok(Surroundings::detect(&variable, &|path| {
+            let text = read(Path::new(path), LONGEST_EVENT);
+            text.map_err(|why| ForgeError::Misconfigured(format!("the event in {path}: {why}")))
+        })?)
+    }
+
+    /// The last commit of the pull request, if it is known.
+    pub(super) fn head(&self) -> Result<Option<String>, Failure> {
+        match &self.commit {
+            Some(commit) => Ok(Some(commit.clone())),
+            None => Ok(ForgeArguments::surroundings()?.head),
+        }
+    }
+
+    /// Where the comment goes. Sends nothing.
+    pub(super) fn destination(&self) -> Result<Destination, Failure> {
+        let around = ForgeArguments::surroundings()?;
+        let kind = self.forge.map(Kind::from).or(around.kind);
+        let Some(kind) = kind else {
+            return Err(Failure::Failed(
+                "no pull request is known: this is no job of GitHub, GitLab, Gitea or Forgejo; pass --forge, --repository and --pull-request, or --dry-run to print the comment".to_owned(),
+            ));
+        };
+        let plain = match self.allow_plain_http {
+            true => PlainHttp::Anywhere,
+            false => PlainHttp::OnLoopback,
+        };
+        let api = around.api(kind, self.api_url.as_deref(), plain)?;
+        let place = self.place(&around)?;
+        let token = self.token(kind)?;
+        let client = Client::new(kind, api, token, USER_AGENT);
+        // The CI's commit is that of its own pull request.
+        let of_ci = match self.pull_request {
+            None => around.head,
+            Some(_) => None,
+        };
+        Ok(Destination {
+            client,
+            place,
+            head: self.commit.clone().or(of_ci),
+        })
+    }
+
+    fn place(&self, around: &Surroundings) -> Result<Place, Failure> {
+        let given = self.pull_request.map(PullRequest::Number);
+        let Some(pull_request) = given.or_else(|| around.pull_request.clone()) else {
+            return Err(Failure::Failed(
+                "the pull request is unknown: the event of this job has none; pass --pull-request"
+                    .to_owned(),
+            ));
+        };
+        Ok(Place {
+            repository: around.repository(self.repository.as_deref())?,
+            pull_request,
+        })
+    }
+
+    fn token(&self, kind: Kind) -> Result<Token, Failure> {
+        let Some(file) = &self.token_file else {
+            return Ok(Token::of_environment(kind, &variable)?);
+        };
+        let text = read(file, LONGEST_TOKEN)
+            .map_err(|why| Failure::Failed(format!("the token in {}: {why}", file.display())))?;
+        Ok(Token::new(&text)?)
+    }
+}
+
+impl Destination {
+    /// Makes the text the one comment with this marker.
+    pub(super) async fn post(
+        self,
+        marker: Marker,
+        text: String,
+        patience: Duration,
+    ) -> Result<Outcome, Failure> {
+        let posted = tokio::task::spawn_blocking(move || {
+            let Destination {
+                client,
+                place,
+                head,
+            } = self;
+            post(&client, &place, &marker, &text, head.as_deref(), patience)
+        });
+        let posted = posted.await.map(Ok).or_else(Failure::from_panic)?;
+        posted.and_then(|posted| Ok(posted?))
+    }
+}
+
+impl From<ForgeError> for Failure {
+    fn from(error: ForgeError) -> Failure {
+        Failure::Failed(format!("the comment was not posted: {error}"))
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// The text of a regular file of bounded size.
+fn read(path: &Path, longest: u64) -> std::io::Result<String> {
+    let mut text = String::new();
+    let file: File = open_regular(path)?;
+    file.take(longest + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > longest {
+        true => Err(std::io::Error::other(format!(
+            "it is longer than {longest} bytes"
+        ))),
+        false => Ok(text),
+    }
+}

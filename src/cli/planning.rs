@@ -1,0 +1,64 @@
+//! Makes a plan of a directory, for the commands that only show it.
+
+use super::Common;
+use super::failure::Failure;
+use super::files::Files;
+use super::reading::read;
+use super::safety_arguments::SafetyArguments;
+use super::selection::{SelectionArguments, check_objects};
+use crate::render::Detail;
+use ipam_cluster::Extent;
+use ipam_controller::{Job, Loaded, Scope};
+use ipam_planner::plan::{Plan, PlanDocument};
+
+/// What is planned, and what the plan may do.
+pub(super) struct Planning<'a> {
+    pub(super) files: &'a Files,
+    pub(super) selection: &'a SelectionArguments,
+    pub(super) safety_arguments: &'a SafetyArguments,
+}
+
+/// The outcome of planning.
+pub(super) enum Made {
+    Plan(Box<MadePlan>),
+    /// The files have errors, so there is no plan.
+    Invalid(Box<Loaded>),
+}
+
+/// A plan, with the files that it is made from.
+pub(super) struct MadePlan {
+    pub(super) document: PlanDocument,
+    pub(super) plan: Plan,
+    pub(super) loaded: Loaded,
+}
+
+impl Planning<'_> {
+    /// Reads the files and the cluster, and plans.
+    pub(super) async fn make(&self, common: &Common) -> Result<Made, Failure> {
+        let location = self.files.location();
+        let (mut loaded, observed) =
+            read(location.clone(), common, Extent::Plan, Scope::Ports).await?;
+        let Some(observed) = observed else {
+            return Ok(Made::Invalid(Box::new(loaded)));
+        };
+        self.safety_arguments.amend(&mut loaded.desired.policy);
+        let waivers = self.safety_arguments.waivers();
+        let selection = self.selection.of_plan(None)?;
+        check_objects(&selection, &loaded.desired, &observed)?;
+        let plan = Job::saved(&loaded, None, &waivers)
+            .limited_to(&selection)
+            .plan(&observed);
+        let document = PlanDocument::new(&plan, &location.directory.to_string_lossy())
+            .of_revision(loaded.revision.clone())
+            .with_failure_domains(&loaded.desired.policy.failure_domain, &observed);
+        let document = match common.detail() {
+            Detail::Short => document.cut(),
+            Detail::Full => document,
+        };
+        Ok(Made::Plan(Box::new(MadePlan {
+            document,
+            plan,
+            loaded,
+        })))
+    }
+}

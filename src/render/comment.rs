@@ -1,0 +1,186 @@
+//! The plan as the comment of a pull request, for a reader who knows nothing else: a verdict, then
+//! each risk with its way out, the worst first, then changes by pool and failure domain, then the
+//! rest as counts. It always fits into the limit of the large Git hosts.
+
+use super::human::Detail;
+use super::markdown::{found, needs_approval};
+use super::markdown_page::Page;
+use super::markup::{Markup, code, codes, prose};
+use super::text::{count, grouped_digits};
+use super::{comment_changes, comment_risks, headlines, limited};
+use super::{markdown_objects, markdown_waiting};
+use ipam_planner::plan::{FindingDocument, Intent, PlanDocument};
+
+/// Digits of the digest in a command: `--expect-digest` needs no more.
+const SHOWN_DIGITS: usize = 16;
+
+/// What a comment says beside the plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances<'c> {
+    /// The last commit of the pull request.
+    pub commit: Option<&'c str>,
+    /// The cluster, as people call it.
+    pub cluster: Option<&'c str>,
+    /// Time of the comment, RFC 3339.
+    pub time: &'c str,
+}
+
+/// The comment.
+pub fn comment(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
+    let PlanDocument {
+        format_version: _,
+        intent: _,
+        digest: _,
+        source,
+        selection: _,
+        summary,
+        waivers: _,
+        refusals,
+        changes,
+        services,
+        blocked,
+        misplaced,
+        drift,
+        findings,
+    } = plan;
+    let (destructive, other): (Vec<_>, Vec<_>) = changes
+        .iter()
+        .partition(|change| change.hazard == "destructive");
+    let command = command("plan", &source.directory, " --full");
+    let (head, tail) = (head(plan, around), tail(plan, around, &command));
+    let elsewhere = format!("run {command}");
+    let mut page = Page::new(head, &tail).with_rest_in(&elsewhere);
+    let short = Detail::Short;
+    comment_risks::refused(&mut page, refusals);
+    markdown_objects::losing_services(&mut page, services);
+    markdown_objects::destructive(&mut page, &destructive);
+    needs_approval(&mut page, summary, changes, short);
+    markdown_waiting::blocked(&mut page, blocked, short);
+    found(&mut page, findings, short);
+    markdown_waiting::misplaced(&mut page, misplaced, short);
+    comment_changes::by_pool_and_domain(&mut page, &other);
+    markdown_objects::address_pools(&mut page, &other);
+    markdown_objects::pod_pools(&mut page, &other);
+    markdown_objects::ports(&mut page, &other);
+    markdown_objects::service_pins(&mut page, &other);
+    markdown_objects::other_services(&mut page, services);
+    comment_changes::nodes_of_pools(&mut page, &other);
+    markdown_waiting::drift(&mut page, drift, short);
+    page.finish()
+}
+
+/// The comment if the files are invalid, so that there is no plan.
+pub fn comment_on_findings(
+    directory: &str,
+    findings: &[FindingDocument],
+    around: &Circumstances<'_>,
+) -> String {
+    let errors = findings.iter().filter(|one| one.severity == "error");
+    let errors = errors.map(|one| one.count).sum();
+    let command = command("validate", directory, "");
+    let head = format!(
+        "### {}: no plan, the files are invalid: {}\n",
+        code(directory),
+        count(errors, "error")
+    );
+    let tail = format!(
+        "\n{}\n\nAll of it: {command}\n",
+        made_from(directory, None, around)
+    );
+    let elsewhere = format!("run {command}");
+    let mut page = Page::new(head, &tail).with_rest_in(&elsewhere);
+    found(&mut page, findings, Detail::Short);
+    page.finish()
+}
+
+/// The verdict, the worst risk, and the counts that are not in the verdict.
+fn head(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
+    let title = match plan.intent {
+        Intent::Files => String::new(),
+        Intent::Undo => "undo of ".to_owned(),
+    };
+    let cluster = around
+        .cluster
+        .map(|cluster| format!(" on {}", code(cluster)))
+        .unwrap_or_default();
+    let mut text = format!(
+        "### {title}{}{cluster}: {}\n",
+        code(&plan.source.directory),
+        prose(&comment_risks::verdict(plan))
+    );
+    let worst = comment_risks::worst(plan).map(|worst| worst.to_string());
+    let lines = [
+        headlines::load_balancing(&plan.summary.load_balancing, plan.intent),
+        headlines::pod_pools(&plan.summary.pod_pools),
+        limited::left_out(&plan.summary).trim().to_owned(),
+        limited::by(plan.selection.as_ref()),
+    ];
+    let lines = lines.map(|line| prose(&line).to_string());
+    let irreversible = (plan.summary.irreversible > 0).then(|| {
+        format!(
+            "{} cannot be undone: {}",
+            count(plan.summary.irreversible, "change"),
+            super::why_irreversible(plan)
+        )
+    });
+    let all = worst.into_iter().chain(lines).chain(irreversible);
+    for line in all.filter(|line| !line.is_empty()) {
+        text.push_str(&format!("\n{line}\n"));
+    }
+    text
+}
+
+/// What the comment is made from, and the commands to go on.
+fn tail(plan: &PlanDocument, around: &Circumstances<'_>, command: &Markup) -> String {
+    let directory = &plan.source.directory;
+    let origin = made_from(directory, plan.source.revision.as_deref(), around);
+    let waived = match plan.waivers.is_empty() {
+        true => String::new(),
+        false => format!(" · waived {}", codes(&plan.waivers)),
+    };
+    let digest = code(&plan.digest);
+    let next = match (plan.refusals.is_empty(), plan.changes.is_empty()) {
+        (false, _) => "\n\nThe plan is refused, so it cannot be applied as it is.".to_owned(),
+        (true, true) => String::new(),
+        (true, false) => {
+            let digits = plan.digest.get(..SHOWN_DIGITS).unwrap_or_default();
+            let apply = self::command("apply", directory, &format!(" --expect-digest {digits}"));
+            format!("\n\nApply exactly this: {apply}")
+        }
+    };
+    let unchanged = match plan.summary.unchanged {
+        0 => String::new(),
+        nodes => format!(" ({} unchanged)", grouped_digits(nodes)),
+    };
+    format!("\n{origin} · digest {digest}{waived}{next}\n\nAll of it{unchanged}: {command}\n")
+}
+
+fn made_from(directory: &str, revision: Option<&str>, around: &Circumstances<'_>) -> String {
+    let Circumstances {
+        commit,
+        cluster,
+        time,
+    } = around;
+    let commit = commit.or(revision);
+    let at = commit.map(|id| format!(" at {}", code(id)));
+    let cluster = cluster.map(|name| format!(" · cluster {}", code(name)));
+    format!(
+        "{}{}{} · {}",
+        code(directory),
+        at.unwrap_or_default(),
+        cluster.unwrap_or_default(),
+        code(time)
+    )
+}
+
+/// A command for the reader to copy. A directory that the shell would read as more than a word is
+/// not repeated.
+fn command(verb: &str, directory: &str, flags: &str) -> Markup {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+    let is_word = !directory.is_empty() && directory.bytes().all(is_plain);
+    let directory = match is_word && !directory.starts_with('-') {
+        true => directory,
+        false => "DIR",
+    };
+    code(&format!("cilium-ipam {verb} {directory}{flags}"))
+}

