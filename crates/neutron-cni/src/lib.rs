@@ -10,6 +10,7 @@ pub mod vm_nic;
 mod commands;
 mod conversions;
 mod identity;
+mod kernel;
 mod liveness;
 pub mod plugin;
 mod settings;

@@ -27,20 +27,20 @@ pub trait Plugin: Sized {
     /// The name of the program.
     const NAME: &'static str;
 
-    /// How the program names itself to OpenStack: name and version.
-    const USER_AGENT: &'static str;
+    /// The network's configuration, as far as every request needs it.
+    type Settings: NetworkSettings;
 
-    /// The section of the configuration with cloud, node and state.
-    const SECTION: &'static str;
+    /// Reads standard input.
+    ///
+    /// # Errors
+    /// Fails if it is not a valid configuration of a network.
+    fn settings(input: &[u8]) -> Result<Self::Settings, CniError>;
 
     /// Prepares for one request.
     ///
     /// # Errors
     /// Fails if the node cannot be identified.
-    fn new(run: PluginRun) -> Result<Self, CniError>;
-
-    /// The run that this plugin was prepared for.
-    fn run(&self) -> &PluginRun;
+    fn new(settings: Self::Settings, began: Instant) -> Result<Self, CniError>;
 
     /// ADD. Returns the result as JSON.
     ///
@@ -66,11 +66,34 @@ pub trait Plugin: Sized {
     /// Fails with the first error after trying the rest.
     fn gc(&self, valid: &BTreeSet<Attachment>) -> Result<(), CniError>;
 
-    /// Whether an ADD could work on this node. Must not ask OpenStack.
+    /// STATUS: whether an ADD could work on this node.
     ///
     /// # Errors
-    /// Fails if the configuration or the node's files prevent an ADD.
-    fn can_add(&self, arguments: &Arguments) -> Result<(), CniError>;
+    /// Fails if the configuration, the node or OpenStack prevents an ADD.
+    fn status(&self, arguments: &Arguments) -> Result<(), CniError>;
+}
+
+/// The parts of a network's configuration that decide how a request is served.
+pub trait NetworkSettings {
+    /// The version of the specification for the answer.
+    fn version(&self) -> SpecVersion;
+
+    /// The valid attachments of a GC; `None` if the field is absent, which does not mean that there
+    /// are none.
+    ///
+    /// # Errors
+    /// Fails if the field is not a list of attachments.
+    fn valid_attachments(&self) -> Result<Option<BTreeSet<Attachment>>, CniError>;
+}
+
+impl NetworkSettings for Settings {
+    fn version(&self) -> SpecVersion {
+        self.version
+    }
+
+    fn valid_attachments(&self) -> Result<Option<BTreeSet<Attachment>>, CniError> {
+        Settings::valid_attachments(self)
+    }
 }
 
 /// The interface that ADD, DEL and CHECK are about.
@@ -82,7 +105,34 @@ pub struct Target<'e> {
     pub netns: Option<&'e Path>,
 }
 
-/// One run of a plugin: its configuration and its time.
+impl<'e> Target<'e> {
+    /// The path of the Pod's namespace.
+    ///
+    /// # Errors
+    /// Fails if the request names none.
+    pub fn pod_path(&self) -> Result<&'e Path, CniError> {
+        let missing = || CniError::new(ErrorCode::InvalidEnvironment, "CNI_NETNS is not set", "");
+        self.netns.ok_or_else(missing)
+    }
+
+    /// The kernel takes a name with `%` for a pattern, and would choose another name.
+    ///
+    /// # Errors
+    /// Fails if the name of the interface has one.
+    pub fn refuse_name_pattern(&self) -> Result<(), CniError> {
+        if self.attachment.interface.to_string().contains('%') {
+            let message = "CNI_IFNAME has a `%`";
+            return Err(CniError::new(
+                ErrorCode::InvalidEnvironment,
+                message,
+                "choose another name",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// One run of a plugin that asks OpenStack: its configuration and its time.
 #[derive(Debug)]
 pub struct PluginRun {
     /// The network's configuration.
@@ -95,7 +145,9 @@ pub struct PluginRun {
 }
 
 impl PluginRun {
-    fn new(settings: Settings, began: Instant, user_agent: &'static str) -> PluginRun {
+    /// A run that began then. `user_agent` names the program to OpenStack: name and version.
+    #[must_use]
+    pub fn new(settings: Settings, began: Instant, user_agent: &'static str) -> PluginRun {
         let deadline = began + settings.deadline;
         PluginRun {
             settings,
@@ -113,6 +165,26 @@ impl PluginRun {
         let cache = session_cache(self.settings.state.clone());
         let cloud = cloud(&self.settings.source)?;
         Ok(HttpNeutron::new(cloud, self.user_agent, cache, self.until)?)
+    }
+
+    /// Whether OpenStack accepts the credentials. One that does not answer is no failure: kubelet
+    /// would evict the node, although most of its Pods need no new address.
+    ///
+    /// # Errors
+    /// Fails if OpenStack refuses them.
+    pub fn can_log_in(&self) -> Result<(), CniError> {
+        let neutron = self.neutron()?;
+        match neutron.until(Instant::now() + STATUS_TIMEOUT).log_in() {
+            Ok(()) | Err(NeutronError::Unavailable(_) | NeutronError::Unreachable(_)) => Ok(()),
+            Err(error) => {
+                let CniError {
+                    code: _,
+                    message,
+                    details,
+                } = error.into();
+                Err(CniError::new(ErrorCode::NotAvailable, message, details))
+            }
+        }
     }
 }
 
@@ -165,20 +237,24 @@ fn answer<P: Plugin>(input: &[u8], began: Instant) -> Result<String, CniError> {
     if command == Command::Version {
         return Ok(Settings::version_of(input).supported().to_string());
     }
-    let settings = Settings::read_from(input, P::SECTION)?;
-    require_version(command, &settings)?;
-    let plugin = P::new(PluginRun::new(settings, began, P::USER_AGENT))?;
+    let settings = P::settings(input)?;
+    require_version(command, settings.version())?;
+    let valid = match command {
+        Command::Gc => settings.valid_attachments()?,
+        _ => None,
+    };
+    let plugin = P::new(settings, began)?;
     let arguments = &environment.arguments;
     let done = |()| String::new();
     match command {
         Command::Add => plugin.add(&target(&environment)?, arguments),
         Command::Del => plugin.del(&target(&environment)?).map(done),
         Command::Check => plugin.check(&target(&environment)?).map(done),
-        Command::Gc => match plugin.run().settings.valid_attachments()? {
+        Command::Gc => match valid {
             Some(valid) => plugin.gc(&valid).map(done),
             None => Ok(String::new()),
         },
-        Command::Status => status(&plugin, arguments).map(done),
+        Command::Status => plugin.status(arguments).map(done),
         Command::Version => Ok(String::new()),
     }
 }
@@ -197,24 +273,6 @@ fn target(environment: &Environment) -> Result<Target<'_>, CniError> {
     })
 }
 
-/// STATUS: whether an ADD could work on this node. An OpenStack that does not answer is no failure:
-/// kubelet would evict the node, although most of its Pods need no new address.
-fn status<P: Plugin>(plugin: &P, arguments: &Arguments) -> Result<(), CniError> {
-    plugin.can_add(arguments)?;
-    let neutron = plugin.run().neutron()?;
-    match neutron.until(Instant::now() + STATUS_TIMEOUT).log_in() {
-        Ok(()) | Err(NeutronError::Unavailable(_) | NeutronError::Unreachable(_)) => Ok(()),
-        Err(error) => {
-            let CniError {
-                code: _,
-                message,
-                details,
-            } = error.into();
-            Err(CniError::new(ErrorCode::NotAvailable, message, details))
-        }
-    }
-}
-
 /// Tells a person who starts the plugin by hand what it is.
 fn introduce(name: &str) -> ExitCode {
     let (version, spoken) = (
@@ -229,13 +287,22 @@ fn introduce(name: &str) -> ExitCode {
 }
 
 /// Fails if the version of the configuration lacks the command.
-fn require_version(command: Command, settings: &Settings) -> Result<(), CniError> {
-    match command {
-        Command::Check => settings.needs(SpecVersion::V0_4_0, "CHECK"),
-        Command::Gc => settings.needs(SpecVersion::V1_1_0, "GC"),
-        Command::Status => settings.needs(SpecVersion::V1_1_0, "STATUS"),
-        Command::Add | Command::Del | Command::Version => Ok(()),
+fn require_version(command: Command, version: SpecVersion) -> Result<(), CniError> {
+    let since = match command {
+        Command::Check => SpecVersion::V0_4_0,
+        Command::Gc | Command::Status => SpecVersion::V1_1_0,
+        Command::Add | Command::Del | Command::Version => SpecVersion::V0_3_1,
+    };
+    if version >= since {
+        return Ok(());
     }
+    let message =
+        format!("{command} is a command of CNI {since}, and the configuration is of {version}");
+    Err(CniError::new(
+        ErrorCode::IncompatibleVersion,
+        message,
+        format!("set `cniVersion` to {since} or newer"),
+    ))
 }
 
 /// Reads the credentials of a network.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::safe_text::assert_harmless;
 use neutron_cni::Settings;
-use neutron_cni::cni::{Arguments, CniError, SpecVersion};
+use neutron_cni::cni::{Arguments, CniError};
 use neutron_cni::nic::NicSettings;
 use openstack::Cloud;
 
@@ -33,10 +33,7 @@ pub fn check(data: &[u8]) {
         Err(error) => refused(&error),
         Ok(settings) => {
             assert!(secret.is_none_or(|secret| !format!("{settings:?}").contains(secret)));
-            assert_eq!(
-                settings.needs(SpecVersion::V1_1_0, "GC").is_ok(),
-                settings.version == SpecVersion::V1_1_0
-            );
+            assert_eq!(settings.version, version);
             match settings.request(&asked) {
                 Err(error) => refused(&error),
                 Ok(request) => {

@@ -4,12 +4,14 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use crate::cni::{Arguments, Attachment, CniError, Dns, IpamOutcome};
 use crate::plugin::{Plugin, PluginRun, Target, serve};
 use crate::state::NodeState;
 use crate::{
-    AttachmentRequest, Identity, PooledPort, RunId, add, check, collect_garbage, delete, outcome,
+    AttachmentRequest, Identity, PooledPort, RunId, Settings, add, check, collect_garbage, delete,
+    outcome,
 };
 use private_files::read_small;
 
@@ -18,6 +20,9 @@ pub fn main() -> ExitCode {
     serve::<IpamPlugin>()
 }
 
+/// How the program names itself to OpenStack.
+const USER_AGENT: &str = concat!("cni-ipam-neutron/", env!("CARGO_PKG_VERSION"));
+
 struct IpamPlugin {
     run: PluginRun,
     node_state: NodeState,
@@ -25,16 +30,16 @@ struct IpamPlugin {
 
 impl Plugin for IpamPlugin {
     const NAME: &'static str = "cni-ipam-neutron";
-    const USER_AGENT: &'static str = concat!("cni-ipam-neutron/", env!("CARGO_PKG_VERSION"));
-    const SECTION: &'static str = "ipam";
+    type Settings = Settings;
 
-    fn new(run: PluginRun) -> Result<IpamPlugin, CniError> {
-        let node_state = NodeState::of(&run.settings)?;
-        Ok(IpamPlugin { run, node_state })
+    fn settings(input: &[u8]) -> Result<Settings, CniError> {
+        Settings::read(input)
     }
 
-    fn run(&self) -> &PluginRun {
-        &self.run
+    fn new(settings: Settings, began: Instant) -> Result<IpamPlugin, CniError> {
+        let run = PluginRun::new(settings, began, USER_AGENT);
+        let node_state = NodeState::of(&run.settings)?;
+        Ok(IpamPlugin { run, node_state })
     }
 
     fn add(&self, target: &Target<'_>, arguments: &Arguments) -> Result<String, CniError> {
@@ -105,9 +110,10 @@ impl Plugin for IpamPlugin {
         Ok(())
     }
 
-    fn can_add(&self, arguments: &Arguments) -> Result<(), CniError> {
+    fn status(&self, arguments: &Arguments) -> Result<(), CniError> {
         self.run.settings.request(arguments)?;
-        self.node_state.can_be_locked()
+        self.node_state.can_be_locked()?;
+        self.run.can_log_in()
     }
 }
 

@@ -158,25 +158,6 @@ impl Settings {
     pub fn daemon_config(&self) -> Result<DaemonConfig, CniError> {
         DaemonConfig::read(&self.written.0["ipam"])
     }
-
-    /// Requires a version for a command.
-    ///
-    /// # Errors
-    /// Fails if the configuration has an older version.
-    pub fn needs(&self, version: SpecVersion, command: &str) -> Result<(), CniError> {
-        if self.version >= version {
-            return Ok(());
-        }
-        let message = format!(
-            "{command} is a command of CNI {version}, and the configuration is of {}",
-            self.version
-        );
-        Err(CniError::new(
-            ErrorCode::IncompatibleVersion,
-            message,
-            format!("set `cniVersion` to {version} or newer"),
-        ))
-    }
 }
 
 fn version(written: &Value) -> Result<SpecVersion, CniError> {
@@ -215,7 +196,9 @@ fn name(object: &Value, key: &str) -> Result<Option<String>, CniError> {
 }
 
 /// Some runtimes write an empty list as null (Go's nil).
-fn valid_attachments(written: Option<&Value>) -> Result<Option<BTreeSet<Attachment>>, CniError> {
+pub(crate) fn valid_attachments(
+    written: Option<&Value>,
+) -> Result<Option<BTreeSet<Attachment>>, CniError> {
     let Some(written) = written else {
         return Ok(None);
     };

@@ -2,20 +2,19 @@
 //! record is on the disk and Neutron has answered everything.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Instant;
 
 use crate::cni::{Attachment, CniError, ErrorCode, Interface};
+use crate::kernel::namespace::Namespace;
+use crate::kernel::{dump, kernel_error};
 use crate::nic::{
     AttachmentKey, Kind, Link, NicSettings, NodeRoute, PortConfig, Record, Refusal, Step, TakenNic,
     Which, candidates, configure, find, find_moved, is_available, move_to_pod, port_config,
     port_of,
 };
 use crate::vm_nic::change::Namespaces;
-use crate::vm_nic::namespace::Namespace;
 use crate::vm_nic::records::{Held, Records, StoredRecords};
 use crate::vm_nic::restore::Node;
-use crate::vm_nic::{dump, kernel_error};
 use openstack::HttpNeutron;
 
 /// Most NICs that an error names.
@@ -332,21 +331,4 @@ fn these(links: &[Link]) -> String {
         ),
         _ => are.join(", "),
     }
-}
-
-/// Opens the Pod's namespace. Fails if it is the node's.
-pub(super) fn pod(path: &Path, node: &Node) -> Result<Namespace, CniError> {
-    let wrong = |why: &dyn std::fmt::Display| {
-        let message = format!("CNI_NETNS, {}: {why}", path.display());
-        CniError::new(
-            ErrorCode::InvalidEnvironment,
-            message,
-            "it is the path of the container's network namespace",
-        )
-    };
-    let pod = Namespace::of_pod(path).map_err(|why| wrong(&why))?;
-    if pod.netns.is(&node.namespace.netns) {
-        return Err(wrong(&"it is the node's own namespace"));
-    }
-    Ok(pod)
 }

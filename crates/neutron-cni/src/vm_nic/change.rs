@@ -1,17 +1,16 @@
 //! Sends steps to the kernel. Must never decide which steps.
 
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 
-use ipnet::IpNet;
 use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED, NLM_F_CREATE, NLM_F_EXCL};
 
+use crate::kernel::dump;
+use crate::kernel::messages::{bytes, family, new_route, of_link, zero_at_end};
+use crate::kernel::namespace::Namespace;
+use crate::kernel::netlink::Message;
+use crate::kernel::numbers::*;
 use crate::nic::{CHOSEN_OF_ADDRESS, Change, MODES, NodeAddress, NodeRoute, Side, State, Step};
-use crate::vm_nic::dump;
-use crate::vm_nic::namespace::Namespace;
-use crate::vm_nic::netlink::Message;
-use crate::vm_nic::numbers::*;
 
 /// The two namespaces of a move.
 pub(super) struct Namespaces<'n> {
@@ -126,15 +125,6 @@ fn set_link(index: u32, change: &Change, to: Option<&Namespace>) -> Message {
     Message::new(RTM_SETLINK, &fixed, &attributes)
 }
 
-/// `ifinfomsg`.
-fn of_link(index: u32, flags: u32, changed: u32) -> Vec<u8> {
-    let mut fixed = vec![0; 4];
-    for word in [index, flags, changed] {
-        fixed.extend(word.to_ne_bytes());
-    }
-    fixed
-}
-
 fn other_name(kind: u16, index: u32, name: &str) -> Message {
     let name = DefaultNla::new(IFLA_ALT_IFNAME, zero_at_end(name));
     let mut list = vec![0; name.buffer_len()];
@@ -144,12 +134,6 @@ fn other_name(kind: u16, index: u32, name: &str) -> Message {
         &of_link(index, 0, 0),
         &[DefaultNla::new(IFLA_PROP_LIST | NLA_F_NESTED, list)],
     )
-}
-
-fn zero_at_end(text: &str) -> Vec<u8> {
-    let mut bytes = text.as_bytes().to_vec();
-    bytes.push(0);
-    bytes
 }
 
 fn new_address(index: u32, address: &NodeAddress) -> Message {
@@ -187,68 +171,4 @@ fn new_address(index: u32, address: &NodeAddress) -> Message {
         metric.map(|metric| DefaultNla::new(IFA_RT_PRIORITY, metric.to_ne_bytes().to_vec())),
     );
     Message::new(RTM_NEWADDR, &fixed, &attributes)
-}
-
-fn new_route(index: u32, route: &NodeRoute) -> Message {
-    let NodeRoute {
-        destination,
-        gateway,
-        source,
-        table,
-        protocol,
-        scope,
-        kind,
-        flags,
-        metric,
-        mtu,
-        unknown: _,
-    } = route;
-    let mut fixed = vec![
-        family(destination),
-        destination.prefix_len(),
-        0,
-        0,
-        0,
-        *protocol,
-        *scope,
-        *kind,
-    ];
-    fixed.extend(flags.to_ne_bytes());
-    let mut attributes = Vec::new();
-    let mut put = |number: u16, value: Vec<u8>| attributes.push(DefaultNla::new(number, value));
-    put(RTA_TABLE, table.to_ne_bytes().to_vec());
-    put(RTA_OIF, index.to_ne_bytes().to_vec());
-    if destination.prefix_len() > 0 {
-        put(RTA_DST, bytes(destination.network()));
-    }
-    if let Some(gateway) = gateway {
-        put(RTA_GATEWAY, bytes(*gateway));
-    }
-    if let Some(source) = source {
-        put(RTA_PREFSRC, bytes(*source));
-    }
-    if let Some(metric) = metric {
-        put(RTA_PRIORITY, metric.to_ne_bytes().to_vec());
-    }
-    if let Some(mtu) = mtu {
-        let mtu = DefaultNla::new(RTAX_MTU, mtu.to_ne_bytes().to_vec());
-        let mut metrics = vec![0; mtu.buffer_len()];
-        mtu.emit(&mut metrics);
-        put(RTA_METRICS, metrics);
-    }
-    Message::new(RTM_NEWROUTE, &fixed, &attributes)
-}
-
-fn family(net: &IpNet) -> u8 {
-    match net {
-        IpNet::V4(_) => AF_INET,
-        IpNet::V6(_) => AF_INET6,
-    }
-}
-
-fn bytes(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
-    }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use crate::cni::{Attachment, CniError, ErrorCode};
+use crate::kernel::namespace::Namespace;
+use crate::kernel::{dump, kernel_error};
 use crate::nic::{NicSettings, Record, State, port_config, port_of};
 use crate::plugin::PluginRun;
-use crate::vm_nic::namespace::Namespace;
-use crate::vm_nic::{dump, kernel_error};
 
 /// Compares the link in the Pod with its record and its port.
 ///

@@ -4,23 +4,18 @@
 mod add;
 mod change;
 mod check;
-mod dump;
-mod namespace;
-mod netlink;
-mod numbers;
 mod records;
 mod restore;
-mod sysfs;
 
 use std::collections::BTreeSet;
-use std::io;
-use std::path::Path;
 use std::process::ExitCode;
+use std::time::Instant;
 
-use crate::cni::{Arguments, Attachment, CniError, ErrorCode};
+use crate::cni::{Arguments, Attachment, CniError};
 use crate::nic::{AttachmentKey, NicSettings};
 use crate::plugin::{Plugin, PluginRun, Target, serve};
-use crate::vm_nic::add::{AddOperation, pod};
+use crate::settings::Settings;
+use crate::vm_nic::add::AddOperation;
 use crate::vm_nic::records::{Records, TryHold};
 use crate::vm_nic::restore::Node;
 
@@ -29,30 +24,33 @@ pub fn main() -> ExitCode {
     serve::<VmNicPlugin>()
 }
 
+/// How the program names itself to OpenStack.
+const USER_AGENT: &str = concat!("cni-vm-nic/", env!("CARGO_PKG_VERSION"));
+
 struct VmNicPlugin {
     run: PluginRun,
 }
 
 impl Plugin for VmNicPlugin {
     const NAME: &'static str = "cni-vm-nic";
-    const USER_AGENT: &'static str = concat!("cni-vm-nic/", env!("CARGO_PKG_VERSION"));
-    const SECTION: &'static str = "neutron";
+    type Settings = Settings;
 
-    fn new(run: PluginRun) -> Result<VmNicPlugin, CniError> {
-        Ok(VmNicPlugin { run })
+    fn settings(input: &[u8]) -> Result<Settings, CniError> {
+        Settings::read_from(input, "neutron")
     }
 
-    fn run(&self) -> &PluginRun {
-        &self.run
+    fn new(settings: Settings, began: Instant) -> Result<VmNicPlugin, CniError> {
+        let run = PluginRun::new(settings, began, USER_AGENT);
+        Ok(VmNicPlugin { run })
     }
 
     fn add(&self, target: &Target<'_>, _arguments: &Arguments) -> Result<String, CniError> {
         let settings = &self.run.settings;
         let wanted = NicSettings::read(settings.written())?;
-        let netns = netns(target)?;
-        refuse_name_pattern(target.attachment)?;
+        let path = target.pod_path()?;
+        target.refuse_name_pattern()?;
         let node = Node::open()?;
-        let pod = pod(netns, &node)?;
+        let pod = node.namespace.pod(path)?;
         let (neutron, records) = (self.run.neutron()?, Records::open(&settings.state)?);
         let operation = AddOperation {
             network: &settings.network_name,
@@ -84,7 +82,7 @@ impl Plugin for VmNicPlugin {
     fn check(&self, target: &Target<'_>) -> Result<(), CniError> {
         let settings = &self.run.settings;
         let wanted = NicSettings::read(settings.written())?;
-        let pod = pod(netns(target)?, &Node::open()?)?;
+        let pod = Node::open()?.namespace.pod(target.pod_path()?)?;
         let record = Records::open(&settings.state)?.of(&self.key(target.attachment))?;
         check::check(&self.run, target.attachment, &wanted, &pod, record)
     }
@@ -122,9 +120,10 @@ impl Plugin for VmNicPlugin {
     }
 
     /// A node without a free NIC still passes.
-    fn can_add(&self, _arguments: &Arguments) -> Result<(), CniError> {
+    fn status(&self, _arguments: &Arguments) -> Result<(), CniError> {
         NicSettings::read(self.run.settings.written())?;
-        Records::open(&self.run.settings.state)?.can_be_locked()
+        Records::open(&self.run.settings.state)?.can_be_locked()?;
+        self.run.can_log_in()
     }
 }
 
@@ -132,31 +131,4 @@ impl VmNicPlugin {
     fn key(&self, attachment: &Attachment) -> AttachmentKey {
         AttachmentKey::new(&self.run.settings.network_name, attachment)
     }
-}
-
-/// The kernel takes a name with `%` for a pattern, and would choose another name.
-fn refuse_name_pattern(attachment: &Attachment) -> Result<(), CniError> {
-    if attachment.interface.to_string().contains('%') {
-        let message = "CNI_IFNAME has a `%`";
-        return Err(CniError::new(
-            ErrorCode::InvalidEnvironment,
-            message,
-            "choose another name",
-        ));
-    }
-    Ok(())
-}
-
-fn netns<'e>(target: &Target<'e>) -> Result<&'e Path, CniError> {
-    let missing = || CniError::new(ErrorCode::InvalidEnvironment, "CNI_NETNS is not set", "");
-    target.netns.ok_or_else(missing)
-}
-
-/// An error of the kernel, with the way out.
-fn kernel_error(what: &str, why: &io::Error) -> CniError {
-    let details = match why.kind() {
-        io::ErrorKind::PermissionDenied => "the plugin needs CAP_NET_ADMIN and CAP_SYS_ADMIN",
-        _ => "see `ip link` on the node and in the Pod, and the kernel's log",
-    };
-    CniError::new(ErrorCode::Io, format!("{what}: {why}"), details)
 }

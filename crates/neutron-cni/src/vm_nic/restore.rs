@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::cni::{CniError, ErrorCode};
+use crate::kernel::namespace::Namespace;
+use crate::kernel::{dump, kernel_error, sysfs};
 use crate::nic::{Kind, Next, Pod, Record, Step, find, give_back};
 use crate::vm_nic::change::Namespaces;
-use crate::vm_nic::namespace::Namespace;
 use crate::vm_nic::records::{Held, Records, TryHold};
-use crate::vm_nic::{dump, kernel_error, sysfs};
 
 /// Attempts after a name was taken or a link moved in between.
 const LOOKS: usize = 8;

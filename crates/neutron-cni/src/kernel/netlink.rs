@@ -27,13 +27,13 @@ const ATTRIBUTE_HEADER: usize = 4;
 
 /// A message: its kind, and its fixed part with the attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Message {
-    pub(super) kind: u16,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Message {
+    pub(crate) kind: u16,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Message {
-    pub(super) fn new(kind: u16, fixed: &[u8], attributes: &[DefaultNla]) -> Message {
+    pub(crate) fn new(kind: u16, fixed: &[u8], attributes: &[DefaultNla]) -> Message {
         let mut body = fixed.to_vec();
         let start = body.len();
         body.resize(start + attributes.buffer_len(), 0);
@@ -42,7 +42,7 @@ impl Message {
     }
 
     /// The fixed part of this length, and the attributes.
-    pub(super) fn parts(&self, fixed: usize) -> io::Result<(&[u8], Attributes<'_>)> {
+    pub(crate) fn parts(&self, fixed: usize) -> io::Result<(&[u8], Attributes<'_>)> {
         let (fixed, rest) = self
             .body
             .split_at_checked(fixed)
@@ -52,10 +52,10 @@ impl Message {
 }
 
 /// Attributes by number, without the flag bits.
-pub(super) type Attributes<'b> = Vec<(u16, &'b [u8])>;
+pub(crate) type Attributes<'b> = Vec<(u16, &'b [u8])>;
 
 /// Parses the attributes of a message, or those within an attribute.
-pub(super) fn attributes(bytes: &[u8]) -> io::Result<Attributes<'_>> {
+pub(crate) fn attributes(bytes: &[u8]) -> io::Result<Attributes<'_>> {
     NlasIterator::new(bytes)
         .map(|attribute| {
             let attribute = attribute.map_err(|why| malformed(&why))?;
@@ -95,14 +95,14 @@ impl NetlinkDeserializable for Message {
 }
 
 /// A connection to the kernel in one namespace.
-pub(super) struct Netlink {
+pub(crate) struct Netlink {
     socket: Socket,
     sequence: std::cell::Cell<u32>,
 }
 
 impl Netlink {
     /// Opens it in the namespace of the calling thread.
-    pub(super) fn open() -> io::Result<Netlink> {
+    pub(crate) fn open() -> io::Result<Netlink> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         // Lets the kernel filter routes by link (Linux 4.20).
@@ -115,13 +115,13 @@ impl Netlink {
         })
     }
 
-    pub(super) fn change(&self, message: Message, flags: u16) -> io::Result<()> {
+    pub(crate) fn change(&self, message: Message, flags: u16) -> io::Result<()> {
         self.ask(message, NLM_F_REQUEST | NLM_F_ACK | flags)
             .map(drop)
     }
 
     /// Requests a list.
-    pub(super) fn list(&self, message: &Message) -> io::Result<Vec<Message>> {
+    pub(crate) fn list(&self, message: &Message) -> io::Result<Vec<Message>> {
         for _ in 0..TRIES {
             if let Some(list) = self.ask(message.clone(), NLM_F_REQUEST | NLM_F_DUMP)? {
                 return Ok(list);
@@ -181,7 +181,7 @@ impl Netlink {
     }
 }
 
-pub(super) fn malformed(why: &dyn std::fmt::Display) -> io::Error {
+pub(crate) fn malformed(why: &dyn std::fmt::Display) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
         format!("malformed answer of the kernel: {why}"),

@@ -8,10 +8,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::IpNet;
 use netlink_packet_core::DefaultNla;
 
+use crate::kernel::netlink::{Attributes, Message, Netlink, attributes, malformed};
+use crate::kernel::numbers::*;
+use crate::kernel::sysfs;
 use crate::nic::{Kind, Link, MODES, Mac, NodeAddress, NodeRoute, State};
-use crate::vm_nic::netlink::{Attributes, Message, Netlink, attributes, malformed};
-use crate::vm_nic::numbers::*;
-use crate::vm_nic::sysfs;
 
 /// Lengths of the fixed parts: `ifinfomsg`, `ifaddrmsg`, `rtmsg`.
 const LINK: usize = 16;
@@ -19,7 +19,7 @@ const ADDRESS: usize = 8;
 const ROUTE: usize = 12;
 
 /// All links of a namespace, with their addresses.
-pub(super) fn links(netlink: &Netlink) -> io::Result<Vec<Link>> {
+pub(crate) fn links(netlink: &Netlink) -> io::Result<Vec<Link>> {
     let mut addresses = addresses(netlink)?;
     let mut links = Vec::new();
     for message in netlink.list(&Message::new(RTM_GETLINK, &[0; LINK], &[]))? {
@@ -142,7 +142,7 @@ fn address(message: &Message) -> io::Result<Option<(u32, NodeAddress)>> {
 }
 
 /// The routes of a namespace through one of its links.
-pub(super) fn routes(netlink: &Netlink, index: u32) -> io::Result<Vec<NodeRoute>> {
+pub(crate) fn routes(netlink: &Netlink, index: u32) -> io::Result<Vec<NodeRoute>> {
     let mut routes = Vec::new();
     for family in [AF_INET, AF_INET6] {
         let mut fixed = [0; ROUTE];

@@ -9,8 +9,9 @@ use std::path::Path;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use crate::cni::{CniError, ErrorCode};
+use crate::kernel::netlink::Netlink;
 use crate::nic::Netns;
-use crate::vm_nic::netlink::Netlink;
 
 /// Errors that mean that the namespace is gone: `ESRCH` (its process ends), `ENXIO` (a socket),
 /// `ENAMETOOLONG` and `ELOOP`.
@@ -23,15 +24,15 @@ const DO_NOT_WAIT: i32 = 0o4000;
 const OWN: &str = "/proc/thread-self/ns/net";
 
 /// An open namespace.
-pub(super) struct Namespace {
-    pub(super) netns: Netns,
-    pub(super) file: File,
-    pub(super) netlink: Netlink,
+pub(crate) struct Namespace {
+    pub(crate) netns: Netns,
+    pub(crate) file: File,
+    pub(crate) netlink: Netlink,
 }
 
 impl Namespace {
     /// The namespace in which the plugin runs.
-    pub(super) fn own() -> io::Result<Namespace> {
+    pub(crate) fn own() -> io::Result<Namespace> {
         let (netns, file) = open(Path::new(OWN))?;
         Ok(Namespace {
             netns,
@@ -41,7 +42,7 @@ impl Namespace {
     }
 
     /// The namespace of a Pod; `None` if it is certainly gone.
-    pub(super) fn of_pod_if_there(path: &Path) -> io::Result<Option<Namespace>> {
+    pub(crate) fn of_pod_if_there(path: &Path) -> io::Result<Option<Namespace>> {
         match Namespace::of_pod(path) {
             Ok(namespace) => Ok(Some(namespace)),
             Err(why) if is_gone(&why) => Ok(None),
@@ -49,7 +50,27 @@ impl Namespace {
         }
     }
 
-    pub(super) fn of_pod(path: &Path) -> io::Result<Namespace> {
+    /// Opens a Pod's namespace from the node's.
+    ///
+    /// # Errors
+    /// Fails if the path is no namespace, or the node's own.
+    pub(crate) fn pod(&self, path: &Path) -> Result<Namespace, CniError> {
+        let wrong = |why: &dyn std::fmt::Display| {
+            let message = format!("CNI_NETNS, {}: {why}", path.display());
+            CniError::new(
+                ErrorCode::InvalidEnvironment,
+                message,
+                "it is the path of the container's network namespace",
+            )
+        };
+        let pod = Namespace::of_pod(path).map_err(|why| wrong(&why))?;
+        if pod.netns.is(&self.netns) {
+            return Err(wrong(&"it is the node's own namespace"));
+        }
+        Ok(pod)
+    }
+
+    pub(crate) fn of_pod(path: &Path) -> io::Result<Namespace> {
         let (netns, file) = open(path)?;
         let netlink = std::thread::scope(|scope| {
             let inside = scope.spawn(|| {

@@ -11,7 +11,7 @@ use crate::nic::{Device, PciAddress};
 const BUSES: &str = "/sys/bus";
 
 /// The device that the kernel names as a link's parent (from Linux 5.14 on).
-pub(super) fn device(bus: &str, name: &str) -> Option<PathBuf> {
+pub(crate) fn device(bus: &str, name: &str) -> Option<PathBuf> {
     let is_plain =
         |part: &str| !part.is_empty() && !part.contains('/') && !matches!(part, "." | "..");
     if !is_plain(bus) || !is_plain(name) {
@@ -21,20 +21,20 @@ pub(super) fn device(bus: &str, name: &str) -> Option<PathBuf> {
 }
 
 /// The nearest PCI device: that of a virtio NIC is its parent.
-pub(super) fn pci(device: &Path) -> Option<PciAddress> {
+pub(crate) fn pci(device: &Path) -> Option<PciAddress> {
     device
         .iter()
         .rev()
         .find_map(|part| part.to_str()?.parse().ok())
 }
 
-pub(super) fn driver(device: &Path) -> Option<String> {
+pub(crate) fn driver(device: &Path) -> Option<String> {
     let driver = fs::read_link(device.join("driver")).ok()?;
     Some(driver.file_name()?.to_str()?.to_owned())
 }
 
 /// The identity of a device, also against earlier and later devices at the same path.
-pub(super) fn identity(device: &Path) -> Option<Device> {
+pub(crate) fn identity(device: &Path) -> Option<Device> {
     let inode = fs::metadata(device).ok()?.ino();
     Some(Device {
         path: device.to_owned(),
@@ -44,7 +44,7 @@ pub(super) fn identity(device: &Path) -> Option<Device> {
 }
 
 /// Whether a device was removed, or got another driver. Then its link is gone too.
-pub(super) fn is_gone(device: &Device) -> bool {
+pub(crate) fn is_gone(device: &Device) -> bool {
     match fs::metadata(&device.path) {
         Ok(now) => now.ino() != device.inode || driver(&device.path) != device.driver,
         Err(why) => why.kind() == io::ErrorKind::NotFound && Path::new(BUSES).is_dir(),

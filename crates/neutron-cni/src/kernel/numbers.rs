@@ -1,0 +1,67 @@
+//! Numbers of rtnetlink, under the kernel's names (`include/uapi/linux/if_link.h`, `if_addr.h`,
+//! `rtnetlink.h`, `if.h` and `socket.h` of Linux).
+
+/// Kinds of messages.
+pub(crate) const RTM_NEWLINK: u16 = 16;
+pub(crate) const RTM_GETLINK: u16 = 18;
+pub(crate) const RTM_SETLINK: u16 = 19;
+pub(crate) const RTM_NEWADDR: u16 = 20;
+pub(crate) const RTM_GETADDR: u16 = 22;
+pub(crate) const RTM_NEWROUTE: u16 = 24;
+pub(crate) const RTM_GETROUTE: u16 = 26;
+pub(crate) const RTM_NEWLINKPROP: u16 = 108;
+pub(crate) const RTM_DELLINKPROP: u16 = 109;
+
+/// Flags of links.
+pub(crate) const IFF_UP: u32 = 1;
+pub(crate) const IFF_LOOPBACK: u32 = 8;
+
+/// Attributes of links.
+pub(crate) const IFLA_ADDRESS: u16 = 1;
+pub(crate) const IFLA_IFNAME: u16 = 3;
+pub(crate) const IFLA_MTU: u16 = 4;
+pub(crate) const IFLA_LINK: u16 = 5;
+pub(crate) const IFLA_MASTER: u16 = 10;
+pub(crate) const IFLA_LINKINFO: u16 = 18;
+pub(crate) const IFLA_IFALIAS: u16 = 20;
+pub(crate) const IFLA_NET_NS_FD: u16 = 28;
+pub(crate) const IFLA_LINK_NETNSID: u16 = 37;
+pub(crate) const IFLA_PROP_LIST: u16 = 52;
+pub(crate) const IFLA_ALT_IFNAME: u16 = 53;
+pub(crate) const IFLA_PERM_ADDRESS: u16 = 54;
+pub(crate) const IFLA_PARENT_DEV_NAME: u16 = 56;
+pub(crate) const IFLA_PARENT_DEV_BUS_NAME: u16 = 57;
+/// In `IFLA_LINKINFO`: the driver of a link without a device.
+pub(crate) const IFLA_INFO_KIND: u16 = 1;
+
+/// Attributes of addresses.
+pub(crate) const IFA_ADDRESS: u16 = 1;
+pub(crate) const IFA_LOCAL: u16 = 2;
+pub(crate) const IFA_LABEL: u16 = 3;
+pub(crate) const IFA_BROADCAST: u16 = 4;
+pub(crate) const IFA_FLAGS: u16 = 8;
+pub(crate) const IFA_RT_PRIORITY: u16 = 9;
+
+/// Attributes of routes.
+pub(crate) const RTA_DST: u16 = 1;
+pub(crate) const RTA_SRC: u16 = 2;
+pub(crate) const RTA_OIF: u16 = 4;
+pub(crate) const RTA_GATEWAY: u16 = 5;
+pub(crate) const RTA_PRIORITY: u16 = 6;
+pub(crate) const RTA_PREFSRC: u16 = 7;
+pub(crate) const RTA_METRICS: u16 = 8;
+pub(crate) const RTA_MULTIPATH: u16 = 9;
+pub(crate) const RTA_CACHEINFO: u16 = 12;
+pub(crate) const RTA_TABLE: u16 = 15;
+pub(crate) const RTA_PREF: u16 = 20;
+/// In `RTA_METRICS`.
+pub(crate) const RTAX_MTU: u16 = 2;
+
+/// A copy that the kernel caches, not a configured route.
+pub(crate) const RTM_F_CLONED: u32 = 0x200;
+/// The only flag of a route that can be set.
+pub(crate) const RTNH_F_ONLINK: u32 = 4;
+
+/// Address families.
+pub(crate) const AF_INET: u8 = 2;
+pub(crate) const AF_INET6: u8 = 10;
