@@ -8,7 +8,12 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 
 /// The programs that run on nodes.
-const NODE_PROGRAMS: [&str; 3] = ["cni-ipam-neutron", "cni-vm-nic", "neutron-node"];
+const NODE_PROGRAMS: [&str; 4] = [
+    "cni-ipam-neutron",
+    "cni-unnumbered-ptp",
+    "cni-vm-nic",
+    "neutron-node",
+];
 
 /// The root of the repository.
 pub fn repository() -> &'static Path {

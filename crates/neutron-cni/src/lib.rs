@@ -1,10 +1,12 @@
-//! The CNI plugins `cni-ipam-neutron` and `cni-vm-nic`, and the files that they share with the
-//! daemon `neutron-node`. Must never know pools of `cilium-ipam`, plans, Cilium or Kubernetes.
+//! The CNI plugins `cni-ipam-neutron`, `cni-vm-nic` and `cni-unnumbered-ptp`, and the files that
+//! they share with the daemon `neutron-node`. Must never know pools of `cilium-ipam`, plans, Cilium or Kubernetes.
 #![forbid(unsafe_code)]
 
 pub mod cni;
 pub mod ipam;
 pub mod nic;
+pub mod unnumbered;
+pub mod unnumbered_ptp;
 pub mod vm_nic;
 
 mod commands;

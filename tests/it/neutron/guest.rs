@@ -36,6 +36,7 @@ fn pods_on_ipvlan_with_a_leg_to_their_node() {
     pods_on_ipvlan(&stack, &node, &networks[0], "main");
     pods_with_a_leg(&stack, &node, &networks);
     both_at_once(&stack, &node, &networks);
+    pods_of_one_port(&stack, &node, &networks[0]);
     assert_eq!(node.links(None), links, "{}", node.guest.console());
     for pod in ["a", "b"] {
         assert_eq!(node.links(Some(pod)), ["lo"]);
@@ -129,6 +130,40 @@ fn pods_with_a_leg(stack: &OpenStack, node: &Node, networks: &[String; 2]) {
     node.detach("main", "a", "eth0");
     node.detach("leg", "b", "eth1");
     assert_eq!(now(), [0, 0]);
+}
+
+/// A second way on the addresses of the same port.
+fn pods_of_one_port(stack: &OpenStack, node: &Node, network: &str) {
+    for filter in ["all", "default"] {
+        let line = format!("echo 1 > /proc/sys/net/ipv4/conf/{filter}/rp_filter");
+        node.inside(None, &line).expect(0);
+    }
+    let [a, b] = ["a", "b"].map(|pod| node.attach("one-port", pod, "eth0"));
+    assert_eq!(at_neutron(stack, network), sorted([&a, &b]));
+    assert!(
+        node.reaches(Some("a"), OF_NODE) && node.reaches(None, &a),
+        "Pod and node"
+    );
+    assert!(node.reaches(Some("a"), OF_SERVICE), "Pod and Service");
+    assert!(
+        node.reaches(Some("a"), &b) && node.reaches(Some("b"), &a),
+        "Pod and Pod"
+    );
+    for (to, way) in [
+        (b.as_str(), "dev eth0"),
+        ("192.0.2.1", "via 10.7.0.1 dev eth0"),
+        (OF_SERVICE, "via 169.254.1.1 dev ptp-eth0"),
+        (OF_NODE, "via 169.254.1.1 dev ptp-eth0"),
+    ] {
+        let order = format!("ip route get {to}");
+        let taken = node.inside(Some("a"), &order).expect(0).stdout;
+        assert!(taken.contains(way), "{to}: {taken}");
+    }
+    for pod in ["a", "b"] {
+        node.cnitool("check", "one-port", pod, "eth0").expect(0);
+        node.detach("one-port", pod, "eth0");
+    }
+    assert_eq!(ports(stack, network), [""; 0]);
 }
 
 /// As containerd attaches a Pod to several networks.
@@ -251,12 +286,19 @@ impl Node {
             )
             .file("/etc/cni/net.d/30-l3.conflist", 0o600, l3)
             .file(
+                "/etc/cni/net.d/40-one-port.conflist",
+                0o600,
+                documented("one-port", "ipvlan", networks),
+            )
+            .file(
                 "/etc/openstack/clouds.yaml",
                 0o600,
                 documented_cloud(stack, &credential),
             );
-        let own = node_program("cni-ipam-neutron");
-        files = files.program("/opt/cni/bin/cni-ipam-neutron", own).unwrap();
+        for name in ["cni-ipam-neutron", "cni-unnumbered-ptp"] {
+            let own = node_program(name);
+            files = files.program(&format!("/opt/cni/bin/{name}"), own).unwrap();
+        }
         let wanted = [
             Program::Cnitool,
             Program::CniPlugin(CniPlugin::Ipvlan),

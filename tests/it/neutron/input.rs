@@ -7,6 +7,7 @@ use crate::support::{Folder, node_program};
 use neutron_cni::Settings;
 use neutron_cni::cni::Arguments;
 use neutron_cni::nic::NicSettings;
+use neutron_cni::unnumbered::PtpSettings;
 use openstack::Cloud;
 
 fn refused(input: &str, variables: &[(&str, &str)]) -> (u64, String) {
@@ -68,6 +69,7 @@ fn what_cannot_be_understood_is_refused_with_the_numbers_of_the_specification() 
 fn a_person_is_told_what_they_are() {
     for (name, path) in [
         ("cni-ipam-neutron", node_program("cni-ipam-neutron")),
+        ("cni-unnumbered-ptp", node_program("cni-unnumbered-ptp")),
         ("cni-vm-nic", node_program("cni-vm-nic")),
     ] {
         let output = std::process::Command::new(path)
@@ -157,7 +159,12 @@ fn is_usable(list: &Value) {
             .into_iter()
             .for_each(|key| configuration[key] = list[key].clone());
         let input = configuration.to_string();
-        if plugin["type"] == "cni-vm-nic" {
+        if plugin["type"] == "cni-unnumbered-ptp" {
+            PtpSettings::read(input.as_bytes())
+                .unwrap()
+                .wanted()
+                .unwrap();
+        } else if plugin["type"] == "cni-vm-nic" {
             let settings = Settings::read_from(input.as_bytes(), "neutron").unwrap();
             NicSettings::read(settings.written()).unwrap();
         } else {

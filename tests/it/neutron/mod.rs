@@ -1,4 +1,5 @@
-//! `cni-ipam-neutron` and `cni-vm-nic` against a real Neutron and a real Keystone.
+//! `cni-ipam-neutron` and `cni-vm-nic` against a real Neutron and a real Keystone, and
+//! `cni-unnumbered-ptp` behind them.
 
 mod chained;
 mod clouds;
@@ -17,6 +18,7 @@ mod port_pairs;
 mod races;
 mod repeated_secrets;
 mod requests;
+mod second_way;
 mod support;
 mod tls;
 mod warm;

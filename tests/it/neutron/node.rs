@@ -80,8 +80,10 @@ impl Node {
             fs::create_dir(node.folder.path().join(folder)).unwrap();
         }
         node.relay();
-        let plugin = node.folder.path().join("bin/cni-vm-nic");
-        std::os::unix::fs::symlink(node_program("cni-vm-nic"), plugin).unwrap();
+        for name in ["cni-vm-nic", "cni-unnumbered-ptp"] {
+            let plugin = node.folder.path().join("bin").join(name);
+            std::os::unix::fs::symlink(node_program(name), plugin).unwrap();
+        }
         Ok(node)
     }
 
@@ -124,6 +126,11 @@ impl Node {
         ran(self.command(pod, Path::new("ip")).args(words.split(' ')))
             .expect(0)
             .stdout
+    }
+
+    /// A line of shell on the node, or in the network of a Pod.
+    pub fn shell(&self, pod: Option<&str>, line: &str) -> Ran {
+        ran(self.command(pod, Path::new("sh")).args(["-c", line]))
     }
 
     /// What is written about a link of the node.
@@ -212,6 +219,12 @@ impl Node {
         .unwrap();
     }
 
+    /// A network with this list of plugins, as a file has it.
+    pub fn network_list(&self, name: &str, list: &str) {
+        let path = self.folder.path().join(format!("net.d/{name}.conflist"));
+        fs::write(path, list).unwrap();
+    }
+
     /// A plugin that was started on the node, with this on standard input and these variables.
     pub fn start(&self, name: &str, input: &str, variables: &[(&str, &str)]) -> Child {
         let mut command = self.command(None, &self.folder.path().join("bin").join(name));
@@ -230,6 +243,13 @@ impl Node {
     /// The node's network.
     pub fn own_netns(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/ns/net", self.holder.id()))
+    }
+
+    /// The network of a Pod, for this process: the node's mounts are its own.
+    pub fn netns_from_here(&self, pod: &str) -> PathBuf {
+        let netns = self.netns(pod);
+        let inside = netns.strip_prefix("/").unwrap();
+        PathBuf::from(format!("/proc/{}/root", self.holder.id())).join(inside)
     }
 
     /// `cnitool` for an interface of a Pod.

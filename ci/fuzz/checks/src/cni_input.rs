@@ -7,6 +7,7 @@ use crate::safe_text::assert_harmless;
 use neutron_cni::Settings;
 use neutron_cni::cni::{Arguments, CniError};
 use neutron_cni::nic::NicSettings;
+use neutron_cni::unnumbered::PtpSettings;
 use openstack::Cloud;
 
 /// A shorter password could occur in a message that does not repeat it.
@@ -46,6 +47,15 @@ pub fn check(data: &[u8]) {
                     )
                 }
             }
+        }
+    }
+    let interface = "eth0".parse().expect("the name of an interface");
+    match PtpSettings::read(input)
+        .and_then(|settings| Ok((settings.wanted()?, settings.previous(&interface)?)))
+    {
+        Err(error) => refused(&error),
+        Ok((wanted, previous)) => {
+            assert!(wanted.routes.len() <= 64 && (1..=16).contains(&previous.addresses.len()));
         }
     }
     match Settings::read_from(input, "neutron")

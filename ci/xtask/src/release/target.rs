@@ -88,6 +88,12 @@ pub const NODE: Bundle = Bundle {
             folder: "/opt/cni/bin",
         },
         Program {
+            name: "cni-unnumbered-ptp",
+            package: "neutron-cni",
+            profile: "plugin",
+            folder: "/opt/cni/bin",
+        },
+        Program {
             name: "cni-vm-nic",
             package: "neutron-cni",
             profile: "plugin",

@@ -15,8 +15,8 @@ use crate::nic::{Kind, Link, MODES, Mac, NodeAddress, NodeRoute, State};
 
 /// Lengths of the fixed parts: `ifinfomsg`, `ifaddrmsg`, `rtmsg`.
 const LINK: usize = 16;
-const ADDRESS: usize = 8;
-const ROUTE: usize = 12;
+pub(crate) const ADDRESS: usize = 8;
+pub(crate) const ROUTE: usize = 12;
 
 /// All links of a namespace, with their addresses.
 pub(crate) fn links(netlink: &Netlink) -> io::Result<Vec<Link>> {
@@ -243,21 +243,21 @@ fn has_next_hop(ways: &[u8], index: u32) -> bool {
     false
 }
 
-fn attribute<'b>(attributes: &Attributes<'b>, wanted: u16) -> Option<&'b [u8]> {
+pub(crate) fn attribute<'b>(attributes: &Attributes<'b>, wanted: u16) -> Option<&'b [u8]> {
     attributes
         .iter()
         .find(|(kind, _)| *kind == wanted)
         .map(|(_, value)| *value)
 }
 
-fn number(bytes: &[u8]) -> io::Result<u32> {
+pub(crate) fn number(bytes: &[u8]) -> io::Result<u32> {
     bytes
         .try_into()
         .map(u32::from_ne_bytes)
         .map_err(|_| malformed(&"a number has another length"))
 }
 
-fn optional_number(bytes: Option<&[u8]>) -> io::Result<Option<u32>> {
+pub(crate) fn optional_number(bytes: Option<&[u8]>) -> io::Result<Option<u32>> {
     bytes.map(number).transpose()
 }
 
@@ -267,7 +267,7 @@ fn text(bytes: Option<&[u8]>) -> Option<String> {
     (!text.is_empty()).then(|| String::from_utf8_lossy(text).into_owned())
 }
 
-fn mac(bytes: &[u8]) -> Option<Mac> {
+pub(crate) fn mac(bytes: &[u8]) -> Option<Mac> {
     bytes
         .try_into()
         .ok()
@@ -275,7 +275,7 @@ fn mac(bytes: &[u8]) -> Option<Mac> {
         .map(Mac)
 }
 
-fn ip(bytes: &[u8]) -> Option<IpAddr> {
+pub(crate) fn ip(bytes: &[u8]) -> Option<IpAddr> {
     match bytes.len() {
         4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
         16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),

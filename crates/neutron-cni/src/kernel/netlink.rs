@@ -5,9 +5,9 @@ use std::io;
 use std::time::Duration;
 
 use netlink_packet_core::{
-    DecodeError, DefaultNla, Emitable, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST,
-    NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
-    NlasIterator,
+    DecodeError, DefaultNla, Emitable, NLA_F_NESTED, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR,
+    NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NetlinkSerializable, NlasIterator,
 };
 use netlink_sys::Socket;
 use netlink_sys::constants::NETLINK_ROUTE;
@@ -49,6 +49,12 @@ impl Message {
             .ok_or_else(|| malformed(&"a message is too short"))?;
         Ok((fixed, attributes(rest)?))
     }
+}
+
+/// An attribute that holds others, behind a fixed part.
+pub(crate) fn nested(kind: u16, fixed: &[u8], attributes: &[DefaultNla]) -> DefaultNla {
+    let Message { kind, body } = Message::new(kind, fixed, attributes);
+    DefaultNla::new(kind | NLA_F_NESTED, body)
 }
 
 /// Attributes by number, without the flag bits.
@@ -118,6 +124,12 @@ impl Netlink {
     pub(crate) fn change(&self, message: Message, flags: u16) -> io::Result<()> {
         self.ask(message, NLM_F_REQUEST | NLM_F_ACK | flags)
             .map(drop)
+    }
+
+    /// Requests one answer.
+    pub(crate) fn get(&self, message: Message) -> io::Result<Option<Message>> {
+        let answer = self.ask(message, NLM_F_REQUEST | NLM_F_ACK)?;
+        Ok(answer.into_iter().flatten().next())
     }
 
     /// Requests a list.

@@ -1,14 +1,20 @@
 //! Numbers of rtnetlink, under the kernel's names (`include/uapi/linux/if_link.h`, `if_addr.h`,
-//! `rtnetlink.h`, `if.h` and `socket.h` of Linux).
+//! `rtnetlink.h`, `neighbour.h`, `veth.h`, `if.h` and `socket.h` of Linux).
 
 /// Kinds of messages.
 pub(crate) const RTM_NEWLINK: u16 = 16;
+pub(crate) const RTM_DELLINK: u16 = 17;
 pub(crate) const RTM_GETLINK: u16 = 18;
 pub(crate) const RTM_SETLINK: u16 = 19;
 pub(crate) const RTM_NEWADDR: u16 = 20;
 pub(crate) const RTM_GETADDR: u16 = 22;
 pub(crate) const RTM_NEWROUTE: u16 = 24;
 pub(crate) const RTM_GETROUTE: u16 = 26;
+pub(crate) const RTM_NEWNEIGH: u16 = 28;
+pub(crate) const RTM_GETNEIGH: u16 = 30;
+pub(crate) const RTM_NEWRULE: u16 = 32;
+pub(crate) const RTM_DELRULE: u16 = 33;
+pub(crate) const RTM_GETRULE: u16 = 34;
 pub(crate) const RTM_NEWLINKPROP: u16 = 108;
 pub(crate) const RTM_DELLINKPROP: u16 = 109;
 
@@ -33,6 +39,10 @@ pub(crate) const IFLA_PARENT_DEV_NAME: u16 = 56;
 pub(crate) const IFLA_PARENT_DEV_BUS_NAME: u16 = 57;
 /// In `IFLA_LINKINFO`: the driver of a link without a device.
 pub(crate) const IFLA_INFO_KIND: u16 = 1;
+/// In `IFLA_LINKINFO`: the settings of that driver.
+pub(crate) const IFLA_INFO_DATA: u16 = 2;
+/// In `IFLA_INFO_DATA` of a veth: the other end.
+pub(crate) const VETH_INFO_PEER: u16 = 1;
 
 /// Attributes of addresses.
 pub(crate) const IFA_ADDRESS: u16 = 1;
@@ -41,6 +51,23 @@ pub(crate) const IFA_LABEL: u16 = 3;
 pub(crate) const IFA_BROADCAST: u16 = 4;
 pub(crate) const IFA_FLAGS: u16 = 8;
 pub(crate) const IFA_RT_PRIORITY: u16 = 9;
+
+/// Flags of addresses during duplicate detection, and after it failed.
+pub(crate) const IFA_F_DADFAILED: u32 = 0x08;
+pub(crate) const IFA_F_TENTATIVE: u32 = 0x40;
+
+/// Attributes of neighbours.
+pub(crate) const NDA_DST: u16 = 1;
+pub(crate) const NDA_LLADDR: u16 = 2;
+/// An entry that the kernel does not check.
+pub(crate) const NUD_PERMANENT: u16 = 0x80;
+
+/// Attributes of rules (`fib_rules.h`).
+pub(crate) const FRA_SRC: u16 = 2;
+pub(crate) const FRA_PRIORITY: u16 = 6;
+pub(crate) const FRA_TABLE: u16 = 15;
+/// Look up a table.
+pub(crate) const FR_ACT_TO_TBL: u8 = 1;
 
 /// Attributes of routes.
 pub(crate) const RTA_DST: u16 = 1;

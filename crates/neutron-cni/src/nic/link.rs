@@ -275,7 +275,7 @@ pub struct NodeRoute {
 }
 
 /// `RT_TABLE_MAIN`.
-const MAIN_TABLE: u32 = 254;
+pub(crate) const MAIN_TABLE: u32 = 254;
 /// `RTPROT_KERNEL`.
 const OF_KERNEL: u8 = 2;
 /// `RTPROT_STATIC`.
@@ -291,7 +291,7 @@ const GATEWAY_IS_NEAR: u32 = 4;
 
 /// Where a gateway is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gateway {
+pub(crate) enum Gateway {
     /// In a prefix of the link.
     InPrefix(IpAddr),
     /// On the link, outside its prefixes.
@@ -302,7 +302,7 @@ pub(super) enum Gateway {
 
 impl NodeRoute {
     /// A plain one, as a Pod gets it.
-    pub(super) fn new(destination: IpNet, gateway: Gateway, mtu: Option<u32>) -> NodeRoute {
+    pub(crate) fn new(destination: IpNet, gateway: Gateway, mtu: Option<u32>) -> NodeRoute {
         let (gateway, flags) = match gateway {
             Gateway::InPrefix(gateway) => (Some(gateway), 0),
             Gateway::Beyond(gateway) => (Some(gateway), GATEWAY_IS_NEAR),

@@ -9,6 +9,8 @@ mod record;
 mod settings;
 mod steps;
 
+pub(crate) use link::{Gateway, MAIN_TABLE};
+
 pub use choice::{Refusal, candidates, is_available};
 pub use link::{
     CHOSEN_OF_ADDRESS, Device, Kind, Link, MODES, Mac, NodeAddress, NodeRoute, PciAddress, State,

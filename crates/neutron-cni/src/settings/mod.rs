@@ -160,7 +160,7 @@ impl Settings {
     }
 }
 
-fn version(written: &Value) -> Result<SpecVersion, CniError> {
+pub(crate) fn version(written: &Value) -> Result<SpecVersion, CniError> {
     let Some(text) = written.as_str() else {
         return Err(invalid("the configuration has no `cniVersion`"));
     };
@@ -184,7 +184,7 @@ fn deadline(written: &Value) -> Duration {
 }
 
 /// A name that is joined with others by `/`. CNI's rule for network names.
-fn name(object: &Value, key: &str) -> Result<Option<String>, CniError> {
+pub(crate) fn name(object: &Value, key: &str) -> Result<Option<String>, CniError> {
     match text(object, key)? {
         None => Ok(None),
         Some(name) if name.parse::<ContainerId>().is_ok() => Ok(Some(name)),
@@ -241,7 +241,7 @@ pub(crate) fn text(object: &Value, key: &str) -> Result<Option<String>, CniError
     }
 }
 
-fn undecodable(why: &serde_json::Error) -> CniError {
+pub(crate) fn undecodable(why: &serde_json::Error) -> CniError {
     // Never the input itself: it may hold a password.
     let position = format!("line {}, column {}", why.line(), why.column());
     CniError::new(

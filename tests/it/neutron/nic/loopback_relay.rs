@@ -4,13 +4,12 @@
 use std::fs::File;
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::{JoinHandle, scope, spawn};
+use std::thread::{JoinHandle, spawn};
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use crate::neutron::support::within;
 
 /// A running relay. Dropping it closes it.
 pub struct LoopbackRelay {
@@ -73,17 +72,6 @@ impl Drop for LoopbackRelay {
             let _ = thread.join();
         }
     }
-}
-
-/// Runs `work` in a thread that has entered the namespace.
-fn within<T: Send>(netns: &File, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-    scope(|scope| {
-        let inside = scope.spawn(|| {
-            move_into_link_name_space(netns.as_fd(), Some(LinkNameSpaceType::Network))?;
-            work()
-        });
-        inside.join().unwrap()
-    })
 }
 
 /// Copies in both directions, each until its end.

@@ -4,6 +4,7 @@ mod device;
 mod loopback_relay;
 mod races;
 mod refused;
+mod second_way;
 mod support;
 
 use serde_json::{Value, json};

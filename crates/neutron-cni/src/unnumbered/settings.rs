@@ -1,0 +1,240 @@
+//! The settings of `cni-unnumbered-ptp`: `routes`, `interface` and `mtu`.
+//!
+//! Settings for all requests are read at once. Those of an ADD are read for an ADD only, so that a
+//! mistake in them does not block a DEL.
+
+use std::collections::BTreeSet;
+
+use ipam_core::net::{Block, Family};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::cni::{Attachment, CniError, InterfaceName, SpecVersion};
+use crate::plugin::NetworkSettings;
+use crate::settings::{name, undecodable, valid_attachments, version};
+use crate::unnumbered::previous::Previous;
+use crate::{invalid, shown};
+
+/// Known fields: those of CNI, and those of this plugin.
+const FIELDS: [&str; 11] = [
+    "cniVersion",
+    "name",
+    "type",
+    "capabilities",
+    "runtimeConfig",
+    "args",
+    "dns",
+    "prevResult",
+    "routes",
+    "interface",
+    "mtu",
+];
+
+/// The start of fields that runtimes add.
+const OF_RUNTIME: &str = "cni.dev/";
+
+/// Most destinations. The Pod has two routes for each.
+const MOST_ROUTES: usize = 64;
+
+/// Allowed sizes of a packet, in bytes: the least that IPv4 requires (RFC 791), and the most that a
+/// veth takes.
+const MTUS: std::ops::RangeInclusive<u64> = 576..=65_535;
+
+/// The least that IPv6 requires (RFC 8200), in bytes.
+pub(super) const LEAST_MTU_IPV6: u32 = 1280;
+
+/// Destinations that never lead through the pair: this host, link-local and multicast addresses.
+const NEVER: [&str; 7] = [
+    "0.0.0.0/8",
+    "127.0.0.0/8",
+    "224.0.0.0/3",
+    "::/96",
+    "fe80::/10",
+    "ff00::/8",
+    "169.254.1.1/32",
+];
+
+/// The configuration of a network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PtpSettings {
+    /// The version of the specification for the answer.
+    pub version: SpecVersion,
+    pub network_name: String,
+    written: Value,
+}
+
+/// The settings of an ADD.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Destinations behind the node, in addition to its addresses.
+    pub routes: Vec<Block>,
+    /// The name of the Pod's end; `None` follows from `CNI_IFNAME`.
+    pub interface: Option<InterfaceName>,
+    /// In bytes; `None` is the smaller one of the Pod's interface and the node's uplink.
+    pub mtu: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenRoute {
+    dst: String,
+}
+
+impl PtpSettings {
+    /// Reads standard input.
+    ///
+    /// # Errors
+    /// Fails if it is not a valid configuration of a network.
+    pub fn read(input: &[u8]) -> Result<PtpSettings, CniError> {
+        let written: Value = serde_json::from_slice(input).map_err(|why| undecodable(&why))?;
+        let version = version(&written["cniVersion"])?;
+        if written["plugins"].is_array() {
+            return Err(invalid(
+                "this is a list of plugins: a plugin gets one entry of it, with the `name` and `cniVersion` of the list",
+            ));
+        }
+        let network_name =
+            name(&written, "name")?.ok_or_else(|| invalid("the configuration has no `name`"))?;
+        Ok(PtpSettings {
+            version,
+            network_name,
+            written,
+        })
+    }
+
+    /// The settings of an ADD.
+    ///
+    /// # Errors
+    /// Fails if they are invalid.
+    pub fn wanted(&self) -> Result<Wanted, CniError> {
+        self.refuse_unknown_fields()?;
+        let interface = match &self.written["interface"] {
+            Value::Null => None,
+            Value::String(text) => Some(interface(text)?),
+            _ => return Err(invalid("`interface` must be a string")),
+        };
+        let routes = routes(&self.written["routes"])?;
+        let mtu = mtu(&self.written["mtu"])?;
+        let is_too_small = |mtu: &u32| {
+            *mtu < LEAST_MTU_IPV6 && routes.iter().any(|route| route.family() == Family::Ipv6)
+        };
+        match mtu.filter(is_too_small) {
+            Some(mtu) => Err(invalid(&format!(
+                "`mtu` is {mtu}, and IPv6 requires at least {LEAST_MTU_IPV6}"
+            ))),
+            None => Ok(Wanted {
+                routes,
+                interface,
+                mtu,
+            }),
+        }
+    }
+
+    /// What the plugins before this one did for the interface.
+    ///
+    /// # Errors
+    /// Fails if there is none, or it is invalid.
+    pub fn previous(&self, interface: &InterfaceName) -> Result<Previous, CniError> {
+        Previous::read(&self.written["prevResult"], interface)
+    }
+
+    fn refuse_unknown_fields(&self) -> Result<(), CniError> {
+        let fields = self.written.as_object().into_iter().flatten();
+        let mut unknown = fields
+            .map(|(key, _)| key)
+            .filter(|key| !FIELDS.contains(&key.as_str()) && !key.starts_with(OF_RUNTIME));
+        match unknown.next().map(String::as_str) {
+            None => Ok(()),
+            Some("ipam") => Err(invalid(
+                "remove `ipam`: this plugin borrows the addresses of the interface that the plugin before it made",
+            )),
+            Some(key) => Err(invalid(&format!(
+                "unknown field `{}`; expected `routes`, `interface` or `mtu`",
+                shown(key)
+            ))),
+        }
+    }
+}
+
+impl NetworkSettings for PtpSettings {
+    fn version(&self) -> SpecVersion {
+        self.version
+    }
+
+    fn valid_attachments(&self) -> Result<Option<BTreeSet<Attachment>>, CniError> {
+        valid_attachments(self.written.get("cni.dev/valid-attachments"))
+    }
+}
+
+fn interface(text: &str) -> Result<InterfaceName, CniError> {
+    // The kernel takes a name with `%` for a pattern.
+    if text.contains('%') {
+        return Err(invalid("`interface` has a `%`"));
+    }
+    text.parse()
+        .map_err(|why| invalid(&format!("`interface` is `{}`, {why}", shown(text))))
+}
+
+fn mtu(written: &Value) -> Result<Option<u32>, CniError> {
+    match written {
+        Value::Null => Ok(None),
+        number => number
+            .as_u64()
+            .filter(|mtu| MTUS.contains(mtu))
+            .and_then(|mtu| u32::try_from(mtu).ok())
+            .map(Some)
+            .ok_or_else(|| {
+                invalid(&format!(
+                    "`mtu` must be a number from {} to {}",
+                    MTUS.start(),
+                    MTUS.end()
+                ))
+            }),
+    }
+}
+
+fn routes(written: &Value) -> Result<Vec<Block>, CniError> {
+    let list: Vec<WrittenRoute> = match written {
+        Value::Null => Vec::new(),
+        Value::Array(list) if list.len() > MOST_ROUTES => {
+            return Err(invalid(&format!("`routes` has more than {MOST_ROUTES}")));
+        }
+        list => Vec::deserialize(list).map_err(|why| invalid(&format!("`routes`: {why}")))?,
+    };
+    let mut routes: Vec<Block> = Vec::new();
+    for WrittenRoute { dst } in &list {
+        let block = destination(dst)?;
+        if let Some(other) = routes.iter().find(|other| other.overlaps(block)) {
+            return Err(invalid(&format!(
+                "`routes` has {other} and {block}, which overlap: keep the larger one"
+            )));
+        }
+        routes.push(block);
+    }
+    Ok(routes)
+}
+
+fn destination(text: &str) -> Result<Block, CniError> {
+    let wrong = |why: &dyn std::fmt::Display| invalid(&format!("`routes`: {why}"));
+    let refused = |block: Block| {
+        wrong(&format!(
+            "{block} holds addresses of this host, of the link or of groups"
+        ))
+    };
+    let block: Block = shown(text).parse().map_err(|why| wrong(&why))?;
+    if block.to_string() != text {
+        return Err(wrong(&format!(
+            "write {block} instead of `{}`",
+            shown(text)
+        )));
+    }
+    let is_never = |never: &str| {
+        never
+            .parse()
+            .is_ok_and(|never: Block| never.overlaps(block))
+    };
+    match NEVER.into_iter().any(is_never) {
+        true => Err(refused(block)),
+        false => Ok(block),
+    }
+}
