@@ -88,9 +88,9 @@ fn sections(text: &str) -> Vec<usize> {
 fn commands(text: &str) -> Vec<usize> {
     let mut found = inner_commands(text);
     let mut start = 0;
-    for line in text.split_inclusive('\n') {
+    for line in text.split('\n') {
         found.extend(line_command(line).map(|at| start + at));
-        start += line.len();
+        start += line.len() + 1;
     }
     found.sort_unstable();
     found.dedup();
@@ -288,6 +288,7 @@ mod tests {
             "a\n  \\::set-output name=x::y"
         );
         assert_eq!(log_text("--- x\n---x"), "\\--- x\n---x");
+        assert_eq!(log_text("a\n---\nb"), "a\n---\nb");
         assert_eq!(
             log_text("#\u{1b}[1m#\u{1b}[0mvso[x]"),
             "#\u{1b}[1m\\#\u{1b}[0mvso[x]"

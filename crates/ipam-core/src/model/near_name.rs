@@ -200,12 +200,10 @@ mod tests {
         };
         let (given, known) = (names("wrkr"), names("worker"));
         let index = NearNames::new(known.iter().map(String::as_str));
-        let begun = std::time::Instant::now();
         assert_eq!(given.iter().filter_map(|given| index.of(given)).count(), 0);
         assert_eq!(
             index.of("wroker-49999.example"),
             Some("worker-49999.example")
         );
-        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
     }
 }
