@@ -84,8 +84,9 @@ fn tables(observed: &Observed) -> Tables {
     let rules = observed.lb_rules();
     let pools = observed.address_pools_as_read(&rules);
     let running = OperatorState::Running(&pools);
-    let Evaluated { outcomes, counts } =
-        evaluate(&pools, observed.services.values(), &rules, running);
+    let Evaluated {
+        outcomes, counts, ..
+    } = evaluate(&pools, observed.services.values(), &rules, running);
     let conflicts = conflicts(&pools, running);
     let pool_row = |pool: &AddressPool| {
         let status = observed

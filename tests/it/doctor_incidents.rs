@@ -393,6 +393,22 @@ const ADDRESSES: &[Incident] = &[
         rules: &["addresses-lost-at-restart"],
     },
     Incident {
+        of: "cilium#48779",
+        base: Base::ClusterPool,
+        near: |objects| {
+            run(objects, "1.20.2");
+            let web = object(objects, "Service", "web");
+            web["metadata"]["annotations"] =
+                json!({"lbipam.cilium.io/ips": "10.30.0.0", "lbipam.cilium.io/sharing-key": "k"});
+            web["status"]["loadBalancer"]["ingress"] = json!([{"ip": "10.30.0.0"}]);
+        },
+        breaks: |objects| {
+            object(objects, "CiliumLoadBalancerIPPool", "outside")["spec"]["allowFirstLastIPs"] =
+                "No".into();
+        },
+        rules: &["operator-panics"],
+    },
+    Incident {
         of: "cilium#43131",
         base: Base::ClusterPool,
         near: |objects| {

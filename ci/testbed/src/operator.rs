@@ -141,6 +141,11 @@ impl Operator {
         })
     }
 
+    /// Fails if it has ended by itself.
+    pub(crate) fn check_running(&mut self) -> Result<()> {
+        self.server.check_running()
+    }
+
     /// Where its output goes.
     #[must_use]
     pub fn log(&self) -> &Path {

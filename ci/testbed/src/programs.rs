@@ -66,6 +66,18 @@ impl CiliumVersion {
         }
     }
 
+    /// Flags that lift the limit of its operator's requests.
+    #[must_use]
+    pub fn unlimited(self) -> [&'static str; 2] {
+        match self {
+            Self::V1_15 | Self::V1_16 => ["--k8s-client-qps=2000", "--k8s-client-burst=2000"],
+            _ => [
+                "--operator-k8s-client-qps=2000",
+                "--operator-k8s-client-burst=2000",
+            ],
+        }
+    }
+
     fn module(self) -> &'static str {
         match self {
             Self::V1_15 => "cilium-1.15",

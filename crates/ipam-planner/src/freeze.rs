@@ -141,10 +141,12 @@ pub fn freeze(frozen: &Frozen, desired: &Desired, observed: &Observed) -> Freeze
 /// Services that lose an address when the operator starts, whatever they request.
 fn lost_at_restart(observed: &Observed, rules: &LbRules) -> BTreeMap<ServiceName, WhyLeft> {
     let pools = observed.address_pools_as_read(rules);
-    let lost = at_start(observed, &pools, rules).into_iter().filter_map(|(name, outcome)| {
+    let outcomes = at_start(observed, &pools, rules).outcomes;
+    let lost = outcomes.into_iter().filter_map(|(name, outcome)| {
         let is_pool = |why: &LossReason| match why {
             LossReason::NoPool
             | LossReason::NotSelected
+            | LossReason::Rejoined
             | LossReason::PoolDisabled
             | LossReason::PoolConflicting
             | LossReason::Reserved => true,
@@ -156,7 +158,11 @@ fn lost_at_restart(observed: &Observed, rules: &LbRules) -> BTreeMap<ServiceName
             | LossReason::BlockEdited
             | LossReason::UnknownPool => false,
         };
-        let (address, why) = outcome.loses.into_iter().find(|(_, why)| is_pool(why))?;
+        // A pin does not join an address.
+        let joins = |(_, why): &(IpAddr, LossReason)| *why == LossReason::Rejoined;
+        let joined = outcome.contested.into_iter().filter(joins);
+        let mut all = outcome.loses.into_iter().chain(joined);
+        let (address, why) = all.find(|(_, why)| is_pool(why))?;
         let reason = format!(
             "Cilium takes {address} away when its operator restarts, also from a pinned Service: {}",
             why.as_str()

@@ -4,11 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use serde_json::{Value, json};
-use testbed::{CiliumVersion, Operator, Programs, wait_until};
+use testbed::{CiliumVersion, Error, Marks, Operator, Programs};
 use tokio::runtime::Runtime;
 
-use super::super::lb::{POOLS, SERVICES, address_pool, service};
 use super::scenario::{Scenario, Wave};
 use super::told::{Telling, Verdict, at_restart, compare, of_wave, parts, summary};
 use ipam_cilium::observed::Observed;
@@ -18,6 +16,14 @@ use testbed::{ControlPlane, Options, install_cilium};
 
 /// Connections that send the actions of a wave.
 const SENDERS: usize = 8;
+/// How often an operator that panics is started again, before nothing more is expected of it.
+const STARTS: usize = 2;
+/// An operator that has panicked still leads for a while.
+const QUICK_ELECTION: [&str; 3] = [
+    "--leader-election-lease-duration=2s",
+    "--leader-election-renew-deadline=1s",
+    "--leader-election-retry-period=200ms",
+];
 /// How long after an action the operator may still do what was told.
 const LATEST: Duration = Duration::from_secs(60);
 
@@ -31,18 +37,27 @@ pub struct Step {
     pub differences: String,
 }
 
+/// Whether the operator survives the scenarios.
+#[derive(Clone, Copy)]
+pub enum Health {
+    Lives,
+    /// It panics, now and then or at each start.
+    Panics,
+}
+
 pub struct Bench {
     plane: ControlPlane,
     programs: Programs,
     version: CiliumVersion,
+    health: Health,
     operator: Option<Operator>,
     runtime: Runtime,
     cluster: LiveCluster,
-    marks: usize,
+    marks: Marks,
 }
 
 impl Bench {
-    pub fn start(programs: Programs, version: CiliumVersion) -> Bench {
+    pub fn start(programs: Programs, version: CiliumVersion, health: Health) -> Bench {
         let plane = ControlPlane::start(&programs, Options::default()).unwrap();
         let installation = super::super::server::kubernetes(version.release(), None);
         install_cilium(&plane, &installation).unwrap();
@@ -61,30 +76,36 @@ impl Bench {
             plane,
             programs,
             version,
+            health,
             operator: None,
             runtime,
             cluster,
-            marks: 0,
+            marks: Marks::default(),
         };
         bench.restart();
-        // So that the operator never falls asleep.
-        let spec = json!({"blocks": [{"cidr": "10.99.0.0/30"}],
-            "serviceSelector": {"matchLabels": {"mark": "yes"}}});
-        let pool = address_pool("mark", &spec);
-        bench.plane.create(POOLS, &pool).unwrap();
+        bench.marks.keep_awake(&bench.plane).unwrap();
         bench
     }
 
-    fn restart(&mut self) {
+    /// Fails if the operator ends at once.
+    fn try_restart(&mut self) -> testbed::Result<()> {
         self.operator = None;
-        let qps = match self.version {
-            CiliumVersion::V1_15 | CiliumVersion::V1_16 => "--k8s-client-qps=2000",
-            _ => "--operator-k8s-client-qps=2000",
+        let flags = ["--ipam=kubernetes", "--enable-ipv6=false"];
+        let election = match self.health {
+            Health::Lives => [].as_slice(),
+            Health::Panics => QUICK_ELECTION.as_slice(),
         };
-        let burst = qps.replace("qps", "burst");
-        let flags = ["--ipam=kubernetes", "--enable-ipv6=false", qps, &burst];
-        let operator = Operator::start(&self.programs, &self.plane, self.version, &flags).unwrap();
+        let flags = [flags.as_slice(), &self.version.unlimited(), election].concat();
+        let operator = Operator::start(&self.programs, &self.plane, self.version, &flags)?;
         self.operator = Some(operator);
+        Ok(())
+    }
+
+    fn restart(&mut self) {
+        match (self.try_restart(), self.health) {
+            (Ok(()), _) | (Err(Error::Ended { .. }), Health::Panics) => {}
+            (Err(other), _) => panic!("{other}"),
+        }
     }
 
     fn observe(&self) -> Observed {
@@ -93,76 +114,23 @@ impl Bench {
             .unwrap()
     }
 
-    /// Waits until the operator has seen everything so far: it takes pools and Services in order.
-    /// Its own writes come back to it, so this is done until nothing changes.
+    /// Waits until the operator has seen everything. If it panics, it starts again, as in a cluster.
     fn settle(&mut self) {
-        let mut last = Vec::new();
-        loop {
-            self.mark();
-            let now = self.versions();
-            if now == last && self.has_looked_at_all() {
-                return;
+        for _ in 0..=STARTS {
+            let Some(operator) = &mut self.operator else {
+                self.restart();
+                continue;
+            };
+            match (self.marks.settle(&self.plane, operator), self.health) {
+                (Ok(()), _) => return,
+                (Err(Error::Ended { .. }), Health::Panics) => self.restart(),
+                (Err(other), _) => panic!("{other}"),
             }
-            last = now;
         }
     }
 
-    fn mark(&mut self) {
-        self.marks += 1;
-        let name = format!("mark-{}", self.marks);
-        let (pool, own) = (format!("{POOLS}/{name}"), format!("{SERVICES}/{name}"));
-        let cidr = format!("10.99.{}.0/30", 1 + self.marks % 250);
-        let spec = json!({"blocks": [{"cidr": cidr}],
-            "serviceSelector": {"matchLabels": {"mark": name}}});
-        self.plane
-            .create(SERVICES, &service(&name, &json!({"mark": name})))
-            .unwrap();
-        let is_seen = |path: &str| {
-            let conditions = self.plane.get(path)?["status"]["conditions"].clone();
-            let any = |kinds: &[&str]| {
-                conditions
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .any(|condition| kinds.iter().any(|kind| condition["type"] == *kind))
-            };
-            Ok(any(&["cilium.io/IPsTotal", "cilium.io/IPAMRequestSatisfied"]).then_some(()))
-        };
-        wait_until("the mark's Service", testbed::PATIENCE, || is_seen(&own)).unwrap();
-        self.plane
-            .create(POOLS, &address_pool(&name, &spec))
-            .unwrap();
-        wait_until("the mark's pool", testbed::PATIENCE, || is_seen(&pool)).unwrap();
-        self.plane.delete(&own).unwrap();
-        self.plane.delete(&pool).unwrap();
-    }
-
-    /// Whether every Service has the operator's condition: it retries a write that failed.
-    fn has_looked_at_all(&self) -> bool {
-        let services = self.plane.list(SERVICES).unwrap();
-        let is_ours = |service: &&Value| service["spec"]["type"] == "LoadBalancer";
-        services.iter().filter(is_ours).all(|service| {
-            let conditions = service["status"]["conditions"].as_array();
-            conditions.is_some_and(|conditions| !conditions.is_empty())
-        })
-    }
-
-    /// The resourceVersion of every pool and Service of the scenarios.
-    fn versions(&self) -> Vec<(String, String)> {
-        let of = |object: &Value| {
-            let text = |key: &str| object["metadata"][key].as_str().unwrap().to_owned();
-            (text("name"), text("resourceVersion"))
-        };
-        let mut objects = self.plane.list(POOLS).unwrap();
-        objects.extend(self.plane.list(SERVICES).unwrap());
-        let objects = objects.iter().map(of);
-        objects
-            .filter(|(name, _)| !name.starts_with("mark"))
-            .collect()
-    }
-
     /// Runs all scenarios; the steps of each by its id.
-    pub fn run(&mut self, scenarios: &[Scenario]) -> BTreeMap<String, Vec<Step>> {
+    pub fn run(&mut self, scenarios: &[&Scenario]) -> BTreeMap<String, Vec<Step>> {
         let mut steps = BTreeMap::new();
         let most = scenarios.iter().map(|s| s.parts.len()).max().unwrap_or(0);
         for part in 0..most {
@@ -179,7 +147,7 @@ impl Bench {
 
     fn wave(
         &mut self,
-        scenarios: &[Scenario],
+        scenarios: &[&Scenario],
         part: usize,
         wave: usize,
         steps: &mut BTreeMap<String, Vec<Step>>,
@@ -189,7 +157,7 @@ impl Bench {
         let tell = |scenario: &Scenario, before: &Observed| Some(of_wave(before, &of(scenario)?));
         let act = |bench: &mut Bench| {
             bench.start_of_a_second();
-            let all: Vec<Wave> = scenarios.iter().filter_map(of).collect();
+            let all: Vec<Wave> = scenarios.iter().filter_map(|one| of(one)).collect();
             // Side by side, so that pools of one wave are made in one second.
             let share = all.len().div_ceil(SENDERS).max(1);
             std::thread::scope(|scope| {
@@ -217,7 +185,7 @@ impl Bench {
     fn step(
         &mut self,
         what: &str,
-        scenarios: &[Scenario],
+        scenarios: &[&Scenario],
         tell: impl Fn(&Scenario, &Observed) -> Option<Telling>,
         act: impl FnOnce(&mut Bench),
         steps: &mut BTreeMap<String, Vec<Step>>,

@@ -11,6 +11,7 @@ use super::super::lb::{POOLS, SERVICES, address_pool};
 
 const SCENARIOS: &str = "tests/it/transitions/scenarios.txt";
 const RESTART: &str = "restart";
+const IPS: &str = "lbipam.cilium.io/ips";
 
 /// One thing that people or programs do.
 #[derive(Clone, Debug)]
@@ -37,8 +38,8 @@ pub struct Scenario {
     /// The heading above its line.
     pub group: String,
     pub title: String,
-    /// Versions, such as `1.20`, whose operator has a fault here: it panics, or breaks its own rules.
-    pub faulty: Vec<String>,
+    /// Versions, such as `1.20`, whose operator panics.
+    pub fatal: Vec<String>,
     /// First in the names of its objects, with `-` after it.
     pub id: String,
     /// Waves between restarts of the operator; the last restart is that of all scenarios.
@@ -71,7 +72,7 @@ fn waves_of(line: &str) -> impl Iterator<Item = &str> {
 
 fn scenario(index: usize, group: &str, line: &str) -> Scenario {
     let words = || waves_of(line).next().unwrap_or_default().split_whitespace();
-    let faulty = words()
+    let fatal = words()
         .filter_map(|word| word.strip_prefix('!'))
         .map(str::to_owned);
     let title: Vec<&str> = words().filter(|word| !word.starts_with('!')).collect();
@@ -92,15 +93,26 @@ fn scenario(index: usize, group: &str, line: &str) -> Scenario {
     Scenario {
         group: group.to_owned(),
         title,
-        faulty: faulty.collect(),
+        fatal: fatal.collect(),
         id: space.id,
         parts,
     }
 }
 
+/// Whether a Service of the wave may take an address that another one of it requests: the operator
+/// may see them in any order.
+pub fn races(wave: &Wave) -> bool {
+    let requests = |action: &Action| match action {
+        Action::Service { object, .. } => Some(!object["metadata"]["annotations"][IPS].is_null()),
+        _ => None,
+    };
+    let requests: Vec<bool> = wave.iter().filter_map(requests).collect();
+    requests.contains(&true) && requests.contains(&false)
+}
+
 impl Scenario {
-    pub fn is_faulty_on(&self, version: testbed::CiliumVersion) -> bool {
-        self.faulty
+    pub fn is_fatal_on(&self, version: testbed::CiliumVersion) -> bool {
+        self.fatal
             .iter()
             .any(|minor| version.release().starts_with(&format!("{minor}.")))
     }

@@ -23,8 +23,8 @@ const VERSIONS: [CiliumVersion; 6] = [
     CiliumVersion::V1_19,
     CiliumVersion::V1_20,
 ];
+const PANICS: &str = "panics";
 const NOT_RUN: &str = "not run";
-const FAULT: &str = "not foretold";
 const HEAD: &str = "\
 # What every edit, restart and change does to addresses
 
@@ -40,8 +40,8 @@ Before the slash: what the changes of the scenario do. After it: what restarts o
 | may change | A Service may lose its address, or get another one: Cilium's order of work decides. |
 | changes | A Service gets another address. |
 | loses | A Service is left without an address. |
+| panics | A fault of this release: its operator panics, once or at each start. Services keep what they have. |
 | depends | Pools that are made in one second have no order: addresses may change at a restart. In two seconds, they keep. |
-| not foretold | A fault of this release: its operator panics, or leaves an address that no pool covers. |
 
 The scenarios, action by action, are in `tests/it/transitions/scenarios.txt`. Run them with
 `cargo test --test it transitions -- --include-ignored`. `cargo xtask testbed build --all-operators`
@@ -56,12 +56,7 @@ What no state of the cluster shows, and what is therefore not foretold: after `a
 type Cells = BTreeMap<(String, CiliumVersion), String>;
 
 /// Compares the column of this version with the page, or writes it if `INSTA_UPDATE=always`.
-pub fn check(
-    version: CiliumVersion,
-    ran: &[Scenario],
-    faulty: &[Scenario],
-    steps: &BTreeMap<String, Vec<Step>>,
-) {
+pub fn check(version: CiliumVersion, ran: &[Scenario], steps: &BTreeMap<String, Vec<Step>>) {
     let path = repository().join(PAGE);
     let known = fs::read_to_string(&path).unwrap_or_default();
     let mut cells = read(&known);
@@ -70,10 +65,11 @@ pub fn check(
             true => DEPENDS.to_owned(),
             false => cell(&steps[&scenario.id]),
         };
+        let cell = match scenario.is_fatal_on(version) {
+            true => format!("{cell}, {PANICS}"),
+            false => cell,
+        };
         cells.insert((scenario.title.clone(), version), cell);
-    }
-    for scenario in faulty {
-        cells.insert((scenario.title.clone(), version), FAULT.to_owned());
     }
     let page = page(&scenarios(), &cells);
     if std::env::var("INSTA_UPDATE").is_ok_and(|value| value == "always") {

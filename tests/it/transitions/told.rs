@@ -32,7 +32,7 @@ pub struct Telling {
 }
 
 /// The parts of the cluster, one for each scenario.
-pub fn parts(mut observed: Observed, scenarios: &[Scenario]) -> BTreeMap<String, Observed> {
+pub fn parts(mut observed: Observed, scenarios: &[&Scenario]) -> BTreeMap<String, Observed> {
     let pools = std::mem::take(&mut observed.address_pools);
     let services = std::mem::take(&mut observed.services);
     let mut parts: BTreeMap<String, Observed> = scenarios

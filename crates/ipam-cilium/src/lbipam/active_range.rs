@@ -30,6 +30,11 @@ impl ActiveRange<'_> {
     pub(super) fn gives(&self) -> bool {
         self.use_of.is_ok() || self.imports.is_ok()
     }
+
+    /// Whether all its addresses are given or reserved.
+    pub(super) fn is_full(&self) -> bool {
+        self.taken > self.range.range.width()
+    }
 }
 
 /// All ranges, in the order of the pools.
@@ -93,15 +98,11 @@ fn imports_of(
     let Some(known) = before.iter().find(|known| known.name == pool.name) else {
         return Err(LossReason::NoPool);
     };
-    let is_same = |known: &AddressPool| {
-        AddressPool {
-            marking: known.marking,
-            ..pool.clone()
-        } == *known
-    };
     match pool.state {
         ServingState::Disabled => Err(LossReason::PoolDisabled),
-        ServingState::Enabled if is_same(known) && out_before.contains(pool.name.as_str()) => {
+        ServingState::Enabled
+            if pool.has_spec_of(known) && out_before.contains(pool.name.as_str()) =>
+        {
             Err(LossReason::PoolConflicting)
         }
         ServingState::Enabled => Ok(()),

@@ -1,14 +1,15 @@
 //! Finds addresses that a Service shows, and that another Service may take first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::evaluate::Evaluation;
 use super::selection::Request;
-use super::service::LbService;
+use super::service::{AddressRequest, LbService};
 use super::service_outcome::{LossReason, ServiceOutcome};
 use super::sharing::incompatibility;
 use ipam_core::model::ServiceName;
+use ipam_core::net::Family;
 
 /// An address that the operator has not allocated until it processes the Service.
 pub(super) struct Imported<'p> {
@@ -18,11 +19,82 @@ pub(super) struct Imported<'p> {
     pub(super) service: &'p LbService,
 }
 
+/// Services that lack an address, or may come to lack one.
+#[derive(Default)]
+struct Rivals<'r> {
+    /// Those that request an address.
+    exact: BTreeMap<IpAddr, Vec<usize>>,
+    /// Those that take any of a family, by the pools that select them, and by whether they show an
+    /// address. Two of each are enough.
+    any: BTreeMap<(Family, &'r BTreeSet<usize>, Shows), Vec<usize>>,
+}
+
+/// Whether the status of a Service shows an address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Shows {
+    Nothing,
+    Some,
+}
+
+fn shows(request: &Request<'_, '_>) -> Shows {
+    match request.service.ingress.is_empty() {
+        true => Shows::Nothing,
+        false => Shows::Some,
+    }
+}
+
+impl<'r> Rivals<'r> {
+    /// `sure` are the addresses that nothing takes away.
+    fn new(services: &'r [Request<'_, '_>], sure: &[Vec<IpAddr>]) -> Rivals<'r> {
+        let mut rivals = Rivals::default();
+        for (place, (request, sure)) in services.iter().zip(sure).enumerate() {
+            match &request.wanted {
+                AddressRequest::Exactly(requested) => {
+                    for address in requested.iter().filter(|address| !sure.contains(address)) {
+                        rivals.exact.entry(*address).or_default().push(place);
+                    }
+                }
+                AddressRequest::AnyOf(families) => {
+                    let lacks = |family: &&Family| sure.iter().all(|a| Family::of(*a) != **family);
+                    for family in families.iter().filter(lacks) {
+                        let key = (*family, request.selecting(), shows(request));
+                        let alike = rivals.any.entry(key).or_default();
+                        if alike.len() < 2 {
+                            alike.push(place);
+                        }
+                    }
+                }
+            }
+        }
+        rivals
+    }
+
+    /// Whether another Service may take the address. `least` is what it must show.
+    fn may_take(
+        &self,
+        services: &[Request<'_, '_>],
+        (owner, imported): (usize, &Imported<'_>),
+        least: Shows,
+    ) -> bool {
+        let family = Family::of(imported.address);
+        let is_other = |place: &usize| *place != owner;
+        let exact = self.exact.get(&imported.address).into_iter().flatten();
+        let mut requesting = exact.filter(|place| is_other(place));
+        requesting.any(|place| {
+            let request = &services[*place];
+            shows(request) >= least && request.selecting().contains(&imported.of_pool)
+        }) || self.any.iter().any(|((of, pools, shows), alike)| {
+            let fits = *of == family && *shows >= least && pools.contains(&imported.of_pool);
+            fits && alike.iter().any(is_other)
+        })
+    }
+}
+
 impl Evaluation<'_> {
     /// Marks addresses that another Service may take before the operator processes their owner.
     ///
     /// From 1.18.2 on it processes satisfied Services first. Otherwise the order is that of a Go
-    /// map.
+    /// map. A Service that may lose its address may take that of the next one.
     pub(super) fn mark_contested(
         &self,
         services: &[Request<'_, '_>],
@@ -33,42 +105,63 @@ impl Evaluation<'_> {
             .enumerate()
             .map(|(place, request)| (&request.service.name, place))
             .collect();
-        let needy: Vec<usize> = (0..services.len())
-            .filter(|place| services[*place].lacks_in(&outcomes[*place]))
-            .collect();
-        let needs = |place: usize, imported: &Imported<'_>| {
-            let request = &services[place];
-            let is_other = request.service.name != imported.service.name;
-            is_other
-                && request.may_take(imported.address, &outcomes[place])
-                && request.selecting().contains(&imported.of_pool)
-        };
         let mut contested = self.disputed(&places);
-        let is_open = !self.rules.imports_all_first();
-        for imported in self.imported.iter().filter(|_| is_open) {
-            let Some(owner) = places.get(&imported.service.name).copied() else {
-                continue;
-            };
+        contested.extend(self.of_several_stale(&places));
+        loop {
+            for (owner, address, why) in contested {
+                let known = &mut outcomes[owner].contested;
+                if !known.iter().any(|(known, _)| *known == address) {
+                    known.push((address, why));
+                }
+            }
+            contested = self.newly_contested(services, outcomes, &places);
+            if contested.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn newly_contested(
+        &self,
+        services: &[Request<'_, '_>],
+        outcomes: &[ServiceOutcome],
+        places: &BTreeMap<&ServiceName, usize>,
+    ) -> Vec<(usize, IpAddr, LossReason)> {
+        if self.rules.imports_all_first() {
+            return Vec::new();
+        }
+        let is_marked = |outcome: &ServiceOutcome, address: IpAddr| {
+            outcome.contested.iter().any(|(known, _)| *known == address)
+        };
+        // One that changes places joins another address of its key, and takes none.
+        let may_go = |outcome: &ServiceOutcome, address: IpAddr| {
+            let mut contested = outcome.contested.iter();
+            contested.any(|(known, why)| *known == address && *why != LossReason::SharingKey)
+        };
+        let sure_of = |outcome: &ServiceOutcome| -> Vec<IpAddr> {
+            let keeps = outcome.keeps.iter().copied();
+            keeps.filter(|address| !may_go(outcome, *address)).collect()
+        };
+        let sure: Vec<Vec<IpAddr>> = outcomes.iter().map(sure_of).collect();
+        let rivals = Rivals::new(services, &sure);
+        let contest = |imported: &Imported<'_>| {
+            let owner = places.get(&imported.service.name).copied()?;
+            if is_marked(&outcomes[owner], imported.address) {
+                return None;
+            }
             let is_late =
                 !self.rules.serves_holders_first() || services[owner].lacks_in(&outcomes[owner]);
-            let is_rival =
-                |place: &&usize| is_late || !services[**place].service.ingress.is_empty();
-            let is_taken = needy
-                .iter()
-                .filter(is_rival)
-                .any(|place| needs(*place, imported));
-            if is_taken {
-                contested.push((owner, imported.address, LossReason::Waiting));
+            let least = if is_late { Shows::Nothing } else { Shows::Some };
+            let why = if rivals.may_take(services, (owner, imported), least) {
+                LossReason::Waiting
             } else if self.may_change_places(imported) {
-                contested.push((owner, imported.address, LossReason::SharingKey));
-            }
-        }
-        for (owner, address, why) in contested {
-            let known = &mut outcomes[owner].contested;
-            if !known.iter().any(|(known, _)| *known == address) {
-                known.push((address, why));
-            }
-        }
+                LossReason::SharingKey
+            } else {
+                return None;
+            };
+            Some((owner, imported.address, why))
+        };
+        self.imported.iter().filter_map(contest).collect()
     }
 
     /// Addresses of Services that may no longer share them: one has changed its sharing key, port or
@@ -89,6 +182,28 @@ impl Evaluation<'_> {
                 .collect::<Vec<_>>()
         };
         self.holders.iter().flat_map(of_address).collect()
+    }
+
+    /// Stale addresses of Services that may join another address of their key instead.
+    fn of_several_stale(
+        &self,
+        places: &BTreeMap<&ServiceName, usize>,
+    ) -> Vec<(usize, IpAddr, LossReason)> {
+        let may_join = |address: IpAddr, service: &LbService| {
+            self.holders.iter().any(|(other, holders)| {
+                let mut holders = holders.iter();
+                *other != address
+                    && holders.all(|holder| incompatibility(holder, service, self.rules).is_none())
+            })
+        };
+        self.stale
+            .iter()
+            .filter(|(address, service)| may_join(*address, service))
+            .filter_map(|(address, service)| {
+                let place = places.get(&service.name)?;
+                Some((*place, *address, LossReason::SharingKey))
+            })
+            .collect()
     }
 
     /// Whether sharing Services may swap addresses: the second one joins any address of its key.

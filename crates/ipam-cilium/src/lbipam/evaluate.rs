@@ -1,26 +1,26 @@
 //! Evaluates Services against pools: what each Service keeps, loses, gains or waits for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::active_range::{ActiveRange, active_ranges};
 use super::conflict::Certainty;
 use super::contested::Imported;
 use super::counts::Counts;
+use super::fatal::frees_held;
 use super::pool::{AddressPool, OperatorState};
 use super::rules::{ClassUse, LbRules};
 use super::satisfy::Reservation;
 use super::selection::{Request, Selection};
 use super::service::{AddressRequest, LbService};
 use super::service_outcome::{Evaluated, GainedAddress, LossReason, ServiceOutcome};
+use super::serving_order::serving_order;
 use super::sharing::incompatibility;
 use ipam_core::net::{Family, Range, RangeIndex};
 
 /// Evaluates every Service that LB-IPAM serves.
 ///
-/// Services with addresses come before those without, as in the operator from 1.18.2 on. Services
-/// that compete for the last addresses come in the order of their names; the operator's order is
-/// not predictable.
+/// Services that compete for the last addresses come in the order of [`serving_order`].
 pub fn evaluate<'s>(
     pools: &'s [AddressPool],
     services: impl IntoIterator<Item = &'s LbService>,
@@ -33,23 +33,15 @@ pub fn evaluate<'s>(
         .collect();
     // Without a pool the operator is idle, and then behaves as if it had just started.
     let (before, state) = match state {
+        OperatorState::Running(before) if frees_held(before, pools, &services, rules) => {
+            (&[][..], OperatorState::Restarted)
+        }
         OperatorState::Running(before) if !before.is_empty() => (before, state),
         OperatorState::Running(_) | OperatorState::Restarted => (&[][..], OperatorState::Restarted),
     };
     if pools.is_empty() && before.is_empty() {
         // Without any pool the operator is idle and changes nothing.
-        let untouched = |service: &&LbService| ServiceOutcome {
-            keeps: service.ingress.clone(),
-            ..ServiceOutcome::default()
-        };
-        let outcomes = services
-            .iter()
-            .map(|service| (service.name.clone(), untouched(service)))
-            .collect();
-        return Evaluated {
-            outcomes,
-            counts: BTreeMap::new(),
-        };
+        return untouched(&services);
     }
     let selection = Selection::new(pools);
     let requests: Vec<Request<'_, '_>> = services
@@ -62,15 +54,44 @@ pub fn evaluate<'s>(
         .map(|request| evaluation.keep(request))
         .collect();
     let counts = evaluation.counts();
+    evaluation.kept = evaluation.holders.keys().copied().collect();
+    if let Some(fatal) = evaluation.fatal(&requests, &outcomes) {
+        return Evaluated {
+            counts,
+            fatal: Some(fatal),
+            ..untouched(&services)
+        };
+    }
     evaluation.mark_contested(&requests, &mut outcomes);
+    let order = serving_order(&requests, pools, rules, state);
+    for place in &order {
+        evaluation.satisfy(&requests[*place], &mut outcomes[*place]);
+    }
+    while evaluation.retry(&order, &requests, &mut outcomes) {}
     for (request, outcome) in requests.iter().zip(&mut outcomes) {
-        evaluation.satisfy(request, outcome);
         restore(outcome);
+        evaluation.widen(request, outcome);
     }
     let names = services.iter().map(|service| service.name.clone());
     Evaluated {
         outcomes: names.zip(outcomes).collect(),
         counts,
+        fatal: None,
+    }
+}
+
+/// Every Service as it is.
+fn untouched(services: &[&LbService]) -> Evaluated {
+    let outcome = |service: &LbService| ServiceOutcome {
+        keeps: service.ingress.clone(),
+        ..ServiceOutcome::default()
+    };
+    let outcomes = services
+        .iter()
+        .map(|service| (service.name.clone(), outcome(service)));
+    Evaluated {
+        outcomes: outcomes.collect(),
+        ..Evaluated::default()
     }
 }
 
@@ -131,6 +152,12 @@ pub(super) struct Evaluation<'p> {
     pub(super) holders: BTreeMap<IpAddr, Vec<&'p LbService>>,
     pub(super) reservations: Vec<Reservation<'p>>,
     pub(super) imported: Vec<Imported<'p>>,
+    /// Addresses that Services keep, before any gets a new one.
+    pub(super) kept: BTreeSet<IpAddr>,
+    /// Those of them that a running operator has allocated.
+    pub(super) allocated: BTreeSet<IpAddr>,
+    /// Addresses of ranges that are gone, which their sharing key keeps.
+    pub(super) stale: Vec<(IpAddr, &'p LbService)>,
 }
 
 impl<'p> Evaluation<'p> {
@@ -157,7 +184,8 @@ impl<'p> Evaluation<'p> {
                 .collect::<Vec<_>>()
         };
         let known = RangeIndex::new(before.iter().enumerate().flat_map(of_pool));
-        let (holders, reservations, imported) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let (holders, reservations) = (BTreeMap::new(), Vec::new());
+        let (imported, stale) = (Vec::new(), Vec::new());
         Evaluation {
             rules,
             state,
@@ -167,6 +195,9 @@ impl<'p> Evaluation<'p> {
             holders,
             reservations,
             imported,
+            kept: BTreeSet::new(),
+            allocated: BTreeSet::new(),
+            stale,
         }
     }
 
@@ -213,7 +244,9 @@ impl<'p> Evaluation<'p> {
                     outcome.keeps.push(*address);
                     if let KeptBecause::Doubtful(why) = because {
                         outcome.contested.push((*address, why));
-                    } else if because == KeptBecause::Imported {
+                    } else if because == KeptBecause::Allocated {
+                        self.allocated.insert(*address);
+                    } else {
                         self.imported.push(Imported {
                             address: *address,
                             of_pool: self.ranges[place].of_pool,
@@ -221,10 +254,46 @@ impl<'p> Evaluation<'p> {
                         });
                     }
                 }
+                Err(LossReason::NoPool) if self.is_stale(request) => {
+                    self.holders.entry(*address).or_default().push(service);
+                    self.stale.push((*address, service));
+                    outcome.keeps.push(*address);
+                }
                 Err(loss) => outcome.loses.push((*address, loss)),
             }
         }
         outcome
+    }
+
+    /// Whether the Service keeps an address that no range covers any more: the operator forgets
+    /// ranges, but not the addresses of a sharing key.
+    fn is_stale(&self, request: &Request<'_, '_>) -> bool {
+        let is_running = matches!(self.state, OperatorState::Running(_));
+        let is_generic = matches!(request.wanted, AddressRequest::AnyOf(_));
+        let has_key = request.service.sharing_key.read(self.rules).is_some();
+        self.rules.keeps_addresses_of_keys() && is_running && is_generic && has_key
+    }
+
+    /// Serves those that wait with a sharing key once more: by now they may join another Service.
+    /// Returns whether one does.
+    fn retry(
+        &mut self,
+        order: &[usize],
+        requests: &[Request<'_, 'p>],
+        outcomes: &mut [ServiceOutcome],
+    ) -> bool {
+        let mut any = false;
+        for place in order {
+            let (request, outcome) = (&requests[*place], &mut outcomes[*place]);
+            let has_key = request.service.sharing_key.read(self.rules).is_some();
+            if has_key && !outcome.pending.is_empty() {
+                let count = outcome.pending.len();
+                outcome.pending.clear();
+                self.satisfy(request, outcome);
+                any |= outcome.pending.len() < count;
+            }
+        }
+        any
     }
 
     /// Indexes of the ranges that cover an address, in order.
@@ -633,6 +702,140 @@ mod tests {
         );
         let new = reported(&pools, &services, "1.20.2", OperatorState::Restarted);
         assert_eq!(new[..3].join(", ").matches("contested").count(), 0);
+    }
+
+    fn with_key(service: LbService, port: u16) -> LbService {
+        LbService {
+            sharing_key: Annotation {
+                newer: None,
+                older: Some("k".into()),
+            },
+            ports: [Port {
+                port,
+                protocol: "TCP".into(),
+            }]
+            .into(),
+            ..service
+        }
+    }
+
+    #[test]
+    fn holders_are_served_before_those_that_wait_from_1_18_2_on() {
+        let before = [pool("blue", "blue", &["10.0.0.0/31"])];
+        let after = [pool("blue", "blue", &["10.0.1.0"])];
+        let services = [
+            service("a", "blue", &[], &[]),
+            service("z", "blue", &[], &["10.0.0.1"]),
+        ];
+        let edited = |version| {
+            let running = OperatorState::Running(&before);
+            reported(&after, &services, version, running).join(", ")
+        };
+        let lost = "loses 10.0.0.1 (no pool covers it)";
+        assert_eq!(
+            edited("1.19.3"),
+            format!("a: waits: out_of_ips, z: {lost}, gets one of blue")
+        );
+        assert_eq!(
+            edited("1.17.6"),
+            format!("a: gets one of blue, z: {lost}, waits: out_of_ips")
+        );
+    }
+
+    #[test]
+    fn one_that_may_lose_its_address_may_take_that_of_the_next() {
+        let pools = [pool("blue", "blue", &["10.0.0.0/30"])];
+        let services = [
+            service("a", "blue", &["10.0.0.0"], &[]),
+            service("b", "blue", &[], &["10.0.0.0"]),
+            service("c", "blue", &[], &["10.0.0.1"]),
+        ];
+        let old = reported(&pools, &services, "1.18.1", OperatorState::Restarted);
+        assert_eq!(old.join(", ").matches("contested").count(), 2, "{old:?}");
+        let new = reported(&pools, &services, "1.19.3", OperatorState::Restarted);
+        assert_eq!(new.join(", ").matches("contested").count(), 0, "{new:?}");
+    }
+
+    #[test]
+    fn a_service_joins_again_an_address_that_its_pool_does_not_give() {
+        let pools = [
+            pool("blue", "blue", &["10.0.0.0/30"]),
+            pool("red", "red", &["10.0.1.0/30"]),
+        ];
+        let services = [
+            with_key(service("a", "blue", &[], &["10.0.0.1"]), 80),
+            with_key(service("b", "red", &[], &["10.0.0.1"]), 81),
+        ];
+        let old = reported(&pools, &services, "1.16.6", OperatorState::Restarted);
+        assert_eq!(old, ["a: keeps 10.0.0.1", "b: keeps 10.0.0.1 (contested)"]);
+        let new = reported(&pools, &services, "1.20.2", OperatorState::Restarted);
+        assert_eq!(new, ["a: keeps 10.0.0.1", "b: keeps 10.0.0.1"]);
+    }
+
+    #[test]
+    fn one_that_waits_joins_a_later_one_of_its_key() {
+        let pools = [pool("blue", "blue", &["10.0.0.0/30"])];
+        let services = [
+            with_key(service("a", "red", &[], &[]), 80),
+            with_key(service("b", "blue", &[], &[]), 81),
+        ];
+        let reported = reported(&pools, &services, "1.19.3", OperatorState::Restarted);
+        assert_eq!(reported, ["a: gets one of blue", "b: gets one of blue"]);
+    }
+
+    #[test]
+    fn the_last_address_is_given_once() {
+        let pools = [pool("blue", "blue", &["10.0.0.0/31"])];
+        let services = [
+            service("a", "blue", &[], &["10.0.0.0"]),
+            service("b", "blue", &[], &[]),
+            service("c", "blue", &["10.0.0.1"], &[]),
+        ];
+        let reported = reported(&pools, &services, "1.19.3", OperatorState::Restarted);
+        assert_eq!(
+            reported[1..],
+            ["b: gets one of blue", "c: waits: already_allocated"]
+        );
+    }
+
+    #[test]
+    fn a_key_keeps_the_address_of_a_gone_block_until_1_20_restarts() {
+        let before = [pool("blue", "blue", &["10.0.0.0/30"])];
+        let after = [pool("blue", "blue", &["10.0.1.0/30"])];
+        let has = [with_key(service("has", "blue", &[], &["10.0.0.1"]), 80)];
+        let lost = ["has: loses 10.0.0.1 (no pool covers it), gets one of blue"];
+        let running = OperatorState::Running(&before);
+        assert_eq!(
+            reported(&after, &has, "1.20.2", running),
+            ["has: keeps 10.0.0.1"]
+        );
+        assert_eq!(reported(&after, &has, "1.19.3", running), lost);
+        assert_eq!(
+            reported(&after, &has, "1.20.2", OperatorState::Restarted),
+            lost
+        );
+    }
+
+    #[test]
+    fn a_reserved_address_of_a_key_stops_1_20_2() {
+        let mut pools = [pool("blue", "blue", &["10.0.0.0/29"])];
+        pools[0].first_last = FirstLast::Reserved;
+        let services = [
+            with_key(service("a", "blue", &["10.0.0.0"], &["10.0.0.0"]), 80),
+            service("b", "blue", &[], &[]),
+        ];
+        let evaluated = |version: &str, state| {
+            let Evaluated {
+                outcomes, fatal, ..
+            } = evaluate(&pools, &services, &rules(version), state);
+            let gains: usize = outcomes.values().map(|outcome| outcome.gains.len()).sum();
+            (fatal.map(|fatal| fatal.service.to_string()), gains)
+        };
+        let fatal = Some("default/a".to_owned());
+        assert_eq!(evaluated("1.20.2", OperatorState::Restarted), (fatal, 0));
+        assert_eq!(evaluated("1.19.3", OperatorState::Restarted).0, None);
+        let running = OperatorState::Running(&pools);
+        assert_eq!(evaluated("1.20.2", running), (None, 1));
     }
 
     #[test]

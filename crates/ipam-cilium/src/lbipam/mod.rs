@@ -9,6 +9,7 @@ mod conflict;
 mod contested;
 mod counts;
 mod evaluate;
+mod fatal;
 mod manifest;
 mod pool;
 mod rules;
@@ -16,6 +17,7 @@ mod satisfy;
 mod selection;
 mod service;
 mod service_outcome;
+mod serving_order;
 mod sharing;
 mod wishes;
 mod written_selector;
@@ -34,7 +36,7 @@ pub use service::{
     ADDRESSES, AddressRequest, Annotation, FamilyPolicy, LbService, Port, RequestAuthor,
     ServiceOwner, TrafficPolicy,
 };
-pub use service_outcome::{Evaluated, GainedAddress, LossReason, Pending, ServiceOutcome};
+pub use service_outcome::{Evaluated, Fatal, GainedAddress, LossReason, Pending, ServiceOutcome};
 pub use sharing::{SharingObstacle, conflicting_ports, may_share, sharing_obstacles};
 pub use wishes::{OUR_PREFIX, POOL_ANNOTATIONS, PRIORITY, RESERVED, is_unknown};
 pub use written_selector::{WrittenRequirement, WrittenSelector};

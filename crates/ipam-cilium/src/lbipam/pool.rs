@@ -72,6 +72,16 @@ impl AddressPool {
             .as_ref()
             .is_none_or(|selector| selector.matches(labels))
     }
+
+    /// Whether both have the same spec: the operator sees no edit.
+    pub(super) fn has_spec_of(&self, other: &AddressPool) -> bool {
+        let marking = other.marking;
+        *other
+            == AddressPool {
+                marking,
+                ..self.clone()
+            }
+    }
 }
 
 /// The operator's memory of pools.

@@ -176,6 +176,17 @@ impl LbRules {
         self.version.minor >= 20
     }
 
+    /// Whether Services of a sharing key keep their address when its range is gone, until the
+    /// operator restarts: from 1.20 on (`deleteRangeAllocations` leaves it in `sharingIndex`).
+    pub(super) fn keeps_addresses_of_keys(&self) -> bool {
+        self.version.minor >= 20
+    }
+
+    /// Whether the operator panics where a pool reserves an address of a Service: 1.20.0 to 1.20.2.
+    pub(super) fn panics_at_reserved(&self) -> bool {
+        self.version.minor == 20 && self.version.patch.is_some_and(|patch| patch <= 2)
+    }
+
     /// Whether the annotations `lbipam.cilium.io/…` are read, from 1.16 on. They hide the older
     /// ones.
     pub fn reads_newer_annotations(&self) -> bool {

@@ -1,13 +1,14 @@
 //! Gives Services the addresses they lack: requested, shared, or any of a family
 //! (`satisfyService`).
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::active_range::ActiveRange;
 use super::evaluate::{Evaluation, KeptBecause, lacks};
 use super::selection::Request;
 use super::service::{AddressRequest, LbService};
-use super::service_outcome::{GainedAddress, Pending, ServiceOutcome};
+use super::service_outcome::{GainedAddress, LossReason, Pending, ServiceOutcome};
 use super::sharing::incompatibility;
 use ipam_core::net::Family;
 
@@ -30,16 +31,6 @@ impl Request<'_, '_> {
             }
         }
     }
-
-    /// Whether the Service may take this address.
-    pub(super) fn may_take(&self, address: IpAddr, outcome: &ServiceOutcome) -> bool {
-        match &self.wanted {
-            AddressRequest::Exactly(requested) => requested.contains(&address),
-            AddressRequest::AnyOf(families) => {
-                families.contains(&Family::of(address)) && lacks(outcome, Family::of(address))
-            }
-        }
-    }
 }
 
 impl<'p> Evaluation<'p> {
@@ -49,6 +40,7 @@ impl<'p> Evaluation<'p> {
                 for address in requested
                     .into_iter()
                     .filter(|address| !outcome.keeps.contains(address))
+                    .filter(|address| !outcome.gains.contains(&GainedAddress::Exactly(*address)))
                     .collect::<Vec<_>>()
                 {
                     match self.take_requested(request, address) {
@@ -61,8 +53,12 @@ impl<'p> Evaluation<'p> {
                 for family in families
                     .into_iter()
                     .filter(|family| lacks(outcome, *family))
+                    .filter(|family| outcome.gains.iter().all(|gain| gain.family() != *family))
                     .collect::<Vec<_>>()
                 {
+                    if self.rejoin(request, family, outcome) {
+                        continue;
+                    }
                     match self.any_of(request, family) {
                         Ok(gain) => outcome.gains.push(gain),
                         Err(pending) => outcome.pending.push(pending),
@@ -105,6 +101,11 @@ impl<'p> Evaluation<'p> {
                 return Err(Pending::Reserved(address));
             }
         }
+        // Others have got all of it, and nothing tells which one has this address.
+        let is_there = !holders.is_empty() || self.is_reserved(&self.ranges[place], address);
+        if !is_there && self.ranges[place].is_full() {
+            return Err(Pending::AlreadyAllocated(address));
+        }
         if let Some(why) = holders
             .iter()
             .find_map(|holder| incompatibility(holder, service, self.rules))
@@ -127,9 +128,6 @@ impl<'p> Evaluation<'p> {
         family: Family,
     ) -> Result<GainedAddress, Pending> {
         let service = request.service;
-        if let Some(gain) = self.share(service, family) {
-            return Ok(gain);
-        }
         let selecting = request.selecting();
         let is_candidate = |active: &ActiveRange<'_>| {
             active.gives()
@@ -143,15 +141,14 @@ impl<'p> Evaluation<'p> {
             .filter(|(_, active)| is_candidate(active))
             .map(|(place, _)| place)
             .collect();
-        let is_free =
-            |place: &&usize| self.ranges[**place].taken <= self.ranges[**place].range.range.width();
+        let is_free = |place: &&usize| !self.ranges[**place].is_full();
         let free: Vec<usize> = places.iter().filter(is_free).copied().collect();
+        if let Some(gain) = self.share(request, family, &free) {
+            return Ok(gain);
+        }
         match free.first() {
             Some(first) => {
-                let pools = free
-                    .iter()
-                    .map(|place| self.ranges[*place].pool.name.clone())
-                    .collect();
+                let pools = self.pools_of(&free);
                 self.ranges[*first].taken += 1;
                 let gain = GainedAddress::OneOf { family, pools };
                 if service.sharing_key.read(self.rules).is_some() {
@@ -168,26 +165,92 @@ impl<'p> Evaluation<'p> {
         }
     }
 
-    /// Joins an address, or a reservation, of its sharing key.
-    fn share(&mut self, service: &'p LbService, family: Family) -> Option<GainedAddress> {
-        service.sharing_key.read(self.rules)?;
-        let rules = self.rules;
-        let may_join = |members: &[&LbService]| {
-            !members.is_empty()
-                && members
-                    .iter()
-                    .all(|member| incompatibility(member, service, rules).is_none())
-        };
-        let joinable: Vec<IpAddr> = self
-            .holders
+    fn pools_of(&self, places: &[usize]) -> BTreeSet<String> {
+        let names = places
             .iter()
-            .filter(|(address, holders)| Family::of(**address) == family && may_join(holders))
-            .map(|(address, _)| *address)
-            .collect();
+            .map(|place| self.ranges[*place].pool.name.clone());
+        names.collect()
+    }
+
+    /// Addresses that the Service may share by its key.
+    fn joinable(&self, service: &LbService, family: Family) -> Vec<IpAddr> {
+        if service.sharing_key.read(self.rules).is_none() {
+            return Vec::new();
+        }
+        let may_join = |(address, holders): &(&IpAddr, &Vec<&LbService>)| {
+            let mut all = holders.iter();
+            Family::of(**address) == family
+                && !holders.is_empty()
+                && all.all(|holder| incompatibility(holder, service, self.rules).is_none())
+        };
+        let joinable = self.holders.iter().filter(may_join);
+        joinable.map(|(address, _)| *address).collect()
+    }
+
+    /// Gives back an address that the Service has only by its sharing key. Returns whether it does.
+    fn rejoin(
+        &mut self,
+        request: &Request<'_, 'p>,
+        family: Family,
+        outcome: &mut ServiceOutcome,
+    ) -> bool {
+        let joinable = self.joinable(request.service, family);
+        let mut lost = outcome.loses.iter().map(|(address, _)| *address);
+        let Some(address) = lost.find(|address| joinable.contains(address)) else {
+            return false;
+        };
+        outcome.loses.retain(|(lost, _)| *lost != address);
+        outcome.keeps.push(address);
+        if joinable.len() > 1 || !self.rules.imports_all_first() {
+            outcome.contested.push((address, LossReason::Rejoined));
+        }
+        self.holders
+            .entry(address)
+            .or_default()
+            .push(request.service);
+        true
+    }
+
+    /// Whether the operator knows who has the address when it serves the Service.
+    fn is_there_before(&self, service: &LbService, address: IpAddr) -> bool {
+        let is_late = self.rules.imports_all_first()
+            || self.rules.serves_holders_first() && service.ingress.is_empty();
+        self.allocated.contains(&address) || is_late && self.kept.contains(&address)
+    }
+
+    /// Joins an address, or a reservation, of its sharing key. The operator may serve the Service
+    /// before those that it could join: then it gets one of these ranges.
+    fn share(
+        &mut self,
+        request: &Request<'_, 'p>,
+        family: Family,
+        free: &[usize],
+    ) -> Option<GainedAddress> {
+        let service = request.service;
+        service.sharing_key.read(self.rules)?;
+        let joinable = self.joinable(service, family);
         if let Some(first) = joinable.first() {
             self.holders.entry(*first).or_default().push(service);
-            return Some(self.joined(&joinable, family));
+            let is_there = |address: &IpAddr| self.is_there_before(service, *address);
+            if free.is_empty() || joinable.iter().any(is_there) {
+                return Some(self.joined(&joinable, family));
+            }
+            let covering = joinable.iter().flat_map(|address| self.covering(*address));
+            let places: Vec<usize> = covering.chain(free.iter().copied()).collect();
+            let pools = self.pools_of(&places);
+            let gain = GainedAddress::OneOf { family, pools };
+            self.reservations.push(Reservation {
+                gain: gain.clone(),
+                family,
+                members: vec![service],
+            });
+            return Some(gain);
         }
+        let rules = self.rules;
+        let may_join = |members: &[&LbService]| {
+            let mut all = members.iter();
+            all.all(|member| incompatibility(member, service, rules).is_none())
+        };
         let reservation = self
             .reservations
             .iter_mut()
@@ -197,6 +260,35 @@ impl<'p> Evaluation<'p> {
         Some(reservation.gain.clone())
     }
 
+    /// Where the Service may also join one that chance gives another address, it is that of either.
+    pub(super) fn widen(&self, request: &Request<'_, 'p>, outcome: &mut ServiceOutcome) {
+        let service = request.service;
+        let is_generic = matches!(request.wanted, AddressRequest::AnyOf(_));
+        if !is_generic || service.sharing_key.read(self.rules).is_none() {
+            return;
+        }
+        for gain in &mut outcome.gains {
+            let GainedAddress::Exactly(address) = *gain else {
+                continue;
+            };
+            if self.is_there_before(service, address) {
+                continue;
+            }
+            let family = Family::of(address);
+            let may_join = |reservation: &&Reservation<'_>| {
+                let mut members = reservation.members.iter();
+                reservation.family == family
+                    && members.all(|one| incompatibility(one, service, self.rules).is_none())
+            };
+            let open = self.reservations.iter().filter(may_join);
+            let mut pools: BTreeSet<String> = open.flat_map(|one| one.gain.pools()).collect();
+            if !pools.is_empty() {
+                pools.extend(self.pools_of(&self.covering(address)));
+                *gain = GainedAddress::OneOf { family, pools };
+            }
+        }
+    }
+
     /// One of these addresses. Which of several is not predictable: the operator goes by the order in
     /// which it learned of them.
     fn joined(&self, joinable: &[IpAddr], family: Family) -> GainedAddress {
@@ -204,9 +296,7 @@ impl<'p> Evaluation<'p> {
             return GainedAddress::Exactly(*only);
         }
         let covering = joinable.iter().flat_map(|address| self.covering(*address));
-        let pools = covering
-            .map(|place| self.ranges[place].pool.name.clone())
-            .collect();
+        let pools = self.pools_of(&covering.collect::<Vec<_>>());
         GainedAddress::OneOf { family, pools }
     }
 }

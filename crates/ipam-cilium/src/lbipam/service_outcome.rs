@@ -30,6 +30,9 @@ ipam_core::text_enum! {
         Waiting = "a Service that waits may take it first",
         /// The Service may join another address of its sharing key.
         SharingKey = "its sharing key has several addresses",
+        /// Its pool does not select the Service, which joins it by its sharing key: unless the operator
+        /// serves it before the Service that has it.
+        Rejoined = "its pool does not select the Service, which shares it by its sharing key",
         /// The Services that have it may no longer share it.
         NoLongerShared = "the Services that have it may not share it",
         /// The operator takes back the addresses of a block that changes.
@@ -49,6 +52,23 @@ pub enum GainedAddress {
         family: Family,
         pools: BTreeSet<String>,
     },
+}
+
+impl GainedAddress {
+    pub fn family(&self) -> Family {
+        match self {
+            GainedAddress::Exactly(address) => Family::of(*address),
+            GainedAddress::OneOf { family, .. } => *family,
+        }
+    }
+
+    /// The pools that it may be of.
+    pub(super) fn pools(&self) -> BTreeSet<String> {
+        match self {
+            GainedAddress::Exactly(_) => BTreeSet::new(),
+            GainedAddress::OneOf { pools, .. } => pools.clone(),
+        }
+    }
 }
 
 impl fmt::Display for GainedAddress {
@@ -118,10 +138,20 @@ impl ServiceOutcome {
     }
 }
 
+/// What makes the operator panic, so that it serves no Service at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fatal {
+    pub service: ServiceName,
+    pub address: IpAddr,
+    pub pool: String,
+}
+
 /// Results for all Services that LB-IPAM serves, and for all pools.
 #[derive(Clone, Debug, Default)]
 pub struct Evaluated {
     pub outcomes: BTreeMap<ServiceName, ServiceOutcome>,
     /// Each pool by name. Counts the kept addresses, not the gained ones.
     pub counts: BTreeMap<String, Counts>,
+    /// If there is one, every Service stays as it is.
+    pub fatal: Option<Fatal>,
 }

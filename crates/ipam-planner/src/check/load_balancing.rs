@@ -6,8 +6,8 @@ use std::net::IpAddr;
 
 use crate::explain::ways_to_share;
 use ipam_cilium::lbipam::{
-    AddressPool, Certainty, ClassUse, Conflict, LbRules, LbService, LossReason, OperatorState,
-    ServiceOutcome, conflicts, evaluate, may_share,
+    AddressPool, Certainty, ClassUse, Conflict, Evaluated, Fatal, LbRules, LbService, LossReason,
+    OperatorState, ServiceOutcome, conflicts, evaluate, may_share,
 };
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{Finding, ObjectRef, Rule, ServiceName, Severity, grouped_digits};
@@ -28,12 +28,16 @@ struct View<'o> {
     at_restart: Losses,
     /// Addresses that they may lose then.
     at_stake: Losses,
+    /// What makes the next operator panic.
+    fatal: Option<Fatal>,
 }
 
 pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
     let rules = observed.lb_rules();
     let pools = observed.address_pools_as_read(&rules);
-    let outcomes = at_start(observed, &pools, &rules);
+    let Evaluated {
+        outcomes, fatal, ..
+    } = at_start(observed, &pools, &rules);
     let at_restart = losses(&outcomes, |outcome| &outcome.loses);
     let at_stake = losses(&outcomes, |outcome| &outcome.contested);
     let view = View {
@@ -42,8 +46,10 @@ pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
         pools,
         at_restart,
         at_stake,
+        fatal,
     };
-    let rules: [fn(&View<'_>) -> Vec<Finding>; 4] = [
+    let rules: [fn(&View<'_>) -> Vec<Finding>; 5] = [
+        operator_panics,
         overlapping_address_pools,
         addresses_held_twice,
         addresses_lost_at_restart,
@@ -53,13 +59,27 @@ pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
 }
 
 /// What becomes of Services when an operator of these rules starts with these pools.
-pub(crate) fn at_start(
-    observed: &Observed,
-    pools: &[AddressPool],
-    rules: &LbRules,
-) -> BTreeMap<ServiceName, ServiceOutcome> {
+pub(crate) fn at_start(observed: &Observed, pools: &[AddressPool], rules: &LbRules) -> Evaluated {
     let services = observed.services.values();
-    evaluate(pools, services, rules, OperatorState::Restarted).outcomes
+    evaluate(pools, services, rules, OperatorState::Restarted)
+}
+
+/// A Service at which the next operator panics: it serves none at all.
+fn operator_panics(view: &View<'_>) -> Vec<Finding> {
+    let finding = |fatal: &Fatal| {
+        let (service, pool) = (fatal.service.to_string(), fatal.pool.escape_debug());
+        let message = format!(
+            "Cilium {}'s operator panics when it starts, because the Service `{}` has a sharing key and requests {}, which the pool `{pool}` reserves: no Service gets an address",
+            view.rules.version(),
+            service.escape_debug(),
+            fatal.address,
+        );
+        let finding = Finding::new(Severity::Error, Rule("operator-panics"), message);
+        finding
+            .about(ObjectRef::service(&fatal.service))
+            .help("remove the request or the sharing key, or set `allowFirstLastIPs: \"Yes\"` in the pool")
+    };
+    view.fatal.iter().map(finding).collect()
 }
 
 /// The addresses that Services lose, or those that they may lose.
@@ -175,6 +195,7 @@ fn way_out(why: LossReason) -> &'static str {
         LossReason::PoolConflicting => "remove the addresses from one of the two pools",
         LossReason::NoPool
         | LossReason::NotSelected
+        | LossReason::Rejoined
         | LossReason::NotRequested
         | LossReason::BlockEdited
         | LossReason::UnknownPool => "correct the pool or the Service before the operator restarts",
@@ -195,7 +216,7 @@ fn addresses_lost_at_upgrade(view: &View<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let pools = observed.address_pools_as_read(&upgraded);
-    let outcomes = at_start(observed, &pools, &upgraded);
+    let outcomes = at_start(observed, &pools, &upgraded).outcomes;
     let mut lost = losses(&outcomes, |outcome| &outcome.loses);
     lost.retain(|lost, _| !at_restart.contains_key(lost));
     let mut by_cause: BTreeMap<(String, &str), Vec<&(ServiceName, IpAddr)>> = BTreeMap::new();

@@ -30,7 +30,9 @@ pub(super) fn edit(why: LossReason) -> Option<&'static str> {
         LossReason::PoolDisabled => {
             "remove `disabled: true`, and narrow `serviceSelector` so that it selects no new Service"
         }
-        LossReason::NotSelected => "widen `serviceSelector`, or label the Service",
+        LossReason::NotSelected | LossReason::Rejoined => {
+            "widen `serviceSelector`, or label the Service"
+        }
         LossReason::PoolConflicting => "remove the addresses from one of the two pools",
         LossReason::Reserved => "set `allowFirstLastIPs: \"Yes\"`",
         LossReason::NoPool
@@ -47,7 +49,9 @@ pub(super) fn edit(why: LossReason) -> Option<&'static str> {
 fn at_any_start(why: LossReason) -> Cause {
     let before = match why {
         LossReason::NoPool => "add a CiliumLoadBalancerIPPool that covers the address",
-        LossReason::NotSelected => "widen the selector of the pool, or label the Service",
+        LossReason::NotSelected | LossReason::Rejoined => {
+            "widen the selector of the pool, or label the Service"
+        }
         LossReason::PoolDisabled => {
             "enable the pool, and change its selector so that it selects no new Service"
         }
@@ -132,6 +136,15 @@ pub(super) fn cidrs() -> Cause {
 /// Why the Service may lose the addresses.
 pub(super) fn cause_of_contest(one: &OneService<'_>, addresses: &[IpAddr]) -> Cause {
     let rules = one.hop.after.lb_rules();
+    let contested = one.starts.next.outcomes.get(&one.service.name);
+    let mut contested = contested.into_iter().flat_map(|outcome| &outcome.contested);
+    if contested.any(|(_, why)| *why == LossReason::Rejoined) {
+        return Cause {
+            why: "the pool of the address does not select the Service, which shares it by its sharing key: a starting operator may serve it before the Service that has the address".to_owned(),
+            source: START,
+            before: at_any_start(LossReason::Rejoined).before,
+        };
+    }
     let is_shared = |other: &LbService| {
         other.name != one.service.name
             && other

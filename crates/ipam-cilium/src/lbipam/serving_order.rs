@@ -1,0 +1,61 @@
+//! The order in which the operator serves Services that lack an address. Knows nothing of addresses
+//! that are free.
+
+use super::pool::{AddressPool, OperatorState};
+use super::rules::LbRules;
+use super::selection::Request;
+use super::service::AddressRequest;
+use ipam_core::net::Family;
+
+/// What the status of a Service shows of the addresses that it shall have.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Shown {
+    All,
+    Some,
+    None,
+}
+
+fn shown(request: &Request<'_, '_>) -> Shown {
+    let ingress = &request.service.ingress;
+    let is_complete = match &request.wanted {
+        AddressRequest::Exactly(requested) => requested.iter().all(|one| ingress.contains(one)),
+        AddressRequest::AnyOf(families) => families
+            .iter()
+            .all(|family| ingress.iter().any(|one| Family::of(*one) == *family)),
+    };
+    match (is_complete, ingress.is_empty()) {
+        (true, _) => Shown::All,
+        (false, false) => Shown::Some,
+        (false, true) => Shown::None,
+    }
+}
+
+/// Places of the Services in the order in which they are served. Of several that are alike, the
+/// order of a Go map decides; here it is that of their names.
+pub(super) fn serving_order(
+    requests: &[Request<'_, '_>],
+    pools: &[AddressPool],
+    rules: &LbRules,
+    state: OperatorState<'_>,
+) -> Vec<usize> {
+    let is_waiting_first = !rules.serves_holders_first() && revalidates_all(pools, state);
+    let mut order: Vec<usize> = (0..requests.len()).collect();
+    if is_waiting_first {
+        order.sort_by_key(|place| shown(&requests[*place]) == Shown::All);
+    } else {
+        order.sort_by_key(|place| shown(&requests[*place]));
+    }
+    order
+}
+
+/// Whether every Service is served anew: the operator starts, or a pool is edited
+/// (`revalidateAllServices`). Otherwise those come first that lose an address.
+fn revalidates_all(pools: &[AddressPool], state: OperatorState<'_>) -> bool {
+    match state {
+        OperatorState::Restarted => true,
+        OperatorState::Running(before) => pools.iter().any(|pool| {
+            let mut known = before.iter().filter(|known| known.name == pool.name);
+            known.any(|known| !pool.has_spec_of(known))
+        }),
+    }
+}
