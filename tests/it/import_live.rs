@@ -418,7 +418,7 @@ fn addresses_that_metallb_itself_gave() {
     );
     assert!(
         ran.stderr
-            .contains("or let them share it: sharing keys: none and none"),
+            .contains("sharing keys: none and none; give both the same one"),
         "{}",
         ran.all()
     );
