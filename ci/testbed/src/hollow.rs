@@ -83,11 +83,29 @@ impl HollowKubelets {
             let kubelet = all.start_kubelet(programs, plane, node)?;
             all.kubelets.insert(node.name.clone(), kubelet);
         }
-        for (name, kubelet) in &mut all.kubelets {
-            let path = format!("/api/v1/nodes/{name}");
-            kubelet.wait_ready(PATIENCE, || plane.client().is_ok(&path))?;
+        for node in nodes {
+            all.wait_ready(programs, plane, node)?;
         }
         Ok(all)
+    }
+
+    /// A kubelet listens late, so it may find its port taken long after its start.
+    fn wait_ready(
+        &mut self,
+        programs: &Programs,
+        plane: &ControlPlane,
+        node: &HollowNode,
+    ) -> Result<()> {
+        let path = format!("/api/v1/nodes/{}", node.name);
+        with_free_ports(|| {
+            let mut kubelet = match self.kubelets.remove(&node.name) {
+                Some(started) => started,
+                None => self.start_kubelet(programs, plane, node)?,
+            };
+            kubelet.wait_ready(PATIENCE, || plane.client().is_ok(&path))?;
+            self.kubelets.insert(node.name.clone(), kubelet);
+            Ok(())
+        })
     }
 
     fn start_kubelet(

@@ -8,6 +8,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use testbed::wait_until;
 
 use crate::neutron::node::Node;
 use crate::neutron::support::{finish, within};
@@ -120,7 +121,11 @@ impl Ground {
         let any = if to.is_ipv4() { "0.0.0.0" } else { "::" };
         let any = SocketAddr::new(any.parse().unwrap(), PORT);
         let [server, client] = [server, client].map(|one| File::open(self.netns(one)).unwrap());
-        let listener = within(&server, || TcpListener::bind(any)).unwrap();
+        // A process that another test forks holds the last listener until its program starts.
+        let listener = wait_until("the port", PATIENCE, || {
+            Ok(within(&server, || TcpListener::bind(any)).ok())
+        })
+        .unwrap();
         within(&client, || TcpStream::connect_timeout(&to, PATIENCE)).ok()?;
         Some(listener.accept().unwrap().1.ip())
     }
