@@ -20,7 +20,7 @@ use ipam_core::net::{Family, Range, RangeIndex};
 
 /// Evaluates every Service that LB-IPAM serves.
 ///
-/// Services that compete for the last addresses come in the order of [`serving_order`].
+/// Services that compete for the last addresses come in the order of `serving_order`.
 pub fn evaluate<'s>(
     pools: &'s [AddressPool],
     services: impl IntoIterator<Item = &'s LbService>,
