@@ -460,18 +460,7 @@ mod tests {
 
     /// A Service with a sharing key.
     fn sharing(name: &str, port: u16, ingress: &[&str]) -> LbService {
-        LbService {
-            sharing_key: Annotation {
-                newer: None,
-                older: Some("k".into()),
-            },
-            ports: [Port {
-                port,
-                protocol: "TCP".into(),
-            }]
-            .into(),
-            ..service(name, "blue", &[], ingress)
-        }
+        with_key(service(name, "blue", &[], ingress), port)
     }
 
     fn rules(version: &str) -> LbRules {
