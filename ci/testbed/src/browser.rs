@@ -4,8 +4,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use ureq::Agent;
 
@@ -136,20 +134,6 @@ impl Browser {
         self.post("/actions", &body).map(drop)
     }
 
-    /// Clicks at a point of the window.
-    ///
-    /// # Errors
-    /// Fails if the browser does not take it.
-    pub fn click(&self, x: i64, y: i64) -> Result<()> {
-        let actions = json!([
-            {"type": "pointerMove", "duration": 0, "x": x, "y": y},
-            {"type": "pointerDown", "button": 0},
-            {"type": "pointerUp", "button": 0},
-        ]);
-        let body = json!({"actions": [{"type": "pointer", "id": "mouse", "actions": actions}]});
-        self.post("/actions", &body).map(drop)
-    }
-
     /// Errors and warnings of the console since the last call, refused requests included.
     ///
     /// # Errors
@@ -161,26 +145,6 @@ impl Browser {
             .iter()
             .map(|entry| entry["message"].as_str().unwrap_or_default().to_owned())
             .collect())
-    }
-
-    /// A picture of the window, as PNG.
-    ///
-    /// # Errors
-    /// Fails if there is none.
-    pub fn screenshot(&self) -> Result<Vec<u8>> {
-        let url = format!("{}/screenshot", self.session);
-        let failed = |why: &dyn ToString| Error::unreadable(&url, why.to_string());
-        let mut answer = self.agent.get(&url).call().map_err(|why| failed(&why))?;
-        let text = answer
-            .body_mut()
-            .with_config()
-            .limit(64 << 20)
-            .read_to_string()
-            .map_err(|why| failed(&why))?;
-        let answered: Value = serde_json::from_str(&text).map_err(|why| failed(&why))?;
-        STANDARD
-            .decode(answered["value"].as_str().unwrap_or_default())
-            .map_err(|why| failed(&why))
     }
 }
 
