@@ -1,14 +1,11 @@
 //! One area: a block, its use, its owner, and whether it is there now, after the plan, or both.
 
-use serde::Serialize;
-
 use ipam_core::net::Block;
 
 ipam_core::text_enum! {
     /// The use of an area. The order is that of drawing: later ones lie on earlier ones. The text
     /// is printed.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-    #[serde(rename_all = "kebab-case")]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum AreaKind {
         /// A Service CIDR of the cluster.
         ServiceCidr = "Service CIDR",
@@ -56,8 +53,7 @@ impl AreaKind {
 
 ipam_core::text_enum! {
     /// When an area is there. The text is printed.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-    #[serde(rename_all = "kebab-case")]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Presence {
         /// Now and after the plan.
         #[default]

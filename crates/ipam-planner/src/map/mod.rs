@@ -9,8 +9,6 @@ mod panels;
 mod ranges;
 mod services;
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 
 use crate::plan::Plan;
@@ -48,14 +46,5 @@ impl AddressMap {
     /// Every area, by panel.
     pub fn areas(&self) -> impl Iterator<Item = &Area> {
         self.panels.iter().flat_map(|panel| &panel.areas)
-    }
-
-    /// The number of areas of each kind.
-    pub fn counts(&self) -> BTreeMap<AreaKind, usize> {
-        let mut counts = BTreeMap::new();
-        for area in self.areas() {
-            *counts.entry(area.kind).or_default() += 1;
-        }
-        counts
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn divide(mut areas: Vec<Area>) -> Vec<Panel> {
     areas.extend(networks(&areas));
     let outlines = areas
         .iter()
-        .filter(|area| area.kind.is_range() || !is_clipped(area.kind))
+        .filter(|area| !is_clipped(area.kind))
         .map(|area| area.block);
     let mut panels: BTreeMap<Block, Vec<Area>> = joined(outlines)
         .into_iter()
