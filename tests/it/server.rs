@@ -5,15 +5,15 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use testbed::{
-    AnnotateK8sNode, CiliumInstallation, CiliumVersion, ControlPlane, Operator, Options, Program,
-    Programs, User, build, install_cilium, install_crds, parse_node,
+    AnnotateK8sNode, BorrowedControlPlane, CiliumInstallation, CiliumVersion, Operator, Options,
+    Program, Programs, User, build, install_cilium, parse_node,
 };
 
 use super::support::{Folder, Ran, pool};
 
 /// A control plane with Cilium's traces on it, and a folder to work in.
 pub struct Server {
-    pub plane: ControlPlane,
+    pub plane: BorrowedControlPlane,
     pub programs: Programs,
     pub folder: Folder,
 }
@@ -33,11 +33,12 @@ impl Server {
             Program::ParseNodeOracle,
         ];
         let programs = build(&[&usual, more].concat()).unwrap();
-        let plane = ControlPlane::start(&programs, options).unwrap();
+        let options = Options {
+            crds: crds.map(str::to_owned),
+            ..options
+        };
+        let plane = BorrowedControlPlane::new(&programs, options).unwrap();
         install_cilium(&plane, installation).unwrap();
-        if let Some(release) = crds {
-            install_crds(&plane, release).unwrap();
-        }
         Server {
             plane,
             programs,
@@ -429,7 +430,7 @@ fn a_server_that_does_not_answer() {
     );
     let kubeconfig = std::fs::read_to_string(server.plane.kubeconfig()).unwrap();
     let Server { plane, folder, .. } = server;
-    drop(plane);
+    plane.end();
     folder.write("kubeconfig", kubeconfig);
     let ran = folder
         .run(&["plan", "--kubeconfig", "kubeconfig"])

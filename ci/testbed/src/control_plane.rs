@@ -4,6 +4,8 @@
 //! mistake; the API server's certificate comes from an authority of its own, so a client
 //! cannot mistake another run's server for this one either.
 
+mod reuse;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -13,6 +15,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::certificates::Certificates;
+use crate::cilium::install_crds;
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::folder::RunFolder;
@@ -21,6 +24,8 @@ use crate::process::{Ending, Server, free_port, with_free_ports};
 use crate::programs::{Program, Programs};
 use crate::snapshot::{Revision, Snapshot};
 use crate::wait::{PATIENCE, wait_until};
+
+pub use reuse::BorrowedControlPlane;
 
 const ADMIN: &str = "testbed-admin";
 // Files in the run's folder, which is the servers' working directory.
@@ -36,7 +41,7 @@ pub(crate) const NO_PEER: &str = "http://127.0.0.1:1";
 const ADVERTISED: &str = "192.0.2.1";
 
 /// A user that the API server knows by a token.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     /// What RBAC bindings call it.
     pub name: String,
@@ -56,7 +61,7 @@ impl User {
 }
 
 /// How a control plane is started.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// More flags for kube-apiserver; they win over those given by itself.
     pub apiserver_flags: Vec<String>,
@@ -64,6 +69,8 @@ pub struct Options {
     pub service_cluster_ip_range: String,
     /// Users beside the administrator.
     pub users: Vec<User>,
+    /// The release of Cilium whose CRDs it serves from its start, such as `1.19.3`.
+    pub crds: Option<String>,
 }
 
 impl Default for Options {
@@ -72,6 +79,7 @@ impl Default for Options {
             apiserver_flags: Vec::new(),
             service_cluster_ip_range: "10.96.0.0/16".to_owned(),
             users: Vec::new(),
+            crds: None,
         }
     }
 }
@@ -109,7 +117,7 @@ impl ControlPlane {
         let admin = client_at(&server_url)?;
         let text = kubeconfig(&server_url, &certificates.authority, token);
         let kubeconfig = folder.write("admin.kubeconfig", &text)?;
-        Ok(Self {
+        let plane = Self {
             apiserver,
             etcd,
             admin,
@@ -118,7 +126,11 @@ impl ControlPlane {
             tokens,
             kubeconfig,
             folder,
-        })
+        };
+        if let Some(release) = &options.crds {
+            install_crds(&plane, release)?;
+        }
+        Ok(plane)
     }
 
     /// Ends kube-apiserver, starts it again on the same port, and waits until it is ready.

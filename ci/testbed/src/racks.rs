@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::cilium::{CiliumInstallation, install_cilium, install_crds};
-use crate::control_plane::{ControlPlane, Options};
+use crate::cilium::{CiliumInstallation, install_cilium};
+use crate::control_plane::{BorrowedControlPlane, ControlPlane, Options};
 use crate::error::{Error, Result};
 use crate::hollow::{HollowKubelets, HollowNode};
 use crate::kwok::Kubelets;
@@ -106,7 +106,7 @@ pub struct RackCluster {
     /// kube-controller-manager.
     pub controllers: ControllerManager,
     /// etcd and the API server.
-    pub plane: ControlPlane,
+    pub plane: BorrowedControlPlane,
     /// All programs that run, and kubectl.
     pub programs: Programs,
 }
@@ -118,7 +118,7 @@ impl RackCluster {
     /// Fails if a program does not build or does not get ready.
     pub fn start(options: &RackOptions) -> Result<Self> {
         let programs = build(&programs(options))?;
-        let plane = ControlPlane::start(&programs, plane_options(options))?;
+        let plane = BorrowedControlPlane::new(&programs, plane_options(options))?;
         install(&plane, options)?;
         let controllers = ControllerManager::start_for_workloads(&programs, &plane)?;
         let scheduler = Scheduler::start(&programs, &plane)?;
@@ -202,15 +202,18 @@ fn programs(options: &RackOptions) -> Vec<Program> {
 fn plane_options(options: &RackOptions) -> Options {
     let names: Vec<String> = (0..options.nodes).map(name).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    match options.kubelets {
+    let of_kubelets = match options.kubelets {
         KubeletKind::Kwok => Options::default(),
         KubeletKind::Hollow => HollowKubelets::options(&names),
+    };
+    Options {
+        crds: Some(options.version.release().to_owned()),
+        ..of_kubelets
     }
 }
 
 /// Cilium's traces, with agents that tolerate everything, as its chart has it.
 fn install(plane: &ControlPlane, options: &RackOptions) -> Result<()> {
-    install_crds(plane, options.version.release())?;
     let (ipam, annotate) = match options.ipam {
         PlayedIpam::Kubernetes(annotate) => ("kubernetes", Some(annotate)),
         PlayedIpam::ClusterPool => ("cluster-pool", None),

@@ -1,0 +1,322 @@
+//! A control plane that tests use one after the other. Each one finds it as after a start.
+//!
+//! All that an API server keeps is in etcd, so etcd's keys are put back under it. It must never know
+//! what tests do.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{ControlPlane, Options, etcd_url};
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::etcd_keys::SavedKeys;
+use crate::programs::{Program, Programs, build};
+use crate::wait::{PATIENCE, wait_until};
+
+/// Each takes 0.4 GB of memory. The one that waits longest is stopped first.
+const MOST_IDLE: usize = 6;
+/// What etcd writes, and what the API server logs.
+const GROWING: [&str; 2] = ["etcd.log", "kube-apiserver.log"];
+const CRD_KEYS: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
+
+/// Those that no test uses now.
+static IDLE: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+
+fn idle() -> MutexGuard<'static, Vec<Kept>> {
+    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A control plane for one test at a time. Dropping it leaves it to the next test, unless this test
+/// failed or had it [mutably](DerefMut), for example to restart it.
+#[derive(Debug)]
+pub struct BorrowedControlPlane {
+    kept: Option<Kept>,
+    use_again: UseAgain,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum UseAgain {
+    Yes,
+    No,
+}
+
+#[derive(Debug)]
+struct Kept {
+    options: Options,
+    plane: ControlPlane,
+    start: AfterStart,
+}
+
+/// What was there when the control plane had started.
+#[derive(Debug)]
+struct AfterStart {
+    keys: SavedKeys,
+    files: BTreeSet<OsString>,
+}
+
+impl BorrowedControlPlane {
+    /// Takes one that another test has used with these options, or starts one. One with users or
+    /// flags of its own is always started, and ends with the test.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::start`].
+    pub fn new(programs: &Programs, options: Options) -> Result<Self> {
+        let used = {
+            let mut idle = idle();
+            let position = idle.iter().position(|kept| kept.options == options);
+            position.map(|position| idle.remove(position))
+        };
+        let use_again = match options.users.is_empty() && options.apiserver_flags.is_empty() {
+            true => UseAgain::Yes,
+            false => UseAgain::No,
+        };
+        let kept = match used.map(Kept::reset) {
+            Some(Ok(kept)) => kept,
+            // Whatever the last test did to it.
+            Some(Err(_)) | None => Kept::start(programs, options)?,
+        };
+        Ok(Self {
+            kept: Some(kept),
+            use_again,
+        })
+    }
+
+    /// Stops it.
+    pub fn end(mut self) {
+        self.use_again = UseAgain::No;
+    }
+}
+
+impl Deref for BorrowedControlPlane {
+    type Target = ControlPlane;
+
+    fn deref(&self) -> &ControlPlane {
+        match &self.kept {
+            Some(kept) => &kept.plane,
+            None => unreachable!("only drop takes it"),
+        }
+    }
+}
+
+impl DerefMut for BorrowedControlPlane {
+    fn deref_mut(&mut self) -> &mut ControlPlane {
+        self.use_again = UseAgain::No;
+        match &mut self.kept {
+            Some(kept) => &mut kept.plane,
+            None => unreachable!("only drop takes it"),
+        }
+    }
+}
+
+impl Drop for BorrowedControlPlane {
+    fn drop(&mut self) {
+        let Some(kept) = self.kept.take() else { return };
+        if std::thread::panicking() || self.use_again == UseAgain::No {
+            return;
+        }
+        let surplus = {
+            let mut idle = idle();
+            idle.push(kept);
+            (idle.len() > MOST_IDLE).then(|| idle.remove(0))
+        };
+        // Outside of the lock, since it takes a second.
+        drop(surplus);
+    }
+}
+
+impl Kept {
+    fn start(programs: &Programs, options: Options) -> Result<Self> {
+        let plane = ControlPlane::start(programs, options.clone())?;
+        let start = AfterStart {
+            keys: SavedKeys::read(&|| etcdctl(plane.folder()))?,
+            files: files(plane.folder())?,
+        };
+        Ok(Self {
+            options,
+            plane,
+            start,
+        })
+    }
+
+    /// Undoes what a test did.
+    fn reset(mut self) -> Result<Self> {
+        let Self { plane, start, .. } = &mut self;
+        let deleted = start.keys.put_back(&|| etcdctl(plane.folder()))?;
+        wait_until_unserved(plane.client(), &deleted)?;
+        // A list comes from a cache that is as new as etcd: after it no client sees older objects.
+        for path in listed(plane.client())? {
+            plane.list(&path)?;
+        }
+        let folder = plane.folder();
+        for file in files(folder)?.difference(&start.files) {
+            remove(&folder.join(file))?;
+        }
+        for log in GROWING.map(|log| folder.join(log)) {
+            let file = fs::OpenOptions::new().write(true).open(&log);
+            file.and_then(|file| file.set_len(0))
+                .map_err(Error::file(&log))?;
+        }
+        Ok(self)
+    }
+}
+
+fn etcdctl(folder: &Path) -> Result<Command> {
+    let mut command = build(&[Program::Etcdctl])?.command(Program::Etcdctl, folder)?;
+    command.arg(format!("--endpoints={}", etcd_url(folder)));
+    Ok(command)
+}
+
+fn files(folder: &Path) -> Result<BTreeSet<OsString>> {
+    let entries = fs::read_dir(folder).map_err(Error::file(folder))?;
+    entries
+        .map(|entry| Ok(entry.map_err(Error::file(folder))?.file_name()))
+        .collect()
+}
+
+fn remove(path: &Path) -> Result<()> {
+    let removed = match path.is_dir() {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    };
+    removed.map_err(Error::file(path))
+}
+
+/// Waits until the server has forgotten the kinds whose definitions are deleted.
+fn wait_until_unserved(client: &Client, deleted: &[String]) -> Result<()> {
+    let names = deleted.iter().filter_map(|key| key.strip_prefix(CRD_KEYS));
+    // `ippools.cilium-ipam.dev`: the plural and the group.
+    let kinds: Vec<(&str, &str)> = names.filter_map(|name| name.split_once('.')).collect();
+    if kinds.is_empty() {
+        return Ok(());
+    }
+    wait_until("deleted kinds to be unserved", PATIENCE, || {
+        let listed = listed(client)?;
+        let is_served = |(plural, group): &(&str, &str)| {
+            let group = format!("/apis/{group}/");
+            let plural = format!("/{plural}");
+            let is_it = |path: &String| path.starts_with(&group) && path.ends_with(&plural);
+            listed.iter().any(is_it)
+        };
+        Ok((!kinds.iter().any(is_served)).then_some(()))
+    })
+}
+
+/// The paths of all kinds that the server lists.
+fn listed(client: &Client) -> Result<Vec<String>> {
+    let groups = client.get("/apis")?;
+    let of_group = |group: &serde_json::Value| {
+        let version = group["preferredVersion"]["groupVersion"].as_str();
+        version.map(|version| format!("/apis/{version}"))
+    };
+    let groups = groups["groups"].as_array().into_iter().flatten();
+    let mut paths = Vec::new();
+    for version in groups.filter_map(of_group).chain(["/api/v1".to_owned()]) {
+        let Ok(kinds) = client.get(&version) else {
+            // A group that the server is about to forget.
+            continue;
+        };
+        let kinds = kinds["resources"].as_array().into_iter().flatten();
+        let listed = kinds.filter(|kind| {
+            let verbs = kind["verbs"].as_array().into_iter().flatten();
+            verbs.into_iter().any(|verb| verb == "list")
+        });
+        let names = listed.filter_map(|kind| kind["name"].as_str());
+        let names = names.filter(|name| !name.contains('/'));
+        paths.extend(names.map(|name| format!("{version}/{name}")));
+    }
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const NODES: &str = "/api/v1/nodes";
+    const MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+    fn borrowed() -> BorrowedControlPlane {
+        let programs = build(&[Program::KubeApiserver, Program::Etcd]).unwrap();
+        // A range that no other test asks for.
+        let options = Options {
+            service_cluster_ip_range: "10.253.0.0/24".to_owned(),
+            ..Options::default()
+        };
+        BorrowedControlPlane::new(&programs, options).unwrap()
+    }
+
+    fn named(kind: &str, name: &str) -> serde_json::Value {
+        json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})
+    }
+
+    fn lease() -> serde_json::Value {
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "mine"}})
+    }
+
+    fn definition() -> serde_json::Value {
+        let schema = json!({"openAPIV3Schema":
+            {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "things.example.org"},
+            "spec": {"group": "example.org", "scope": "Cluster",
+                "names": {"plural": "things", "kind": "Thing"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
+    }
+
+    #[test]
+    fn the_next_test_finds_it_as_after_a_start() {
+        let first = borrowed();
+        let url = first.server_url().to_owned();
+        let maps = first.list(MAPS).unwrap();
+        let service = first.get("/api/v1/namespaces/default/services/kubernetes");
+        let uid = service.unwrap()["metadata"]["uid"].clone();
+        for name in ["n1", "n2"] {
+            first.create(NODES, &named("Node", name)).unwrap();
+        }
+        first.create(MAPS, &named("ConfigMap", "mine")).unwrap();
+        first.create(LEASES, &lease()).unwrap();
+        let labels = json!({"metadata": {"labels": {"mine": "yes"}}});
+        first.patch("/api/v1/namespaces/default", &labels).unwrap();
+        first
+            .delete("/api/v1/namespaces/default/services/kubernetes")
+            .unwrap();
+        first.create(CRDS, &definition()).unwrap();
+        let things = "/apis/example.org/v1/things";
+        wait_until("things to be served", PATIENCE, || {
+            Ok(first.client().is_ok(things).then_some(()))
+        })
+        .unwrap();
+        fs::write(first.folder().join("mine"), "").unwrap();
+        drop(first);
+
+        let second = borrowed();
+        assert_eq!(second.server_url(), url);
+        assert_eq!(second.list(NODES).unwrap(), [json!(null); 0]);
+        assert_eq!(second.list(MAPS).unwrap().len(), maps.len());
+        second.create(LEASES, &lease()).unwrap();
+        let default = second.get("/api/v1/namespaces/default").unwrap();
+        assert_eq!(default["metadata"]["labels"]["mine"], json!(null));
+        let service = second.get("/api/v1/namespaces/default/services/kubernetes");
+        assert_eq!(service.unwrap()["metadata"]["uid"], uid);
+        assert!(!second.client().is_ok(things));
+        assert!(!second.folder().join("mine").exists());
+    }
+
+    #[test]
+    fn one_that_was_restarted_is_not_used_again() {
+        let mut first = borrowed();
+        let folder = first.folder().to_owned();
+        first.restart_apiserver(crate::Ending::Terminated).unwrap();
+        drop(first);
+        assert!(!folder.exists());
+    }
+}
