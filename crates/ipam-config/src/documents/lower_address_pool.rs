@@ -33,39 +33,11 @@ pub(super) fn lower(
         labels,
         annotations,
     } = written.metadata?;
-    if let Some(owner) = labels.get(OWNER_LABEL.0) {
-        let at = context
-            .document
-            .origin(&keys(["metadata", "labels", OWNER_LABEL.0]));
-        let message = format!(
-            "files cannot set the label `{}: {}`",
-            OWNER_LABEL.0,
-            one_line(owner)
-        );
-        context.fault(
-            "owner-label",
-            message,
-            &at,
-            "set by us",
-            "remove it; `apply` sets it",
-        );
-    }
+    check_owner(context, &labels);
     check_keys(context, &labels, "labels");
     check_keys(context, &annotations, "annotations");
     check_wishes(context, &annotations);
-    let name = name.and_then(|name| match name.parse::<AddressPoolName>() {
-        Ok(name) => Some(name),
-        Err(error) => {
-            context.fault(
-                "bad-name",
-                error.to_string(),
-                &origin,
-                "not a name",
-                "write a name such as `blue-pool`",
-            );
-            None
-        }
-    });
+    let name = name.and_then(|name| lower_name(context, &name, &origin));
     let spec = written.spec?;
     let mut ranges = Vec::new();
     let cidrs = blocks(context, &spec.cidrs, "cidrs", &mut ranges);
@@ -107,6 +79,41 @@ pub(super) fn lower(
         manifest,
         ranges,
     })
+}
+
+fn check_owner(context: &mut Context<'_>, labels: &BTreeMap<String, String>) {
+    let Some(owner) = labels.get(OWNER_LABEL.0) else {
+        return;
+    };
+    let at = keys(["metadata", "labels", OWNER_LABEL.0]);
+    let at = context.document.origin(&at);
+    let message = format!(
+        "files cannot set the label `{}: {}`",
+        OWNER_LABEL.0,
+        one_line(owner)
+    );
+    context.fault(
+        "owner-label",
+        message,
+        &at,
+        "set by us",
+        "remove it; `apply` sets it",
+    );
+}
+
+fn lower_name(context: &mut Context<'_>, name: &str, origin: &Origin) -> Option<AddressPoolName> {
+    let parsed = name.parse();
+    parsed
+        .map_err(|error: <AddressPoolName as std::str::FromStr>::Err| {
+            context.fault(
+                "bad-name",
+                error.to_string(),
+                origin,
+                "not a name",
+                "write a name such as `blue-pool`",
+            );
+        })
+        .ok()
 }
 
 /// Checks labels and annotations like the API server: the keys of both, and the values of labels.

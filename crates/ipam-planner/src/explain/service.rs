@@ -54,83 +54,88 @@ pub(super) fn explain(
     let pools = observed.address_pools_as_read(&rules);
     let losers = conflicts(&pools, OperatorState::Running(&pools));
     let considered = |pool: &AddressPool| {
-        let verdict = match (
-            pool.selects(&service.labels),
-            losers.get(pool.name.as_str()),
-            pool.state,
-        ) {
-            (false, ..) => "does not select it".to_owned(),
-            (true, Some(conflict), _) => {
-                format!(
-                    "selects it, but overlaps `{}`, and Cilium uses only one of the two",
-                    conflict.with.escape_debug()
-                )
-            }
-            (true, None, ServingState::Disabled) => "selects it, and is disabled".to_owned(),
-            (true, None, ServingState::Enabled) => "selects it".to_owned(),
-        };
-        let results = pool
-            .selector
-            .as_ref()
-            .map(|selector| requirements(selector, &service.labels));
-        ConsideredAddressPool {
-            pool: pool.name.clone(),
-            requirements: results.unwrap_or_default(),
-            verdict,
-        }
+        let conflict = losers.get(pool.name.as_str());
+        consider(
+            pool,
+            service,
+            conflict.map(|conflict| conflict.with.as_str()),
+        )
     };
-    let covering = |address: &std::net::IpAddr| {
-        let range = Range::from(*address);
-        let covers = |pool: &&AddressPool| {
-            pool.ranges
-                .iter()
-                .any(|covering| covering.range.contains(&range))
-        };
-        let names: Vec<String> = pools
-            .iter()
-            .filter(covers)
-            .map(|pool| format!("`{}`", pool.name.escape_debug()))
-            .collect();
-        if names.is_empty() {
-            format!("{address}, of no pool")
-        } else {
-            format!("{address} of {}", names.join(" or "))
-        }
-    };
-    let evaluated = evaluate(
-        &pools,
-        observed.services.values(),
-        &rules,
-        OperatorState::Running(&pools),
-    );
-    let outlook = evaluated.outcomes.get(&service.name).map(|outlook| {
-        let loses = outlook
-            .loses
-            .iter()
-            .map(|(address, why)| format!("loses {address}: {why}"));
-        let gains = outlook.gains.iter().map(ToString::to_string);
-        loses
-            .chain(gains)
-            .chain(
-                outlook
-                    .pending
-                    .iter()
-                    .map(|pending| format!("waits: {}", pending.reason())),
-            )
-            .collect()
-    });
     ServiceExplanation {
         format_version: FORMAT_VERSION,
         service: service.name.to_string(),
         labels: service.labels.clone(),
-        addresses: service.ingress.iter().map(covering).collect(),
+        addresses: service
+            .ingress
+            .iter()
+            .map(|address| with_pools(*address, &pools))
+            .collect(),
         wishes: wishes(service, desired, observed, plan),
         pools: pools.iter().map(considered).collect(),
         reason: service.reason.clone(),
-        outlook: outlook.unwrap_or_else(|| {
-            vec!["not for LB-IPAM: its class belongs to another controller".to_owned()]
-        }),
+        outlook: outlook(service, observed, &pools),
     }
+}
+
+/// `overlapping` is the pool for which Cilium does not use this one.
+fn consider(
+    pool: &AddressPool,
+    service: &LbService,
+    overlapping: Option<&str>,
+) -> ConsideredAddressPool {
+    let verdict = match (pool.selects(&service.labels), overlapping, pool.state) {
+        (false, ..) => "does not select it".to_owned(),
+        (true, Some(other), _) => format!(
+            "selects it, but overlaps `{}`, and Cilium uses only one of the two",
+            other.escape_debug()
+        ),
+        (true, None, ServingState::Disabled) => "selects it, and is disabled".to_owned(),
+        (true, None, ServingState::Enabled) => "selects it".to_owned(),
+    };
+    let selector = pool.selector.as_ref();
+    let results = selector.map(|selector| requirements(selector, &service.labels));
+    ConsideredAddressPool {
+        pool: pool.name.clone(),
+        requirements: results.unwrap_or_default(),
+        verdict,
+    }
+}
+
+/// The address, and the pools that cover it.
+fn with_pools(address: IpAddr, pools: &[AddressPool]) -> String {
+    let range = Range::from(address);
+    let covers = |pool: &&AddressPool| {
+        let mut ranges = pool.ranges.iter();
+        ranges.any(|covering| covering.range.contains(&range))
+    };
+    let names: Vec<String> = pools
+        .iter()
+        .filter(covers)
+        .map(|pool| format!("`{}`", pool.name.escape_debug()))
+        .collect();
+    match names.is_empty() {
+        true => format!("{address}, of no pool"),
+        false => format!("{address} of {}", names.join(" or ")),
+    }
+}
+
+/// What LB-IPAM will take from the Service, give it, and keep it waiting for.
+fn outlook(service: &LbService, observed: &Observed, pools: &[AddressPool]) -> Vec<String> {
+    let evaluated = evaluate(
+        pools,
+        observed.services.values(),
+        &observed.lb_rules(),
+        OperatorState::Running(pools),
+    );
+    let Some(outlook) = evaluated.outcomes.get(&service.name) else {
+        return vec!["not for LB-IPAM: its class belongs to another controller".to_owned()];
+    };
+    let loses = outlook.loses.iter();
+    let loses = loses.map(|(address, why)| format!("loses {address}: {why}"));
+    let gains = outlook.gains.iter().map(ToString::to_string);
+    let pending = outlook.pending.iter();
+    let waits = pending.map(|pending| format!("waits: {}", pending.reason()));
+    loses.chain(gains).chain(waits).collect()
 }
 
 /// Its requests, its pin, and what the plan does about both.
