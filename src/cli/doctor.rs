@@ -8,7 +8,9 @@ use super::failure::Failure;
 use super::files::Revision;
 use super::reading::read_cluster;
 use super::{Common, ExitStatus, output};
-use crate::render::{Detail, ExaminationDocument, examination, junit, sarif};
+use crate::render::{
+    Detail, ExaminationDocument, PageLimit, examination, examination_markdown, junit, report, sarif,
+};
 use ipam_cilium::observed::{Evidence, Observed};
 use ipam_cluster::Extent;
 use ipam_controller::{Scope, load};
@@ -53,6 +55,10 @@ enum ReportFormat {
     Json,
     Sarif,
     Junit,
+    /// For an issue or a pull request.
+    Markdown,
+    /// One file with everything, for a change ticket.
+    Html,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -163,6 +169,17 @@ impl Arguments {
         let conclusions = conclusions(observed);
         match self.output {
             ReportFormat::Human => output::data(&examination(&conclusions, findings, detail))?,
+            ReportFormat::Markdown => output::data(&examination_markdown(
+                &conclusions,
+                findings,
+                detail,
+                PageLimit::COMMENT,
+            ))?,
+            ReportFormat::Html => {
+                let full = Detail::Full;
+                let text = examination_markdown(&conclusions, findings, full, PageLimit::REPORT);
+                output::data(&report("Doctor", &text))?;
+            }
             ReportFormat::Json => {
                 output::json(&ExaminationDocument::new(&conclusions, findings, detail))?
             }

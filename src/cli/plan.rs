@@ -12,7 +12,10 @@ use super::safety_arguments::SafetyArguments;
 use super::selection::SelectionArguments;
 use super::validate::Report;
 use super::{Common, ExitStatus, output};
-use crate::render::{count, diagnostics, finding_documents, human, markdown, markdown_findings};
+use crate::render::{
+    Detail, PageLimit, count, diagnostics, finding_documents, human, markdown, markdown_findings,
+    printable, report,
+};
 use ipam_cluster::replace_private_file;
 use ipam_controller::Loaded;
 use ipam_planner::plan::PlanDocument;
@@ -44,7 +47,10 @@ pub(super) struct Arguments {
 pub(super) enum PlanFormat {
     Human,
     Json,
+    /// For a pull request.
     Markdown,
+    /// One file with everything, for a change ticket.
+    Html,
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
@@ -74,7 +80,10 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     }
     match arguments.output {
         PlanFormat::Json => output::json(&document)?,
-        PlanFormat::Markdown => output::data(&markdown(&document, common.detail()))?,
+        PlanFormat::Markdown => {
+            output::data(&markdown(&document, common.detail(), PageLimit::COMMENT))?;
+        }
+        PlanFormat::Html => output::data(&plan_report(&document))?,
         PlanFormat::Human => {
             output::talk(&diagnostics(
                 &plan.findings,
@@ -122,6 +131,12 @@ impl Arguments {
     }
 }
 
+/// The plan as one HTML file.
+pub(super) fn plan_report(plan: &PlanDocument) -> String {
+    let title = format!("Plan of {}", printable(&plan.source.directory));
+    report(&title, &markdown(plan, Detail::Full, PageLimit::REPORT))
+}
+
 /// Prints the findings to stdout in the requested format. Returns the failure.
 fn invalid(arguments: &Arguments, common: &Common, loaded: &Loaded) -> Result<Failure, Failure> {
     let detail = common.detail();
@@ -129,7 +144,16 @@ fn invalid(arguments: &Arguments, common: &Common, loaded: &Loaded) -> Result<Fa
         PlanFormat::Json => output::json(&Report::new(loaded, detail))?,
         PlanFormat::Markdown => {
             let findings = finding_documents(&loaded.findings, &loaded.documents, detail);
-            output::data(&markdown_findings(&findings.findings, detail))?
+            output::data(&markdown_findings(
+                &findings.findings,
+                detail,
+                PageLimit::COMMENT,
+            ))?
+        }
+        PlanFormat::Html => {
+            let findings = finding_documents(&loaded.findings, &loaded.documents, Detail::Full);
+            let text = markdown_findings(&findings.findings, Detail::Full, PageLimit::REPORT);
+            output::data(&report("No plan", &text))?
         }
         PlanFormat::Human => return Ok(Failure::Invalid(output::diagnostics(loaded, detail))),
     }

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use super::failure::Failure;
-use super::plan::PlanFormat;
+use super::plan::{PlanFormat, plan_report};
 use super::{Common, ExitStatus, foreign_commands, output, plan_file};
-use crate::render::{human, markdown};
+use crate::render::{PageLimit, human, markdown};
 
 /// A plan file.
 #[derive(Debug, clap::Args)]
@@ -32,7 +32,10 @@ pub(super) fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Failure>
     let plan = plan_file::read(file)?;
     match output {
         PlanFormat::Json => output::json(&plan)?,
-        PlanFormat::Markdown => output::data(&markdown(&plan, common.detail()))?,
+        PlanFormat::Markdown => {
+            output::data(&markdown(&plan, common.detail(), PageLimit::COMMENT))?;
+        }
+        PlanFormat::Html => output::data(&plan_report(&plan))?,
         PlanFormat::Human => {
             let text = human(&plan, common.detail());
             output::data(&format!("{}\n{text}", plan_file::introduction(file, &plan)))?;

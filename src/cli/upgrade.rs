@@ -8,7 +8,9 @@ use super::failure::Failure;
 use super::files::Revision;
 use super::reading::read_cluster;
 use super::{Common, ExitStatus, output, valid};
-use crate::render::{Detail, MOST_OBJECTS, upgrade as upgrade_text, upgrade_markdown};
+use crate::render::{
+    Detail, MOST_OBJECTS, PageLimit, report, upgrade as upgrade_text, upgrade_markdown,
+};
 use ipam_cilium::observed::{Evidence, Observed};
 use ipam_cluster::Extent;
 use ipam_controller::load;
@@ -50,6 +52,8 @@ enum UpgradeFormat {
     Json,
     /// For a change ticket.
     Markdown,
+    /// One file with everything, for a change ticket.
+    Html,
 }
 
 fn version(text: &str) -> Result<CiliumVersion, String> {
@@ -81,7 +85,14 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     match arguments.output {
         UpgradeFormat::Human => output::data(&upgrade_text(&document))?,
         UpgradeFormat::Json => output::json(&document)?,
-        UpgradeFormat::Markdown => output::data(&upgrade_markdown(&document))?,
+        UpgradeFormat::Markdown => {
+            output::data(&upgrade_markdown(&document, PageLimit::COMMENT))?;
+        }
+        UpgradeFormat::Html => {
+            let document = upgrade.document(usize::MAX);
+            let text = upgrade_markdown(&document, PageLimit::REPORT);
+            output::data(&report("Upgrade of Cilium", &text))?;
+        }
     }
     Ok(if upgrade.changes_something() {
         ExitStatus::ChangesPending

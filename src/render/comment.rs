@@ -4,7 +4,7 @@
 
 use super::human::Detail;
 use super::markdown::{found, needs_approval};
-use super::markdown_page::Page;
+use super::markdown_page::{Page, PageLimit};
 use super::markup::{Markup, code, codes, prose};
 use super::text::{count, grouped_digits};
 use super::{comment_changes, comment_risks, headlines, limited};
@@ -49,7 +49,7 @@ pub fn comment(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
     let command = command("plan", &source.directory, " --full");
     let (head, tail) = (head(plan, around), tail(plan, around, &command));
     let elsewhere = format!("run {command}");
-    let mut page = Page::new(head, &tail).with_rest_in(&elsewhere);
+    let mut page = Page::new(PageLimit::COMMENT, head, &tail).with_rest_in(&elsewhere);
     let short = Detail::Short;
     comment_risks::refused(&mut page, refusals);
     markdown_objects::losing_services(&mut page, services);
@@ -88,7 +88,7 @@ pub fn comment_on_findings(
         made_from(directory, None, around)
     );
     let elsewhere = format!("run {command}");
-    let mut page = Page::new(head, &tail).with_rest_in(&elsewhere);
+    let mut page = Page::new(PageLimit::COMMENT, head, &tail).with_rest_in(&elsewhere);
     found(&mut page, findings, Detail::Short);
     page.finish()
 }

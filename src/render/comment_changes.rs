@@ -31,7 +31,11 @@ pub(super) fn by_pool_and_domain(page: &mut Page<'_>, changes: &[&ChangeDocument
         natural_order(one.0, other.0).then_with(|| natural_order(one.1, other.1))
     });
     let changes = groups.iter().map(|(_, changes)| changes.len()).sum();
-    let mut rows: Vec<Entry<[Markup; 5]>> = groups.iter().take(GROUPS).map(row).collect();
+    let mut rows: Vec<Entry<[Markup; 5]>> = groups
+        .iter()
+        .take(GROUPS)
+        .map(|group| row(page, group))
+        .collect();
     rows.extend(further(groups.get(GROUPS..).unwrap_or_default()));
     page.table(Table {
         title: Phrase::new(&format!(
@@ -46,7 +50,10 @@ pub(super) fn by_pool_and_domain(page: &mut Page<'_>, changes: &[&ChangeDocument
     });
 }
 
-fn row(((pool, domain), changes): &((&str, &str), Vec<&ChangeDocument>)) -> Entry<[Markup; 5]> {
+fn row(
+    page: &Page<'_>,
+    ((pool, domain), changes): &((&str, &str), Vec<&ChangeDocument>),
+) -> Entry<[Markup; 5]> {
     let or_none = |name: &str| match name.is_empty() {
         true => prose("–"),
         false => code(name),
@@ -58,7 +65,7 @@ fn row(((pool, domain), changes): &((&str, &str), Vec<&ChangeDocument>)) -> Entr
         or_none(domain),
         prose(&grouped_digits(changes.len())),
         prose(&grouped_digits(disruptive.count())),
-        named(names, " ", Detail::Short),
+        named(page, names, " ", Detail::Short),
     ])
 }
 
@@ -80,7 +87,7 @@ pub(super) fn nodes_of_pools(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
         page.table(Table {
             title: title.words(&format!(", {}", count(changes.len(), "change"))),
             heading: ["node", "block", "write path", "why"],
-            rows: rows_of(changes),
+            rows: rows_of(page, changes),
             noun: "change",
             fold: Fold::Folded,
             up_to: WHOLE,
@@ -92,7 +99,7 @@ pub(super) fn nodes_of_pools(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
     }
 }
 
-fn rows_of(changes: &[&ChangeDocument]) -> Vec<Entry<[Markup; 4]>> {
+fn rows_of(page: &Page<'_>, changes: &[&ChangeDocument]) -> Vec<Entry<[Markup; 4]>> {
     let row = |c: &&ChangeDocument| {
         [
             code(&c.name),
@@ -101,7 +108,7 @@ fn rows_of(changes: &[&ChangeDocument]) -> Vec<Entry<[Markup; 4]>> {
             prose(&c.reason),
         ]
     };
-    let mut rows = Entry::each(changes.iter().take(NODES), |_| 1, row);
+    let mut rows = page.each(changes.iter().take(NODES), |_| 1, row);
     let further = changes.len().saturating_sub(NODES);
     if further > 0 {
         let more = format!("… and {} more", grouped_digits(further));

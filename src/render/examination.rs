@@ -176,32 +176,35 @@ pub fn examination(conclusions: &[Conclusion], findings: &[Finding], detail: Det
         .for_each(|finding| text.push_str(&finding_text(finding, detail)));
     cut.further()
         .for_each(|line| text.push_str(&format!("\n{line}")));
+    let pointer = pointer(findings.iter().map(|finding| finding.rule.0));
+    pointer
+        .iter()
+        .for_each(|line| text.push_str(&format!("\n{line}\n")));
+    let counts = counts(findings).unwrap_or_else(|| "Nothing found".to_owned());
+    text.push_str(&format!("\n{}\n", Paint::Bold.on(&format!("{counts}."))));
+    text
+}
+
+/// How many findings of each severity there are, if any.
+pub(super) fn counts(findings: &[Finding]) -> Option<String> {
+    if findings.is_empty() {
+        return None;
+    }
     let of = |severity: Severity| {
-        findings
-            .iter()
-            .filter(|finding| finding.severity == severity)
-            .count()
+        let of_it = findings.iter().filter(|one| one.severity == severity);
+        of_it.count()
     };
     let (errors, warnings, infos) = (
         of(Severity::Error),
         of(Severity::Warning),
         of(Severity::Info),
     );
-    let summary = match findings.len() {
-        0 => "Nothing found.".to_owned(),
-        _ => format!(
-            "{}, {}, {}.",
-            count(errors, "error"),
-            count(warnings, "warning"),
-            count(infos, "info")
-        ),
-    };
-    let pointer = pointer(findings.iter().map(|finding| finding.rule.0));
-    pointer
-        .iter()
-        .for_each(|line| text.push_str(&format!("\n{line}\n")));
-    text.push_str(&format!("\n{}\n", Paint::Bold.on(&summary)));
-    text
+    Some(format!(
+        "{}, {}, {}",
+        count(errors, "error"),
+        count(warnings, "warning"),
+        count(infos, "info")
+    ))
 }
 
 fn finding_text(finding: &Finding, detail: Detail) -> String {
@@ -228,7 +231,10 @@ fn finding_text(finding: &Finding, detail: Detail) -> String {
 }
 
 /// Evidence, consequence and fix, each with its word. Evidence beyond [`EVIDENCE`] is counted.
-fn lines(finding: &Finding, detail: Detail) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
+pub(super) fn lines(
+    finding: &Finding,
+    detail: Detail,
+) -> impl Iterator<Item = (&'static str, Cow<'_, str>)> {
     let most = match detail {
         Detail::Short => EVIDENCE,
         Detail::Full => usize::MAX,

@@ -3,7 +3,7 @@
 use super::findings::cut_by;
 use super::human::{Detail, by_pool, further_pools, limit};
 use super::human_approval::{evidence, unapproved};
-use super::markdown_page::{Entry, Fold, Page, Table, UpTo, WHOLE};
+use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, UpTo, WHOLE};
 use super::markup::{Phrase, code, codes, prose};
 use super::rule_page::pointer;
 use super::text::{count, grouped_digits};
@@ -14,7 +14,7 @@ use ipam_planner::plan::{
 };
 
 /// The plan as Markdown. Like the text for a terminal, it begins and ends with its counts.
-pub fn markdown(plan: &PlanDocument, detail: Detail) -> String {
+pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String {
     let PlanDocument {
         format_version: _,
         intent,
@@ -40,7 +40,7 @@ pub fn markdown(plan: &PlanDocument, detail: Detail) -> String {
     let (destructive, other): (Vec<_>, Vec<_>) = changes
         .iter()
         .partition(|change| change.hazard == "destructive");
-    let mut page = Page::new(headline(plan), &tail);
+    let mut page = Page::new(limit, headline(plan), &tail);
     // The most important first, because a page that is too long loses its end.
     needs_approval(&mut page, summary, changes, detail);
     refused(&mut page, refusals);
@@ -79,8 +79,8 @@ fn made_from(source: &SourceDocument, digest: &str, waivers: &[String]) -> Strin
 }
 
 /// Findings of invalid files as Markdown, in the place of a plan.
-pub fn markdown_findings(findings: &[FindingDocument], detail: Detail) -> String {
-    let mut page = Page::new("### No plan: the files are invalid\n".to_owned(), "");
+pub fn markdown_findings(findings: &[FindingDocument], detail: Detail, limit: PageLimit) -> String {
+    let mut page = Page::new(limit, "### No plan: the files are invalid\n".to_owned(), "");
     found(&mut page, findings, detail);
     page.finish()
 }
@@ -185,7 +185,7 @@ pub(super) fn needs_approval(
             prose(&evidence(block))
         )
     };
-    let mut lines = Entry::each(all.iter().take(limit(detail)), |_| 1, line);
+    let mut lines = page.each(all.iter().take(limit(detail)), |_| 1, line);
     let [first, ..] = &mut lines[..] else {
         return;
     };
@@ -213,7 +213,7 @@ pub(super) fn found(page: &mut Page<'_>, findings: &[FindingDocument], detail: D
         }
     });
     let shown = cut.shown.iter().copied();
-    let mut lines = Entry::each(shown, |finding| finding.count, finding_line);
+    let mut lines = page.each(shown, |finding| finding.count, finding_line);
     lines.extend(more);
     page.list(lines, UpTo(7), "finding");
     let line = pointer(findings.iter().map(|finding| finding.rule.as_str()));
@@ -238,7 +238,7 @@ fn changes_by_pool(page: &mut Page<'_>, changes: &[&ChangeDocument], detail: Det
         page.table(Table {
             title,
             heading: ["node", "block", "write path", "why"],
-            rows: Entry::each(changes, |_| 1, row),
+            rows: page.each(changes, |_| 1, row),
             noun: "change",
             fold: Fold::Folded,
             up_to: WHOLE,

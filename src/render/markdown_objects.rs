@@ -24,7 +24,7 @@ pub(super) fn losing_services(page: &mut Page<'_>, services: &[ServiceEffectDocu
         )
     };
     let losing = services.iter().filter(|one| loses(one));
-    page.list(Entry::each(losing, |_| 1, line), UpTo(5), "losing Service");
+    page.list(page.each(losing, |_| 1, line), UpTo(5), "losing Service");
 }
 
 /// Destructive changes of any kind, never folded away.
@@ -43,7 +43,7 @@ pub(super) fn destructive(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
     page.table(Table {
         title: Phrase::new(&title),
         heading: ["object", "action", "before", "after", "why"],
-        rows: Entry::each(rows, |_| 1, row),
+        rows: page.each(rows, |_| 1, row),
         noun: "destructive change",
         fold: Fold::Open,
         up_to: UpTo(6),
@@ -104,7 +104,7 @@ fn changes_table(
     page.table(Table {
         title: Phrase::new(&title),
         heading,
-        rows: Entry::each(changes, |_| 1, |change| row(change)),
+        rows: page.each(changes, |_| 1, |change| row(change)),
         noun: "change",
         fold: Fold::Folded,
         up_to: WHOLE,
@@ -126,7 +126,7 @@ pub(super) fn other_services(page: &mut Page<'_>, services: &[ServiceEffectDocum
     page.table(Table {
         title: Phrase::new(&title),
         heading: ["Service", "what"],
-        rows: Entry::each(others, |_| 1, row),
+        rows: page.each(others, |_| 1, row),
         noun: "other Service",
         fold: Fold::Folded,
         up_to: WHOLE,

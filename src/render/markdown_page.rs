@@ -4,8 +4,26 @@
 use super::markup::{Markup, Phrase};
 use super::text::count;
 
-/// Bytes of the whole page: the large Git hosts take 65,535 characters.
-pub(super) const LIMIT: usize = 65_000;
+/// How long a whole page may be.
+#[derive(Clone, Copy, Debug)]
+pub struct PageLimit {
+    bytes: usize,
+    /// What would be too long.
+    page: &'static str,
+}
+
+impl PageLimit {
+    /// The large Git hosts take 65,535 characters.
+    pub const COMMENT: PageLimit = PageLimit {
+        bytes: 65_000,
+        page: "comment",
+    };
+    /// A browser still opens a file of this size.
+    pub const REPORT: PageLimit = PageLimit {
+        bytes: 64 << 20,
+        page: "report",
+    };
+}
 
 /// Bytes for the sentence that counts the entries that are left out.
 const LEFT_OUT: usize = 500;
@@ -30,10 +48,11 @@ impl<T> Entry<T> {
     }
 }
 
-impl<T: Measured> Entry<T> {
+impl Page<'_> {
     /// An entry for each item. Once the text is longer than a page, no further text is made: the
     /// last entry, which cannot fit, stands for the remaining items as well.
-    pub(super) fn each<S>(
+    pub(super) fn each<S, T: Measured>(
+        &self,
         items: impl IntoIterator<Item = S>,
         count: impl Fn(&S) -> usize,
         text: impl Fn(S) -> T,
@@ -43,7 +62,7 @@ impl<T: Measured> Entry<T> {
         for item in items {
             let count = count(&item);
             match entries.last_mut() {
-                Some(last) if bytes > LIMIT => last.count += count,
+                Some(last) if self.is_longer(bytes) => last.count += count,
                 _ => {
                     let text = text(item);
                     bytes += text.bytes();
@@ -90,6 +109,7 @@ pub(super) struct Table<'t, const N: usize> {
 }
 
 pub(super) struct Page<'t> {
+    limit: PageLimit,
     text: String,
     tail: &'t str,
     /// Where the entries are that are left out, in the imperative.
@@ -99,8 +119,9 @@ pub(super) struct Page<'t> {
 }
 
 impl<'t> Page<'t> {
-    pub(super) fn new(text: String, tail: &'t str) -> Page<'t> {
+    pub(super) fn new(limit: PageLimit, text: String, tail: &'t str) -> Page<'t> {
         Page {
+            limit,
             text,
             tail,
             elsewhere: "see the JSON output",
@@ -113,9 +134,14 @@ impl<'t> Page<'t> {
         Page { elsewhere, ..self }
     }
 
+    /// Whether text of this length fits on no page.
+    pub(super) fn is_longer(&self, bytes: usize) -> bool {
+        bytes > self.limit.bytes
+    }
+
     /// Whether this number of bytes fits, with room for the tail and for the counts of left-out entries.
     fn fits(&self, bytes: usize, UpTo(eighths): UpTo) -> bool {
-        self.text.len() + bytes + self.tail.len() + LEFT_OUT <= LIMIT * eighths / 8
+        self.text.len() + bytes + self.tail.len() + LEFT_OUT <= self.limit.bytes * eighths / 8
     }
 
     fn leave_out(&mut self, noun: &'static str, entries: usize) {
@@ -197,7 +223,8 @@ impl<'t> Page<'t> {
         let left_out = match left_out.is_empty() {
             true => String::new(),
             false => format!(
-                "\nToo long for a comment, {}: {} left out\n",
+                "\nToo long for a {}, {}: {} left out\n",
+                self.limit.page,
                 self.elsewhere,
                 left_out.join(", ")
             ),
@@ -217,7 +244,7 @@ mod tests {
 
     #[test]
     fn only_whole_entries_are_left_out_and_all_are_counted() {
-        let mut page = Page::new(String::new(), "the end\n");
+        let mut page = Page::new(PageLimit::COMMENT, String::new(), "the end\n");
         let line = |number: usize| Entry::one(format!("\n- line {number:05} {}", "x".repeat(90)));
         page.list((0..1_000).map(line).collect(), UpTo(2), "line");
         let row = |number: usize| Entry {
@@ -242,7 +269,7 @@ mod tests {
             "part",
         );
         let page = page.finish();
-        assert!(page.len() <= LIMIT, "{}", page.len());
+        assert!(page.len() <= PageLimit::COMMENT.bytes, "{}", page.len());
         let (lines, rows) = (entries(&page, "\n- line "), entries(&page, "| `row-"));
         assert!(lines > 100 && rows > 500, "{lines} {rows}");
         assert_eq!(entries(&page, &"x".repeat(90)), lines);
@@ -267,10 +294,10 @@ mod tests {
             made.set(made.get() + 1);
             [code(&format!("row-{n:08}"))]
         };
-        let rows = Entry::each(0..1_000_000, |_| 2, cell);
+        let mut page = Page::new(PageLimit::COMMENT, String::new(), "");
+        let rows = page.each(0..1_000_000, |_| 2, cell);
         assert!((4_000..6_000).contains(&made.get()), "{} rows", made.get());
         assert_eq!(rows.iter().map(|row| row.count).sum::<usize>(), 2_000_000);
-        let mut page = Page::new(String::new(), "");
         page.table(Table {
             title: Phrase::new("rows"),
             heading: ["name"],
@@ -287,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_page_with_room_says_nothing_of_the_rest() {
-        let mut page = Page::new("start\n".to_owned(), "end\n");
+        let mut page = Page::new(PageLimit::COMMENT, "start\n".to_owned(), "end\n");
         page.list(vec![Entry::one("\n- one".to_owned())], UpTo(1), "line");
         page.list(Vec::new(), UpTo(1), "line");
         assert_eq!(page.finish(), "start\n\n- one\nend\n");

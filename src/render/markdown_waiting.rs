@@ -3,7 +3,7 @@
 use super::causes;
 use super::human::{Detail, blocked_name, limit, short_name};
 use super::human_misplaced::how_many;
-use super::markdown_page::{Entry, Fold, LIMIT, Page, Table, UpTo, WHOLE};
+use super::markdown_page::{Entry, Fold, Page, Table, UpTo, WHOLE};
 use super::markup::{Markup, Phrase, code, prose};
 use super::text::{count, grouped_digits};
 use ipam_planner::plan::{BlockedDocument, DriftDocument, MisplacedDocument};
@@ -14,6 +14,7 @@ pub(super) fn blocked(page: &mut Page<'_>, blocked: &[BlockedDocument], detail: 
     for cause in &causes.shown {
         for (reason, entries) in cause.reasons.iter().take(limit(detail)) {
             let names = named(
+                page,
                 entries.iter().map(|entry| code(&blocked_name(entry))),
                 " ",
                 detail,
@@ -67,7 +68,7 @@ pub(super) fn misplaced(page: &mut Page<'_>, misplaced: &[MisplacedDocument], de
             prose(cause.reason),
             prose(cause.help),
             how_many,
-            named(blocks, " ", detail),
+            named(page, blocks, " ", detail),
         ];
         Entry {
             text,
@@ -97,7 +98,7 @@ pub(super) fn drift(page: &mut Page<'_>, drift: &[DriftDocument], detail: Detail
             code(cause.field),
             code(cause.manager.unwrap_or_default()),
             prose(&count(cause.entries.len(), "object")),
-            named(entries, "; ", detail),
+            named(page, entries, "; ", detail),
         ];
         Entry {
             text,
@@ -136,6 +137,7 @@ fn drifted(entry: &DriftDocument) -> Markup {
 /// The first few, each of which can be copied alone, and how many more there are. A cell that is
 /// longer than a page fits on none, so no further name is made.
 pub(super) fn named(
+    page: &Page<'_>,
     all: impl ExactSizeIterator<Item = Markup>,
     between: &str,
     detail: Detail,
@@ -144,7 +146,7 @@ pub(super) fn named(
     let more = (further > 0).then(|| prose(&format!("and {} more", grouped_digits(further))));
     let mut bytes = 0;
     let fits = |name: &Markup| {
-        let fits = bytes <= LIMIT;
+        let fits = !page.is_longer(bytes);
         bytes += name.as_str().len();
         fits
     };

@@ -264,7 +264,8 @@ fn padded(text: &str, span: impl Fn(&str) -> String) -> String {
     )
 }
 
-fn escaped(text: &str) -> String {
+/// Text in HTML.
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -2,7 +2,7 @@
 //! Git hosts.
 
 use super::human::{Detail, named};
-use super::markdown_page::{Entry, Fold, Page, Table, UpTo, WHOLE};
+use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, UpTo, WHOLE};
 use super::markup::{Phrase, code, codes, prose};
 use super::migration::{
     headline, lacks_pods, left_by_cause, moves_by_name, of_wave, reasons_of, risks_of, steps_of,
@@ -12,7 +12,7 @@ use super::text::count;
 use ipam_planner::migration::{MoveDocument, ScheduleDocument};
 
 /// The schedule as Markdown.
-pub fn migration_markdown(schedule: &ScheduleDocument, detail: Detail) -> String {
+pub fn migration_markdown(schedule: &ScheduleDocument, detail: Detail, limit: PageLimit) -> String {
     let tail = format!(
         "\n{} · digest {}\n",
         code(&schedule.directory),
@@ -22,7 +22,11 @@ pub fn migration_markdown(schedule: &ScheduleDocument, detail: Detail) -> String
         true => "\n\n**The Pods are unknown, because the cluster is a file.**",
         false => "",
     };
-    let mut page = Page::new(format!("### {}{unseen}\n", headline(schedule)), &tail);
+    let mut page = Page::new(
+        limit,
+        format!("### {}{unseen}\n", headline(schedule)),
+        &tail,
+    );
     remarks(&mut page, &schedule.remarks);
     left_behind(&mut page, schedule, detail);
     groups(
@@ -40,13 +44,13 @@ pub fn migration_markdown(schedule: &ScheduleDocument, detail: Detail) -> String
 
 fn remarks(page: &mut Page<'_>, remarks: &[String]) {
     let line = |remark: &String| format!("\n- **note** {}", prose(remark));
-    let lines = Entry::each(remarks, |_| 1, line);
+    let lines = page.each(remarks, |_| 1, line);
     page.list(lines, UpTo(3), "note");
 }
 
 fn left_behind(page: &mut Page<'_>, schedule: &ScheduleDocument, detail: Detail) {
     let groups = left_by_cause(&schedule.left_out, detail);
-    let lines = Entry::each(
+    let lines = page.each(
         &groups,
         |(_, nodes)| nodes.len(),
         |((why, help), nodes)| {
@@ -62,7 +66,7 @@ fn left_behind(page: &mut Page<'_>, schedule: &ScheduleDocument, detail: Detail)
 }
 
 fn groups(page: &mut Page<'_>, word: &str, groups: &[(String, Vec<String>)], detail: Detail) {
-    let lines = Entry::each(
+    let lines = page.each(
         groups,
         |(_, nodes)| nodes.len(),
         |(shared, nodes)| {
@@ -76,7 +80,7 @@ fn groups(page: &mut Page<'_>, word: &str, groups: &[(String, Vec<String>)], det
 
 fn steps(page: &mut Page<'_>, moves: &[MoveDocument]) {
     let methods = steps_of(moves);
-    let lines = Entry::each(
+    let lines = page.each(
         methods,
         |_| 1,
         |(method, (steps, nodes))| {
@@ -108,7 +112,7 @@ fn waves(page: &mut Page<'_>, schedule: &ScheduleDocument) {
         page.table(Table {
             title: Phrase::new("").value(&title),
             heading: ["node", "from", "to", "pool", "Pods", "takes about"],
-            rows: Entry::each(of_wave(wave, &by_name), |_| 1, row),
+            rows: page.each(of_wave(wave, &by_name), |_| 1, row),
             noun: "node",
             fold: Fold::Folded,
             up_to: WHOLE,

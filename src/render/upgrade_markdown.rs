@@ -1,7 +1,7 @@
 //! What an upgrade of Cilium changes, as Markdown for a change ticket. It fits into the limit of the
 //! large Git hosts.
 
-use super::markdown_page::{Entry, Page, UpTo, WHOLE};
+use super::markdown_page::{Entry, Page, PageLimit, UpTo, WHOLE};
 use super::markup::{code, prose};
 use super::text::grouped_digits;
 use super::upgrade::{headline, nothing, target};
@@ -10,9 +10,13 @@ use ipam_planner::upgrade::{
 };
 
 /// The upgrade as Markdown.
-pub fn upgrade_markdown(document: &UpgradeDocument) -> String {
+pub fn upgrade_markdown(document: &UpgradeDocument, limit: PageLimit) -> String {
     let tail = format!("\nRunning version by {}.\n", prose(&document.from_source));
-    let mut page = Page::new(format!("### {}\n", prose(&headline(document))), &tail);
+    let mut page = Page::new(
+        limit,
+        format!("### {}\n", prose(&headline(document))),
+        &tail,
+    );
     unjudged(&mut page, &document.unjudged);
     let hops = document.hops.len().max(1);
     for (index, hop) in document.hops.iter().enumerate() {
@@ -24,7 +28,7 @@ pub fn upgrade_markdown(document: &UpgradeDocument) -> String {
 }
 
 fn unjudged(page: &mut Page<'_>, parts: &[UnjudgedDocument]) {
-    let lines = Entry::each(
+    let lines = page.each(
         parts,
         |_| 1,
         |UnjudgedDocument { what, why, hides }| {
@@ -47,7 +51,7 @@ fn one_hop(page: &mut Page<'_>, hop: &HopDocument, up_to: UpTo) {
     };
     let title = format!("\n#### {from} to {}\n{nothing}", target(from, to));
     page.part(Entry::one(title), "hop");
-    let lines = Entry::each(changes, |_| 1, change_text);
+    let lines = page.each(changes, |_| 1, change_text);
     page.list(lines, up_to, "change");
 }
 

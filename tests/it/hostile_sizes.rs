@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::support::{Folder, pin, pool};
 use cilium_ipam::render::{
-    Detail, diagnostics, finding_documents, findings_in_event, markdown_findings,
+    Detail, PageLimit, diagnostics, finding_documents, findings_in_event, markdown_findings,
 };
 use ipam_config::documents::{Documents, SourceFile};
 use ipam_controller::{Loaded, check_documents};
@@ -116,6 +116,7 @@ fn what_is_shown_of_many_faults_is_bounded() {
         let markdown = markdown_findings(
             &finding_documents(&findings, &documents, Detail::Full).findings,
             Detail::Full,
+            PageLimit::COMMENT,
         );
         for (form, text, most) in [
             ("human", &human, 16_000),

@@ -5,7 +5,7 @@ use super::support::{Folder, KUBERNETES, cluster, pool};
 
 /// Colours, a title, the direction of text, invisible tags, markup, links and commands for CI
 /// systems. JSON escapes, so that they fit into a cluster file.
-const HOSTILE: &str = r#"\u001b[31mred\u001b]0;title\u0007\u202Eevil\u2066\uDB40\uDC41<script>alert(1)</script>|x|`x`[a](http://a.example)**b**\r\nwww.a.example\n::set-output name=a::b\n  ::add-mask::c ##[set-output name=a;]b #\ufe0f#[x] ##vso[task.setvariable variable=a]b ##teamcity[a] travis_fold:start:a section_start:1:a\r\u001b[0K\n--- a\n+++ b"#;
+pub const HOSTILE: &str = r#"\u001b[31mred\u001b]0;title\u0007\u202Eevil\u2066\uDB40\uDC41<script>alert(1)</script>|x|`x`[a](http://a.example)**b**\r\nwww.a.example\n::set-output name=a::b\n  ::add-mask::c ##[set-output name=a;]b #\ufe0f#[x] ##vso[task.setvariable variable=a]b ##teamcity[a] travis_fold:start:a section_start:1:a\r\u001b[0K\n--- a\n+++ b"#;
 
 /// Of which other hostile text is made.
 const PIECES: [&str; 24] = [
@@ -80,7 +80,7 @@ fn made_of_pieces(random: &mut fastrand::Rng) -> String {
 }
 
 /// A world with this text in every free field; it has JSON's escapes.
-fn folder(h: &str) -> Folder {
+pub fn folder(h: &str) -> Folder {
     let cidr = "network.cilium.io/ipv4-pod-cidr";
     let manager = format!(
         r#"[{{"manager":"{h}","operation":"Update","time":"{h}","fieldsV1":{{"f:metadata":{{"f:annotations":{{"f:{cidr}":{{}}}}}}}}}}]"#
@@ -276,7 +276,7 @@ const UPGRADE_MARKDOWN: &[&str] = &[
 ];
 
 /// Commands, and the exit codes that they have with [`HOSTILE`] text.
-const COMMANDS: [(&[&str], i32); 33] = [
+const COMMANDS: [(&[&str], i32); 36] = [
     (&["plan", "--full", "--cluster", "cluster.json"], 2),
     (&["plan", "-o", "json", "--cluster", "cluster.json"], 2),
     (&["plan", "-o", "markdown", "--cluster", "cluster.json"], 2),
@@ -295,6 +295,12 @@ const COMMANDS: [(&[&str], i32); 33] = [
     (&["doctor", "--cluster", "cluster.json"], 2),
     (&["doctor", "-o", "json", "--cluster", "cluster.json"], 2),
     (&["doctor", "-o", "sarif", "--cluster", "cluster.json"], 2),
+    (
+        &["doctor", "-o", "markdown", "--cluster", "cluster.json"],
+        2,
+    ),
+    (&["doctor", "-o", "html", "--cluster", "cluster.json"], 2),
+    (&["plan", "-o", "html", "--cluster", "cluster.json"], 2),
     (&["doctor", "-o", "junit", "--cluster", "cluster.json"], 2),
     (&["doctor", "bad", "--cluster", "cluster.json"], 2),
     (UPGRADE, 2),
@@ -405,4 +411,10 @@ fn markdown_has_no_markup_but_ours() {
         );
         assert_text_only(&page);
     }
+    let page = folder
+        .run(&["doctor", "-o", "markdown", "--cluster", "cluster.json"])
+        .expect(2)
+        .stdout;
+    assert!(page.contains("<script>"), "the test reaches it: {page}");
+    assert_text_only(&page);
 }

@@ -65,6 +65,7 @@ mod properties_applied;
 mod properties_undone;
 mod readme;
 mod real_manifests;
+mod report;
 mod restore;
 mod retry;
 mod revision;

@@ -3,7 +3,7 @@
 use comrak::{Options, markdown_to_html};
 
 use super::support::{repository, run};
-use cilium_ipam::render::{Detail, grouped_digits, human, log_text, markdown};
+use cilium_ipam::render::{Detail, PageLimit, grouped_digits, human, log_text, markdown};
 use ipam_core::text::printable;
 use ipam_planner::plan::{
     DriftDocument, EditDocument, LostAddressDocument, MisplacedDocument, OriginDocument,
@@ -412,7 +412,11 @@ fn text_of_others_is_never_a_reference_or_markup() {
             .collect::<String>()
     });
     for text in alone.chain(mixed.collect::<Vec<_>>()) {
-        let page = markdown(&with_text(plan.clone(), &text), Detail::Full);
+        let page = markdown(
+            &with_text(plan.clone(), &text),
+            Detail::Full,
+            PageLimit::COMMENT,
+        );
         let nodes = assert_text_only(&page);
         // A row for each node that changes: name, block, write path, reason.
         let cells = cells(&nodes);
@@ -449,7 +453,7 @@ fn blocks_that_need_approval_come_first_and_are_counted() {
         })
         .collect();
     plan.summary.needs_approval = 12;
-    let page = markdown(&plan, Detail::Short);
+    let page = markdown(&plan, Detail::Short, PageLimit::COMMENT);
     assert_text_only(&page);
     let (before, list) = page
         .split_once(
@@ -468,7 +472,7 @@ fn blocks_that_need_approval_come_first_and_are_counted() {
 
 #[test]
 fn names_and_addresses_can_be_copied() {
-    let page = markdown(&plan(), Detail::Full);
+    let page = markdown(&plan(), Detail::Full, PageLimit::COMMENT);
     let nodes = assert_text_only(&page);
     let code: Vec<&str> = nodes
         .iter()
@@ -515,7 +519,7 @@ fn what_does_not_fit_is_counted_and_comes_last() {
         .collect();
     plan.summary.needs_approval = 0;
     plan.source.directory = "d".repeat(4000);
-    let page = markdown(&plan, Detail::Full);
+    let page = markdown(&plan, Detail::Full, PageLimit::COMMENT);
     assert_text_only(&page);
     let line = page
         .lines()
@@ -559,7 +563,10 @@ fn names_are_in_the_order_of_their_numbers() {
         named("rack-2", "worker-10"),
         named("rack-2", "worker-9"),
     ];
-    for text in [markdown(&plan, Detail::Short), human(&plan, Detail::Short)] {
+    for text in [
+        markdown(&plan, Detail::Short, PageLimit::COMMENT),
+        human(&plan, Detail::Short),
+    ] {
         let words = text.split(|c: char| c.is_whitespace() || c == '`');
         let names: Vec<&str> = words.filter(|word| word.starts_with("worker-")).collect();
         let changed: Vec<&str> = names

@@ -11,7 +11,7 @@ use super::super::plan::PlanFormat;
 use super::super::target::Target;
 use super::super::{Common, ExitStatus, load_valid, output};
 use super::options::WishArguments;
-use crate::render::{migration, migration_markdown};
+use crate::render::{Detail, PageLimit, migration, migration_markdown, printable, report};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Cluster, Extent, Opening, observe, replace_private_file};
 use ipam_controller::migration::pods_by_node;
@@ -57,7 +57,14 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     let detail = common.detail();
     match arguments.output {
         PlanFormat::Json => output::json(document)?,
-        PlanFormat::Markdown => output::data(&migration_markdown(document, detail))?,
+        PlanFormat::Markdown => {
+            output::data(&migration_markdown(document, detail, PageLimit::COMMENT))?;
+        }
+        PlanFormat::Html => {
+            let title = format!("Migration of {}", printable(&document.directory));
+            let text = migration_markdown(document, Detail::Full, PageLimit::REPORT);
+            output::data(&report(&title, &text))?;
+        }
         PlanFormat::Human => {
             tell_windows(&loaded.desired, cluster.now());
             output::data(&migration(document, detail))?;

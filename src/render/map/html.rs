@@ -1,16 +1,13 @@
 //! The page: one file with its script, style and data. Its policy allows these two by their
 //! digests, and no request to anywhere.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use sha2::{Digest, Sha256};
-
 use super::data::page_data;
+use crate::render::html_page::{digest, filled};
 use ipam_planner::map::AddressMap;
 
 const PAGE: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("page.js");
-const STYLE: &str = include_str!("page.css");
+const STYLE: &str = concat!(include_str!("../colours.css"), include_str!("page.css"));
 
 /// The map as a page that needs nothing but a browser.
 ///
@@ -34,25 +31,6 @@ pub fn html(map: &AddressMap) -> serde_json::Result<String> {
     Ok(filled(PAGE, &parts))
 }
 
-/// The template with each `{{NAME}}` replaced, in this order, from left to right: a part that looks
-/// like a place stays as it is.
-fn filled(template: &str, parts: &[(&str, &str)]) -> String {
-    let (mut page, mut rest) = (String::new(), template);
-    for (name, part) in parts {
-        let place = format!("{{{{{name}}}}}");
-        if let Some((before, after)) = rest.split_once(&place) {
-            page.push_str(before);
-            page.push_str(part);
-            rest = after;
-        }
-    }
-    page + rest
-}
-
-fn digest(text: &str) -> String {
-    format!("sha256-{}", STANDARD.encode(Sha256::digest(text)))
-}
-
 /// JSON that no parser of HTML takes for markup.
 fn without_markup(json: &str) -> String {
     json.replace('&', "\\u0026")
@@ -63,12 +41,6 @@ fn without_markup(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn parts_are_filled_once_and_from_left_to_right() {
-        let parts = [("A", "{{B}}"), ("B", "{{A}}")];
-        assert_eq!(filled("x{{A}}y{{B}}z", &parts), "x{{B}}y{{A}}z");
-    }
 
     #[test]
     fn the_template_has_every_place() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::safe_text::{assert_harmless, assert_harmless_but_colours};
-use cilium_ipam::render::{Detail, human, markdown, sanitized_json};
+use cilium_ipam::render::{Detail, PageLimit, human, markdown, sanitized_json};
 use ipam_cilium::observed::{ANNOTATION_KEYS, Observed, Reading};
 use ipam_core::model::NodeName;
 use ipam_core::net::{Block, Range};
@@ -311,7 +311,7 @@ pub(crate) fn assert_document(plan: &Plan) -> PlanDocument {
     assert_printable(&document);
     for detail in [Detail::Short, Detail::Full] {
         assert!(
-            markdown(&document, detail).len() <= LONGEST_COMMENT,
+            markdown(&document, detail, PageLimit::COMMENT).len() <= LONGEST_COMMENT,
             "the comment is too long"
         );
     }
@@ -321,7 +321,10 @@ pub(crate) fn assert_document(plan: &Plan) -> PlanDocument {
 /// What people see of it is harmless.
 pub(crate) fn assert_printable(document: &PlanDocument) {
     for detail in [Detail::Short, Detail::Full] {
-        assert_harmless("the Markdown", &markdown(document, detail));
+        assert_harmless(
+            "the Markdown",
+            &markdown(document, detail, PageLimit::COMMENT),
+        );
         assert_harmless_but_colours("the plan", &human(document, detail));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::safe_text::{assert_harmless, assert_harmless_but_colours};
 use crate::{fixtures, plan_invariants};
-use cilium_ipam::render::{Detail, diagnostics, finding_documents, markdown_findings};
+use cilium_ipam::render::{Detail, PageLimit, diagnostics, finding_documents, markdown_findings};
 use ipam_cilium::observed::Observed;
 use ipam_config::documents::{Documents, SourceFile, lower};
 use ipam_core::model::{Finding, Origin, Severity};
@@ -90,7 +90,7 @@ fn assert_findings(findings: &[Finding], documents: &Documents) {
     serde_json::to_string(&told).expect("findings are JSON");
     assert_harmless(
         "the Markdown",
-        &markdown_findings(&told.findings, Detail::Full),
+        &markdown_findings(&told.findings, Detail::Full, PageLimit::COMMENT),
     );
 }
 

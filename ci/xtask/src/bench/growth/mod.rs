@@ -16,7 +16,8 @@ use xtask::line::Line;
 
 use self::shapes::{clusters, files};
 use cilium_ipam::render::{
-    Detail, diagnostics, finding_documents, findings_in_event, log_text, markdown_findings,
+    Detail, PageLimit, diagnostics, finding_documents, findings_in_event, log_text,
+    markdown_findings,
 };
 use ipam_cluster::{Extent, FileCluster, Opening, observe};
 use ipam_config::documents::{Documents, SourceFile, lower};
@@ -198,6 +199,7 @@ fn of_file(text: &str) -> Vec<Taken> {
         markdown_findings(
             &finding_documents(&findings, &documents, Detail::Full).findings,
             Detail::Full,
+            PageLimit::COMMENT,
         )
     };
     taken.push(shown("Markdown", markdown));

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::runtime::Runtime;
 
 use super::{Taken, Unit, json, measured, shown};
-use cilium_ipam::render::{Detail, diagnostics, human, log_text, markdown};
+use cilium_ipam::render::{Detail, PageLimit, diagnostics, human, log_text, markdown};
 use ipam_cluster::{FileCluster, Opening};
 use ipam_config::documents::{Documents, SourceFile};
 use ipam_controller::apply::Stop;
@@ -240,7 +240,9 @@ fn rendered(plan: &Plan, loaded: &Loaded) -> Vec<Taken> {
             log_text(&diagnostics(&plan.findings, &loaded.documents, detail)).into_owned()
         }));
         taken.push(shown(text, || human(&document, detail)));
-        taken.push(shown(markup, || markdown(&document, detail)));
+        taken.push(shown(markup, || {
+            markdown(&document, detail, PageLimit::COMMENT)
+        }));
         taken.push(shown(data, || json(&document)));
     }
     taken

@@ -1,0 +1,114 @@
+//! A report as one HTML file, for a change ticket: the Markdown of a command as a page that needs
+//! nothing but a browser. It runs no script and makes no request, and its policy allows neither.
+//!
+//! It must never know what it reports: the Markdown says that.
+
+use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+
+use super::html_page::{digest, filled};
+use super::markup::escaped;
+
+const PAGE: &str = include_str!("report.html");
+const STYLE: &str = concat!(include_str!("colours.css"), include_str!("report.css"));
+
+/// HTML of our Markdown: parts that fold, and the names in their titles.
+const OURS: [&str; 7] = [
+    "<details open>",
+    "<details>",
+    "</details>",
+    "<summary>",
+    "</summary>",
+    "<code>",
+    "</code>",
+];
+
+/// The page. `title` is the name that a browser shows for it.
+pub fn report(title: &str, markdown: &str) -> String {
+    let policy = format!(
+        "default-src 'none'; style-src '{}'; base-uri 'none'; form-action 'none'",
+        digest(STYLE)
+    );
+    let options = Options::ENABLE_TABLES | Options::ENABLE_TASKLISTS;
+    let events = Parser::new_ext(markdown, options).map(as_report);
+    let mut body = String::with_capacity(markdown.len() * 2);
+    pulldown_cmark::html::push_html(&mut body, events);
+    let parts = [
+        ("POLICY", policy.as_str()),
+        ("TITLE", &escaped(title)),
+        ("STYLE", STYLE),
+        ("BODY", body.trim_end()),
+    ];
+    filled(PAGE, &parts)
+}
+
+/// The first heading of a page is its title, and HTML that is not ours is text.
+fn as_report(event: Event<'_>) -> Event<'_> {
+    match event {
+        Event::Start(Tag::Heading {
+            level,
+            id,
+            classes,
+            attrs,
+        }) => Event::Start(Tag::Heading {
+            level: raised(level),
+            id,
+            classes,
+            attrs,
+        }),
+        Event::End(TagEnd::Heading(level)) => Event::End(TagEnd::Heading(raised(level))),
+        Event::Html(html) => Event::Html(only_ours(html)),
+        Event::InlineHtml(html) => Event::InlineHtml(only_ours(html)),
+        other => other,
+    }
+}
+
+/// A comment of a pull request begins with a heading of the third level.
+fn raised(level: HeadingLevel) -> HeadingLevel {
+    match level {
+        HeadingLevel::H1 | HeadingLevel::H2 | HeadingLevel::H3 => HeadingLevel::H1,
+        HeadingLevel::H4 => HeadingLevel::H2,
+        HeadingLevel::H5 => HeadingLevel::H3,
+        HeadingLevel::H6 => HeadingLevel::H4,
+    }
+}
+
+fn only_ours(html: CowStr<'_>) -> CowStr<'_> {
+    let mut rest = html.to_string();
+    for tag in OURS {
+        rest = rest.replace(tag, "");
+    }
+    match rest.contains(['<', '>']) {
+        true => escaped(&html).into(),
+        false => html,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_template_has_every_place() {
+        for name in ["POLICY", "TITLE", "STYLE", "BODY"] {
+            let place = format!("{{{{{name}}}}}");
+            assert_eq!(PAGE.matches(&place).count(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_html_of_ours_is_kept() {
+        let page = report(
+            "</title><b>",
+            "### Plan\n\n<details open><summary>pool <code>a&lt;b</code></summary>\n\n| a |\n|---|\n| `<i>` |\n\n</details>\n\n<form>x</form>\n\n- [ ] <b>y</b> <!-- z -->\n",
+        );
+        assert!(page.contains("<h1>Plan</h1>"), "{page}");
+        assert!(
+            page.contains("<details open><summary>pool <code>a&lt;b</code></summary>"),
+            "{page}"
+        );
+        assert!(page.contains("<td><code>&lt;i&gt;</code></td>"), "{page}");
+        for foreign in ["<form", "<b>", "<i>", "<!-- z"] {
+            assert!(!page.contains(foreign), "{foreign}: {page}");
+        }
+    }
+}
