@@ -226,3 +226,29 @@ fn a_first_address_that_its_pool_reserves_is_named() {
     let text = explained(&folder, &["30.0.10.7"]);
     assert!(!text.contains("first or last"), "{text}");
 }
+
+/// A pin of a Service or a node that is still to come.
+#[test]
+fn a_pin_of_what_is_not_there_yet_is_told() {
+    let folder = folder(KUBERNETES, &[]);
+    folder.write(
+        "pools/pins.yaml",
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: ServiceAssignment\nmetadata: {name: api}\nspec: {service: shop/api, ips: [20.0.10.7]}\n---\napiVersion: cilium-ipam.io/v1alpha1\nkind: NodeAssignment\nmetadata: {name: n7}\nspec: {pool: a, podCIDRs: [10.20.7.0/24]}\n",
+    );
+    for (subject, told) in [
+        (
+            &["shop/api"][..],
+            "Service `shop/api` is not in the cluster; pools/pins.yaml:4 pins it to 20.0.10.7",
+        ),
+        (
+            &["n7"],
+            "node `n7` is not in the cluster; pools/pins.yaml:8 pins it to 10.20.7.0/24",
+        ),
+        (&["shop/web"], "unknown subject `shop/web`"),
+    ] {
+        let ran =
+            folder.run(&[&["explain"], subject, &["--cluster-file", "cluster.json"]].concat());
+        let said = ran.expect(1).stderr;
+        assert!(said.contains(told), "{said}");
+    }
+}

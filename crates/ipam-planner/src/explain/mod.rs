@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::plan::{Plan, Selected};
 use ipam_cilium::observed::Observed;
-use ipam_core::model::{Labels, NodeName, PoolName, Requirement, Selector, ServiceName};
+use ipam_core::model::{Labels, NodeName, Origin, PoolName, Requirement, Selector, ServiceName};
 use ipam_core::net::{Address, Block, Range};
 use ipam_desired::Desired;
 
@@ -50,14 +50,24 @@ pub struct RequirementResult {
     pub label: Option<String>,
 }
 
-/// The subject is unknown.
+/// The subject is not in the cluster.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "unknown subject `{subject}`: expected a node, a pool, a Service of type LoadBalancer, an address or a CIDR{nearest}"
-)]
-pub struct UnknownSubject {
-    subject: String,
-    nearest: String,
+pub enum UnknownSubject {
+    /// Nor in the files.
+    #[error(
+        "unknown subject `{subject}`: expected a node, a pool, a Service of type LoadBalancer, an address or a CIDR{nearest}"
+    )]
+    Nowhere { subject: String, nearest: String },
+    /// The files have a pin for it.
+    #[error(
+        "{what} `{subject}` is not in the cluster; {origin} pins it to {to}, which takes effect when it is there"
+    )]
+    OnlyPinned {
+        what: &'static str,
+        subject: String,
+        origin: Origin,
+        to: String,
+    },
 }
 
 /// Explains a node or a pool by name, a Service as `namespace/name`, an address or a CIDR.
@@ -78,7 +88,7 @@ pub fn explain(
         Some(_) => None,
         None => subject.parse::<NodeName>().ok(),
     };
-    if let Some(node) = node.and_then(|name| observed.nodes.get(&name)) {
+    if let Some(node) = node.as_ref().and_then(|name| observed.nodes.get(name)) {
         return Ok(Explanation::Node(node::explain(
             node, desired, observed, plan,
         )));
@@ -118,14 +128,40 @@ pub fn explain(
             .split_once('/')
             .map(|(namespace, name)| ServiceName::new(namespace, name)),
     };
-    if let Some(service) = service.and_then(|name| observed.services.get(&name)) {
+    let of_cluster = service
+        .as_ref()
+        .and_then(|name| observed.services.get(name));
+    if let Some(service) = of_cluster {
         return Ok(Explanation::Service(service::explain(
             service, desired, observed, plan,
         )));
     }
-    Err(UnknownSubject {
+    let pinned = node.and_then(|name| pinned_node(&name, desired));
+    let pinned = pinned.or_else(|| service.and_then(|name| pinned_service(&name, desired)));
+    Err(pinned.unwrap_or_else(|| UnknownSubject::Nowhere {
         subject: subject.escape_debug().to_string(),
         nearest: nearest(subject, desired, observed),
+    }))
+}
+
+fn pinned_node(name: &NodeName, desired: &Desired) -> Option<UnknownSubject> {
+    let pin = desired.pins.get(name)?;
+    let blocks: Vec<String> = pin.blocks.iter().map(ToString::to_string).collect();
+    Some(UnknownSubject::OnlyPinned {
+        what: "node",
+        subject: name.to_string(),
+        origin: pin.origin.clone(),
+        to: blocks.join(" and "),
+    })
+}
+
+fn pinned_service(name: &ServiceName, desired: &Desired) -> Option<UnknownSubject> {
+    let pin = desired.service_pins.get(name)?;
+    Some(UnknownSubject::OnlyPinned {
+        what: "Service",
+        subject: name.to_string().escape_debug().to_string(),
+        origin: pin.origin.clone(),
+        to: service::target(&pin.to),
     })
 }
 
@@ -140,10 +176,13 @@ pub fn explain_sharing(
     observed: &Observed,
 ) -> Result<Explanation, UnknownSubject> {
     let find = |name: &ServiceName| {
-        observed.services.get(name).ok_or_else(|| UnknownSubject {
+        let pinned = || pinned_service(name, desired);
+        let nowhere = || UnknownSubject::Nowhere {
             subject: name.to_string().escape_debug().to_string(),
             nearest: nearest(&name.to_string(), desired, observed),
-        })
+        };
+        let service = observed.services.get(name);
+        service.ok_or_else(|| pinned().unwrap_or_else(nowhere))
     };
     let explanation = sharing::explain(find(one)?, find(other)?, observed);
     Ok(Explanation::Sharing(explanation))

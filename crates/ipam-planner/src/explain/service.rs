@@ -138,6 +138,18 @@ fn outlook(service: &LbService, observed: &Observed, pools: &[AddressPool]) -> V
     loses.chain(gains).chain(waits).collect()
 }
 
+/// What a pin gives.
+pub(super) fn target(to: &PinnedTo) -> String {
+    match to {
+        PinnedTo::Addresses(pinned) => {
+            let addresses: Vec<IpAddr> = pinned.iter().map(|one| one.address).collect();
+            listed(&addresses)
+        }
+        PinnedTo::Chosen(ChosenFrom::Pool(pool)) => format!("an address of pool `{pool}`"),
+        PinnedTo::Chosen(ChosenFrom::BestPool) => "an address of the best pool".to_owned(),
+    }
+}
+
 /// Its requests, its pin, and what the plan does about both.
 fn wishes(service: &LbService, desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<String> {
     let requests = wishes::requests(service, &observed.lb_rules()).into_iter();
@@ -145,15 +157,7 @@ fn wishes(service: &LbService, desired: &Desired, observed: &Observed, plan: &Pl
         .map(|(field, addresses)| format!("requests {} by {field}", listed(&addresses)))
         .collect();
     if let Some(pin) = desired.service_pins.get(&service.name) {
-        let to = match &pin.to {
-            PinnedTo::Addresses(pinned) => {
-                let addresses: Vec<IpAddr> = pinned.iter().map(|one| one.address).collect();
-                listed(&addresses)
-            }
-            PinnedTo::Chosen(ChosenFrom::Pool(pool)) => format!("an address of pool `{pool}`"),
-            PinnedTo::Chosen(ChosenFrom::BestPool) => "an address of the best pool".to_owned(),
-        };
-        wishes.push(format!("pinned to {to} ({})", pin.origin));
+        wishes.push(format!("pinned to {} ({})", target(&pin.to), pin.origin));
     }
     let target = Target::Service(service.name.clone());
     let changes = wishes::service_changes(plan).filter(|change| change.service == service.name);
