@@ -17,6 +17,8 @@ pub(crate) const MODULE: &str = "code.gitea.io/gitea";
 /// have.
 const RELEASE: &str = "1.26.0";
 
+const PASSWORD: &str = "correct-horse";
+
 /// A running Gitea. Dropping it stops it and removes its content.
 #[derive(Debug)]
 pub struct Gitea {
@@ -74,7 +76,7 @@ impl Gitea {
             "--username",
             name,
             "--password",
-            "correct-horse",
+            PASSWORD,
             "--email",
             &email,
             "--must-change-password=false",
@@ -98,13 +100,26 @@ impl Gitea {
             scopes,
             "--raw",
         ];
-        let printed = self.administer(&flags)?;
-        let token = printed.lines().last().map(str::trim);
-        let is_token = |token: &&str| token.len() == 40;
-        match token.filter(is_token) {
-            Some(token) => Ok(token.to_owned()),
-            None => Err(Error::unreadable("gitea admin user", printed)),
-        }
+        token_in(self.administer(&flags)?)
+    }
+
+    /// The token with which a runner for every repository registers.
+    pub(crate) fn runner_token(&self) -> Result<String> {
+        token_in(self.run(&["actions", "generate-runner-token"])?)
+    }
+
+    /// Its address.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The address of a repository for `git`, with the name and password of a user that
+    /// [`Gitea::user`] made.
+    #[must_use]
+    pub fn git_url(&self, user: &str, repository: &str) -> String {
+        let host = self.url.trim_start_matches("http://");
+        format!("http://{user}:{PASSWORD}@{host}/{repository}.git")
     }
 
     /// A client of its API with this token.
@@ -114,19 +129,31 @@ impl Gitea {
     }
 
     fn administer(&self, flags: &[&str]) -> Result<String> {
+        self.run(&[&["admin", "user"], flags].concat())
+    }
+
+    fn run(&self, words: &[&str]) -> Result<String> {
         let mut command: Command = isolated(&self.program, self.folder.path());
         command
             .arg("--config")
             .arg(&self.config)
-            .args(["admin", "user"])
-            .args(flags)
+            .args(words)
             .current_dir(self.folder.path());
         let output = command.output().map_err(Error::file(&self.program))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match output.status.success() {
             true => Ok(text(&output.stdout)),
-            false => Err(Error::unreadable("gitea admin user", text(&output.stderr))),
+            false => Err(Error::unreadable("gitea", text(&output.stderr))),
         }
+    }
+}
+
+/// The token in the last line.
+fn token_in(printed: String) -> Result<String> {
+    let token = printed.lines().last().map(str::trim);
+    match token.filter(|token| token.len() == 40) {
+        Some(token) => Ok(token.to_owned()),
+        None => Err(Error::unreadable("gitea", printed)),
     }
 }
 
@@ -151,7 +178,8 @@ fn config(folder: &RunFolder, sources: &std::path::Path, address: &str) -> Strin
          [log]\n\
          LEVEL = Warn\n\
          [actions]\n\
-         ENABLED = false\n\
+         ENABLED = true\n\
+         DEFAULT_ACTIONS_URL = self\n\
          [indexer]\n\
          ISSUE_INDEXER_TYPE = db\n"
     )

@@ -194,6 +194,8 @@ pub enum Program {
     MetalLbController,
     /// Keeps Git repositories and pull requests.
     Gitea,
+    /// Runs the jobs of its workflows.
+    GiteaRunner,
 }
 
 impl Program {
@@ -224,6 +226,7 @@ impl Program {
             Self::Krew => "krew".to_owned(),
             Self::MetalLbController => "metallb-controller".to_owned(),
             Self::Gitea => "gitea".to_owned(),
+            Self::GiteaRunner => "gitea-runner".to_owned(),
         }
     }
 
@@ -276,6 +279,7 @@ impl Program {
                 cgo: Cgo::Sqlite,
                 ..plain("gitea", gitea::MODULE)
             },
+            Self::GiteaRunner => plain("gitea-runner", "gitea.com/gitea/runner"),
         }
     }
 }
