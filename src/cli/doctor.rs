@@ -187,7 +187,7 @@ impl Arguments {
                 output::json(&sarif(findings, &place.display().to_string(), detail))?
             }
             ReportFormat::Junit => {
-                output::data(&junit(findings, self.fail_on.severity(), detail))?;
+                output::data(&junit("doctor", findings, self.fail_on.severity(), detail))?;
             }
         }
         Ok(())

@@ -1,12 +1,16 @@
 //! `validate`: reports every fault of every file, without a cluster.
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 use super::failure::Failure;
 use super::files::Files;
-use super::{Common, ExitStatus, Format, output};
-use crate::render::{Detail, FindingDocuments, count, finding_documents};
+use super::{Common, ExitStatus, output};
+use crate::render::{
+    Detail, FindingDocuments, annotations, count, finding_documents, junit, sarif,
+};
 use ipam_controller::{Loaded, load};
+use ipam_core::model::Severity;
 use ipam_planner::check;
 
 /// Check the files without a cluster.
@@ -14,12 +18,21 @@ use ipam_planner::check;
 pub(super) struct Arguments {
     #[command(flatten)]
     files: Files,
-    /// Output format.
+    /// Output format. `github` prints annotations, which GitHub shows beside the lines of the files.
     #[arg(long, short, value_enum, default_value = "human")]
-    output: Format,
+    output: FindingFormat,
     /// Also fail on warnings, with exit code 3 as for errors.
     #[arg(long)]
     strict: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FindingFormat {
+    Human,
+    Json,
+    Github,
+    Sarif,
+    Junit,
 }
 
 /// Findings of the files as JSON.
@@ -74,6 +87,34 @@ impl Arguments {
     }
 }
 
+impl Arguments {
+    /// Prints the findings, unless they are for people. Returns the text for people.
+    fn print(&self, loaded: &Loaded, verdict: Verdict, detail: Detail) -> Result<String, Failure> {
+        let findings = &loaded.findings;
+        match self.output {
+            FindingFormat::Human => return Ok(output::diagnostics(loaded, detail)),
+            FindingFormat::Github => {
+                output::script(&annotations(findings, detail))?;
+                return Ok(output::diagnostics(loaded, detail));
+            }
+            FindingFormat::Json => output::json(&Report::of(loaded, verdict, detail))?,
+            FindingFormat::Sarif => {
+                let location = self.files.location();
+                let place = location.directory.to_string_lossy().into_owned();
+                output::json(&sarif(findings, &place, detail))?;
+            }
+            FindingFormat::Junit => {
+                let fails = match self.strict {
+                    true => Severity::Warning,
+                    false => Severity::Error,
+                };
+                output::data(&junit("validate", findings, Some(fails), detail))?;
+            }
+        }
+        Ok(String::new())
+    }
+}
+
 pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
     let mut loaded = load(&arguments.files.location());
     if !loaded.has_errors() {
@@ -81,13 +122,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, 
         loaded.findings.sort();
     }
     let verdict = arguments.verdict(&loaded);
-    let diagnostics = match arguments.output {
-        Format::Json => {
-            output::json(&Report::of(&loaded, verdict, common.detail()))?;
-            String::new()
-        }
-        Format::Human => output::diagnostics(&loaded, common.detail()),
-    };
+    let diagnostics = arguments.print(&loaded, verdict, common.detail())?;
     match verdict {
         Verdict::Invalid => return Err(Failure::Invalid(diagnostics)),
         Verdict::WithWarnings => {
@@ -96,7 +131,10 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, 
                 count(loaded.warnings(), "warning"),
             ));
         }
-        Verdict::Valid if arguments.output == Format::Json => return Ok(ExitStatus::Done),
+        Verdict::Valid if arguments.output != FindingFormat::Human => {
+            output::talk(&diagnostics);
+            return Ok(ExitStatus::Done);
+        }
         Verdict::Valid => output::talk(&diagnostics),
     }
     let (pools, pins) = (

@@ -7,9 +7,9 @@ use super::log_command::xml_without_commands;
 use super::text::{grouped_digits, printable};
 use ipam_core::model::{Finding, FindingGroup, Severity, grouped};
 
-/// The report as XML text. A finding less severe than `fails` is a passed case, and its text is the
+/// The report as XML text, with one suite. A finding less severe than `fails` is a passed case, and its text is the
 /// case's output.
-pub fn junit(findings: &[Finding], fails: Option<Severity>, detail: Detail) -> String {
+pub fn junit(suite: &str, findings: &[Finding], fails: Option<Severity>, detail: Detail) -> String {
     let groups = grouped(findings);
     let is_failure =
         |group: &&FindingGroup<'_>| fails.is_some_and(|fails| group.first.severity <= fails);
@@ -26,7 +26,7 @@ pub fn junit(findings: &[Finding], fails: Option<Severity>, detail: Detail) -> S
     let xml = format!(
         r#"<?xml version="1.0" encoding="UTF-8"?>
 <testsuites name="cilium-ipam" tests="{tests}" skipped="0" failures="{failures}" errors="0">
-    <testsuite name="doctor" tests="{tests}" skipped="0" errors="0" failures="{failures}">
+    <testsuite name="{suite}" tests="{tests}" skipped="0" errors="0" failures="{failures}">
 {cases}    </testsuite>
 </testsuites>
 "#
@@ -141,7 +141,7 @@ fix: #&#35;[fix] it</system-out>
 </testsuites>
 "#;
         assert_eq!(
-            junit(&findings, Some(Severity::Warning), Detail::Short),
+            junit("doctor", &findings, Some(Severity::Warning), Detail::Short),
             expected
         );
         let nothing = r#"<?xml version="1.0" encoding="UTF-8"?>
@@ -151,6 +151,9 @@ fix: #&#35;[fix] it</system-out>
     </testsuite>
 </testsuites>
 "#;
-        assert_eq!(junit(&[], Some(Severity::Warning), Detail::Short), nothing);
+        assert_eq!(
+            junit("doctor", &[], Some(Severity::Warning), Detail::Short),
+            nothing
+        );
     }
 }

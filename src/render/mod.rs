@@ -1,6 +1,7 @@
 //! Output for people and programs: the plan, tables and diagnostics as text. Returns text; never
 //! prints and never decides.
 
+mod annotations;
 mod causes;
 mod comment;
 mod comment_changes;
@@ -46,6 +47,7 @@ mod upgrade_markdown;
 use ipam_core::natural;
 use ipam_planner::plan::PlanDocument;
 
+pub use annotations::annotations;
 pub use comment::{Circumstances, comment, comment_on_findings};
 pub use diagnostic::diagnostics;
 pub use examination::{ExaminationDocument, examination, sarif};

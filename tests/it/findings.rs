@@ -341,3 +341,31 @@ fn a_pin_for_a_service_that_is_nearly_another_one() {
     assert!(of("shop/wbe")[0].2.contains("did you mean `shop/web`?"));
     assert_eq!(of("shop/api")[0].0, "info");
 }
+
+/// GitHub shows annotations beside lines, code scanning reads SARIF, and most CI systems JUnit.
+#[test]
+fn validate_tells_each_ci_the_line_of_a_fault() {
+    let range = "{cidrs: [10.1.0.0/16], blockSize: 24}";
+    let both = format!("{}---\n{}", pool("a", range), pool("b", range));
+    let folder = Folder::new(&[("pools/a.yaml", &both)]);
+    let validate = |format: &str| folder.run(&["validate", "pools", "-o", format]).expect(3);
+    let github = validate("github");
+    let line = github.stdout.lines().next().unwrap();
+    assert!(
+        line.starts_with("::error file=pools/a.yaml,line="),
+        "{line}"
+    );
+    assert!(line.contains("title=pool-overlap::"), "{line}");
+    // People read the log.
+    assert!(github.stderr.contains("overlaps"), "{github:?}");
+    let sarif = validate("sarif").json();
+    let result = &sarif["runs"][0]["results"][0];
+    assert_eq!(result["ruleId"], "pool-overlap");
+    let place = &result["locations"][0]["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], "pools/a.yaml");
+    let number = place["region"]["startLine"].as_u64().unwrap();
+    assert!(line.contains(&format!("line={number},")), "{line}");
+    let junit = validate("junit").stdout;
+    assert!(junit.contains("<testsuite name=\"validate\""), "{junit}");
+    assert!(junit.contains("failures=\"1\""), "{junit}");
+}
