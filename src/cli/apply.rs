@@ -1,4 +1,5 @@
-//! `apply`: carries out a plan. A fresh plan needs approval; a saved one is applied as reviewed.
+//! `apply`: carries out a plan. A fresh plan needs approval; a saved one, or one that a pull request
+//! showed, is applied as reviewed.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -6,6 +7,7 @@ use std::path::{Path, PathBuf};
 use jiff::{SignedDuration, Timestamp};
 
 use super::apply_report::{failure_of, report, summary};
+use super::apply_reviewed::{Review, ReviewArguments};
 use super::apply_saved::{Approved, saved_changes, saved_plan};
 use super::duration::duration;
 use super::failure::Failure;
@@ -59,6 +61,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     expectation: Expectation,
     #[command(flatten)]
+    review: ReviewArguments,
+    #[command(flatten)]
     selection: SelectionArguments,
     #[command(flatten)]
     safety_arguments: SafetyArguments,
@@ -68,6 +72,24 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
+    if !arguments.review.is_asked() {
+        return carry_out(arguments, None, common).await;
+    }
+    if saved_plan(&arguments.what)?.is_some() {
+        return Err(Failure::Failed(
+            "--reviewed is for a directory: a plan file is applied as it is".to_owned(),
+        ));
+    }
+    let review = arguments.review.find(&arguments.what, common).await?;
+    let outcome = carry_out(arguments, Some(&review), common).await;
+    review.tell(outcome, common).await
+}
+
+async fn carry_out(
+    arguments: &Arguments,
+    review: Option<&Review>,
+    common: &Common,
+) -> Result<ExitStatus, Failure> {
     let saved = saved_plan(&arguments.what)?;
     arguments
         .expectation
@@ -125,6 +147,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         openstack: &openstack,
         job,
         saved: saved.as_ref(),
+        review,
         directory: &location.directory,
         interruption: &interruption,
     };
@@ -180,6 +203,7 @@ struct Run<'r> {
     openstack: &'r OpenStack,
     job: Job<'r>,
     saved: Option<&'r PlanDocument>,
+    review: Option<&'r Review>,
     directory: &'r Path,
     interruption: &'r Interruption,
 }
@@ -212,7 +236,8 @@ impl Run<'_> {
             ));
         }
         let intent = self.saved.map_or(Intent::Files, |saved| saved.intent);
-        if !approved.changes.is_empty() && !self.arguments.is_approved(self.saved) {
+        let is_approved = self.review.is_some() || self.arguments.is_approved(self.saved);
+        if !approved.changes.is_empty() && !is_approved {
             approval::ask(intent, self.common).await?;
         }
         Ok((observed, approved))
@@ -228,6 +253,9 @@ impl Run<'_> {
         self.arguments
             .expectation
             .check_digest(&document, PlanOrigin::Now)?;
+        if let Some(review) = self.review {
+            review.check(document)?;
+        }
         Ok(Approved {
             blocked: plan.blocked.len(),
             changes: plan.changes,
@@ -270,6 +298,9 @@ impl Run<'_> {
         undo: Option<Undo>,
     ) -> Result<ExitStatus, Failure> {
         let report = report(applied, approved, undo);
+        if let Some(review) = self.review {
+            review.note(&report);
+        }
         let printed = match self.arguments.output {
             Format::Json => output::json(&report),
             Format::Human => output::data(&summary(&report, self.common.detail())),

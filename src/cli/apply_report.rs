@@ -93,6 +93,22 @@ pub(super) fn report(applied: &Applied, approved: &Approved, undo: Option<Undo>)
     report
 }
 
+impl Report {
+    /// The counts in one sentence.
+    pub(super) fn counts(&self) -> String {
+        let blocked = match self.blocked {
+            0 => String::new(),
+            blocked => format!(", {} blocked", grouped_digits(blocked)),
+        };
+        format!(
+            "Applied {}; {} not applied, {} unknown{blocked}.",
+            count(self.applied.len(), "change"),
+            grouped_digits(self.not_applied.len()),
+            grouped_digits(self.unknown.len())
+        )
+    }
+}
+
 impl Line {
     fn new(change: ChangeDocument, why: &str) -> Line {
         let ChangeDocument {
@@ -115,27 +131,17 @@ impl Line {
 pub(super) fn summary(report: &Report, detail: Detail) -> String {
     let Report {
         format_version: _,
-        applied,
+        applied: _,
         not_applied,
         unknown,
-        blocked,
+        blocked: _,
         undo,
     } = report;
     let mut text = String::new();
     for (title, lines) in [("not applied", not_applied), ("unknown", unknown)] {
         text += &failed_lines(title, lines, detail);
     }
-    let blocked = match blocked {
-        0 => String::new(),
-        blocked => format!(", {} blocked", grouped_digits(blocked)),
-    };
-    let counts = format!(
-        "Applied {}; {} not applied, {} unknown{blocked}.",
-        count(applied.len(), "change"),
-        grouped_digits(not_applied.len()),
-        grouped_digits(unknown.len())
-    );
-    text += &(Paint::Bold.on(&counts) + "\n");
+    text += &(Paint::Bold.on(&report.counts()) + "\n");
     text + &undo.as_ref().map(undo_lines).unwrap_or_default()
 }
 

@@ -1,14 +1,15 @@
 //! `comment`: shows a plan in a pull request, as one comment that is updated in place.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
 use super::fail_on::{FailOn, FailOnArguments};
 use super::failure::Failure;
 use super::files::Files;
-use super::forge_arguments::{Destination, ForgeArguments};
+use super::forge_arguments::{Destination, PullRequestArguments};
 use super::planning::{Made, MadePlan, Planning};
+use super::review::{self, Comment};
 use super::safety_arguments::SafetyArguments;
 use super::selection::SelectionArguments;
 use super::{Common, ExitStatus, output, plan_file};
@@ -43,7 +44,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    forge: ForgeArguments,
+    place: PullRequestArguments,
     #[command(flatten)]
     fail_on: FailOnArguments,
     #[command(flatten)]
@@ -62,7 +63,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     // Before the plan, which may take long.
     let destination = match arguments.dry_run {
         true => None,
-        false => Some(arguments.forge.destination()?),
+        false => Some(arguments.place.destination(common.patience)?),
     };
     let shown = arguments.shown(common).await?;
     let text = arguments.text(&shown, common)?;
@@ -70,7 +71,8 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         None => output::data(&text)?,
         Some(destination) => {
             let marker = arguments.marker(&shown);
-            arguments.post(destination, marker, text, common).await?;
+            let text = arguments.reviewable(&shown) + &text;
+            post(destination, marker, text).await?;
         }
     }
     match &shown {
@@ -129,12 +131,21 @@ impl Arguments {
     }
 
     fn marker(&self, shown: &Shown) -> Marker {
-        let directory = spelled_one_way(&self.directory(shown));
-        Marker::new(&[&directory, self.cluster_name.as_deref().unwrap_or_default()])
+        let cluster_name = self.cluster_name.as_deref();
+        review::marker(Comment::Plan, &self.directory(shown), cluster_name)
+    }
+
+    /// The hidden line that lets `apply --reviewed` recognize the plan. A plan file may be forged,
+    /// so what a reader sees of it need not be what it does.
+    fn reviewable(&self, shown: &Shown) -> String {
+        match shown {
+            Shown::Plan(plan) if self.plan.is_none() => review::hidden_line(plan),
+            Shown::Plan(_) | Shown::Invalid(_) => String::new(),
+        }
     }
 
     fn text(&self, shown: &Shown, common: &Common) -> Result<String, Failure> {
-        let commit = self.forge.head()?;
+        let commit = self.place.head()?;
         let now = Timestamp::from_second(Timestamp::now().as_second());
         let time = now.map(|now| now.to_string()).unwrap_or_default();
         let around = Circumstances {
@@ -150,35 +161,21 @@ impl Arguments {
             }
         })
     }
-
-    async fn post(
-        &self,
-        destination: Destination,
-        marker: Marker,
-        text: String,
-        common: &Common,
-    ) -> Result<(), Failure> {
-        let patience = common.patience.unsigned_abs();
-        match destination.post(marker, text, patience).await? {
-            Outcome::Posted(posted) => tell(&posted),
-            Outcome::MovedOn(commit) => {
-                let by = commit
-                    .map(|commit| format!(" to {commit}"))
-                    .unwrap_or_default();
-                output::warn(&format!(
-                    "The pull request has moved on{by}: nothing was posted."
-                ));
-            }
-        }
-        Ok(())
-    }
 }
 
-/// The directory without `.` and doubled slashes.
-fn spelled_one_way(directory: &str) -> String {
-    let parts = Path::new(directory).components();
-    let parts = parts.filter(|part| *part != Component::CurDir);
-    parts.collect::<PathBuf>().to_string_lossy().into_owned()
+async fn post(destination: Destination, marker: Marker, text: String) -> Result<(), Failure> {
+    match destination.post(marker, text).await? {
+        Outcome::Posted(posted) => tell(&posted),
+        Outcome::MovedOn(commit) => {
+            let by = commit
+                .map(|commit| format!(" to {commit}"))
+                .unwrap_or_default();
+            output::warn(&format!(
+                "The pull request has moved on{by}: nothing was posted."
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn tell(posted: &Posted) {
@@ -204,18 +201,5 @@ fn tell(posted: &Posted) {
         output::warn(&format!(
             "Left alone comments of other accounts with the same marker: {forged}"
         ));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_directory_has_one_comment_however_it_is_spelled() {
-        for same in ["a/pools", "./a/pools/", "a//pools", "a/./pools"] {
-            assert_eq!(spelled_one_way(same), "a/pools", "{same}");
-        }
-        assert_ne!(spelled_one_way("/a/pools"), "a/pools");
     }
 }

@@ -218,6 +218,15 @@ impl Failure {
         }
     }
 
+    /// The message with its way out, for a reader elsewhere.
+    pub(super) fn brief(&self, detail: Detail) -> String {
+        let (message, hint) = (self.message(detail), self.hint());
+        match hint.is_empty() {
+            true => message,
+            false => format!("{message}. Way out: {hint}"),
+        }
+    }
+
     fn hint(&self) -> &'static str {
         match self {
             Failure::BrokenPipe

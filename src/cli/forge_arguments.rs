@@ -1,16 +1,18 @@
-//! Flags and environment that name a pull request, and the token for it. The token is never an
+//! Flags and environment that name a repository or a pull request, and the token for it. The token is never an
 //! argument of the command line, where every process of the machine could read it.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use forge::{
-    Client, ForgeError, Kind, Marker, Outcome, Place, PlainHttp, PullRequest, Surroundings, Token,
-    post,
+    Client, ForgeError, Kind, Marker, Outcome, Place, PlainHttp, PullRequest, Repository,
+    Surroundings, Token, post,
 };
+use jiff::SignedDuration;
 
 use super::failure::Failure;
 use ipam_cluster::open_regular;
@@ -23,7 +25,7 @@ const LONGEST_TOKEN: u64 = 64 * 1024;
 
 const USER_AGENT: &str = concat!("cilium-ipam/", env!("CARGO_PKG_VERSION"));
 
-/// Where the comment goes. In a CI job, its environment has all of it.
+/// The forge, and the repository there. In a CI job, its environment has all of it.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct ForgeArguments {
     /// The kind of forge. Default: that of the CI job.
@@ -35,6 +37,19 @@ pub(super) struct ForgeArguments {
     /// The repository, such as `owner/name`. Default: that of the CI job.
     #[arg(long, value_name = "NAME")]
     repository: Option<String>,
+    /// Read the token from this file. Default: `GITHUB_TOKEN`, `GITLAB_TOKEN` or `GITEA_TOKEN`.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Allow an API without TLS on another machine. Others on the way can read the token.
+    #[arg(long)]
+    allow_plain_http: bool,
+}
+
+/// Where a comment goes. In a CI job, its environment has all of it.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct PullRequestArguments {
+    #[command(flatten)]
+    forge: ForgeArguments,
     /// The number of the pull request or merge request. Default: that of the CI job.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pull_request: Option<u64>,
@@ -42,12 +57,6 @@ pub(super) struct ForgeArguments {
     /// Default: that of the CI job.
     #[arg(long, value_name = "COMMIT")]
     commit: Option<String>,
-    /// Read the token from this file. Default: `GITHUB_TOKEN`, `GITLAB_TOKEN` or `GITEA_TOKEN`.
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-    /// Allow an API without TLS on another machine. Others on the way can read the token.
-    #[arg(long)]
-    allow_plain_http: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -68,69 +77,72 @@ impl From<ForgeName> for Kind {
     }
 }
 
+/// A repository of a forge, and a client for it.
+#[derive(Clone)]
+pub(super) struct Forge {
+    client: Arc<Client>,
+    pub(super) repository: Repository,
+    patience: Duration,
+}
+
+impl Forge {
+    /// Asks the forge. `failed` says what was not done if it does not do it.
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        failed: &str,
+        work: impl FnOnce(&Client, &Repository, Duration) -> Result<T, ForgeError> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let Forge {
+            client,
+            repository,
+            patience,
+        } = self.clone();
+        let answer = tokio::task::spawn_blocking(move || work(&client, &repository, patience));
+        let answer = match answer.await {
+            Ok(answer) => answer,
+            Err(panic) => return Failure::from_panic(panic),
+        };
+        answer.map_err(|error| Failure::Failed(format!("{failed}: {error}")))
+    }
+}
+
 /// A pull request, and a client that may comment on it.
 pub(super) struct Destination {
-    client: Client,
-    place: Place,
+    forge: Forge,
+    pull_request: PullRequest,
     head: Option<String>,
 }
 
+pub(super) fn surroundings() -> Result<Surroundings, Failure> {
+    Ok(Surroundings::detect(&variable, &|path| {
+        let text = read(Path::new(path), LONGEST_EVENT);
+        text.map_err(|why| ForgeError::Misconfigured(format!("the event in {path}: {why}")))
+    })?)
+}
+
 impl ForgeArguments {
-    fn surroundings() -> Result<Surroundings, Failure> {
-        Ok(Surroundings::detect(&variable, &|path| {
-            let text = read(Path::new(path), LONGEST_EVENT);
-            text.map_err(|why| ForgeError::Misconfigured(format!("the event in {path}: {why}")))
-        })?)
-    }
-
-    /// The last commit of the pull request, if it is known.
-    pub(super) fn head(&self) -> Result<Option<String>, Failure> {
-        match &self.commit {
-            Some(commit) => Ok(Some(commit.clone())),
-            None => Ok(ForgeArguments::surroundings()?.head),
-        }
-    }
-
-    /// Where the comment goes. Sends nothing.
-    pub(super) fn destination(&self) -> Result<Destination, Failure> {
-        let around = ForgeArguments::surroundings()?;
+    /// The repository. Sends nothing. `otherwise` is the way out if this is no CI job.
+    pub(super) fn open(
+        &self,
+        around: &Surroundings,
+        patience: SignedDuration,
+        otherwise: &str,
+    ) -> Result<Forge, Failure> {
         let kind = self.forge.map(Kind::from).or(around.kind);
         let Some(kind) = kind else {
-            return Err(Failure::Failed(
-                "no pull request is known: this is no job of GitHub, GitLab, Gitea or Forgejo; pass --forge, --repository and --pull-request, or --dry-run to print the comment".to_owned(),
-            ));
+            return Err(Failure::Failed(otherwise.to_owned()));
         };
         let plain = match self.allow_plain_http {
             true => PlainHttp::Anywhere,
             false => PlainHttp::OnLoopback,
         };
         let api = around.api(kind, self.api_url.as_deref(), plain)?;
-        let place = self.place(&around)?;
-        let token = self.token(kind)?;
-        let client = Client::new(kind, api, token, USER_AGENT);
-        // The CI's commit is that of its own pull request.
-        let of_ci = match self.pull_request {
-            None => around.head,
-            Some(_) => None,
-        };
-        Ok(Destination {
-            client,
-            place,
-            head: self.commit.clone().or(of_ci),
-        })
-    }
-
-    fn place(&self, around: &Surroundings) -> Result<Place, Failure> {
-        let given = self.pull_request.map(PullRequest::Number);
-        let Some(pull_request) = given.or_else(|| around.pull_request.clone()) else {
-            return Err(Failure::Failed(
-                "the pull request is unknown: the event of this job has none; pass --pull-request"
-                    .to_owned(),
-            ));
-        };
-        Ok(Place {
-            repository: around.repository(self.repository.as_deref())?,
-            pull_request,
+        let repository = around.repository(self.repository.as_deref())?;
+        let client = Client::new(kind, api, self.token(kind)?, USER_AGENT);
+        Ok(Forge {
+            client: Arc::new(client),
+            repository,
+            patience: patience.unsigned_abs(),
         })
     }
 
@@ -144,30 +156,62 @@ impl ForgeArguments {
     }
 }
 
+impl PullRequestArguments {
+    /// The last commit of the pull request, if it is known.
+    pub(super) fn head(&self) -> Result<Option<String>, Failure> {
+        match &self.commit {
+            Some(commit) => Ok(Some(commit.clone())),
+            None => Ok(surroundings()?.head),
+        }
+    }
+
+    /// Where the comment goes. Sends nothing.
+    pub(super) fn destination(&self, patience: SignedDuration) -> Result<Destination, Failure> {
+        let around = surroundings()?;
+        let otherwise = "no pull request is known: this is no job of GitHub, GitLab, Gitea or Forgejo; pass --forge, --repository and --pull-request, or --dry-run to print the comment";
+        let forge = self.forge.open(&around, patience, otherwise)?;
+        let given = self.pull_request.map(PullRequest::Number);
+        let Some(pull_request) = given.or(around.pull_request) else {
+            return Err(Failure::Failed(
+                "the pull request is unknown: the event of this job has none; pass --pull-request"
+                    .to_owned(),
+            ));
+        };
+        // The CI's commit is that of its own pull request.
+        let of_ci = match self.pull_request {
+            None => around.head,
+            Some(_) => None,
+        };
+        Ok(Destination {
+            forge,
+            pull_request,
+            head: self.commit.clone().or(of_ci),
+        })
+    }
+}
+
 impl Destination {
     /// Makes the text the one comment with this marker.
-    pub(super) async fn post(
-        self,
-        marker: Marker,
-        text: String,
-        patience: Duration,
-    ) -> Result<Outcome, Failure> {
-        let posted = tokio::task::spawn_blocking(move || {
-            let Destination {
-                client,
-                place,
-                head,
-            } = self;
-            post(&client, &place, &marker, &text, head.as_deref(), patience)
-        });
-        let posted = posted.await.map(Ok).or_else(Failure::from_panic)?;
-        posted.and_then(|posted| Ok(posted?))
+    pub(super) async fn post(self, marker: Marker, text: String) -> Result<Outcome, Failure> {
+        let Destination {
+            forge,
+            pull_request,
+            head,
+        } = self;
+        let posting = move |client: &Client, repository: &Repository, patience| {
+            let place = Place {
+                repository: repository.clone(),
+                pull_request,
+            };
+            post(client, &place, &marker, &text, head.as_deref(), patience)
+        };
+        forge.ask("the comment was not posted", posting).await
     }
 }
 
 impl From<ForgeError> for Failure {
     fn from(error: ForgeError) -> Failure {
-        Failure::Failed(format!("the comment was not posted: {error}"))
+        Failure::Failed(error.to_string())
     }
 }
 

@@ -3,12 +3,14 @@
 
 mod apply;
 mod apply_report;
+mod apply_reviewed;
 mod apply_saved;
 mod approval;
 mod capped;
 mod comment;
 mod completions;
 mod doctor;
+mod drift;
 mod duration;
 mod event;
 mod event_human;
@@ -38,6 +40,7 @@ mod plan_file;
 mod planning;
 mod progress;
 mod reading;
+mod review;
 mod roles;
 mod safety_arguments;
 mod schema;
@@ -133,6 +136,8 @@ enum Command {
     Plan(plan::Arguments),
     /// Show a plan in a pull request: one comment for each directory, updated in place.
     Comment(comment::Arguments),
+    /// Compare the cluster with the files, and keep one issue open while they differ.
+    Drift(drift::Arguments),
     /// Carry out a plan.
     Apply(apply::Arguments),
     /// Move nodes of a running cluster to other blocks, or the cluster to another IPAM mode.
@@ -235,6 +240,7 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
         Command::Validate(arguments) => validate::run(arguments, common),
         Command::Plan(arguments) => plan::run(arguments, common).await,
         Command::Comment(arguments) => comment::run(arguments, common).await,
+        Command::Drift(arguments) => drift::run(arguments, common).await,
         Command::Apply(arguments) => apply::run(arguments, common).await,
         Command::Migrate(arguments) => migrate::run(arguments, common).await,
         Command::Lb(arguments) => lb::run(arguments, common).await,

@@ -161,7 +161,7 @@ pub(super) fn translated(arguments: Vec<OsString>, long: &LongFlags) -> Result<T
     let mut translated = Translated::default();
     let mut is_verbatim = false;
     let has = |verb: &str| arguments.iter().any(|argument| argument == verb);
-    let writes_files = ["import", "lb", "comment"].into_iter().any(has);
+    let writes_files = ["import", "lb", "comment", "drift"].into_iter().any(has);
     let verb = match (has("migrate"), has("apply"), writes_files) {
         (true, ..) => Verb::Migrate,
         (false, true, _) => Verb::Apply,

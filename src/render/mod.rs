@@ -4,6 +4,7 @@
 mod annotations;
 mod causes;
 mod comment;
+mod comment_apply;
 mod comment_changes;
 mod comment_risks;
 mod diagnostic;
@@ -49,6 +50,7 @@ use ipam_planner::plan::PlanDocument;
 
 pub use annotations::annotations;
 pub use comment::{Circumstances, comment, comment_on_findings};
+pub use comment_apply::{Verdict, apply_comment, drift_is_gone, drift_issue};
 pub use diagnostic::diagnostics;
 pub use examination::{ExaminationDocument, examination, sarif};
 pub use examination_markdown::examination_markdown;

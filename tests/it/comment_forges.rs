@@ -10,23 +10,23 @@ use serde_json::{Value, json};
 
 use super::support::{Folder, Ran, program, ran, repository};
 
-const TOKEN: &str = "glpat-0123456789abcdefghij";
+pub const TOKEN: &str = "glpat-0123456789abcdefghij";
 
 /// An answer: status, further headers, body.
-type Answer = (u16, String, String);
+pub type Answer = (u16, String, String);
 
 /// A request: method, path with query, head, body.
-struct Asked {
-    method: String,
-    path: String,
+pub struct Asked {
+    pub method: String,
+    pub path: String,
     head: String,
-    body: Value,
+    pub body: Value,
 }
 
 type Answering = dyn Fn(&Asked) -> Answer + Send + Sync;
 
 /// Serves on loopback until the test's process ends; gives host and port.
-fn serve(answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> String {
+pub fn serve(answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let answer: Arc<Answering> = Arc::new(answer);
@@ -69,7 +69,7 @@ fn connection(stream: TcpStream, answer: &Answering) -> Option<()> {
     writer.write_all(body.as_bytes()).ok()
 }
 
-fn ok(body: &Value) -> Answer {
+pub fn ok(body: &Value) -> Answer {
     (200, String::new(), body.to_string())
 }
 

@@ -68,6 +68,7 @@ mod real_manifests;
 mod report;
 mod restore;
 mod retry;
+mod review_forges;
 mod revision;
 mod rights;
 mod running;

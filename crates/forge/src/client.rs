@@ -56,6 +56,15 @@ impl Client {
         Err(self.unexpected(request, "too many redirects"))
     }
 
+    /// The name of the account that the token belongs to, as in comments and issues.
+    pub(crate) fn my_name(&self) -> Result<String, ForgeError> {
+        let request = self.routes.me();
+        let name = self.routes.my_name(&self.ask(&request)?);
+        let missing = "it does not say to whom the token belongs";
+        name.filter(|name| !name.is_empty())
+            .ok_or_else(|| self.unexpected(&request, missing))
+    }
+
     pub(crate) fn unexpected(&self, request: &Request, why: &str) -> ForgeError {
         ForgeError::Unexpected {
             place: place(request),

@@ -1,12 +1,15 @@
-//! One comment of ours on a pull request of GitHub, GitLab, Gitea or Forgejo: found again, and
-//! updated in place. Must never know plans.
+//! One comment of ours on a pull request of GitHub, GitLab, Gitea or Forgejo, and one issue: found
+//! again, and updated in place. Must never know plans.
 #![forbid(unsafe_code)]
 
 mod address;
 mod client;
 mod error;
+mod issue;
 mod kind;
 mod marker;
+mod merged;
+mod patience;
 mod place;
 mod post;
 mod routes;
@@ -16,9 +19,11 @@ mod token;
 pub use address::{ApiUrl, PlainHttp};
 pub use client::Client;
 pub use error::ForgeError;
+pub use issue::{Issue, IssueKept, IssueWanted, keep_issue};
 pub use kind::Kind;
 pub use marker::Marker;
+pub use merged::merged_with;
 pub use place::{Place, PullRequest, Repository};
-pub use post::{Comment, How, Outcome, Posted, post};
+pub use post::{Comment, How, Outcome, Posted, find, post};
 pub use surroundings::Surroundings;
 pub use token::Token;

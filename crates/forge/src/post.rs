@@ -2,20 +2,17 @@
 //! marker. Must never know what the comment says.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use retry::{Backoff, Budget};
 use serde_json::Value;
+
+use crate::patience::patiently;
 
 use crate::routes::{PAGE, Request};
 use crate::{Client, ForgeError, Marker, Place, PullRequest, Repository};
 
 /// Most pages of comments that are read.
 const PAGES: usize = 100;
-
-/// Pauses before retries. The last figure is the longest `Retry-After` that is obeyed.
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10))
-    .with_retry_after_cap(Duration::from_mins(1));
 
 /// What remains of a double.
 const FOLDED: &str = "Outdated: an older comment of this pull request has the current plan.";
@@ -85,25 +82,31 @@ pub fn post(
             "the comment is longer than {limit} characters"
         )));
     }
-    let until = Instant::now() + patience;
-    let mut budget = Budget::new(BACKOFF.retry(fastrand::Rng::new()));
-    let mut failed = 0;
-    loop {
-        // All of it again: the answer to a POST that succeeded may be lost.
-        let error = match attempt(client, place, marker, &text, head) {
-            Err(error @ ForgeError::Unavailable { .. }) => error,
-            answer => return answer,
-        };
-        if let ForgeError::Unavailable { retry_after, .. } = &error {
-            budget.server_asks(*retry_after);
-        }
-        failed += 1;
-        let left = until.saturating_duration_since(Instant::now());
-        match budget.next_pause(failed, left) {
-            Some(pause) => std::thread::sleep(pause),
-            None => return Err(error),
-        }
-    }
+    // All of it again: the answer to a POST that succeeded may be lost.
+    patiently(patience, || attempt(client, place, marker, &text, head))
+}
+
+/// The oldest comment of ours with this marker.
+///
+/// # Errors
+/// Fails if the forge refuses it, or does not answer in time.
+pub fn find(
+    client: &Client,
+    repository: &Repository,
+    number: u64,
+    marker: &Marker,
+    patience: Duration,
+) -> Result<Option<Comment>, ForgeError> {
+    let discussion = Discussion {
+        client,
+        repository,
+        number,
+    };
+    patiently(patience, || {
+        let me = client.my_name()?;
+        let Marked { ours, forged: _ } = marked(discussion.comments()?, &me, marker);
+        Ok(ours.into_iter().next())
+    })
 }
 
 fn attempt(
@@ -185,7 +188,7 @@ fn marked(comments: BTreeMap<u64, Comment>, me: &str, marker: &Marker) -> Marked
 
 impl Discussion<'_> {
     fn make_sticky(&self, marker: &Marker, text: &str) -> Result<Posted, ForgeError> {
-        let me = self.my_name()?;
+        let me = self.client.my_name()?;
         let Marked { ours, forged } = marked(self.comments()?, &me, marker);
         if let Some((first, doubles)) = ours.split_first() {
             return self.update(How::Updated, first, doubles, text, forged);
@@ -229,15 +232,6 @@ impl Discussion<'_> {
             folded: doubles.len(),
             forged,
         })
-    }
-
-    fn my_name(&self) -> Result<String, ForgeError> {
-        let request = self.client.routes.me();
-        let answer = self.client.ask(&request)?;
-        let name = self.client.routes.my_name(&answer);
-        let missing = "it does not say to whom the token belongs";
-        name.filter(|name| !name.is_empty())
-            .ok_or_else(|| self.client.unexpected(&request, missing))
     }
 
     /// All comments by number: the oldest first.

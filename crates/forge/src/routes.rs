@@ -22,11 +22,13 @@ pub(crate) struct Routes {
     pub(crate) api: ApiUrl,
 }
 
-fn get(url: String) -> Request {
-    Request {
-        method: "GET",
-        url,
-        body: None,
+impl Request {
+    pub(crate) fn get(url: String) -> Request {
+        Request {
+            method: "GET",
+            url,
+            body: None,
+        }
     }
 }
 
@@ -36,7 +38,7 @@ impl Routes {
     pub(crate) fn me(&self) -> Request {
         let api = self.api.to_string();
         match self.kind {
-            Kind::GitLab | Kind::Gitea => get(format!("{api}/user")),
+            Kind::GitLab | Kind::Gitea => Request::get(format!("{api}/user")),
             Kind::GitHub => Request {
                 method: "POST",
                 url: match api.strip_suffix("/v3") {
@@ -59,7 +61,7 @@ impl Routes {
         name.as_str().map(str::to_owned)
     }
 
-    fn repository(&self, repository: &Repository) -> String {
+    pub(crate) fn repository(&self, repository: &Repository) -> String {
         match self.kind {
             Kind::GitLab => format!("{}/projects/{}", self.api, repository.segment()),
             Kind::GitHub | Kind::Gitea => format!("{}/repos/{repository}", self.api),
@@ -81,7 +83,7 @@ impl Routes {
             Kind::GitHub | Kind::Gitea => "",
         };
         let list = self.discussion(repository, number);
-        get(format!("{list}?per_page={PAGE}&page={page}{order}"))
+        Request::get(format!("{list}?per_page={PAGE}&page={page}{order}"))
     }
 
     pub(crate) fn create(&self, repository: &Repository, number: u64, text: &str) -> Request {
@@ -133,7 +135,7 @@ impl Routes {
 
     pub(crate) fn pull_request(&self, repository: &Repository, number: u64) -> Request {
         let repository = self.repository(repository);
-        get(match self.kind {
+        Request::get(match self.kind {
             Kind::GitLab => format!("{repository}/merge_requests/{number}"),
             Kind::GitHub | Kind::Gitea => format!("{repository}/pulls/{number}"),
         })
@@ -152,7 +154,7 @@ impl Routes {
     pub(crate) fn of_branch(&self, repository: &Repository, owner: &str, branch: &str) -> Request {
         let head = format!("{}:{}", encoded(owner), encoded(branch));
         let repository = self.repository(repository);
-        get(format!(
+        Request::get(format!(
             "{repository}/pulls?state=open&head={head}&per_page={PAGE}"
         ))
     }

@@ -18,6 +18,8 @@ pub struct Surroundings {
     pub pull_request: Option<PullRequest>,
     /// Its last commit when the job started.
     pub head: Option<String>,
+    /// The commit that the job runs for.
+    pub commit: Option<String>,
 }
 
 /// Looks up a variable. An empty one counts as missing.
@@ -85,6 +87,7 @@ fn of_gitlab(lookup: Lookup<'_>) -> Surroundings {
         // Pipelines for merged results run on a commit that is in no branch.
         head: number
             .and_then(|_: u64| first(&["CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", "CI_COMMIT_SHA"])),
+        commit: lookup("CI_COMMIT_SHA"),
     }
 }
 
@@ -120,6 +123,7 @@ fn of_actions(
         repository: variable("REPOSITORY"),
         pull_request,
         head,
+        commit: variable("SHA"),
     })
 }
 

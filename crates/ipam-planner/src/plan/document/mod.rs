@@ -195,6 +195,16 @@ impl PlanDocument {
         self
     }
 
+    /// The digest of what the plan does, and of the files' meaning: equal for another commit or
+    /// directory with the same ones, such as before and after a merge.
+    #[must_use]
+    pub fn substance(&self) -> String {
+        let mut plan = self.clone();
+        plan.source.directory.clear();
+        plan.source.revision = None;
+        plan.own_digest()
+    }
+
     fn own_digest(&self) -> String {
         let mut text = match self.intent {
             Intent::Files => String::new(),

@@ -1,0 +1,126 @@
+//! The outcome of an apply as the comment of a merged pull request, and drift as an issue.
+
+use super::comment::{Circumstances, comment};
+use super::markup::{code, prose};
+use ipam_planner::plan::PlanDocument;
+
+/// Longest reason in characters, so that the plan below it still fits.
+const REASON: usize = 300;
+
+/// How an apply ended.
+#[derive(Clone, Copy, Debug)]
+pub enum Verdict<'v> {
+    /// All of it; the counts in words.
+    Applied(&'v str),
+    /// Only a part; the reason, and the counts in words.
+    InPart(&'v str, &'v str),
+    /// Nothing; the reason.
+    NotApplied(&'v str),
+}
+
+/// The comment. If something is left, it shows the plan of now.
+pub fn apply_comment(
+    directory: &str,
+    verdict: Verdict<'_>,
+    plan: Option<&PlanDocument>,
+    around: &Circumstances<'_>,
+) -> String {
+    let directory = code(directory);
+    let text = match verdict {
+        Verdict::Applied(counts) => {
+            return format!(
+                "### {directory}: applied as reviewed\n\n{counts}\n\n{}\n",
+                at(around)
+            );
+        }
+        Verdict::InPart(why, counts) => format!(
+            "### {directory}: **applied in part**\n\n{counts} {}\n",
+            reason(why)
+        ),
+        Verdict::NotApplied(why) => {
+            format!("### {directory}: **not applied**\n\n{}\n", reason(why))
+        }
+    };
+    match plan {
+        Some(plan) => format!(
+            "{text}\nThe plan before this apply:\n\n{}",
+            comment(plan, around)
+        ),
+        None => format!("{text}\n{}\n", at(around)),
+    }
+}
+
+fn reason(why: &str) -> String {
+    let line = why.split_whitespace().collect::<Vec<_>>().join(" ");
+    let cut: String = line.chars().take(REASON).collect();
+    let more = if cut.len() < line.len() { " …" } else { "" };
+    let upper = cut.chars().next().map(|c| c.to_uppercase().to_string());
+    let rest = cut.chars().skip(1).collect::<String>();
+    prose(&format!("{}{rest}{more}", upper.unwrap_or_default())).to_string()
+}
+
+fn at(around: &Circumstances<'_>) -> String {
+    let Circumstances {
+        commit,
+        cluster,
+        time,
+    } = around;
+    let commit = commit.map(|id| format!("commit {} · ", code(id)));
+    let cluster = cluster.map(|name| format!("cluster {} · ", code(name)));
+    let (commit, cluster) = (commit.unwrap_or_default(), cluster.unwrap_or_default());
+    format!("{commit}{cluster}{}", code(time))
+}
+
+/// The text of an issue about a cluster that differs from the files.
+pub fn drift_issue(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
+    format!(
+        "The cluster differs from the files. A later check updates this issue, and closes it when they agree.\n\n{}",
+        comment(plan, around)
+    )
+}
+
+/// The text of that issue once they agree.
+pub fn drift_is_gone(directory: &str, around: &Circumstances<'_>) -> String {
+    format!(
+        "The cluster is as the files in {} say.\n\n{}\n",
+        code(directory),
+        at(around)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AROUND: Circumstances<'_> = Circumstances {
+        commit: Some("abc"),
+        cluster: None,
+        time: "2026-01-01T00:00:00Z",
+    };
+
+    #[test]
+    fn a_reason_stays_text_and_short() {
+        let why = format!("node `@team` in\n# way {}", "x".repeat(500));
+        let text = apply_comment("pools", Verdict::NotApplied(&why), None, &AROUND);
+        assert!(
+            text.starts_with("### `pools`: **not applied**\n\nNode `@team` in "),
+            "{text}"
+        );
+        assert!(!text.contains("\n# way"), "{text}");
+        assert!(text.contains('…') && text.len() < 600, "{text}");
+    }
+
+    #[test]
+    fn an_apply_is_told_with_its_counts() {
+        let text = apply_comment(
+            "pools",
+            Verdict::Applied("Applied 1 change."),
+            None,
+            &AROUND,
+        );
+        assert_eq!(
+            text,
+            "### `pools`: applied as reviewed\n\nApplied 1 change.\n\ncommit `abc` · `2026-01-01T00:00:00Z`\n"
+        );
+    }
+}

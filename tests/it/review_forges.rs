@@ -1,0 +1,240 @@
+//! `apply --reviewed` and `drift` on GitHub and GitLab as their documentation describes them. Only
+//! the hosted services can show that they do what they document; `gitea_actions` has a real Gitea.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use super::comment_forges::{Answer, Asked, TOKEN, ok, serve};
+use super::support::{Folder, KUBERNETES, Ran, cluster, node, pool, program, ran};
+
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+/// Texts of a forge by number: comments, or issues. The state of an issue is its second part.
+type Texts = Arc<Mutex<BTreeMap<u64, (String, &'static str)>>>;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Forge {
+    GitHub,
+    GitLab,
+}
+
+/// A server with a merged pull request 7 of [`COMMIT`].
+struct World {
+    forge: Forge,
+    api: String,
+    comments: Texts,
+    issues: Texts,
+    folder: Folder,
+}
+
+fn listed(texts: &Texts, forge: Forge) -> Answer {
+    let texts = texts.lock().unwrap();
+    let open = texts.iter().filter(|(_, (_, state))| *state == "open");
+    let one = |(number, (text, _)): (&u64, &(String, &str))| match forge {
+        Forge::GitHub => {
+            json!({"id": number, "number": number, "body": text, "user": {"login": "bot"}})
+        }
+        Forge::GitLab => json!({"id": number, "iid": number, "body": text, "description": text,
+            "author": {"username": "bot"}}),
+    };
+    ok(&open.map(one).collect())
+}
+
+/// Creates or changes a text; answers with it.
+fn written(texts: &Texts, asked: &Asked, forge: Forge) -> Answer {
+    let number = asked.path.rsplit('/').next().unwrap().parse();
+    let closes = asked.body["state"] == "closed" || asked.body["state_event"] == "close";
+    let text = asked.body["body"]
+        .as_str()
+        .or(asked.body["description"].as_str());
+    let number: u64 = {
+        let mut texts = texts.lock().unwrap();
+        let number = number.unwrap_or(texts.len() as u64 + 1);
+        let state = if closes { "closed" } else { "open" };
+        texts.insert(number, (text.unwrap().to_owned(), state));
+        number
+    };
+    let user = match forge {
+        Forge::GitHub => json!({"id": number, "number": number, "body": ""}),
+        Forge::GitLab => json!({"id": number, "iid": number, "body": ""}),
+    };
+    ok(&user)
+}
+
+fn answer(asked: &Asked, forge: Forge, comments: &Texts, issues: &Texts) -> Answer {
+    let (path, query) = asked.path.split_once('?').unwrap_or((&asked.path, ""));
+    let is_beyond = query.contains("page=2");
+    let merged = match forge {
+        Forge::GitHub => format!("/repos/o/r/commits/{COMMIT}/pulls"),
+        Forge::GitLab => format!("/projects/12/repository/commits/{COMMIT}/merge_requests"),
+    };
+    let text = |asked: &Asked, texts: &Texts| match asked.method.as_str() {
+        "GET" if is_beyond => ok(&json!([])),
+        "GET" => listed(texts, forge),
+        _ => written(texts, asked, forge),
+    };
+    match path.strip_prefix("/api").unwrap() {
+        "/graphql" => ok(&json!({"data": {"viewer": {"login": "bot"}}})),
+        "/user" => ok(&json!({"username": "bot"})),
+        path if path == merged => ok(&json!([
+            {"number": 3, "merged_at": null, "iid": 3, "state": "opened"},
+            {"number": 7, "merged_at": "2026-01-01T00:00:00Z", "iid": 7, "state": "merged"},
+        ])),
+        path if path.contains("/7/") || path.contains("/comments/") => text(asked, comments),
+        path if path.contains("/issues") => text(asked, issues),
+        _ => (404, String::new(), String::new()),
+    }
+}
+
+impl World {
+    fn new(forge: Forge) -> World {
+        let (comments, issues) = (Texts::default(), Texts::default());
+        let address = {
+            let (comments, issues) = (comments.clone(), issues.clone());
+            serve(move |asked| answer(asked, forge, &comments, &issues))
+        };
+        let spec = "{cidrs: [10.20.0.0/16], blockSize: 24}";
+        let folder = Folder::new(&[("pools/a.yaml", &pool("a", spec))]);
+        let world = World {
+            forge,
+            api: format!("http://{address}/api"),
+            comments,
+            issues,
+            folder,
+        };
+        world.has_nodes(&["n1"]);
+        world
+    }
+
+    fn has_nodes(&self, names: &[&str]) {
+        let nodes: Vec<String> = names.iter().map(|name| node(name, "a", "")).collect();
+        let text = cluster("1.19.3", KUBERNETES, &nodes);
+        self.folder.write("cluster.json", text);
+    }
+
+    fn run(&self, words: &[&str]) -> Ran {
+        let on = ["--cluster-file", "cluster.json"];
+        let mut command = program(self.folder.path(), &[words, &on].concat());
+        match self.forge {
+            Forge::GitHub => command
+                .env("GITHUB_ACTIONS", "true")
+                .env("GITHUB_API_URL", &self.api)
+                .env("GITHUB_REPOSITORY", "o/r")
+                .env("GITHUB_SHA", COMMIT)
+                .env("GITHUB_TOKEN", TOKEN),
+            Forge::GitLab => command
+                .env("GITLAB_CI", "true")
+                .env("CI_API_V4_URL", &self.api)
+                .env("CI_PROJECT_ID", "12")
+                .env("CI_COMMIT_SHA", COMMIT)
+                .env("GITLAB_TOKEN", TOKEN),
+        };
+        ran(command.output().unwrap())
+    }
+
+    /// The comments in order.
+    fn comments(&self) -> Vec<String> {
+        let comments = self.comments.lock().unwrap();
+        comments.values().map(|(text, _)| text.clone()).collect()
+    }
+}
+
+const COMMENT: [&str; 4] = ["comment", "./pools/", "--pull-request", "7"];
+const APPLY: [&str; 3] = ["apply", "pools", "--reviewed"];
+
+#[test]
+fn a_merge_applies_the_plan_that_was_shown_and_no_other_one() {
+    for forge in [Forge::GitHub, Forge::GitLab] {
+        let world = World::new(forge);
+        // Nothing was shown.
+        let refused = world.run(&APPLY).expect(4);
+        assert!(refused.stderr.contains("no comment of ours"), "{refused:?}");
+        let told = world.comments();
+        assert!(told[0].contains("**not applied**"), "{told:?}");
+        assert!(told[0].contains("1 to assign"), "the plan of now: {told:?}");
+
+        world.run(&COMMENT).expect(0);
+        world.has_nodes(&["n1", "n2"]);
+        let stale = world.run(&APPLY).expect(4);
+        assert!(stale.stderr.contains("have changed since"), "{stale:?}");
+        assert!(!world.folder.read("cluster.json").contains("podCIDR\""));
+
+        world.has_nodes(&["n1"]);
+        let applied = world.run(&APPLY).expect(0);
+        assert!(
+            applied.stderr.contains("Told pull request 7"),
+            "{applied:?}"
+        );
+        assert!(world.folder.read("cluster.json").contains("10.20.0.0/24"));
+        let told = world.comments();
+        assert_eq!(told.len(), 2, "updated, not doubled: {told:?}");
+        assert!(told[0].contains("applied as reviewed"), "{told:?}");
+        // The job runs again.
+        let again = world.run(&APPLY).expect(0);
+        assert!(again.stderr.contains("Told pull request 7"), "{again:?}");
+        assert!(world.comments()[0].contains("Applied 0 changes"));
+    }
+}
+
+#[test]
+fn a_comment_of_a_plan_file_approves_nothing() {
+    let world = World::new(Forge::GitHub);
+    world
+        .run(&["plan", "pools", "--out", "plan.json"])
+        .expect(0);
+    let mut words = COMMENT.to_vec();
+    words.splice(1..2, ["--plan", "plan.json"]);
+    world.run(&words).expect(0);
+    let refused = world.run(&APPLY).expect(4);
+    assert!(refused.stderr.contains("no comment of ours"), "{refused:?}");
+}
+
+#[test]
+fn one_issue_is_open_while_the_cluster_differs() {
+    for forge in [Forge::GitHub, Forge::GitLab] {
+        let world = World::new(forge);
+        let opened = world.run(&["drift", "pools"]).expect(0);
+        assert!(opened.stderr.contains("opened issue 1"), "{opened:?}");
+        let updated = world
+            .run(&["drift", "pools", "--fail-on", "changes"])
+            .expect(2);
+        assert!(updated.stderr.contains("updated issue 1"), "{updated:?}");
+        world.run(&["apply", "pools", "--auto-approve"]).expect(0);
+        let closed = world.run(&["drift", "pools"]).expect(0);
+        assert!(closed.stderr.contains("closed issue 1"), "{closed:?}");
+        let issues = world.issues.lock().unwrap().clone();
+        let [(_, (text, state))] = &issues.iter().collect::<Vec<_>>()[..] else {
+            panic!("{issues:?}")
+        };
+        assert_eq!(*state, "closed");
+        assert!(text.contains("The cluster is as the files in `pools` say."));
+        let none = world.run(&["drift", "pools"]).expect(0);
+        assert_eq!(none.stderr, "The cluster is as the files say.\n");
+    }
+}
+
+#[test]
+fn a_review_is_for_a_directory() {
+    let world = World::new(Forge::GitHub);
+    world
+        .run(&["plan", "pools", "--out", "plan.json"])
+        .expect(0);
+    let refused = world.run(&["apply", "plan.json", "--reviewed"]).expect(1);
+    assert!(refused.stderr.contains("for a directory"), "{refused:?}");
+    assert!(
+        world
+            .run(&["drift", "pools", "--dry-run"])
+            .expect(0)
+            .stdout
+            .contains("1 to assign")
+    );
+    assert!(world.issues.lock().unwrap().is_empty());
+    let by_hand = world.run(&["apply", "pools", "--reviewed", "--merge-commit", "main"]);
+    let by_hand: Value = json!(by_hand.expect(1).stderr);
+    assert!(
+        by_hand.as_str().unwrap().contains("is no commit"),
+        "{by_hand}"
+    );
+}
