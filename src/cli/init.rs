@@ -2,6 +2,8 @@
 //! their blocks.
 
 mod ci;
+mod ci_actions;
+mod ci_gitlab;
 pub(super) mod new_files;
 mod questions;
 mod trial;
@@ -35,7 +37,8 @@ const SCHEMA: &str = ".cilium-ipam/schema.json";
 /// Write a directory of pools for this cluster: every node keeps its block.
 ///
 /// Asks at most four questions. Flags answer them; where stdin is not a terminal, defaults do.
-/// Writes the pools, a Policy, a JSON Schema for editors and a CI file. Never overwrites a file.
+/// Writes the pools, a Policy, a JSON Schema for editors and a CI file. If the directory has pools,
+/// `--ci` writes the CI file alone. Never overwrites a file.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The directory to write.
@@ -52,7 +55,8 @@ pub(super) struct Arguments {
     /// Default: what nodes hold now, or `24,120`.
     #[arg(long, value_name = "LIST", value_parser = words::sizes)]
     block_size: Option<words::Sizes>,
-    /// The CI system that checks pull requests. Default: that of the repository.
+    /// The CI system that checks pull requests; `gitea` is for Forgejo, too. Default: that of the
+    /// repository.
     #[arg(long, value_enum)]
     ci: Option<CiSystem>,
     /// Do not read a cluster.
@@ -62,8 +66,11 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
     let directory = &arguments.directory;
-    refuse_existing(directory)?;
     let repository = Repository::around(directory)?;
+    if let (Some(first), Some(ci)) = (existing(directory), arguments.ci) {
+        return arguments.add_ci(&first, ci, &repository);
+    }
+    refuse_existing(directory)?;
     let mut questions = Questions::new(common);
     let observed = arguments.observe(common, &mut questions).await?;
     if let Some(observed) = &observed {
@@ -94,14 +101,19 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     Ok(ExitStatus::Done)
 }
 
+/// The first file of the directory.
+fn existing(directory: &Path) -> Option<PathBuf> {
+    let found = directory
+        .is_dir()
+        .then(|| read(&Location::from(directory)))?;
+    let first = found.documents.files.first()?;
+    Some(PathBuf::from(&*first.path))
+}
+
 /// The directory may exist, but without pools: others would overlap them.
 fn refuse_existing(directory: &Path) -> Result<(), Failure> {
-    if !directory.is_dir() {
-        return Ok(());
-    }
-    let found = read(&Location::from(directory));
-    match found.documents.files.first() {
-        Some(file) => Err(new_files::exists(Path::new(&*file.path))),
+    match existing(directory) {
+        Some(file) => Err(new_files::exists(&file)),
         None => Ok(()),
     }
 }
@@ -121,6 +133,33 @@ pub(super) fn refuse_unserved(observed: &Observed) -> Result<(), Failure> {
 }
 
 impl Arguments {
+    /// Writes the CI file alone, for a directory that has pools.
+    fn add_ci(
+        &self,
+        first: &Path,
+        ci: CiSystem,
+        repository: &Repository,
+    ) -> Result<ExitStatus, Failure> {
+        let is_about_pools =
+            !self.cidrs.is_empty() || self.split_by.is_some() || self.block_size.is_some();
+        let file = repository.ci_file(ci, &trial::fail_on(None))?;
+        let Some(file) = file.filter(|_| !is_about_pools) else {
+            return Err(new_files::exists(first));
+        };
+        let mut text = format!(
+            "Wrote:\n  {}\n",
+            printable(&file.path.display().to_string())
+        );
+        new_files::write_all(&[file])?;
+        if let Some(snapshot) = repository.snapshot_step(ci, "") {
+            text +=
+                &format!("\nNext steps:\n  {snapshot}   # for the plan in CI; commit the file\n");
+        }
+        text += &repository.include_hint(ci);
+        output::data(&text)?;
+        Ok(ExitStatus::Done)
+    }
+
     /// The cluster; `None` without one.
     async fn observe(
         &self,

@@ -428,7 +428,7 @@ fn a_person_is_asked_four_questions_at_most() {
 
     // A wrong answer repeats the question; a flag answers one.
     let folder = with_nodes(KUBERNETES, &nodes);
-    let answers = ["10.0.0.0/8", "rac", "none", "gitea", "github"];
+    let answers = ["10.0.0.0/8", "rac", "none", "jenkins", "github"];
     let (code, asked) = on_a_terminal(
         &folder,
         &[&INIT[..], &["--block-size", "24"]].concat(),

@@ -2,20 +2,29 @@
 
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::init::{INIT, documents, with_nodes};
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pool, ran};
+use super::support::{Folder, KUBERNETES, cluster, holds, node, pool, ran, repository};
 
-/// Runs a script of CI with the program in the PATH.
+/// The scripts of one job of a workflow.
+fn scripts(workflow: &Value, job: &str) -> Vec<String> {
+    let steps = workflow["jobs"][job]["steps"].as_array().unwrap();
+    let scripts = steps.iter().filter_map(|step| step["run"].as_str());
+    scripts.map(str::to_owned).collect()
+}
+
+/// Runs a script of CI with the program in the PATH, on the files of the folder: `gitea_actions`
+/// runs the same workflow on the commit of a pull request.
 fn run_script(folder: &Folder, script: &str) -> (i32, String, String) {
     let binary = Path::new(env!("CARGO_BIN_EXE_cilium-ipam"))
         .parent()
         .unwrap();
+    let script = script.replace(" --revision \"$HEAD\"", "");
     let mut command = std::process::Command::new("bash");
     command
         .current_dir(folder.path())
-        .args(["-e", "-c", script])
+        .args(["-e", "-c", &script])
         .env_clear()
         .env("HOME", folder.path())
         .env("GITHUB_STEP_SUMMARY", folder.join("summary.md"))
@@ -56,12 +65,36 @@ fn ci_does_not_fail_for_what_the_first_plan_has_already() {
         workflow.contains("--fail-on error,refused,misplaced "),
         "{workflow}"
     );
-    let workflow = documents(&workflow);
-    let steps = workflow[0]["jobs"]["check"]["steps"].as_array().unwrap();
-    let plan = steps[steps.len() - 2]["run"].as_str().unwrap();
-    let ran = run_script(&folder, plan);
+    let plan = scripts(&documents(&workflow)[0], "plan");
+    let ran = run_script(&folder, plan.last().unwrap());
     assert_eq!(ran.0, 0, "{ran:?}");
     assert!(folder.read("summary.md").contains("2 blocked"), "{ran:?}");
+}
+
+fn the_jobs_of_a_workflow_run(here: &Folder, folder: &str, workflow: &Value) {
+    for event in ["push", "pull_request_target"] {
+        assert_eq!(
+            workflow["on"][event]["paths"],
+            json!([format!("{folder}/**")])
+        );
+    }
+    assert_eq!(workflow["permissions"], json!({"contents": "read"}));
+    let plan = scripts(workflow, "plan");
+    for script in scripts(workflow, "validate").iter().chain(&plan[1..]) {
+        let ran = run_script(here, script);
+        assert_eq!(ran.0, 0, "{script}: {ran:?}");
+    }
+    assert!(here.read("summary.md").contains("1 to assign"));
+    ci_fails_for_what_a_person_must_see(here, &plan[2]);
+    for (job, missing) in [
+        ("comment", "no pull request is known"),
+        ("apply", "--reviewed needs a forge"),
+        ("drift", "no repository is known"),
+    ] {
+        let scripts = scripts(workflow, job);
+        let ran = run_script(here, scripts.last().unwrap());
+        assert!(ran.2.contains(missing), "{job}: {ran:?}");
+    }
 }
 
 #[test]
@@ -69,32 +102,16 @@ fn the_ci_files_parse_and_their_commands_run() {
     let nodes = [node("n1", "a", &holds("10.20.0.0/24")), node("n2", "b", "")];
     let here = with_nodes(KUBERNETES, &nodes);
     // The snapshot lies where the CI file expects it.
-    let flags = ["my pools", "--ci", "github"];
-    here.run(&[&INIT[..], &flags].concat()).expect(0);
-    let workflow = documents(&here.read(".github/workflows/cilium-ipam.yaml"));
-    assert_eq!(
-        workflow[0]["on"]["pull_request"]["paths"],
-        json!([
-            "my pools/**",
-            "cluster.json",
-            ".github/workflows/cilium-ipam.yaml"
-        ])
-    );
-    let steps = workflow[0]["jobs"]["check"]["steps"].as_array().unwrap();
-    let scripts: Vec<&str> = steps
-        .iter()
-        .filter_map(|step| step["run"].as_str())
-        .collect();
-    assert_eq!(scripts.len(), 4);
-    let comment = scripts[3].replace(" comment ", " comment --dry-run ");
-    for script in [scripts[0], scripts[1], scripts[2], &comment] {
-        let ran = run_script(&here, script);
-        assert_eq!(ran.0, 0, "{script}: {ran:?}");
+    for (ci, place) in [("github", ".github"), ("gitea", ".gitea")] {
+        here.write("cluster.json", cluster("1.19.3", KUBERNETES, &nodes));
+        let folder = format!("my {ci}");
+        here.run(&[&INIT[..], &[&folder, "--ci", ci]].concat())
+            .expect(0);
+        let workflow = here.read(&format!("{place}/workflows/cilium-ipam.yaml"));
+        the_jobs_of_a_workflow_run(&here, &folder, &documents(&workflow)[0]);
+        // Another CI system would check it as well.
+        std::fs::remove_dir_all(here.join(place)).unwrap();
     }
-    let ran = run_script(&here, scripts[3]);
-    assert!(ran.2.contains("no pull request is known"), "{ran:?}");
-    assert!(here.read("summary.md").contains("1 to assign"));
-    ci_fails_for_what_a_person_must_see(&here, scripts[2]);
 
     let gitlab = Folder::new(&[
         (".git/HEAD", ""),
@@ -163,4 +180,41 @@ fn gitlab_plans_even_if_the_files_have_a_fault() {
         "the job fails, and the merge request with it: {ran:?}"
     );
     assert!(folder.read("plan.md").contains("1 to assign"), "{ran:?}");
+}
+
+/// The component has inputs where `init` has values.
+#[test]
+fn the_component_of_gitlab_has_the_jobs_of_init() {
+    let folder = Folder::new(&[(".git/HEAD", "")]);
+    let init = ["init", "pools", "--ci", "gitlab", "--offline"];
+    folder.run(&init).expect(0);
+    let component = repository().join("templates/pools.yml");
+    let component = documents(&std::fs::read_to_string(component).unwrap());
+    let [header, jobs] = &component[..] else {
+        panic!("{component:?}")
+    };
+    let mut jobs = jobs.to_string();
+    for (name, input) in header["spec"]["inputs"].as_object().unwrap() {
+        let value = input["default"].as_str().unwrap();
+        jobs = jobs.replace(&format!("$[[ inputs.{name} ]]"), value);
+    }
+    let jobs: Value = serde_json::from_str(&jobs).unwrap();
+    assert_eq!(jobs, documents(&folder.read(".gitlab-ci.yml"))[0]);
+}
+
+#[test]
+fn a_directory_with_pools_gets_the_ci_file_alone() {
+    let spec = "{cidrs: [10.1.0.0/16], blockSize: 24}";
+    let folder = Folder::new(&[(".git/HEAD", ""), ("pools/a.yaml", &pool("a", spec))]);
+    let ran = folder
+        .run(&["init", "pools", "--ci", "gitea", "--offline"])
+        .expect(0);
+    assert!(
+        ran.stdout.contains(".gitea/workflows/cilium-ipam.yaml"),
+        "{ran:?}"
+    );
+    let pools: Vec<_> = std::fs::read_dir(folder.join("pools")).unwrap().collect();
+    assert_eq!(pools.len(), 1);
+    let words = ["init", "pools", "--ci", "gitlab", "--cidr", "10.2.0.0/16"];
+    folder.run(&words).expect(1);
 }

@@ -22,6 +22,7 @@ mod explain_lb;
 mod explain_rule;
 mod fail_on;
 mod findings;
+mod gitea_actions;
 mod growth;
 mod habits;
 mod hostile_server;

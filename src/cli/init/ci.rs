@@ -1,18 +1,22 @@
-//! The repository around the directory, and the file of its CI system.
+//! The repository around the directory, and the place of the file of its CI system.
 
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
+use super::ci_actions::{Actions, workflow};
+use super::ci_gitlab;
 use super::new_files::NewFile;
 use super::words::shell;
 use super::yaml::yaml;
 use crate::cli::failure::Failure;
 
 /// The snapshot of the cluster that CI plans with, at the top of the repository.
-const SNAPSHOT: &str = "cluster.json";
+pub(super) const SNAPSHOT: &str = "cluster.json";
 
 const GITHUB: &str = ".github/workflows/cilium-ipam.yaml";
+/// Forgejo reads it, too.
+const GITEA: &str = ".gitea/workflows/cilium-ipam.yaml";
 const GITLAB: &str = ".gitlab-ci.yml";
 /// Where `.gitlab-ci.yml` exists, it has to include this one.
 const GITLAB_INCLUDED: &str = ".gitlab/cilium-ipam.gitlab-ci.yml";
@@ -22,6 +26,8 @@ const GITLAB_INCLUDED: &str = ".gitlab/cilium-ipam.gitlab-ci.yml";
 pub(super) enum CiSystem {
     Github,
     Gitlab,
+    // Forgejo, too. A doc comment would make the help of all flags long.
+    Gitea,
     None,
 }
 
@@ -30,9 +36,22 @@ impl CiSystem {
         match self {
             CiSystem::Github => "github",
             CiSystem::Gitlab => "gitlab",
+            CiSystem::Gitea => "gitea",
             CiSystem::None => "none",
         }
     }
+}
+
+/// What the files of all CI systems have in common.
+pub(super) struct Jobs<'j> {
+    /// The directory as a word of the shell.
+    pub(super) directory: String,
+    /// A list in YAML with the pattern of all files in it, for GitHub and Gitea.
+    pub(super) all: String,
+    /// The same for GitLab.
+    pub(super) all_below: String,
+    /// Conditions for `--fail-on`.
+    pub(super) fail_on: &'j str,
 }
 
 /// The repository of the directory.
@@ -83,9 +102,12 @@ impl Repository {
 
     /// The CI system that the repository uses already.
     pub(super) fn usual_ci(&self) -> CiSystem {
-        if self.top.join(GITHUB).symlink_metadata().is_ok() {
+        let is_there = |file: &str| self.top.join(file).symlink_metadata().is_ok();
+        if is_there(GITHUB) || is_there(GITEA) {
             // It checks another directory already.
             CiSystem::None
+        } else if self.top.join(".gitea").is_dir() || self.top.join(".forgejo").is_dir() {
+            CiSystem::Gitea
         } else if self.top.join(".github").is_dir() {
             CiSystem::Github
         } else if self.top.join(GITLAB).is_file() && !self.top.join(GITLAB_INCLUDED).exists() {
@@ -97,10 +119,17 @@ impl Repository {
 
     /// `fail_on` has the conditions for `plan --fail-on`.
     pub(super) fn ci_file(&self, ci: CiSystem, fail_on: &str) -> Result<Option<NewFile>, Failure> {
+        let jobs = Jobs {
+            directory: self.word(),
+            all: inline(&[self.pattern("**")])?,
+            all_below: inline(&[self.pattern("**/*")])?,
+            fail_on,
+        };
         let (name, text) = match ci {
             CiSystem::None => return Ok(None),
-            CiSystem::Github => (GITHUB, self.github(fail_on)?),
-            CiSystem::Gitlab => (self.gitlab_name(), self.gitlab(fail_on)?),
+            CiSystem::Github => (GITHUB, workflow(&jobs, Actions::Github)),
+            CiSystem::Gitea => (GITEA, workflow(&jobs, Actions::Gitea)),
+            CiSystem::Gitlab => (self.gitlab_name(), ci_gitlab::pipeline(&jobs)),
         };
         Ok(Some(NewFile {
             path: self.top.join(name),
@@ -122,7 +151,7 @@ impl Repository {
             CiSystem::Gitlab if included => {
                 format!("  Add to {GITLAB}:   include: [{{local: {GITLAB_INCLUDED}}}]\n")
             }
-            CiSystem::Gitlab | CiSystem::Github | CiSystem::None => String::new(),
+            CiSystem::Gitlab | CiSystem::Github | CiSystem::Gitea | CiSystem::None => String::new(),
         }
     }
 
@@ -131,7 +160,7 @@ impl Repository {
         let out = self.top.join(SNAPSHOT);
         match ci {
             CiSystem::None => None,
-            CiSystem::Github | CiSystem::Gitlab => Some(format!(
+            CiSystem::Github | CiSystem::Gitlab | CiSystem::Gitea => Some(format!(
                 "cilium-ipam snapshot --out {}{flags}",
                 shell(&out.to_string_lossy())
             )),
@@ -153,89 +182,19 @@ impl Repository {
             false => format!("{}/{below}", self.directory),
         }
     }
+}
 
-    fn github(&self, fail_on: &str) -> Result<String, Failure> {
-        let directory = self.word();
-        let paths = [self.pattern("**"), SNAPSHOT.to_owned(), GITHUB.to_owned()];
-        Ok(format!(
-            r#"# Checks pull requests that change the pools. Needs no access to a cluster.
-name: cilium-ipam
-on:
-  pull_request:
-    paths: {paths}
-permissions:
-  contents: read
-  pull-requests: write
-jobs:
-  check:
-    runs-on: ubuntu-latest
-    steps:
-    - uses: actions/checkout@v5
-      with:
-        persist-credentials: false
-    # Required: `cilium-ipam` in the PATH. Install it in a step before this one.
-    - name: Version
-      run: cilium-ipam version
-    - name: Validate
-      run: |
-        cilium-ipam validate {directory} --strict
-    # For this step, commit a snapshot: `cilium-ipam snapshot --out {SNAPSHOT}`. It has names,
-    # labels and addresses of nodes, and no Secrets. The step fails with 2 if the plan has one of
-    # the conditions of --fail-on.
-    - name: Plan
-      if: (success() || failure()) && hashFiles('{SNAPSHOT}') != ''
-      run: |
-        cilium-ipam plan {directory} --cluster-file {SNAPSHOT} \
-          --fail-on {fail_on} -o markdown > plan.md || code=$?
-        cat plan.md >> "$GITHUB_STEP_SUMMARY"
-        exit "${{code:-0}}"
-    # A pull request from a fork gets no token that may write: its plan is in the summary only.
-    - name: Comment
-      if: (success() || failure()) && hashFiles('{SNAPSHOT}') != '' && !github.event.pull_request.head.repo.fork
-      run: |
-        cilium-ipam comment {directory} --cluster-file {SNAPSHOT} --fail-on never
-      env:
-        GITHUB_TOKEN: ${{{{ github.token }}}}
-"#,
-            paths = inline(&paths)?,
-        ))
+/// The template with these words replaced by their values, whose own text stays as it is.
+pub(super) fn filled(template: &str, values: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some(c) = rest.chars().next() {
+        let found = values.iter().find(|(word, _)| rest.starts_with(word));
+        let (piece, next) = rest.split_at(found.map_or(c.len_utf8(), |(word, _)| word.len()));
+        text.push_str(found.map_or(piece, |(_, value)| value));
+        rest = next;
     }
-
-    fn gitlab(&self, fail_on: &str) -> Result<String, Failure> {
-        let directory = self.word();
-        let changes = [self.pattern("**/*"), SNAPSHOT.to_owned()];
-        Ok(format!(
-            r#"# Checks merge requests that change the pools. Needs no access to a cluster.
-cilium-ipam:
-  # Required: an image or a runner with `cilium-ipam` in the PATH.
-  # image: registry.example/cilium-ipam-ci
-  rules:
-  - if: $CI_PIPELINE_SOURCE == "merge_request_event"
-    changes: {changes}
-  script:
-  - cilium-ipam version
-  # The plan is made even if the files are faulty. The job fails with the first failure of the two.
-  # For the plan, commit a snapshot: `cilium-ipam snapshot --out {SNAPSHOT}`. It has names, labels
-  # and addresses of nodes, and no Secrets. The plan fails with 2 if it has one of the conditions of
-  # --fail-on. For the comment, set the masked variable GITLAB_TOKEN: a project access token with the
-  # scope `api` and the role Reporter.
-  - |
-    cilium-ipam validate {directory} --strict || code=$?
-    if [ -f {SNAPSHOT} ]; then
-      cilium-ipam plan {directory} --cluster-file {SNAPSHOT} \
-        --fail-on {fail_on} -o markdown > plan.md || code=${{code:-$?}}
-      if [ -n "${{GITLAB_TOKEN:-}}" ]; then
-        cilium-ipam comment {directory} --cluster-file {SNAPSHOT} --fail-on never || code=${{code:-$?}}
-      fi
-    fi
-    exit "${{code:-0}}"
-  artifacts:
-    when: always
-    paths: [plan.md]
-"#,
-            changes = inline(&changes)?,
-        ))
-    }
+    text
 }
 
 /// A list of texts on one line. Only the characters of a JSON text need no YAML of their own.
@@ -248,4 +207,16 @@ fn inline(texts: &[String]) -> Result<String, Failure> {
         })
         .collect();
     Ok(format!("[{}]", texts?.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_may_have_the_words_of_the_template() {
+        let values = [("PATHS", "[DIRECTORY/é]"), ("DIRECTORY", "'a PATHS'")];
+        let text = filled("é: PATHS, DIRECTORY.", &values);
+        assert_eq!(text, "é: [DIRECTORY/é], 'a PATHS'.");
+    }
 }

@@ -141,9 +141,9 @@ impl Questions {
     pub(super) async fn ci(&mut self, usual: CiSystem) -> Result<CiSystem, Failure> {
         let parse = |text: &str| {
             <CiSystem as clap::ValueEnum>::from_str(text, true)
-                .map_err(|_| "write `github`, `gitlab` or `none`".to_owned())
+                .map_err(|_| "write `github`, `gitlab`, `gitea` or `none`".to_owned())
         };
-        let question = "CI system that checks pull requests: github, gitlab or none";
+        let question = "CI system that checks pull requests: github, gitlab, gitea or none";
         self.ask(question, usual.name(), usual, parse).await
     }
 

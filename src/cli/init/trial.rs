@@ -29,7 +29,7 @@ pub(super) struct Trial {
 }
 
 /// The conditions that the first plan of the files must not have.
-fn fail_on(plan: Option<&PlanDocument>) -> String {
+pub(super) fn fail_on(plan: Option<&PlanDocument>) -> String {
     let is_new = |is_in: fn(&PlanDocument) -> bool| !plan.is_some_and(is_in);
     let conditions = [
         ("error", true),

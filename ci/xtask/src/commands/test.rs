@@ -76,7 +76,7 @@ fn agent_tests(expected: Option<&Expected>) -> Result<()> {
     build(&[Program::CiliumCni(CiliumVersion::V1_19)])?;
     suite(
         &format!(
-            "{SUITE} -- --ignored agent comment_gitea guests racks transitions --test-threads=1"
+            "{SUITE} -- --ignored agent comment_gitea gitea_actions guests racks transitions --test-threads=1"
         ),
         &[],
         expected,

@@ -1,0 +1,183 @@
+//! The workflow for GitHub, Gitea and Forgejo. The program decides; the workflow has one command for
+//! each job.
+
+use super::ci::{Jobs, SNAPSHOT, filled};
+
+/// Whose workflow it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Actions {
+    Github,
+    /// Gitea and Forgejo.
+    Gitea,
+}
+
+impl Actions {
+    /// The variable with the token, and its value.
+    fn token(self) -> &'static str {
+        match self {
+            Actions::Github => "GITHUB_TOKEN: ${{ github.token }}",
+            Actions::Gitea => "GITEA_TOKEN: ${{ secrets.CILIUM_IPAM_TOKEN || github.token }}",
+        }
+    }
+
+    /// The action that keeps a file. Gitea does not have what the fourth version needs.
+    fn upload(self) -> &'static str {
+        match self {
+            Actions::Github => "actions/upload-artifact@v4",
+            Actions::Gitea => "actions/upload-artifact@v3",
+        }
+    }
+
+    /// Gitea shows no annotations.
+    fn format(self) -> &'static str {
+        match self {
+            Actions::Github => " -o github",
+            Actions::Gitea => "",
+        }
+    }
+
+    fn about_token(self) -> &'static str {
+        match self {
+            Actions::Github => "",
+            Actions::Gitea => {
+                "# For pull requests from forks: the secret CILIUM_IPAM_TOKEN, a token of an account of its own\n# with the scopes `write:issue`, `read:user` and `read:repository`. The token of their jobs may not\n# write.\n"
+            }
+        }
+    }
+}
+
+const HEAD: &str = r#"# Checks the pools on each push, shows the plan of a pull request as a comment, applies exactly that
+# plan after the merge, and keeps an issue open while the cluster differs from the files.
+#
+# Required: `cilium-ipam` in the PATH of the runner. Install it in a step before the others, or use an
+# image that has it.
+# For `plan` and `comment`: commit a snapshot, `cilium-ipam snapshot --out SNAPSHOT`. It has names,
+# labels and addresses of nodes, and no Secrets.
+# For `apply` and `drift`: the secret KUBECONFIG, with the rights of `cilium-ipam schema --rbac apply`.
+TOKENname: cilium-ipam
+on:
+  push:
+    paths: PATHS
+  # Runs this file as it is on the main branch, so that pull requests from forks get a comment, too.
+  # Their files are read as data, at their commit. Nothing of them runs.
+  pull_request_target:
+    paths: PATHS
+  schedule:
+  - cron: "17 * * * *"
+  workflow_dispatch:
+permissions:
+  contents: read
+jobs:
+  validate:
+    if: github.event_name == 'push'
+    runs-on: ubuntu-latest
+    steps:
+    - uses: actions/checkout@v4
+    - name: Validate
+      run: |
+        cilium-ipam validate DIRECTORY --strictFORMAT
+"#;
+
+const PLAN: &str = r#"  # Has no credential for the cluster, and none that may write. Fails with 2 if the plan has one of the
+  # conditions of --fail-on.
+  plan:
+    if: github.event_name == 'pull_request_target'
+    runs-on: ubuntu-latest
+    env:
+      HEAD: ${{ github.event.pull_request.head.sha }}
+    steps:
+    - uses: actions/checkout@v4
+    - name: Fetch
+      run: git fetch --quiet --depth 1 origin "$HEAD"
+    - name: Validate
+      run: |
+        cilium-ipam validate DIRECTORY --revision "$HEAD" --strictFORMAT
+    - name: Plan
+      if: success() || failure()
+      run: |
+        cilium-ipam plan DIRECTORY --revision "$HEAD" --cluster-file SNAPSHOT \
+          --fail-on FAIL_ON -o markdown > plan.md || code=$?
+        cat plan.md >> "$GITHUB_STEP_SUMMARY"
+        exit "${code:-0}"
+  # Trusts nothing of the job above: it plans again from the commit and the snapshot of the main
+  # branch.
+  comment:
+    if: github.event_name == 'pull_request_target'
+    runs-on: ubuntu-latest
+    permissions:
+      contents: read
+      pull-requests: write
+    env:
+      HEAD: ${{ github.event.pull_request.head.sha }}
+    steps:
+    - uses: actions/checkout@v4
+    - name: Fetch
+      run: git fetch --quiet --depth 1 origin "$HEAD"
+    - name: Comment
+      run: |
+        cilium-ipam comment DIRECTORY --revision "$HEAD" --cluster-file SNAPSHOT --fail-on never
+      env:
+        TOKEN
+"#;
+
+const APPLY: &str = r#"  # Applies the plan that the comment showed, and no other one. Tells the outcome in the merged pull
+  # request.
+  apply:
+    if: github.event_name == 'push' && github.ref_name == github.event.repository.default_branch
+    needs: validate
+    runs-on: ubuntu-latest
+    permissions:
+      contents: read
+      pull-requests: write
+    steps:
+    - uses: actions/checkout@v4
+    - name: Kubeconfig
+      run: (umask 077 && printf '%s\n' "$CONFIG" > "$RUNNER_TEMP/kubeconfig")
+      env:
+        CONFIG: ${{ secrets.KUBECONFIG }}
+    - name: Apply
+      run: |
+        cilium-ipam apply DIRECTORY --reviewed --lock-timeout 10m --undo-out undo.json \
+          --kubeconfig "$RUNNER_TEMP/kubeconfig"
+      env:
+        TOKEN
+    - name: Keep the undo plan
+      if: always()
+      uses: UPLOAD
+      with:
+        name: undo
+        path: undo.json
+        if-no-files-found: ignore
+  drift:
+    if: github.event_name == 'schedule' || github.event_name == 'workflow_dispatch'
+    runs-on: ubuntu-latest
+    permissions:
+      contents: read
+      issues: write
+    steps:
+    - uses: actions/checkout@v4
+    - name: Kubeconfig
+      run: (umask 077 && printf '%s\n' "$CONFIG" > "$RUNNER_TEMP/kubeconfig")
+      env:
+        CONFIG: ${{ secrets.KUBECONFIG }}
+    - name: Drift
+      run: |
+        cilium-ipam drift DIRECTORY --kubeconfig "$RUNNER_TEMP/kubeconfig"
+      env:
+        TOKEN
+"#;
+
+/// The workflow.
+pub(super) fn workflow(jobs: &Jobs<'_>, actions: Actions) -> String {
+    let common = [
+        ("SNAPSHOT", SNAPSHOT),
+        ("FORMAT", actions.format()),
+        ("FAIL_ON", jobs.fail_on),
+        ("PATHS", &jobs.all),
+        ("DIRECTORY", &jobs.directory),
+        ("UPLOAD", actions.upload()),
+    ];
+    let head = [&common[..], &[("TOKEN", actions.about_token())]].concat();
+    let rest = [&common[..], &[("TOKEN", actions.token())]].concat();
+    filled(HEAD, &head) + &filled(&[PLAN, APPLY].concat(), &rest)
+}
