@@ -52,6 +52,7 @@ mod markdown;
 mod migrate_cli;
 mod migrate_ground;
 mod migrate_guests;
+mod migrate_multi_pool;
 mod migrate_racks;
 mod migrate_status;
 mod misplaced;

@@ -25,7 +25,7 @@ fn cilium_node(name: &str, block: &str) -> String {
 }
 
 /// Nodes of the racks a, b and c with blocks of one flat range.
-fn flat(nodes: usize) -> Vec<String> {
+pub fn flat(nodes: usize) -> Vec<String> {
     let mut items = vec![OPERATOR.to_owned()];
     for number in 1..=nodes {
         let rack = ["a", "b", "c"][number % 3];
@@ -305,7 +305,7 @@ fn bad_flags_and_files_are_refused() {
         (
             &["migrate", "plan", "--to-ipam", "eni"],
             1,
-            "[possible values: kubernetes, cluster-pool]",
+            "[possible values: kubernetes, cluster-pool, multi-pool]",
         ),
         (
             &[

@@ -16,7 +16,7 @@ use testbed::{
 
 use super::support::{Folder, Ran, pool, program};
 
-const RACKS: [(&str, &str); 3] = [
+pub const RACKS: [(&str, &str); 3] = [
     ("r0", "10.10.64.0/18"),
     ("r1", "10.10.128.0/18"),
     ("r2", "10.10.192.0/18"),
@@ -57,7 +57,7 @@ fn kept(node: &Value) -> Value {
 }
 
 /// Looks at the cluster all the time, and notes what it must never show.
-struct Watching {
+pub struct Watching {
     ends: Arc<AtomicBool>,
     faults: Arc<Mutex<Vec<String>>>,
     thread: Option<thread::JoinHandle<()>>,
@@ -83,7 +83,7 @@ impl Watching {
         }
     }
 
-    fn faults(mut self) -> Vec<String> {
+    pub fn faults(mut self) -> Vec<String> {
         self.ends.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap();
         let mut faults = std::mem::take(&mut *self.faults.lock().unwrap());
@@ -112,14 +112,14 @@ fn look(client: &Client, before: &BTreeMap<String, Value>) -> Vec<String> {
     faults
 }
 
-struct Ground {
-    cluster: RackCluster,
+pub struct Ground {
+    pub cluster: RackCluster,
     folder: Folder,
     before: BTreeMap<String, Value>,
 }
 
 impl Ground {
-    fn start(options: &RackOptions, policy: &str) -> Ground {
+    pub fn start(options: &RackOptions, policy: &str) -> Ground {
         let cluster = RackCluster::start(options).unwrap();
         let folder = Folder::new(&[]);
         let pools = RACKS.map(|(rack, cidr)| {
@@ -191,7 +191,11 @@ impl Ground {
             .collect();
     }
 
-    fn watching(&self) -> Watching {
+    pub fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    pub fn watching(&self) -> Watching {
         let client = Client::of_kubeconfig(self.cluster.plane.kubeconfig()).unwrap();
         Watching::start(client, self.before.clone())
     }
@@ -201,7 +205,7 @@ impl Ground {
         [arguments, &["--kubeconfig", kubeconfig, "--no-input"]].concat()
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
+    pub fn run(&self, arguments: &[&str]) -> Ran {
         self.folder.run(&self.arguments(arguments))
     }
 
@@ -235,7 +239,7 @@ impl Ground {
             .any(|map| map["metadata"]["name"] == "cilium-ipam-migration")
     }
 
-    fn blocks(&self) -> BTreeMap<String, String> {
+    pub fn blocks(&self) -> BTreeMap<String, String> {
         let uses = self.cluster.agents.blocks();
         uses.into_iter()
             .map(|(node, block)| (node, block.to_string()))
@@ -244,6 +248,14 @@ impl Ground {
 
     /// Every agent uses a block of its rack, and nothing is left of the migration.
     fn expect_in_racks(&self) {
+        self.expect_rack_blocks();
+        self.expect_clean();
+        let plan = self.run(&["plan", "-o", "json"]).expect(0).json();
+        assert_eq!(plan["misplaced"], json!([]));
+        assert_eq!(plan["changes"], json!([]));
+    }
+
+    pub fn expect_rack_blocks(&self) {
         let blocks = self.blocks();
         let nodes = self.cluster.plane.list("/api/v1/nodes").unwrap();
         for node in &nodes {
@@ -259,13 +271,9 @@ impl Ground {
                 self.cluster.agents.uses()
             );
         }
-        self.expect_clean();
-        let plan = self.run(&["plan", "-o", "json"]).expect(0).json();
-        assert_eq!(plan["misplaced"], json!([]));
-        assert_eq!(plan["changes"], json!([]));
     }
 
-    fn expect_clean(&self) {
+    pub fn expect_clean(&self) {
         for node in self.cluster.plane.list("/api/v1/nodes").unwrap() {
             let annotations = &node["metadata"]["annotations"];
             assert_eq!(annotations["cilium-ipam.io/migration"], Value::Null);
@@ -283,8 +291,8 @@ fn kubernetes() -> PlayedIpam {
     PlayedIpam::Kubernetes(AnnotateK8sNode::Off)
 }
 
-const APPLY: [&str; 3] = ["migrate", "apply", "--auto-approve"];
-const PARALLEL: &str = ", migration: {maxUnavailable: 2}";
+pub const APPLY: [&str; 3] = ["migrate", "apply", "--auto-approve"];
+pub const PARALLEL: &str = ", migration: {maxUnavailable: 2}";
 
 fn moves_to_racks_and_back(options: &RackOptions, policy: &str, more: &[&str]) {
     let ground = Ground::start(options, policy);
@@ -313,7 +321,7 @@ fn twelve_nodes_move_by_a_setting_and_back() {
     moves_to_racks_and_back(&RackOptions::default(), PARALLEL, &[]);
 }
 
-fn cluster_pool(version: CiliumVersion) -> RackOptions {
+pub fn cluster_pool(version: CiliumVersion) -> RackOptions {
     RackOptions {
         ipam: PlayedIpam::ClusterPool,
         version,
@@ -375,6 +383,33 @@ fn a_person_restarts_the_kubelets_of_nodes_that_are_created_again() {
 
 const MOST_KILLS: usize = 60;
 
+impl Ground {
+    /// Kills the migration again and again, a few steps after it begins or is resumed, until it ends.
+    pub fn migrate_with_kills(&self, step: usize, more: &[&str]) {
+        let (mut ended, mut kills) = (None, 0);
+        // A request of a killed program may still arrive, so the next one gives up once.
+        while matches!(ended, None | Some(6)) {
+            let begin = [&APPLY[..], more].concat();
+            let resume: [&str; 2] = ["migrate", "resume"];
+            let verb = if self.has_begun() {
+                &resume[..]
+            } else {
+                &begin[..]
+            };
+            // On a slow machine some lives are too short for a step, so the last one is not killed.
+            let lines = match (self.has_begun(), kills) {
+                (_, MOST_KILLS..) => usize::MAX,
+                (true, _) => step + 2 + kills % 5,
+                (false, _) => 12 + step,
+            };
+            ended = self.run_killed(&[verb, &["--no-lock"]].concat(), lines);
+            kills += 1;
+        }
+        assert_eq!(ended, Some(0));
+        assert!(kills > 5, "{kills} kills");
+    }
+}
+
 fn survives_kills(ipam: PlayedIpam, step: usize) {
     let options = RackOptions {
         nodes: 6,
@@ -383,27 +418,7 @@ fn survives_kills(ipam: PlayedIpam, step: usize) {
     };
     let ground = Ground::start(&options, "");
     let watching = ground.watching();
-    let (mut ended, mut kills) = (None, 0);
-    // A request of a killed program may still arrive, so the next one gives up once.
-    while matches!(ended, None | Some(6)) {
-        let begin: [&str; 3] = ["migrate", "apply", "--auto-approve"];
-        let resume: [&str; 2] = ["migrate", "resume"];
-        let verb = if ground.has_begun() {
-            &resume[..]
-        } else {
-            &begin[..]
-        };
-        // On a slow machine some lives are too short for a step, so the last one is not killed.
-        let lines = match (ground.has_begun(), kills) {
-            (_, MOST_KILLS..) => usize::MAX,
-            (true, _) => step + 2 + kills % 5,
-            (false, _) => 12 + step,
-        };
-        ended = ground.run_killed(&[verb, &["--no-lock"]].concat(), lines);
-        kills += 1;
-    }
-    assert_eq!(ended, Some(0));
-    assert!(kills > 5, "{kills} kills");
+    ground.migrate_with_kills(step, &[]);
     ground.cluster.wait_ready().unwrap();
     ground.expect_in_racks();
     assert_eq!(watching.faults(), Vec::<String>::new());

@@ -19,7 +19,8 @@ pub(super) struct WishArguments {
     /// Move only this node. Repeatable. Nodes of the control plane move only if they are named.
     #[arg(long, value_name = "NAME")]
     node: Vec<NodeName>,
-    /// Change Cilium's IPAM mode instead: every node keeps its block.
+    /// Change Cilium's IPAM mode instead. Every node keeps its block, but to `multi-pool` it moves
+    /// to its pool.
     #[arg(long, value_enum, value_name = "MODE", conflicts_with = "method")]
     to_ipam: Option<ToIpam>,
     /// How nodes get other blocks in IPAM mode `kubernetes`.
@@ -39,6 +40,9 @@ enum ToIpam {
     Kubernetes,
     /// Agents read their blocks from the CiliumNode.
     ClusterPool,
+    /// Agents take blocks of their node's pool on demand. From `cluster-pool`, with Cilium 1.20 or
+    /// later.
+    MultiPool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -56,6 +60,7 @@ impl WishArguments {
                 None => Goal::Blocks,
                 Some(ToIpam::Kubernetes) => Goal::ToKubernetes,
                 Some(ToIpam::ClusterPool) => Goal::ToClusterPool,
+                Some(ToIpam::MultiPool) => Goal::ToMultiPool,
             },
             nodes: self.node.iter().cloned().collect(),
             method: match self.method {

@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::mode::{remove_setting, set_mode};
+use super::mode::{IPAM_SETTING, remove_setting, set_mode};
 use super::observations::Observations;
 use super::reserve::{in_force, is_quarantined_for, read_claims, replace_claims};
 use super::{MigrationError, RESERVED_FOR, observed};
 use crate::prepare::prepare;
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{ClusterError, Workloads, Write, WriteError, Written};
-use ipam_core::claims::{ClaimGuard, Claims};
+use ipam_core::claims::{ClaimGuard, ClaimRequest, Claims};
 use ipam_core::model::{IpamMode, Origin, WritePath, WritePathChoice};
 use ipam_core::net::Block;
 use ipam_desired::{Desired, Pin};
 use ipam_planner::migration::{AssignOutcome, Direction, Method, NodeRecord, NodeSeen};
-use ipam_planner::plan::{Change, claim_changes, plan};
+use ipam_planner::plan::{Change, plan};
 
 /// What assignments of a wave share.
 pub(super) struct Assigning<'a> {
@@ -44,8 +44,14 @@ impl Assigning<'_> {
         {
             return Ok(outcome);
         }
+        if record.method == Method::ToMultiPool {
+            return self.assign_pool(cluster, &observed, record, seen).await;
+        }
         let mode = match (record.method, record.direction) {
-            (Method::CiliumNode | Method::NodeConfig | Method::NodeObject, _) => {
+            (
+                Method::CiliumNode | Method::NodeConfig | Method::NodeObject | Method::ToMultiPool,
+                _,
+            ) => {
                 return self.assign_blocks(cluster, &observed, record).await;
             }
             (Method::ToKubernetes, Direction::Forward) => {
@@ -59,7 +65,8 @@ impl Assigning<'_> {
             // The Node keeps its blocks: they can be written only once, and are right.
             (Method::ToKubernetes | Method::ToClusterPool, Direction::Back) => None,
         };
-        set_mode(cluster, &observed, record, seen, mode).await
+        let settings = mode.map(|mode| [(IPAM_SETTING, mode.as_str())].into());
+        set_mode(cluster, &observed, record, seen, settings).await
     }
 
     async fn assign_blocks<C: Workloads>(
@@ -81,12 +88,13 @@ impl Assigning<'_> {
                 "another program created the object".to_owned(),
             ));
         };
-        if let Err(outcome) = self.claim(cluster, record, &change).await? {
-            return Ok(outcome);
-        }
         let Change::Node(change) = &change else {
             return Ok(AssignOutcome::Shown);
         };
+        let request = change.claim_request();
+        if let Err(outcome) = self.claim(cluster, record, request).await? {
+            return Ok(outcome);
+        }
         Ok(outcome(cluster.write(&Write::from(&**change)).await))
     }
 
@@ -94,7 +102,9 @@ impl Assigning<'_> {
     fn planned(&self, record: &NodeRecord, observed: &Observed) -> Result<Change, AssignOutcome> {
         let mut desired = self.desired.clone();
         desired.policy.write_path = WritePathChoice::Forced(match record.method {
-            Method::CiliumNode | Method::ToClusterPool => WritePath::CiliumNode,
+            Method::CiliumNode | Method::ToClusterPool | Method::ToMultiPool => {
+                WritePath::CiliumNode
+            }
             Method::NodeConfig => WritePath::NodeConfig,
             Method::NodeObject | Method::ToKubernetes => WritePath::NodeSpec,
         });
@@ -131,23 +141,19 @@ impl Assigning<'_> {
         })
     }
 
-    /// Claims the blocks of a change. Claims of others are kept even if they look dead: the lists
+    /// Claims the blocks of a write. Claims of others are kept even if they look dead: the lists
     /// may be older than they are.
-    async fn claim<C: Workloads>(
+    pub(super) async fn claim<C: Workloads>(
         &self,
         cluster: &C,
         record: &NodeRecord,
-        change: &Change,
+        request: ClaimRequest<'_>,
     ) -> Result<Result<(), AssignOutcome>, MigrationError> {
         let _turn = self.turn.lock().await;
         let stored = read_claims(cluster).await?;
-        let changes = std::slice::from_ref(change);
-        let Some(node) = change.as_node() else {
-            return Ok(Ok(()));
-        };
         // The reservation proves that no other program was given the block since the schedule,
         // however long this one was paused: whoever gives it away replaces the entry.
-        let new_blocks = node.new_blocks();
+        let new_blocks = &request.new_blocks;
         let is_reserved = |block: &Block| is_quarantined_for(&stored.claims, *block, &record.node);
         if let Some(block) = new_blocks.iter().find(|block| !is_reserved(block)) {
             let why = format!("{block} is no longer reserved for the node");
@@ -157,12 +163,12 @@ impl Assigning<'_> {
         let mut held = in_force(&stored.claims, cluster.now());
         held.in_flight.retain(|block, claim| {
             let is_replaced = claim.node == record.node
-                && claim.uid != node.claim_guard().0
+                && claim.uid != request.uid
                 && matches!(claim.guard, ClaimGuard::Version(_));
             !(is_replaced && new_blocks.contains(block))
         });
         let (claims, conflicts): (Claims, BTreeMap<usize, _>) =
-            claim_changes(&held, changes, cluster.now(), RESERVED_FOR);
+            held.claim_batch(std::slice::from_ref(&request), cluster.now(), RESERVED_FOR);
         if let Some(conflict) = conflicts.values().next() {
             return Ok(Err(AssignOutcome::Blocked(conflict.to_string())));
         }
@@ -185,7 +191,7 @@ fn as_changeable(observed: &Observed, record: &NodeRecord) -> Observed {
         // The old agent still shows the old block, which the new Node does not have.
         Method::NodeObject => drop(observed.cilium_nodes.remove(&record.node)),
         Method::ToKubernetes => observed.cilium.mode_override = Some(IpamMode::Kubernetes),
-        Method::CiliumNode | Method::NodeConfig | Method::ToClusterPool => {}
+        Method::CiliumNode | Method::NodeConfig | Method::ToClusterPool | Method::ToMultiPool => {}
     }
     observed
 }

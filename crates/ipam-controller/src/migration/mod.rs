@@ -11,6 +11,7 @@ mod event;
 mod gate;
 mod mode;
 mod observations;
+mod pools;
 mod reserve;
 mod run;
 mod store;

@@ -1,7 +1,7 @@
 //! Sets the IPAM mode of one node by a `CiliumNodeConfig`, which its agent reads when it starts, and
 //! removes such settings. It must never choose the mode.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -9,18 +9,24 @@ use super::MigrationError;
 use super::assign::outcome;
 use ipam_cilium::observed::{OWNER_LABEL, ObjectVersion, Observed, range_setting};
 use ipam_cluster::{MIGRATION_LABEL, Operation, Target, Workloads, Write, version_of};
-use ipam_core::model::{IpamMode, NodeName};
+use ipam_core::model::NodeName;
 use ipam_core::net::{Block, Family};
 use ipam_planner::migration::{AssignOutcome, NodeRecord, NodeSeen};
 use ipam_planner::plan::{HOSTNAME_LABEL, node_config_name};
 
-/// Sets the mode, or removes the setting.
+/// The setting of the mode.
+pub(super) const IPAM_SETTING: &str = "ipam";
+
+/// Settings of one node, by key.
+pub(super) type NodeSettings<'s> = BTreeMap<&'static str, &'s str>;
+
+/// Sets the mode and what belongs to it, or removes the settings.
 pub(super) async fn set_mode<C: Workloads>(
     cluster: &C,
     observed: &Observed,
     record: &NodeRecord,
     seen: &NodeSeen,
-    mode: Option<IpamMode>,
+    settings: Option<NodeSettings<'_>>,
 ) -> Result<AssignOutcome, MigrationError> {
     let blocked = |why: &str| Ok(AssignOutcome::Blocked(why.to_owned()));
     let Some(api) = observed.node_config_api() else {
@@ -38,21 +44,23 @@ pub(super) async fn set_mode<C: Workloads>(
     let name = config_name(&record.node);
     let target = Target::NodeConfig(api, namespace.clone(), name.clone());
     let existing = cluster.object(&target).await?;
-    let operation = match (existing, mode) {
+    let operation = match (existing, settings) {
         (None, None) => return Ok(AssignOutcome::Shown),
         (Some(existing), None) => Operation::Delete(version_of(&existing)),
-        (Some(existing), Some(mode)) if sets(&existing, mode) => return Ok(AssignOutcome::Shown),
-        (Some(existing), Some(mode)) => {
+        (Some(existing), Some(settings)) if sets(&existing, &settings) => {
+            return Ok(AssignOutcome::Shown);
+        }
+        (Some(existing), Some(settings)) => {
             let ObjectVersion {
                 uid,
                 resource_version,
             } = version_of(&existing);
             Operation::Patch(json!({
                 "metadata": {"uid": uid, "resourceVersion": resource_version},
-                "spec": {"defaults": {"ipam": mode.as_str()}},
+                "spec": {"defaults": settings},
             }))
         }
-        (None, Some(mode)) => {
+        (None, Some(settings)) => {
             let (label, value) = OWNER_LABEL;
             let owner = json!({
                 "apiVersion": "v1", "kind": "Node", "name": record.node.as_str(), "uid": node.node.uid,
@@ -65,7 +73,7 @@ pub(super) async fn set_mode<C: Workloads>(
                 },
                 "spec": {
                     "nodeSelector": {"matchLabels": {HOSTNAME_LABEL: hostname}},
-                    "defaults": {"ipam": mode.as_str()},
+                    "defaults": settings,
                 },
             }))
         }
@@ -78,8 +86,11 @@ fn config_name(node: &NodeName) -> String {
     format!("cilium-ipam-mode-{node}")
 }
 
-fn sets(config: &Value, mode: IpamMode) -> bool {
-    config["spec"]["defaults"]["ipam"] == mode.as_str()
+fn sets(config: &Value, settings: &NodeSettings<'_>) -> bool {
+    let defaults = &config["spec"]["defaults"];
+    settings
+        .iter()
+        .all(|(key, value)| defaults[*key] == **value)
 }
 
 /// Removes the setting that moved the node, if the Node itself has the blocks to go back to. `None`:

@@ -26,6 +26,56 @@ fn hostname_of(node: &Node) -> Option<&str> {
     node.labels.get(HOSTNAME_LABEL).map(String::as_str)
 }
 
+/// How many nodes have each hostname. A setting for one node selects it by this label.
+pub(super) struct Hostnames<'o>(BTreeMap<&'o str, usize>);
+
+impl<'o> Hostnames<'o> {
+    pub(super) fn new(observed: &'o Observed) -> Hostnames<'o> {
+        let mut counts = BTreeMap::new();
+        let hostnames = observed.nodes.values().filter_map(|node| hostname_of(node));
+        for hostname in hostnames {
+            *counts.entry(hostname).or_default() += 1;
+        }
+        Hostnames(counts)
+    }
+
+    /// Why no setting can be for this node alone.
+    pub(super) fn obstacle(&self, node: &Node) -> Option<LeftBehind> {
+        let is_alone = hostname_of(node).is_some_and(|hostname| self.0.get(hostname) == Some(&1));
+        (!is_alone).then(|| LeftBehind {
+            why: format!("no label {HOSTNAME_LABEL} selects it alone"),
+            help: "label the node".to_owned(),
+        })
+    }
+}
+
+/// Why the mode of a single node cannot be set.
+pub(super) fn setting_obstacle(observed: &Observed, from: IpamMode) -> Option<LeftBehind> {
+    let left = |why: String, help: &str| {
+        Some(LeftBehind {
+            why,
+            help: help.to_owned(),
+        })
+    };
+    if observed.cilium.mode() != ModeSeen::Known(from) {
+        return left(
+            format!("cilium-config does not set ipam `{from}`"),
+            "only `cluster-pool` and `kubernetes` change into each other, and `cluster-pool` into `multi-pool`",
+        );
+    }
+    if observed.node_config_api().is_none() {
+        return left(
+            "the server does not serve CiliumNodeConfigs, which set the mode of one node"
+                .to_owned(),
+            "Cilium 1.13 and later have them",
+        );
+    }
+    if let Some(why) = observed.cilium.overriding_is_off("ipam") {
+        return left(why, "allow `ipam` to be overridden by CiliumNodeConfigs");
+    }
+    None
+}
+
 /// What a person must do after these moves. `others` nodes keep the old mode.
 pub(super) fn around(observed: &Observed, methods: &BTreeSet<Method>, others: usize) -> Around {
     let mode = if methods.contains(&Method::ToKubernetes) {
@@ -72,7 +122,9 @@ impl Scheduler<'_> {
     pub(super) fn change_mode(&mut self) {
         let (from, method) = match self.wish.goal {
             Goal::ToClusterPool => (IpamMode::Kubernetes, Method::ToClusterPool),
-            Goal::ToKubernetes | Goal::Blocks => (IpamMode::ClusterPool, Method::ToKubernetes),
+            Goal::ToKubernetes | Goal::ToMultiPool | Goal::Blocks => {
+                (IpamMode::ClusterPool, Method::ToKubernetes)
+            }
         };
         if let Some(left) = self.mode_obstacle(from) {
             let names = self.observed.nodes.keys();
@@ -81,15 +133,7 @@ impl Scheduler<'_> {
             return;
         }
         let names: Vec<NodeName> = self.observed.nodes.keys().cloned().collect();
-        let mut hostnames: BTreeMap<&str, usize> = BTreeMap::new();
-        for hostname in self
-            .observed
-            .nodes
-            .values()
-            .filter_map(|node| hostname_of(node))
-        {
-            *hostnames.entry(hostname).or_default() += 1;
-        }
+        let hostnames = Hostnames::new(self.observed);
         let shown = self.observed.cilium_nodes.values();
         let shown = shown.flat_map(|cilium_node| cilium_node.pod_cidrs.iter().copied());
         let pools = pools_of(self.desired, shown);
@@ -97,9 +141,8 @@ impl Scheduler<'_> {
             let Some(node) = self.eligible(&name).cloned() else {
                 continue;
             };
-            if hostname_of(&node).is_none_or(|hostname| hostnames.get(hostname) != Some(&1)) {
-                let why = format!("no label {HOSTNAME_LABEL} selects it alone");
-                self.leave(&name, why, "label the node".to_owned());
+            if let Some(LeftBehind { why, help }) = hostnames.obstacle(&node) {
+                self.leave(&name, why, help);
                 continue;
             }
             match self.kept_blocks(&node, method) {
@@ -110,25 +153,8 @@ impl Scheduler<'_> {
     }
 
     fn mode_obstacle(&self, from: IpamMode) -> Option<LeftBehind> {
-        let mode = self.observed.cilium.mode();
-        if mode != ModeSeen::Known(from) {
-            return Some(LeftBehind {
-                why: format!("cilium-config does not set ipam `{from}`"),
-                help: "only `cluster-pool` and `kubernetes` change into each other".to_owned(),
-            });
-        }
-        if self.observed.node_config_api().is_none() {
-            return Some(LeftBehind {
-                why: "the server does not serve CiliumNodeConfigs, which set the mode of one node"
-                    .to_owned(),
-                help: "Cilium 1.13 and later have them".to_owned(),
-            });
-        }
-        if let Some(why) = self.observed.cilium.overriding_is_off("ipam") {
-            return Some(LeftBehind {
-                why,
-                help: "allow `ipam` to be overridden by CiliumNodeConfigs".to_owned(),
-            });
+        if let Some(left) = setting_obstacle(self.observed, from) {
+            return Some(left);
         }
         if self.observed.controller_manager == NodeCidrAllocation::On {
             return Some(LeftBehind {

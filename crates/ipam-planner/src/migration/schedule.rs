@@ -13,7 +13,7 @@ use super::targets::{NewBlocks, targets};
 use super::waves::{remarks, waves};
 use super::wish::{Goal, MethodChoice, Wish};
 use super::workloads::Workloads;
-use super::{mode, obstacles};
+use super::{mode, multi_pool, obstacles};
 use crate::plan::{Misplaced, MisplacedReason, plan};
 use ipam_cilium::observed::{FamilyUse, ModeSeen, Node, Observed, Protection};
 use ipam_core::model::{IpamMode, NodeName, PerFamily, PoolName};
@@ -100,6 +100,7 @@ pub fn schedule(
     match wish.goal {
         Goal::Blocks => scheduler.misplaced(),
         Goal::ToKubernetes | Goal::ToClusterPool => scheduler.change_mode(),
+        Goal::ToMultiPool => scheduler.change_to_pools(),
     }
     scheduler.finish()
 }
@@ -224,6 +225,13 @@ impl<'s> Scheduler<'s> {
                 why,
                 "finish it: cilium-ipam migrate status".to_owned(),
             );
+        } else if self.takes_from_pools(name) {
+            self.leave(
+                name,
+                "its agent runs in ipam `multi-pool` already".to_owned(),
+                "finish the change of the mode: cilium-ipam migrate plan --to-ipam multi-pool"
+                    .to_owned(),
+            );
         } else {
             return Some(node);
         }
@@ -255,7 +263,7 @@ impl<'s> Scheduler<'s> {
         (gives_all && !is_pair).then(|| (pool.name.clone(), kept))
     }
 
-    fn add(&mut self, name: &NodeName, method: Method, new: NewBlocks, reason: String) {
+    pub(super) fn add(&mut self, name: &NodeName, method: Method, new: NewBlocks, reason: String) {
         let Some(node) = self.observed.nodes.get(name) else {
             return;
         };
@@ -340,7 +348,10 @@ impl<'s> Scheduler<'s> {
         let methods: BTreeSet<Method> = moves.values().map(|one| one.method).collect();
         Schedule {
             goal: wish.goal,
-            around: mode::around(observed, &methods, observed.nodes.len() - moves.len()),
+            around: match wish.goal {
+                Goal::ToMultiPool => multi_pool::around(observed, moves.keys()),
+                _ => mode::around(observed, &methods, observed.nodes.len() - moves.len()),
+            },
             waves: waves(observed, &desired.policy.failure_domain, moves.keys()),
             remarks: remarks(desired, observed, workloads, &moves),
             moves,
@@ -349,7 +360,7 @@ impl<'s> Scheduler<'s> {
         }
     }
 
-    fn leave_all(&mut self, why: &LeftBehind) {
+    pub(super) fn leave_all(&mut self, why: &LeftBehind) {
         let names = self.observed.nodes.keys();
         self.left_out
             .extend(names.map(|name| (name.clone(), why.clone())));

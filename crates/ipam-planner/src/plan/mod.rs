@@ -66,8 +66,8 @@ pub use lb::{
 pub use misplaced::{Misplaced, MisplacedReason};
 pub use overview::{BlockCounts, Overview, PoolOverview, Progress};
 pub use planned_state::{NewNodes, PlannedState};
-pub(crate) use pod_pools::priority_in;
 pub use pod_pools::{PodPoolCause, PodPoolChange, PodPoolObject, PodPoolSpec};
+pub(crate) use pod_pools::{plan as plan_pod_pools, priority_in};
 pub use pool_use::{PoolUse, RangeUse, pool_use, range_use};
 pub use ports::{PortCause, PortChange};
 pub use refusals::{Refusal, exceeded_limits, refusals};

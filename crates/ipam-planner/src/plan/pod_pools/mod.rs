@@ -25,9 +25,9 @@ pub(super) use undo::{inverted, undone};
 
 /// The part of a plan that is about pools of Pods.
 #[derive(Default)]
-pub(super) struct PodPoolPlan {
-    pub(super) changes: Vec<PodPoolChange>,
-    pub(super) blocked: Vec<Blocked>,
+pub(crate) struct PodPoolPlan {
+    pub(crate) changes: Vec<PodPoolChange>,
+    pub(crate) blocked: Vec<Blocked>,
     pub(super) unchanged: Vec<Target>,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn are_used(observed: &Observed, choice: WritePathChoice) -> bool {
     is_asked && observed.is_multi_pool()
 }
 
-pub(super) fn plan(desired: &Desired, observed: &Observed) -> PodPoolPlan {
+pub(crate) fn plan(desired: &Desired, observed: &Observed) -> PodPoolPlan {
     let mut plan = PodPoolPlan::default();
     pools::decide(desired, observed, &mut plan);
     choices::decide(desired, observed, &mut plan);
