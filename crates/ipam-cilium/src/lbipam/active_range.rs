@@ -1,9 +1,9 @@
 //! Ranges of all pools, and whether the operator gives or recognises their addresses.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::conflict::{Certainty, conflicts};
-use super::pool::{AddressPool, AddressRange, OperatorState, ServingState};
+use super::pool::{AddressPool, AddressRange, OperatorState, ServingState, by_name};
 use super::rules::LbRules;
 use super::service_outcome::LossReason;
 
@@ -62,10 +62,16 @@ pub(super) fn active_ranges<'p>(
         OperatorState::Running(before) => conflicts(before, state).into_keys().collect(),
         OperatorState::Restarted => BTreeSet::new(),
     };
+    let known: BTreeMap<&str, &AddressPool> = match state {
+        OperatorState::Running(before) => by_name(before),
+        OperatorState::Restarted => BTreeMap::new(),
+    };
     let active = |(of_pool, pool): (usize, &'p AddressPool)| {
         let (use_of, certainty) = (use_of(pool), certainty(pool));
         let imports = match state {
-            OperatorState::Running(before) => imports_of(pool, before, &out_before),
+            OperatorState::Running(_) => {
+                imports_of(pool, known.get(pool.name.as_str()).copied(), &out_before)
+            }
             OperatorState::Restarted => use_of,
         };
         pool.ranges.iter().map(move |range| {
@@ -92,10 +98,10 @@ pub(super) fn active_ranges<'p>(
 /// when one is edited. It detects a conflict made by an edit later.
 fn imports_of(
     pool: &AddressPool,
-    before: &[AddressPool],
+    known: Option<&AddressPool>,
     out_before: &BTreeSet<&str>,
 ) -> Result<(), LossReason> {
-    let Some(known) = before.iter().find(|known| known.name == pool.name) else {
+    let Some(known) = known else {
         return Err(LossReason::NoPool);
     };
     match pool.state {

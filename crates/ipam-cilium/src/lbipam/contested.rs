@@ -19,14 +19,17 @@ pub(super) struct Imported<'p> {
     pub(super) service: &'p LbService,
 }
 
+/// One of two Services is another than the one that has the address.
+const ENOUGH: usize = 2;
+
 /// Services that lack an address, or may come to lack one.
 #[derive(Default)]
-struct Rivals<'r> {
+struct Rivals {
     /// Those that request an address.
     exact: BTreeMap<IpAddr, Vec<usize>>,
-    /// Those that take any of a family, by the pools that select them, and by whether they show an
+    /// Those that take any of a family, by a pool that selects them, and by whether they show an
     /// address. Two of each are enough.
-    any: BTreeMap<(Family, &'r BTreeSet<usize>, Shows), Vec<usize>>,
+    any: BTreeMap<(usize, Family, Shows), Vec<usize>>,
 }
 
 /// Whether the status of a Service shows an address.
@@ -43,10 +46,12 @@ fn shows(request: &Request<'_, '_>) -> Shows {
     }
 }
 
-impl<'r> Rivals<'r> {
+impl Rivals {
     /// `sure` are the addresses that nothing takes away.
-    fn new(services: &'r [Request<'_, '_>], sure: &[Vec<IpAddr>]) -> Rivals<'r> {
+    fn new(services: &[Request<'_, '_>], sure: &[Vec<IpAddr>]) -> Rivals {
         let mut rivals = Rivals::default();
+        // Services with the same labels share one set of pools: its address tells them apart.
+        let mut alike: BTreeMap<(*const BTreeSet<usize>, Family, Shows), usize> = BTreeMap::new();
         for (place, (request, sure)) in services.iter().zip(sure).enumerate() {
             match &request.wanted {
                 AddressRequest::Exactly(requested) => {
@@ -57,16 +62,26 @@ impl<'r> Rivals<'r> {
                 AddressRequest::AnyOf(families) => {
                     let lacks = |family: &&Family| sure.iter().all(|a| Family::of(*a) != **family);
                     for family in families.iter().filter(lacks) {
-                        let key = (*family, request.selecting(), shows(request));
-                        let alike = rivals.any.entry(key).or_default();
-                        if alike.len() < 2 {
-                            alike.push(place);
+                        let (pools, shows) = (request.selecting(), shows(request));
+                        let known = alike.entry((pools, *family, shows)).or_default();
+                        if *known < ENOUGH {
+                            *known += 1;
+                            rivals.add(place, pools, *family, shows);
                         }
                     }
                 }
             }
         }
         rivals
+    }
+
+    fn add(&mut self, place: usize, pools: &BTreeSet<usize>, family: Family, shows: Shows) {
+        for pool in pools {
+            let known = self.any.entry((*pool, family, shows)).or_default();
+            if known.len() < ENOUGH {
+                known.push(place);
+            }
+        }
     }
 
     /// Whether another Service may take the address. `least` is what it must show.
@@ -83,9 +98,9 @@ impl<'r> Rivals<'r> {
         requesting.any(|place| {
             let request = &services[*place];
             shows(request) >= least && request.selecting().contains(&imported.of_pool)
-        }) || self.any.iter().any(|((of, pools, shows), alike)| {
-            let fits = *of == family && *shows >= least && pools.contains(&imported.of_pool);
-            fits && alike.iter().any(is_other)
+        }) || [Shows::Nothing, Shows::Some].into_iter().any(|shows| {
+            let alike = self.any.get(&(imported.of_pool, family, shows));
+            shows >= least && alike.into_iter().flatten().any(is_other)
         })
     }
 }

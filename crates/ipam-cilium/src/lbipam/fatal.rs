@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use super::evaluate::Evaluation;
-use super::pool::{AddressPool, FirstLast};
+use super::pool::{AddressPool, FirstLast, by_name};
 use super::rules::LbRules;
 use super::selection::Request;
 use super::service::{AddressRequest, LbService};
@@ -61,11 +61,14 @@ pub(super) fn frees_held(
     services: &[&LbService],
     rules: &LbRules,
 ) -> bool {
-    let is_open = rules.panics_at_reserved();
-    let freed = pools.iter().filter(|_| is_open).filter(|pool| {
-        let mut known = before.iter().filter(|known| known.name == pool.name);
-        let was = |known: &AddressPool| rules.meaning_of(known.first_last) == FirstLast::Reserved;
-        known.any(was) && rules.meaning_of(pool.first_last) != FirstLast::Reserved
+    if !rules.panics_at_reserved() {
+        return false;
+    }
+    let known = by_name(before);
+    let reserves = |pool: &AddressPool| rules.meaning_of(pool.first_last) == FirstLast::Reserved;
+    let freed = pools.iter().filter_map(|pool| {
+        let known = *known.get(pool.name.as_str())?;
+        (reserves(known) && !reserves(pool)).then_some((pool, known))
     });
     let is_held = |pool: &AddressPool, range: &Range| {
         services.iter().any(|service| {
@@ -80,8 +83,5 @@ pub(super) fn frees_held(
         });
         kept.any(|range| is_held(known, &range.range))
     };
-    freed.into_iter().any(|pool| {
-        let mut known = before.iter().filter(|known| known.name == pool.name);
-        known.any(|known| edges(pool, known))
-    })
+    freed.into_iter().any(|(pool, known)| edges(pool, known))
 }

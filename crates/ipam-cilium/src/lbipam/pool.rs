@@ -1,5 +1,7 @@
 //! Address pools as LB-IPAM sees them, and the operator's memory of them.
 
+use std::collections::BTreeMap;
+
 use ipam_core::model::{Labels, Selector};
 use ipam_core::net::Range;
 
@@ -92,4 +94,12 @@ pub enum OperatorState<'s> {
     Running(&'s [AddressPool]),
     /// It starts, and recognises only addresses of active pools.
     Restarted,
+}
+
+/// Pools by name. Kubernetes allows one of each.
+pub(super) fn by_name(pools: &[AddressPool]) -> BTreeMap<&str, &AddressPool> {
+    pools
+        .iter()
+        .map(|pool| (pool.name.as_str(), pool))
+        .collect()
 }

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::active_range::ActiveRange;
 use super::evaluate::{Evaluation, KeptBecause, lacks};
 use super::selection::Request;
 use super::service::{AddressRequest, LbService};
@@ -122,6 +121,12 @@ impl<'p> Evaluation<'p> {
         Ok(())
     }
 
+    /// Indexes of the ranges of a pool, which are together, in order.
+    fn ranges_of(&self, pool: usize) -> std::ops::Range<usize> {
+        let first = |pool: usize| self.ranges.partition_point(|active| active.of_pool < pool);
+        first(pool)..first(pool + 1)
+    }
+
     fn any_of(
         &mut self,
         request: &Request<'_, 'p>,
@@ -129,17 +134,14 @@ impl<'p> Evaluation<'p> {
     ) -> Result<GainedAddress, Pending> {
         let service = request.service;
         let selecting = request.selecting();
-        let is_candidate = |active: &ActiveRange<'_>| {
-            active.gives()
-                && active.range.range.family() == family
-                && selecting.contains(&active.of_pool)
+        let is_candidate = |place: &usize| {
+            let active = &self.ranges[*place];
+            active.gives() && active.range.range.family() == family
         };
-        let places: Vec<usize> = self
-            .ranges
+        let places: Vec<usize> = selecting
             .iter()
-            .enumerate()
-            .filter(|(_, active)| is_candidate(active))
-            .map(|(place, _)| place)
+            .flat_map(|pool| self.ranges_of(*pool))
+            .filter(is_candidate)
             .collect();
         let is_free = |place: &&usize| !self.ranges[**place].is_full();
         let free: Vec<usize> = places.iter().filter(is_free).copied().collect();

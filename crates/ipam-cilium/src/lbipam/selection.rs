@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::pool::AddressPool;
 use super::rules::LbRules;
 use super::service::{AddressRequest, LbService};
-use ipam_core::model::Labels;
+use ipam_core::model::{Labels, Selector, SelectorIndex};
 
 /// Indexes of pools.
 type Places = Rc<BTreeSet<usize>>;
@@ -53,38 +53,107 @@ impl<'a, 's> Request<'a, 's> {
 /// All pools, with a cache of selected pools.
 pub(super) struct Selection<'p> {
     pools: &'p [AddressPool],
+    /// Indexes of pools without a selector: they select every Service.
+    of_all: Vec<usize>,
+    /// Indexes of the other pools.
+    of_some: Vec<(usize, &'p Selector)>,
+    /// The selectors of these, in this order.
+    selectors: SelectorIndex,
     keys: BTreeSet<&'p str>,
-    known: RefCell<HashMap<Vec<Option<&'p str>>, Places>>,
+    /// By those of a Service's labels that selectors look at.
+    known: RefCell<HashMap<Vec<(&'p str, &'p str)>, Places>>,
 }
 
 impl<'p> Selection<'p> {
     pub(super) fn new(pools: &'p [AddressPool]) -> Selection<'p> {
-        let selectors = pools.iter().filter_map(|pool| pool.selector.as_ref());
-        let keys = selectors.flat_map(|selector| selector.keys()).collect();
+        let (mut of_all, mut of_some) = (Vec::new(), Vec::new());
+        for (place, pool) in pools.iter().enumerate() {
+            match &pool.selector {
+                Some(selector) => of_some.push((place, selector)),
+                None => of_all.push(place),
+            }
+        }
+        let selectors = of_some.iter().map(|(_, selector)| *selector);
         Selection {
             pools,
-            keys,
+            keys: selectors.clone().flat_map(Selector::keys).collect(),
+            selectors: SelectorIndex::new(selectors),
+            of_all,
+            of_some,
             known: RefCell::default(),
         }
     }
 
     fn of(&self, labels: &'p Labels) -> Places {
-        let projection = self
-            .keys
-            .iter()
-            .map(|key| labels.get(*key).map(String::as_str))
-            .collect();
+        let looked_at = |(key, value): (&'p String, &'p String)| {
+            Some((*self.keys.get(key.as_str())?, value.as_str()))
+        };
+        let projection = labels.iter().filter_map(looked_at).collect();
         let selecting = || {
-            Rc::new(
-                (0..self.pools.len())
-                    .filter(|place| self.pools[*place].selects(labels))
-                    .collect(),
-            )
+            let selector = |place: usize| self.of_some[place].1;
+            let matching = self.selectors.matching(labels, selector);
+            let places = matching.map(|place| self.of_some[place].0);
+            Rc::new(self.of_all.iter().copied().chain(places).collect())
         };
         self.known
             .borrow_mut()
             .entry(projection)
             .or_insert_with(selecting)
             .clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ipam_core::model::{Operator, Requirement};
+    use proptest::prelude::*;
+
+    /// For each of two keys, what a pool requires; a pool may have no selector at all.
+    fn pool(requirements: Option<[u8; 2]>) -> AddressPool {
+        let requirement = |(key, what): (&str, u8)| {
+            let operator = match what {
+                0 => return None,
+                1 => Operator::Exists,
+                2 => Operator::DoesNotExist,
+                3 => Operator::NotIn(["v0".to_owned()].into()),
+                _ => Operator::In([format!("v{}", what - 4)].into()),
+            };
+            Requirement::new(key, operator).ok()
+        };
+        let selector = requirements
+            .map(|what| Selector::all_of(["a", "b"].into_iter().zip(what).filter_map(requirement)));
+        AddressPool {
+            name: String::new(),
+            created: None,
+            ranges: Vec::new(),
+            selector,
+            first_last: Default::default(),
+            state: Default::default(),
+            marking: Default::default(),
+        }
+    }
+
+    fn labels(values: [Option<u8>; 3]) -> Labels {
+        let all = ["a", "b", "c"].into_iter().zip(values);
+        all.filter_map(|(key, value)| Some((key.to_owned(), format!("v{}", value?))))
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn the_selected_pools_are_those_that_select(
+            pools in prop::collection::vec(prop::option::of(any::<[u8; 2]>().prop_map(|both| both.map(|one| one % 6))), 0..12),
+            services in prop::collection::vec(any::<[Option<u8>; 3]>().prop_map(|all| all.map(|one| one.map(|value| value % 3))), 0..12),
+        ) {
+            let pools: Vec<AddressPool> = pools.into_iter().map(pool).collect();
+            let services: Vec<Labels> = services.into_iter().map(labels).collect();
+            let selection = Selection::new(&pools);
+            for labels in &services {
+                let selects = |place: &usize| pools[*place].selects(labels);
+                let expected: BTreeSet<usize> = (0..pools.len()).filter(selects).collect();
+                prop_assert_eq!(&*selection.of(labels), &expected);
+            }
+        }
     }
 }

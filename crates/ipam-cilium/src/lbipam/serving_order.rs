@@ -1,7 +1,7 @@
 //! The order in which the operator serves Services that lack an address. Knows nothing of addresses
 //! that are free.
 
-use super::pool::{AddressPool, OperatorState};
+use super::pool::{AddressPool, OperatorState, by_name};
 use super::rules::LbRules;
 use super::selection::Request;
 use super::service::AddressRequest;
@@ -53,9 +53,12 @@ pub(super) fn serving_order(
 fn revalidates_all(pools: &[AddressPool], state: OperatorState<'_>) -> bool {
     match state {
         OperatorState::Restarted => true,
-        OperatorState::Running(before) => pools.iter().any(|pool| {
-            let mut known = before.iter().filter(|known| known.name == pool.name);
-            known.any(|known| !pool.has_spec_of(known))
-        }),
+        OperatorState::Running(before) => {
+            let known = by_name(before);
+            pools.iter().any(|pool| {
+                let known = known.get(pool.name.as_str());
+                known.is_some_and(|known| !pool.has_spec_of(known))
+            })
+        }
     }
 }

@@ -12,7 +12,7 @@ use ipam_cilium::lbipam::{
 };
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_core::model::{Hazard, ServiceName};
-use ipam_core::net::{Family, Range};
+use ipam_core::net::{Family, Range, RangeIndex};
 
 ipam_core::text_enum! {
     /// When a Service loses an address. The text stands in JSON.
@@ -274,12 +274,10 @@ impl Simulation {
         }
         // An address in a changed pool goes with the pool, even if its origin is unknown.
         let mut anyway = lost_of(&anyway.outcomes, certain);
-        anyway.retain(|(_, address), _| {
-            !self
-                .touched
-                .iter()
-                .any(|range| range.contains(&Range::from(*address)))
-        });
+        let touched = RangeIndex::new(self.touched.iter().map(|range| (*range, ())));
+        let is_touched =
+            |address: IpAddr| touched.overlapping(&Range::from(address)).next().is_some();
+        anyway.retain(|(_, address), _| !is_touched(*address));
         for ((name, address), when, why, certainty) in self.losses(&rules, &anyway) {
             if let Some(effect) = effects.get_mut(&name) {
                 effect.loses.push(LostAddress {
