@@ -1,12 +1,12 @@
 //! How full each pool is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::kept_addresses::KeptAddresses;
 use super::supply::{foreign, supply};
 use ipam_cilium::observed::Observed;
 use ipam_core::alloc::{PoolSupply, Supply};
-use ipam_core::model::{PoolName, SelectorIndex};
+use ipam_core::model::{Labels, PoolName, SelectorIndex};
 use ipam_core::net::{Block, Family, Range, Slots, largest_gap, merge};
 use ipam_desired::{Desired, Pool};
 
@@ -164,11 +164,22 @@ pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d
 /// The number of nodes that each pool selects, without pools that select none.
 fn nodes_by_pool<'d>(desired: &'d Desired, observed: &Observed) -> BTreeMap<&'d PoolName, usize> {
     let pools: Vec<&Pool> = desired.pools.values().collect();
+    let keys: BTreeSet<&str> = pools.iter().flat_map(|pool| pool.selector.keys()).collect();
+    // Nodes with the same values of these labels are in the same pools.
+    let mut alike: BTreeMap<Vec<(&String, &String)>, (usize, &Labels)> = BTreeMap::new();
+    for node in observed.nodes.values() {
+        let labels = node.labels.iter();
+        let looked_at = labels
+            .filter(|(key, _)| keys.contains(key.as_str()))
+            .collect();
+        let (count, _) = alike.entry(looked_at).or_insert((0, &node.labels));
+        *count += 1;
+    }
     let selectors = SelectorIndex::new(pools.iter().map(|pool| &pool.selector));
     let mut nodes = BTreeMap::new();
-    for node in observed.nodes.values() {
-        for place in selectors.matching(&node.labels, |place| &pools[place].selector) {
-            *nodes.entry(&pools[place].name).or_default() += 1;
+    for (count, labels) in alike.into_values() {
+        for place in selectors.matching(labels, |place| &pools[place].selector) {
+            *nodes.entry(&pools[place].name).or_default() += count;
         }
     }
     nodes
