@@ -1,9 +1,9 @@
 //! The allocation itself.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
+use super::passed_over::{PassedOver, PassedOverPools, Search, Searches};
 use super::supply::{AllocationMode, PoolId, PoolSupply, Supply};
 use crate::model::{NodeName, PerFamily, PoolName};
 use crate::net::{Block, Family, Range, largest_gap, merge};
@@ -25,35 +25,13 @@ pub struct Demand {
     pub apart: Vec<Range>,
 }
 
-/// Why a pool was not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PassedOver {
-    /// It has too few free blocks.
-    Full,
-    /// It is disabled.
-    Disabled,
-    /// It has no CIDR of a family that the node requires.
-    Lacks(Family),
-}
-
-/// Follows the pool's name in a sentence.
-impl fmt::Display for PassedOver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PassedOver::Full => f.write_str("is full"),
-            PassedOver::Disabled => f.write_str("is disabled"),
-            PassedOver::Lacks(family) => write!(f, "gives no {family}"),
-        }
-    }
-}
-
 /// Blocks for one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assigned {
     pub pool: PoolId,
     pub blocks: PerFamily<Block>,
     /// Preferred pools, and why they were not used.
-    pub passed_over: Vec<(PoolId, PassedOver)>,
+    pub passed_over: PassedOverPools,
 }
 
 /// Result for one demand.
@@ -67,7 +45,7 @@ pub enum Outcome {
     /// No matching pool can serve all of the demand.
     Short {
         /// The matching pools, best first.
-        passed_over: Vec<(PoolId, PassedOver)>,
+        passed_over: PassedOverPools,
     },
 }
 
@@ -109,10 +87,33 @@ pub fn allocate(
         supply.take(&range);
     }
     let mut missing = BTreeMap::new();
-    let outcomes: Vec<Outcome> = demands
+    let mut searches = Searches::default();
+    let served: Vec<(Served, Passed)> = demands
         .iter()
-        .map(|demand| serve(supply, demand, &mut missing))
+        .map(|demand| {
+            let place = searches.place(demand);
+            let search = searches.search_mut(place);
+            let served = serve(supply, demand, search, &mut missing);
+            (served, (place, search.passed()))
+        })
         .collect();
+    let lists = searches.named(supply);
+    let outcome = |(served, (place, len)): (Served, Passed)| {
+        let passed_over = || PassedOverPools::first_of(&lists[place], len);
+        match served {
+            Served::Assigned { pool, blocks } => Outcome::Assigned(Assigned {
+                pool,
+                blocks,
+                passed_over: passed_over(),
+            }),
+            Served::NothingNeeded => Outcome::NothingNeeded,
+            Served::NoPool => Outcome::NoPool,
+            Served::Short => Outcome::Short {
+                passed_over: passed_over(),
+            },
+        }
+    };
+    let outcomes: Vec<Outcome> = served.into_iter().map(outcome).collect();
     let shortfalls = shortfalls(supply, taken, pins, &outcomes, &missing);
     Allocation {
         outcomes,
@@ -120,16 +121,30 @@ pub fn allocate(
     }
 }
 
+/// An outcome before the pools that were passed over have their names.
+enum Served {
+    Assigned {
+        pool: PoolId,
+        blocks: PerFamily<Block>,
+    },
+    NothingNeeded,
+    NoPool,
+    Short,
+}
+
+/// The place of a search, and how many pools were passed over until then.
+type Passed = (usize, usize);
+
 fn serve(
     supply: &mut Supply,
     demand: &Demand,
+    search: &mut Search,
     missing: &mut BTreeMap<(PoolId, Family), usize>,
-) -> Outcome {
-    let mut passed_over = Vec::new();
-    for &id in demand.candidates.iter() {
+) -> Served {
+    for &id in &demand.candidates[search.passed()..] {
         let pool = supply.pool_mut(id);
         if let Some(family) = demand.required.iter().find(|family| !pool.has(**family)) {
-            passed_over.push((id, PassedOver::Lacks(*family)));
+            search.pass_over(id, PassedOver::Lacks(*family));
             continue;
         }
         let needed: Vec<Family> = demand
@@ -139,10 +154,10 @@ fn serve(
             .filter(|family| pool.has(*family))
             .collect();
         if needed.is_empty() {
-            return Outcome::NothingNeeded;
+            return Served::NothingNeeded;
         }
         if pool.mode() == AllocationMode::Nothing {
-            passed_over.push((id, PassedOver::Disabled));
+            search.pass_over(id, PassedOver::Disabled);
             continue;
         }
         let is_apart = |block: &Block| {
@@ -166,27 +181,23 @@ fn serve(
                 kept(pool, *family).or_else(|| pool.take_lowest_apart(*family, &demand.apart))
             };
             let blocks = needed.iter().filter_map(give).collect();
-            return Outcome::Assigned(Assigned {
-                pool: id,
-                blocks,
-                passed_over,
-            });
+            return Served::Assigned { pool: id, blocks };
         }
-        passed_over.push((id, PassedOver::Full));
+        search.pass_over(id, PassedOver::Full);
     }
-    if passed_over.is_empty() {
-        return Outcome::NoPool;
+    if search.passed() == 0 {
+        return Served::NoPool;
     }
     // Only a full pool lacks blocks; a disabled one has them.
-    if let Some((first, _)) = passed_over.iter().find(|(_, why)| *why == PassedOver::Full) {
+    if let Some(first) = search.first_full() {
         for family in &demand.families {
-            let pool = supply.pool_mut(*first);
+            let pool = supply.pool_mut(first);
             if pool.has(*family) && !pool.has_free(*family) {
-                *missing.entry((*first, *family)).or_default() += 1;
+                *missing.entry((first, *family)).or_default() += 1;
             }
         }
     }
-    Outcome::Short { passed_over }
+    Served::Short
 }
 
 fn shortfalls(

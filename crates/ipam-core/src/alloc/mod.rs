@@ -5,7 +5,9 @@
 //! Knows nothing of selectors, of Cilium, or of where a block is written.
 
 mod allocate;
+mod passed_over;
 mod supply;
 
-pub use allocate::{Allocation, Assigned, Demand, Outcome, PassedOver, Shortfall, allocate};
+pub use allocate::{Allocation, Assigned, Demand, Outcome, Shortfall, allocate};
+pub use passed_over::{PassedOver, PassedOverPool, PassedOverPools};
 pub use supply::{AllocationMode, PoolId, PoolPart, PoolSupply, Supply};

@@ -1,6 +1,6 @@
 //! The free blocks of all pools, searchable by address.
 
-use super::allocate::PassedOver;
+use super::passed_over::PassedOver;
 use crate::model::{PerFamily, PoolName};
 use crate::net::{Block, BlockSize, Family, Range, Slots};
 

@@ -159,7 +159,7 @@ fn waiting(plan: &Plan, observed: &Observed) -> BTreeSet<NodeName> {
         plan.blocked
             .iter()
             .filter_map(|blocked| match (&blocked.target, &blocked.reason) {
-                (Target::Node(node), BlockedReason::Node(NodeObstacle::Exhausted(_))) => {
+                (Target::Node(node), BlockedReason::Node(NodeObstacle::Exhausted { .. })) => {
                     Some(node.clone())
                 }
                 _ => None,

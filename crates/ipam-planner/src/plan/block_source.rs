@@ -1,9 +1,9 @@
 //! Where a block comes from: its pool, the place in the files, and the reason. Must never know how a
 //! block is written.
 
-use super::change::{PassedOverPool, Reason};
+use super::change::Reason;
 use ipam_cilium::observed::{Holding, Reading};
-use ipam_core::alloc::{Assigned, PoolId, Supply};
+use ipam_core::alloc::{Assigned, Supply};
 use ipam_core::model::{Origin, PerFamily, PoolName};
 use ipam_desired::Desired;
 
@@ -17,14 +17,9 @@ pub(super) struct Source {
 impl Source {
     /// The source of a free block that a pool gives.
     pub(super) fn of_assigned(desired: &Desired, supply: &Supply, assigned: &Assigned) -> Source {
-        let name = |id: PoolId| supply.pool(id).name().clone();
-        let passed_over = assigned.passed_over.iter().map(|(id, why)| PassedOverPool {
-            pool: name(*id),
-            why: *why,
-        });
-        let pool = name(assigned.pool);
+        let pool = supply.pool(assigned.pool).name().clone();
         let reason = Reason::LowestFree {
-            passed_over: passed_over.collect(),
+            passed_over: assigned.passed_over.clone(),
         };
         Source {
             origin: desired.pools.get(&pool).map(|pool| pool.origin.clone()),

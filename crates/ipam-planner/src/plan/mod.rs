@@ -45,8 +45,8 @@ pub use blocked::{
     PodPoolObstacle, UndoObstacle, WritePathObstacle,
 };
 pub use change::{
-    Action, Change, CiliumNodeObject, Edit, NodeChange, NodeConfigEdit, NodeConfigObject,
-    PassedOverPool, Reason, Sequence, Target, UnapprovedBlock, node_changes,
+    Action, Change, CiliumNodeObject, Edit, NodeChange, NodeConfigEdit, NodeConfigObject, Reason,
+    Sequence, Target, UnapprovedBlock, node_changes,
 };
 pub use claiming::{claim_changes, settle_applied};
 pub use decide::plan;

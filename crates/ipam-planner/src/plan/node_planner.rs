@@ -1,6 +1,7 @@
 //! The plan of one node: nothing, a change, or the reason why a change must wait.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::approval::unapproved;
 use super::block_source::Source;
@@ -12,7 +13,7 @@ use super::pins::PinOutcome;
 use super::undo;
 use super::write_path::{Paths, Route};
 use ipam_cilium::observed::{FamilyUse, Holding, Node, ObjectVersion, Observed};
-use ipam_core::alloc::{Outcome, PassedOver, PoolId, Supply};
+use ipam_core::alloc::{Outcome, PassedOver, PassedOverPool, PassedOverPools, Supply};
 use ipam_core::model::{Hazard, NodeName, Origin, PerFamily, PoolName};
 use ipam_core::net::{Block, Family, RangeIndex};
 use ipam_desired::Desired;
@@ -35,7 +36,7 @@ pub(super) struct NodePlanner<'p> {
     /// Blocks that pools give in this plan, by node.
     given: RangeIndex<&'p NodeName>,
     /// Number of claimed and quarantined blocks of each pool.
-    claimed: BTreeMap<PoolId, usize>,
+    claimed: Arc<BTreeMap<PoolName, usize>>,
 }
 
 impl<'p> NodePlanner<'p> {
@@ -48,10 +49,11 @@ impl<'p> NodePlanner<'p> {
         given: RangeIndex<&'p NodeName>,
     ) -> NodePlanner<'p> {
         let paths = Paths::new(observed, desired.policy.write_path);
-        let mut claimed = BTreeMap::new();
+        let mut claimed: BTreeMap<PoolName, usize> = BTreeMap::new();
         for (block, _) in observed.live_claims(desired.policy.quarantine).held() {
             if let Some(pool) = supply.pool_of(block) {
-                *claimed.entry(pool).or_default() += 1;
+                let name = supply.pool(pool).name().clone();
+                *claimed.entry(name).or_default() += 1;
             }
         }
         NodePlanner {
@@ -62,7 +64,7 @@ impl<'p> NodePlanner<'p> {
             files,
             paths,
             given,
-            claimed,
+            claimed: Arc::new(claimed),
         }
     }
 
@@ -157,7 +159,7 @@ impl<'p> NodePlanner<'p> {
                     || is_left_short(&passed_over)
                     || self.waits_for_family(blocks) =>
             {
-                return Err(self.exhausted(&passed_over));
+                return Err(self.exhausted(passed_over));
             }
             Outcome::NoPool if blocks.is_empty() => {
                 return Err(BlockedReason::Node(NodeObstacle::NoPool));
@@ -337,25 +339,20 @@ impl<'p> NodePlanner<'p> {
         }
     }
 
-    fn exhausted(&self, passed_over: &[(PoolId, PassedOver)]) -> BlockedReason {
-        let each = passed_over.iter().map(|(id, why)| {
-            let claimed = self.claimed.get(id).filter(|_| *why == PassedOver::Full);
-            let hint = claimed.map(|blocks| format!(" (claimed or quarantined blocks: {blocks})"));
-            (
-                self.supply.pool(*id).name().clone(),
-                format!("{why}{}", hint.unwrap_or_default()),
-            )
-        });
-        BlockedReason::Node(NodeObstacle::Exhausted(each.collect()))
+    fn exhausted(&self, passed_over: PassedOverPools) -> BlockedReason {
+        BlockedReason::Node(NodeObstacle::Exhausted {
+            passed_over,
+            claimed: self.claimed.clone(),
+        })
     }
 }
 
 /// Whether a node with a block of one family lacks one that it should get. A disabled pool gives
 /// nothing new on purpose.
-fn is_left_short(passed_over: &[(PoolId, PassedOver)]) -> bool {
+fn is_left_short(passed_over: &[PassedOverPool]) -> bool {
     passed_over
         .iter()
-        .any(|(_, why)| matches!(why, PassedOver::Lacks(_) | PassedOver::Full))
+        .any(|passed| matches!(passed.why, PassedOver::Lacks(_) | PassedOver::Full))
 }
 
 fn before_and_after(

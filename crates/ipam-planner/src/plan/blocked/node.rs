@@ -1,8 +1,12 @@
 //! Obstacles of a node: no pool serves it, or others have the block that it shows.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use strum::{IntoStaticStr, VariantNames};
 
 use super::Explanation;
+use ipam_core::alloc::{PassedOver, PassedOverPool, PassedOverPools};
 use ipam_core::model::{NodeName, PoolName};
 use ipam_core::net::Block;
 
@@ -13,7 +17,11 @@ pub enum NodeObstacle {
     /// No pool's selector matches the node.
     NoPool,
     /// No pool that matches can serve it: each with the reason.
-    Exhausted(Vec<(PoolName, String)>),
+    Exhausted {
+        passed_over: PassedOverPools,
+        /// Number of claimed and quarantined blocks of each pool that has some.
+        claimed: Arc<BTreeMap<PoolName, usize>>,
+    },
     /// Another node shows the block too.
     HeldTwice(Block, NodeName),
     /// This plan gives a part of the wide block that the node shows to another node.
@@ -34,13 +42,18 @@ impl NodeObstacle {
                 "no pool matches its labels",
                 "label the node, widen a pool's nodeSelector, or add a pool without one as a fallback",
             ),
-            NodeObstacle::Exhausted(pools) => {
-                let each: Vec<String> = pools
-                    .iter()
-                    .map(|(pool, why)| format!("{pool} {why}"))
-                    .collect();
+            NodeObstacle::Exhausted {
+                passed_over,
+                claimed,
+            } => {
+                let text = |PassedOverPool { pool, why }: &PassedOverPool| {
+                    let claimed = claimed.get(pool).filter(|_| *why == PassedOver::Full);
+                    let hint =
+                        claimed.map(|blocks| format!(" (claimed or quarantined blocks: {blocks})"));
+                    format!("{pool} {why}{}", hint.unwrap_or_default())
+                };
                 Explanation::new(
-                    format!("no pool can serve it: {}", each.join(", ")),
+                    format!("no pool can serve it: {}", passed_over.in_words(text)),
                     "widen or enable one of them, or add a further pool that matches",
                 )
             }

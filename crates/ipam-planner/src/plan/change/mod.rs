@@ -13,7 +13,7 @@ use ipam_core::model::Hazard;
 pub(super) use node::tests;
 
 pub use edit::{CiliumNodeObject, Edit, NodeConfigEdit, NodeConfigObject};
-pub use node::{Action, NodeChange, PassedOverPool, Reason, UnapprovedBlock};
+pub use node::{Action, NodeChange, Reason, UnapprovedBlock};
 pub use target::Target;
 
 /// One change of one object.

@@ -6,7 +6,7 @@ use std::fmt;
 use super::edit::{CiliumNodeObject, Edit, NodeConfigObject};
 use crate::plan::misplaced::MisplacedReason;
 use ipam_cilium::observed::HoldingField;
-use ipam_core::alloc::PassedOver;
+use ipam_core::alloc::PassedOverPools;
 use ipam_core::claims::{ClaimGuard, ClaimRequest};
 use ipam_core::model::{Hazard, NodeName, ObjectVersion, Origin, PoolName};
 use ipam_core::net::Block;
@@ -24,15 +24,6 @@ ipam_core::text_enum! {
     }
 }
 
-/// A better pool that was not used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PassedOverPool {
-    /// The pool.
-    pub pool: PoolName,
-    /// Why.
-    pub why: PassedOver,
-}
-
 /// Why a node gets this block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -48,7 +39,7 @@ pub enum Reason {
     /// The lowest free block of the best pool that could serve it.
     LowestFree {
         /// The better pools.
-        passed_over: Vec<PassedOverPool>,
+        passed_over: PassedOverPools,
     },
     /// The node holds it already, in a field that the running Cilium does not read.
     HeldElsewhere {

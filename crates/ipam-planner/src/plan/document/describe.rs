@@ -206,11 +206,8 @@ fn reason_text(change: &NodeChange) -> String {
             format!("lowest free block{pool}")
         }
         Reason::LowestFree { passed_over } => {
-            let better: Vec<String> = passed_over
-                .iter()
-                .map(|pool| format!("{} {}", pool.pool, pool.why))
-                .collect();
-            format!("lowest free block{pool} ({})", better.join(", "))
+            let better = passed_over.in_words(|pool| format!("{} {}", pool.pool, pool.why));
+            format!("lowest free block{pool} ({better})")
         }
         Reason::HeldElsewhere { field } => {
             format!("held already, but only in {field}, which this Cilium does not read")
