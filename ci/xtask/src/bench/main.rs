@@ -80,7 +80,11 @@ enum Command {
     /// Files of 1 KiB to 8 MiB in many shapes, read, checked and shown; plans of up to 100,000
     /// nodes or 8,000 pools, shown and applied to a cluster file. Each size is compared with the
     /// one before. `--nodes` is the largest size: bytes, nodes or pools.
-    Growth,
+    Growth {
+        /// Measure only the shapes whose names contain this text.
+        #[arg(default_value = "")]
+        shape: String,
+    },
     /// All of them, one after the other.
     All,
     /// Run a program; print its time and its peak memory.
@@ -125,9 +129,9 @@ fn run(arguments: &Arguments) -> Result<()> {
         Command::Join => join::run(tool, nodes.unwrap_or(join::NODES)),
         Command::Newcomers => mass_join::run(tool, nodes.unwrap_or(mass_join::NODES)),
         Command::Cni => cni::run(plugin, nodes.unwrap_or(cni::TURNS)),
-        Command::Growth => growth::run(nodes.unwrap_or(growth::LARGEST)),
+        Command::Growth { shape } => growth::run(nodes.unwrap_or(growth::LARGEST), shape),
         Command::All => {
-            growth::run(growth::LARGEST)?;
+            growth::run(growth::LARGEST, "")?;
             doctor::run(tool, nodes.unwrap_or(doctor::NODES))?;
             services::run(tool, nodes.unwrap_or(services::SERVICES))?;
             plan::run(tool, nodes.unwrap_or(plan::NODES))?;

@@ -4,6 +4,7 @@
 //!
 //! It measures the CPU time of this process, so other load on the machine does not count.
 
+mod crowds;
 mod plans;
 mod shapes;
 
@@ -71,27 +72,30 @@ struct Table {
     worse_than_linear: Vec<String>,
 }
 
-/// Measures every shape up to this size, in bytes for files, and in nodes or pools for plans.
-pub fn run(largest: usize) -> Result<()> {
+/// Measures every shape with `text` in its name, up to this size, in bytes for files, and in nodes
+/// or pools for plans.
+pub fn run(largest: usize, text: &str) -> Result<()> {
+    let is_asked = |name: &str| name.contains(text);
     let mut table = Table::default();
     println!(
         "{:>28} {:>12}  part ms (for each byte or node, against the size before) → bytes of output",
         "shape", "size"
     );
-    for shape in files() {
+    for shape in files().into_iter().filter(|shape| is_asked(shape.name)) {
         table.add(shape.name, Unit::Bytes, SMALLEST, largest, |size| {
             Ok(of_file(&(shape.text)(size)))
         })?;
     }
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let file = folder.path().join("cluster.yaml");
-    for shape in clusters() {
+    for shape in clusters().into_iter().filter(|shape| is_asked(shape.name)) {
         table.add(shape.name, Unit::Bytes, SMALLEST, largest, |size| {
             of_cluster(&file, &(shape.text)(size))
         })?;
     }
     let file = folder.path().join("cluster.json");
-    for shape in plans::shapes() {
+    let plans = plans::shapes().into_iter().chain(crowds::shapes());
+    for shape in plans.filter(|shape| is_asked(shape.name)) {
         let smallest = match shape.unit {
             Unit::Nodes => FEWEST_NODES,
             Unit::Pools | Unit::Bytes => FEWEST_POOLS,

@@ -23,19 +23,19 @@ const MOST_NODES: usize = 100_000;
 /// Nodes of the largest cluster with several objects or addresses of the files for each node.
 const FEWER_NODES: usize = 25_600;
 /// Pools of the largest directory.
-const MOST_POOLS: usize = 8_000;
+pub(super) const MOST_POOLS: usize = 8_000;
 /// Nodes of the cluster that the growing directories are planned for.
 const FEW_NODES: usize = 200;
 /// The default of `apply --parallelism`.
 const PARALLELISM: NonZeroUsize = NonZeroUsize::new(16).unwrap();
 /// Room for 524,288 blocks.
-const ONE_POOL: &str = "cidrs: [10.0.0.0/8, 11.0.0.0/8], blockSize: 26";
+pub(super) const ONE_POOL: &str = "cidrs: [10.0.0.0/8, 11.0.0.0/8], blockSize: 26";
 
-const KUBERNETES: &str = "kubernetes";
-const MULTI_POOL: &str = "multi-pool";
+pub(super) const KUBERNETES: &str = "kubernetes";
+pub(super) const MULTI_POOL: &str = "multi-pool";
 
 /// Cilium 1.19 in the mode `IPAM`, and a kube-controller-manager that gives no blocks.
-const CILIUM: &str = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"cilium-config","namespace":"kube-system"},"data":{"ipam":"IPAM"}},
+pub(super) const CILIUM: &str = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"cilium-config","namespace":"kube-system"},"data":{"ipam":"IPAM"}},
 {"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"cilium","namespace":"kube-system","labels":{"k8s-app":"cilium"}},"spec":{"template":{"spec":{"containers":[{"name":"cilium-agent","image":"quay.io/cilium/cilium:v1.19.3"}]}}}},
 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"kube-controller-manager-cp","namespace":"kube-system","labels":{"component":"kube-controller-manager"}},"spec":{"containers":[{"name":"c","command":["kube-controller-manager","--allocate-node-cidrs=false"]}]}},
 {"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"kubernetes"},"spec":{"cidrs":["192.168.0.0/16"]}}"#;
@@ -50,7 +50,7 @@ pub struct Shape {
     pub measure: fn(&Path, usize) -> Result<Vec<Taken>>,
 }
 
-fn shape(
+pub(super) fn shape(
     name: &'static str,
     unit: Unit,
     most: usize,
@@ -203,7 +203,7 @@ fn idle_pools(file: &Path, pools: usize) -> Result<Vec<Taken>> {
     Ok(taken)
 }
 
-fn planned(file: &Path, cluster: &str, loaded: &Loaded) -> Result<(Vec<Taken>, Plan)> {
+pub(super) fn planned(file: &Path, cluster: &str, loaded: &Loaded) -> Result<(Vec<Taken>, Plan)> {
     std::fs::write(file, cluster).context("the cluster cannot be written")?;
     let runtime = runtime()?;
     let cluster = FileCluster::open(file, Opening::Read)?;
@@ -219,7 +219,7 @@ fn planned(file: &Path, cluster: &str, loaded: &Loaded) -> Result<(Vec<Taken>, P
 }
 
 /// The plan in every form that `plan` prints.
-fn rendered(plan: &Plan, loaded: &Loaded) -> Vec<Taken> {
+pub(super) fn rendered(plan: &Plan, loaded: &Loaded) -> Vec<Taken> {
     let (made, document) = measured("document", || PlanDocument::new(plan, "pools"));
     let mut taken = vec![made];
     for (findings, text, markup, data, detail) in [
@@ -284,7 +284,7 @@ async fn apply(file: &Path, loaded: &Loaded) -> Result<usize> {
     }
 }
 
-fn runtime() -> Result<Runtime> {
+pub(super) fn runtime() -> Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder
         .worker_threads(1)
@@ -293,7 +293,7 @@ fn runtime() -> Result<Runtime> {
         .context("no runtime")
 }
 
-fn loaded(text: String) -> Result<Loaded> {
+pub(super) fn loaded(text: String) -> Result<Loaded> {
     let documents = Documents {
         files: vec![SourceFile {
             path: "pools/a.yaml".into(),
@@ -305,27 +305,32 @@ fn loaded(text: String) -> Result<Loaded> {
     Ok(loaded)
 }
 
-fn pool(n: usize, spec: &str) -> String {
+pub(super) fn pool(n: usize, spec: &str) -> String {
     xtask::pools::document("IPPool", &format!("p{n}"), spec)
 }
 
 /// The spec of the `n`-th pool, for the nodes of a rack.
-fn of_rack(n: usize, rack: &str) -> String {
+pub(super) fn of_rack(n: usize, rack: &str) -> String {
     let (high, low) = (n >> 8 & 255, n & 255);
     format!(
         "cidrs: [10.{high}.{low}.0/24], blockSize: 26, nodeSelector: {{matchLabels: {{rack: {rack}}}}}"
     )
 }
 
-fn free_nodes(nodes: usize) -> String {
+pub(super) fn free_nodes(nodes: usize) -> String {
     cluster(KUBERNETES, nodes, |n| node(n, "a", ""))
 }
 
 /// A cluster with Cilium in this mode, and these objects.
-fn cluster(ipam: &str, objects: usize, object: impl Fn(usize) -> String) -> String {
+pub(super) fn cluster(ipam: &str, objects: usize, object: impl Fn(usize) -> String) -> String {
+    cluster_of(&CILIUM.replace("IPAM", ipam), objects, object)
+}
+
+/// A cluster with these first objects, and further ones.
+pub(super) fn cluster_of(first: &str, objects: usize, object: impl Fn(usize) -> String) -> String {
     let mut text = String::with_capacity(objects * 256 + 2048);
     text.push_str("{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n");
-    text.push_str(&CILIUM.replace("IPAM", ipam));
+    text.push_str(first);
     for n in 0..objects {
         text.push_str(",\n");
         text.push_str(&object(n));
@@ -335,7 +340,7 @@ fn cluster(ipam: &str, objects: usize, object: impl Fn(usize) -> String) -> Stri
 }
 
 /// The `n`-th Node, which holds the `n`-th block.
-fn holding(n: usize) -> String {
+pub(super) fn holding(n: usize) -> String {
     let block = format!("{}/26", address(n * 64));
     node(
         n,
@@ -344,7 +349,7 @@ fn holding(n: usize) -> String {
     )
 }
 
-fn node(n: usize, rack: &str, spec: &str) -> String {
+pub(super) fn node(n: usize, rack: &str, spec: &str) -> String {
     format!(
         "{{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"metadata\":{{\"name\":\"n{n}\",\"uid\":\"u{n}\",\"resourceVersion\":\"{}\",\"creationTimestamp\":\"2026-01-01T00:00:00Z\",\"labels\":{{\"rack\":\"{rack}\",\"kubernetes.io/hostname\":\"n{n}\"}}}},\"spec\":{{{spec}}}}}",
         n + 1
@@ -352,6 +357,6 @@ fn node(n: usize, rack: &str, spec: &str) -> String {
 }
 
 /// The `n`-th address of 10.0.0.0/8.
-fn address(n: usize) -> String {
+pub(super) fn address(n: usize) -> String {
     format!("10.{}.{}.{}", n >> 16 & 255, n >> 8 & 255, n & 255)
 }
