@@ -24,6 +24,12 @@ const MOST_IDLE: usize = 6;
 const GROWING: [&str; 2] = ["etcd.log", "kube-apiserver.log"];
 const CRD_KEYS: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
 
+const OF_THE_SERVICE: [&str; 3] = [
+    "/api/v1/namespaces/default/services/kubernetes",
+    "/api/v1/namespaces/default/endpoints/kubernetes",
+    "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes",
+];
+
 /// Those that no test uses now.
 static IDLE: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
@@ -132,6 +138,7 @@ impl Drop for BorrowedControlPlane {
 impl Kept {
     fn start(programs: &Programs, options: Options) -> Result<Self> {
         let plane = ControlPlane::start(programs, options.clone())?;
+        wait_for_service(plane.client())?;
         let start = AfterStart {
             keys: SavedKeys::read(&|| etcdctl(plane.folder()))?,
             files: files(plane.folder())?,
@@ -163,6 +170,15 @@ impl Kept {
         }
         Ok(self)
     }
+}
+
+/// The server makes its own Service, and what belongs to it, after it says that it is ready.
+fn wait_for_service(client: &Client) -> Result<()> {
+    wait_until("the Service of the API server", PATIENCE, || {
+        let exist = OF_THE_SERVICE.into_iter().all(|path| client.is_ok(path));
+        let addresses = client.list("/apis/networking.k8s.io/v1/ipaddresses")?;
+        Ok((exist && !addresses.is_empty()).then_some(()))
+    })
 }
 
 fn etcdctl(folder: &Path) -> Result<Command> {
