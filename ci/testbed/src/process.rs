@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -212,13 +213,26 @@ impl Server {
         let start = Instant::now();
         while let Ok(None) = self.keeper.try_wait() {
             if start.elapsed() > STOP_LIMIT {
-                eprintln!("testbed: {} does not end; its keeper is killed", self.name);
+                eprintln!(
+                    "testbed: {} does not end; it is killed with its keeper",
+                    self.name
+                );
+                self.kill_server();
                 let _ = self.keeper.kill();
                 let _ = self.keeper.wait();
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// A keeper that is killed leaves its server behind.
+    fn kill_server(&self) {
+        let Ok(server) = self.pid() else { return };
+        let script = r#"kill -KILL "$1""#;
+        let _ = isolated(Path::new("/bin/sh"), &self.folder)
+            .args(["-c", script, "kill", &server.to_string()])
+            .status();
     }
 }
 
@@ -241,6 +255,8 @@ fn spawn_keeper(program: &Path, arguments: &[String], folder: &Path, log: &Path)
         .arg(program)
         .args(arguments)
         .current_dir(folder)
+        // Ctrl-C is for the test. The keeper ends the server when the test is gone.
+        .process_group(0)
         .stdin(Stdio::piped())
         .stdout(output)
         .stderr(errors)
@@ -336,6 +352,22 @@ mod tests {
             })
             .unwrap();
         assert_eq!(said().matches("asked to end").count(), 1, "{}", said());
+    }
+
+    /// A terminal sends Ctrl-C to the test's group. A server that it reached would be left alone,
+    /// because it would reach the keeper as well.
+    #[test]
+    fn a_server_is_in_a_group_of_its_own() {
+        let group = |pid: &str| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            let (_, behind) = stat.rsplit_once(") ").unwrap();
+            behind.split(' ').nth(2).unwrap().to_owned()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let server = shell(folder.path(), "while :; do sleep 0.1; done");
+        let keeper = server.keeper.id().to_string();
+        assert_eq!(group(&keeper), keeper);
+        assert_ne!(group("self"), keeper);
     }
 
     #[test]
