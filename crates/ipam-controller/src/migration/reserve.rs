@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::run::Migration;
+use super::store::{Stored, stored};
 use super::{Host, MigrationError, RESERVED_FOR};
 use ipam_cilium::observed::{Observed, ObservedKind, Reader, StoredClaims};
 use ipam_cluster::{ClusterError, Target, Workloads, Write, WriteError};
@@ -15,7 +16,7 @@ use ipam_core::claims::{ClaimIndex, Claims};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 use ipam_desired::Desired;
-use ipam_planner::migration::{Direction, NodeRecord};
+use ipam_planner::migration::{Direction, MigrationRecord, NodeRecord, State};
 
 /// Bytes of claims that leave room for those of other appliers: a ConfigMap holds 1 MiB
 /// (`pkg/apis/core/validation` @ 1.36).
@@ -191,6 +192,25 @@ impl<C: Workloads, H: Host> Migration<'_, C, H> {
             left.extend(freed.iter().map(|block| (*block, node.clone())));
         }
         release(self.cluster, &kept, &left, self.desired.policy.quarantine).await
+    }
+
+    /// If another program took over and has ended the migration, it did not see what this one
+    /// reserved last. Then this one ends the reservations as well.
+    pub(super) async fn unless_ended<T>(
+        &self,
+        result: Result<T, MigrationError>,
+    ) -> Result<T, MigrationError> {
+        if matches!(result, Err(MigrationError::TakenOver(_))) {
+            let main = stored(self.cluster).await?.migration;
+            let is_this = |main: &Stored<MigrationRecord>| main.record.id == self.main.record.id;
+            match main.filter(is_this).map(|main| main.record.state) {
+                Some(State::Done) => self.end_reservations(Direction::Forward).await?,
+                Some(State::Undone) => self.end_reservations(Direction::Back).await?,
+                Some(State::Running | State::TurningBack | State::Stopped | State::Undoing)
+                | None => {}
+            }
+        }
+        result
     }
 }
 

@@ -205,6 +205,11 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
         }
         let claims = decided_on(&snapshot, self.desired);
         reserve(self.cluster, &self.blocks(), RESERVED_FOR, &claims).await?;
+        let turned = self.begin_undo().await;
+        self.unless_ended(turned).await
+    }
+
+    async fn begin_undo(&mut self) -> Result<(), MigrationError> {
         self.retry_all().await?;
         self.set_state(State::Undoing, None).await
     }
@@ -219,6 +224,11 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
     /// # Errors
     /// Fails if the cluster does not answer, denies a step, or another program took over.
     pub async fn run(&mut self) -> Result<Ended, MigrationError> {
+        let ended = self.run_states().await;
+        self.unless_ended(ended).await
+    }
+
+    async fn run_states(&mut self) -> Result<Ended, MigrationError> {
         loop {
             let ended = match self.main.record.state {
                 State::Running => self.forward().await?,
