@@ -241,10 +241,14 @@ impl Places<'_> {
             }
         }
         let mut missing = missing.into_iter();
+        let mut shared = BTreeSet::new();
         for (service, address) in unnamed {
-            // In the place of another one, or with an address that moved by chance.
-            if freed.contains(&address) || missing.next().is_some() {
+            // In the place of another one, or with one that is, or with an address that moved by
+            // chance.
+            let is_allowed = freed.contains(&address) || shared.contains(&address);
+            if is_allowed || missing.next().is_some() {
                 judged.gained += 1;
+                shared.insert(address);
             } else {
                 judged.unnamed += 1;
                 judged.fault(service, format!("gets {address}, unnamed"));
