@@ -94,13 +94,14 @@ impl ReviewArguments {
 }
 
 impl Review {
-    /// Refuses a plan that was not reviewed, unless it changes nothing.
+    /// Refuses a plan that was not reviewed, unless there is nothing to apply and nothing was reviewed.
     pub(super) fn check(&self, plan: PlanDocument) -> Result<(), Failure> {
         let plan = self.plan.get_or_init(|| plan);
         let substance = plan.substance();
         let why = match (&self.shown, self.pull_request) {
-            _ if plan.changes.is_empty() => return Ok(()),
+            _ if plan.changes.is_empty() && plan.blocked.is_empty() => return Ok(()),
             (Some(shown), _) if *shown == substance => return Ok(()),
+            (None, _) if plan.changes.is_empty() => return Ok(()),
             (Some(_), Some(number)) => format!(
                 "the plan is not the one that pull request {number} showed: the files or the cluster have changed since"
             ),

@@ -13,7 +13,7 @@ use super::safety_arguments::SafetyArguments;
 use super::selection::SelectionArguments;
 use super::{Common, ExitStatus, output};
 use crate::render::{Circumstances, drift_is_gone, drift_issue};
-use ipam_planner::plan::PlanDocument;
+use ipam_planner::plan::{FindingDocument, PlanDocument};
 
 const NO_FORGE: &str = "no repository is known: this is no job of GitHub, GitLab, Gitea or Forgejo; pass --forge and --repository, or --dry-run to print the issue";
 
@@ -27,8 +27,8 @@ const DIFFERENCES: [FailOn; 4] = [
 
 /// Compare the cluster with the files, and keep one issue open in the repository while they differ.
 ///
-/// They differ if a plan has changes, drift, misplaced blocks or errors. The issue is updated in
-/// place, and closed when they agree.
+/// They differ if a plan has changes, drift, misplaced blocks or errors, or if a part of the cluster
+/// cannot be read. The issue is updated in place, and closed when they agree.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -70,7 +70,9 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
             )));
         }
     };
-    let differs = DIFFERENCES.iter().any(|condition| plan.has(*condition));
+    let is_hidden = |finding: &FindingDocument| finding.rule == "blind-spot";
+    let differs = DIFFERENCES.iter().any(|condition| plan.has(*condition))
+        || plan.findings.iter().any(is_hidden);
     let text = arguments.text(&plan, differs, around.commit.as_deref(), common);
     match forge {
         None => output::data(&text)?,
