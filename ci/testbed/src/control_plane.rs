@@ -156,7 +156,7 @@ impl ControlPlane {
     /// # Errors
     /// Fails if `etcdctl` was not built or fails.
     pub fn save_snapshot(&self, programs: &Programs) -> Result<Snapshot> {
-        Snapshot::save(programs, self.folder.path(), &etcd_url(self.folder.path()))
+        Snapshot::save(programs, self.folder.path())
     }
 
     /// Ends kube-apiserver and etcd, restores a snapshot, and starts both again on it, as one does
@@ -174,7 +174,7 @@ impl ControlPlane {
     ) -> Result<BTreeSet<String>> {
         self.apiserver.end(Ending::Terminated);
         let folder = self.folder.path();
-        let lost = snapshot.lost_keys(programs, folder, &etcd_url(folder))?;
+        let lost = snapshot.lost_keys(programs, folder)?;
         self.etcd.end(Ending::Terminated);
         snapshot.restore(programs, self.folder.path(), revision)?;
         while_down();
@@ -457,7 +457,7 @@ fn start_etcd(programs: &Programs, folder: &Path) -> Result<Server> {
     Server::start("etcd", programs.path(Program::Etcd)?, &arguments, folder)
 }
 
-fn etcd_url(folder: &Path) -> String {
+pub(crate) fn etcd_url(folder: &Path) -> String {
     format!("unix://{}/etcd.sock", folder.display())
 }
 

@@ -4,24 +4,15 @@
 //! for itself.
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::process::{Command, Stdio};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+use crate::error::Result;
+use crate::etcdctl::{Etcdctl, ModRevision};
 
-use crate::error::{Error, Result};
-
-const ALL: &str = "/registry/";
 /// An API server renews these by itself, and misses one that is put back to an older value.
 const OF_THE_SERVER: [&str; 2] = [
     "/registry/masterleases/",
     "/registry/leases/kube-system/apiserver-",
 ];
-
-/// etcd's revision of the last write of a key.
-type ModRevision = u64;
 
 /// All keys as they once were.
 #[derive(Debug)]
@@ -30,16 +21,11 @@ pub(crate) struct SavedKeys {
 }
 
 impl SavedKeys {
-    /// `etcdctl` makes a command of that program for one etcd.
-    ///
     /// # Errors
     /// Fails if `etcdctl` does.
-    pub(crate) fn read(etcdctl: &impl Fn() -> Result<Command>) -> Result<Self> {
-        let mut saved = BTreeMap::new();
-        for (key, entry) in entries(etcdctl, &[])? {
-            let value = decoded(&entry["value"])?;
-            saved.insert(key, (value, revision(&entry)?));
-        }
+    pub(crate) fn read(etcdctl: Etcdctl<'_>) -> Result<Self> {
+        let mut saved = etcdctl.values()?;
+        saved.retain(|key, _| !is_of_the_server(key));
         Ok(Self { saved })
     }
 
@@ -47,22 +33,20 @@ impl SavedKeys {
     ///
     /// # Errors
     /// Fails if `etcdctl` does.
-    pub(crate) fn put_back(
-        &mut self,
-        etcdctl: &impl Fn() -> Result<Command>,
-    ) -> Result<Vec<String>> {
-        let now = revisions(etcdctl)?;
+    pub(crate) fn put_back(&mut self, etcdctl: Etcdctl<'_>) -> Result<Vec<String>> {
+        let mut now = etcdctl.revisions()?;
+        now.retain(|key, _| !is_of_the_server(key));
         for (key, (value, saved)) in &self.saved {
             if now.get(key) != Some(saved) {
-                put(etcdctl()?, key, value)?;
+                etcdctl.run(&["put", key], value)?;
             }
         }
         for keys in self.later(&now) {
-            delete(etcdctl()?, &keys)?;
+            delete(etcdctl, &keys)?;
         }
         let is_later = |key: &String| !self.saved.contains_key(key);
         let deleted = now.into_keys().filter(is_later).collect();
-        for (key, revision) in revisions(etcdctl)? {
+        for (key, revision) in etcdctl.revisions()? {
             if let Some((_, saved)) = self.saved.get_mut(&key) {
                 *saved = revision;
             }
@@ -91,80 +75,18 @@ impl SavedKeys {
     }
 }
 
-fn revisions(etcdctl: &impl Fn() -> Result<Command>) -> Result<BTreeMap<String, ModRevision>> {
-    let entries = entries(etcdctl, &["--keys-only"])?;
-    let revision = |(key, entry)| revision(&entry).map(|revision| (key, revision));
-    entries.into_iter().map(revision).collect()
-}
-
-fn entries(etcdctl: &impl Fn() -> Result<Command>, flags: &[&str]) -> Result<Vec<(String, Value)>> {
-    let mut command = etcdctl()?;
-    command.args(["get", ALL, "--prefix", "--write-out=json"]);
-    command.args(flags);
-    let printed = run(command, &[])?;
-    let mut answer: Value =
-        serde_json::from_slice(&printed).map_err(|why| Error::unreadable("etcdctl", why))?;
-    let entries = match answer["kvs"].take() {
-        Value::Array(entries) => entries,
-        _ => Vec::new(),
-    };
-    let mut named = Vec::new();
-    for entry in entries {
-        let key = String::from_utf8_lossy(&decoded(&entry["key"])?).into_owned();
-        if !OF_THE_SERVER.iter().any(|own| key.starts_with(own)) {
-            named.push((key, entry));
-        }
-    }
-    Ok(named)
-}
-
-fn revision(entry: &Value) -> Result<ModRevision> {
-    let revision = entry["mod_revision"].as_u64();
-    revision.ok_or_else(|| Error::unreadable("a key of etcd", "it has no revision"))
-}
-
-fn decoded(field: &Value) -> Result<Vec<u8>> {
-    let encoded = field.as_str().unwrap_or_default();
-    STANDARD
-        .decode(encoded)
-        .map_err(|why| Error::unreadable("a key of etcd", why))
-}
-
-fn put(mut command: Command, key: &str, value: &[u8]) -> Result<()> {
-    command.args(["put", key]);
-    run(command, value).map(drop)
+fn is_of_the_server(key: &str) -> bool {
+    OF_THE_SERVER.iter().any(|own| key.starts_with(own))
 }
 
 /// `keys` are all keys from the first to the last.
-fn delete(mut command: Command, keys: &[&str]) -> Result<()> {
+fn delete(etcdctl: Etcdctl<'_>, keys: &[&str]) -> Result<()> {
     let [first, .., last] = keys else {
-        command.arg("del").args(keys);
-        return run(command, &[]).map(drop);
+        return etcdctl.run(&[&["del"], keys].concat(), &[]).map(drop);
     };
     // The end of a range is outside of it, and this is the next key that an argument can hold.
-    command.args(["del", first, &format!("{last}\u{1}")]);
-    run(command, &[]).map(drop)
-}
-
-fn run(mut command: Command, input: &[u8]) -> Result<Vec<u8>> {
-    let failed = |source| Error::file("etcdctl")(source);
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(input).map_err(failed)?;
-    }
-    let output = child.wait_with_output().map_err(failed)?;
-    if output.status.success() {
-        return Ok(output.stdout);
-    }
-    Err(Error::Failed {
-        program: "etcdctl".to_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    })
+    let end = format!("{last}\u{1}");
+    etcdctl.run(&["del", first, &end], &[]).map(drop)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod control_plane;
 mod debian;
 mod error;
 mod etcd_keys;
+mod etcdctl;
 mod faults;
 mod folder;
 mod gitea;

@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::control_plane::{ETCD_DATA, NO_PEER};
 use crate::error::{Error, Result};
+use crate::etcdctl::{Etcdctl, run};
 use crate::programs::{Program, Programs};
 
 /// Far beyond what a test writes.
@@ -32,51 +31,31 @@ pub enum Revision {
 }
 
 impl Snapshot {
-    pub(crate) fn save(programs: &Programs, folder: &Path, endpoint: &str) -> Result<Self> {
+    pub(crate) fn save(programs: &Programs, folder: &Path) -> Result<Self> {
         let number = std::fs::read_dir(folder)
             .map_err(Error::file(folder))?
             .count();
         let file = folder.join(format!("snapshot-{number}.db"));
-        let mut command = programs.command(Program::Etcdctl, folder)?;
-        command
-            .arg(format!("--endpoints={endpoint}"))
-            .args(["snapshot", "save"])
-            .arg(&file);
-        run("etcdctl", command)?;
+        let path = file.display().to_string();
+        Etcdctl::new(programs, folder).run(&["snapshot", "save", &path], &[])?;
         Ok(Self { file })
     }
 
     /// The keys of objects that were written after it, and so are lost when it is restored. No API
     /// server may write meanwhile.
-    pub(crate) fn lost_keys(
-        &self,
-        programs: &Programs,
-        folder: &Path,
-        endpoint: &str,
-    ) -> Result<BTreeSet<String>> {
+    pub(crate) fn lost_keys(&self, programs: &Programs, folder: &Path) -> Result<BTreeSet<String>> {
         let mut command = programs.command(Program::Etcdutl, folder)?;
         command.args(["snapshot", "status", "--write-out=json"]);
         command.arg(&self.file);
-        let status = json("etcdutl", command)?;
+        let printed = run("etcdutl", command, &[])?;
+        let status: Value =
+            serde_json::from_slice(&printed).map_err(|why| Error::unreadable("etcdutl", why))?;
         let saved = status["revision"]
             .as_u64()
             .ok_or_else(|| Error::unreadable("the status of a snapshot", "it has no revision"))?;
-        let mut command = programs.command(Program::Etcdctl, folder)?;
-        command.arg(format!("--endpoints={endpoint}"));
-        command.args(["get", "/registry/", "--prefix", "--keys-only"]);
-        command.arg("--write-out=json");
-        let keys = json("etcdctl", command)?;
-        let later = keys["kvs"].as_array().into_iter().flatten();
-        later
-            .filter(|key| key["mod_revision"].as_u64().is_none_or(|at| at > saved))
-            .map(|key| {
-                let encoded = key["key"].as_str().unwrap_or_default();
-                let decoded = STANDARD
-                    .decode(encoded)
-                    .map_err(|why| Error::unreadable("a key of etcd", why))?;
-                Ok(String::from_utf8_lossy(&decoded).into_owned())
-            })
-            .collect()
+        let written = Etcdctl::new(programs, folder).revisions()?.into_iter();
+        let later = written.filter(|(_, at)| *at > saved);
+        Ok(later.map(|(key, _)| key).collect())
     }
 
     /// Puts it in the place of the data in a folder; etcd must not run.
@@ -101,23 +80,6 @@ impl Snapshot {
                 .arg(format!("--bump-revision={BUMP}"))
                 .arg("--mark-compacted");
         }
-        run("etcdutl", command).map(drop)
+        run("etcdutl", command, &[]).map(drop)
     }
-}
-
-fn json(program: &str, command: std::process::Command) -> Result<Value> {
-    let printed = run(program, command)?;
-    serde_json::from_slice(&printed).map_err(|why| Error::unreadable(program, why))
-}
-
-fn run(program: &str, mut command: std::process::Command) -> Result<Vec<u8>> {
-    let output = command.output().map_err(Error::file(program))?;
-    if output.status.success() {
-        return Ok(output.stdout);
-    }
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(Error::Failed {
-        program: program.to_owned(),
-        stderr,
-    })
 }

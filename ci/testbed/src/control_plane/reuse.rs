@@ -8,13 +8,13 @@ use std::ffi::OsString;
 use std::fs;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
-use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{ControlPlane, Options, etcd_url};
+use super::{ControlPlane, Options};
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::etcd_keys::SavedKeys;
+use crate::etcdctl::Etcdctl;
 use crate::programs::{Program, Programs, build};
 use crate::wait::{PATIENCE, wait_until};
 
@@ -42,20 +42,14 @@ fn idle() -> MutexGuard<'static, Vec<Kept>> {
 #[derive(Debug)]
 pub struct BorrowedControlPlane {
     kept: Option<Kept>,
-    use_again: UseAgain,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum UseAgain {
-    Yes,
-    No,
 }
 
 #[derive(Debug)]
 struct Kept {
     options: Options,
     plane: ControlPlane,
-    start: AfterStart,
+    /// Without it, no other test uses the control plane.
+    start: Option<AfterStart>,
 }
 
 /// What was there when the control plane had started.
@@ -63,6 +57,8 @@ struct Kept {
 struct AfterStart {
     keys: SavedKeys,
     files: BTreeSet<OsString>,
+    /// With etcd's client.
+    programs: Programs,
 }
 
 impl BorrowedControlPlane {
@@ -77,24 +73,17 @@ impl BorrowedControlPlane {
             let position = idle.iter().position(|kept| kept.options == options);
             position.map(|position| idle.remove(position))
         };
-        let use_again = match options.users.is_empty() && options.apiserver_flags.is_empty() {
-            true => UseAgain::Yes,
-            false => UseAgain::No,
-        };
         let kept = match used.map(Kept::reset) {
             Some(Ok(kept)) => kept,
             // Whatever the last test did to it.
             Some(Err(_)) | None => Kept::start(programs, options)?,
         };
-        Ok(Self {
-            kept: Some(kept),
-            use_again,
-        })
+        Ok(Self { kept: Some(kept) })
     }
 
     /// Stops it.
     pub fn end(mut self) {
-        self.use_again = UseAgain::No;
+        drop(self.kept.take());
     }
 }
 
@@ -111,9 +100,11 @@ impl Deref for BorrowedControlPlane {
 
 impl DerefMut for BorrowedControlPlane {
     fn deref_mut(&mut self) -> &mut ControlPlane {
-        self.use_again = UseAgain::No;
         match &mut self.kept {
-            Some(kept) => &mut kept.plane,
+            Some(kept) => {
+                kept.start = None;
+                &mut kept.plane
+            }
             None => unreachable!("only drop takes it"),
         }
     }
@@ -122,7 +113,7 @@ impl DerefMut for BorrowedControlPlane {
 impl Drop for BorrowedControlPlane {
     fn drop(&mut self) {
         let Some(kept) = self.kept.take() else { return };
-        if std::thread::panicking() || self.use_again == UseAgain::No {
+        if std::thread::panicking() || kept.start.is_none() {
             return;
         }
         let surplus = {
@@ -138,10 +129,9 @@ impl Drop for BorrowedControlPlane {
 impl Kept {
     fn start(programs: &Programs, options: Options) -> Result<Self> {
         let plane = ControlPlane::start(programs, options.clone())?;
-        wait_for_service(plane.client())?;
-        let start = AfterStart {
-            keys: SavedKeys::read(&|| etcdctl(plane.folder()))?,
-            files: files(plane.folder())?,
+        let start = match options.users.is_empty() && options.apiserver_flags.is_empty() {
+            true => Some(AfterStart::of(&plane)?),
+            false => None,
         };
         Ok(Self {
             options,
@@ -152,15 +142,33 @@ impl Kept {
 
     /// Undoes what a test did.
     fn reset(mut self) -> Result<Self> {
-        let Self { plane, start, .. } = &mut self;
-        let deleted = start.keys.put_back(&|| etcdctl(plane.folder()))?;
+        if let Some(start) = &mut self.start {
+            start.put_back(&self.plane)?;
+        }
+        Ok(self)
+    }
+}
+
+impl AfterStart {
+    fn of(plane: &ControlPlane) -> Result<Self> {
+        wait_for_service(plane.client())?;
+        let programs = build(&[Program::Etcdctl])?;
+        Ok(Self {
+            keys: SavedKeys::read(Etcdctl::new(&programs, plane.folder()))?,
+            files: files(plane.folder())?,
+            programs,
+        })
+    }
+
+    fn put_back(&mut self, plane: &ControlPlane) -> Result<()> {
+        let folder = plane.folder();
+        let deleted = self.keys.put_back(Etcdctl::new(&self.programs, folder))?;
         wait_until_unserved(plane.client(), &deleted)?;
         // A list comes from a cache that is as new as etcd: after it no client sees older objects.
         for path in listed(plane.client())? {
             plane.list(&path)?;
         }
-        let folder = plane.folder();
-        for file in files(folder)?.difference(&start.files) {
+        for file in files(folder)?.difference(&self.files) {
             remove(&folder.join(file))?;
         }
         for log in GROWING.map(|log| folder.join(log)) {
@@ -168,7 +176,7 @@ impl Kept {
             file.and_then(|file| file.set_len(0))
                 .map_err(Error::file(&log))?;
         }
-        Ok(self)
+        Ok(())
     }
 }
 
@@ -179,12 +187,6 @@ fn wait_for_service(client: &Client) -> Result<()> {
         let addresses = client.list("/apis/networking.k8s.io/v1/ipaddresses")?;
         Ok((exist && !addresses.is_empty()).then_some(()))
     })
-}
-
-fn etcdctl(folder: &Path) -> Result<Command> {
-    let mut command = build(&[Program::Etcdctl])?.command(Program::Etcdctl, folder)?;
-    command.arg(format!("--endpoints={}", etcd_url(folder)));
-    Ok(command)
 }
 
 fn files(folder: &Path) -> Result<BTreeSet<OsString>> {

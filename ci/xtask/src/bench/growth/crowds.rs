@@ -89,9 +89,15 @@ fn shared_pod_pools(file: &Path, pools: usize) -> Result<Vec<Taken>> {
     let nodes = cluster(MULTI_POOL, NODES, |n| {
         let rack = format!("r{}", n % pools);
         format!(
-            "{},\n{{\"apiVersion\":\"cilium.io/v2\",\"kind\":\"CiliumNode\",\"metadata\":{{\"name\":\"n{n}\",\"uid\":\"c{n}\",\"resourceVersion\":\"1\"}},\"spec\":{{\"ipam\":{{\"pools\":{{\"allocated\":[{{\"pool\":\"default\",\"cidrs\":[\"172.{}/28\"]}}]}}}}}}}}",
+            "{},\n{}",
             node(n, &rack, ""),
-            &address(n * 16)[3..]
+            cilium_node(
+                n,
+                &format!(
+                    "{{\"pools\":{{\"allocated\":[{{\"pool\":\"default\",\"cidrs\":[\"172.{}/28\"]}}]}}}}",
+                    &address(n * 16)[3..]
+                )
+            )
         )
     });
     let (mut taken, plan) = planned(file, &nodes, &loaded)?;
@@ -182,10 +188,7 @@ fn operator_at_zero(file: &Path, nodes: usize) -> Result<Vec<Taken>> {
     let settings = "cluster-pool\",\"cluster-pool-ipv4-cidr\":\"10.0.0.0/8\",\"cluster-pool-ipv4-mask-size\":\"26\",\"enable-ipv4\":\"true\",\"enable-ipv6\":\"false";
     let base = CILIUM.replace("IPAM", settings) + NO_OPERATOR;
     let objects = cluster_of(&base, nodes, |n| {
-        format!(
-            "{},\n{{\"apiVersion\":\"cilium.io/v2\",\"kind\":\"CiliumNode\",\"metadata\":{{\"name\":\"n{n}\",\"uid\":\"c{n}\",\"resourceVersion\":\"1\"}},\"spec\":{{\"ipam\":{{}}}}}}",
-            node(n, "a", "")
-        )
+        format!("{},\n{}", node(n, "a", ""), cilium_node(n, "{}"))
     });
     let (taken, plan) = planned(file, &objects, &loaded)?;
     ensure!(
@@ -235,12 +238,13 @@ fn examination(file: &Path, nodes: usize, block: fn(usize) -> usize) -> Result<V
     let objects = cluster(KUBERNETES, nodes, |n| {
         let block = format!("{}/26", address(block(n) * 64));
         format!(
-            "{},\n{{\"apiVersion\":\"cilium.io/v2\",\"kind\":\"CiliumNode\",\"metadata\":{{\"name\":\"n{n}\",\"uid\":\"c{n}\",\"resourceVersion\":\"1\"}},\"spec\":{{\"ipam\":{{\"podCIDRs\":[\"{block}\"]}}}}}}",
+            "{},\n{}",
             node(
                 n,
                 "a",
                 &format!("\"podCIDR\":\"{block}\",\"podCIDRs\":[\"{block}\"]")
-            )
+            ),
+            cilium_node(n, &format!("{{\"podCIDRs\":[\"{block}\"]}}"))
         )
     });
     std::fs::write(file, objects).context("the cluster cannot be written")?;
@@ -254,4 +258,11 @@ fn examination(file: &Path, nodes: usize, block: fn(usize) -> usize) -> Result<V
         measured("examine", || examine(Some(&loaded.desired), &observed, &[]));
     doctor.bytes = findings.len();
     Ok(vec![read, doctor])
+}
+
+/// The CiliumNode of a node; `ipam` is JSON.
+fn cilium_node(n: usize, ipam: &str) -> String {
+    format!(
+        "{{\"apiVersion\":\"cilium.io/v2\",\"kind\":\"CiliumNode\",\"metadata\":{{\"name\":\"n{n}\",\"uid\":\"c{n}\",\"resourceVersion\":\"1\"}},\"spec\":{{\"ipam\":{ipam}}}}}"
+    )
 }
