@@ -5,14 +5,13 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use forge::{Outcome, Place, PullRequest, find, merged_with, post};
-use jiff::Timestamp;
 
 use super::apply_report::Report;
 use super::failure::Failure;
 use super::forge_arguments::{Forge, ForgeArguments, surroundings};
-use super::review::{Comment, marker, shown_plan};
+use super::review::{Comment, circumstances, marker, now, shown_plan};
 use super::{Common, ExitStatus, output};
-use crate::render::{Circumstances, Verdict, apply_comment};
+use crate::render::{Verdict, apply_comment};
 use ipam_planner::plan::PlanDocument;
 
 const NO_FORGE: &str = "--reviewed needs a forge: this is no job of GitHub, GitLab, Gitea or Forgejo; pass --forge, --repository and --merge-commit, or the digest with --expect-digest";
@@ -146,13 +145,13 @@ impl Review {
     }
 
     fn text(&self, outcome: &Result<ExitStatus, Failure>, common: &Common) -> String {
-        let now = Timestamp::from_second(Timestamp::now().as_second());
-        let time = now.map(|now| now.to_string()).unwrap_or_default();
-        let around = Circumstances {
-            commit: Some(&self.commit),
-            cluster: self.cluster_name.as_deref().or(common.context.as_deref()),
-            time: &time,
-        };
+        let time = now();
+        let around = circumstances(
+            Some(&self.commit),
+            self.cluster_name.as_deref(),
+            common,
+            &time,
+        );
         let counts = self.counts.get().map(String::as_str);
         let why = outcome.as_ref().err().map(|why| why.brief(common.detail()));
         let verdict = match (&why, counts) {

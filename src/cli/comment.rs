@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
-
 use super::fail_on::{FailOn, FailOnArguments};
 use super::failure::Failure;
 use super::files::Files;
@@ -13,7 +11,7 @@ use super::review::{self, Comment};
 use super::safety_arguments::SafetyArguments;
 use super::selection::SelectionArguments;
 use super::{Common, ExitStatus, output, plan_file};
-use crate::render::{Circumstances, Detail, comment, comment_on_findings, finding_documents};
+use crate::render::{Detail, comment, comment_on_findings, finding_documents};
 use forge::{How, Marker, Outcome, Posted};
 use ipam_controller::Loaded;
 use ipam_planner::plan::PlanDocument;
@@ -146,13 +144,13 @@ impl Arguments {
 
     fn text(&self, shown: &Shown, common: &Common) -> Result<String, Failure> {
         let commit = self.place.head()?;
-        let now = Timestamp::from_second(Timestamp::now().as_second());
-        let time = now.map(|now| now.to_string()).unwrap_or_default();
-        let around = Circumstances {
-            commit: commit.as_deref(),
-            cluster: self.cluster_name.as_deref().or(common.context.as_deref()),
-            time: &time,
-        };
+        let time = review::now();
+        let around = review::circumstances(
+            commit.as_deref(),
+            self.cluster_name.as_deref(),
+            common,
+            &time,
+        );
         Ok(match shown {
             Shown::Plan(plan) => comment(plan, &around),
             Shown::Invalid(loaded) => {

@@ -1,18 +1,17 @@
 //! `drift`: compares the cluster with the files, and keeps one issue open while they differ.
 
 use forge::{Issue, IssueKept, IssueWanted, keep_issue};
-use jiff::Timestamp;
 
 use super::fail_on::{Conditions, FailOn, FailOnArguments};
 use super::failure::Failure;
 use super::files::Files;
 use super::forge_arguments::{ForgeArguments, surroundings};
 use super::planning::{Made, Planning};
-use super::review::{Comment, marker};
+use super::review::{Comment, circumstances, marker, now};
 use super::safety_arguments::SafetyArguments;
 use super::selection::SelectionArguments;
 use super::{Common, ExitStatus, output};
-use crate::render::{Circumstances, drift_is_gone, drift_issue};
+use crate::render::{drift_is_gone, drift_issue};
 use ipam_planner::plan::{FindingDocument, PlanDocument};
 
 const NO_FORGE: &str = "no repository is known: this is no job of GitHub, GitLab, Gitea or Forgejo; pass --forge and --repository, or --dry-run to print the issue";
@@ -111,13 +110,8 @@ impl Arguments {
         commit: Option<&str>,
         common: &Common,
     ) -> String {
-        let now = Timestamp::from_second(Timestamp::now().as_second());
-        let time = now.map(|now| now.to_string()).unwrap_or_default();
-        let around = Circumstances {
-            commit,
-            cluster: self.cluster_name.as_deref().or(common.context.as_deref()),
-            time: &time,
-        };
+        let time = now();
+        let around = circumstances(commit, self.cluster_name.as_deref(), common, &time);
         match differs {
             true => drift_issue(plan, &around),
             false => drift_is_gone(&plan.source.directory, &around),

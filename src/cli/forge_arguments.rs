@@ -1,5 +1,5 @@
-//! Flags and environment that name a repository or a pull request, and the token for it. The token is never an
-//! argument of the command line, where every process of the machine could read it.
+//! Flags and environment that name a repository or a pull request, and the token for it. The token is
+//! never an argument of the command line, where every process of the machine could read it.
 
 use std::fs::File;
 use std::io::Read;

@@ -4,6 +4,10 @@
 use std::path::{Component, Path, PathBuf};
 
 use forge::Marker;
+use jiff::Timestamp;
+
+use super::Common;
+use crate::render::Circumstances;
 use ipam_planner::plan::PlanDocument;
 
 const PREFIX: &str = "<!-- cilium-ipam plan ";
@@ -12,7 +16,7 @@ const SUFFIX: &str = " -->";
 /// Hexadecimal digits of SHA-256.
 const DIGITS: usize = 64;
 
-/// What a text of ours in a forge is about.
+/// The subject of a text of ours in a forge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comment {
     /// The plan of a pull request.
@@ -21,6 +25,26 @@ pub(super) enum Comment {
     Outcome,
     /// What differs in the cluster.
     Drift,
+}
+
+/// The time of a text.
+pub(super) fn now() -> String {
+    let now = Timestamp::from_second(Timestamp::now().as_second());
+    now.map(|now| now.to_string()).unwrap_or_default()
+}
+
+/// What a text says beside the plan; `time` is that of [`now`].
+pub(super) fn circumstances<'c>(
+    commit: Option<&'c str>,
+    cluster_name: Option<&'c str>,
+    common: &'c Common,
+    time: &'c str,
+) -> Circumstances<'c> {
+    Circumstances {
+        commit,
+        cluster: cluster_name.or(common.context.as_deref()),
+        time,
+    }
 }
 
 /// The marker for a directory, however it is spelled, and the name of a cluster.

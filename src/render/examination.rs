@@ -87,14 +87,6 @@ impl ExaminationDocument {
         findings: &[Finding],
         detail: Detail,
     ) -> ExaminationDocument {
-        let mut summary = Summary::default();
-        for finding in findings {
-            match finding.severity {
-                Severity::Error => summary.error += 1,
-                Severity::Warning => summary.warning += 1,
-                Severity::Info => summary.info += 1,
-            }
-        }
         let (shown, omitted) = first(
             grouped(findings),
             if detail == Detail::Full {
@@ -112,13 +104,27 @@ impl ExaminationDocument {
         ExaminationDocument {
             format_version: FORMAT_VERSION,
             cluster: conclusions.iter().map(conclusion).collect(),
-            summary,
+            summary: Summary::of(findings),
             findings: shown
                 .iter()
                 .map(|group| ExaminationFinding::new(group, detail))
                 .collect(),
             omitted,
         }
+    }
+}
+
+impl Summary {
+    fn of(findings: &[Finding]) -> Summary {
+        let mut summary = Summary::default();
+        for finding in findings {
+            match finding.severity {
+                Severity::Error => summary.error += 1,
+                Severity::Warning => summary.warning += 1,
+                Severity::Info => summary.info += 1,
+            }
+        }
+        summary
     }
 }
 
@@ -190,20 +196,16 @@ pub(super) fn counts(findings: &[Finding]) -> Option<String> {
     if findings.is_empty() {
         return None;
     }
-    let of = |severity: Severity| {
-        let of_it = findings.iter().filter(|one| one.severity == severity);
-        of_it.count()
-    };
-    let (errors, warnings, infos) = (
-        of(Severity::Error),
-        of(Severity::Warning),
-        of(Severity::Info),
-    );
+    let Summary {
+        error,
+        warning,
+        info,
+    } = Summary::of(findings);
     Some(format!(
         "{}, {}, {}",
-        count(errors, "error"),
-        count(warnings, "warning"),
-        count(infos, "info")
+        count(error, "error"),
+        count(warning, "warning"),
+        count(info, "info")
     ))
 }
 

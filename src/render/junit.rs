@@ -7,8 +7,8 @@ use super::log_command::xml_without_commands;
 use super::text::{grouped_digits, printable};
 use ipam_core::model::{Finding, FindingGroup, Severity, grouped};
 
-/// The report as XML text, with one suite. A finding less severe than `fails` is a passed case, and its text is the
-/// case's output.
+/// The report as XML text, with one suite. A finding less severe than `fails` is a passed case, and
+/// its text is the case's output.
 pub fn junit(suite: &str, findings: &[Finding], fails: Option<Severity>, detail: Detail) -> String {
     let groups = grouped(findings);
     let is_failure =

@@ -149,7 +149,7 @@ fn twelve_nodes_change_to_pools_by_rack_and_their_operator_follows() {
     ground.expect_rack_blocks();
     ground.expect_clean();
     expect_both(&ground, &before);
-    // What is left is for a person.
+    // A person does the rest.
     let left = ground
         .run(&[&plan[..], &TO_POOLS].concat())
         .expect(0)

@@ -238,11 +238,9 @@ impl Routes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ApiUrl, PlainHttp};
 
     fn routes(kind: Kind) -> Routes {
-        let api = ApiUrl::parse("https://git.example/api", PlainHttp::OnLoopback).unwrap();
-        Routes { kind, api }
+        crate::routes::tests::routes(kind, "https://git.example/api")
     }
 
     #[test]

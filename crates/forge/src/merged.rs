@@ -28,7 +28,7 @@ pub fn merged_with(
     let request = client.routes.merged_with(repository, commit);
     let answer = patiently(patience, || client.ask(&request));
     match answer {
-        // This is how Gitea says that there is none.
+        // Gitea answers so for a commit without a pull request.
         Err(ForgeError::Denied { status: 404, .. }) if client.routes.kind == Kind::Gitea => {
             Ok(None)
         }
@@ -66,11 +66,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{ApiUrl, PlainHttp};
 
     fn routes(kind: Kind) -> Routes {
-        let api = ApiUrl::parse("https://git.example/api", PlainHttp::OnLoopback).unwrap();
-        Routes { kind, api }
+        crate::routes::tests::routes(kind, "https://git.example/api")
     }
 
     #[test]

@@ -7,7 +7,6 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::patience::patiently;
-
 use crate::routes::{PAGE, Request};
 use crate::{Client, ForgeError, Marker, Place, PullRequest, Repository};
 

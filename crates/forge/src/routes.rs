@@ -178,11 +178,11 @@ fn encoded(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::PlainHttp;
 
-    fn routes(kind: Kind, api: &str) -> Routes {
+    pub(crate) fn routes(kind: Kind, api: &str) -> Routes {
         let api = ApiUrl::parse(api, PlainHttp::OnLoopback).unwrap();
         Routes { kind, api }
     }

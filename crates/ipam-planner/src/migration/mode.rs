@@ -127,10 +127,7 @@ impl Scheduler<'_> {
             }
         };
         if let Some(left) = self.mode_obstacle(from) {
-            let names = self.observed.nodes.keys();
-            self.left_out
-                .extend(names.map(|name| (name.clone(), left.clone())));
-            return;
+            return self.leave_all(&left);
         }
         let names: Vec<NodeName> = self.observed.nodes.keys().cloned().collect();
         let hostnames = Hostnames::new(self.observed);
