@@ -64,7 +64,7 @@ impl ReviewArguments {
             ));
         };
         let directory = directory.to_string_lossy().into_owned();
-        let marker = marker(Comment::Plan, &directory, self.cluster_name.as_deref());
+        let marker = marker(&Comment::Plan, &directory, self.cluster_name.as_deref());
         let of_commit = commit.clone();
         let found = forge.ask(
             "the review was not found",
@@ -164,7 +164,7 @@ impl Review {
 
     async fn post(&self, number: u64, text: String) -> Result<(), Failure> {
         let marker = marker(
-            Comment::Outcome,
+            &Comment::Outcome,
             &self.directory,
             self.cluster_name.as_deref(),
         );

@@ -130,7 +130,7 @@ impl Arguments {
 
     fn marker(&self, shown: &Shown) -> Marker {
         let cluster_name = self.cluster_name.as_deref();
-        review::marker(Comment::Plan, &self.directory(shown), cluster_name)
+        review::marker(&Comment::Plan, &self.directory(shown), cluster_name)
     }
 
     /// The hidden line that lets `apply --reviewed` recognize the plan. A plan file may be forged,

@@ -12,7 +12,7 @@ use super::safety_arguments::SafetyArguments;
 use super::selection::SelectionArguments;
 use super::{Common, ExitStatus, output};
 use crate::render::{drift_is_gone, drift_issue};
-use ipam_planner::plan::{FindingDocument, PlanDocument};
+use ipam_planner::plan::{FindingDocument, PlanDocument, SelectionDocument};
 
 const NO_FORGE: &str = "no repository is known: this is no job of GitHub, GitLab, Gitea or Forgejo; pass --forge and --repository, or --dry-run to print the issue";
 
@@ -27,7 +27,8 @@ const DIFFERENCES: [FailOn; 4] = [
 /// Compare the cluster with the files, and keep one issue open in the repository while they differ.
 ///
 /// They differ if a plan has changes, drift, misplaced blocks or errors, or if a part of the cluster
-/// cannot be read. The issue is updated in place, and closed when they agree.
+/// cannot be read. The issue is updated in place, and closed when they agree. With `--target` or
+/// `--exclude`, that part has an issue of its own.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -76,13 +77,10 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     match forge {
         None => output::data(&text)?,
         Some(forge) => {
-            let directory = plan.source.directory.clone();
-            let marker = marker(
-                Comment::Drift,
-                &directory,
-                arguments.cluster_name.as_deref(),
-            );
-            let title = title(&directory, arguments.cluster_name.as_deref());
+            let (directory, cluster) = (&plan.source.directory, arguments.cluster_name.as_deref());
+            let subject = subject(&plan);
+            let marker = marker(&subject, directory, cluster);
+            let title = title(&subject, directory, cluster);
             let keeping = move |client: &_, repository: &_, patience| {
                 let wanted = match differs {
                     true => IssueWanted::Open {
@@ -93,7 +91,8 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
                 };
                 keep_issue(client, repository, &marker, wanted, patience)
             };
-            tell(&forge.ask("the issue was not updated", keeping).await?);
+            let kept = forge.ask("the issue was not updated", keeping).await?;
+            output::warn(&told(&kept, plan.selection.as_ref()));
         }
     }
     match arguments.fail_on.names(&plan, &[]) {
@@ -114,44 +113,58 @@ impl Arguments {
         let around = circumstances(commit, self.cluster_name.as_deref(), common, &time);
         match differs {
             true => drift_issue(plan, &around),
-            false => drift_is_gone(&plan.source.directory, &around),
+            false => drift_is_gone(plan, &around),
         }
+    }
+}
+
+/// The issue of the directory, or of a part of it.
+fn subject(plan: &PlanDocument) -> Comment {
+    match &plan.selection {
+        None => Comment::Drift,
+        Some(selection) => Comment::DriftOfPart(selection.flags()),
     }
 }
 
 /// One line of plain text. Forges look for references in titles, too.
-fn title(directory: &str, cluster: Option<&str>) -> String {
+fn title(subject: &Comment, directory: &str, cluster: Option<&str>) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
     let plain = |name: &str| !name.is_empty() && name.bytes().all(is_plain);
-    let cluster = cluster.filter(|name| plain(name));
-    let cluster = cluster.map_or_else(
-        || "The cluster".to_owned(),
-        |name| format!("Cluster {name}"),
-    );
-    match plain(directory) {
-        true => format!("{cluster} differs from {directory}"),
-        false => format!("{cluster} differs from the files"),
-    }
+    let files = match plain(directory) {
+        true => directory,
+        false => "the files",
+    };
+    let who = match (subject, cluster.filter(|name| plain(name))) {
+        (Comment::DriftOfPart(_), None) => "A part of the cluster".to_owned(),
+        (Comment::DriftOfPart(_), Some(name)) => format!("A part of cluster {name}"),
+        (_, None) => "The cluster".to_owned(),
+        (_, Some(name)) => format!("Cluster {name}"),
+    };
+    format!("{who} differs from {files}")
 }
 
-fn tell(kept: &IssueKept) {
+fn told(kept: &IssueKept, part: Option<&SelectionDocument>) -> String {
     let name = |issue: &Issue| match &issue.url {
         Some(url) => url.clone(),
         None => format!("issue {}", issue.number),
     };
-    output::warn(&match kept {
+    let who = match part {
+        None => "The cluster",
+        Some(_) => "The selected part of the cluster",
+    };
+    match kept {
         IssueKept::Opened(issue) => {
-            format!("The cluster differs from the files: opened {}", name(issue))
+            format!("{who} differs from the files: opened {}", name(issue))
         }
-        IssueKept::Updated(issue) => format!(
-            "The cluster still differs from the files: updated {}",
-            name(issue)
-        ),
-        IssueKept::Closed(issue) => {
-            format!("The cluster is as the files say: closed {}", name(issue))
+        IssueKept::Updated(issue) => {
+            format!(
+                "{who} still differs from the files: updated {}",
+                name(issue)
+            )
         }
-        IssueKept::None => "The cluster is as the files say.".to_owned(),
-    });
+        IssueKept::Closed(issue) => format!("{who} is as the files say: closed {}", name(issue)),
+        IssueKept::None => format!("{who} is as the files say."),
+    }
 }
 
 #[cfg(test)]
@@ -160,6 +173,7 @@ mod tests {
 
     #[test]
     fn a_title_refers_to_nothing() {
+        let title = |directory, cluster| title(&Comment::Drift, directory, cluster);
         assert_eq!(
             title("a/pools", Some("lab-1")),
             "Cluster lab-1 differs from a/pools"

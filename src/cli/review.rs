@@ -17,7 +17,7 @@ const SUFFIX: &str = " -->";
 const DIGITS: usize = 64;
 
 /// The subject of a text of ours in a forge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Comment {
     /// The plan of a pull request.
     Plan,
@@ -25,6 +25,8 @@ pub(super) enum Comment {
     Outcome,
     /// What differs in the cluster.
     Drift,
+    /// What differs in the part that these flags select.
+    DriftOfPart(String),
 }
 
 /// The time of a text.
@@ -48,13 +50,14 @@ pub(super) fn circumstances<'c>(
 }
 
 /// The marker for a directory, however it is spelled, and the name of a cluster.
-pub(super) fn marker(about: Comment, directory: &str, cluster_name: Option<&str>) -> Marker {
+pub(super) fn marker(about: &Comment, directory: &str, cluster_name: Option<&str>) -> Marker {
     let directory = spelled_one_way(directory);
     let cluster = cluster_name.unwrap_or_default();
     match about {
         Comment::Plan => Marker::new(&[&directory, cluster]),
         Comment::Outcome => Marker::new(&[&directory, cluster, "outcome"]),
         Comment::Drift => Marker::new(&[&directory, cluster, "drift"]),
+        Comment::DriftOfPart(limit) => Marker::new(&[&directory, cluster, "drift", limit]),
     }
 }
 

@@ -27,6 +27,15 @@ pub struct Circumstances<'c> {
 
 /// The comment.
 pub fn comment(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
+    comment_below("", plan, around)
+}
+
+/// The comment below another text, both within the limit.
+pub(super) fn comment_below(
+    above: &str,
+    plan: &PlanDocument,
+    around: &Circumstances<'_>,
+) -> String {
     let PlanDocument {
         format_version: _,
         intent: _,
@@ -47,7 +56,8 @@ pub fn comment(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
         .iter()
         .partition(|change| change.hazard == "destructive");
     let command = command("plan", &source.directory, " --full");
-    let (head, tail) = (head(plan, around), tail(plan, around, &command));
+    let head = format!("{above}{}", head(plan, around));
+    let tail = tail(plan, around, &command);
     let elsewhere = format!("run {command}");
     let mut page = Page::new(PageLimit::COMMENT, head, &tail).with_rest_in(&elsewhere);
     let short = Detail::Short;

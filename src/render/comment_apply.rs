@@ -1,6 +1,7 @@
 //! The outcome of an apply as the comment of a merged pull request, and drift as an issue.
 
-use super::comment::{Circumstances, comment};
+use super::comment::{Circumstances, comment_below};
+use super::limited;
 use super::markup::{code, prose};
 use ipam_planner::plan::PlanDocument;
 
@@ -42,10 +43,10 @@ pub fn apply_comment(
         }
     };
     match plan {
-        Some(plan) => format!(
-            "{text}\nThe plan before this apply:\n\n{}",
-            comment(plan, around)
-        ),
+        Some(plan) => {
+            let above = format!("{text}\nThe plan before this apply:\n\n");
+            comment_below(&above, plan, around)
+        }
         None => format!("{text}\n{}\n", at(around)),
     }
 }
@@ -73,17 +74,22 @@ fn at(around: &Circumstances<'_>) -> String {
 
 /// The text of an issue about a cluster that differs from the files.
 pub fn drift_issue(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
-    format!(
-        "The cluster differs from the files. A later check updates this issue, and closes it when they agree.\n\n{}",
-        comment(plan, around)
-    )
+    let above = "The cluster differs from the files. A later check updates this issue, and closes it when they agree.\n\n";
+    comment_below(above, plan, around)
 }
 
 /// The text of that issue once they agree.
-pub fn drift_is_gone(directory: &str, around: &Circumstances<'_>) -> String {
+pub fn drift_is_gone(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
+    let who = match plan.selection {
+        None => "The cluster".to_owned(),
+        Some(_) => format!(
+            "The cluster, {},",
+            prose(&limited::by(plan.selection.as_ref()))
+        ),
+    };
     format!(
-        "The cluster is as the files in {} say.\n\n{}\n",
-        code(directory),
+        "{who} is as the files in {} say.\n\n{}\n",
+        code(&plan.source.directory),
         at(around)
     )
 }
