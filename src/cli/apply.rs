@@ -81,7 +81,10 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         ));
     }
     let review = arguments.review.find(&arguments.what, common).await?;
-    let outcome = carry_out(arguments, Some(&review), common).await;
+    let outcome = match review.check_files() {
+        Ok(()) => carry_out(arguments, Some(&review), common).await,
+        Err(outdated) => Err(outdated),
+    };
     review.tell(outcome, common).await
 }
 
@@ -227,7 +230,7 @@ impl Run<'_> {
         let (observed, plan) = observe_and_plan(self.cluster, &self.job).await?;
         let approved = match self.saved {
             Some(saved) => saved_changes(saved, &plan, &observed, self.common.detail())?,
-            None => self.fresh_changes(plan, &observed)?,
+            None => self.fresh_changes(plan, &observed).await?,
         };
         let refusals = self.job.refusals(&approved.changes, &observed);
         if !refusals.is_empty() {
@@ -243,7 +246,7 @@ impl Run<'_> {
         Ok((observed, approved))
     }
 
-    fn fresh_changes(&self, plan: Plan, observed: &Observed) -> Result<Approved, Failure> {
+    async fn fresh_changes(&self, plan: Plan, observed: &Observed) -> Result<Approved, Failure> {
         let (loaded, detail) = (self.job.loaded, self.common.detail());
         check_objects(&plan.selection, &loaded.desired, observed)?;
         let document = PlanDocument::new(&plan, &self.directory.to_string_lossy())
@@ -254,7 +257,7 @@ impl Run<'_> {
             .expectation
             .check_digest(&document, PlanOrigin::Now)?;
         if let Some(review) = self.review {
-            review.check(document)?;
+            review.check(document).await?;
         }
         Ok(Approved {
             blocked: plan.blocked.len(),

@@ -3,8 +3,12 @@
 
 use std::path::Path;
 use std::sync::OnceLock;
+use std::time::Duration;
 
-use forge::{Outcome, Place, PullRequest, find, merged_with, post};
+use forge::{
+    Client, FilesInBranch, ForgeError, Marker, Merged, Outcome, Place, PullRequest, Repository,
+    default_branch, files_in_branch, find, merged_with, post,
+};
 
 use super::apply_report::Report;
 use super::failure::Failure;
@@ -31,8 +35,60 @@ pub(super) struct ReviewArguments {
     /// The commit that the merge made. Default: that of the CI job.
     #[arg(long, value_name = "COMMIT", requires = "reviewed")]
     merge_commit: Option<String>,
+    /// The branch that is applied. If the directory has other files there by now, nothing is
+    /// applied. Default: the repository's default branch.
+    #[arg(long, value_name = "NAME", requires = "reviewed")]
+    branch: Option<String>,
     #[command(flatten)]
     forge: ForgeArguments,
+}
+
+/// What the forge knows of a commit.
+struct Evidence {
+    branch: String,
+    files: FilesInBranch,
+    merged: Option<Merged>,
+    comment: Option<forge::Comment>,
+}
+
+/// Where the evidence is.
+struct Search {
+    commit: String,
+    branch: Option<String>,
+    directory: String,
+    marker: Marker,
+}
+
+impl Search {
+    fn run(
+        self,
+        client: &Client,
+        repository: &Repository,
+        patience: Duration,
+    ) -> Result<Evidence, ForgeError> {
+        let Search {
+            commit,
+            branch,
+            directory,
+            marker,
+        } = self;
+        let branch = match branch {
+            Some(branch) => branch,
+            None => default_branch(client, repository, patience)?,
+        };
+        let files = files_in_branch(client, repository, &branch, &commit, &directory, patience)?;
+        let merged = merged_with(client, repository, &branch, &commit, patience)?;
+        let comment = match merged {
+            Some(Merged { number, .. }) => find(client, repository, number, &marker, patience)?,
+            None => None,
+        };
+        Ok(Evidence {
+            branch,
+            files,
+            merged,
+            comment,
+        })
+    }
 }
 
 /// The plan that was reviewed, and the place for the outcome.
@@ -41,9 +97,7 @@ pub(super) struct Review {
     directory: String,
     cluster_name: Option<String>,
     commit: String,
-    pull_request: Option<u64>,
-    /// The digest of the plan's substance.
-    shown: Option<String>,
+    evidence: Evidence,
     /// The plan of now.
     plan: OnceLock<PlanDocument>,
     counts: OnceLock<String>,
@@ -64,28 +118,21 @@ impl ReviewArguments {
             ));
         };
         let directory = directory.to_string_lossy().into_owned();
-        let marker = marker(&Comment::Plan, &directory, self.cluster_name.as_deref());
-        let of_commit = commit.clone();
-        let found = forge.ask(
-            "the review was not found",
-            move |client, repository, patience| {
-                let number = merged_with(client, repository, &of_commit, patience)?;
-                let comment = match number {
-                    Some(number) => find(client, repository, number, &marker, patience)?,
-                    None => None,
-                };
-                Ok((number, comment))
-            },
-        );
-        let (pull_request, comment) = found.await?;
-        let shown = comment.and_then(|comment| shown_plan(&comment.body).map(str::to_owned));
+        let search = Search {
+            commit: commit.clone(),
+            branch: self.branch.clone(),
+            directory: directory.clone(),
+            marker: marker(&Comment::Plan, &directory, self.cluster_name.as_deref()),
+        };
+        let failed = "the review was not found";
+        let search =
+            move |client: &_, repository: &_, patience| search.run(client, repository, patience);
         Ok(Review {
+            evidence: forge.ask(failed, search).await?,
             forge,
             directory,
             cluster_name: self.cluster_name.clone(),
             commit,
-            pull_request,
-            shown,
             plan: OnceLock::new(),
             counts: OnceLock::new(),
         })
@@ -93,23 +140,72 @@ impl ReviewArguments {
 }
 
 impl Review {
-    /// Refuses a plan that was not reviewed, unless there is nothing to apply and nothing was reviewed.
-    pub(super) fn check(&self, plan: PlanDocument) -> Result<(), Failure> {
+    /// Refuses the files of a commit that the branch has left behind: a job that ran late, or again
+    /// after a revert.
+    pub(super) fn check_files(&self) -> Result<(), Failure> {
+        self.check_that_they_are_the_same(&self.evidence.files)
+    }
+
+    fn check_that_they_are_the_same(&self, files: &FilesInBranch) -> Result<(), Failure> {
+        match files {
+            FilesInBranch::Same => Ok(()),
+            FilesInBranch::Changed(last) => Err(Failure::Unexpected {
+                what: format!(
+                    "the files of commit {} are outdated: branch {} has others in {} by commit {last}",
+                    self.commit, self.evidence.branch, self.directory
+                ),
+                hint: "let the job of the newest commit apply them",
+            }),
+        }
+    }
+
+    /// Asks again. Another job may have held the lock for minutes.
+    async fn check_files_now(&self) -> Result<(), Failure> {
+        let branch = self.evidence.branch.clone();
+        let (commit, directory) = (self.commit.clone(), self.directory.clone());
+        let ask = move |client: &_, repository: &_, patience| {
+            files_in_branch(client, repository, &branch, &commit, &directory, patience)
+        };
+        let files = self.forge.ask("the branch was not read", ask).await?;
+        self.check_that_they_are_the_same(&files)
+    }
+
+    /// Refuses a plan that was not reviewed, unless there is nothing to apply and nothing was
+    /// reviewed. To be called with the lock.
+    pub(super) async fn check(&self, plan: PlanDocument) -> Result<(), Failure> {
         let plan = self.plan.get_or_init(|| plan);
-        let substance = plan.substance();
-        let why = match (&self.shown, self.pull_request) {
-            _ if plan.changes.is_empty() && plan.blocked.is_empty() => return Ok(()),
-            (Some(shown), _) if *shown == substance => return Ok(()),
-            (None, _) if plan.changes.is_empty() => return Ok(()),
-            (Some(_), Some(number)) => format!(
-                "the plan is not the one that pull request {number} showed: the files or the cluster have changed since"
-            ),
-            (None, Some(number)) => {
-                format!("pull request {number} has no comment of ours with a plan to apply")
-            }
-            (_, None) => format!(
-                "commit {} came with no pull request, so its plan was not reviewed",
+        self.check_shown(plan)?;
+        self.check_files_now().await
+    }
+
+    fn check_shown(&self, plan: &PlanDocument) -> Result<(), Failure> {
+        let Evidence {
+            branch,
+            merged,
+            comment,
+            ..
+        } = &self.evidence;
+        let shown = comment.as_ref().and_then(|one| shown_plan(&one.body));
+        if plan.changes.is_empty() && (plan.blocked.is_empty() || shown.is_none()) {
+            return Ok(());
+        }
+        let why = match (merged, shown, comment) {
+            (None, _, _) => format!(
+                "commit {} came to branch {branch} with no pull request, so its plan was not reviewed",
                 self.commit
+            ),
+            (Some(merged), Some(_), Some(comment)) if !is_older(comment, merged) => format!(
+                "the comment with the plan was changed after pull request {} was merged",
+                merged.number
+            ),
+            (Some(_), Some(shown), _) if shown == plan.substance() => return Ok(()),
+            (Some(merged), Some(_), _) => format!(
+                "the plan is not the one that pull request {} showed: the files or the cluster have changed since",
+                merged.number
+            ),
+            (Some(merged), None, _) => format!(
+                "pull request {} has no comment of ours with a plan to apply",
+                merged.number
             ),
         };
         Err(Failure::Unexpected {
@@ -128,7 +224,7 @@ impl Review {
         outcome: Result<ExitStatus, Failure>,
         common: &Common,
     ) -> Result<ExitStatus, Failure> {
-        let Some(number) = self.pull_request else {
+        let Some(Merged { number, .. }) = self.evidence.merged else {
             return outcome;
         };
         let told = self.post(number, self.text(&outcome, common)).await;
@@ -169,20 +265,29 @@ impl Review {
             self.cluster_name.as_deref(),
         );
         let failed = "the pull request was not told";
+        let is_outdated = self.evidence.files != FilesInBranch::Same;
         let posting = self.forge.ask(failed, move |client, repository, patience| {
+            // What an earlier run of this job did matters more.
+            if is_outdated && find(client, repository, number, &marker, patience)?.is_some() {
+                return Ok(None);
+            }
             let place = Place {
                 repository: repository.clone(),
                 pull_request: PullRequest::Number(number),
             };
-            post(client, &place, &marker, &text, None, patience)
+            post(client, &place, &marker, &text, None, patience).map(Some)
         });
-        match posting.await? {
-            Outcome::Posted(posted) => {
-                let url = posted.comment.url.unwrap_or_default();
-                output::warn(&format!("Told pull request {number}: {url}"));
-            }
-            Outcome::MovedOn(_) => {}
+        if let Some(Outcome::Posted(posted)) = posting.await? {
+            let url = posted.comment.url.unwrap_or_default();
+            output::warn(&format!("Told pull request {number}: {url}"));
         }
         Ok(())
     }
+}
+
+/// Whether the reviewers could see this text before the merge.
+fn is_older(comment: &forge::Comment, merged: &Merged) -> bool {
+    comment
+        .changed
+        .is_some_and(|changed| changed <= merged.time)
 }

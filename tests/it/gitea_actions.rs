@@ -207,23 +207,33 @@ impl World {
     /// Waits for the run of this event at this commit; gives the conclusion of each job.
     #[track_caller]
     fn jobs(&self, event: &str, commit: &str) -> Vec<(String, String)> {
-        let run = wait_until("the run of the workflow", PATIENCE, || {
-            let listed = self.owner.get(&format!("{IPAM}/actions/runs"))?;
-            let runs = listed["workflow_runs"].as_array().cloned();
-            let is_it = |run: &Value| {
-                let seen = run["event"].as_str().unwrap_or_default();
-                seen.starts_with(event) && run["head_sha"] == commit && run["status"] == "completed"
-            };
-            Ok(runs.into_iter().flatten().find(is_it))
-        });
-        let run = run.unwrap_or_else(|why| panic!("{why}\n{}", self.trace()));
-        let id = run["id"].as_u64().unwrap();
+        let id = self.run(event, commit);
         let jobs = self.owner.get(&format!("{IPAM}/actions/runs/{id}/jobs"));
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let jobs = jobs.unwrap();
         let jobs = jobs["jobs"].as_array().unwrap().iter();
         jobs.map(|job| (text(&job["name"]), text(&job["conclusion"])))
             .collect()
+    }
+
+    /// Waits for the end of the run of this event at this commit; gives its number.
+    #[track_caller]
+    fn run(&self, event: &str, commit: &str) -> u64 {
+        let run = wait_until("the run of the workflow", PATIENCE, || {
+            let listed = self.owner.get(&format!("{IPAM}/actions/runs"))?;
+            let runs = listed["workflow_runs"].as_array().cloned();
+            let is_it = |run: &Value| {
+                let seen = run["event"].as_str().unwrap_or_default();
+                let branch = run["head_branch"].as_str().unwrap_or_default();
+                seen.starts_with(event)
+                    && run["head_sha"] == commit
+                    && run["status"] == "completed"
+                    && (event == PULL || PUSHED.contains(&branch))
+            };
+            Ok(runs.into_iter().flatten().find(is_it))
+        });
+        let run = run.unwrap_or_else(|why| panic!("{why}\n{}", self.trace()));
+        run["id"].as_u64().unwrap()
     }
 
     /// Fails with the logs if a job of this event at this commit ended otherwise.
@@ -277,6 +287,10 @@ fn base64(text: &str) -> String {
 /// How the names begin that Gitea's API gives the events of `pull_request_target`.
 const PULL: &str = "pull_request";
 
+/// The branches whose pushes count. A rebase gives the main branch a commit that was pushed to
+/// another one before.
+const PUSHED: [&str; 2] = ["main", "action"];
+
 #[test]
 #[ignore = "slow: builds Gitea and its runner, for minutes the first time"]
 fn the_workflow_of_init_reviews_applies_and_watches() {
@@ -296,7 +310,7 @@ fn the_workflow_of_init_reviews_applies_and_watches() {
     };
     // Nothing is to do, so no review is needed.
     world.expect("push", &first, &push("success"));
-    a_merge_applies_what_the_comment_showed(&world, &push("success"));
+    let applied = a_merge_applies_what_the_comment_showed(&world, &push("success"));
     // A new node, and a new snapshot with it.
     world.server.nodes([node("n3", "d", None)]);
     world.branch("main");
@@ -304,6 +318,7 @@ fn the_workflow_of_init_reviews_applies_and_watches() {
     world.commit("main", "Take a new snapshot");
     a_fork_gets_a_comment_and_runs_nothing(&world);
     a_merge_after_the_cluster_moved_is_refused(&world, &push("failure"));
+    an_old_job_that_runs_again_applies_nothing(&world, &applied, &push("failure"));
     drift_opens_an_issue_and_its_end_closes_it(&world);
     the_action_runs_a_command(&world);
     the_workflow_for_github_needs_only_the_token_of_its_jobs(&world, &push("success"));
@@ -317,7 +332,13 @@ const REVIEWED: [(&str, &str); 5] = [
     ("validate", "skipped"),
 ];
 
-fn a_merge_applies_what_the_comment_showed(world: &World, pushed: &[(&str, &str)]) {
+/// A pull request, and the commit of its merge.
+struct Applied {
+    number: u64,
+    commit: String,
+}
+
+fn a_merge_applies_what_the_comment_showed(world: &World, pushed: &[(&str, &str)]) -> Applied {
     world.branch("rack-c");
     world.clone.write("pools/c.yaml", rack("c", "10.3.0.0/16"));
     let commit = world.commit("rack-c", "Add rack c");
@@ -353,6 +374,10 @@ fn a_merge_applies_what_the_comment_showed(world: &World, pushed: &[(&str, &str)
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told[1].2.contains("applied as reviewed"), "{told:?}");
     assert!(told[1].2.contains("Applied 1 change;"), "{told:?}");
+    Applied {
+        number,
+        commit: merged,
+    }
 }
 
 /// `mallory` changes the workflow in the fork, too.
@@ -367,11 +392,13 @@ fn a_fork_gets_a_comment_and_runs_nothing(world: &World) {
     git(fork.path(), &["clone", "--quiet", &url, "."]);
     let trap = fork.join("ran");
     let workflow = format!(".gitea/workflows/{WORKFLOW}");
-    let text = fork.read(&workflow).replace(
+    let text = fork.read(&workflow);
+    let trapped = text.replace(
         "run: git fetch",
         &format!("run: touch {} && git fetch", trap.display()),
     );
-    fork.write(&workflow, text);
+    assert_ne!(text, trapped);
+    fork.write(&workflow, trapped);
     fork.write("pools/x.yaml", rack("d", "10.9.0.0/16"));
     git(fork.path(), &["add", "."]);
     git(
@@ -418,6 +445,27 @@ fn a_merge_after_the_cluster_moved_is_refused(world: &World, pushed: &[(&str, &s
         outcome.contains("2 to assign"),
         "the plan of now: {outcome}"
     );
+}
+
+/// By now, the main branch has other pools.
+fn an_old_job_that_runs_again_applies_nothing(
+    world: &World,
+    applied: &Applied,
+    pushed: &[(&str, &str)],
+) {
+    let told = world.comments(applied.number);
+    let run = world.run("push", &applied.commit);
+    let path = format!("{IPAM}/actions/runs/{run}/rerun");
+    let _ = world.owner.create(&path, &json!({}));
+    world.expect("push", &applied.commit, pushed);
+    assert!(
+        world
+            .trace()
+            .contains("are outdated: branch main has others in pools"),
+        "{}",
+        world.trace()
+    );
+    assert_eq!(world.comments(applied.number), told);
 }
 
 fn drift_opens_an_issue_and_its_end_closes_it(world: &World) {
@@ -472,7 +520,7 @@ fn drift_opens_an_issue_and_its_end_closes_it(world: &World) {
 
 fn the_action_runs_a_command(world: &World) {
     world.branch("action");
-    let workflow = "on: {push: {branches: [action]}}\njobs:\n  check:\n    runs-on: ubuntu-latest\n    steps:\n    - uses: actions/checkout@v4\n    - uses: actions/cilium-ipam@v4\n      with: {command: validate, arguments: --strict --no-color}\n";
+    let workflow = "on: {push: {branches: [action]}}\njobs:\n  check:\n    runs-on: ubuntu-latest\n    steps:\n    - uses: actions/checkout@v4\n    - uses: actions/cilium-ipam@v4\n      with: {command: validate, arguments: \"--strict\\n--no-color\"}\n";
     world.clone.write(".gitea/workflows/action.yaml", workflow);
     let commit = world.commit("action", "Use the action");
     world.expect("push", &commit, &[("check", "success")]);
@@ -502,7 +550,7 @@ fn the_workflow_for_github_needs_only_the_token_of_its_jobs(
     let trace = world.trace();
     assert_eq!(shown.len(), 1, "{trace}");
     assert_eq!(shown[0].1, "gitea-actions", "{trace}");
-    let merged = world.merge(number, "merge");
+    let merged = world.merge(number, "rebase");
     world.expect("push", &merged, pushed);
     assert_eq!(world.block("n4"), ["10.6.0.0/24"], "{}", world.trace());
     assert!(world.comments(number)[1].2.contains("applied as reviewed"));

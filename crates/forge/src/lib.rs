@@ -1,8 +1,9 @@
 //! One comment of ours on a pull request of GitHub, GitLab, Gitea or Forgejo, and one issue: found
-//! again, and updated in place. Must never know plans.
+//! again, and updated in place; and what the forge knows of a commit. Must never know plans.
 #![forbid(unsafe_code)]
 
 mod address;
+mod branch;
 mod client;
 mod error;
 mod issue;
@@ -17,12 +18,13 @@ mod surroundings;
 mod token;
 
 pub use address::{ApiUrl, PlainHttp};
+pub use branch::{FilesInBranch, default_branch, files_in_branch};
 pub use client::Client;
 pub use error::ForgeError;
 pub use issue::{Issue, IssueKept, IssueWanted, keep_issue};
 pub use kind::Kind;
 pub use marker::Marker;
-pub use merged::merged_with;
+pub use merged::{Merged, merged_with};
 pub use place::{Place, PullRequest, Repository};
 pub use post::{Comment, How, Outcome, Posted, find, post};
 pub use surroundings::Surroundings;

@@ -2,29 +2,34 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::patience::patiently;
-use crate::routes::{Request, Routes};
+use crate::routes::{Request, Routes, time};
 use crate::{Client, ForgeError, Kind, Repository};
 
-/// The number of the merged pull request that brought this commit; `None` if it was pushed without
-/// one.
+/// A merged pull request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Merged {
+    /// Its number.
+    pub number: u64,
+    /// When it was merged, by the forge's clock.
+    pub time: Timestamp,
+}
+
+/// The merged pull request that brought this commit to this branch; `None` if it came without one.
 ///
 /// # Errors
 /// Fails if the forge refuses it, or does not answer in time.
 pub fn merged_with(
     client: &Client,
     repository: &Repository,
+    branch: &str,
     commit: &str,
     patience: Duration,
-) -> Result<Option<u64>, ForgeError> {
-    if !is_commit(commit) {
-        return Err(ForgeError::Misconfigured(format!(
-            "`{}` is no commit: expected its 40 or 64 hexadecimal digits",
-            commit.escape_debug()
-        )));
-    }
+) -> Result<Option<Merged>, ForgeError> {
+    check_commit(commit)?;
     let request = client.routes.merged_with(repository, commit);
     let answer = patiently(patience, || client.ask(&request));
     match answer {
@@ -32,12 +37,20 @@ pub fn merged_with(
         Err(ForgeError::Denied { status: 404, .. }) if client.routes.kind == Kind::Gitea => {
             Ok(None)
         }
-        answer => Ok(client.routes.merged_number(&answer?)),
+        answer => Ok(client.routes.merged(&answer?, branch)),
     }
 }
 
-fn is_commit(text: &str) -> bool {
-    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+/// Refuses what could be another path of the API, or another commit tomorrow.
+pub(crate) fn check_commit(text: &str) -> Result<(), ForgeError> {
+    let is_digits = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match is_digits && matches!(text.len(), 40 | 64) {
+        true => Ok(()),
+        false => Err(ForgeError::Misconfigured(format!(
+            "`{}` is no commit: expected its 40 or 64 hexadecimal digits",
+            text.escape_debug()
+        ))),
+    }
 }
 
 impl Routes {
@@ -50,14 +63,20 @@ impl Routes {
         })
     }
 
-    fn merged_number(&self, answer: &Value) -> Option<u64> {
-        let listed = answer.as_array();
-        let mut all = listed.into_iter().flatten();
-        match self.kind {
-            Kind::Gitea => answer["number"].as_u64(),
-            Kind::GitHub => all.find(|one| one["merged_at"].is_string())?["number"].as_u64(),
-            Kind::GitLab => all.find(|one| one["state"] == "merged")?["iid"].as_u64(),
-        }
+    fn merged(&self, answer: &Value, branch: &str) -> Option<Merged> {
+        let one = std::slice::from_ref(answer);
+        let all = answer.as_array().map_or(one, Vec::as_slice);
+        let (number, to) = match self.kind {
+            Kind::GitLab => ("iid", "/target_branch"),
+            Kind::GitHub | Kind::Gitea => ("number", "/base/ref"),
+        };
+        let is_to_branch = |pull: &&Value| pull.pointer(to).is_some_and(|to| to == branch);
+        let merged = |pull: &Value| {
+            let time = time(&pull["merged_at"])?;
+            let number = pull[number].as_u64()?;
+            Some(Merged { number, time })
+        };
+        all.iter().filter(is_to_branch).find_map(merged)
     }
 }
 
@@ -71,26 +90,40 @@ mod tests {
         crate::routes::tests::routes(kind, "https://git.example/api")
     }
 
+    /// A pull request as each forge describes it.
+    fn pull(number: u64, branch: &str, merged_at: Option<&str>) -> Value {
+        json!({"number": number, "iid": number, "merged_at": merged_at,
+            "base": {"ref": branch}, "target_branch": branch})
+    }
+
     #[test]
-    fn only_a_merged_pull_request_counts() {
-        let open = json!({"number": 3, "merged_at": null, "iid": 3, "state": "opened"});
-        let merged =
-            json!({"number": 4, "merged_at": "2026-01-01T00:00:00Z", "iid": 5, "state": "merged"});
-        let both = json!([open, merged]);
-        assert_eq!(routes(Kind::GitHub).merged_number(&both), Some(4));
-        assert_eq!(routes(Kind::GitLab).merged_number(&both), Some(5));
-        assert_eq!(routes(Kind::Gitea).merged_number(&merged), Some(4));
+    fn only_a_pull_request_that_was_merged_into_the_branch_counts() {
+        let time = "2026-01-01T00:00:00Z";
+        let merged = Merged {
+            number: 5,
+            time: time.parse().unwrap(),
+        };
+        let main = pull(5, "main", Some(time));
+        let all = [
+            pull(3, "main", None),
+            pull(4, "dev", Some(time)),
+            main.clone(),
+        ];
         for kind in [Kind::GitHub, Kind::GitLab] {
-            assert_eq!(routes(kind).merged_number(&json!([open])), None);
-            assert_eq!(routes(kind).merged_number(&json!([])), None);
+            let found = |answer: &[Value]| routes(kind).merged(&json!(answer), "main");
+            assert_eq!(found(&all), Some(merged));
+            assert_eq!(found(&all[..2]), None);
+            assert_eq!(found(&[]), None);
         }
+        assert_eq!(routes(Kind::Gitea).merged(&main, "main"), Some(merged));
+        assert_eq!(routes(Kind::Gitea).merged(&main, "dev"), None);
     }
 
     #[test]
     fn a_commit_cannot_leave_its_path() {
-        assert!(is_commit(&"0a".repeat(20)));
+        assert!(check_commit(&"0a".repeat(20)).is_ok());
         for bad in ["", "main", "../../user", &"0g".repeat(20), &"a".repeat(41)] {
-            assert!(!is_commit(bad), "{bad}");
+            assert!(check_commit(bad).is_err(), "{bad}");
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::patience::patiently;
@@ -27,6 +28,8 @@ pub struct Comment {
     pub body: String,
     /// Its page, where the forge names it.
     pub url: Option<String>,
+    /// When it got its text, by the forge's clock.
+    pub changed: Option<Timestamp>,
 }
 
 /// How a comment got its text.
@@ -292,6 +295,7 @@ mod tests {
                 author,
                 body,
                 url,
+                changed: None,
             },
         )
     }

@@ -1,5 +1,6 @@
 //! The requests of each kind of forge, and what their answers mean, as documented. Sends nothing.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{ApiUrl, Comment, Kind, Repository};
@@ -130,6 +131,7 @@ impl Routes {
             author: author.as_str().unwrap_or_default().to_owned(),
             body: answer["body"].as_str()?.to_owned(),
             url: answer["html_url"].as_str().map(str::to_owned),
+            changed: time(&answer["updated_at"]),
         })
     }
 
@@ -167,8 +169,13 @@ impl Routes {
     }
 }
 
-/// A text as a value of a query.
-fn encoded(text: &str) -> String {
+/// A time of an answer.
+pub(crate) fn time(value: &Value) -> Option<Timestamp> {
+    value.as_str()?.parse().ok()
+}
+
+/// A text as a value of a query, or as one segment of a path.
+pub(crate) fn encoded(text: &str) -> String {
     let one = |byte: u8| match byte {
         b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
         _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),

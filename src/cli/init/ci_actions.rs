@@ -81,7 +81,7 @@ jobs:
 const PLAN: &str = r#"  # Has no credential for the cluster, and none that may write. Fails with 2 if the plan has one of the
   # conditions of --fail-on.
   plan:
-    if: github.event_name == 'pull_request_target'
+    if: github.event_name == 'pull_request_target' && github.base_ref == github.event.repository.default_branch
     runs-on: ubuntu-latest
     env:
       HEAD: ${{ github.event.pull_request.head.sha }}
@@ -102,7 +102,7 @@ const PLAN: &str = r#"  # Has no credential for the cluster, and none that may w
   # Trusts nothing of the job above: it plans again from the commit and the snapshot of the main
   # branch.
   comment:
-    if: github.event_name == 'pull_request_target'
+    if: github.event_name == 'pull_request_target' && github.base_ref == github.event.repository.default_branch
     runs-on: ubuntu-latest
     permissions:
       contents: read
@@ -120,10 +120,10 @@ const PLAN: &str = r#"  # Has no credential for the cluster, and none that may w
         TOKEN
 "#;
 
-const APPLY: &str = r#"  # Applies the plan that the comment showed, and no other one. Tells the outcome in the merged pull
-  # request.
+const APPLY: &str = r#"  # Applies the plan that the comment showed, and no other one, while the main branch has these files.
+  # Tells the outcome in the merged pull request.
   apply:
-    if: github.event_name == 'push' && github.ref_name == github.event.repository.default_branch
+    if: github.event_name == 'push' && github.ref == format('refs/heads/{0}', github.event.repository.default_branch)
     needs: validate
     runs-on: ubuntu-latest
     permissions:

@@ -55,7 +55,8 @@ cilium-ipam:
     reports:
       junit: validate.xml
 
-# Applies the plan that the comment showed, and no other one. Tells the outcome in the merge request.
+# Applies the plan that the comment showed, and no other one, while the main branch has these files.
+# Tells the outcome in the merge request.
 cilium-ipam-apply:
   extends: .cilium-ipam
   rules:

@@ -1,0 +1,280 @@
+//! The main branch, and whether it has the same files in a directory as a commit. Must never know
+//! what the files say.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::merged::check_commit;
+use crate::patience::patiently;
+use crate::routes::{Request, Routes, encoded};
+use crate::{Client, ForgeError, Kind, Repository};
+
+/// Most pages of a folder's list that are read.
+const PAGES: usize = 1_000;
+
+/// Entries of one page of a folder's list. Each forge gives as many.
+const PAGE: usize = 100;
+
+/// How the files of a directory in the branch are related to those of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilesInBranch {
+    /// They are the same.
+    Same,
+    /// They differ: the branch has this last commit.
+    Changed(String),
+}
+
+/// The branch that pull requests go to unless they name another one.
+///
+/// # Errors
+/// Fails if the forge refuses it, or does not answer in time.
+pub fn default_branch(
+    client: &Client,
+    repository: &Repository,
+    patience: Duration,
+) -> Result<String, ForgeError> {
+    let request = Request::get(client.routes.repository(repository));
+    let answer = patiently(patience, || client.ask(&request))?;
+    let name = answer["default_branch"].as_str().map(str::to_owned);
+    name.ok_or_else(|| client.unexpected(&request, "it names no default branch"))
+}
+
+/// Compares the files of a directory, a path from the top of the repository, in the last commit of
+/// the branch with those in another commit.
+///
+/// # Errors
+/// Fails if the commit has no such directory, if its path leads out of the repository, if the forge
+/// refuses it, or does not answer in time.
+pub fn files_in_branch(
+    client: &Client,
+    repository: &Repository,
+    branch: &str,
+    commit: &str,
+    directory: &str,
+    patience: Duration,
+) -> Result<FilesInBranch, ForgeError> {
+    check_commit(commit)?;
+    let folders = folders(directory)?;
+    let files = Files { client, repository };
+    patiently(patience, || {
+        let last = files.last_commit(branch)?;
+        if last == commit {
+            return Ok(FilesInBranch::Same);
+        }
+        let Some(here) = files.of_directory(commit, &folders)? else {
+            return Err(ForgeError::Misconfigured(format!(
+                "commit {commit} has no directory `{}`: name it as a path from the top of the repository",
+                directory.escape_debug()
+            )));
+        };
+        match files.of_directory(&last, &folders)? == Some(here) {
+            true => Ok(FilesInBranch::Same),
+            false => Ok(FilesInBranch::Changed(last)),
+        }
+    })
+}
+
+/// The names of the folders on the way to the directory.
+fn folders(directory: &str) -> Result<Vec<&str>, ForgeError> {
+    let mut names = Vec::new();
+    for part in Path::new(directory).components() {
+        match part {
+            Component::CurDir => {}
+            Component::Normal(name) => names.extend(name.to_str()),
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                return Err(ForgeError::Misconfigured(format!(
+                    "`{}` is no path from the top of the repository: run in its top folder, and name the directory from there",
+                    directory.escape_debug()
+                )));
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// An entry of a folder. Two of the same id and kind have the same content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    id: String,
+    kind: String,
+}
+
+type Entries = BTreeMap<String, Entry>;
+
+/// The files of one repository.
+struct Files<'c> {
+    client: &'c Client,
+    repository: &'c Repository,
+}
+
+impl Files<'_> {
+    fn last_commit(&self, branch: &str) -> Result<String, ForgeError> {
+        let routes = &self.client.routes;
+        let request = routes.branch(self.repository, branch);
+        let answer = self.client.ask(&request)?;
+        let id = routes.last_commit(&answer);
+        id.ok_or_else(|| self.client.unexpected(&request, "it names no last commit"))
+    }
+
+    /// The entries of the directory; `None` if there is no such folder.
+    fn of_directory(&self, commit: &str, folders: &[&str]) -> Result<Option<Entries>, ForgeError> {
+        let mut folder = Folder {
+            id: commit.to_owned(),
+            commit,
+            path: String::new(),
+        };
+        for name in folders {
+            let entries = self.entries(&folder)?;
+            let Some(entry) = entries.get(*name).filter(|entry| entry.kind == "tree") else {
+                return Ok(None);
+            };
+            folder.id.clone_from(&entry.id);
+            folder.path = match folder.path.as_str() {
+                "" => (*name).to_owned(),
+                above => format!("{above}/{name}"),
+            };
+        }
+        self.entries(&folder).map(Some)
+    }
+
+    fn entries(&self, folder: &Folder<'_>) -> Result<Entries, ForgeError> {
+        let routes = &self.client.routes;
+        let mut all = Entries::new();
+        for page in 1..=PAGES {
+            let request = routes.folder(self.repository, folder, page);
+            let answer = self.client.ask(&request)?;
+            let Some(listed) = routes.entries(&answer) else {
+                return Err(self.client.unexpected(&request, "it is no list of files"));
+            };
+            let known = all.len();
+            all.extend(listed);
+            match routes.has_more(&answer) {
+                false => return Ok(all),
+                // A server without pages gives the same ones again.
+                true if all.len() == known => break,
+                true => {}
+            }
+        }
+        Err(ForgeError::Misconfigured(format!(
+            "the folder `{}` of the repository has too many files to compare them",
+            folder.path.escape_debug()
+        )))
+    }
+}
+
+/// A folder of a commit. Each forge names it in its own way.
+struct Folder<'c> {
+    /// Id of its tree, or of the commit for the top.
+    id: String,
+    commit: &'c str,
+    path: String,
+}
+
+impl Routes {
+    fn branch(&self, repository: &Repository, branch: &str) -> Request {
+        let repository = self.repository(repository);
+        let branch = encoded(branch);
+        Request::get(match self.kind {
+            Kind::GitHub | Kind::Gitea => format!("{repository}/branches/{branch}"),
+            Kind::GitLab => format!("{repository}/repository/branches/{branch}"),
+        })
+    }
+
+    fn last_commit(&self, answer: &Value) -> Option<String> {
+        let id = match self.kind {
+            Kind::GitHub => &answer["commit"]["sha"],
+            Kind::GitLab | Kind::Gitea => &answer["commit"]["id"],
+        };
+        id.as_str().map(str::to_owned)
+    }
+
+    fn folder(&self, repository: &Repository, folder: &Folder<'_>, page: usize) -> Request {
+        let repository = self.repository(repository);
+        let Folder { id, commit, path } = folder;
+        let path = encoded(path);
+        Request::get(match self.kind {
+            Kind::GitHub => format!("{repository}/git/trees/{id}"),
+            Kind::Gitea => format!("{repository}/git/trees/{id}?per_page={PAGE}&page={page}"),
+            Kind::GitLab => format!(
+                "{repository}/repository/tree?ref={commit}&path={path}&per_page={PAGE}&page={page}"
+            ),
+        })
+    }
+
+    fn entries(&self, answer: &Value) -> Option<Entries> {
+        let (list, name, id) = match self.kind {
+            Kind::GitLab => (answer, "name", "id"),
+            Kind::GitHub | Kind::Gitea => (&answer["tree"], "path", "sha"),
+        };
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let one = |entry: &Value| {
+            let (id, kind) = (text(&entry[id])?, text(&entry["type"])?);
+            Some((text(&entry[name])?, Entry { id, kind }))
+        };
+        list.as_array()?.iter().map(one).collect()
+    }
+
+    /// Whether the list goes on. GitHub has one page, and says so if it has not all of it.
+    fn has_more(&self, answer: &Value) -> bool {
+        match self.kind {
+            Kind::GitLab => answer.as_array().is_some_and(|list| list.len() >= PAGE),
+            Kind::GitHub | Kind::Gitea => answer["truncated"] == true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_is_named_from_the_top() {
+        assert_eq!(folders("./a//b/").unwrap(), ["a", "b"]);
+        assert!(folders(".").unwrap().is_empty());
+        for outside in ["/a", "../a", "a/../../b"] {
+            let error = folders(outside).unwrap_err().to_string();
+            assert!(error.contains("top folder"), "{error}");
+        }
+    }
+
+    #[test]
+    fn each_forge_lists_folders_in_its_own_form() {
+        let folder = Folder {
+            id: "0a".to_owned(),
+            commit: "0b",
+            path: "a b/c".to_owned(),
+        };
+        let repository = "o/r".parse().unwrap();
+        let of_trees =
+            json!({"tree": [{"path": "x", "sha": "1", "type": "blob", "mode": "100644"}]});
+        let of_gitlab = json!([{"name": "x", "id": "1", "type": "blob", "path": "a b/c/x"}]);
+        for (kind, url, answer) in [
+            (Kind::GitHub, "repos/o/r/git/trees/0a", &of_trees),
+            (
+                Kind::Gitea,
+                "repos/o/r/git/trees/0a?per_page=100&page=2",
+                &of_trees,
+            ),
+            (
+                Kind::GitLab,
+                "projects/o%2Fr/repository/tree?ref=0b&path=a%20b%2Fc&per_page=100&page=2",
+                &of_gitlab,
+            ),
+        ] {
+            let routes = crate::routes::tests::routes(kind, "https://git.example/api");
+            let request = routes.folder(&repository, &folder, 2);
+            assert_eq!(request.url, format!("https://git.example/api/{url}"));
+            let entries = routes.entries(answer).unwrap();
+            assert_eq!(entries["x"].id, "1");
+            assert!(!routes.has_more(answer));
+            // What it does not understand is not left out.
+            assert_eq!(routes.entries(&json!({"tree": [{"path": "x"}]})), None);
+            assert_eq!(routes.entries(&json!([{"name": "x"}])), None);
+        }
+    }
+}
