@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::apply_report::{failure_of, report, summary};
 use super::apply_reviewed::{Review, ReviewArguments};
 use super::apply_saved::{Approved, saved_changes, saved_plan};
+use super::apply_windows::WindowArguments;
 use super::duration::duration;
 use super::failure::Failure;
 use super::files::{Revision, output_file};
@@ -23,7 +24,7 @@ use super::undo_file::{Undo, UndoFile};
 use super::{Common, ExitStatus, Format, approval, load_valid, output};
 use crate::render::{diagnostics, human};
 use ipam_cilium::observed::Observed;
-use ipam_cluster::{ClusterError, LeaseName, Opening};
+use ipam_cluster::{Cluster, ClusterError, LeaseName, Opening};
 use ipam_config::source::Location;
 use ipam_controller::apply::Event;
 use ipam_controller::{
@@ -62,6 +63,8 @@ pub(super) struct Arguments {
     expectation: Expectation,
     #[command(flatten)]
     review: ReviewArguments,
+    #[command(flatten)]
+    windows: WindowArguments,
     #[command(flatten)]
     selection: SelectionArguments,
     #[command(flatten)]
@@ -136,6 +139,11 @@ async fn carry_out(
         timing: Timing::APPLY,
     };
     let interruption = Interruption::listen()?;
+    let policy = &loaded.desired.policy.migration;
+    let windows = &arguments.windows;
+    windows
+        .wait(policy, || cluster.now(), &interruption)
+        .await?;
     let lock = match arguments.no_lock {
         true => Lock::None,
         false => {
@@ -232,6 +240,10 @@ impl Run<'_> {
             Some(saved) => saved_changes(saved, &plan, &observed, self.common.detail())?,
             None => self.fresh_changes(plan, &observed).await?,
         };
+        if !approved.changes.is_empty() {
+            let policy = &self.job.loaded.desired.policy.migration;
+            self.arguments.windows.check(policy, self.cluster.now())?;
+        }
         let refusals = self.job.refusals(&approved.changes, &observed);
         if !refusals.is_empty() {
             return Err(Failure::Refused(

@@ -5,6 +5,7 @@ mod apply;
 mod apply_report;
 mod apply_reviewed;
 mod apply_saved;
+mod apply_windows;
 mod approval;
 mod capped;
 mod comment;

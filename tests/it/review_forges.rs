@@ -424,3 +424,43 @@ fn a_review_is_for_a_directory() {
         "{by_hand}"
     );
 }
+
+/// Windows that never open again, that open next year, and that open within seconds.
+#[test]
+fn an_apply_in_windows_writes_only_while_one_is_open() {
+    let world = World::new(Forge::GitHub);
+    let policy = |window: &str| {
+        let spec = format!("{{migration: {{windows: [{window}]}}}}");
+        let head = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}";
+        world
+            .folder
+            .write("pools/policy.yaml", format!("{head}\nspec: {spec}\n"));
+    };
+    let refuse = ["--maintenance-windows", "refuse"];
+    let wait = ["--maintenance-windows", "wait"];
+    let reviewed = |mode: [&str; 2]| world.run(&[&APPLY[..], &mode].concat());
+    policy("{schedule: \"0 0 0 1 1 * 2001\", duration: 1h}");
+    world.run(&COMMENT).expect(0);
+    for mode in [refuse, wait] {
+        let refused = reviewed(mode).expect(4);
+        let expected = "no maintenance window is open: none of the Policy opens any more";
+        assert!(refused.stderr.contains(expected), "{refused:?}");
+    }
+    assert!(world.comments()[1].contains("No maintenance window is open"));
+    policy("{schedule: \"0 0 1 1 *\", duration: 1s}");
+    let refused = reviewed(refuse).expect(4);
+    assert!(
+        refused.stderr.contains("the next one opens at 20"),
+        "{refused:?}"
+    );
+    assert!(!world.folder.read("cluster.json").contains("podCIDR\""));
+
+    // Each fifth second, for three seconds.
+    policy("{schedule: \"*/5 * * * * *\", duration: 3s}");
+    world.run(&COMMENT).expect(0);
+    reviewed(wait).expect(0);
+    assert!(world.folder.read("cluster.json").contains("10.20.0.0/24"));
+    // Nothing is left to do, so no window is needed.
+    policy("{schedule: \"0 0 1 1 *\", duration: 1s}");
+    reviewed(refuse).expect(0);
+}

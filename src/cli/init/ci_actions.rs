@@ -120,8 +120,9 @@ const PLAN: &str = r#"  # Has no credential for the cluster, and none that may w
         TOKEN
 "#;
 
-const APPLY: &str = r#"  # Applies the plan that the comment showed, and no other one, while the main branch has these files.
-  # Tells the outcome in the merged pull request.
+const APPLY: &str = r#"  # Applies the plan that the comment showed, and no other one, while the main branch has these files
+  # and a maintenance window of the Policy is open, if it has any. Tells the outcome in the merged pull
+  # request. Outside of the windows, run the job again in one, or wait for it: `wait` for `refuse`.
   apply:
     if: github.event_name == 'push' && github.ref == format('refs/heads/{0}', github.event.repository.default_branch)
     needs: validate
@@ -137,8 +138,8 @@ const APPLY: &str = r#"  # Applies the plan that the comment showed, and no othe
         CONFIG: ${{ secrets.KUBECONFIG }}
     - name: Apply
       run: |
-        cilium-ipam apply DIRECTORY --reviewed --lock-timeout 10m --undo-out undo.json \
-          --kubeconfig "$RUNNER_TEMP/kubeconfig"
+        cilium-ipam apply DIRECTORY --reviewed --maintenance-windows refuse --lock-timeout 10m \
+          --undo-out undo.json --kubeconfig "$RUNNER_TEMP/kubeconfig"
       env:
         TOKEN
     - name: Keep the undo plan

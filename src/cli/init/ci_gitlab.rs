@@ -55,8 +55,9 @@ cilium-ipam:
     reports:
       junit: validate.xml
 
-# Applies the plan that the comment showed, and no other one, while the main branch has these files.
-# Tells the outcome in the merge request.
+# Applies the plan that the comment showed, and no other one, while the main branch has these files and
+# a maintenance window of the Policy is open, if it has any. Tells the outcome in the merge request.
+# Outside of the windows, run the job again in one, or wait for it: `wait` for `refuse`.
 cilium-ipam-apply:
   extends: .cilium-ipam
   rules:
@@ -65,7 +66,8 @@ cilium-ipam-apply:
   resource_group: cilium-ipam
   script:
   - |
-    cilium-ipam apply DIRECTORY --reviewed --lock-timeout 10m --undo-out undo.json
+    cilium-ipam apply DIRECTORY --reviewed --maintenance-windows refuse \
+      --lock-timeout 10m --undo-out undo.json
   artifacts:
     when: always
     paths: [undo.json]
