@@ -13,7 +13,7 @@ use crate::render::{
 };
 use ipam_cilium::observed::{Evidence, Observed};
 use ipam_cluster::Extent;
-use ipam_controller::{Scope, load};
+use ipam_controller::{Loaded, Scope, load};
 use ipam_core::model::{CiliumVersion, Finding, IpamMode, Severity};
 use ipam_desired::Desired;
 use ipam_planner::doctor::{RouteDump, conclusions, examine};
@@ -106,27 +106,8 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         .or_else(|| is_there.then_some(usual));
     let directory = directory.filter(|_| !arguments.no_pools);
     let loaded = directory.map(|directory| load(&arguments.revision.of(directory)));
-    let mut observed = read_cluster(common, Extent::Examination).await?;
-    arguments.override_conclusions(&mut observed);
-    // Files with errors are reported, and the cluster is examined without them.
-    let desired: Option<&Desired> = loaded
-        .as_ref()
-        .filter(|loaded| !loaded.has_errors())
-        .map(|loaded| &loaded.desired);
-    if let Some(desired) = desired {
-        common
-            .openstack(Scope::Subnets)
-            .observe_into(desired, &mut observed)
-            .await;
-    }
-    let mut findings = examine(desired, &observed, &ribs);
-    findings.extend(
-        loaded
-            .iter()
-            .flat_map(|loaded| loaded.findings.iter().cloned()),
-    );
-    findings.sort();
-    findings.dedup();
+    let overrides = |observed: &mut Observed| arguments.override_conclusions(observed);
+    let (observed, findings) = examined(loaded.as_ref(), &ribs, overrides, common).await?;
     let place = directory
         .or(common.cluster_file.as_deref())
         .unwrap_or(usual);
@@ -142,6 +123,36 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     } else {
         ExitStatus::Done
     })
+}
+
+/// Reads the cluster, and examines it beside the files. Files with errors are reported, and the
+/// cluster is examined without them.
+pub(super) async fn examined(
+    loaded: Option<&Loaded>,
+    ribs: &[RouteDump],
+    overrides: impl FnOnce(&mut Observed),
+    common: &Common,
+) -> Result<(Observed, Vec<Finding>), Failure> {
+    let mut observed = read_cluster(common, Extent::Examination).await?;
+    overrides(&mut observed);
+    let desired: Option<&Desired> = loaded
+        .filter(|loaded| !loaded.has_errors())
+        .map(|loaded| &loaded.desired);
+    if let Some(desired) = desired {
+        common
+            .openstack(Scope::Subnets)
+            .observe_into(desired, &mut observed)
+            .await;
+    }
+    let mut findings = examine(desired, &observed, ribs);
+    findings.extend(
+        loaded
+            .into_iter()
+            .flat_map(|loaded| loaded.findings.clone()),
+    );
+    findings.sort();
+    findings.dedup();
+    Ok((observed, findings))
 }
 
 fn route_dump(path: &Path) -> Result<RouteDump, Failure> {

@@ -7,9 +7,10 @@ use super::reading::read;
 use super::{Common, ExitStatus, Format, output};
 use crate::render::explanation;
 use ipam_cluster::Extent;
+use ipam_config::source::Location;
 use ipam_controller::{Job, Scope};
 use ipam_core::model::ServiceName;
-use ipam_planner::explain::{explain, explain_sharing};
+use ipam_planner::explain::{Explanation, explain, explain_sharing};
 use ipam_planner::plan::Selected;
 
 /// Explain a node, a pool, an address, a CIDR or a Service: every pool that was considered, and the
@@ -31,43 +32,53 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
-    let (loaded, observed) = read(
-        arguments.files.location(),
+    let location = arguments.files.location();
+    let explained = explained(
+        &arguments.subject,
+        arguments.with.as_ref(),
+        location,
         common,
-        Extent::Examination,
-        Scope::Subnets,
     )
     .await?;
+    match arguments.output {
+        Format::Json => output::json(&explained)?,
+        Format::Human => output::data(&explanation(&explained))?,
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// Reads the files and the cluster, and explains. `with` is another Service.
+pub(super) async fn explained(
+    subject: &str,
+    with: Option<&ServiceName>,
+    location: Location,
+    common: &Common,
+) -> Result<Explanation, Failure> {
+    let (loaded, observed) = read(location, common, Extent::Examination, Scope::Subnets).await?;
     let Some(observed) = observed else {
         return Err(Failure::Invalid(output::diagnostics(
             &loaded,
             common.detail(),
         )));
     };
-    let plan = Job::files(&loaded).plan(&observed);
-    let explained = match &arguments.with {
-        None => explain(&arguments.subject, &loaded.desired, &observed, &plan),
-        Some(other) => {
-            let one = arguments.subject.parse::<Selected>().ok();
-            let one = one.and_then(|selected| match selected {
-                Selected::Service(name) => Some(name),
-                _ => None,
-            });
-            let one = one
-                .or_else(|| arguments.subject.parse().ok())
-                .ok_or_else(|| {
-                    Failure::Failed(
-                        "--with compares two Services: name the first one as NAMESPACE/NAME"
-                            .to_owned(),
-                    )
-                })?;
-            explain_sharing(&one, other, &loaded.desired, &observed)
+    let explained = match with {
+        None => {
+            let plan = Job::files(&loaded).plan(&observed);
+            explain(subject, &loaded.desired, &observed, &plan)
         }
+        Some(other) => explain_sharing(&service(subject)?, other, &loaded.desired, &observed),
     };
-    let explained = explained.map_err(|error| Failure::Failed(error.to_string()))?;
-    match arguments.output {
-        Format::Json => output::json(&explained)?,
-        Format::Human => output::data(&explanation(&explained))?,
-    }
-    Ok(ExitStatus::Done)
+    explained.map_err(|error| Failure::Failed(error.to_string()))
+}
+
+fn service(subject: &str) -> Result<ServiceName, Failure> {
+    let selected = match subject.parse() {
+        Ok(Selected::Service(name)) => Some(name),
+        _ => None,
+    };
+    selected.or_else(|| subject.parse().ok()).ok_or_else(|| {
+        Failure::Failed(
+            "--with compares two Services: name the first one as NAMESPACE/NAME".to_owned(),
+        )
+    })
 }

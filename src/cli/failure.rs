@@ -227,6 +227,17 @@ impl Failure {
         }
     }
 
+    /// [`Failure::brief`] below the diagnostics of invalid files.
+    pub(super) fn explained(&self, detail: Detail) -> String {
+        let brief = self.brief(detail);
+        match self {
+            Failure::Invalid(diagnostics) | Failure::WithWarnings(diagnostics, _) => {
+                format!("{diagnostics}\n{brief}")
+            }
+            _ => brief,
+        }
+    }
+
     fn hint(&self) -> &'static str {
         match self {
             Failure::BrokenPipe

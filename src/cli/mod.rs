@@ -31,6 +31,7 @@ mod lb;
 mod lock;
 mod manual;
 mod map;
+mod mcp;
 mod migrate;
 mod names;
 mod openstack;
@@ -162,6 +163,9 @@ enum Command {
     Upgrade(upgrade::Arguments),
     /// Write a map of the address space, now and after a plan, as one file.
     Map(map::Arguments),
+    /// Answer an assistant's questions over the Model Context Protocol: plan, simulate, doctor,
+    /// explain, map. Writes nothing.
+    Mcp(mcp::Arguments),
     /// Show pools, nodes, LoadBalancer addresses, or a plan file.
     #[command(alias = "get")]
     Show(show::Arguments),
@@ -252,6 +256,7 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
         Command::ExplainRule(arguments) => explain_rule::run(arguments),
         Command::Upgrade(arguments) => upgrade::run(arguments, common).await,
         Command::Map(arguments) => map::run(arguments, common).await,
+        Command::Mcp(arguments) => mcp::run(arguments, common).await,
         Command::Show(arguments) => show::run(arguments, common).await,
         Command::Snapshot(arguments) => snapshot::run(arguments, common).await,
         Command::Schema(arguments) => schema::run(arguments),

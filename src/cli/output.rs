@@ -20,6 +20,11 @@ pub(super) fn data(text: &str) -> std::io::Result<()> {
     script(&render::log_text(text))
 }
 
+/// Data without colours, for a reader that is no terminal.
+pub(super) fn plain(text: &str) -> String {
+    anstream::adapter::strip_str(&render::log_text(text)).to_string()
+}
+
 /// Prints our own text unchanged, such as a shell script.
 pub(super) fn script(text: &str) -> std::io::Result<()> {
     let mut stdout = anstream::stdout().lock();

@@ -16,7 +16,17 @@ pub(super) async fn read(
     extent: Extent,
     scope: Scope,
 ) -> Result<(Loaded, Option<Observed>), Failure> {
-    let mut loading = tokio::task::spawn_blocking(move || load(&location));
+    read_beside(move || load(&location), common, extent, scope).await
+}
+
+/// As [`read`], with another way to read the files.
+pub(super) async fn read_beside(
+    load: impl FnOnce() -> Loaded + Send + 'static,
+    common: &Common,
+    extent: Extent,
+    scope: Scope,
+) -> Result<(Loaded, Option<Observed>), Failure> {
+    let mut loading = tokio::task::spawn_blocking(load);
     let mut observing = std::pin::pin!(read_cluster(common, extent));
     let (loaded, observed) = tokio::select! {
         loaded = &mut loading => (loaded, None),

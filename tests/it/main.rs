@@ -49,6 +49,7 @@ mod limited_plans;
 mod lock;
 mod map;
 mod markdown;
+mod mcp;
 mod migrate_cli;
 mod migrate_ground;
 mod migrate_guests;

@@ -6,8 +6,10 @@
 mod data;
 mod html;
 mod layout;
+mod list;
 mod palette;
 mod svg;
 
 pub use html::html;
+pub use list::area_list;
 pub use svg::svg;

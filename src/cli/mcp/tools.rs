@@ -1,0 +1,156 @@
+//! The questions that an assistant can ask, and their arguments. Must never know their answers.
+
+use rmcp::ErrorData;
+use rmcp::handler::server::tool::schema_for_input;
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use rmcp::schemars::{self, JsonSchema};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    Plan(PlanQuestion),
+    Simulate(SimulateQuestion),
+    Doctor,
+    Explain(ExplainQuestion),
+    Map(MapQuestion),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PlanQuestion {
+    /// Limit the plan to these objects: `node/NAME`, `pool/NAME`, `service/NAMESPACE/NAME` or
+    /// `label:SELECTOR`. Without them, the whole plan.
+    #[serde(default)]
+    pub(super) targets: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SimulateQuestion {
+    /// Files that are added, or that replace the file of the same path.
+    pub(super) files: Vec<SimulatedFile>,
+    /// As for `plan`.
+    #[serde(default)]
+    pub(super) targets: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SimulatedFile {
+    /// Path in the directory, such as `racks/a.yaml`.
+    pub(super) path: String,
+    /// The YAML text. An empty one takes the file away.
+    pub(super) text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExplainQuestion {
+    /// A node or a pool by its name, also as `node/NAME` or `pool/NAME`; an address; a CIDR; or a
+    /// Service as `NAMESPACE/NAME`.
+    pub(super) subject: String,
+    /// Another Service as `NAMESPACE/NAME`: whether the two share an address.
+    pub(super) with: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MapQuestion {
+    /// A CIDR, an address, or a range: `10.4.0.0/16`, `10.4.0.7`, `10.4.0.0-10.4.0.99`.
+    pub(super) area: String,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NoArguments {}
+
+/// All tools. None of them writes.
+pub(super) fn all() -> Vec<Tool> {
+    [
+        tool::<PlanQuestion>(
+            "plan",
+            "Show what would change in the cluster if the files were applied now, with reasons, risks and what is blocked.",
+        ),
+        tool::<SimulateQuestion>(
+            "simulate",
+            "Show what would change if these files were added or replaced. Nothing is written.",
+        ),
+        tool::<NoArguments>(
+            "doctor",
+            "Find problems of the cluster's addresses: duplicates, misplaced or missing blocks, announcements that do not work.",
+        ),
+        tool::<ExplainQuestion>(
+            "explain",
+            "Explain why a node, pool, address, CIDR or Service has its addresses: every pool that was considered, and the rule that decided.",
+        ),
+        tool::<MapQuestion>(
+            "map",
+            "List what lies in a part of the address space: ranges of pools, blocks of nodes, Service addresses, reserved and pinned blocks, now and after the plan.",
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn tool<Q: JsonSchema + 'static>(name: &'static str, about: &'static str) -> Option<Tool> {
+    // All of them are objects.
+    let schema = schema_for_input::<Q>().ok()?;
+    let reads = ToolAnnotations::new()
+        .read_only(true)
+        .destructive(false)
+        .idempotent(true)
+        .open_world(false);
+    Some(Tool::new(name, about, schema).with_annotations(reads))
+}
+
+impl Question {
+    /// # Errors
+    /// Fails if there is no such tool, or its arguments are wrong.
+    pub(super) fn parse(name: &str, arguments: Option<JsonObject>) -> Result<Question, ErrorData> {
+        let arguments = Value::Object(arguments.unwrap_or_default());
+        Ok(match name {
+            "plan" => Question::Plan(parsed(arguments)?),
+            "simulate" => Question::Simulate(parsed(arguments)?),
+            "doctor" => parsed(arguments).map(|NoArguments {}| Question::Doctor)?,
+            "explain" => Question::Explain(parsed(arguments)?),
+            "map" => Question::Map(parsed(arguments)?),
+            _ => {
+                let message = format!("there is no tool `{}`", name.escape_debug());
+                return Err(ErrorData::invalid_params(message, None));
+            }
+        })
+    }
+}
+
+fn parsed<Q: DeserializeOwned>(arguments: Value) -> Result<Q, ErrorData> {
+    serde_json::from_value(arguments)
+        .map_err(|error| ErrorData::invalid_params(format!("the arguments: {error}"), None))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_tool_reads_only_and_can_be_asked() {
+        let all = all();
+        assert_eq!(all.len(), 5);
+        for tool in all {
+            let hints = tool.annotations.unwrap();
+            assert_eq!(hints.read_only_hint, Some(true), "{}", tool.name);
+            let required = tool.input_schema.get("required").cloned();
+            let needs_none = required.is_none_or(|names| names == json!([]));
+            let asked = Question::parse(&tool.name, None);
+            assert_eq!(asked.is_ok(), needs_none, "{}: {asked:?}", tool.name);
+            let unknown = json!({"apply": true}).as_object().cloned();
+            assert!(Question::parse(&tool.name, unknown).is_err());
+        }
+        assert!(Question::parse("apply", None).is_err());
+    }
+}

@@ -1,0 +1,108 @@
+//! One part of the map as a list for a reader without a screen. It has a bounded length.
+
+use std::collections::BTreeMap;
+
+use crate::render::text::{count, printable};
+use ipam_core::net::Range;
+use ipam_planner::map::{AddressMap, Area, AreaKind, Presence};
+
+/// Most areas in a list.
+const MOST: usize = 300;
+
+/// The areas that overlap this one, by address. Those beyond the first 300 are counted by kind.
+pub fn area_list(map: &AddressMap, part: &Range) -> String {
+    let mut areas: Vec<&Area> = map
+        .areas()
+        .filter(|area| area.block.range().overlaps(part))
+        .collect();
+    areas.sort_by_key(|area| (area.block, area.kind));
+    if areas.is_empty() {
+        return format!("Nothing is known in {part}.\n");
+    }
+    let (shown, rest) = areas.split_at(areas.len().min(MOST));
+    let mut text = format!("{} in {part}:\n\n", count(areas.len(), "area"));
+    for area in shown {
+        text.push_str(&format!("- {}\n", line(area)));
+    }
+    let mut kinds: BTreeMap<AreaKind, usize> = BTreeMap::new();
+    for area in rest {
+        *kinds.entry(area.kind).or_default() += 1;
+    }
+    for (kind, number) in kinds {
+        text.push_str(&format!("- and {number} more of the kind \"{kind}\"\n"));
+    }
+    if !rest.is_empty() {
+        text.push_str("\nAsk for a smaller part to see all of it.\n");
+    }
+    text
+}
+
+fn line(area: &Area) -> String {
+    let Area {
+        block,
+        kind,
+        presence,
+        owner,
+        pool,
+        domain,
+        misplaced,
+        shared_with,
+        notes,
+    } = area;
+    let of =
+        |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name} {value}"));
+    let changes = (*presence != Presence::Stays).then(|| presence.to_string());
+    let shared =
+        (!shared_with.is_empty()).then(|| format!("also held by {}", shared_with.join(", ")));
+    let facts = [
+        of("pool", pool),
+        of("failure domain", domain),
+        of("misplaced:", misplaced),
+        shared,
+        changes,
+    ];
+    let facts: String = facts
+        .into_iter()
+        .flatten()
+        .chain(notes.iter().cloned())
+        .map(|fact| format!("; {fact}"))
+        .collect();
+    printable(&format!("{block} {kind} {owner}{facts}")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use ipam_planner::map::Panel;
+
+    use super::*;
+
+    fn map(blocks: impl Iterator<Item = String>) -> AddressMap {
+        let area = |block: String| Area::new(AreaKind::Node, block.parse().unwrap(), "n\u{1b}1");
+        let areas = blocks.map(area).collect();
+        AddressMap {
+            panels: vec![Panel {
+                block: "10.0.0.0/8".parse().unwrap(),
+                areas,
+            }],
+            ..AddressMap::default()
+        }
+    }
+
+    #[test]
+    fn a_part_is_listed_and_the_rest_is_counted() {
+        let blocks = (0..=255).flat_map(|b| (0..2).map(move |c| format!("10.{b}.{c}.0/24")));
+        let map = map(blocks);
+        let one = area_list(&map, &"10.7.0.0/16".parse().unwrap());
+        assert_eq!(one.lines().count(), 4, "{one}");
+        assert!(one.contains("- 10.7.1.0/24 node block n"), "{one}");
+        assert!(!one.contains('\u{1b}'), "{one}");
+        let all = area_list(&map, &"10.0.0.0/8".parse().unwrap());
+        assert!(all.starts_with("512 areas in 10.0.0.0/8:"), "{all}");
+        assert!(
+            all.contains("and 212 more of the kind \"node block\""),
+            "{all}"
+        );
+        let none = area_list(&map, &"fd00::/8".parse().unwrap());
+        assert_eq!(none, "Nothing is known in fd00::/8.\n");
+    }
+}

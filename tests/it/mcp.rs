@@ -1,0 +1,151 @@
+//! `mcp` asked by a real client library over stdin and stdout.
+
+use std::process::Stdio;
+
+use rmcp::model::{CallToolRequestParams, CallToolResult};
+use rmcp::service::RunningService;
+use rmcp::transport::TokioChildProcess;
+use rmcp::{RoleClient, ServiceExt};
+use serde_json::{Value, json};
+
+use super::support::{Folder, KUBERNETES, cluster, holds, node, pool, program};
+
+/// A client that has started `cilium-ipam mcp`.
+struct Assistant {
+    runtime: tokio::runtime::Runtime,
+    client: RunningService<RoleClient, ()>,
+}
+
+impl Assistant {
+    fn new(folder: &Folder) -> Assistant {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let words = ["mcp", "pools", "--cluster-file", "cluster.json"];
+        let mut command = tokio::process::Command::from(program(folder.path(), &words));
+        command.stderr(Stdio::null());
+        let client = runtime.block_on(async {
+            let child = TokioChildProcess::new(command).unwrap();
+            ().serve(child).await.unwrap()
+        });
+        Assistant { runtime, client }
+    }
+
+    fn call(&self, tool: &'static str, arguments: &Value) -> Result<CallToolResult, String> {
+        let arguments = arguments.as_object().unwrap().clone();
+        let request = CallToolRequestParams::new(tool).with_arguments(arguments);
+        let answer = self.runtime.block_on(self.client.call_tool(request));
+        answer.map_err(|error| error.to_string())
+    }
+
+    /// The text of an answer, and whether it is one.
+    #[track_caller]
+    fn ask(&self, tool: &'static str, arguments: &Value) -> (String, bool) {
+        let answer = self.call(tool, arguments).unwrap();
+        let text = &answer.content[0].as_text().unwrap().text;
+        (text.clone(), answer.is_error == Some(false))
+    }
+
+    #[track_caller]
+    fn answer(&self, tool: &'static str, arguments: &Value) -> String {
+        let (text, is_answer) = self.ask(tool, arguments);
+        assert!(is_answer, "{tool}: {text}");
+        text
+    }
+}
+
+fn folder() -> Folder {
+    let spec = "{cidrs: [10.20.0.0/16], blockSize: 24}";
+    let nodes = [node("n1", "a", &holds("10.20.0.0/24")), node("n2", "a", "")];
+    Folder::new(&[
+        ("pools/a.yaml", &pool("a", spec)),
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
+    ])
+}
+
+#[test]
+fn an_assistant_learns_why_and_what_would_change_and_changes_nothing() {
+    let folder = folder();
+    let files = ["cluster.json", "pools/a.yaml"].map(|name| (name, folder.read(name)));
+    let assistant = Assistant::new(&folder);
+    let tools = assistant
+        .runtime
+        .block_on(assistant.client.list_all_tools())
+        .unwrap();
+    assert_eq!(tools.len(), 5);
+    for tool in tools {
+        let hints = tool.annotations.unwrap();
+        assert_eq!(hints.read_only_hint, Some(true), "{}", tool.name);
+    }
+
+    let plan = assistant.answer("plan", &json!({}));
+    assert!(
+        plan.contains("1 to assign") && plan.contains("10.20.1.0/24"),
+        "{plan}"
+    );
+    let limited = assistant.answer("plan", &json!({"targets": ["node/n1"]}));
+    assert!(!limited.contains("10.20.1.0/24"), "{limited}");
+    let why = assistant.answer("explain", &json!({"subject": "n1"}));
+    assert!(
+        why.contains("10.20.0.0/24") && !why.contains('\u{1b}'),
+        "{why}"
+    );
+    let problems = assistant.answer("doctor", &json!({}));
+    assert!(problems.contains("kubernetes"), "{problems}");
+    let map = assistant.answer("map", &json!({"area": "10.20.1.9"}));
+    assert!(map.contains("10.20.1.0/24 node block n2"), "{map}");
+    assert!(map.contains("added by the plan"), "{map}");
+
+    // A pool that wins over the other one.
+    let better = pool("b", "{cidrs: [10.30.0.0/16], blockSize: 24, priority: 10}");
+    let better = json!({"files": [{"path": "b.yaml", "text": better}]});
+    let simulated = assistant.answer("simulate", &better);
+    assert!(simulated.contains("10.30.0.0/24"), "{simulated}");
+    let without = json!({"files": [{"path": "a.yaml", "text": ""}]});
+    let simulated = assistant.answer("simulate", &without);
+    assert!(!simulated.contains("1 to assign"), "{simulated}");
+
+    // The questions wrote nothing.
+    for (name, before) in files {
+        assert_eq!(folder.read(name), before, "{name}");
+    }
+    assert!(!folder.join("pools/b.yaml").exists());
+    assistant
+        .runtime
+        .block_on(assistant.client.cancel())
+        .unwrap();
+}
+
+#[test]
+fn an_assistant_is_told_what_is_wrong_with_its_question() {
+    let folder = folder();
+    let assistant = Assistant::new(&folder);
+    for (tool, arguments, expected) in [
+        ("explain", json!({"subject": "n9"}), "n9"),
+        ("plan", json!({"targets": ["node/n9"]}), "exists neither"),
+        ("map", json!({"area": "here"}), "neither a CIDR"),
+        (
+            "simulate",
+            json!({"files": [{"path": "../x.yaml", "text": "a: 1"}]}),
+            "no path of a YAML file",
+        ),
+        (
+            "simulate",
+            json!({"files": [{"path": "x.yaml", "text": pool("x", "{cidr: 10.0.0.0/8}")}]}),
+            "x.yaml",
+        ),
+    ] {
+        let (text, is_answer) = assistant.ask(tool, &arguments);
+        assert!(!is_answer && text.contains(expected), "{tool}: {text}");
+    }
+    for (tool, arguments) in [
+        ("apply", json!({})),
+        ("plan", json!({"autoApprove": true})),
+        ("explain", json!({})),
+    ] {
+        let refused = assistant.call(tool, &arguments);
+        assert!(refused.is_err(), "{tool}: {refused:?}");
+    }
+    // It still answers.
+    std::fs::remove_file(folder.join("cluster.json")).unwrap();
+    let (text, is_answer) = assistant.ask("doctor", &json!({}));
+    assert!(!is_answer && text.contains("cluster.json"), "{text}");
+}
