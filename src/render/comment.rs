@@ -64,6 +64,7 @@ pub(super) fn comment_below(
     comment_risks::refused(&mut page, refusals);
     markdown_objects::losing_services(&mut page, services);
     markdown_objects::destructive(&mut page, &destructive);
+    comment_changes::disruptive(&mut page, &other);
     needs_approval(&mut page, summary, changes, short);
     markdown_waiting::blocked(&mut page, blocked, short);
     found(&mut page, findings, short);
@@ -118,7 +119,7 @@ fn head(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
         code(&plan.source.directory),
         prose(&comment_risks::verdict(plan))
     );
-    let worst = comment_risks::worst(plan).map(|worst| worst.to_string());
+    let worst = comment_risks::worst(plan);
     let lines = [
         headlines::load_balancing(&plan.summary.load_balancing, plan.intent),
         headlines::pod_pools(&plan.summary.pod_pools),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::human::{Detail, by_pool, further_pools, limit};
+use super::human::{Detail, by_pool, further_pools, limit, short_name};
 use super::markdown_page::{Entry, Fold, Page, Table, UpTo, WHOLE};
 use super::markdown_waiting::named;
 use super::markup::{Markup, Phrase, code, codes, prose};
@@ -16,6 +16,40 @@ const GROUPS: usize = 40;
 
 /// Nodes of one pool that have a row.
 const NODES: usize = 20;
+
+/// The first changes that are felt where Pods run.
+pub(super) fn disruptive(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
+    let disruptive = changes.iter().filter(|one| one.hazard == "disruptive");
+    let all = by_name(disruptive.copied(), |change| &change.name);
+    let row = |c: &&ChangeDocument| {
+        [
+            code(&short_name(&c.kind, &c.name)),
+            codes(&c.before),
+            codes(&c.after),
+            prose(&c.reason),
+        ]
+    };
+    let rows = page.each(all.iter().take(NODES), |_| 1, row);
+    let further = further_rows(all.len());
+    page.table(Table {
+        title: Phrase::new(&format!("disruptive, {}", count(all.len(), "change"))),
+        heading: ["object", "before", "after", "why"],
+        rows: rows.into_iter().chain(further).collect(),
+        noun: "disruptive change",
+        fold: Fold::Open,
+        up_to: UpTo(6),
+    });
+}
+
+/// A row for the changes after the first ones.
+fn further_rows(changes: usize) -> Option<Entry<[Markup; 4]>> {
+    let count = changes.saturating_sub(NODES);
+    let more = format!("… and {} more", grouped_digits(count));
+    (count > 0).then(|| Entry {
+        text: std::array::from_fn(|cell| prose(if cell == 0 { &more } else { "" })),
+        count,
+    })
+}
 
 /// A row for each pool and failure domain.
 pub(super) fn by_pool_and_domain(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
@@ -109,13 +143,6 @@ fn rows_of(page: &Page<'_>, changes: &[&ChangeDocument]) -> Vec<Entry<[Markup; 4
         ]
     };
     let mut rows = page.each(changes.iter().take(NODES), |_| 1, row);
-    let further = changes.len().saturating_sub(NODES);
-    if further > 0 {
-        let more = format!("… and {} more", grouped_digits(further));
-        rows.push(Entry {
-            text: std::array::from_fn(|cell| prose(if cell == 0 { &more } else { "" })),
-            count: further,
-        });
-    }
+    rows.extend(further_rows(changes.len()));
     rows
 }

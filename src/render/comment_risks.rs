@@ -82,17 +82,16 @@ fn risk_counts(plan: &PlanDocument) -> Vec<(String, &'static str)> {
         .collect()
 }
 
-/// The first thing to look at: what, why, and the way out.
-pub(super) struct Worst {
+/// A risk: what, why, and the way out.
+pub(super) struct Risk {
     what: Phrase,
     why: String,
     way_out: String,
 }
 
-impl std::fmt::Display for Worst {
+impl std::fmt::Display for Risk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let what = self.what.markdown();
-        write!(f, "**Look at first:** {what}: {}", prose(&self.why))?;
+        write!(f, "{}: {}", self.what.markdown(), prose(&self.why))?;
         match self.way_out.is_empty() {
             true => Ok(()),
             false => write!(f, "; **way out:** {}", prose(&self.way_out)),
@@ -100,29 +99,50 @@ impl std::fmt::Display for Worst {
     }
 }
 
-/// The worst risk of the plan; `None` if it has none.
-pub(super) fn worst(plan: &PlanDocument) -> Option<Worst> {
+/// The worst risk, and the riskiest change if that is another one: one line for each.
+pub(super) fn worst(plan: &PlanDocument) -> Vec<String> {
+    let change = riskiest_change(plan);
+    let other = losing_address(plan)
+        .or_else(|| of_hazard(plan, "destructive").map(destructive))
+        .or_else(|| by_risk(&plan.refusals).into_iter().next().map(refusal))
+        .or_else(|| error(plan))
+        .or_else(|| approval(plan))
+        .or_else(|| blocked(plan))
+        .or_else(|| misplaced(plan));
+    let first = |risk: &Risk| format!("**Look at first:** {risk}");
+    match (other.map(|risk| first(&risk)), change) {
+        (None, change) => change.iter().map(first).collect(),
+        (Some(other), Some(change)) if first(&change) != other => {
+            vec![other, format!("**Riskiest change:** {change}")]
+        }
+        (Some(other), _) => vec![other],
+    }
+}
+
+/// What would be felt if the plan was applied.
+fn riskiest_change(plan: &PlanDocument) -> Option<Risk> {
+    losing_address(plan)
+        .or_else(|| of_hazard(plan, "destructive").map(destructive))
+        .or_else(|| of_hazard(plan, "disruptive").map(disruptive))
+}
+
+fn of_hazard<'p>(plan: &'p PlanDocument, hazard: &str) -> Option<&'p ChangeDocument> {
+    plan.changes.iter().find(|one| one.hazard == hazard)
+}
+
+fn losing_address(plan: &PlanDocument) -> Option<Risk> {
     let losing = |certainty: &str| {
         let loses = |service: &&ServiceEffectDocument| {
             service.loses.iter().any(|lost| lost.certainty == certainty)
         };
         plan.services.iter().find(loses).map(losing_service)
     };
-    let of_hazard = |hazard: &str| plan.changes.iter().find(|one| one.hazard == hazard);
-    losing("certain")
-        .or_else(|| losing("possible"))
-        .or_else(|| of_hazard("destructive").map(destructive))
-        .or_else(|| by_risk(&plan.refusals).into_iter().next().map(refusal))
-        .or_else(|| error(plan))
-        .or_else(|| approval(plan))
-        .or_else(|| blocked(plan))
-        .or_else(|| misplaced(plan))
-        .or_else(|| of_hazard("disruptive").map(disruptive))
+    losing("certain").or_else(|| losing("possible"))
 }
 
-fn losing_service(service: &ServiceEffectDocument) -> Worst {
+fn losing_service(service: &ServiceEffectDocument) -> Risk {
     let name = format!("{}/{}", service.namespace, service.name);
-    Worst {
+    Risk {
         what: Phrase::new("Service ").value(&name),
         why: effect_parts(service).into_iter().next().unwrap_or_default(),
         way_out: "keep the address in a pool that selects the Service, until clients use another"
@@ -144,48 +164,48 @@ fn changed(change: &ChangeDocument) -> Phrase {
         .value(&values(&change.after))
 }
 
-fn destructive(change: &ChangeDocument) -> Worst {
-    Worst {
+fn destructive(change: &ChangeDocument) -> Risk {
+    Risk {
         what: changed(change),
         why: change.reason.clone(),
         way_out: "leave it out with `--exclude`, or drain what uses it first".to_owned(),
     }
 }
 
-fn disruptive(change: &ChangeDocument) -> Worst {
-    Worst {
+fn disruptive(change: &ChangeDocument) -> Risk {
+    Risk {
         what: changed(change),
         why: change.reason.clone(),
         way_out: "restart the agents a few at a time, or apply fewer with `--target`".to_owned(),
     }
 }
 
-fn refusal(group: RefusalGroup<'_>) -> Worst {
+fn refusal(group: RefusalGroup<'_>) -> Risk {
     let further = match group.refusals.len() {
         0 | 1 => String::new(),
         several => format!(" ({} like this)", grouped_digits(several)),
     };
     let first = group.refusals.first();
-    Worst {
+    Risk {
         what: Phrase::new("refused by ").value(group.rule),
         why: first.map_or_else(String::new, |one| format!("{}{further}", one.message)),
         way_out: group.help.to_owned(),
     }
 }
 
-fn error(plan: &PlanDocument) -> Option<Worst> {
+fn error(plan: &PlanDocument) -> Option<Risk> {
     let mut errors = plan.findings.iter();
     let error = errors.find(|finding| finding.severity == "error")?;
-    Some(Worst {
+    Some(Risk {
         what: Phrase::new("error ").value(&error.rule),
         why: error.message.clone(),
         way_out: String::new(),
     })
 }
 
-fn approval(plan: &PlanDocument) -> Option<Worst> {
+fn approval(plan: &PlanDocument) -> Option<Risk> {
     let (change, block) = unapproved(&plan.changes).next()?;
-    Some(Worst {
+    Some(Risk {
         what: Phrase::new("block ")
             .value(&block.block)
             .words(" of ")
@@ -195,18 +215,18 @@ fn approval(plan: &PlanDocument) -> Option<Worst> {
     })
 }
 
-fn blocked(plan: &PlanDocument) -> Option<Worst> {
+fn blocked(plan: &PlanDocument) -> Option<Risk> {
     let first = plan.blocked.first()?;
-    Some(Worst {
+    Some(Risk {
         what: Phrase::new("blocked: ").value(&short_name(&first.kind, &first.name)),
         why: first.reason.clone(),
         way_out: first.unblock.clone(),
     })
 }
 
-fn misplaced(plan: &PlanDocument) -> Option<Worst> {
+fn misplaced(plan: &PlanDocument) -> Option<Risk> {
     let first = plan.misplaced.first()?;
-    Some(Worst {
+    Some(Risk {
         what: Phrase::new("misplaced: ")
             .value(&first.name)
             .words(" with ")

@@ -159,12 +159,13 @@ impl Pieces {
         }
         let core = token.trim_start_matches(['(', '"', '\'']);
         let (before, core) = token.split_at(token.len() - core.len());
-        let end = core.trim_end_matches(['.', ',', ';', ')', '"', '\'', '?', '…']);
+        let signs = ['.', ',', ';', ')', '"', '\'', '?', '…'];
+        let end = core.trim_end_matches(signs);
         // The colon of a sentence; two are the end of an address.
-        let end = end
-            .strip_suffix(':')
-            .filter(|end| !end.ends_with(':'))
-            .unwrap_or(end);
+        let end = match end.strip_suffix(':') {
+            Some(before) if !before.ends_with(':') => before.trim_end_matches(signs),
+            _ => end,
+        };
         let (core, after) = core.split_at(end.len());
         self.words(before);
         if is_plain(core) {
@@ -289,6 +290,11 @@ mod tests {
                 "written by `o`&#96;`hara`, and (`x`)",
             ),
             ("a`b", "a&#96;b"),
+            (
+                "(rank 0, requirements: 1): only",
+                "(rank 0, requirements: 1): only",
+            ),
+            ("it holds fd00::: why", "it holds `fd00::`: why"),
             ("`` alone", "&#96;&#96; alone"),
         ] {
             assert_eq!(prose(text).as_str(), markdown, "{text}");

@@ -250,3 +250,54 @@ fn a_comment_takes_text_of_others_as_text_in_every_risk() {
         }
     }
 }
+
+/// Forty nodes get a first block, three get none, and one that runs Pods moves.
+#[test]
+fn the_riskiest_change_is_named_beside_what_is_wrong() {
+    let rack = |name: &str, range: &str| {
+        let selector = format!("{{matchLabels: {{rack: {name}}}}}");
+        pool(
+            name,
+            &format!("{{cidrs: [{range}], blockSize: 24, nodeSelector: {selector}}}"),
+        )
+    };
+    let head = "apiVersion: cilium-ipam.io/v1alpha1\nkind:";
+    let pin = format!(
+        "{head} NodeAssignment\nmetadata: {{name: db-7}}\nspec: {{pool: a, podCIDRs: [10.20.9.0/24]}}\n"
+    );
+    let policy =
+        format!("{head} Policy\nmetadata: {{name: p}}\nspec: {{writePath: node-config}}\n");
+    let moved = node("db-7", "a", &holds("10.20.5.0/24"));
+    let named = r#"{"kubernetes.io/hostname":"db-7","rack""#;
+    let mut nodes = vec![moved.replace(r#"{"rack""#, named)];
+    nodes.extend((0..40).map(|number| node(&format!("n{number:02}"), "a", "")));
+    nodes.extend((0..4).map(|number| node(&format!("edge-{number}"), "b", "")));
+    let folder = Folder::new(&[
+        ("pools/a.yaml", &rack("a", "10.20.0.0/16")),
+        ("pools/b.yaml", &rack("b", "10.30.0.0/24")),
+        ("pools/pin.yaml", &pin),
+        ("pools/policy.yaml", &policy),
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
+    ]);
+    let text = folder
+        .run(&[
+            "comment",
+            "pools",
+            "--cluster-file",
+            "cluster.json",
+            "--dry-run",
+        ])
+        .expect(2)
+        .stdout;
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+    assert!(
+        lines[1].starts_with("**Look at first:** error `pool-exhausted`: pool `b`"),
+        "{text}"
+    );
+    let riskiest = "**Riskiest change:** `db-7` from `10.20.5.0/24` to `10.20.9.0/24`:";
+    assert!(lines[2].starts_with(riskiest), "{text}");
+    let table = text
+        .find("<summary>disruptive, 1 change</summary>")
+        .unwrap();
+    assert!(table < text.find("<summary>blocked, 3 objects</summary>").unwrap());
+}
