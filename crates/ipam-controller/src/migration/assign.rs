@@ -3,28 +3,27 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 
 use super::mode::{IPAM_SETTING, remove_setting, set_mode};
 use super::observations::Observations;
 use super::reserve::{in_force, is_quarantined_for, read_claims, replace_claims};
 use super::{MigrationError, RESERVED_FOR, observed};
 use crate::prepare::prepare;
-use ipam_cilium::observed::Observed;
 use ipam_cluster::{ClusterError, Workloads, Write, WriteError, Written};
 use ipam_core::claims::{ClaimGuard, ClaimRequest, Claims};
-use ipam_core::model::{IpamMode, Origin, WritePath, WritePathChoice};
+use ipam_core::model::IpamMode;
 use ipam_core::net::Block;
-use ipam_desired::{Desired, Pin};
-use ipam_planner::migration::{AssignOutcome, Direction, Method, NodeRecord, NodeSeen};
-use ipam_planner::plan::{Change, plan};
+use ipam_planner::migration::{
+    AssignOutcome, Assignments, Direction, Method, NodeRecord, NodeSeen, Surroundings,
+};
+use ipam_planner::plan::Change;
 
 /// What assignments of a wave share.
 pub(super) struct Assigning<'a> {
-    pub(super) desired: &'a Desired,
+    pub(super) assignments: &'a Assignments<'a>,
     /// The claims are one object: two replacements at once would only fail.
     pub(super) turn: &'a tokio::sync::Mutex<()>,
-    pub(super) observations: &'a Observations<Observed>,
+    pub(super) observations: &'a Observations<Surroundings>,
 }
 
 impl Assigning<'_> {
@@ -37,25 +36,28 @@ impl Assigning<'_> {
     ) -> Result<AssignOutcome, MigrationError> {
         // As it is now: a program without claims, such as Cilium's operator, may have given a block
         // since the schedule.
-        let observed = self.observations.after_now(|| observed(cluster)).await?;
+        let surroundings =
+            async || Ok::<_, MigrationError>(Surroundings::new(observed(cluster).await?));
+        let surroundings = self.observations.after_now(surroundings).await?;
+        let observed = surroundings.whole();
         if record.method == Method::NodeConfig
             && record.direction == Direction::Back
-            && let Some(outcome) = remove_setting(cluster, &observed, record, seen).await
+            && let Some(outcome) = remove_setting(cluster, observed, record, seen).await
         {
             return Ok(outcome);
         }
         if record.method == Method::ToMultiPool {
-            return self.assign_pool(cluster, &observed, record, seen).await;
+            return self.assign_pool(cluster, observed, record, seen).await;
         }
         let mode = match (record.method, record.direction) {
             (
                 Method::CiliumNode | Method::NodeConfig | Method::NodeObject | Method::ToMultiPool,
                 _,
             ) => {
-                return self.assign_blocks(cluster, &observed, record).await;
+                return self.assign_blocks(cluster, &surroundings, record).await;
             }
             (Method::ToKubernetes, Direction::Forward) => {
-                let outcome = self.assign_blocks(cluster, &observed, record).await?;
+                let outcome = self.assign_blocks(cluster, &surroundings, record).await?;
                 if outcome != AssignOutcome::Shown {
                     return Ok(outcome);
                 }
@@ -66,16 +68,16 @@ impl Assigning<'_> {
             (Method::ToKubernetes | Method::ToClusterPool, Direction::Back) => None,
         };
         let settings = mode.map(|mode| [(IPAM_SETTING, mode.as_str())].into());
-        set_mode(cluster, &observed, record, seen, settings).await
+        set_mode(cluster, observed, record, seen, settings).await
     }
 
     async fn assign_blocks<C: Workloads>(
         &self,
         cluster: &C,
-        observed: &Observed,
+        observed: &Surroundings,
         record: &NodeRecord,
     ) -> Result<AssignOutcome, MigrationError> {
-        let change = match self.planned(record, &as_changeable(observed, record)) {
+        let change = match self.assignments.change(observed, record) {
             Ok(change) => change,
             Err(outcome) => return Ok(outcome),
         };
@@ -96,49 +98,6 @@ impl Assigning<'_> {
             return Ok(outcome);
         }
         Ok(outcome(cluster.write(&Write::from(&**change)).await))
-    }
-
-    /// The change of the node in a plan of the files with this pin.
-    fn planned(&self, record: &NodeRecord, observed: &Observed) -> Result<Change, AssignOutcome> {
-        let mut desired = self.desired.clone();
-        desired.policy.write_path = WritePathChoice::Forced(match record.method {
-            Method::CiliumNode | Method::ToClusterPool | Method::ToMultiPool => {
-                WritePath::CiliumNode
-            }
-            Method::NodeConfig => WritePath::NodeConfig,
-            Method::NodeObject | Method::ToKubernetes => WritePath::NodeSpec,
-        });
-        // The schedule was made with the subnets; without them, the plan would wait for them.
-        desired.neutron_pools.clear();
-        let pin = Pin {
-            node: record.node.clone(),
-            pool: record.pool.clone(),
-            blocks: record.goal().iter().copied().collect(),
-            origin: Origin::whole_file(&Arc::from("the record of the migration")),
-        };
-        desired.pins.insert(record.node.clone(), pin);
-        let plan = plan(&desired, observed, Vec::new());
-        let target = ipam_planner::plan::Target::Node(record.node.clone());
-        if let Some(blocked) = plan.blocked.iter().find(|blocked| blocked.target == target) {
-            let why = blocked.reason.to_string();
-            // The agent or the operator made the CiliumNode anew since it was looked at.
-            let is_back = observed.cilium_nodes.contains_key(&record.node);
-            return Err(match (record.method, is_back) {
-                (Method::CiliumNode, true) => AssignOutcome::Again(why),
-                _ => AssignOutcome::Blocked(why),
-            });
-        }
-        let change = plan
-            .changes
-            .into_iter()
-            .find(|change| change.target() == target);
-        change.ok_or(match record.method {
-            // It was deleted, so a plan that has nothing to write saw another moment.
-            Method::CiliumNode => {
-                AssignOutcome::Again("another program wrote the CiliumNode".to_owned())
-            }
-            _ => AssignOutcome::Shown,
-        })
     }
 
     /// Claims the blocks of a write. Claims of others are kept even if they look dead: the lists
@@ -178,22 +137,6 @@ impl Assigning<'_> {
             Err(error) => Err(ClusterError::Claims(error).into()),
         }
     }
-}
-
-/// The cluster in which a plan may change the node of the record.
-fn as_changeable(observed: &Observed, record: &NodeRecord) -> Observed {
-    let mut observed = observed.clone();
-    observed.migration = None;
-    if let Some(node) = observed.nodes.get_mut(&record.node) {
-        Arc::make_mut(node).migration = None;
-    }
-    match record.method {
-        // The old agent still shows the old block, which the new Node does not have.
-        Method::NodeObject => drop(observed.cilium_nodes.remove(&record.node)),
-        Method::ToKubernetes => observed.cilium.mode_override = Some(IpamMode::Kubernetes),
-        Method::CiliumNode | Method::NodeConfig | Method::ToClusterPool | Method::ToMultiPool => {}
-    }
-    observed
 }
 
 /// What the answer to a write means for the node.

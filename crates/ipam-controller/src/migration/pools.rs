@@ -50,7 +50,7 @@ impl Assigning<'_> {
         observed: &Observed,
         record: &NodeRecord,
     ) -> AssignOutcome {
-        match pod_pool(self.desired, observed, &record.pool) {
+        match pod_pool(self.assignments.desired(), observed, &record.pool) {
             Ok(None) => AssignOutcome::Shown,
             Ok(Some(change)) => outcome(cluster.write(&Write::from(&change)).await),
             Err(why) => AssignOutcome::Blocked(why),

@@ -6,6 +6,7 @@
 
 mod approved;
 mod as_text;
+mod assignment;
 mod check;
 mod differences;
 mod document;
@@ -19,6 +20,7 @@ mod schedule;
 mod seen;
 mod step;
 mod stored_text;
+mod surroundings;
 mod targets;
 mod turn;
 mod waves;
@@ -27,6 +29,7 @@ mod wish;
 mod workloads;
 
 pub use approved::{ApprovedFiles, PoolDocument, WindowDocument, unreachable};
+pub use assignment::Assignments;
 pub use check::CheckDocument;
 pub use document::{
     LeftBehindDocument, MoveDocument, ScheduleDocument, ScheduleFileError, WaveDocument,
@@ -41,6 +44,7 @@ pub use step::{
     Action, AssignOutcome, CheckState, Decision, KubeletRestart, PodReference, Request, Rules,
     Situation, Waiting,
 };
+pub use surroundings::Surroundings;
 pub use whole::{MigrationRecord, MigrationRecordError, RulesDocument, State};
 pub use wish::{Goal, MethodChoice, Wish};
 pub use workloads::{Budgets, Workloads};

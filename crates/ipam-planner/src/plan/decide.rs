@@ -25,26 +25,25 @@ use ipam_desired::Desired;
 /// caller must not call this with an error among them.
 pub fn plan(desired: &Desired, observed: &Observed, file_findings: Vec<Finding>) -> Plan {
     let claims = observed.live_claims(desired.policy.quarantine);
-    let mut planner = Planner {
-        desired,
-        observed,
-        claims: &claims,
-        supply: supply(desired),
-        plan: Plan::default(),
-    };
+    let mut planner = Planner::new(desired, observed, &claims, supply(desired));
     planner.plan.findings = file_findings;
     planner
         .plan
         .findings
         .extend(check::cluster(desired, observed));
-    if pod_pools::are_used(observed, desired.policy.write_path) {
-        planner.pod_pools();
-    } else {
-        planner.blocks_of_nodes();
-    }
+    planner.nodes();
     planner.load_balancing();
     planner.ports();
     planner.finish()
+}
+
+/// The part of a plan that is about the blocks of nodes, in no order. Nothing else in a plan changes
+/// it.
+pub(crate) fn plan_nodes(desired: &Desired, observed: &Observed) -> Plan {
+    let claims = observed.live_claims(desired.policy.quarantine);
+    let mut planner = Planner::new(desired, observed, &claims, supply(desired));
+    planner.nodes();
+    planner.plan
 }
 
 /// Blocks for new nodes, from a supply in which everything else is taken.
@@ -54,13 +53,7 @@ pub(super) fn plan_new_nodes(
     supply: Supply,
 ) -> (Supply, Plan) {
     let claims = observed.live_claims(desired.policy.quarantine);
-    let mut planner = Planner {
-        desired,
-        observed,
-        claims: &claims,
-        supply,
-        plan: Plan::default(),
-    };
+    let mut planner = Planner::new(desired, observed, &claims, supply);
     planner.blocks_of_nodes();
     planner
         .plan
@@ -94,6 +87,28 @@ struct Planner<'p> {
 }
 
 impl<'p> Planner<'p> {
+    fn new(
+        desired: &'p Desired,
+        observed: &'p Observed,
+        claims: &'p Claims,
+        supply: Supply,
+    ) -> Planner<'p> {
+        Planner {
+            desired,
+            observed,
+            claims,
+            supply,
+            plan: Plan::default(),
+        }
+    }
+
+    fn nodes(&mut self) {
+        match pod_pools::are_used(self.observed, self.desired.policy.write_path) {
+            true => self.pod_pools(),
+            false => self.blocks_of_nodes(),
+        }
+    }
+
     /// Allocates a block for each node, and plans its write.
     fn blocks_of_nodes(&mut self) {
         let kept_addresses = KeptAddresses::new(self.observed, &self.supply);

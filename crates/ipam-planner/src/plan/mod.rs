@@ -50,6 +50,7 @@ pub use change::{
 };
 pub use claiming::{claim_changes, settle_applied};
 pub use decide::plan;
+pub(crate) use decide::plan_nodes;
 pub(crate) use digest::of_text as sha256_hex;
 pub use document::{
     BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FORMAT_VERSION, FindingDocument,
