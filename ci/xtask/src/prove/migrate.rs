@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
+use std::ops::ControlFlow;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -28,6 +30,7 @@ const FIRST_LINES: usize = 3;
 const LONGEST_DELAY: Duration = Duration::from_millis(50);
 /// The Nodes' blocks at first, and the space of the racks.
 const FLAT: &str = "10.64.0.0/12";
+const BUDGETS: &str = "/apis/policy/v1/poddisruptionbudgets";
 /// The exit code of a migration that is over.
 const DONE: i32 = 0;
 /// The exit code after a lost race: a request of a killed program may arrive late.
@@ -70,16 +73,8 @@ pub fn run(tool: &Tool, nodes: usize, seed: u64, arguments: &Arguments) -> Resul
         pools(racks, nodes.div_ceil(racks)),
     )?;
     let start = Instant::now();
-    let violations = AtomicUsize::new(0);
-    let is_over = AtomicBool::new(false);
-    let counts = thread::scope(|scope| -> Result<Counts> {
-        let client = Client::of_kubeconfig(cluster.plane.kubeconfig())?;
-        let (violations, is_over) = (&violations, &is_over);
-        scope.spawn(move || watch_budgets(&client, violations, is_over));
-        let counts = migrate(tool, &cluster, folder.path(), nodes, seed, times);
-        is_over.store(true, Ordering::Relaxed);
-        counts
-    })?;
+    let budgets = BudgetWatch::start(Client::of_kubeconfig(cluster.plane.kubeconfig())?);
+    let counts = migrate(tool, &cluster, folder.path(), nodes, seed, times)?;
     let took = start.elapsed();
     cluster.wait_ready()?;
     let status = last_status(tool, &cluster)?;
@@ -90,7 +85,7 @@ pub fn run(tool: &Tool, nodes: usize, seed: u64, arguments: &Arguments) -> Resul
         .with("runs", counts.runs)
         .required_least("kills", counts.kills, times)
         .required("duplicates", cluster.agents.faults().len(), 0)
-        .required("budget_violations", violations.load(Ordering::Relaxed), 0)
+        .required("budget_violations", budgets.violations(), 0)
         .required("outside_their_rack", outside(&cluster)?, 0)
         .required(
             "agents_restarted_more_than_once",
@@ -210,18 +205,55 @@ fn last_status(tool: &Tool, cluster: &RackCluster) -> Result<String> {
         .to_owned())
 }
 
-/// Counts the moments at which fewer Pods were healthy than a budget wants.
-fn watch_budgets(client: &Client, violations: &AtomicUsize, is_over: &AtomicBool) {
-    while !is_over.load(Ordering::Relaxed) {
-        let Ok(budgets) = client.list("/apis/policy/v1/poddisruptionbudgets") else {
-            continue;
-        };
-        for budget in budgets {
-            let number = |key: &str| budget["status"][key].as_i64();
-            if number("currentHealthy") < number("desiredHealthy") {
-                violations.fetch_add(1, Ordering::Relaxed);
+/// Whether fewer Pods are healthy than the budget wants.
+fn is_violated(budget: &Value) -> bool {
+    let number = |key: &str| budget["status"][key].as_i64();
+    number("currentHealthy") < number("desiredHealthy")
+}
+
+/// Counts the states of budgets that the server stores and that are violated.
+#[derive(Default)]
+struct BudgetWatch {
+    violations: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+impl BudgetWatch {
+    /// Its thread ends with its watch, at the latest when the API server does.
+    fn start(client: Client) -> Arc<BudgetWatch> {
+        let watch = Arc::new(BudgetWatch::default());
+        let watching = watch.clone();
+        thread::spawn(move || {
+            while !watching.is_over.load(Ordering::Relaxed) {
+                // A watch that ends early begins again with a list.
+                let _ = watching.follow(&client);
             }
-        }
+        });
+        watch
+    }
+
+    fn follow(&self, client: &Client) -> testbed::Result<()> {
+        let list = client.get(BUDGETS)?;
+        let items = list["items"].as_array().into_iter().flatten();
+        items.for_each(|budget| self.count(budget));
+        let from = list["metadata"]["resourceVersion"].as_str();
+        client.watch(BUDGETS, from.unwrap_or_default(), |event| {
+            self.count(&event["object"]);
+            match event["type"] == "ERROR" || self.is_over.load(Ordering::Relaxed) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })
+    }
+
+    fn count(&self, budget: &Value) {
+        let violated = usize::from(is_violated(budget));
+        self.violations.fetch_add(violated, Ordering::Relaxed);
+    }
+
+    fn violations(&self) -> usize {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.violations.load(Ordering::Relaxed)
     }
 }
 
