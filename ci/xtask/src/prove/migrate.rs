@@ -21,12 +21,12 @@ use xtask::tool::Tool;
 /// Enough for several waves. 1,000 nodes in 40 racks take half an hour.
 pub const NODES: usize = 24;
 const PODS_PER_NODE: usize = 2;
-/// Progress that a node's move prints at least. The kills are spread over it, so that each of them
+/// Steps that a node's move prints at least. The kills are spread over it, so that each of them
 /// finds a migration that is not over.
-const LINES_PER_NODE: usize = 5;
-/// Lines that a program prints before it goes on where another one was killed.
-const FIRST_LINES: usize = 3;
-/// A kill comes at most this long after a line.
+const STEPS_PER_NODE: usize = 5;
+/// Steps that a program prints before it goes on where another one was killed.
+const FIRST_STEPS: usize = 3;
+/// A kill comes at most this long after a step.
 const LONGEST_DELAY: Duration = Duration::from_millis(50);
 /// The Nodes' blocks at first, and the space of the racks.
 const FLAT: &str = "10.64.0.0/12";
@@ -141,7 +141,7 @@ fn migrate(
     // The Lease of a killed program would keep the next one waiting; the records exclude it too.
     let apply = ["migrate", "apply", directory, "--auto-approve", "--no-lock"];
     let resume = ["migrate", "resume", directory, "--no-lock"];
-    let most_lines = (nodes * LINES_PER_NODE / times.max(1)).max(1);
+    let most_steps = (nodes * STEPS_PER_NODE / times.max(1)).max(1);
     loop {
         let is_begun = has_begun(cluster)?;
         let arguments: &[&str] = if is_begun { &resume } else { &apply };
@@ -149,11 +149,11 @@ fn migrate(
             .stderr(Stdio::piped())
             .spawn()?;
         counts.runs += 1;
-        let lines = match counts.kills < times {
-            true => FIRST_LINES + random.below(most_lines),
+        let steps = match counts.kills < times {
+            true => FIRST_STEPS + random.below(most_steps),
             false => usize::MAX,
         };
-        if read_lines(&mut child, lines)? == lines {
+        if read_steps(&mut child, steps)? == steps {
             let micros = random.below(usize::try_from(LONGEST_DELAY.as_micros())?);
             // The moment of the kill is what varies, so it waits for no event.
             thread::sleep(Duration::from_micros(u64::try_from(micros)?));
@@ -175,11 +175,13 @@ fn migrate(
     }
 }
 
-/// Reads this many lines of progress, or all.
-fn read_lines(child: &mut Child, most: usize) -> Result<usize> {
+/// Reads this many steps of nodes, or all. The schedule comes before the first one.
+fn read_steps(child: &mut Child, most: usize) -> Result<usize> {
     let progress = child.stderr.as_mut().context("its stderr is not read")?;
-    let lines = BufReader::new(progress).lines().take(most);
-    Ok(lines.map_while(|line| line.ok()).count())
+    let lines = BufReader::new(progress).lines();
+    let lines = lines.map_while(|line| line.ok());
+    let steps = lines.filter(|line| line.starts_with("worker-"));
+    Ok(steps.take(most).count())
 }
 
 fn talk(tool: &Tool, cluster: &RackCluster) -> Result<String> {
