@@ -23,6 +23,7 @@ mod failure;
 mod files;
 mod foreign_commands;
 mod forge_arguments;
+mod history;
 mod import;
 mod init;
 mod interface;
@@ -166,6 +167,8 @@ enum Command {
     /// Answer an assistant's questions over the Model Context Protocol: plan, simulate, doctor,
     /// explain, map. Writes nothing.
     Mcp(mcp::Arguments),
+    /// Show from the Git history who asked for an address or a pin, and who had an address when.
+    History(history::Arguments),
     /// Show pools, nodes, LoadBalancer addresses, or a plan file.
     #[command(alias = "get")]
     Show(show::Arguments),
@@ -257,6 +260,7 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
         Command::Upgrade(arguments) => upgrade::run(arguments, common).await,
         Command::Map(arguments) => map::run(arguments, common).await,
         Command::Mcp(arguments) => mcp::run(arguments, common).await,
+        Command::History(arguments) => history::run(arguments, common).await,
         Command::Show(arguments) => show::run(arguments, common).await,
         Command::Snapshot(arguments) => snapshot::run(arguments, common).await,
         Command::Schema(arguments) => schema::run(arguments),

@@ -15,6 +15,7 @@ mod explanation;
 mod finding_documents;
 mod findings;
 mod headlines;
+mod history;
 mod html_page;
 mod human;
 mod human_approval;
@@ -58,6 +59,7 @@ pub use explanation::explanation;
 pub use finding_documents::{
     FindingDocuments, OmittedDocument, finding_documents, findings_in_event,
 };
+pub use history::history;
 pub use human::{Detail, human};
 pub(crate) use human::{limit, named};
 pub use junit::junit;

@@ -25,6 +25,7 @@ mod findings;
 mod gitea_actions;
 mod growth;
 mod habits;
+mod history;
 mod hostile_server;
 mod hostile_sizes;
 mod hostile_text;

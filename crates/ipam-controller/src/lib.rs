@@ -9,6 +9,7 @@ pub mod status;
 
 mod apply_loop;
 mod claim_store;
+pub mod history;
 mod lease;
 pub mod migration;
 mod openstack;

@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod explain;
 pub mod freeze;
 mod growth;
+pub mod history;
 mod holders;
 pub mod import;
 pub mod map;

@@ -75,14 +75,27 @@ impl FileCluster {
     /// # Errors
     /// Fails if the file cannot be read, is not a list, or another process is writing it.
     pub fn open(path: &Path, opening: Opening) -> Result<FileCluster, ClusterError> {
+        let (mut file, lock) = open_file(path, opening)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)
+            .map_err(|error| ClusterError::File {
+                path: path.display().to_string(),
+                message: error.to_string(),
+            })?;
+        let cluster = FileCluster::of_text(path, text)?;
+        cluster.state().lock = lock;
+        Ok(cluster)
+    }
+
+    /// The cluster of a list in JSON or YAML. `path` is the file that it was read from.
+    ///
+    /// # Errors
+    /// Fails if the text is not a list.
+    pub fn of_text(path: &Path, mut text: String) -> Result<FileCluster, ClusterError> {
         let fault = |message: String| ClusterError::File {
             path: path.display().to_string(),
             message,
         };
-        let (mut file, lock) = open_file(path, opening)?;
-        let mut text = String::new();
-        file.read_to_string(&mut text)
-            .map_err(|error| fault(error.to_string()))?;
         if text.starts_with('\u{feff}') {
             text.remove(0);
         }
@@ -95,17 +108,7 @@ impl FileCluster {
             Format::Json => text,
             Format::Yaml => yaml_to_json(&text).map_err(fault)?,
         };
-        let cluster = FileCluster::located(path, format, json).map_err(fault)?;
-        cluster.state().lock = lock;
-        Ok(cluster)
-    }
-
-    /// The cluster of a list in memory. `path` is the file that it was read from, for messages.
-    pub(crate) fn in_memory(path: &Path, json: String) -> Result<FileCluster, ClusterError> {
-        FileCluster::located(path, Format::Json, json).map_err(|message| ClusterError::File {
-            path: path.display().to_string(),
-            message,
-        })
+        FileCluster::located(path, format, json).map_err(fault)
     }
 
     fn located(path: &Path, format: Format, json: String) -> Result<FileCluster, String> {

@@ -77,7 +77,7 @@ impl Sysdump {
             ));
         }
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-        let objects = FileCluster::in_memory(path, list.to_string())?;
+        let objects = FileCluster::of_text(path, list.to_string())?;
         Ok(Sysdump { objects, unseen })
     }
 }

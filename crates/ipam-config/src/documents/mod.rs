@@ -18,6 +18,7 @@ mod lower_pool;
 mod lower_selector;
 mod lower_service_pin;
 mod messages;
+mod named;
 mod pool_wishes;
 mod recognition;
 mod schema;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 pub use editor_schema::editor_schema;
 pub use lines::Lines;
 pub use lower::lower;
+pub use named::{Named, NamedInFile, Naming, named};
 pub(crate) use schema::inline_settings;
 pub use schema::{API_VERSION, DocumentKind, json_schema};
 

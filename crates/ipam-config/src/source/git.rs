@@ -78,6 +78,16 @@ pub(super) enum EntryKind {
     Submodule,
 }
 
+impl EntryKind {
+    pub(super) fn of_mode(mode: &str) -> EntryKind {
+        match mode {
+            "120000" => EntryKind::Link,
+            "160000" => EntryKind::Submodule,
+            _ => EntryKind::File,
+        }
+    }
+}
+
 /// Whether a repository has a work tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
@@ -92,7 +102,7 @@ pub(super) struct Git {
 }
 
 impl Git {
-    fn run(&self, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, GitFault> {
+    pub(super) fn run(&self, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, GitFault> {
         let mut command = self.command(arguments);
         let command = command
             .stdin(Stdio::piped())
@@ -153,7 +163,7 @@ impl Git {
         command
     }
 
-    fn line(&self, arguments: &[&str]) -> Result<String, GitFault> {
+    pub(super) fn line(&self, arguments: &[&str]) -> Result<String, GitFault> {
         let answer =
             String::from_utf8(self.run(arguments, &[])?).map_err(|_| GitFault::Nonsense)?;
         Ok(answer.trim_end_matches('\n').to_owned())
@@ -233,9 +243,14 @@ impl Git {
 
     /// The contents of these files, in the order of `ids`.
     pub(super) fn contents(&self, ids: &[&str]) -> Result<Vec<Vec<u8>>, GitFault> {
+        self.objects(ids, "blob")
+    }
+
+    /// The contents of these objects of one type, in the order of `ids`.
+    pub(super) fn objects(&self, ids: &[&str], kind: &str) -> Result<Vec<Vec<u8>>, GitFault> {
         let input: String = ids.iter().map(|id| format!("{id}\n")).collect();
         let answer = self.run(&["cat-file", "--batch"], input.as_bytes())?;
-        contents_of(&answer, ids).ok_or(GitFault::Nonsense)
+        contents_of(&answer, ids, kind).ok_or(GitFault::Nonsense)
     }
 }
 
@@ -271,11 +286,7 @@ fn entry_of(entry: &[u8]) -> Option<TreeEntry> {
     let at = entry.iter().position(|byte| *byte == b'\t')?;
     let (head, path) = (std::str::from_utf8(&entry[..at]).ok()?, &entry[at + 1..]);
     let mut words = head.split_ascii_whitespace();
-    let kind = match words.next()? {
-        "120000" => EntryKind::Link,
-        "160000" => EntryKind::Submodule,
-        _ => EntryKind::File,
-    };
+    let kind = EntryKind::of_mode(words.next()?);
     let (_, id, size) = (
         words.next()?,
         words.next()?.to_owned(),
@@ -290,14 +301,16 @@ fn entry_of(entry: &[u8]) -> Option<TreeEntry> {
 }
 
 /// For each `<id> <type> <size>\n<contents>\n`.
-fn contents_of(mut answer: &[u8], ids: &[&str]) -> Option<Vec<Vec<u8>>> {
+fn contents_of(mut answer: &[u8], ids: &[&str], kind: &str) -> Option<Vec<Vec<u8>>> {
     let mut contents = Vec::new();
     for id in ids {
         let end = answer.iter().position(|byte| *byte == b'\n')?;
         let head = std::str::from_utf8(&answer[..end]).ok()?;
         let size: usize = head
             .strip_prefix(id)?
-            .strip_prefix(" blob ")?
+            .strip_prefix(' ')?
+            .strip_prefix(kind)?
+            .strip_prefix(' ')?
             .parse()
             .ok()?;
         answer = &answer[end + 1..];
@@ -336,13 +349,13 @@ mod tests {
     fn contents_are_cut_where_their_sizes_say() {
         let answer = b"aa blob 3\na\nb\nbb blob 0\n\n";
         assert_eq!(
-            contents_of(answer, &["aa", "bb"]).unwrap(),
+            contents_of(answer, &["aa", "bb"], "blob").unwrap(),
             [b"a\nb".to_vec(), Vec::new()]
         );
-        assert_eq!(contents_of(b"aa missing\n", &["aa"]), None);
-        assert_eq!(contents_of(b"aa blob 9\nshort\n", &["aa"]), None);
+        assert_eq!(contents_of(b"aa missing\n", &["aa"], "blob"), None);
+        assert_eq!(contents_of(b"aa blob 9\nshort\n", &["aa"], "blob"), None);
         assert_eq!(
-            contents_of(b"aa blob 18446744073709551615\nshort\n", &["aa"]),
+            contents_of(b"aa blob 18446744073709551615\nshort\n", &["aa"], "blob"),
             None
         );
     }

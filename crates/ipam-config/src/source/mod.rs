@@ -2,10 +2,14 @@
 //! writes, and never reads outside the directory.
 
 mod collected;
+mod commit;
 mod events;
 mod git;
+mod git_history;
+mod history;
 mod repository;
 mod revision;
+mod revision_faults;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,7 +20,9 @@ use self::collected::{Collected, LARGEST_FILE, has_document, is_yaml, shown};
 use crate::documents::Documents;
 use ipam_core::model::Finding;
 
+pub use commit::Commit;
 pub use events::{DirectoryEvents, Stillness};
+pub use history::{BranchStep, Content, FileChange, PathHistory, Repository, Step, Text};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {

@@ -6,7 +6,9 @@ use super::Found;
 use super::collected::{Collected, LARGEST_FILE, LARGEST_TOTAL, is_yaml, shown};
 use super::git::{EntryKind, Git, GitFault, TreeEntry};
 use super::repository::InRepository;
-use ipam_core::text::{one_line, printable};
+use super::revision_faults::RevisionFaults;
+use ipam_core::model::Finding;
+use ipam_core::text::one_line;
 
 /// The directory with the refs of its repository.
 pub(super) fn git_directory(directory: &Path, revision: &str) -> Option<PathBuf> {
@@ -48,25 +50,33 @@ struct Reading<'r> {
 impl Reading<'_> {
     /// Reads the files and returns the id of the commit.
     fn commit(&mut self) -> Option<String> {
-        let at = InRepository::of(self.directory, self.revision);
-        let InRepository { git, path } = at.map_err(|fault| self.no_repository(&fault)).ok()?;
+        let faults = RevisionFaults {
+            directory: self.directory,
+            revision: self.revision,
+        };
+        let opened = InRepository::of(self.directory, self.revision)
+            .map_err(|fault| faults.no_repository(&fault));
+        let InRepository { git, path } = self.kept(opened)?;
         let commit = git
             .commit(self.revision)
-            .map_err(|fault| self.no_commit(&fault))
-            .ok()?;
+            .map_err(|fault| faults.no_commit(&fault));
+        let commit = self.kept(commit)?;
         let read = git
             .files(&commit, &path)
             .and_then(|entries| self.files(&git, &path, entries))
             .and_then(|()| self.refuse_one_of_several(&git, &commit, &path));
         if let Err(fault) = read {
-            self.fault(
-                "unreadable-revision",
-                &fault,
-                "use a full clone instead of a partial one, or run `git fsck`",
-            );
+            self.collected.findings.push(*faults.unreadable(&fault));
         }
         self.refuse_nothing(&git, &path);
         Some(commit)
+    }
+
+    /// The result, or `None` with its finding kept.
+    fn kept<T>(&mut self, result: Result<T, Box<Finding>>) -> Option<T> {
+        result
+            .map_err(|finding| self.collected.findings.push(*finding))
+            .ok()
     }
 
     fn files(&mut self, git: &Git, path: &str, entries: Vec<TreeEntry>) -> Result<(), GitFault> {
@@ -152,73 +162,6 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn no_repository(&mut self, fault: &GitFault) {
-        if let GitFault::Link(link) = fault {
-            let name = shown(link);
-            let message = format!(
-                "`{name}` is a link in the work tree, and its target is not part of the revision"
-            );
-            return self.collected.fault(
-                "link-in-revision",
-                &name,
-                message,
-                "name the directory itself",
-            );
-        }
-        let (rule, help) = match fault {
-            GitFault::Missing(_) => (
-                "git-missing",
-                "install git in `PATH`, or omit --revision".to_owned(),
-            ),
-            GitFault::Shadowed { inner, outer } => {
-                ("ambiguous-repository", shadow_help(inner, outer))
-            }
-            _ => ("no-repository", no_repository_help(fault).to_owned()),
-        };
-        self.fault(rule, fault, &help);
-    }
-
-    fn no_commit(&mut self, fault: &GitFault) {
-        let help = match fault {
-            GitFault::Ambiguous => {
-                "say which is meant: refs/heads/NAME, refs/tags/NAME, or a whole id"
-            }
-            _ => {
-                "name a branch, a tag or a commit that the clone has; `git fetch` gets new ones, `git fetch --unshallow` old ones"
-            }
-        };
-        self.fault("unknown-revision", fault, help);
-    }
-
-    fn fault(&mut self, rule: &'static str, fault: &GitFault, help: &str) {
-        let (name, revision) = (shown(self.directory), one_line(self.revision));
-        let why = match fault {
-            GitFault::Missing(error) => format!(": git cannot be run: {error}"),
-            GitFault::Refused(message) => format!(": {}", printable(message)),
-            GitFault::Nonsense => ": git gave an unexpected answer".to_owned(),
-            GitFault::Ambiguous => ": the name has several meanings".to_owned(),
-            GitFault::TooMuch => ": the answer of git is too large or too late".to_owned(),
-            GitFault::InsideGit => ": it is inside git's own directory".to_owned(),
-            GitFault::Link(link) => format!(": `{}` is a link in the work tree", shown(link)),
-            GitFault::Shadowed { inner, outer } => format!(
-                ": it is in the repository `{}`, but the repository `{}` has files at that place",
-                shown(inner),
-                shown(outer)
-            ),
-            GitFault::BareName(bare) => {
-                format!(
-                    ": `{}` is a bare repository, but its name does not end in `.git`",
-                    shown(bare)
-                )
-            }
-            GitFault::Elsewhere(top) => {
-                format!(": git finds the work tree `{}` instead", shown(top))
-            }
-        };
-        let message = format!("`{name}` cannot be read at the Git revision `{revision}`{why}");
-        self.collected.fault(rule, &name, message, help);
-    }
-
     /// Refuses a revision without YAML files. A path that the revision does not have looks the
     /// same.
     fn refuse_nothing(&mut self, git: &Git, path: &str) {
@@ -237,33 +180,5 @@ impl Reading<'_> {
             self.collected
                 .fault("empty-directory", &name, message, help);
         }
-    }
-}
-
-fn shadow_help(inner: &Path, outer: &Path) -> String {
-    let (inner, outer) = (shown(inner), shown(outer));
-    format!(
-        "remove `{inner}/.git` if it should not be there; if its repository is meant, clone it elsewhere, or set GIT_CEILING_DIRECTORIES to `{outer}`"
-    )
-}
-
-fn no_repository_help(fault: &GitFault) -> &'static str {
-    match fault {
-        GitFault::Refused(message) if message.contains("dubious ownership") => {
-            "if you trust its owner: git config --global --add safe.directory DIRECTORY"
-        }
-        // Git names a path if it followed a `.git` file.
-        GitFault::Refused(message) if message.starts_with("not a git repository: ") => {
-            "the file `.git` points to no repository: run `git worktree repair` in its repository, or clone again"
-        }
-        GitFault::Refused(message) if !message.starts_with("not a git repository") => {
-            "make `git rev-parse` work there first"
-        }
-        GitFault::InsideGit => "name a directory of the work tree, or the top of a bare repository",
-        GitFault::BareName(_) => {
-            "rename it so that the name ends in `.git`, or name a worktree of it"
-        }
-        GitFault::Elsewhere(_) => "unset `core.worktree`, or name a directory of that work tree",
-        _ => "name a directory in a clone, or omit --revision",
     }
 }

@@ -37,7 +37,7 @@ pub struct Use {
 
 ipam_core::text_enum! {
     /// How the range of a use lies to the range in question. The text is printed.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Relation {
         /// The same range.
@@ -48,6 +48,18 @@ ipam_core::text_enum! {
         Within = "lies in it",
         /// Neither contains the other.
         Overlaps = "overlaps it",
+    }
+}
+
+impl Relation {
+    /// How a range lies to the range in question, with which it shares an address.
+    pub(crate) fn of(range: &Range, asked: &Range) -> Relation {
+        match (range.contains(asked), asked.contains(range)) {
+            (true, true) => Relation::Equal,
+            (true, false) => Relation::Contains,
+            (false, true) => Relation::Within,
+            (false, false) => Relation::Overlaps,
+        }
     }
 }
 
@@ -100,12 +112,7 @@ impl Search {
         if !range.overlaps(&self.range) {
             return;
         }
-        let relation = match (range.contains(&self.range), self.range.contains(&range)) {
-            (true, true) => Relation::Equal,
-            (true, false) => Relation::Contains,
-            (false, true) => Relation::Within,
-            (false, false) => Relation::Overlaps,
-        };
+        let relation = Relation::of(&range, &self.range);
         self.uses.push(Use {
             object,
             field: field.to_string(),

@@ -137,6 +137,12 @@ pub const OUTPUTS: &[Output] = &[
         commands: &["explain default/cni --with default/shop POOLS --cluster-file CLUSTER"],
     },
     Output {
+        title: "`history`",
+        file: "crates/ipam-planner/src/history/document.rs",
+        root: "HistoryDocument",
+        commands: &[],
+    },
+    Output {
         title: "`explain-rule CODE`",
         file: "src/cli/explain_rule.rs",
         root: "PageDocument",
@@ -157,6 +163,9 @@ impl Output {
         if self.root == "StatusDocument" {
             // Only a live cluster has records.
             return vec![crate::migrate_status::status_document()];
+        }
+        if self.root == "HistoryDocument" {
+            return vec![crate::history::document()];
         }
         let folder = Folder::new(&[("calico.yaml", CALICO)]);
         let examples = repository().join("examples");

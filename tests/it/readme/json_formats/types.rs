@@ -11,10 +11,11 @@ use serde_json::Value;
 use crate::support::repository;
 
 /// Folders of the types.
-const FOLDERS: [&str; 11] = [
+const FOLDERS: [&str; 12] = [
     "crates/ipam-planner/src/plan/document",
     "crates/ipam-planner/src/plan",
     "crates/ipam-planner/src/explain",
+    "crates/ipam-planner/src/history",
     "crates/ipam-planner/src/migration",
     "crates/ipam-planner/src/upgrade",
     "src/render",

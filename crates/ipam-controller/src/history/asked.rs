@@ -1,0 +1,120 @@
+//! What the documents of a directory said about the subject, from step to step. Each content is
+//! parsed once, however many commits have it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::all_cores::on_all_cores;
+use super::{Found, HistoryQuestion, Unread, contents, finished};
+use ipam_config::documents::{Named, Naming, SourceFile, named};
+use ipam_config::source::{Content, PathHistory, Repository, Text};
+use ipam_planner::history::{Fact, Said, Subject, Timeline};
+
+/// What one content says: facts with their lines, and places that cannot be read.
+struct SaidInFile {
+    said: Said<Fact, u32>,
+    unread: Vec<String>,
+}
+
+pub(super) fn read(
+    question: &HistoryQuestion,
+    repository: &Repository,
+    past: &PathHistory,
+) -> Found<Fact, u32> {
+    let mut said: BTreeMap<String, SaidInFile> = BTreeMap::new();
+    repository.texts(&contents(past), Repository::LARGEST_FILE, |texts| {
+        said.extend(parsed(&question.subject, texts));
+    });
+    let (mut facts, mut gaps) = (Timeline::default(), Timeline::default());
+    for step in &past.steps {
+        let changes = step.changes.iter().map(|change| match &change.content {
+            Content::Removed => (&change.file, Said::Facts(Arc::default()), Vec::new()),
+            Content::Elsewhere(why) => (&change.file, Said::Unreadable, vec![(*why).to_owned()]),
+            Content::Text(id) => match said.get(id) {
+                Some(found) => (&change.file, found.said.clone(), found.unread.clone()),
+                None => (
+                    &change.file,
+                    Said::Unreadable,
+                    vec!["it was not read".to_owned()],
+                ),
+            },
+        });
+        let changes: Vec<_> = changes.collect();
+        gaps.step(changes.iter().map(|(file, _, unread)| {
+            let unread = unread
+                .iter()
+                .map(|why| (((*file).clone(), why.clone()), ()));
+            let unread: BTreeMap<Unread, ()> = unread.collect();
+            ((*file).clone(), Said::Facts(Arc::new(unread)))
+        }));
+        facts.step(
+            changes
+                .into_iter()
+                .map(|(file, said, _)| (file.clone(), said)),
+        );
+    }
+    finished(facts, gaps)
+}
+
+fn parsed(subject: &Subject, texts: Vec<(String, Text)>) -> Vec<(String, SaidInFile)> {
+    on_all_cores(texts, |(id, text)| (id, said_in(subject, text)))
+}
+
+/// The facts of contents; none of those that cannot be read.
+pub(super) fn says(subject: &Subject, texts: Vec<(String, Text)>) -> Vec<(String, Vec<Fact>)> {
+    let facts = |said: SaidInFile| match said.said {
+        Said::Facts(facts) => facts.keys().cloned().collect(),
+        Said::Unreadable => Vec::new(),
+    };
+    let parsed = parsed(subject, texts).into_iter();
+    parsed.map(|(id, said)| (id, facts(said))).collect()
+}
+
+fn said_in(subject: &Subject, text: Text) -> SaidInFile {
+    let unreadable = |why: String| SaidInFile {
+        said: Said::Unreadable,
+        unread: vec![why],
+    };
+    let text = match text {
+        Ok(text) => text,
+        Err(why) => return unreadable(why),
+    };
+    let file = SourceFile {
+        path: Arc::default(),
+        text: text.into(),
+    };
+    let found = match named(&file) {
+        Ok(found) => found,
+        Err(finding) => {
+            let line = finding.origin.as_ref().map_or(1, |origin| origin.line);
+            return unreadable(format!("line {line}: {}", finding.message));
+        }
+    };
+    let mut facts = BTreeMap::new();
+    for named in found.named {
+        if let Some((fact, line)) = fact(subject, named) {
+            facts.entry(fact).or_insert(line);
+        }
+    }
+    SaidInFile {
+        said: Said::Facts(Arc::new(facts)),
+        unread: found.unread,
+    }
+}
+
+fn fact(subject: &Subject, named: Named) -> Option<(Fact, u32)> {
+    let relation = named.range.and_then(|range| subject.relation(&range));
+    let is_named = match (subject, &named.naming) {
+        (Subject::Node(subject), Naming::Node(name))
+        | (Subject::Service(subject), Naming::Service(name))
+        | (Subject::Pool(subject), Naming::Pool(name)) => subject == name,
+        _ => false,
+    };
+    let fact = Fact {
+        object: named.document,
+        field: named.field.to_owned(),
+        value: named.value,
+        relation,
+    };
+    (is_named || relation.is_some()).then_some((fact, named.line))
+}

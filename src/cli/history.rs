@@ -1,0 +1,97 @@
+//! `history`: who asked for an address or a pin, and who had an address when, from the Git history of
+//! the directory.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use super::failure::Failure;
+use super::{Common, ExitStatus, Format, output};
+use crate::render;
+use ipam_config::documents::Documents;
+use ipam_controller::history::{HistoryQuestion, Period, history};
+use ipam_planner::history::Subject;
+
+/// Show from the Git history who asked for an address or a pin, and who had an address when.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// An address; a CIDR; a node by its name, also as `node/NAME`; a Service as NAMESPACE/NAME; or a
+    /// pool as `pool/NAME`.
+    #[arg(value_name = "NODE|SERVICE|ADDRESS|CIDR")]
+    subject: String,
+    /// The directory of pools, pins and policy. It need not exist today.
+    #[arg(value_name = "DIR", default_value = "pools")]
+    directory: PathBuf,
+    /// The Git revision with which the history ends.
+    #[arg(long, value_name = "REV", default_value = "HEAD")]
+    revision: String,
+    /// The file of recorded states of the cluster, as `snapshot --out` writes it. Default:
+    /// `cluster.json` at the top of the repository.
+    #[arg(long, value_name = "FILE")]
+    snapshot: Option<PathBuf>,
+    /// Show only what lasted at this time or later, such as `2026-03-01`, which is in UTC, or
+    /// `2026-03-01T08:00:00+01:00`.
+    #[arg(long, value_name = "DATE", value_parser = date)]
+    since: Option<Timestamp>,
+    /// Show only what began at this time or earlier.
+    #[arg(long, value_name = "DATE", value_parser = date)]
+    until: Option<Timestamp>,
+    /// Output format.
+    #[arg(long, short, value_enum, default_value = "human")]
+    output: Format,
+}
+
+pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
+    let Ok(subject) = arguments.subject.parse::<Subject>();
+    let question = HistoryQuestion {
+        subject,
+        directory: arguments.directory.clone(),
+        revision: arguments.revision.clone(),
+        snapshot: arguments.snapshot.clone(),
+        period: Period {
+            since: arguments.since,
+            until: arguments.until,
+        },
+    };
+    let found = tokio::task::spawn_blocking(move || history(&question)).await;
+    let document = found.or_else(Failure::from_panic)?.map_err(|finding| {
+        let diagnostics = render::diagnostics(&[*finding], &Documents::default(), common.detail());
+        Failure::Invalid(diagnostics)
+    })?;
+    match arguments.output {
+        Format::Json => output::json(&document)?,
+        Format::Human => output::data(&render::history(&document, common.detail()))?,
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// A day, from its begin in UTC, or a time with its zone.
+fn date(text: &str) -> Result<Timestamp, String> {
+    let day = || {
+        let day: Date = text.parse().ok()?;
+        Some(day.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    };
+    let time: Option<Timestamp> = text.parse().ok();
+    time.or_else(day)
+        .ok_or_else(|| "expected a date, such as `2026-03-01` or `2026-03-01T08:00:00Z`".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_is_a_day_in_utc_or_a_time_with_its_zone() {
+        let shown = |text: &str| date(text).map(|time| time.to_string());
+        assert_eq!(shown("2026-03-01"), Ok("2026-03-01T00:00:00Z".to_owned()));
+        assert_eq!(
+            shown("2026-03-01T08:00:00+01:00"),
+            Ok("2026-03-01T07:00:00Z".to_owned())
+        );
+        for bad in ["", "yesterday", "2026-13-01", "1"] {
+            assert!(date(bad).is_err(), "{bad}");
+        }
+    }
+}
