@@ -32,6 +32,7 @@ pub fn rpm(home: &Path) -> Result<Command> {
                 ("librpmsign9", "librpmsign.so.9"),
                 ("liblua5.3-0", "liblua5.3.so.0"),
                 ("libfsverity0", "libfsverity.so.0"),
+                ("libpopt0", "libpopt.so.0"),
             ])?,
         )
         .env("RPM_CONFIGDIR", folder);
