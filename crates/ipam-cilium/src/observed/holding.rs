@@ -44,6 +44,18 @@ pub enum Reading {
 }
 
 impl Node {
+    /// Every block that a field of the Node shows, read by an agent or not.
+    pub fn blocks_by_field(&self) -> impl Iterator<Item = (HoldingField, Block)> + use<'_> {
+        let fields = [
+            (HoldingField::NodeSpec, &self.spec),
+            (HoldingField::Annotation, &self.annotation),
+            (HoldingField::OldAnnotation, &self.old_annotation),
+        ];
+        fields
+            .into_iter()
+            .flat_map(|(field, blocks)| blocks.iter().map(move |block| (field, *block)))
+    }
+
     /// What ParseNode (`pkg/k8s/node.go`, 1.9 to 1.20) reads from the Node: spec, or else the
     /// annotations. The newer key hides the older one.
     fn read_by_agent(

@@ -90,23 +90,14 @@ pub(super) fn explain(
 
 /// Every field that shows a block.
 fn shown(node: &Node, desired: &Desired, observed: &Observed) -> Vec<HeldBlock> {
-    let fields = [
-        (HoldingField::NodeSpec, &node.spec),
-        (HoldingField::Annotation, &node.annotation),
-        (HoldingField::OldAnnotation, &node.old_annotation),
-    ];
-    let of_node = fields
-        .into_iter()
-        .flat_map(|(field, blocks)| blocks.iter().map(move |block| (field, *block)));
     let read = observed.read_from_node(node);
-    let of_node =
-        of_node.map(
-            |(field, block)| match (observed.knows_pod_blocks(), read.contains(&block)) {
-                (false, _) => (field, block, "unknown whether its agent uses it"),
-                (true, true) => (field, block, "its agent uses it when it starts"),
-                (true, false) => (field, block, "its agent does not use it"),
-            },
-        );
+    let of_node = node.blocks_by_field().map(|(field, block)| {
+        match (observed.knows_pod_blocks(), read.contains(&block)) {
+            (false, _) => (field, block, "unknown whether its agent uses it"),
+            (true, true) => (field, block, "its agent uses it when it starts"),
+            (true, false) => (field, block, "its agent does not use it"),
+        }
+    });
     let lives = observed.pod_blocks_of(&node.name);
     let cilium_node = observed.cilium_nodes.get(&node.name);
     let published = cilium_node.into_iter().flat_map(|node| &node.pod_cidrs);

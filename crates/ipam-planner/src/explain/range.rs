@@ -155,26 +155,19 @@ impl Search {
         let announced = observed
             .announces(node)
             .filter(|what| what.field == HoldingField::NodeSpec);
-        let fields = [
-            (HoldingField::NodeSpec, &node.spec),
-            (HoldingField::Annotation, &node.annotation),
-            (HoldingField::OldAnnotation, &node.old_annotation),
-        ];
-        for (field, blocks) in fields {
-            for block in blocks.iter() {
-                let is_read = observed.read_from_node(node).contains(block);
-                let is_announced = announced.as_ref().is_some_and(|what| {
-                    field == HoldingField::NodeSpec && what.blocks.contains(block)
-                });
-                let meaning = match (is_read, is_announced) {
-                    _ if !observed.knows_pod_blocks() => "unknown whether its agent uses it",
-                    (true, true) => "its agent uses it, and announces it",
-                    (true, false) => "its agent uses it",
-                    (false, true) => "announced by BGP, although its agent does not use it",
-                    (false, false) => "not read by its agent",
-                };
-                self.add(block.range(), object(), field, meaning);
-            }
+        let read = observed.read_from_node(node);
+        for (field, block) in node.blocks_by_field() {
+            let is_announced = announced.as_ref().is_some_and(|what| {
+                field == HoldingField::NodeSpec && what.blocks.contains(&block)
+            });
+            let meaning = match (read.contains(&block), is_announced) {
+                _ if !observed.knows_pod_blocks() => "unknown whether its agent uses it",
+                (true, true) => "its agent uses it, and announces it",
+                (true, false) => "its agent uses it",
+                (false, true) => "announced by BGP, although its agent does not use it",
+                (false, false) => "not read by its agent",
+            };
+            self.add(block.range(), object(), field, meaning);
         }
         for address in &node.addresses {
             self.add(

@@ -62,16 +62,9 @@ impl State<'_> {
         for node in observed.nodes.values() {
             let named = *self.subject == Subject::Node(node.name.to_string());
             let object = || format!("Node/{}", node.name);
-            let fields = [
-                (HoldingField::NodeSpec, &node.spec),
-                (HoldingField::Annotation, &node.annotation),
-                (HoldingField::OldAnnotation, &node.old_annotation),
-            ];
-            for (field, blocks) in fields {
-                for block in blocks.iter() {
-                    let writer = writer(&node.authors, field);
-                    self.add(named, object(), field.as_str(), block.range(), writer);
-                }
+            for (field, block) in node.blocks_by_field() {
+                let writer = writer(&node.authors, field);
+                self.add(named, object(), field.as_str(), block.range(), writer);
             }
             for held in observed.holds(node).iter() {
                 if held.field == HoldingField::Setting {

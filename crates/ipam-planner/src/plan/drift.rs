@@ -122,16 +122,8 @@ pub(super) fn all_shown<'o>(
     observed: &'o Observed,
     name: &'o NodeName,
 ) -> impl Iterator<Item = (HoldingField, Block)> + use<'o> {
-    let of_node = observed.nodes.get(name).into_iter().flat_map(|node| {
-        let fields = [
-            (HoldingField::NodeSpec, &node.spec),
-            (HoldingField::Annotation, &node.annotation),
-            (HoldingField::OldAnnotation, &node.old_annotation),
-        ];
-        fields
-            .into_iter()
-            .flat_map(|(field, blocks)| blocks.iter().map(move |block| (field, *block)))
-    });
+    let node = observed.nodes.get(name).into_iter();
+    let of_node = node.flat_map(|node| node.blocks_by_field());
     let of_cilium_node = observed
         .cilium_nodes
         .get(name)
