@@ -1,5 +1,7 @@
 //! Makes a plan of a directory, for the commands that only show it.
 
+use std::path::Path;
+
 use super::Common;
 use super::failure::Failure;
 use super::files::Files;
@@ -7,6 +9,7 @@ use super::reading::read;
 use super::safety_arguments::SafetyArguments;
 use super::selection::{SelectionArguments, check_objects};
 use crate::render::Detail;
+use ipam_cilium::observed::Observed;
 use ipam_cluster::Extent;
 use ipam_controller::{Job, Loaded, Scope};
 use ipam_planner::plan::{Plan, PlanDocument};
@@ -44,13 +47,8 @@ impl Planning<'_> {
         self.safety_arguments.amend(&mut loaded.desired.policy);
         let waivers = self.safety_arguments.waivers();
         let selection = self.selection.of_plan(None)?;
-        check_objects(&selection, &loaded.desired, &observed)?;
-        let plan = Job::saved(&loaded, None, &waivers)
-            .limited_to(&selection)
-            .plan(&observed);
-        let document = PlanDocument::new(&plan, &location.directory.to_string_lossy())
-            .of_revision(loaded.revision.clone())
-            .with_failure_domains(&loaded.desired.policy.failure_domain, &observed);
+        let job = Job::saved(&loaded, None, &waivers).limited_to(&selection);
+        let (plan, document) = planned(&job, &observed, &location.directory)?;
         let document = match common.detail() {
             Detail::Short => document.cut(),
             Detail::Full => document,
@@ -61,4 +59,19 @@ impl Planning<'_> {
             loaded,
         })))
     }
+}
+
+/// Plans the selected objects from the files.
+pub(super) fn planned(
+    job: &Job<'_>,
+    observed: &Observed,
+    directory: &Path,
+) -> Result<(Plan, PlanDocument), Failure> {
+    let desired = &job.loaded.desired;
+    check_objects(job.selection, desired, observed)?;
+    let plan = job.plan(observed);
+    let document = PlanDocument::new(&plan, &directory.to_string_lossy())
+        .of_revision(job.loaded.revision.clone())
+        .with_failure_domains(&desired.policy.failure_domain, observed);
+    Ok((plan, document))
 }

@@ -10,8 +10,8 @@ use crate::cli::doctor::examined;
 use crate::cli::explain::explained;
 use crate::cli::failure::Failure;
 use crate::cli::files::Files;
+use crate::cli::planning::planned;
 use crate::cli::reading::{read, read_beside};
-use crate::cli::selection::check_objects;
 use crate::cli::show::read_and_plan;
 use crate::cli::{Common, output};
 use crate::render::map::area_list;
@@ -25,9 +25,9 @@ use ipam_core::model::ServiceName;
 use ipam_core::net::{Range, RangeError};
 use ipam_planner::doctor::conclusions;
 use ipam_planner::map::AddressMap;
-use ipam_planner::plan::{PlanDocument, Selected, Selection};
+use ipam_planner::plan::{Selected, Selection};
 
-/// What the questions are about.
+/// The directory and the cluster of all questions.
 pub(super) struct Subject {
     pub(super) files: Files,
     pub(super) common: Common,
@@ -47,7 +47,7 @@ impl Subject {
     async fn plan(&self, question: &PlanQuestion) -> Result<String, Failure> {
         let location = self.files.location();
         let (loaded, observed) = read(location, &self.common, Extent::Plan, Scope::Ports).await?;
-        self.planned(&loaded, observed, &question.targets)
+        self.shown(&loaded, observed, &question.targets)
     }
 
     async fn simulate(&self, question: SimulateQuestion) -> Result<String, Failure> {
@@ -59,10 +59,10 @@ impl Subject {
         let load = move || with_files(&location, &files);
         let (loaded, observed) =
             read_beside(load, &self.common, Extent::Plan, Scope::Ports).await?;
-        self.planned(&loaded, observed, &targets)
+        self.shown(&loaded, observed, &targets)
     }
 
-    fn planned(
+    fn shown(
         &self,
         loaded: &Loaded,
         observed: Option<Observed>,
@@ -72,12 +72,8 @@ impl Subject {
             return Err(Failure::Invalid(output::diagnostics(loaded, Detail::Short)));
         };
         let selection = selection(targets)?;
-        check_objects(&selection, &loaded.desired, &observed)?;
-        let plan = Job::files(loaded).limited_to(&selection).plan(&observed);
-        let directory = self.files.location().directory;
-        let document = PlanDocument::new(&plan, &directory.to_string_lossy())
-            .of_revision(loaded.revision.clone())
-            .with_failure_domains(&loaded.desired.policy.failure_domain, &observed);
+        let job = Job::files(loaded).limited_to(&selection);
+        let (_, document) = planned(&job, &observed, &self.files.location().directory)?;
         Ok(markdown(&document.cut(), Detail::Short, PageLimit::COMMENT))
     }
 
