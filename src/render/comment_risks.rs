@@ -101,29 +101,24 @@ impl std::fmt::Display for Risk {
 
 /// The worst risk, and the riskiest change if that is another one: one line for each.
 pub(super) fn worst(plan: &PlanDocument) -> Vec<String> {
-    let change = riskiest_change(plan);
-    let other = losing_address(plan)
-        .or_else(|| of_hazard(plan, "destructive").map(destructive))
-        .or_else(|| by_risk(&plan.refusals).into_iter().next().map(refusal))
+    let first = |risk: Risk| format!("**Look at first:** {risk}");
+    let felt = losing_address(plan).or_else(|| of_hazard(plan, "destructive").map(destructive));
+    if let Some(felt) = felt {
+        return vec![first(felt)];
+    }
+    let wrong = by_risk(&plan.refusals).into_iter().next().map(refusal);
+    let wrong = wrong
         .or_else(|| error(plan))
         .or_else(|| approval(plan))
         .or_else(|| blocked(plan))
         .or_else(|| misplaced(plan));
-    let first = |risk: &Risk| format!("**Look at first:** {risk}");
-    match (other.map(|risk| first(&risk)), change) {
-        (None, change) => change.iter().map(first).collect(),
-        (Some(other), Some(change)) if first(&change) != other => {
-            vec![other, format!("**Riskiest change:** {change}")]
+    let change = of_hazard(plan, "disruptive").map(disruptive);
+    match (wrong, change) {
+        (Some(wrong), Some(change)) => {
+            vec![first(wrong), format!("**Riskiest change:** {change}")]
         }
-        (Some(other), _) => vec![other],
+        (wrong, change) => wrong.or(change).map(first).into_iter().collect(),
     }
-}
-
-/// What would be felt if the plan was applied.
-fn riskiest_change(plan: &PlanDocument) -> Option<Risk> {
-    losing_address(plan)
-        .or_else(|| of_hazard(plan, "destructive").map(destructive))
-        .or_else(|| of_hazard(plan, "disruptive").map(disruptive))
 }
 
 fn of_hazard<'p>(plan: &'p PlanDocument, hazard: &str) -> Option<&'p ChangeDocument> {
