@@ -3,6 +3,7 @@
 use super::human::{Detail, limit, more};
 use super::text::{Paint, count};
 use ipam_core::text::one_line;
+use ipam_planner::explain::Relation;
 use ipam_planner::history::{
     AskedDocument, CommitDocument, Edge, GapDocument, HistoryDocument, RecordedDocument,
 };
@@ -93,6 +94,13 @@ fn commit(commit: &CommitDocument) -> String {
     format!("{}  {}  {author}: {subject}", time(at.as_ref()), id(full))
 }
 
+/// `NodeAssignment/worker-7  spec.podCIDRs 10.20.0.0/24  (within)`
+fn subject_line(object: &str, field: &str, value: &str, relation: Option<Relation>) -> String {
+    let relation = relation.map(|relation| format!("  ({relation})"));
+    let relation = relation.unwrap_or_default();
+    line(&format!("{object}  {field} {value}{relation}"))
+}
+
 fn asked(asked: &AskedDocument) -> String {
     let AskedDocument {
         document,
@@ -103,9 +111,7 @@ fn asked(asked: &AskedDocument) -> String {
         until,
         unread_since,
     } = asked;
-    let relation = relation.map(|relation| format!("  ({relation})"));
-    let relation = relation.unwrap_or_default();
-    let mut text = line(&format!("{document}  {field} {value}{relation}"));
+    let mut text = subject_line(document, field, value, *relation);
     text.push_str(&edge("from ", from));
     match (until, unread_since) {
         (Some(until), _) => text.push_str(&edge("until", until)),
@@ -162,9 +168,7 @@ fn recorded(recorded: &RecordedDocument) -> String {
         gone,
         written_by,
     } = recorded;
-    let relation = relation.map(|relation| format!("  ({relation})"));
-    let relation = relation.unwrap_or_default();
-    let mut text = line(&format!("{object}  {field} {value}{relation}"));
+    let mut text = subject_line(object, field, value, *relation);
     let states = [
         ("not yet   ", not_yet.as_ref()),
         ("first seen", Some(first_seen)),
