@@ -33,7 +33,7 @@ pub(super) struct WindowArguments {
 }
 
 impl WindowArguments {
-    /// Waits for a window if that is asked for. A signal ends the wait.
+    /// With `wait`, waits for a window. A signal ends the wait.
     pub(super) async fn wait(
         &self,
         policy: &MigrationPolicy,

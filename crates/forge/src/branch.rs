@@ -15,7 +15,7 @@ use crate::{Client, ForgeError, Kind, Repository};
 /// Most pages of a folder's list that are read.
 const PAGES: usize = 1_000;
 
-/// Entries of one page of a folder's list. Each forge gives as many.
+/// Entries of one page of a folder's list that are asked for.
 const PAGE: usize = 100;
 
 /// How the files of a directory in the branch are related to those of a commit.

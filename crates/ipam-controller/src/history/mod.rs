@@ -22,7 +22,7 @@ use ipam_planner::history::{
 /// The recorded states that are read if none are named: `init` writes CI files that use this one.
 const SNAPSHOT: &str = "cluster.json";
 
-/// What is asked.
+/// A question about the past of an object or of addresses.
 #[derive(Clone, Debug)]
 pub struct HistoryQuestion {
     pub subject: Subject,

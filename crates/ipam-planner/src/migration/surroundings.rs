@@ -11,7 +11,7 @@ use ipam_core::claims::Claims;
 use ipam_core::model::NodeName;
 use ipam_core::net::{Block, Range, RangeIndex};
 
-/// A cluster that is asked about one node after the other.
+/// An observed cluster, indexed for questions about single nodes.
 #[derive(Debug)]
 pub struct Surroundings {
     whole: Observed,
