@@ -1,5 +1,6 @@
 //! Finds the API server and the credentials, and sets up connections. It must never send a request.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use http::Uri;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 
@@ -39,6 +40,12 @@ pub(super) async fn client(connection: &Connection) -> Result<(Client, String), 
     let mut config = config(connection).await?;
     // The client's own retries take long and report nothing.
     config.default_retry = false;
+    if let Some(plugin) = &mut config.auth_info.exec
+        && !std::io::stdin().is_terminal()
+    {
+        // As client-go does: no person can answer there, and a protocol may be spoken on it.
+        plugin.interactive_mode = Some(ExecInteractiveMode::Never);
+    }
     let server = shown(&config.cluster_url);
     let client = prompt_client(config).map_err(|error| sentences::of_setup(&error))?;
     Ok((client, server))
