@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::apply_report::{failure_of, report, summary};
 use super::apply_reviewed::{Review, ReviewArguments};
 use super::apply_saved::{Approved, saved_changes, saved_plan};
-use super::apply_windows::WindowArguments;
+use super::apply_windows::{Window, WindowArguments};
 use super::duration::duration;
 use super::failure::Failure;
 use super::files::{Revision, output_file};
@@ -139,18 +139,6 @@ async fn carry_out(
         timing: Timing::APPLY,
     };
     let interruption = Interruption::listen()?;
-    let policy = &loaded.desired.policy.migration;
-    let windows = &arguments.windows;
-    windows
-        .wait(policy, || cluster.now(), &interruption)
-        .await?;
-    let lock = match arguments.no_lock {
-        true => Lock::None,
-        false => {
-            let without = "blocks stay unique without it";
-            acquired(&lease, arguments.lock_timeout, &interruption, without).await?
-        }
-    };
     let run = Run {
         arguments,
         common,
@@ -162,7 +150,23 @@ async fn carry_out(
         directory: &location.directory,
         interruption: &interruption,
     };
-    lease.hold(lock, run.locked()).await
+    loop {
+        let lock = match arguments.no_lock {
+            true => Lock::None,
+            false => {
+                let without = "blocks stay unique without it";
+                acquired(&lease, arguments.lock_timeout, &interruption, without).await?
+            }
+        };
+        match lease.hold(lock, run.locked()).await? {
+            Attempt::Ended(status) => return Ok(status),
+            Attempt::TooEarly => {
+                let policy = &loaded.desired.policy.migration;
+                let now = || cluster.now();
+                arguments.windows.wait(policy, now, &interruption).await?;
+            }
+        }
+    }
 }
 
 impl Arguments {
@@ -219,10 +223,20 @@ struct Run<'r> {
     interruption: &'r Interruption,
 }
 
+/// What one turn with the lock came to.
+enum Attempt {
+    Ended(ExitStatus),
+    /// There are changes, and no maintenance window is open. Nothing was written.
+    TooEarly,
+}
+
 impl Run<'_> {
-    async fn locked(self) -> Result<ExitStatus, Failure> {
+    async fn locked(&self) -> Result<Attempt, Failure> {
         let desired = &self.job.loaded.desired;
-        let (observed, approved) = self.interruption.cancels(self.approved()).await?;
+        let approved = self.interruption.cancels(self.approved()).await?;
+        let Some((observed, approved)) = approved else {
+            return Ok(Attempt::TooEarly);
+        };
         self.interruption.begin_writes();
         let undo_out = self.arguments.undo_out.as_deref();
         let mut undo = UndoFile::new(undo_out, Timestamp::now(), self.directory);
@@ -230,32 +244,44 @@ impl Run<'_> {
         // An apply without changes still removes claims that are dead.
         let (applied, failure) = self.send(observed.clone(), approved.changes.clone()).await;
         let undo_plan = undo.keep_applied(&applied, desired, &observed);
-        self.finish(&applied, &approved, failure, undo_plan)
+        let ended = self.finish(&applied, &approved, failure, undo_plan);
+        ended.map(Attempt::Ended)
     }
 
-    /// The changes to write. Fails if they are stale, refused or not approved.
-    async fn approved(&self) -> Result<(Observed, Approved), Failure> {
+    /// The changes to write; `None` until a window opens. Fails if they are stale, refused or not
+    /// approved.
+    async fn approved(&self) -> Result<Option<(Observed, Approved)>, Failure> {
         let (observed, plan) = observe_and_plan(self.cluster, &self.job).await?;
         let approved = match self.saved {
             Some(saved) => saved_changes(saved, &plan, &observed, self.common.detail())?,
             None => self.fresh_changes(plan, &observed).await?,
         };
-        if !approved.changes.is_empty() {
-            let policy = &self.job.loaded.desired.policy.migration;
-            self.arguments.windows.check(policy, self.cluster.now())?;
-        }
         let refusals = self.job.refusals(&approved.changes, &observed);
         if !refusals.is_empty() {
             return Err(Failure::Refused(
                 refusals.iter().map(RefusalDocument::from).collect(),
             ));
         }
-        let intent = self.saved.map_or(Intent::Files, |saved| saved.intent);
-        let is_approved = self.review.is_some() || self.arguments.is_approved(self.saved);
-        if !approved.changes.is_empty() && !is_approved {
-            approval::ask(intent, self.common).await?;
+        if approved.changes.is_empty() {
+            return Ok(Some((observed, approved)));
         }
-        Ok((observed, approved))
+        if self.window()? == Window::Awaited {
+            return Ok(None);
+        }
+        if self.review.is_none() && !self.arguments.is_approved(self.saved) {
+            let intent = self.saved.map_or(Intent::Files, |saved| saved.intent);
+            approval::ask(intent, self.common).await?;
+            // The answer may have taken hours.
+            if self.window()? == Window::Awaited {
+                return Ok(None);
+            }
+        }
+        Ok(Some((observed, approved)))
+    }
+
+    fn window(&self) -> Result<Window, Failure> {
+        let policy = &self.job.loaded.desired.policy.migration;
+        self.arguments.windows.check(policy, self.cluster.now())
     }
 
     async fn fresh_changes(&self, plan: Plan, observed: &Observed) -> Result<Approved, Failure> {

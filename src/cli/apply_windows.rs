@@ -26,23 +26,28 @@ enum OutsideWindows {
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct WindowArguments {
     /// Begin to write only while a maintenance window of the Policy (`migration.windows`) is open.
-    /// Outside of them, exit with 4, or wait and plan then. Without changes, or without windows in
-    /// the Policy, any time will do. Default: do not look at windows.
+    /// Outside of them, exit with 4, or wait without the lock and plan again then. Without changes,
+    /// or without windows in the Policy, any time will do. Default: do not look at windows.
     #[arg(long, value_name = "WHAT", value_enum)]
     maintenance_windows: Option<OutsideWindows>,
 }
 
+/// Whether an apply may begin to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Window {
+    Open,
+    /// Not before [`WindowArguments::wait`] returns.
+    Awaited,
+}
+
 impl WindowArguments {
-    /// With `wait`, waits for a window. A signal ends the wait.
+    /// Waits for a window. A signal ends the wait.
     pub(super) async fn wait(
         &self,
         policy: &MigrationPolicy,
         now: impl Fn() -> Timestamp,
         interruption: &Interruption,
     ) -> Result<(), Failure> {
-        if self.maintenance_windows != Some(OutsideWindows::Wait) {
-            return Ok(());
-        }
         let mut told = None;
         while let WindowState::Closed { opens } = policy.state_at(now()) {
             let Some(opens) = opens else {
@@ -65,11 +70,19 @@ impl WindowArguments {
         Ok(())
     }
 
-    /// Refuses to begin outside of the windows.
-    pub(super) fn check(&self, policy: &MigrationPolicy, now: Timestamp) -> Result<(), Failure> {
-        match (self.maintenance_windows, policy.state_at(now)) {
-            (Some(_), WindowState::Closed { opens }) => Err(closed(opens)),
-            (Some(_), WindowState::Open { .. }) | (None, _) => Ok(()),
+    /// Whether a window is open. With `refuse`, fails if none is.
+    pub(super) fn check(
+        &self,
+        policy: &MigrationPolicy,
+        now: Timestamp,
+    ) -> Result<Window, Failure> {
+        let Some(outside) = self.maintenance_windows else {
+            return Ok(Window::Open);
+        };
+        match (policy.state_at(now), outside) {
+            (WindowState::Open { .. }, _) => Ok(Window::Open),
+            (WindowState::Closed { opens }, OutsideWindows::Refuse) => Err(closed(opens)),
+            (WindowState::Closed { .. }, OutsideWindows::Wait) => Ok(Window::Awaited),
         }
     }
 }
