@@ -7,7 +7,7 @@ use super::text::count;
 /// How long a whole page may be.
 #[derive(Clone, Copy, Debug)]
 pub struct PageLimit {
-    bytes: usize,
+    pub bytes: usize,
     /// What would be too long.
     page: &'static str,
 }

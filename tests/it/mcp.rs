@@ -18,8 +18,12 @@ struct Assistant {
 
 impl Assistant {
     fn new(folder: &Folder) -> Assistant {
+        Assistant::on(folder, &["--cluster-file", "cluster.json"])
+    }
+
+    fn on(folder: &Folder, cluster: &[&str]) -> Assistant {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let words = ["mcp", "pools", "--cluster-file", "cluster.json"];
+        let words = [&["mcp", "pools"], cluster].concat();
         let mut command = tokio::process::Command::from(program(folder.path(), &words));
         command.stderr(Stdio::null());
         let client = runtime.block_on(async {
@@ -99,9 +103,17 @@ fn an_assistant_learns_why_and_what_would_change_and_changes_nothing() {
     let better = json!({"files": [{"path": "b.yaml", "text": better}]});
     let simulated = assistant.answer("simulate", &better);
     assert!(simulated.contains("10.30.0.0/24"), "{simulated}");
-    let without = json!({"files": [{"path": "a.yaml", "text": ""}]});
-    let simulated = assistant.answer("simulate", &without);
-    assert!(!simulated.contains("1 to assign"), "{simulated}");
+    // One file, however it is spelled: two pools of one name would be an error.
+    let other = pool("a", "{cidrs: [10.20.0.0/16, 10.40.0.0/16], blockSize: 24}");
+    let same = json!({"files": [{"path": "./a.yaml", "text": other}]});
+    let simulated = assistant.answer("simulate", &same);
+    assert!(simulated.contains("1 to assign"), "{simulated}");
+    let two = json!({"files": [
+        {"path": "a.yaml", "text": ""},
+        {"path": "b.yaml", "text": pool("b", "{cidrs: [10.20.0.0/16], blockSize: 25}")},
+    ]});
+    let simulated = assistant.answer("simulate", &two);
+    assert!(simulated.contains("10.20.1.0/25"), "{simulated}");
 
     // The questions wrote nothing.
     for (name, before) in files {
@@ -125,7 +137,17 @@ fn an_assistant_is_told_what_is_wrong_with_its_question() {
         (
             "simulate",
             json!({"files": [{"path": "../x.yaml", "text": "a: 1"}]}),
-            "no path of a YAML file",
+            "not a path of a YAML file",
+        ),
+        (
+            "simulate",
+            json!({"files": [{"path": "b.yaml", "text": ""}]}),
+            "b.yaml` is not there",
+        ),
+        (
+            "simulate",
+            json!({"files": [{"path": "a.yaml", "text": ""}]}),
+            "has no YAML files",
         ),
         (
             "simulate",
@@ -148,4 +170,22 @@ fn an_assistant_is_told_what_is_wrong_with_its_question() {
     std::fs::remove_file(folder.join("cluster.json")).unwrap();
     let (text, is_answer) = assistant.ask("doctor", &json!({}));
     assert!(!is_answer && text.contains("cluster.json"), "{text}");
+}
+
+/// The plugin would take the client's next question for its own input.
+#[test]
+fn a_credential_plugin_gets_nothing_of_the_protocol() {
+    let folder = folder();
+    let input = folder.join("input");
+    let script = format!("cat > {} && exit 7", input.display());
+    let kubeconfig = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\nclusters: [{{name: c, cluster: {{server: \"https://127.0.0.1:1\"}}}}]\nusers: [{{name: u, user: {{exec: {{apiVersion: client.authentication.k8s.io/v1, interactiveMode: IfAvailable, command: /bin/sh, args: [-c, \"{script}\"]}}}}}}]\n"
+    );
+    folder.write("kubeconfig", kubeconfig);
+    let assistant = Assistant::on(&folder, &["--kubeconfig", "kubeconfig"]);
+    for _ in 0..2 {
+        let (text, is_answer) = assistant.ask("plan", &json!({}));
+        assert!(!is_answer && text.contains("exit status: 7"), "{text}");
+        assert_eq!(folder.read("input"), "");
+    }
 }

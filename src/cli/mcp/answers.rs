@@ -1,8 +1,6 @@
 //! The answer to each question, as text of bounded length. Reads the files and the cluster for each
 //! one. Must never write, and never know the protocol.
 
-use std::path::{Component, Path};
-
 use super::tools::{
     ExplainQuestion, MapQuestion, PlanQuestion, Question, SimulateQuestion, SimulatedFile,
 };
@@ -18,14 +16,16 @@ use crate::render::map::area_list;
 use crate::render::{Detail, PageLimit, examination_markdown, explanation, markdown};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::Extent;
-use ipam_config::documents::SourceFile;
-use ipam_config::source::{Location, read as read_files};
+use ipam_config::source::{Replacement, read_replaced};
 use ipam_controller::{Job, Loaded, Scope, check_documents, load};
 use ipam_core::model::ServiceName;
 use ipam_core::net::{Range, RangeError};
 use ipam_planner::doctor::conclusions;
 use ipam_planner::map::AddressMap;
 use ipam_planner::plan::{Selected, Selection};
+
+/// Longest last line of an answer that is cut, in bytes.
+const LONGEST_REST: usize = 100;
 
 /// The directory and the cluster of all questions.
 pub(super) struct Subject {
@@ -35,13 +35,14 @@ pub(super) struct Subject {
 
 impl Subject {
     pub(super) async fn answer(&self, question: Question) -> Result<String, Failure> {
-        match question {
+        let answer = match question {
             Question::Plan(question) => self.plan(&question).await,
             Question::Simulate(question) => self.simulate(question).await,
             Question::Doctor => self.doctor().await,
             Question::Explain(question) => self.explain(&question).await,
             Question::Map(question) => self.map(&question).await,
-        }
+        };
+        answer.map(limited)
     }
 
     async fn plan(&self, question: &PlanQuestion) -> Result<String, Failure> {
@@ -53,10 +54,14 @@ impl Subject {
     async fn simulate(&self, question: SimulateQuestion) -> Result<String, Failure> {
         let SimulateQuestion { files, targets } = question;
         let location = self.files.location();
-        for file in &files {
-            check_path(&file.path)?;
-        }
-        let load = move || with_files(&location, &files);
+        let replacements: Vec<Replacement> = files.into_iter().map(Replacement::from).collect();
+        let reading = tokio::task::spawn_blocking(move || read_replaced(&location, &replacements));
+        let found = reading.await.or_else(Failure::from_panic)?;
+        let found = found.map_err(Failure::Failed)?;
+        let load = move || Loaded {
+            revision: found.commit,
+            ..check_documents(found.documents, found.findings)
+        };
         let (loaded, observed) =
             read_beside(load, &self.common, Extent::Plan, Scope::Ports).await?;
         self.shown(&loaded, observed, &targets)
@@ -108,6 +113,16 @@ impl Subject {
     }
 }
 
+impl From<SimulatedFile> for Replacement {
+    fn from(file: SimulatedFile) -> Replacement {
+        let SimulatedFile { path, text } = file;
+        Replacement {
+            path,
+            text: Some(text).filter(|text| !text.is_empty()),
+        }
+    }
+}
+
 fn selection(targets: &[String]) -> Result<Selection, Failure> {
     let targets = targets.iter().map(|target| {
         target
@@ -122,43 +137,40 @@ fn selection(targets: &[String]) -> Result<Selection, Failure> {
 
 fn service(name: &str) -> Result<ServiceName, Failure> {
     name.parse().map_err(|error| {
-        Failure::Failed(format!("`{}` is no Service: {error}", name.escape_debug()))
+        Failure::Failed(format!(
+            "`{}` is not a Service: {error}",
+            name.escape_debug()
+        ))
     })
 }
 
-/// Refuses a path that would be another file on disk.
-fn check_path(path: &str) -> Result<(), Failure> {
-    let parts = Path::new(path).components();
-    let is_below = parts
-        .clone()
-        .all(|part| matches!(part, Component::Normal(_)));
-    match is_below && parts.count() > 0 && (path.ends_with(".yaml") || path.ends_with(".yml")) {
-        true => Ok(()),
-        false => Err(Failure::Failed(format!(
-            "`{}` is no path of a YAML file in the directory, such as `racks/a.yaml`",
-            path.escape_debug()
-        ))),
+/// The text up to a limit, cut between two lines.
+fn limited(text: String) -> String {
+    let PageLimit { bytes, .. } = PageLimit::COMMENT;
+    if text.len() <= bytes {
+        return text;
     }
+    let room = bytes - LONGEST_REST;
+    let kept = text[..text.floor_char_boundary(room)].rfind('\n');
+    let (kept, rest) = text.split_at(kept.map_or(0, |end| end + 1));
+    let rest = rest.lines().count();
+    format!("{kept}\n… and {rest} more lines: ask for less\n")
 }
 
-/// The files of the directory, with these in their place.
-fn with_files(location: &Location, files: &[SimulatedFile]) -> Loaded {
-    let found = read_files(location);
-    let mut documents = found.documents;
-    for file in files {
-        let path = location.directory.join(&file.path);
-        let path = path.to_string_lossy().into_owned();
-        documents.files.retain(|known| *known.path != *path);
-        if !file.text.is_empty() {
-            documents.files.push(SourceFile {
-                path: path.into(),
-                text: file.text.as_str().into(),
-            });
-        }
-    }
-    documents.files.sort();
-    Loaded {
-        revision: found.commit,
-        ..check_documents(documents, found.findings)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_answer_ends_with_a_whole_line_and_a_count() {
+        assert_eq!(limited("short\n".to_owned()), "short\n");
+        let line = "ä".repeat(99);
+        let cut = limited(format!("{line}\n").repeat(10_000));
+        assert!(cut.len() <= PageLimit::COMMENT.bytes);
+        let lines: Vec<&str> = cut.lines().collect();
+        let kept = lines.iter().filter(|one| **one == line).count();
+        assert_eq!(lines.len(), kept + 2);
+        let rest = format!("… and {} more lines: ask for less", 10_000 - kept);
+        assert_eq!(lines.last(), Some(&rest.as_str()));
     }
 }

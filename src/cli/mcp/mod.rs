@@ -13,6 +13,8 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::transport::stdio;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 use super::failure::Failure;
 use super::files::Files;
@@ -38,6 +40,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
             files: arguments.files.clone(),
             common: common.clone(),
         }),
+        turns: Semaphore::new(AT_ONCE),
     };
     let failed = |why: String| Failure::Failed(format!("the assistant's connection failed: {why}"));
     let running = server.serve(stdio()).await;
@@ -48,8 +51,27 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     Ok(ExitStatus::Done)
 }
 
+/// Questions that are answered at once. Each of them holds a cluster in memory; the others wait.
+const AT_ONCE: usize = 2;
+
 struct Server {
     subject: Arc<Subject>,
+    turns: Semaphore,
+}
+
+impl Server {
+    /// Dropped before its end, it stops to ask the cluster.
+    async fn answer(&self, question: Question) -> Result<String, Failure> {
+        let _turn = self.turns.acquire().await;
+        let subject = self.subject.clone();
+        let mut answering = JoinSet::new();
+        answering.spawn(async move { subject.answer(question).await });
+        match answering.join_next().await {
+            Some(Ok(answer)) => answer,
+            Some(Err(panic)) => Failure::from_panic(panic),
+            None => Err(Failure::Failed("there is no answer".to_owned())),
+        }
+    }
 }
 
 impl ServerHandler for Server {
@@ -76,14 +98,14 @@ impl ServerHandler for Server {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let question = Question::parse(&request.name, request.arguments)?;
-        let subject = self.subject.clone();
-        let answer = tokio::spawn(async move { subject.answer(question).await });
-        let answer = match answer.await {
-            Ok(answer) => answer,
-            Err(panic) => Failure::from_panic(panic),
+        let answer = tokio::select! {
+            answer = self.answer(question) => answer,
+            () = context.ct.cancelled() => {
+                return Err(ErrorData::internal_error("the question was cancelled", None));
+            }
         };
         let text = |text: &str| vec![ContentBlock::text(output::plain(text))];
         Ok(CallToolResponse::from(match answer {

@@ -49,6 +49,37 @@ pub(super) fn has_document(text: &[u8]) -> bool {
 }
 
 impl Collected {
+    pub(super) fn with(documents: Documents, findings: Vec<Finding>) -> Collected {
+        let sizes = documents.files.iter().map(|file| file.text.len() as u64);
+        Collected {
+            total: sizes.sum(),
+            documents,
+            findings,
+        }
+    }
+
+    /// Removes a file and what was found of it; whether there was one.
+    pub(super) fn remove(&mut self, name: &Arc<str>) -> bool {
+        let known = self.documents.files.len() + self.findings.len();
+        let total = &mut self.total;
+        self.documents.files.retain(|file| {
+            let is_kept = file.path != *name;
+            *total -= if is_kept { 0 } else { file.text.len() as u64 };
+            is_kept
+        });
+        let is_of_it = |finding: &Finding| {
+            let origin = finding.origin.as_ref();
+            origin.is_some_and(|origin| origin.file == *name)
+        };
+        self.findings.retain(|finding| !is_of_it(finding));
+        self.documents.files.len() + self.findings.len() < known
+    }
+
+    pub(super) fn forget_emptiness(&mut self) {
+        let findings = &mut self.findings;
+        findings.retain(|finding| finding.rule.0 != "empty-directory");
+    }
+
     pub(super) fn fault(
         &mut self,
         rule: &'static str,

@@ -7,6 +7,7 @@ mod events;
 mod git;
 mod git_history;
 mod history;
+mod replaced;
 mod repository;
 mod revision;
 mod revision_faults;
@@ -23,6 +24,8 @@ use ipam_core::model::Finding;
 pub use commit::Commit;
 pub use events::{DirectoryEvents, Stillness};
 pub use history::{BranchStep, Content, FileChange, PathHistory, Repository, Step, Text};
+pub use replaced::{Replacement, read_replaced};
+pub use repository::path_from_the_top;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {

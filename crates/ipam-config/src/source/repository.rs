@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use super::collected::shown;
 use super::git::{Form, Git, GitFault};
 
 /// A directory in a repository. It may be missing in the work tree.
@@ -53,6 +54,28 @@ impl InRepository {
         let path = below.to_string_lossy().trim_end_matches('/').to_owned();
         Ok(InRepository { git, path })
     }
+}
+
+/// The path of a directory on disk from the top of its clone; from the current folder, if it is not
+/// in a clone. Follows links, and needs no git.
+///
+/// # Errors
+/// Fails if the directory is not there, is outside of the current folder and of every clone, or has
+/// a name that is not UTF-8.
+pub fn path_from_the_top(directory: &Path) -> Result<String, String> {
+    let name = shown(directory);
+    let real = std::fs::canonicalize(directory);
+    let real = real.map_err(|error| format!("`{name}` cannot be read: {error}"))?;
+    let top = match work_trees(&real, &ceilings()).next() {
+        Some(top) => top.to_owned(),
+        None => std::fs::canonicalize(".").map_err(|error| error.to_string())?,
+    };
+    let path = real.strip_prefix(&top).map_err(|_| {
+        format!("`{name}` is not in a clone of the repository: run next to it in a clone")
+    })?;
+    let path = path.to_str();
+    path.map(str::to_owned)
+        .ok_or_else(|| format!("the path of `{name}` is not UTF-8"))
 }
 
 /// The directories of `GIT_CEILING_DIRECTORIES`: Git does not search them or their parents.

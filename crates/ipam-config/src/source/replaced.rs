@@ -1,0 +1,181 @@
+//! The files of a location with some others in their place, as if they had been saved there. Must
+//! never write.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::collected::{Collected, is_yaml, shown};
+use super::{Found, Location, read};
+use ipam_core::text::one_line;
+
+/// A file as it would be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replacement {
+    /// Path in the directory, such as `racks/a.yaml`.
+    pub path: String,
+    /// Its text; `None` removes the file.
+    pub text: Option<String>,
+}
+
+/// Reads a location as if these files were saved in it.
+///
+/// # Errors
+/// Fails for a path that the directory would not have or not read, for a path that comes twice, and
+/// for the removal of a file that is not there.
+pub fn read_replaced(location: &Location, replacements: &[Replacement]) -> Result<Found, String> {
+    let found = read(location);
+    if location.directory.is_file() {
+        let name = shown(&location.directory);
+        return Err(format!("`{name}` is a file: only a directory has others"));
+    }
+    let mut collected = Collected::with(found.documents, found.findings);
+    // Whether there are files is found anew below.
+    collected.forget_emptiness();
+    let mut seen = Vec::new();
+    for Replacement { path, text } in replacements {
+        let file = in_directory(path)?;
+        if seen.contains(&file) {
+            return Err(format!("`{}` comes twice", one_line(path)));
+        }
+        let name = shown(&location.directory.join(&file));
+        let was_there = collected.remove(&name);
+        match text {
+            Some(text) => collected.text(&name, text.clone().into_bytes()),
+            None if was_there => {}
+            None => return Err(format!("`{name}` is not there, so it cannot be removed")),
+        }
+        seen.push(file);
+    }
+    collected.refuse_nothing(&location.directory);
+    collected.documents.files.sort();
+    Ok(Found {
+        documents: collected.documents,
+        findings: collected.findings,
+        commit: found.commit,
+    })
+}
+
+/// The path in its only spelling.
+fn in_directory(path: &str) -> Result<PathBuf, String> {
+    let mut names = PathBuf::new();
+    for part in Path::new(path).components() {
+        match part {
+            Component::CurDir => {}
+            Component::Normal(name) if !name.to_string_lossy().starts_with('.') => names.push(name),
+            Component::Normal(_)
+            | Component::ParentDir
+            | Component::RootDir
+            | Component::Prefix(_) => return Err(not_read(path)),
+        }
+    }
+    match is_yaml(&names) && !path.ends_with('/') {
+        true => Ok(names),
+        false => Err(not_read(path)),
+    }
+}
+
+fn not_read(path: &str) -> String {
+    format!(
+        "`{}` is not a path of a YAML file in the directory, such as `racks/a.yaml`; names that begin with a dot are not read",
+        one_line(path)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_one_spelling_and_stays_in_the_directory() {
+        for same in ["racks/a.yaml", "./racks//a.yaml", "racks/./a.yaml"] {
+            assert_eq!(in_directory(same).unwrap(), Path::new("racks/a.yaml"));
+        }
+        assert!(in_directory("A.YAML").is_ok());
+        for bad in [
+            "",
+            ".",
+            "a",
+            "a.txt",
+            "/a.yaml",
+            "../a.yaml",
+            "a/../b.yaml",
+            ".a.yaml",
+            ".x/a.yaml",
+            "a.yaml/",
+        ] {
+            assert!(in_directory(bad).is_err(), "{bad}");
+        }
+    }
+
+    fn replaced(location: &Location, path: &str, text: Option<&str>) -> Result<Found, String> {
+        let one = Replacement {
+            path: path.to_owned(),
+            text: text.map(str::to_owned),
+        };
+        read_replaced(location, &[one])
+    }
+
+    /// What a directory would say after the same edits on disk.
+    #[test]
+    fn it_reads_what_the_directory_would_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let write =
+            |name: &str, text: &[u8]| std::fs::write(folder.path().join(name), text).unwrap();
+        write("a.yaml", b"a: 1\n");
+        write("b.yaml", b"\xff\n");
+        let location = Location::from(folder.path());
+        assert_eq!(read(&location).findings.len(), 1);
+        for (path, text) in [
+            ("b.yaml", Some("b: 2\n")),
+            ("b.yaml", None),
+            ("c.yml", Some("c: 3\n")),
+            ("a.yaml", None),
+        ] {
+            let simulated = replaced(&location, path, text).unwrap();
+            let file = folder.path().join(path);
+            let before = std::fs::read(&file).ok();
+            match text {
+                Some(text) => std::fs::write(&file, text).unwrap(),
+                None => std::fs::remove_file(&file).unwrap(),
+            }
+            let saved = read(&location);
+            assert_eq!(simulated.documents.files, saved.documents.files, "{path}");
+            assert_eq!(simulated.findings, saved.findings, "{path}");
+            match before {
+                Some(before) => std::fs::write(&file, before).unwrap(),
+                None => std::fs::remove_file(&file).unwrap(),
+            }
+        }
+        assert!(
+            replaced(&location, "d.yaml", None)
+                .unwrap_err()
+                .contains("not there")
+        );
+        let large = "x".repeat(9 * 1024 * 1024);
+        let found = replaced(&location, "d.yaml", Some(&large)).unwrap();
+        assert!(
+            found
+                .findings
+                .iter()
+                .any(|one| one.rule.0 == "file-too-large")
+        );
+    }
+
+    #[test]
+    fn a_directory_becomes_empty_and_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::from(folder.path());
+        let rules = |found: &Found| {
+            found
+                .findings
+                .iter()
+                .map(|one| one.rule.0)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(rules(&read(&location)), ["empty-directory"]);
+        let filled = replaced(&location, "a.yaml", Some("a: 1\n")).unwrap();
+        assert!(filled.findings.is_empty());
+        std::fs::write(folder.path().join("a.yaml"), "a: 1\n").unwrap();
+        let emptied = replaced(&location, "a.yaml", None).unwrap();
+        assert_eq!(rules(&emptied), ["empty-directory"]);
+    }
+}
