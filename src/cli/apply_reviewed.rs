@@ -2,7 +2,7 @@
 //! outcome there. Must never know how a plan is made or carried out.
 
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use forge::{
@@ -13,9 +13,10 @@ use forge::{
 use super::apply_report::Report;
 use super::failure::Failure;
 use super::forge_arguments::{Forge, ForgeArguments, surroundings};
-use super::review::{Comment, circumstances, marker, now, shown_plan};
+use super::review::{APPLIED, Comment, circumstances, marker, now, shown_plan, tells_of_an_apply};
 use super::{Common, ExitStatus, output};
 use crate::render::{Verdict, apply_comment};
+use ipam_config::source::path_from_the_top;
 use ipam_planner::plan::PlanDocument;
 
 const NO_FORGE: &str = "--reviewed needs a forge: this is no job of GitHub, GitLab, Gitea or Forgejo; pass --forge, --repository and --merge-commit, or the digest with --expect-digest";
@@ -55,7 +56,8 @@ struct Evidence {
 struct Search {
     commit: String,
     branch: Option<String>,
-    directory: String,
+    /// From the top of the repository.
+    path: String,
     marker: Marker,
 }
 
@@ -69,14 +71,14 @@ impl Search {
         let Search {
             commit,
             branch,
-            directory,
+            path,
             marker,
         } = self;
         let branch = match branch {
             Some(branch) => branch,
             None => default_branch(client, repository, patience)?,
         };
-        let files = files_in_branch(client, repository, &branch, &commit, &directory, patience)?;
+        let files = files_in_branch(client, repository, &branch, &commit, &path, patience)?;
         let merged = merged_with(client, repository, &branch, &commit, patience)?;
         let comment = match merged {
             Some(Merged { number, .. }) => find(client, repository, number, &marker, patience)?,
@@ -95,11 +97,13 @@ impl Search {
 pub(super) struct Review {
     forge: Forge,
     directory: String,
+    /// The directory, from the top of the repository.
+    path: String,
     cluster_name: Option<String>,
     commit: String,
     evidence: Evidence,
     /// The plan of now.
-    plan: OnceLock<PlanDocument>,
+    plan: Mutex<Option<PlanDocument>>,
     counts: OnceLock<String>,
 }
 
@@ -117,11 +121,12 @@ impl ReviewArguments {
                 "the commit of the merge is unknown: pass --merge-commit".to_owned(),
             ));
         };
+        let path = path_from_the_top(directory).map_err(Failure::Failed)?;
         let directory = directory.to_string_lossy().into_owned();
         let search = Search {
             commit: commit.clone(),
             branch: self.branch.clone(),
-            directory: directory.clone(),
+            path: path.clone(),
             marker: marker(&Comment::Plan, &directory, self.cluster_name.as_deref()),
         };
         let failed = "the review was not found";
@@ -131,9 +136,10 @@ impl ReviewArguments {
             evidence: forge.ask(failed, search).await?,
             forge,
             directory,
+            path,
             cluster_name: self.cluster_name.clone(),
             commit,
-            plan: OnceLock::new(),
+            plan: Mutex::default(),
             counts: OnceLock::new(),
         })
     }
@@ -162,9 +168,9 @@ impl Review {
     /// Asks again. Another job may have held the lock for minutes.
     async fn check_files_now(&self) -> Result<(), Failure> {
         let branch = self.evidence.branch.clone();
-        let (commit, directory) = (self.commit.clone(), self.directory.clone());
+        let (commit, path) = (self.commit.clone(), self.path.clone());
         let ask = move |client: &_, repository: &_, patience| {
-            files_in_branch(client, repository, &branch, &commit, &directory, patience)
+            files_in_branch(client, repository, &branch, &commit, &path, patience)
         };
         let files = self.forge.ask("the branch was not read", ask).await?;
         self.check_that_they_are_the_same(&files)
@@ -173,9 +179,22 @@ impl Review {
     /// Refuses a plan that was not reviewed, unless there is nothing to apply and nothing was
     /// reviewed. To be called with the lock.
     pub(super) async fn check(&self, plan: PlanDocument) -> Result<(), Failure> {
-        let plan = self.plan.get_or_init(|| plan);
-        self.check_shown(plan)?;
+        self.check_commit(&plan)?;
+        let shown = self.check_shown(&plan);
+        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Some(plan);
+        shown?;
         self.check_files_now().await
+    }
+
+    /// Refuses `--revision` with another commit.
+    fn check_commit(&self, plan: &PlanDocument) -> Result<(), Failure> {
+        match &plan.source.revision {
+            Some(other) if *other != self.commit => Err(Failure::Failed(format!(
+                "--revision names commit {other}, and the merge made commit {}: leave --revision out",
+                self.commit
+            ))),
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn check_shown(&self, plan: &PlanDocument) -> Result<(), Failure> {
@@ -227,7 +246,14 @@ impl Review {
         let Some(Merged { number, .. }) = self.evidence.merged else {
             return outcome;
         };
-        let told = self.post(number, self.text(&outcome, common)).await;
+        let why = outcome.as_ref().err().map(|why| why.brief(common.detail()));
+        let counts = self.counts.get().map(String::as_str);
+        let verdict = match (&why, counts) {
+            (None, counts) => Verdict::Applied(counts.unwrap_or("There was nothing to apply.")),
+            (Some(why), Some(counts)) => Verdict::InPart(why, counts),
+            (Some(why), None) => Verdict::NotApplied(why),
+        };
+        let told = self.post(number, verdict, common).await;
         match (outcome, told) {
             (Ok(status), told) => told.map(|()| status),
             // The first failure matters more.
@@ -240,35 +266,32 @@ impl Review {
         }
     }
 
-    fn text(&self, outcome: &Result<ExitStatus, Failure>, common: &Common) -> String {
+    async fn post(
+        &self,
+        number: u64,
+        verdict: Verdict<'_>,
+        common: &Common,
+    ) -> Result<(), Failure> {
+        let cluster_name = self.cluster_name.as_deref();
+        let marker = marker(&Comment::Outcome, &self.directory, cluster_name);
         let time = now();
-        let around = circumstances(
-            Some(&self.commit),
-            self.cluster_name.as_deref(),
-            common,
-            &time,
-        );
-        let counts = self.counts.get().map(String::as_str);
-        let why = outcome.as_ref().err().map(|why| why.brief(common.detail()));
-        let verdict = match (&why, counts) {
-            (None, counts) => Verdict::Applied(counts.unwrap_or("There was nothing to apply.")),
-            (Some(why), Some(counts)) => Verdict::InPart(why, counts),
-            (Some(why), None) => Verdict::NotApplied(why),
+        let around = circumstances(Some(&self.commit), cluster_name, common, &time);
+        let has_written = !matches!(verdict, Verdict::NotApplied(_));
+        let text = {
+            let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+            apply_comment(&self.directory, verdict, plan.as_ref(), &around)
         };
-        apply_comment(&self.directory, verdict, self.plan.get(), &around)
-    }
-
-    async fn post(&self, number: u64, text: String) -> Result<(), Failure> {
-        let marker = marker(
-            &Comment::Outcome,
-            &self.directory,
-            self.cluster_name.as_deref(),
-        );
+        let text = match has_written {
+            true => format!("{APPLIED}{text}"),
+            false => text,
+        };
         let failed = "the pull request was not told";
-        let is_outdated = self.evidence.files != FilesInBranch::Same;
         let posting = self.forge.ask(failed, move |client, repository, patience| {
-            // What an earlier run of this job did matters more.
-            if is_outdated && find(client, repository, number, &marker, patience)?.is_some() {
+            // What an earlier run of this job applied matters more.
+            if !has_written
+                && find(client, repository, number, &marker, patience)?
+                    .is_some_and(|earlier| tells_of_an_apply(&earlier.body))
+            {
                 return Ok(None);
             }
             let place = Place {

@@ -13,6 +13,9 @@ use ipam_planner::plan::PlanDocument;
 const PREFIX: &str = "<!-- cilium-ipam plan ";
 const SUFFIX: &str = " -->";
 
+/// The line of an outcome after which the cluster is no longer as it was.
+pub(super) const APPLIED: &str = "<!-- cilium-ipam applied -->\n";
+
 /// Hexadecimal digits of SHA-256.
 const DIGITS: usize = 64;
 
@@ -83,6 +86,11 @@ pub(super) fn shown_plan(comment: &str) -> Option<&str> {
     let digest = line.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     (digest.len() == DIGITS && digest.bytes().all(is_digit)).then_some(digest)
+}
+
+/// Whether an outcome has [`APPLIED`] after the marker.
+pub(super) fn tells_of_an_apply(outcome: &str) -> bool {
+    outcome.lines().nth(1).map(str::trim_end) == Some(APPLIED.trim_end())
 }
 
 #[cfg(test)]

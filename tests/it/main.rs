@@ -73,6 +73,7 @@ mod report;
 mod restore;
 mod retry;
 mod review_forges;
+mod review_world;
 mod revision;
 mod rights;
 mod running;

@@ -1,240 +1,12 @@
 //! `apply --reviewed` and `drift` on GitHub and GitLab as their documentation describes them. Only
 //! the hosted services can show that they do what they document; `gitea_actions` has a real Gitea.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-
 use serde_json::{Value, json};
 
-use super::comment_forges::{Answer, Asked, TOKEN, ok, serve};
-use super::support::{Folder, KUBERNETES, Ran, cluster, node, pool, program, ran};
-
-const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
-
-/// A later commit of the main branch.
-const LATER: &str = "89abcdef0123456789abcdef0123456789abcdef";
-
-/// Before the merge of pull request 7, and after it.
-const BEFORE: &str = "2026-01-01T00:00:00Z";
-const MERGED: &str = "2026-01-01T00:10:00Z";
-const AFTER: &str = "2026-01-01T00:10:01Z";
-
-/// Texts of a forge by number: comments, or issues. The state of an issue is its second part.
-type Texts = Arc<Mutex<BTreeMap<u64, (String, &'static str)>>>;
-
-#[derive(Clone, Copy, PartialEq)]
-enum Forge {
-    GitHub,
-    GitLab,
-}
-
-/// What can be otherwise after the merge of pull request 7 of [`COMMIT`] into the main branch.
-#[derive(Clone, Copy)]
-struct Facts {
-    /// The last commit of the main branch.
-    last: &'static str,
-    /// Id of the directory's tree in [`LATER`]. In `COMMIT`, it is `pools`.
-    later_files: &'static str,
-    /// When our comment got its text.
-    commented: &'static str,
-    /// The branch that was merged into.
-    target: &'static str,
-}
-
-const FACTS: Facts = Facts {
-    last: COMMIT,
-    later_files: "others",
-    commented: BEFORE,
-    target: "main",
+use super::review_world::{
+    AFTER, APPLY, COMMENT, COMMIT, FACTS, Facts, Forge, LATER, MERGED, World,
 };
-
-/// A server with a merged pull request.
-struct World {
-    forge: Forge,
-    api: String,
-    comments: Texts,
-    issues: Texts,
-    facts: Arc<Mutex<Facts>>,
-    folder: Folder,
-}
-
-fn listed(texts: &Texts, forge: Forge, facts: Facts) -> Answer {
-    let texts = texts.lock().unwrap();
-    let open = texts.iter().filter(|(_, (_, state))| *state == "open");
-    let one = |(number, (text, _)): (&u64, &(String, &str))| match forge {
-        Forge::GitHub => {
-            json!({"id": number, "number": number, "body": text, "user": {"login": "bot"},
-                "updated_at": facts.commented})
-        }
-        Forge::GitLab => json!({"id": number, "iid": number, "body": text, "description": text,
-            "author": {"username": "bot"}, "updated_at": facts.commented}),
-    };
-    ok(&open.map(one).collect())
-}
-
-/// Creates or changes a text; answers with it.
-fn written(texts: &Texts, asked: &Asked, forge: Forge) -> Answer {
-    let number = asked.path.rsplit('/').next().unwrap().parse();
-    let closes = asked.body["state"] == "closed" || asked.body["state_event"] == "close";
-    let text = asked.body["body"]
-        .as_str()
-        .or(asked.body["description"].as_str());
-    let number: u64 = {
-        let mut texts = texts.lock().unwrap();
-        let number = number.unwrap_or(texts.len() as u64 + 1);
-        let state = if closes { "closed" } else { "open" };
-        texts.insert(number, (text.unwrap().to_owned(), state));
-        number
-    };
-    let user = match forge {
-        Forge::GitHub => json!({"id": number, "number": number, "body": ""}),
-        Forge::GitLab => json!({"id": number, "iid": number, "body": ""}),
-    };
-    ok(&user)
-}
-
-/// The tree of a commit as GitHub and GitLab list it.
-fn files(path: &str, query: &str, facts: Facts) -> Option<Answer> {
-    let file = |id: &str| ("a.yaml", "blob", format!("file of {id}"));
-    let pools = |id: &str| {
-        vec![
-            ("pools", "tree", id.to_owned()),
-            ("README", "blob", "1".to_owned()),
-        ]
-    };
-    let of_github = path.strip_prefix("/repos/o/r/git/trees/");
-    let of_gitlab = path == "/projects/12/repository/tree";
-    let of_later = query.starts_with(&format!("ref={LATER}&"));
-    let tree_of_gitlab = if of_later { facts.later_files } else { "pools" };
-    let entries = match of_github {
-        Some(COMMIT) => pools("pools"),
-        Some(LATER) => pools(facts.later_files),
-        Some(tree) => vec![file(tree)],
-        None if of_gitlab && query.contains("path=pools&") => vec![file(tree_of_gitlab)],
-        None if of_gitlab => pools(tree_of_gitlab),
-        None => return None,
-    };
-    let one = |(name, kind, id): &(&str, &str, String)| match of_github {
-        Some(_) => json!({"path": name, "type": kind, "sha": id}),
-        None => json!({"name": name, "type": kind, "id": id}),
-    };
-    let listed: Value = entries.iter().map(one).collect();
-    Some(match of_github {
-        Some(_) => ok(&json!({"tree": listed, "truncated": false})),
-        None => ok(&listed),
-    })
-}
-
-fn answer(asked: &Asked, forge: Forge, facts: Facts, comments: &Texts, issues: &Texts) -> Answer {
-    let (path, query) = asked.path.split_once('?').unwrap_or((&asked.path, ""));
-    let is_beyond = query.contains("page=2");
-    let (repository, merged, branch) = match forge {
-        Forge::GitHub => (
-            "/repos/o/r",
-            format!("/repos/o/r/commits/{COMMIT}/pulls"),
-            "/repos/o/r/branches/main",
-        ),
-        Forge::GitLab => (
-            "/projects/12",
-            format!("/projects/12/repository/commits/{COMMIT}/merge_requests"),
-            "/projects/12/repository/branches/main",
-        ),
-    };
-    let text = |asked: &Asked, texts: &Texts| match asked.method.as_str() {
-        "GET" if is_beyond => ok(&json!([])),
-        "GET" => listed(texts, forge, facts),
-        _ => written(texts, asked, forge),
-    };
-    let (base, target) = (json!({"ref": facts.target}), facts.target);
-    let path = path.strip_prefix("/api").unwrap();
-    match path {
-        "/graphql" => ok(&json!({"data": {"viewer": {"login": "bot"}}})),
-        "/user" => ok(&json!({"username": "bot"})),
-        path if path == repository => ok(&json!({"default_branch": "main"})),
-        path if path == branch => ok(&json!({"commit": {"sha": facts.last, "id": facts.last}})),
-        path if path == merged => ok(&json!([
-            {"number": 3, "merged_at": null, "iid": 3, "base": base, "target_branch": target},
-            {"number": 7, "merged_at": MERGED, "iid": 7, "base": base, "target_branch": target},
-        ])),
-        path if path.contains("/7/") || path.contains("/comments/") => text(asked, comments),
-        path if path.contains("/issues") => text(asked, issues),
-        path => files(path, query, facts).unwrap_or((404, String::new(), String::new())),
-    }
-}
-
-impl World {
-    fn new(forge: Forge) -> World {
-        let (comments, issues) = (Texts::default(), Texts::default());
-        let facts = Arc::new(Mutex::new(FACTS));
-        let address = {
-            let (comments, issues, facts) = (comments.clone(), issues.clone(), facts.clone());
-            serve(move |asked| {
-                let facts = *facts.lock().unwrap();
-                answer(asked, forge, facts, &comments, &issues)
-            })
-        };
-        let spec = "{cidrs: [10.20.0.0/16], blockSize: 24}";
-        let folder = Folder::new(&[("pools/a.yaml", &pool("a", spec))]);
-        let world = World {
-            forge,
-            api: format!("http://{address}/api"),
-            comments,
-            issues,
-            facts,
-            folder,
-        };
-        world.has_nodes(&["n1"]);
-        world
-    }
-
-    fn has_nodes(&self, names: &[&str]) {
-        let nodes: Vec<String> = names.iter().map(|name| node(name, "a", "")).collect();
-        let text = cluster("1.19.3", KUBERNETES, &nodes);
-        self.folder.write("cluster.json", text);
-    }
-
-    /// Beside those that are there, with what they hold.
-    fn has_more_nodes(&self, names: &[&str]) {
-        let mut all: Value = serde_json::from_str(&self.folder.read("cluster.json")).unwrap();
-        let nodes = names.iter().map(|name| node(name, "a", ""));
-        let nodes = nodes.map(|node| serde_json::from_str::<Value>(&node).unwrap());
-        all["items"].as_array_mut().unwrap().extend(nodes);
-        self.folder.write("cluster.json", all.to_string());
-    }
-
-    fn is(&self, facts: Facts) {
-        *self.facts.lock().unwrap() = facts;
-    }
-
-    fn run(&self, words: &[&str]) -> Ran {
-        let on = ["--cluster-file", "cluster.json"];
-        let mut command = program(self.folder.path(), &[words, &on].concat());
-        match self.forge {
-            Forge::GitHub => command
-                .env("GITHUB_ACTIONS", "true")
-                .env("GITHUB_API_URL", &self.api)
-                .env("GITHUB_REPOSITORY", "o/r")
-                .env("GITHUB_SHA", COMMIT)
-                .env("GITHUB_TOKEN", TOKEN),
-            Forge::GitLab => command
-                .env("GITLAB_CI", "true")
-                .env("CI_API_V4_URL", &self.api)
-                .env("CI_PROJECT_ID", "12")
-                .env("CI_COMMIT_SHA", COMMIT)
-                .env("GITLAB_TOKEN", TOKEN),
-        };
-        ran(command.output().unwrap())
-    }
-
-    /// The comments in order.
-    fn comments(&self) -> Vec<String> {
-        let comments = self.comments.lock().unwrap();
-        comments.values().map(|(text, _)| text.clone()).collect()
-    }
-}
-
-const COMMENT: [&str; 4] = ["comment", "./pools/", "--pull-request", "7"];
-const APPLY: [&str; 3] = ["apply", "pools", "--reviewed"];
+use super::support::Folder;
 
 #[test]
 fn a_merge_applies_the_plan_that_was_shown_and_no_other_one() {
@@ -289,7 +61,7 @@ fn a_commit_whose_files_the_branch_left_behind_is_not_applied() {
 
         // A later commit that leaves the directory alone.
         world.is(Facts {
-            later_files: "pools",
+            changed: "",
             ..reverted
         });
         world.run(&APPLY).expect(0);
@@ -302,8 +74,109 @@ fn a_commit_whose_files_the_branch_left_behind_is_not_applied() {
         world.run(&APPLY).expect(4);
         assert_eq!(world.comments(), told);
         let other = world.run(&["apply", "net", "--reviewed"]).expect(1);
-        assert!(other.stderr.contains("has no directory `net`"), "{other:?}");
+        assert!(other.stderr.contains("`net` cannot be read"), "{other:?}");
+        world.folder.write("absent/a.yaml", "");
+        let other = world.run(&["apply", "absent", "--reviewed"]).expect(1);
+        assert!(other.stderr.contains("has no `absent`"), "{other:?}");
     }
+}
+
+/// Another directory of the same name at the top says nothing.
+#[test]
+fn a_job_in_a_folder_of_the_clone_compares_the_files_that_it_reads() {
+    for forge in [Forge::GitHub, Forge::GitLab] {
+        let world = World::new(forge);
+        let pool = world.folder.read("pools/a.yaml");
+        std::fs::create_dir(world.folder.join(".git")).unwrap();
+        world.folder.write("net/pools/a.yaml", pool);
+        world.run_in("net", &COMMENT).expect(0);
+        let moved = |changed: &'static str| Facts {
+            last: LATER,
+            changed,
+            branch: "release/1",
+            target: "release/1",
+            ..FACTS
+        };
+        world.is(moved("net/pools"));
+        let refused = world.run_in("net", &APPLY).expect(4);
+        let expected = "outdated: branch release/1 has others in pools";
+        assert!(refused.stderr.contains(expected), "{refused:?}");
+        world.is(moved("pools"));
+        world.run_in("net", &APPLY).expect(0);
+        assert!(world.folder.read("cluster.json").contains("10.20.0.0/24"));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_is_compared_by_its_target_and_a_file_by_itself() {
+    let world = World::new(Forge::GitHub);
+    std::os::unix::fs::symlink("pools", world.folder.join("net")).unwrap();
+    world
+        .run(&["comment", "net", "--pull-request", "7"])
+        .expect(0);
+    world.is(Facts {
+        last: LATER,
+        ..FACTS
+    });
+    let refused = world.run(&["apply", "net", "--reviewed"]).expect(4);
+    assert!(refused.stderr.contains("outdated"), "{refused:?}");
+    world.folder.write("document-007", "");
+    let file = world
+        .run(&["apply", "document-007", "--reviewed"])
+        .expect(1);
+    assert!(!file.stderr.contains("has no `"), "{file:?}");
+    std::fs::create_dir(world.folder.join(".git")).unwrap();
+    let outside = Folder::new(&[("pools/a.yaml", "")]);
+    let outside = outside.join("pools");
+    let words = ["apply", outside.to_str().unwrap(), "--reviewed"];
+    let refused = world.run(&words).expect(1);
+    assert!(refused.stderr.contains("not in a clone"), "{refused:?}");
+}
+
+#[test]
+fn a_revision_of_another_commit_is_not_what_was_merged() {
+    let world = World::new(Forge::GitHub);
+    let git = |words: &[&str]| {
+        let identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+        let mut git = std::process::Command::new("git");
+        git.current_dir(world.folder.path())
+            .args(identity)
+            .args(words);
+        assert!(git.output().unwrap().status.success(), "{words:?}");
+    };
+    git(&["init", "-q"]);
+    git(&["add", "pools"]);
+    git(&["commit", "-q", "-m", "Add a pool"]);
+    world.run(&COMMENT).expect(0);
+    let refused = world
+        .run(&[&APPLY[..], &["--revision", "HEAD"]].concat())
+        .expect(1);
+    let expected = format!("and the merge made commit {COMMIT}");
+    assert!(refused.stderr.contains(&expected), "{refused:?}");
+}
+
+#[test]
+fn the_outcome_is_the_newest_until_the_plan_is_applied() {
+    let world = World::new(Forge::GitHub);
+    world.run(&APPLY).expect(4);
+    assert!(world.comments()[0].contains("has no comment of ours"));
+    let reverted = Facts {
+        last: LATER,
+        ..FACTS
+    };
+    world.is(reverted);
+    world.run(&APPLY).expect(4);
+    assert!(world.comments()[0].contains("are outdated"));
+    world.is(FACTS);
+    world.run(&COMMENT).expect(0);
+    world.run(&APPLY).expect(0);
+    let told = world.comments();
+    assert!(told[0].contains("applied as reviewed"), "{told:?}");
+    // Refused for another plan, and not for other files.
+    world.has_more_nodes(&["n2"]);
+    world.run(&APPLY).expect(4);
+    assert_eq!(world.comments(), told);
 }
 
 #[test]
@@ -466,4 +339,9 @@ fn an_apply_in_windows_writes_only_while_one_is_open() {
     // Nothing is left to do, so no window is needed.
     policy("{schedule: \"0 0 1 1 *\", duration: 1s}");
     reviewed(refuse).expect(0);
+    reviewed(wait).expect(0);
+    // What will not be applied does not wait.
+    world.has_more_nodes(&["n2"]);
+    let refused = reviewed(wait).expect(4);
+    assert!(refused.stderr.contains("have changed since"), "{refused:?}");
 }

@@ -42,12 +42,12 @@ pub fn default_branch(
     name.ok_or_else(|| client.unexpected(&request, "it names no default branch"))
 }
 
-/// Compares the files of a directory, a path from the top of the repository, in the last commit of
-/// the branch with those in another commit.
+/// Compares the files of a directory, or one file, in the last commit of the branch with those in
+/// another commit. `directory` is a path from the top of the repository.
 ///
 /// # Errors
-/// Fails if the commit has no such directory, if its path leads out of the repository, if the forge
-/// refuses it, or does not answer in time.
+/// Fails if the commit has nothing at this path, if the path leads out of the repository, if the
+/// forge refuses it, or does not answer in time.
 pub fn files_in_branch(
     client: &Client,
     repository: &Repository,
@@ -57,28 +57,29 @@ pub fn files_in_branch(
     patience: Duration,
 ) -> Result<FilesInBranch, ForgeError> {
     check_commit(commit)?;
-    let folders = folders(directory)?;
+    let names = names(directory)?;
     let files = Files { client, repository };
     patiently(patience, || {
+        // Also if it is the last commit: of a wrong path, the branch says nothing.
+        let Some(here) = files.at(commit, &names)? else {
+            return Err(ForgeError::Misconfigured(format!(
+                "commit {commit} has no `{}` from the top of the repository: run the job in a clone of this commit",
+                directory.escape_debug()
+            )));
+        };
         let last = files.last_commit(branch)?;
         if last == commit {
             return Ok(FilesInBranch::Same);
         }
-        let Some(here) = files.of_directory(commit, &folders)? else {
-            return Err(ForgeError::Misconfigured(format!(
-                "commit {commit} has no directory `{}`: name it as a path from the top of the repository",
-                directory.escape_debug()
-            )));
-        };
-        match files.of_directory(&last, &folders)? == Some(here) {
+        match files.at(&last, &names)? == Some(here) {
             true => Ok(FilesInBranch::Same),
             false => Ok(FilesInBranch::Changed(last)),
         }
     })
 }
 
-/// The names of the folders on the way to the directory.
-fn folders(directory: &str) -> Result<Vec<&str>, ForgeError> {
+/// The names on the way to the directory.
+fn names(directory: &str) -> Result<Vec<&str>, ForgeError> {
     let mut names = Vec::new();
     for part in Path::new(directory).components() {
         match part {
@@ -102,7 +103,21 @@ struct Entry {
     kind: String,
 }
 
+impl Entry {
+    fn is_folder(&self) -> bool {
+        self.kind == "tree"
+    }
+}
+
 type Entries = BTreeMap<String, Entry>;
+
+/// The content of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Content {
+    /// That of the top of the repository.
+    Top(Entries),
+    Entry(Entry),
+}
 
 /// The files of one repository.
 struct Files<'c> {
@@ -119,25 +134,28 @@ impl Files<'_> {
         id.ok_or_else(|| self.client.unexpected(&request, "it names no last commit"))
     }
 
-    /// The entries of the directory; `None` if there is no such folder.
-    fn of_directory(&self, commit: &str, folders: &[&str]) -> Result<Option<Entries>, ForgeError> {
+    /// The directory or the file; `None` if there is none.
+    fn at(&self, commit: &str, names: &[&str]) -> Result<Option<Content>, ForgeError> {
         let mut folder = Folder {
             id: commit.to_owned(),
             commit,
             path: String::new(),
         };
-        for name in folders {
-            let entries = self.entries(&folder)?;
-            let Some(entry) = entries.get(*name).filter(|entry| entry.kind == "tree") else {
+        let Some((last, above)) = names.split_last() else {
+            return self.entries(&folder).map(Content::Top).map(Some);
+        };
+        for name in above {
+            let mut entries = self.entries(&folder)?;
+            let Some(entry) = entries.remove(*name).filter(Entry::is_folder) else {
                 return Ok(None);
             };
-            folder.id.clone_from(&entry.id);
+            folder.id = entry.id;
             folder.path = match folder.path.as_str() {
                 "" => (*name).to_owned(),
                 above => format!("{above}/{name}"),
             };
         }
-        self.entries(&folder).map(Some)
+        Ok(self.entries(&folder)?.remove(*last).map(Content::Entry))
     }
 
     fn entries(&self, folder: &Folder<'_>) -> Result<Entries, ForgeError> {
@@ -234,10 +252,10 @@ mod tests {
 
     #[test]
     fn a_directory_is_named_from_the_top() {
-        assert_eq!(folders("./a//b/").unwrap(), ["a", "b"]);
-        assert!(folders(".").unwrap().is_empty());
+        assert_eq!(names("./a//b/").unwrap(), ["a", "b"]);
+        assert!(names(".").unwrap().is_empty());
         for outside in ["/a", "../a", "a/../../b"] {
-            let error = folders(outside).unwrap_err().to_string();
+            let error = names(outside).unwrap_err().to_string();
             assert!(error.contains("top folder"), "{error}");
         }
     }
