@@ -253,7 +253,7 @@ impl World {
         let mut text = std::fs::read_to_string(self.runner.log()).unwrap_or_default();
         let listed = self.owner.get(&format!("{IPAM}/actions/tasks")).unwrap();
         text += &format!("{listed:#}\n");
-        for job in 1..40 {
+        for job in 1..100 {
             let log = format!("{IPAM}/actions/jobs/{job}/logs");
             if let Ok(log) = self.owner.get_bytes(&log) {
                 text += &format!("--- job {job}\n{}\n", String::from_utf8_lossy(&log));
@@ -320,6 +320,7 @@ fn the_workflow_of_init_reviews_applies_and_watches() {
     a_merge_after_the_cluster_moved_is_refused(&world, &push("failure"));
     an_old_job_that_runs_again_applies_nothing(&world, &applied, &push("failure"));
     drift_opens_an_issue_and_its_end_closes_it(&world);
+    a_comment_that_changed_after_the_merge_approves_nothing(&world, &push("failure"));
     the_action_runs_a_command(&world);
     the_workflow_for_github_needs_only_the_token_of_its_jobs(&world, &push("success"));
 }
@@ -466,6 +467,57 @@ fn an_old_job_that_runs_again_applies_nothing(
         world.trace()
     );
     assert_eq!(world.comments(applied.number), told);
+}
+
+/// Gitea moves `merged_at` with later changes of the pull request, so the comment would look older
+/// than the merge.
+fn a_comment_that_changed_after_the_merge_approves_nothing(
+    world: &World,
+    refused: &[(&str, &str)],
+) {
+    let manual = json!({"allow_manual_merge": true, "has_pull_requests": true});
+    world.owner.patch(IPAM, &manual).unwrap();
+    world.server.nodes([node("n5", "f", None)]);
+    world.branch("main");
+    world.snapshot();
+    world.commit("main", "Take a snapshot with n5");
+    world.branch("rack-f");
+    world.clone.write("pools/f.yaml", rack("f", "10.7.0.0/16"));
+    let commit = world.commit("rack-f", "Add rack f");
+    let number = world.open("rack-f");
+    world.expect(PULL, &commit, &REVIEWED);
+    let to_main = ["push", "--quiet", "origin", "HEAD:refs/heads/main"];
+    git(world.clone.path(), &to_main);
+    world.expect("push", &commit, refused);
+    let trace = world.trace();
+    assert!(trace.contains("with no pull request"), "{trace}");
+
+    let pull = format!("{IPAM}/pulls/{number}");
+    let merge = json!({"Do": "manually-merged", "MergeCommitID": commit});
+    let _ = world.owner.create(&format!("{pull}/merge"), &merge);
+    let merged = world.owner.get(&pull).unwrap();
+    assert_eq!(merged["merged"], true, "{merged:#}");
+    let (id, _, mut text) = world.comments(number).remove(0);
+    let comment = format!("{IPAM}/issues/comments/{id}");
+    // Gitea's clock has whole seconds.
+    wait_until("a comment that is younger than the merge", PATIENCE, || {
+        text.push_str("edited\n");
+        let edited = world.owner.patch(&comment, &json!({"body": text}))?;
+        Ok((edited["updated_at"].as_str() > merged["closed_at"].as_str()).then_some(()))
+    })
+    .unwrap();
+    let touch = json!({"allow_maintainer_edit": true});
+    world.owner.patch(&pull, &touch).unwrap();
+    let touched = world.owner.get(&pull).unwrap();
+    assert_eq!(touched["closed_at"], merged["closed_at"]);
+    assert!(touched["merged_at"].as_str() > merged["merged_at"].as_str());
+    let run = world.run("push", &commit);
+    let rerun = format!("{IPAM}/actions/runs/{run}/rerun");
+    let _ = world.owner.create(&rerun, &json!({}));
+    world.expect("push", &commit, refused);
+    let expected = format!("was changed after pull request {number} was merged");
+    assert!(world.trace().contains(&expected), "{}", world.trace());
+    assert!(world.block("n5").is_empty());
 }
 
 fn drift_opens_an_issue_and_its_end_closes_it(world: &World) {

@@ -71,12 +71,19 @@ impl Routes {
             Kind::GitHub | Kind::Gitea => ("number", "/base/ref"),
         };
         let is_to_branch = |pull: &&Value| pull.pointer(to).is_some_and(|to| to == branch);
+        let when = match self.kind {
+            // `merged_at` moves with later changes of the pull request (Gitea 1.26).
+            Kind::Gitea => "closed_at",
+            Kind::GitHub | Kind::GitLab => "merged_at",
+        };
+        let is_merged = |pull: &&Value| pull["merged_at"].is_string();
         let merged = |pull: &Value| {
-            let time = time(&pull["merged_at"])?;
+            let time = time(&pull[when])?;
             let number = pull[number].as_u64()?;
             Some(Merged { number, time })
         };
-        all.iter().filter(is_to_branch).find_map(merged)
+        let all = all.iter().filter(is_to_branch).filter(is_merged);
+        all.filter_map(merged).next()
     }
 }
 
@@ -92,7 +99,7 @@ mod tests {
 
     /// A pull request as each forge describes it.
     fn pull(number: u64, branch: &str, merged_at: Option<&str>) -> Value {
-        json!({"number": number, "iid": number, "merged_at": merged_at,
+        json!({"number": number, "iid": number, "merged_at": merged_at, "closed_at": merged_at,
             "base": {"ref": branch}, "target_branch": branch})
     }
 
@@ -117,6 +124,13 @@ mod tests {
         }
         assert_eq!(routes(Kind::Gitea).merged(&main, "main"), Some(merged));
         assert_eq!(routes(Kind::Gitea).merged(&main, "dev"), None);
+
+        let mut manual = main.clone();
+        manual["merged_at"] = json!("2035-01-01T00:00:00Z");
+        assert_eq!(routes(Kind::Gitea).merged(&manual, "main"), Some(merged));
+        let closed = json!({"closed_at": time, "merged_at": null, "number": 5,
+            "base": {"ref": "main"}});
+        assert_eq!(routes(Kind::Gitea).merged(&closed, "main"), None);
     }
 
     #[test]
