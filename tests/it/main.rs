@@ -23,6 +23,7 @@ mod explain_rule;
 mod fail_on;
 mod findings;
 mod gitea_actions;
+mod gitea_world;
 mod growth;
 mod habits;
 mod history;
