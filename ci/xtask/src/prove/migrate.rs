@@ -175,13 +175,17 @@ fn migrate(
     }
 }
 
-/// Reads this many steps of nodes, or all. The schedule comes before the first one.
+/// Reads this many steps of nodes, or all.
 fn read_steps(child: &mut Child, most: usize) -> Result<usize> {
     let progress = child.stderr.as_mut().context("its stderr is not read")?;
-    let lines = BufReader::new(progress).lines();
-    let lines = lines.map_while(|line| line.ok());
+    Ok(steps_in(BufReader::new(progress), most))
+}
+
+/// Only lines of a node are steps. The schedule, which has many more lines, comes before them.
+fn steps_in(progress: impl BufRead, most: usize) -> usize {
+    let lines = progress.lines().map_while(|line| line.ok());
     let steps = lines.filter(|line| line.starts_with("worker-"));
-    Ok(steps.take(most).count())
+    steps.take(most).count()
 }
 
 fn talk(tool: &Tool, cluster: &RackCluster) -> Result<String> {
@@ -284,4 +288,19 @@ fn left_cordoned(cluster: &RackCluster) -> Result<usize> {
         !node["spec"]["unschedulable"].is_null() || !mark.is_null()
     };
     Ok(nodes.iter().filter(is_left).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kill_falls_between_steps_and_not_into_the_schedule() {
+        let progress = "Move 2 nodes, in 2 waves\n  wave 1: worker-1\n\nworker-1: cordoned\nworker-1: drained\nwaiting for the lock\nworker-2: cordoned\n";
+        assert_eq!(steps_in(progress.as_bytes(), 9), 3);
+        assert_eq!(steps_in(progress.as_bytes(), 2), 2);
+        // Without a node's line there was no step, so a kill would not count.
+        let schedule = progress.split_inclusive("\n\n").next();
+        assert_eq!(steps_in(schedule.unwrap_or_default().as_bytes(), 9), 0);
+    }
 }

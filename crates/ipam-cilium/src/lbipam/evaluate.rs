@@ -13,15 +13,25 @@ use super::rules::{ClassUse, LbRules};
 use super::satisfy::Reservation;
 use super::selection::{Request, Selection};
 use super::service::{AddressRequest, LbService};
-use super::service_outcome::{Evaluated, GainedAddress, LossReason, ServiceOutcome};
-use super::serving_order::serving_order;
+use super::service_outcome::{Evaluated, LossReason, ServiceOutcome};
+use super::serving_order::{ServingOrder, in_order};
 use super::sharing::incompatibility;
 use ipam_core::net::{Family, Range, RangeIndex};
 
-/// Evaluates every Service that LB-IPAM serves.
-///
-/// Services that compete for the last addresses come in the order of `serving_order`.
+/// Evaluates every Service that LB-IPAM serves, in the usual order.
 pub fn evaluate<'s>(
+    pools: &'s [AddressPool],
+    services: impl IntoIterator<Item = &'s LbService>,
+    rules: &'s LbRules,
+    state: OperatorState<'s>,
+) -> Evaluated {
+    evaluate_in(ServingOrder::Usual, pools, services, rules, state)
+}
+
+/// Evaluates every Service that LB-IPAM serves. The order decides who of those that lack an address
+/// gets the last ones.
+pub fn evaluate_in<'s>(
+    order: ServingOrder,
     pools: &'s [AddressPool],
     services: impl IntoIterator<Item = &'s LbService>,
     rules: &'s LbRules,
@@ -49,6 +59,7 @@ pub fn evaluate<'s>(
         .map(|service| Request::new(service, rules, &selection))
         .collect();
     let mut evaluation = Evaluation::new(pools, rules, state);
+    evaluation.order = order;
     let mut outcomes: Vec<ServiceOutcome> = requests
         .iter()
         .map(|request| evaluation.keep(request))
@@ -63,13 +74,13 @@ pub fn evaluate<'s>(
         };
     }
     evaluation.mark_contested(&requests, &mut outcomes);
-    let order = serving_order(&requests, pools, rules, state);
-    for place in &order {
+    let places = in_order(order, &requests, pools, rules, state);
+    for place in &places {
         evaluation.satisfy(&requests[*place], &mut outcomes[*place]);
     }
-    while evaluation.retry(&order, &requests, &mut outcomes) {}
+    while evaluation.retry(&places, &requests, &mut outcomes) {}
     for (request, outcome) in requests.iter().zip(&mut outcomes) {
-        restore(outcome);
+        outcome.restore();
         evaluation.widen(request, outcome);
     }
     let names = services.iter().map(|service| service.name.clone());
@@ -95,32 +106,6 @@ fn untouched(services: &[&LbService]) -> Evaluated {
     }
 }
 
-/// Keeps addresses that are lost and gained again at once, unless another Service is faster.
-fn restore(outcome: &mut ServiceOutcome) {
-    let ServiceOutcome {
-        keeps,
-        contested,
-        loses,
-        gains,
-        ..
-    } = outcome;
-    let is_regained = |address: &IpAddr| gains.contains(&GainedAddress::Exactly(*address));
-    let regained: Vec<IpAddr> = loses
-        .iter()
-        .map(|(address, _)| *address)
-        .filter(is_regained)
-        .collect();
-    contested.extend(
-        regained
-            .iter()
-            .map(|address| (*address, LossReason::Waiting)),
-    );
-    keeps.extend(regained);
-    loses.retain(|(address, _)| !keeps.contains(address));
-    gains
-        .retain(|gain| !matches!(gain, GainedAddress::Exactly(address) if keeps.contains(address)));
-}
-
 /// Whether no address of the family is kept.
 pub(super) fn lacks(outcome: &ServiceOutcome, family: Family) -> bool {
     !outcome
@@ -144,6 +129,7 @@ pub(super) enum KeptBecause {
 pub(super) struct Evaluation<'p> {
     pub(super) rules: &'p LbRules,
     state: OperatorState<'p>,
+    pub(super) order: ServingOrder,
     pub(super) ranges: Vec<ActiveRange<'p>>,
     /// Indexes into `ranges`.
     index: RangeIndex<usize>,
@@ -151,6 +137,8 @@ pub(super) struct Evaluation<'p> {
     known: RangeIndex<usize>,
     pub(super) holders: BTreeMap<IpAddr, Vec<&'p LbService>>,
     pub(super) reservations: Vec<Reservation<'p>>,
+    /// Indexes of the ranges of which a Service takes an address that nothing tells.
+    pub(super) chosen_from: BTreeSet<usize>,
     pub(super) imported: Vec<Imported<'p>>,
     /// Addresses that Services keep, before any gets a new one.
     pub(super) kept: BTreeSet<IpAddr>,
@@ -189,6 +177,8 @@ impl<'p> Evaluation<'p> {
         Evaluation {
             rules,
             state,
+            order: ServingOrder::Usual,
+            chosen_from: BTreeSet::new(),
             ranges,
             index,
             known,
@@ -400,6 +390,7 @@ impl<'p> Evaluation<'p> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::service_outcome::GainedAddress;
     use super::*;
     use crate::lbipam::{
         AddressRange, Annotation, FamilyPolicy, FirstLast, Marking, Port, RangeForm, RequestAuthor,

@@ -24,7 +24,7 @@ mod written_selector;
 
 pub use conflict::{Certainty, Conflict, conflicts};
 pub use counts::Counts;
-pub use evaluate::evaluate;
+pub use evaluate::{evaluate, evaluate_in};
 pub use manifest::{
     AddressBlock, AddressPoolApi, AddressPoolManifest, AddressPoolSpec, NotRead, Translation,
 };
@@ -37,6 +37,7 @@ pub use service::{
     ServiceOwner, TrafficPolicy,
 };
 pub use service_outcome::{Evaluated, Fatal, GainedAddress, LossReason, Pending, ServiceOutcome};
+pub use serving_order::ServingOrder;
 pub use sharing::{SharingObstacle, conflicting_ports, may_share, sharing_obstacles};
 pub use wishes::{OUR_PREFIX, POOL_ANNOTATIONS, PRIORITY, RESERVED, is_unknown};
 pub use written_selector::{WrittenRequirement, WrittenSelector};

@@ -8,6 +8,7 @@ use super::evaluate::{Evaluation, KeptBecause, lacks};
 use super::selection::Request;
 use super::service::{AddressRequest, LbService};
 use super::service_outcome::{GainedAddress, LossReason, Pending, ServiceOutcome};
+use super::serving_order::ServingOrder;
 use super::sharing::incompatibility;
 use ipam_core::net::Family;
 
@@ -102,7 +103,8 @@ impl<'p> Evaluation<'p> {
         }
         // Others have got all of it, and nothing tells which one has this address.
         let is_there = !holders.is_empty() || self.is_reserved(&self.ranges[place], address);
-        if !is_there && self.ranges[place].is_full() {
+        let may_be_chosen = self.order != ServingOrder::Usual && self.chosen_from.contains(&place);
+        if !is_there && (self.ranges[place].is_full() || may_be_chosen) {
             return Err(Pending::AlreadyAllocated(address));
         }
         if let Some(why) = holders
@@ -152,6 +154,7 @@ impl<'p> Evaluation<'p> {
             Some(first) => {
                 let pools = self.pools_of(&free);
                 self.ranges[*first].taken += 1;
+                self.chosen_from.extend(&free);
                 let gain = GainedAddress::OneOf { family, pools };
                 if service.sharing_key.read(self.rules).is_some() {
                     self.reservations.push(Reservation {

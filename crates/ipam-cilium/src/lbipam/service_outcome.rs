@@ -62,6 +62,17 @@ impl GainedAddress {
         }
     }
 
+    /// The address, or where it may be of: `an IPv4 address of blue or green`.
+    pub fn address(&self) -> String {
+        match self {
+            GainedAddress::Exactly(address) => address.to_string(),
+            GainedAddress::OneOf { family, pools } => {
+                let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
+                format!("an {family} address of {}", pools.join(" or "))
+            }
+        }
+    }
+
     /// The pools that it may be of.
     pub(super) fn pools(&self) -> BTreeSet<String> {
         match self {
@@ -73,13 +84,7 @@ impl GainedAddress {
 
 impl fmt::Display for GainedAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            GainedAddress::Exactly(address) => write!(f, "gets {address}"),
-            GainedAddress::OneOf { family, pools } => {
-                let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
-                write!(f, "gets an {family} address of {}", pools.join(" or "))
-            }
-        }
+        write!(f, "gets {}", self.address())
     }
 }
 
@@ -135,6 +140,24 @@ impl ServiceOutcome {
     /// Whether every address is certainly kept.
     pub fn keeps_all(&self) -> bool {
         self.loses.is_empty() && self.contested.is_empty()
+    }
+
+    /// Keeps addresses that are lost and gained again at once, unless another Service is faster.
+    pub(super) fn restore(&mut self) {
+        let gains = &self.gains;
+        let lost = self.loses.iter().map(|(address, _)| *address);
+        let is_regained = |address: &IpAddr| gains.contains(&GainedAddress::Exactly(*address));
+        let regained: Vec<IpAddr> = lost.filter(is_regained).collect();
+        let by_chance = regained
+            .iter()
+            .map(|address| (*address, LossReason::Waiting));
+        self.contested.extend(by_chance);
+        self.keeps.extend(regained);
+        let keeps = &self.keeps;
+        self.loses.retain(|(address, _)| !keeps.contains(address));
+        self.gains.retain(
+            |gain| !matches!(gain, GainedAddress::Exactly(address) if keeps.contains(address)),
+        );
     }
 }
 

@@ -7,6 +7,19 @@ use super::selection::Request;
 use super::service::AddressRequest;
 use ipam_core::net::Family;
 
+/// Which of the Services that lack an address is served first, and what it takes. The operator goes by
+/// the order of a Go map. What a Service gets in every one of these orders is as good as sure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServingOrder {
+    /// Those that the operator prefers, then by name. A Service that takes any address takes none that
+    /// another one requests.
+    Usual,
+    /// The same order. A Service that takes any address takes those that later ones request.
+    Adverse,
+    /// The reverse of [`ServingOrder::Adverse`].
+    AdverseReversed,
+}
+
 /// What the status of a Service shows of the addresses that it shall have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Shown {
@@ -30,9 +43,9 @@ fn shown(request: &Request<'_, '_>) -> Shown {
     }
 }
 
-/// Places of the Services in the order in which they are served. Of several that are alike, the
-/// order of a Go map decides; here it is that of their names.
-pub(super) fn serving_order(
+/// Places of the Services in the order in which they are served.
+pub(super) fn in_order(
+    wanted: ServingOrder,
     requests: &[Request<'_, '_>],
     pools: &[AddressPool],
     rules: &LbRules,
@@ -44,6 +57,9 @@ pub(super) fn serving_order(
         order.sort_by_key(|place| shown(&requests[*place]) == Shown::All);
     } else {
         order.sort_by_key(|place| shown(&requests[*place]));
+    }
+    if wanted == ServingOrder::AdverseReversed {
+        order.reverse();
     }
     order
 }

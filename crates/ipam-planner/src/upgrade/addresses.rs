@@ -6,10 +6,11 @@ use std::net::IpAddr;
 
 use super::change::{Cause, Changes, UpgradeCode, listed};
 use super::hop::HopView;
+use super::prospects::{Prospect, Prospects, Rivalry, prospects};
 use super::{loss, pools};
 use ipam_cilium::lbipam::{
     AddressPool, Evaluated, GainedAddress, LbRules, LbService, OperatorState, Pending,
-    ServiceOutcome, evaluate, may_share,
+    ServiceOutcome, ServingOrder, evaluate, evaluate_in, may_share,
 };
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{NodeName, ObjectRef, ServiceName};
@@ -34,13 +35,22 @@ pub(super) struct Starts {
     pub(super) restarted: Evaluated,
     /// The next one starts.
     pub(super) next: Evaluated,
+    /// It starts, and Services that compete have bad luck.
+    pub(super) adverse: [Evaluated; 2],
     /// The pools as the next one reads them.
     pub(super) next_pools: Vec<AddressPool>,
+    /// The pools whose addresses may change hands.
+    pub(super) rivalry: Rivalry,
 }
 
-fn start(observed: &Observed, rules: &LbRules, pools: &[AddressPool]) -> Evaluated {
+fn start(
+    order: ServingOrder,
+    observed: &Observed,
+    rules: &LbRules,
+    pools: &[AddressPool],
+) -> Evaluated {
     let services = observed.services.values();
-    evaluate(pools, services, rules, OperatorState::Restarted)
+    evaluate_in(order, pools, services, rules, OperatorState::Restarted)
 }
 
 impl Starts {
@@ -49,10 +59,14 @@ impl Starts {
         let pools = before.address_pools_as_read(&rules);
         let next_pools = after.address_pools_as_read(&next_rules);
         let state = OperatorState::Running(&pools);
+        let next = start(ServingOrder::Usual, after, &next_rules, &next_pools);
+        let adverse = [ServingOrder::Adverse, ServingOrder::AdverseReversed];
         Starts {
             running: evaluate(&pools, before.services.values(), &rules, state),
-            restarted: start(before, &rules, &pools),
-            next: start(after, &next_rules, &next_pools),
+            restarted: start(ServingOrder::Usual, before, &rules, &pools),
+            rivalry: Rivalry::new(&next, &next_pools),
+            next,
+            adverse: adverse.map(|order| start(order, after, &next_rules, &next_pools)),
             next_pools,
         }
     }
@@ -87,9 +101,14 @@ fn after(
     let mut addresses = BTreeMap::new();
     for (name, outcome) in &starts.next.outcomes {
         let mut ingress = outcome.keeps.clone();
+        let is_sure = prospects(starts, name).are_sure();
         for gain in &outcome.gains {
             match gain {
-                GainedAddress::Exactly(address) => ingress.push(*address),
+                GainedAddress::Exactly(address) => {
+                    ingress.push(*address);
+                    told.chosen
+                        .extend((!is_sure).then(|| (name.clone(), *address)));
+                }
                 GainedAddress::OneOf { family, pools } => {
                     let chosen = choices.choose(hop.after.services.get(name), *family, pools);
                     ingress.extend(chosen);
@@ -211,7 +230,7 @@ impl OneService<'_> {
                 self.losses(next, told, changes);
                 self.contests(next, told, changes);
                 if next.loses.is_empty() {
-                    self.gains(before, next, changes);
+                    self.gains(before, changes);
                     self.reasons(before, next, changes);
                 }
             }
@@ -220,6 +239,10 @@ impl OneService<'_> {
 
     fn add(&self, code: UpgradeCode, cause: Cause, effect: String, changes: &mut Changes) {
         changes.add(code, cause, ObjectRef::service(&self.service.name), effect);
+    }
+
+    fn prospects(&self) -> Prospects {
+        prospects(self.starts, &self.service.name)
     }
 
     fn restarted(&self) -> Option<&ServiceOutcome> {
@@ -246,7 +269,7 @@ impl OneService<'_> {
             by_cause.entry(cause).or_default().push(text);
         }
         for (cause, lost) in by_cause {
-            let effect = format!("loses {}{}", listed(lost), then(next));
+            let effect = format!("loses {}{}", listed(lost), self.prospects().then());
             self.add(UpgradeCode::AddressLost, cause, effect, changes);
         }
     }
@@ -266,24 +289,32 @@ impl OneService<'_> {
     }
 
     /// Addresses that the running operator would not have given anyway.
-    fn gains(&self, before: &ServiceOutcome, next: &ServiceOutcome, changes: &mut Changes) {
-        let new: Vec<&GainedAddress> = next
-            .gains
-            .iter()
-            .filter(|gain| !before.gains.contains(gain))
-            .collect();
+    fn gains(&self, before: &ServiceOutcome, changes: &mut Changes) {
+        let prospects = self.prospects();
         // A choice among other pools is no address more.
-        if new.is_empty() || before.gains.len() >= next.gains.len() {
+        if before.gains.len() >= prospects.gains.len() {
             return;
         }
-        let is_at_any = self
-            .restarted()
-            .is_some_and(|outcome| new.iter().all(|gain| outcome.gains.contains(gain)));
+        let is_known = |gain: &&GainedAddress| before.gains.contains(gain);
+        let new = prospects.gains.iter();
+        let new: Vec<&Prospect> = new
+            .filter(|prospect| !prospect.any_of.iter().all(|gain| is_known(&gain)))
+            .collect();
+        if new.is_empty() {
+            return;
+        }
+        let is_at_any = self.restarted().is_some_and(|outcome| {
+            let mut gains = new.iter().flat_map(|one| &one.any_of);
+            gains.all(|gain| outcome.gains.contains(gain))
+        });
         let trigger = match is_at_any {
             true => Trigger::AnyStart,
             false => Trigger::NextRelease,
         };
-        let cause = loss::cause_of_gain(self.hop, trigger);
+        let cause = match prospects.are_sure() {
+            true => loss::cause_of_gain(self.hop, trigger),
+            false => loss::cause_of_chance(),
+        };
         self.add(UpgradeCode::AddressGained, cause, listed(new), changes);
     }
 
@@ -314,26 +345,12 @@ impl OneService<'_> {
     fn newly_served(&self, next: &ServiceOutcome, changes: &mut Changes) {
         let lost = next.loses.iter().map(|(address, _)| *address);
         let lost: Vec<IpAddr> = lost.collect();
-        let effect = match (&lost[..], then(next)) {
+        let effect = match (&lost[..], self.prospects().then()) {
             ([], then) if then.is_empty() => "LB-IPAM serves it".to_owned(),
             ([], then) => format!("LB-IPAM serves it{then}"),
             (lost, then) => format!("loses {}{then}", listed(lost)),
         };
         let cause = loss::class_newly_served(self.hop, self.service);
         self.add(UpgradeCode::ServiceClass, cause, effect, changes);
-    }
-}
-
-/// `, then gets …`, or why it waits.
-fn then(next: &ServiceOutcome) -> String {
-    let gains = next.gains.iter().map(ToString::to_string);
-    let waits = next
-        .pending
-        .iter()
-        .map(|pending| format!("waits (`{}`)", pending.reason()));
-    let all: BTreeSet<String> = gains.chain(waits).collect();
-    match all.is_empty() {
-        true => String::new(),
-        false => format!(", then {}", listed(all)),
     }
 }

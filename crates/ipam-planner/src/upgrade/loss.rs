@@ -188,6 +188,16 @@ pub(super) fn cause_of_gain(hop: &HopView<'_>, trigger: Trigger) -> Cause {
     }
 }
 
+/// Why a Service may get an address.
+pub(super) fn cause_of_chance() -> Cause {
+    Cause {
+        why: "several Services lack the same address, and the order inside the operator decides who gets it".to_owned(),
+        source: "operator/pkg/lbipam; seen on the real operators 1.16.6, 1.17.6, 1.19.3, 1.20.2",
+        before: "request other addresses, add addresses to the pool, or delete one of the Services"
+            .to_owned(),
+    }
+}
+
 pub(super) fn other_reason(hop: &HopView<'_>) -> Cause {
     Cause {
         why: format!(

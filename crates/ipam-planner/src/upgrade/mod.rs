@@ -17,6 +17,7 @@ mod nodes;
 mod patches;
 mod path;
 mod pools;
+mod prospects;
 mod settings;
 #[cfg(test)]
 mod tests;

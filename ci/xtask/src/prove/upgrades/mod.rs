@@ -226,6 +226,8 @@ impl Judged {
             gained,
             may_move,
             moved_by_chance,
+            may_gain,
+            gained_by_chance,
             unnamed,
             stayed,
             faults,
@@ -235,6 +237,8 @@ impl Judged {
         self.gained += gained;
         self.may_move += may_move;
         self.moved_by_chance += moved_by_chance;
+        self.may_gain += may_gain;
+        self.gained_by_chance += gained_by_chance;
         self.unnamed += unnamed;
         self.stayed += stayed;
         self.faults.extend(faults);
@@ -252,6 +256,8 @@ impl Counts {
             .with("gained", judged.gained)
             .with("may_move", judged.may_move)
             .with("moved_by_chance", judged.moved_by_chance)
+            .with("may_gain", judged.may_gain)
+            .with("gained_by_chance", judged.gained_by_chance)
             .required_least("named", judged.lost + judged.gained, 1)
             .required("unnamed", judged.unnamed, 0)
             .required("stayed", judged.stayed, 0)

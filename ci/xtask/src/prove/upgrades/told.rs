@@ -15,6 +15,8 @@ pub type Addresses = BTreeMap<String, BTreeSet<String>>;
 const LOST: &str = "upgrade-address-lost";
 const MAY_MOVE: &str = "upgrade-address-may-move";
 const GAINED: &str = "upgrade-address-gained";
+/// In the effect of a gain that chance decides.
+const BY_CHANCE: &str = "may get ";
 /// Makes the operator of the release panic, so that nothing else happens.
 const FATAL: &str = "upgrade-bad-release";
 const CODES: [&str; 4] = [LOST, MAY_MOVE, GAINED, FATAL];
@@ -31,6 +33,9 @@ pub struct Judged {
     pub may_move: usize,
     /// Of those that may move.
     pub moved_by_chance: usize,
+    pub may_gain: usize,
+    /// Of those that may gain.
+    pub gained_by_chance: usize,
     pub unnamed: usize,
     pub stayed: usize,
     pub faults: Vec<Fault>,
@@ -115,9 +120,8 @@ impl Told {
 
     /// What the Service is told to get.
     fn gain(&self, service: &str) -> Option<&str> {
-        let then = |effect: &'_ str| effect.contains("gets ").then_some(());
         let lost = self.effect(LOST, service);
-        let lost = lost.filter(|effect| then(effect).is_some());
+        let lost = lost.filter(|effect| effect.contains("gets ") || effect.contains(BY_CHANCE));
         self.effect(GAINED, service).or(lost)
     }
 
@@ -191,12 +195,20 @@ impl Told {
         if self.effect(MAY_MOVE, service).is_some() {
             places.moved += usize::from(!new.is_empty() && !had.is_empty());
         }
+        if self
+            .gain(service)
+            .is_some_and(|named| named.contains(BY_CHANCE))
+        {
+            judged.may_gain += 1;
+            judged.gained_by_chance += usize::from(!new.is_empty());
+        }
         match (self.gain(service), new.first()) {
             (None, None) => {}
             (None, Some(_)) if self.effect(MAY_MOVE, service).is_some() && !had.is_empty() => {}
             (None, Some(address)) => places.unnamed.push((service, (*address).clone())),
             // It may lose what it gets.
             (Some(_), None) if self.effect(MAY_MOVE, service).is_some() => {}
+            (Some(named), None) if named.contains(BY_CHANCE) => {}
             (Some(_), None) => places.missing.push(service),
             (Some(named), Some(address)) if covers(named, address) => judged.gained += 1,
             (Some(named), Some(address)) => {

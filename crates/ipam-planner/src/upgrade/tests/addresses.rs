@@ -173,6 +173,22 @@ fn annotations_and_classes() {
             ],
         },
         Case {
+            name: "two compete for an address that becomes free",
+            versions: ["1.15.19", "1.16.19"],
+            objects: vec![
+                kubernetes(),
+                plain_pool("blue", "blue", "20.0.0.0/24"),
+                annotated(service("a", "blue", &["20.0.0.5"]), NEWER_IPS, "20.0.0.6"),
+                annotated(service("b", "blue", &["20.0.0.6"]), NEWER_IPS, "20.0.0.5"),
+                annotated(
+                    annotated(service("c", "blue", &[]), OLDER_IPS, "20.0.0.5"),
+                    NEWER_IPS,
+                    "20.0.0.5",
+                ),
+            ],
+            expected: COMPETITION,
+        },
+        Case {
             name: "another reason of a waiting Service",
             versions: ["1.15.19", "1.17.6"],
             objects: vec![
@@ -189,6 +205,12 @@ fn annotations_and_classes() {
         },
     ]);
 }
+
+const COMPETITION: &[&str] = &[
+    "1.16.19 address-lost a: loses 20.0.0.5, then gets 20.0.0.6",
+    "1.16.19 address-lost b: loses 20.0.0.6, then may get 20.0.0.5 or waits (`already_allocated`)",
+    "1.16.19 address-gained c: may get 20.0.0.5",
+];
 
 const REASONS: &[&str] = &[
     "1.16 address-may-move a: may lose 20.0.0.5",
