@@ -121,7 +121,7 @@ pub(super) fn surroundings() -> Result<Surroundings, Failure> {
 }
 
 impl ForgeArguments {
-    /// The repository. Sends nothing. `otherwise` is the way out if this is no CI job.
+    /// The repository. Sends nothing. `otherwise` is the way out if this is not a CI job.
     pub(super) fn open(
         &self,
         around: &Surroundings,
@@ -168,7 +168,7 @@ impl PullRequestArguments {
     /// Where the comment goes. Sends nothing.
     pub(super) fn destination(&self, patience: SignedDuration) -> Result<Destination, Failure> {
         let around = surroundings()?;
-        let otherwise = "no pull request is known: this is no job of GitHub, GitLab, Gitea or Forgejo; pass --forge, --repository and --pull-request, or --dry-run to print the comment";
+        let otherwise = "no pull request is known: this is not a job of GitHub, GitLab, Gitea or Forgejo; pass --forge, --repository and --pull-request, or --dry-run to print the comment";
         let forge = self.forge.open(&around, patience, otherwise)?;
         let given = self.pull_request.map(PullRequest::Number);
         let Some(pull_request) = given.or(around.pull_request) else {

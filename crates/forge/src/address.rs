@@ -38,14 +38,14 @@ impl ApiUrl {
             Err(ForgeError::Misconfigured(format!("{shown} {why}")))
         };
         let Ok(uri) = text.parse::<Uri>() else {
-            return fault("is no address of an API, such as `https://git.example/api/v1`");
+            return fault("is not an address of an API, such as `https://git.example/api/v1`");
         };
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         let host = uri.host().unwrap_or_default();
         let is_safe = match uri.scheme_str() {
             Some("https") => true,
             Some("http") => plain == PlainHttp::Anywhere || is_loopback(host),
-            _ => return fault("is no address of an API, such as `https://git.example/api/v1`"),
+            _ => return fault("is not an address of an API, such as `https://git.example/api/v1`"),
         };
         if authority.contains('@') || uri.query().is_some() || text.contains('#') || host.is_empty()
         {
@@ -109,9 +109,9 @@ mod tests {
         for (bad, why) in [
             ("http://git.example/api/v1", "has no TLS"),
             ("http://127.0.0.1.example/api/v1", "has no TLS"),
-            ("ftp://git.example", "is no address"),
-            ("git.example", "is no address"),
-            ("", "is no address"),
+            ("ftp://git.example", "is not an address"),
+            ("git.example", "is not an address"),
+            ("", "is not an address"),
             (
                 "https://user:secret@git.example",
                 "the address of the API must have",

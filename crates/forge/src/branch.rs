@@ -87,7 +87,7 @@ fn names(directory: &str) -> Result<Vec<&str>, ForgeError> {
             Component::Normal(name) => names.extend(name.to_str()),
             Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
                 return Err(ForgeError::Misconfigured(format!(
-                    "`{}` is no path from the top of the repository: run in its top folder, and name the directory from there",
+                    "`{}` is not a path from the top of the repository: run in its top folder, and name the directory from there",
                     directory.escape_debug()
                 )));
             }
@@ -165,7 +165,9 @@ impl Files<'_> {
             let request = routes.folder(self.repository, folder, page);
             let answer = self.client.ask(&request)?;
             let Some(listed) = routes.entries(&answer) else {
-                return Err(self.client.unexpected(&request, "it is no list of files"));
+                return Err(self
+                    .client
+                    .unexpected(&request, "it is not a list of files"));
             };
             let known = all.len();
             all.extend(listed);

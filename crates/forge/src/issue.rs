@@ -129,7 +129,7 @@ impl Tracker<'_> {
         for page in 1..=PAGES {
             let request = routes.open_issues(self.repository, page);
             let Value::Array(listed) = self.client.ask(&request)? else {
-                return Err(self.client.unexpected(&request, "it is no list"));
+                return Err(self.client.unexpected(&request, "it is not a list"));
             };
             seen += listed.len();
             if listed.is_empty() {
@@ -157,7 +157,7 @@ impl Tracker<'_> {
 
     fn ask(&self, request: &Request) -> Result<Issue, ForgeError> {
         let issue = self.client.routes.issue(&self.client.ask(request)?);
-        issue.ok_or_else(|| self.client.unexpected(request, "it is no issue"))
+        issue.ok_or_else(|| self.client.unexpected(request, "it is not an issue"))
     }
 }
 

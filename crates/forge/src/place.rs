@@ -21,7 +21,7 @@ impl FromStr for Repository {
         match is_number || text.contains('/') && text.split('/').all(is_part) {
             true => Ok(Repository(text.to_owned())),
             false => Err(ForgeError::Misconfigured(format!(
-                "`{}` is no repository, such as `owner/name`",
+                "`{}` is not a repository, such as `owner/name`",
                 text.escape_debug()
             ))),
         }

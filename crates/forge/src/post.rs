@@ -246,7 +246,7 @@ impl Discussion<'_> {
                 .comments(self.repository, self.number, page);
             let answer = self.client.ask(&request)?;
             let Value::Array(listed) = answer else {
-                return Err(self.client.unexpected(&request, "it is no list"));
+                return Err(self.client.unexpected(&request, "it is not a list"));
             };
             let (known, length) = (all.len(), listed.len());
             let comments = listed
@@ -277,7 +277,7 @@ impl Discussion<'_> {
     fn write(&self, request: &Request) -> Result<Comment, ForgeError> {
         let answer = self.client.ask(request)?;
         let comment = self.client.routes.comment(&answer);
-        comment.ok_or_else(|| self.client.unexpected(request, "it is no comment"))
+        comment.ok_or_else(|| self.client.unexpected(request, "it is not a comment"))
     }
 }
 

@@ -212,7 +212,7 @@ impl fmt::Display for Schedule {
 /// Why a text is no schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    #[error("which is no cron schedule: {reason}")]
+    #[error("which is not a cron schedule: {reason}")]
     NotCron { reason: String },
     #[error("which never occurs")]
     Never,
@@ -249,7 +249,7 @@ pub fn time_zone_names() -> BTreeSet<String> {
 
 /// No time zone has the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("which is no IANA time zone")]
+#[error("which is not an IANA time zone")]
 pub struct UnknownTimeZone;
 
 #[cfg(test)]

@@ -12,14 +12,14 @@ use ipam_planner::proposal::Remark;
 /// The flags, with the archive as their cluster.
 ///
 /// # Errors
-/// Fails if the file is no archive.
+/// Fails if the file is not an archive.
 pub(super) fn selected(archive: Option<&Path>, common: &Common) -> Result<Common, Failure> {
     let Some(archive) = archive else {
         return Ok(common.clone());
     };
     if archive.exists() && !Sysdump::is_archive(archive) {
         return Err(Failure::Failed(format!(
-            "{} is no zip archive as `cilium sysdump` writes it. For a List of objects, use --cluster-file",
+            "{} is not a zip archive as `cilium sysdump` writes it. For a List of objects, use --cluster-file",
             archive.display()
         )));
     }

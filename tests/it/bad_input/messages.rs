@@ -81,7 +81,7 @@ fn a_message_says_what_was_found_and_helps_with_this_field() {
         ),
         (
             window("{schedule: 0 22 * *, duration: 4h}"),
-            "`spec.migration.windows[0].schedule` is `0 22 * *`, which is no cron schedule: Pattern must have between 5 and 7 fields.",
+            "`spec.migration.windows[0].schedule` is `0 22 * *`, which is not a cron schedule: Pattern must have between 5 and 7 fields.",
             "write minute, hour, day of the month, month and day of the week, such as `0 22 * * 1-5`",
         ),
         (
@@ -106,12 +106,12 @@ fn a_message_says_what_was_found_and_helps_with_this_field() {
         ),
         (
             window("{schedule: 0 22 * * 1-5, duration: 4h, timeZone: Berlin}"),
-            "`spec.migration.windows[0].timeZone` is `Berlin`, which is no IANA time zone",
+            "`spec.migration.windows[0].timeZone` is `Berlin`, which is not an IANA time zone",
             "did you mean `Europe/Berlin`?",
         ),
         (
             window("{schedule: 0 22 * * 1-5, duration: 4h, timeZone: Europe/Berln}"),
-            "`spec.migration.windows[0].timeZone` is `Europe/Berln`, which is no IANA time zone",
+            "`spec.migration.windows[0].timeZone` is `Europe/Berln`, which is not an IANA time zone",
             "did you mean `Europe/Berlin`?",
         ),
         (

@@ -162,7 +162,7 @@ fn unreadable(error: &ZipError) -> String {
         ZipError::Io(error) if error.kind() == io::ErrorKind::FileTooLarge => {
             "the list of its files is too long".to_owned()
         }
-        error => format!("it is no whole zip archive ({error}): copy it again"),
+        error => format!("it is not a whole zip archive ({error}): copy it again"),
     }
 }
 

@@ -227,7 +227,7 @@ impl<'d> Reading<'d> {
 
     fn ranged(&mut self, field: &'static str, text: String, range: Option<Range>, line: u32) {
         if range.is_none() {
-            let why = format!("`{}` is no address, CIDR or range", one_line(&text));
+            let why = format!("`{}` is not an address, CIDR or range", one_line(&text));
             self.found.unread(line, &why);
         }
         let naming = self.naming.clone();

@@ -18,7 +18,7 @@ pub(super) fn check_wishes(context: &mut Context<'_>, annotations: &BTreeMap<Str
         .keys()
         .filter(|key| is_unknown(annotations, key))
     {
-        let message = format!("`{}` is no annotation of a pool", one_line(key));
+        let message = format!("`{}` is not an annotation of a pool", one_line(key));
         let at = origin(context, key);
         let help = suggestion(key, &POOL_ANNOTATIONS);
         context.fault("unknown-pool-annotation", message, &at, "unknown", help);

@@ -213,7 +213,9 @@ impl Git {
     pub(super) fn commit(&self, revision: &str) -> Result<String, GitFault> {
         // A leading dash would be an option. No revision begins with one.
         if revision.starts_with('-') || revision.contains('\0') {
-            return Err(GitFault::Refused("it is no name of a revision".to_owned()));
+            return Err(GitFault::Refused(
+                "it is not a name of a revision".to_owned(),
+            ));
         }
         // Without `--quiet`, which would hide that a name is ambiguous.
         let id = match self.line(&["rev-parse", "--verify", &format!("{revision}^{{commit}}")]) {

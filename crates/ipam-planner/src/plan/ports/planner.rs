@@ -167,7 +167,7 @@ impl<'p> PortPlanner<'p> {
             .filter(|node| node.vm().is_none());
         if let Some(first) = without.next() {
             let message = format!(
-                "{} of {} nodes are no VMs of OpenStack by their `spec.providerID`, as `{}`: their ports are not planned",
+                "{} of {} nodes are not VMs of OpenStack by their `spec.providerID`, as `{}`: their ports are not planned",
                 grouped_digits(without.count() + 1),
                 grouped_digits(self.observed.nodes.len()),
                 first.name
