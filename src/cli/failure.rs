@@ -57,6 +57,10 @@ pub(super) enum Failure {
     BrokenPipe,
     /// The files are invalid; the diagnostics.
     Invalid(String),
+    /// The files of a command that writes are invalid; the diagnostics.
+    Unwritten(String),
+    /// The history of the files cannot be read; the diagnostics.
+    NoHistory(String),
     /// The files have warnings, and `--strict` is set; the diagnostics, and the count in words.
     WithWarnings(String, String),
     /// A saved plan is stale; the differences.
@@ -86,6 +90,14 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// For a command that would have written.
+    pub(super) fn unwritten(self) -> Failure {
+        match self {
+            Failure::Invalid(diagnostics) => Failure::Unwritten(diagnostics),
+            other => other,
+        }
+    }
+
     /// For a task that panicked. The panic is printed already.
     pub(super) fn from_panic<T>(error: tokio::task::JoinError) -> Result<T, Failure> {
         Err(Failure::Failed(format!(
@@ -149,7 +161,7 @@ pub(super) fn exit_code(outcome: Result<ExitStatus, Failure>, detail: Detail) ->
         Ok(ExitStatus::Unreadable) => return Code::Unreadable.into(),
         Err(failure) => failure,
     };
-    if let Failure::Invalid(diagnostics) | Failure::WithWarnings(diagnostics, _) = &failure {
+    if let Some(diagnostics) = failure.diagnostics() {
         talk(diagnostics);
     }
     warn(&format!(
@@ -169,7 +181,10 @@ impl Failure {
         let code = match self {
             Failure::BrokenPipe => Code::Done,
             Failure::Failed(_) => Code::Failed,
-            Failure::Invalid(_) | Failure::WithWarnings(..) => Code::Invalid,
+            Failure::Invalid(_)
+            | Failure::Unwritten(_)
+            | Failure::NoHistory(_)
+            | Failure::WithWarnings(..) => Code::Invalid,
             Failure::Stale(_)
             | Failure::StaleUndo(_)
             | Failure::StaleSchedule(_)
@@ -191,9 +206,9 @@ impl Failure {
             Failure::Failed(message) | Failure::Beaten(message) | Failure::Partly(message) => {
                 message.clone()
             }
-            Failure::Invalid(_) => {
-                "the files are invalid; nothing was planned or written".to_owned()
-            }
+            Failure::Invalid(_) => "the files are invalid".to_owned(),
+            Failure::Unwritten(_) => "the files are invalid; nothing was written".to_owned(),
+            Failure::NoHistory(_) => "the history cannot be read".to_owned(),
             Failure::WithWarnings(_, warnings) => {
                 format!("the files have {warnings}, and --strict is set")
             }
@@ -230,11 +245,19 @@ impl Failure {
     /// [`Failure::brief`] below the diagnostics of invalid files.
     pub(super) fn explained(&self, detail: Detail) -> String {
         let brief = self.brief(detail);
+        match self.diagnostics() {
+            Some(diagnostics) => format!("{diagnostics}\n{brief}"),
+            None => brief,
+        }
+    }
+
+    fn diagnostics(&self) -> Option<&str> {
         match self {
-            Failure::Invalid(diagnostics) | Failure::WithWarnings(diagnostics, _) => {
-                format!("{diagnostics}\n{brief}")
-            }
-            _ => brief,
+            Failure::Invalid(diagnostics)
+            | Failure::Unwritten(diagnostics)
+            | Failure::NoHistory(diagnostics)
+            | Failure::WithWarnings(diagnostics, _) => Some(diagnostics),
+            _ => None,
         }
     }
 
@@ -243,6 +266,8 @@ impl Failure {
             Failure::BrokenPipe
             | Failure::Failed(_)
             | Failure::Invalid(_)
+            | Failure::Unwritten(_)
+            | Failure::NoHistory(_)
             | Failure::WithWarnings(..)
             | Failure::Refused(_)
             | Failure::Halted { .. }

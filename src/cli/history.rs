@@ -58,7 +58,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     let found = tokio::task::spawn_blocking(move || history(&question)).await;
     let document = found.or_else(Failure::from_panic)?.map_err(|finding| {
         let diagnostics = render::diagnostics(&[*finding], &Documents::default(), common.detail());
-        Failure::Invalid(diagnostics)
+        Failure::NoHistory(diagnostics)
     })?;
     match arguments.output {
         Format::Json => output::json(&document)?,

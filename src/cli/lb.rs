@@ -88,7 +88,7 @@ impl Flags {
         let location = Location::from(&*self.directory);
         let (loaded, observed) = read(location, common, Extent::Plan, Scope::Subnets).await?;
         let Some(observed) = observed else {
-            return Err(Failure::Invalid(output::diagnostics(
+            return Err(Failure::Unwritten(output::diagnostics(
                 &loaded,
                 common.detail(),
             )));
@@ -133,7 +133,7 @@ fn changed(
     };
     let changed = check_documents(documents, Vec::new());
     match changed.has_errors() {
-        true => Err(Failure::Invalid(output::diagnostics(
+        true => Err(Failure::Unwritten(output::diagnostics(
             &changed,
             common.detail(),
         ))),

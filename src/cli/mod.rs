@@ -328,7 +328,7 @@ impl Common {
 
 /// Reads the files. Fails with the diagnostics if they have errors.
 fn load_valid(location: &Location, common: &Common) -> Result<Loaded, Failure> {
-    valid(load(location), common)
+    valid(load(location), common).map_err(Failure::unwritten)
 }
 
 /// Fails with the diagnostics if the files have errors.

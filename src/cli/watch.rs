@@ -51,7 +51,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         loaded
     };
     let source = Directory::new(&watched, load);
-    let first = valid(source.load(), common)?;
+    let first = valid(source.load(), common).map_err(Failure::unwritten)?;
     let Target::Live(cluster) = common.target(Opening::Read).await? else {
         let message = "a cluster in a file sends no events: use `apply`, or watch an API server";
         return Err(Failure::Failed(message.to_owned()));

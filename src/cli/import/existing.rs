@@ -107,7 +107,7 @@ fn readable(directory: &Path, detail: Detail) -> Result<Documents, Failure> {
     let faults: Vec<Finding> = found.findings.into_iter().filter(is_fault).collect();
     match faults.is_empty() {
         true => Ok(found.documents),
-        false => Err(Failure::Invalid(diagnostics(
+        false => Err(Failure::Unwritten(diagnostics(
             &faults,
             &found.documents,
             detail,

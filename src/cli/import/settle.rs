@@ -85,7 +85,7 @@ pub(super) fn loaded<'f>(
     let loaded = check_documents(documents, Vec::new());
     if loaded.has_errors() {
         let findings = diagnostics(&loaded.findings, &loaded.documents, detail);
-        return Err(Failure::Invalid(findings));
+        return Err(Failure::Unwritten(findings));
     }
     Ok(loaded)
 }

@@ -69,7 +69,7 @@ impl Trial {
             diagnostics(&findings, &loaded.documents, detail)
         };
         if loaded.has_errors() {
-            return Err(Failure::Invalid(told(&loaded.findings)));
+            return Err(Failure::Unwritten(told(&loaded.findings)));
         }
         let Some(observed) = observed else {
             return Ok(Trial {
