@@ -15,11 +15,11 @@ use super::failure::Failure;
 use super::forge_arguments::{Forge, ForgeArguments, surroundings};
 use super::review::{APPLIED, Comment, circumstances, marker, now, shown_plan, tells_of_an_apply};
 use super::{Common, ExitStatus, output};
-use crate::render::{Verdict, apply_comment};
+use crate::render::{Occasion, Verdict, apply_comment};
 use ipam_config::source::path_from_the_top;
 use ipam_planner::plan::PlanDocument;
 
-const NO_FORGE: &str = "--reviewed needs a forge: this is no job of GitHub, GitLab, Gitea or Forgejo; pass --forge, --repository and --merge-commit, or the digest with --expect-digest";
+const NO_FORGE: &str = "--reviewed needs a forge: this is not a job of GitHub, GitLab, Gitea or Forgejo; pass --forge, --repository and --merge-commit, or the digest with --expect-digest";
 
 const WAY_OUT: &str = "review the plan of `cilium-ipam plan`, and apply it with --expect-digest";
 
@@ -275,7 +275,13 @@ impl Review {
         let cluster_name = self.cluster_name.as_deref();
         let marker = marker(&Comment::Outcome, &self.directory, cluster_name);
         let time = now();
-        let around = circumstances(Some(&self.commit), cluster_name, common, &time);
+        let around = circumstances(
+            Some(&self.commit),
+            cluster_name,
+            common,
+            &time,
+            Occasion::Apply,
+        );
         let has_written = !matches!(verdict, Verdict::NotApplied(_));
         let text = {
             let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);

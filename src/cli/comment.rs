@@ -11,7 +11,7 @@ use super::review::{self, Comment};
 use super::safety_arguments::SafetyArguments;
 use super::selection::SelectionArguments;
 use super::{Common, ExitStatus, output, plan_file};
-use crate::render::{Detail, comment, comment_on_findings, finding_documents};
+use crate::render::{Detail, Occasion, comment, comment_on_findings, finding_documents};
 use forge::{How, Marker, Outcome, Posted};
 use ipam_controller::Loaded;
 use ipam_planner::plan::PlanDocument;
@@ -142,6 +142,14 @@ impl Arguments {
         }
     }
 
+    /// A merge applies no plan file.
+    fn occasion(&self, shown: &Shown) -> Occasion {
+        match shown {
+            Shown::Plan(_) if self.plan.is_some() => Occasion::Apply,
+            Shown::Plan(_) | Shown::Invalid(_) => Occasion::Merge,
+        }
+    }
+
     fn text(&self, shown: &Shown, common: &Common) -> Result<String, Failure> {
         let commit = self.place.head()?;
         let time = review::now();
@@ -150,6 +158,7 @@ impl Arguments {
             self.cluster_name.as_deref(),
             common,
             &time,
+            self.occasion(shown),
         );
         Ok(match shown {
             Shown::Plan(plan) => comment(plan, &around),

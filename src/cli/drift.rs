@@ -11,10 +11,10 @@ use super::review::{Comment, circumstances, marker, now};
 use super::safety_arguments::SafetyArguments;
 use super::selection::SelectionArguments;
 use super::{Common, ExitStatus, output};
-use crate::render::{drift_is_gone, drift_issue};
+use crate::render::{Occasion, drift_is_gone, drift_issue};
 use ipam_planner::plan::{FindingDocument, PlanDocument, SelectionDocument};
 
-const NO_FORGE: &str = "no repository is known: this is no job of GitHub, GitLab, Gitea or Forgejo; pass --forge and --repository, or --dry-run to print the issue";
+const NO_FORGE: &str = "no repository is known: this is not a job of GitHub, GitLab, Gitea or Forgejo; pass --forge and --repository, or --dry-run to print the issue";
 
 /// What keeps the issue open. A blocked change is no difference: it cannot be made today.
 const DIFFERENCES: [FailOn; 4] = [
@@ -110,7 +110,13 @@ impl Arguments {
         common: &Common,
     ) -> String {
         let time = now();
-        let around = circumstances(commit, self.cluster_name.as_deref(), common, &time);
+        let around = circumstances(
+            commit,
+            self.cluster_name.as_deref(),
+            common,
+            &time,
+            Occasion::Apply,
+        );
         match differs {
             true => drift_issue(plan, &around),
             false => drift_is_gone(plan, &around),

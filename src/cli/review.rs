@@ -7,7 +7,7 @@ use forge::Marker;
 use jiff::Timestamp;
 
 use super::Common;
-use crate::render::Circumstances;
+use crate::render::{Circumstances, Occasion};
 use ipam_planner::plan::PlanDocument;
 
 const PREFIX: &str = "<!-- cilium-ipam plan ";
@@ -44,11 +44,13 @@ pub(super) fn circumstances<'c>(
     cluster_name: Option<&'c str>,
     common: &'c Common,
     time: &'c str,
+    occasion: Occasion,
 ) -> Circumstances<'c> {
     Circumstances {
         commit,
         cluster: cluster_name.or(common.context.as_deref()),
         time,
+        occasion,
     }
 }
 

@@ -119,7 +119,10 @@ pub(super) fn blocked(
 }
 
 /// Drift by kind of the object, field and author.
-pub(super) fn drift(drift: &[DriftDocument], detail: Detail) -> CutCauses<'_, DriftCause<'_>> {
+pub(super) fn drift<'p>(
+    drift: impl IntoIterator<Item = &'p DriftDocument>,
+    detail: Detail,
+) -> CutCauses<'p, DriftCause<'p>> {
     let mut causes: BTreeMap<(&str, &str, Option<&str>), Vec<&DriftDocument>> = BTreeMap::new();
     for entry in by_name(drift, |entry| &entry.name) {
         let cause = (&*entry.kind, &*entry.field, entry.manager.as_deref());

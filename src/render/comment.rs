@@ -1,15 +1,17 @@
-//! The plan as the comment of a pull request, for a reader who knows nothing else: a verdict, then
-//! each risk with its way out, the worst first, then changes by pool and failure domain, then the
+//! The plan as the comment of a pull request, for a reader who knows nothing else: a verdict, what a
+//! merge writes, then each risk with its way out, the worst first, then changes by pool and failure domain, then the
 //! rest as counts. It always fits into the limit of the large Git hosts.
 
+use super::comment_risks::Told;
 use super::human::Detail;
-use super::markdown::{found, needs_approval};
-use super::markdown_page::{Page, PageLimit};
+use super::markdown::{found, needs_approval, pointed_to};
+use super::markdown_page::{Fold, Page, PageLimit};
 use super::markup::{Markup, code, codes, prose};
 use super::text::{count, grouped_digits};
-use super::{comment_changes, comment_risks, headlines, limited};
+use super::{comment_changes, comment_drift, comment_refusals, comment_risks};
+use super::{comment_services, comment_verdict, limited};
 use super::{markdown_objects, markdown_waiting};
-use ipam_planner::plan::{FindingDocument, Intent, PlanDocument};
+use ipam_planner::plan::{ChangeDocument, FindingDocument, Intent, PlanDocument};
 
 /// Digits of the digest in a command: `--expect-digest` needs no more.
 const SHOWN_DIGITS: usize = 16;
@@ -23,6 +25,17 @@ pub struct Circumstances<'c> {
     pub cluster: Option<&'c str>,
     /// Time of the comment, RFC 3339.
     pub time: &'c str,
+    /// What makes the changes.
+    pub occasion: Occasion,
+}
+
+/// What makes the changes of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// The merge of the pull request.
+    Merge,
+    /// An apply of this plan.
+    Apply,
 }
 
 /// The comment.
@@ -38,7 +51,7 @@ pub(super) fn comment_below(
 ) -> String {
     let PlanDocument {
         format_version: _,
-        intent: _,
+        intent,
         digest: _,
         source,
         selection: _,
@@ -49,26 +62,31 @@ pub(super) fn comment_below(
         services,
         blocked,
         misplaced,
-        drift,
+        drift: _,
         findings,
     } = plan;
     let (destructive, other): (Vec<_>, Vec<_>) = changes
         .iter()
         .partition(|change| change.hazard == "destructive");
     let command = command("plan", &source.directory, " --full");
-    let head = format!("{above}{}", head(plan, around));
+    let losses = comment_services::losses(plan);
+    let (worst, told) = comment_risks::worst(plan, &losses, around.occasion);
+    let head = format!("{above}{}", head(plan, worst, around));
     let tail = tail(plan, around, &command);
     let elsewhere = format!("run {command}");
     let mut page = Page::new(PageLimit::COMMENT, head, &tail).with_rest_in(&elsewhere);
     let short = Detail::Short;
-    comment_risks::refused(&mut page, refusals);
-    markdown_objects::losing_services(&mut page, services);
-    markdown_objects::destructive(&mut page, &destructive);
-    comment_changes::disruptive(&mut page, &other);
+    comment_refusals::refused(&mut page, refusals, told.refusal);
+    comment_services::losing_services(&mut page, &losses, told.loss);
+    destructive_changes(&mut page, &destructive, told);
+    comment_changes::disruptive(&mut page, &other, told.change, *intent);
     needs_approval(&mut page, summary, changes, short);
-    markdown_waiting::blocked(&mut page, blocked, short);
-    found(&mut page, findings, short);
-    markdown_waiting::misplaced(&mut page, misplaced, short);
+    if !told.blocked {
+        markdown_waiting::blocked(&mut page, blocked, short);
+    }
+    found_besides(&mut page, findings, told.finding);
+    markdown_waiting::misplaced(&mut page, misplaced, Fold::Open, short);
+    comment_drift::drift(&mut page, plan, around.occasion);
     comment_changes::by_pool_and_domain(&mut page, &other);
     markdown_objects::address_pools(&mut page, &other);
     markdown_objects::pod_pools(&mut page, &other);
@@ -76,8 +94,36 @@ pub(super) fn comment_below(
     markdown_objects::service_pins(&mut page, &other);
     markdown_objects::other_services(&mut page, services);
     comment_changes::nodes_of_pools(&mut page, &other);
-    markdown_waiting::drift(&mut page, drift, short);
     page.finish()
+}
+
+/// A single change that the first lines tell is not repeated. A pool has its diff.
+fn destructive_changes(page: &mut Page<'_>, changes: &[&ChangeDocument], told: Told<'_>) {
+    match changes {
+        [only] if told.change.is_some_and(|told| std::ptr::eq(*only, told)) => {}
+        [only] if only.kind == markdown_objects::ADDRESS_POOL => {
+            let heading = format!(
+                "**destructive:** {} {}: {}",
+                prose(&only.action),
+                code(&only.name),
+                prose(&only.reason)
+            );
+            markdown_objects::diff_below(page, &heading, only);
+        }
+        _ => markdown_objects::destructive(page, changes),
+    }
+}
+
+/// Findings, without a single one that the first lines tell.
+fn found_besides(
+    page: &mut Page<'_>,
+    findings: &[FindingDocument],
+    told: Option<&FindingDocument>,
+) {
+    match (findings, told) {
+        ([only], Some(told)) if std::ptr::eq(only, told) => pointed_to(page, findings),
+        _ => found(page, findings, Detail::Short),
+    }
 }
 
 /// The comment if the files are invalid, so that there is no plan.
@@ -104,8 +150,8 @@ pub fn comment_on_findings(
     page.finish()
 }
 
-/// The verdict, the worst risk, and the counts that are not in the verdict.
-fn head(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
+/// What is wrong, what a merge writes, and the worst risks.
+fn head(plan: &PlanDocument, worst: Vec<String>, around: &Circumstances<'_>) -> String {
     let title = match plan.intent {
         Intent::Files => String::new(),
         Intent::Undo => "undo of ".to_owned(),
@@ -117,12 +163,10 @@ fn head(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
     let mut text = format!(
         "### {title}{}{cluster}: {}\n",
         code(&plan.source.directory),
-        prose(&comment_risks::verdict(plan))
+        prose(&comment_verdict::verdict(plan))
     );
-    let worst = comment_risks::worst(plan);
+    let consequence = comment_verdict::consequence(plan, around).to_string();
     let lines = [
-        headlines::load_balancing(&plan.summary.load_balancing, plan.intent),
-        headlines::pod_pools(&plan.summary.pod_pools),
         limited::left_out(&plan.summary).trim().to_owned(),
         limited::by(plan.selection.as_ref()),
     ];
@@ -134,7 +178,8 @@ fn head(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
             super::why_irreversible(plan)
         )
     });
-    let all = worst.into_iter().chain(lines).chain(irreversible);
+    let all = [consequence].into_iter().chain(worst);
+    let all = all.chain(lines).chain(irreversible);
     for line in all.filter(|line| !line.is_empty()) {
         text.push_str(&format!("\n{line}\n"));
     }
@@ -151,12 +196,11 @@ fn tail(plan: &PlanDocument, around: &Circumstances<'_>, command: &Markup) -> St
     };
     let digest = code(&plan.digest);
     let next = match (plan.refusals.is_empty(), plan.changes.is_empty()) {
-        (false, _) => "\n\nThe plan is refused, so it cannot be applied as it is.".to_owned(),
-        (true, true) => String::new(),
+        (false, _) | (true, true) => String::new(),
         (true, false) => {
             let digits = plan.digest.get(..SHOWN_DIGITS).unwrap_or_default();
             let apply = self::command("apply", directory, &format!(" --expect-digest {digits}"));
-            format!("\n\nApply exactly this: {apply}")
+            format!("\n\nTo apply exactly this by hand: {apply}")
         }
     };
     let unchanged = match plan.summary.unchanged {
@@ -171,6 +215,7 @@ fn made_from(directory: &str, revision: Option<&str>, around: &Circumstances<'_>
         commit,
         cluster,
         time,
+        occasion: _,
     } = around;
     let commit = commit.or(revision);
     let at = commit.map(|id| format!(" at {}", code(id)));

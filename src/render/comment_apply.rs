@@ -1,8 +1,11 @@
 //! The outcome of an apply as the comment of a merged pull request, and drift as an issue.
 
 use super::comment::{Circumstances, comment_below};
+use super::human::{Detail, limit};
 use super::limited;
-use super::markup::{code, prose};
+use super::markup::{Markup, code, prose};
+use super::natural::by_name;
+use super::text::grouped_digits;
 use ipam_planner::plan::PlanDocument;
 
 /// Longest reason in characters, so that the plan below it still fits.
@@ -27,28 +30,55 @@ pub fn apply_comment(
     around: &Circumstances<'_>,
 ) -> String {
     let directory = code(directory);
-    let text = match verdict {
+    let restarts = plan.map(restarts).unwrap_or_default();
+    let (text, of_when) = match verdict {
         Verdict::Applied(counts) => {
             return format!(
-                "### {directory}: applied as reviewed\n\n{counts}\n\n{}\n",
+                "### {directory}: applied as reviewed\n\n{counts}\n{restarts}\n{}\n",
                 at(around)
             );
         }
-        Verdict::InPart(why, counts) => format!(
-            "### {directory}: **applied in part**\n\n{counts} {}\n",
-            reason(why)
+        Verdict::InPart(why, counts) => (
+            format!(
+                "### {directory}: **applied in part**\n\n{counts} {}\n",
+                reason(why)
+            ),
+            "The plan before this apply:",
         ),
-        Verdict::NotApplied(why) => {
-            format!("### {directory}: **not applied**\n\n{}\n", reason(why))
-        }
+        Verdict::NotApplied(why) => (
+            format!("### {directory}: **not applied**\n\n{}\n", reason(why)),
+            "The plan of now:",
+        ),
     };
     match plan {
         Some(plan) => {
-            let above = format!("{text}\nThe plan before this apply:\n\n");
+            let above = format!("{text}\n{of_when}\n\n");
             comment_below(&above, plan, around)
         }
         None => format!("{text}\n{}\n", at(around)),
     }
+}
+
+/// The agents that must restart; empty without any.
+fn restarts(plan: &PlanDocument) -> String {
+    let changes = plan.changes.iter();
+    let late = changes.filter(|one| one.kind == "Node" && one.hazard == "disruptive");
+    let names: Vec<Markup> = by_name(late, |change| &change.name)
+        .into_iter()
+        .map(|change| code(&change.name))
+        .collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    let shown = limit(Detail::Short);
+    let more = match names.len().saturating_sub(shown) {
+        0 => String::new(),
+        more => format!(" and {} more", grouped_digits(more)),
+    };
+    let names = Markup::joined(names.into_iter().take(shown), " ");
+    format!(
+        "\n**To do:** restart the Cilium agents of {names}{more}. They read the new blocks only then.\n"
+    )
 }
 
 fn reason(why: &str) -> String {
@@ -65,6 +95,7 @@ fn at(around: &Circumstances<'_>) -> String {
         commit,
         cluster,
         time,
+        occasion: _,
     } = around;
     let commit = commit.map(|id| format!("commit {} · ", code(id)));
     let cluster = cluster.map(|name| format!("cluster {} · ", code(name)));
@@ -74,7 +105,7 @@ fn at(around: &Circumstances<'_>) -> String {
 
 /// The text of an issue about a cluster that differs from the files.
 pub fn drift_issue(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
-    let above = "The cluster differs from the files. A later check updates this issue, and closes it when they agree.\n\n";
+    let above = "The cluster differs from the files in Git: it was changed, or the files were changed and not applied. Apply the plan below, or change the files. A later check updates this issue, and closes it when they agree.\n\n";
     comment_below(above, plan, around)
 }
 
@@ -96,12 +127,14 @@ pub fn drift_is_gone(plan: &PlanDocument, around: &Circumstances<'_>) -> String 
 
 #[cfg(test)]
 mod tests {
+    use super::super::comment::Occasion;
     use super::*;
 
     const AROUND: Circumstances<'_> = Circumstances {
         commit: Some("abc"),
         cluster: None,
         time: "2026-01-01T00:00:00Z",
+        occasion: Occasion::Apply,
     };
 
     #[test]

@@ -3,46 +3,129 @@
 
 use std::collections::BTreeMap;
 
+use super::comment_risks::meaning_of_a_move;
 use super::human::{Detail, by_pool, further_pools, limit, short_name};
 use super::markdown_page::{Entry, Fold, Page, Table, UpTo, WHOLE};
-use super::markdown_waiting::named;
 use super::markup::{Markup, Phrase, code, codes, prose};
 use super::natural::{by_name, natural_order};
 use super::text::{count, grouped_digits};
-use ipam_planner::plan::ChangeDocument;
+use super::written_to::written_to;
+use ipam_planner::plan::{ChangeDocument, Intent};
 
 /// Rows of the table by pool and failure domain.
 const GROUPS: usize = 40;
 
+/// Rows that a reader takes in at once.
+const FEW_GROUPS: usize = 10;
+
 /// Nodes of one pool that have a row.
 const NODES: usize = 20;
 
-/// The first changes that are felt where Pods run.
-pub(super) fn disruptive(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
+/// Nodes that move, and other changes that need a restart, never folded away. What the first lines
+/// tell is not repeated.
+pub(super) fn disruptive(
+    page: &mut Page<'_>,
+    changes: &[&ChangeDocument],
+    told: Option<&ChangeDocument>,
+    intent: Intent,
+) {
     let disruptive = changes.iter().filter(|one| one.hazard == "disruptive");
     let all = by_name(disruptive.copied(), |change| &change.name);
+    let (moves, others): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|change| change.moves_a_block());
+    let is_told = told.is_some_and(ChangeDocument::moves_a_block);
+    if let (Some(first), false) = (moves.first(), is_told) {
+        let meaning = meaning_of_a_move(first, intent).markdown();
+        let text = format!("\n**Pods of nodes that move:** {meaning}\n");
+        page.part(Entry { text, count: 0 }, "move");
+    }
+    moving_nodes(page, &without_told(moves, told));
+    restarts(page, &without_told(others, told));
+}
+
+/// Empty if the only change is told already.
+fn without_told<'p>(
+    changes: Vec<&'p ChangeDocument>,
+    told: Option<&ChangeDocument>,
+) -> Vec<&'p ChangeDocument> {
+    match (&changes[..], told) {
+        ([only], Some(told)) if std::ptr::eq(*only, told) => Vec::new(),
+        _ => changes,
+    }
+}
+
+fn moving_nodes(page: &mut Page<'_>, moves: &[&ChangeDocument]) {
     let row = |c: &&ChangeDocument| {
+        let pin = c.origin.as_ref();
+        let pin = pin.map(|origin| code(&format!("{}:{}", origin.file, origin.line)));
         [
-            code(&short_name(&c.kind, &c.name)),
+            code(&c.name),
             codes(&c.before),
             codes(&c.after),
-            prose(&c.reason),
+            pin.unwrap_or_else(|| prose(&c.reason)),
         ]
     };
-    let rows = page.each(all.iter().take(NODES), |_| 1, row);
-    let further = further_rows(all.len());
+    let mut rows = page.each(moves.iter().take(NODES), |_| 1, row);
+    rows.extend(further_rows(moves.len()));
     page.table(Table {
-        title: Phrase::new(&format!("disruptive, {}", count(all.len(), "change"))),
-        heading: ["object", "before", "after", "why"],
-        rows: rows.into_iter().chain(further).collect(),
-        noun: "disruptive change",
+        title: Phrase::new(&format!("moves, {}", count(moves.len(), "node"))),
+        heading: ["node", "from", "to", "pinned by"],
+        rows,
+        noun: "move",
         fold: Fold::Open,
         up_to: UpTo(6),
     });
 }
 
+/// Changes that take effect only when an agent restarts, but move nothing.
+fn restarts(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
+    let title = Phrase::new(&format!(
+        "when the agent restarts, {}",
+        count(changes.len(), "change")
+    ));
+    let name = |c: &ChangeDocument| code(&short_name(&c.kind, &c.name));
+    match same(changes, |change| change.reason.clone()) {
+        Some(reason) => {
+            let row = |c: &&ChangeDocument| [name(c), codes(&c.before), codes(&c.after)];
+            let mut rows = page.each(changes.iter().take(NODES), |_| 1, row);
+            rows.extend(further_rows(changes.len()));
+            page.table(Table {
+                title: title.words(": ").sentence(&reason),
+                heading: ["object", "before", "after"],
+                rows,
+                noun: "disruptive change",
+                fold: Fold::Open,
+                up_to: UpTo(6),
+            });
+        }
+        None => {
+            let row = |c: &&ChangeDocument| {
+                [name(c), codes(&c.before), codes(&c.after), prose(&c.reason)]
+            };
+            let mut rows = page.each(changes.iter().take(NODES), |_| 1, row);
+            rows.extend(further_rows(changes.len()));
+            page.table(Table {
+                title,
+                heading: ["object", "before", "after", "why"],
+                rows,
+                noun: "disruptive change",
+                fold: Fold::Open,
+                up_to: UpTo(6),
+            });
+        }
+    }
+}
+
+/// The text that two or more changes have in common.
+fn same(changes: &[&ChangeDocument], text: impl Fn(&ChangeDocument) -> String) -> Option<String> {
+    let (first, rest) = changes.split_first()?;
+    let common = text(first);
+    let all = !rest.is_empty() && rest.iter().all(|change| text(change) == common);
+    all.then_some(common)
+}
+
 /// A row for the changes after the first ones.
-fn further_rows(changes: usize) -> Option<Entry<[Markup; 4]>> {
+fn further_rows<const N: usize>(changes: usize) -> Option<Entry<[Markup; N]>> {
     let count = changes.saturating_sub(NODES);
     let more = format!("… and {} more", grouped_digits(count));
     (count > 0).then(|| Entry {
@@ -64,46 +147,72 @@ pub(super) fn by_pool_and_domain(page: &mut Page<'_>, changes: &[&ChangeDocument
     groups.sort_by(|(one, _), (other, _)| {
         natural_order(one.0, other.0).then_with(|| natural_order(one.1, other.1))
     });
+    if groups.len() <= limit(Detail::Short) && each_pool_has_one_domain(&groups) {
+        return;
+    }
     let changes = groups.iter().map(|(_, changes)| changes.len()).sum();
-    let mut rows: Vec<Entry<[Markup; 5]>> = groups
-        .iter()
-        .take(GROUPS)
-        .map(|group| row(page, group))
-        .collect();
+    let mut rows: Vec<Entry<[Markup; 4]>> = groups.iter().take(GROUPS).map(row).collect();
     rows.extend(further(groups.get(GROUPS..).unwrap_or_default()));
+    let fold = match groups.len() {
+        0..=FEW_GROUPS => Fold::Open,
+        _ => Fold::Folded,
+    };
     page.table(Table {
         title: Phrase::new(&format!(
             "by pool and failure domain, {}",
             count(changes, "change")
         )),
-        heading: ["pool", "failure domain", "changes", "disruptive", "nodes"],
+        heading: [
+            "pool",
+            "failure domain",
+            "nodes",
+            "of them, after a restart",
+        ],
         rows,
         noun: "row",
-        fold: Fold::Open,
+        fold,
         up_to: UpTo(7),
     });
 }
 
-fn row(
-    page: &Page<'_>,
-    ((pool, domain), changes): &((&str, &str), Vec<&ChangeDocument>),
-) -> Entry<[Markup; 5]> {
+/// Then the titles of the pools say it all.
+fn each_pool_has_one_domain(groups: &[((&str, &str), Vec<&ChangeDocument>)]) -> bool {
+    let mut pools = groups.iter().map(|((pool, _), _)| pool);
+    let first = pools.next();
+    pools
+        .try_fold(first, |before, pool| {
+            (before != Some(pool)).then_some(Some(pool))
+        })
+        .is_some()
+}
+
+/// ` in zone-1`, if all are there.
+fn in_domain(title: Phrase, changes: &[&ChangeDocument]) -> Phrase {
+    let first = changes
+        .first()
+        .and_then(|one| one.failure_domain.as_deref());
+    let is_there = |one: &&ChangeDocument| one.failure_domain.as_deref() == first;
+    match first {
+        Some(domain) if changes.iter().all(is_there) => title.words(" in ").value(domain),
+        _ => title,
+    }
+}
+
+fn row(((pool, domain), changes): &((&str, &str), Vec<&ChangeDocument>)) -> Entry<[Markup; 4]> {
     let or_none = |name: &str| match name.is_empty() {
         true => prose("–"),
         false => code(name),
     };
     let disruptive = changes.iter().filter(|one| one.hazard == "disruptive");
-    let names = changes.iter().map(|change| code(&change.name));
     Entry::one([
         or_none(pool),
         or_none(domain),
         prose(&grouped_digits(changes.len())),
         prose(&grouped_digits(disruptive.count())),
-        named(page, names, " ", Detail::Short),
     ])
 }
 
-fn further(groups: &[((&str, &str), Vec<&ChangeDocument>)]) -> Option<Entry<[Markup; 5]>> {
+fn further(groups: &[((&str, &str), Vec<&ChangeDocument>)]) -> Option<Entry<[Markup; 4]>> {
     let changes: usize = groups.iter().map(|(_, changes)| changes.len()).sum();
     let text = |cell| match cell {
         0 => prose(&format!("… and {} more", grouped_digits(groups.len()))),
@@ -113,19 +222,27 @@ fn further(groups: &[((&str, &str), Vec<&ChangeDocument>)]) -> Option<Entry<[Mar
     (!groups.is_empty()).then(|| Entry::one(std::array::from_fn(text)))
 }
 
-/// The first nodes of each pool, folded.
+/// The first nodes of each pool, folded, without those that [`disruptive`] shows.
 pub(super) fn nodes_of_pools(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
-    let pools = by_pool(changes.iter().copied());
+    let quiet = changes.iter().filter(|one| one.hazard != "disruptive");
+    let pools = by_pool(quiet.copied());
     for (pool, changes) in pools.iter().take(limit(Detail::Short)) {
-        let title = Phrase::new("pool ").value(pool.unwrap_or("(none)"));
-        page.table(Table {
-            title: title.words(&format!(", {}", count(changes.len(), "change"))),
-            heading: ["node", "block", "write path", "why"],
-            rows: rows_of(page, changes),
-            noun: "change",
-            fold: Fold::Folded,
-            up_to: WHOLE,
-        });
+        let title = |all: usize, more: &str| {
+            let title = Phrase::new("pool ").value(pool.unwrap_or("(none)"));
+            in_domain(title.words(&format!(", {}", count(all, more))), changes)
+        };
+        let (alike, others) = alike(changes);
+        if let Some(first) = alike.first() {
+            let title = title(alike.len(), "change").words(": ");
+            let title = title.sentence(&first.reason).words("; written to ");
+            table_of(page, title.then(written_to(first)), &alike);
+        }
+        let more = if alike.is_empty() {
+            "change"
+        } else {
+            "other change"
+        };
+        table_with_reasons(page, title(others.len(), more), &others);
     }
     let further = further_pools(&pools, Detail::Short);
     if let Some(text) = further.map(|further| format!("\n… and {further}\n")) {
@@ -133,16 +250,59 @@ pub(super) fn nodes_of_pools(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
     }
 }
 
-fn rows_of(page: &Page<'_>, changes: &[&ChangeDocument]) -> Vec<Entry<[Markup; 4]>> {
+/// The changes that have one reason and one field, if they are at least half, and the others.
+fn alike<'p>(changes: &[&'p ChangeDocument]) -> (Vec<&'p ChangeDocument>, Vec<&'p ChangeDocument>) {
+    let key = |change: &ChangeDocument| {
+        (
+            change.reason.clone(),
+            written_to(change).markdown().to_string(),
+        )
+    };
+    let mut sizes: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for change in changes {
+        *sizes.entry(key(change)).or_default() += 1;
+    }
+    let largest = sizes.into_iter().max_by_key(|(_, size)| *size);
+    match largest {
+        Some((common, size)) if size > 1 && 2 * size >= changes.len() => changes
+            .iter()
+            .copied()
+            .partition(|change| key(change) == common),
+        _ => (Vec::new(), changes.to_vec()),
+    }
+}
+
+fn table_of(page: &mut Page<'_>, title: Phrase, changes: &[&ChangeDocument]) {
+    let row = |c: &&ChangeDocument| [code(&c.name), codes(&c.after)];
+    let mut rows = page.each(changes.iter().take(NODES), |_| 1, row);
+    rows.extend(further_rows(changes.len()));
+    page.table(Table {
+        title,
+        heading: ["node", "block"],
+        rows,
+        noun: "change",
+        fold: Fold::Folded,
+        up_to: WHOLE,
+    });
+}
+
+fn table_with_reasons(page: &mut Page<'_>, title: Phrase, changes: &[&ChangeDocument]) {
     let row = |c: &&ChangeDocument| {
         [
             code(&c.name),
             codes(&c.after),
-            code(&c.write_path),
+            written_to(c).markdown(),
             prose(&c.reason),
         ]
     };
     let mut rows = page.each(changes.iter().take(NODES), |_| 1, row);
     rows.extend(further_rows(changes.len()));
-    rows
+    page.table(Table {
+        title,
+        heading: ["node", "block", "written to", "why"],
+        rows,
+        noun: "change",
+        fold: Fold::Folded,
+        up_to: WHOLE,
+    });
 }

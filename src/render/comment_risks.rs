@@ -1,123 +1,127 @@
-//! The risks of a plan for the comment of a pull request: the verdict, the worst one, and refusals
-//! by cause.
+//! The worst risks of a plan, for the first lines of a pull request's comment.
 
-use std::collections::BTreeMap;
-
-use super::headlines;
-use super::human::short_name;
+use super::causes;
+use super::comment::Occasion;
+use super::comment_refusals::{RefusalGroup, by_risk};
+use super::comment_services::Loss;
+use super::human::{Detail, limit, short_name};
 use super::human_approval::{evidence, unapproved};
-use super::human_lb::effect_parts;
-use super::markdown_page::{Entry, Page, UpTo};
-use super::markup::{Phrase, code, prose};
+use super::markup::Phrase;
 use super::text::grouped_digits;
-use ipam_planner::plan::{ChangeDocument, PlanDocument, RefusalDocument, ServiceEffectDocument};
+use ipam_planner::plan::{
+    ChangeDocument, EditDocument, FindingDocument, Intent, PlanDocument, RefusalDocument,
+};
 
-/// Messages of one cause that are shown.
-const SHOWN: usize = 3;
+const OF_A_MOVE: &str = "they keep their addresses until the node's Cilium agent restarts. Those that still have an address of the old block then lose their network, until they are created again.";
 
-/// One line: what a reader must know before anything else, and the counts.
-pub(super) fn verdict(plan: &PlanDocument) -> String {
-    let counts = risk_counts(plan);
-    let judgement = match counts.first() {
-        Some((_, judgement)) => judgement,
-        None if plan.changes.is_empty() => "no changes",
-        None => "nothing in use changes",
-    };
-    let writes = headlines::writes(&plan.summary);
-    let counts = counts.into_iter().map(|(text, _)| text).chain([writes]);
-    format!("{judgement}. {}", counts.collect::<Vec<_>>().join(", "))
+const OLD_BLOCK: &str =
+    "The old block stays taken, because `Node.spec.podCIDRs` can be written only once.";
+
+/// What a line is about. What is told in full is not repeated below.
+#[derive(Clone, Copy)]
+enum Subject<'p> {
+    Loss(&'p Loss<'p>),
+    Change(&'p ChangeDocument),
+    Refusal(&'p RefusalDocument),
+    Finding(&'p FindingDocument),
+    /// All blocked objects.
+    Blocked,
+    Others,
 }
 
-/// Each kind of risk that the plan has, as a count and as a judgement; the worst first.
-fn risk_counts(plan: &PlanDocument) -> Vec<(String, &'static str)> {
-    let of_hazard = |hazard: &str| {
-        let changes = plan.changes.iter();
-        changes.filter(|change| change.hazard == hazard).count()
-    };
-    let lost = plan.services.iter().map(|service| service.loses.len());
-    let approval = unapproved(&plan.changes).count();
-    let summary = &plan.summary;
-    let counts = [
-        (plan.refusals.len(), ["refusal", "refusals"], "refused"),
-        (
-            lost.sum(),
-            ["address lost by a Service", "addresses lost by Services"],
-            "destructive",
-        ),
-        (
-            of_hazard("destructive"),
-            ["destructive change", "destructive changes"],
-            "destructive",
-        ),
-        (summary.errors, ["error", "errors"], "faulty"),
-        (
-            approval,
-            ["block to approve", "blocks to approve"],
-            "a person must approve blocks",
-        ),
-        (
-            plan.blocked.len(),
-            ["blocked change", "blocked changes"],
-            "blocked in part",
-        ),
-        (
-            plan.misplaced.len(),
-            ["misplaced block", "misplaced blocks"],
-            "blocks are misplaced",
-        ),
-        (
-            of_hazard("disruptive"),
-            ["disruptive change", "disruptive changes"],
-            "disruptive",
-        ),
-    ];
-    let in_words = |number: usize, [one, several]: [&str; 2]| match number {
-        1 => format!("1 {one}"),
-        _ => format!("{} {several}", grouped_digits(number)),
-    };
-    counts
-        .into_iter()
-        .filter(|(number, ..)| *number > 0)
-        .map(|(number, nouns, judgement)| (in_words(number, nouns), judgement))
-        .collect()
+/// What the first lines tell in full.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Told<'p> {
+    pub(super) loss: Option<&'p Loss<'p>>,
+    pub(super) change: Option<&'p ChangeDocument>,
+    pub(super) refusal: Option<&'p RefusalDocument>,
+    pub(super) finding: Option<&'p FindingDocument>,
+    pub(super) blocked: bool,
 }
 
-/// A risk: what, why, and the way out.
-pub(super) struct Risk {
+/// A risk: what and why, what it means for Pods, and the way out.
+struct Risk<'p> {
     what: Phrase,
-    why: String,
-    way_out: String,
+    meaning: Phrase,
+    way_out: Phrase,
+    subject: Subject<'p>,
 }
 
-impl std::fmt::Display for Risk {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.what.markdown(), prose(&self.why))?;
-        match self.way_out.is_empty() {
-            true => Ok(()),
-            false => write!(f, "; **way out:** {}", prose(&self.way_out)),
+impl<'p> Risk<'p> {
+    fn new(subject: Subject<'p>, what: Phrase, way_out: &str) -> Risk<'p> {
+        Risk {
+            what,
+            meaning: Phrase::default(),
+            way_out: Phrase::default().sentence(way_out),
+            subject,
         }
+    }
+
+    fn line(&self, label: &str) -> String {
+        let part = |label: &str, phrase: &Phrase| match phrase.markdown().as_str() {
+            "" => String::new(),
+            text => format!("{label}{text}"),
+        };
+        format!(
+            "**{label}:** {}{}{}",
+            self.what.markdown(),
+            part(". **Pods:** ", &self.meaning),
+            part(
+                match self.meaning.markdown().as_str() {
+                    "" => "; **way out:** ",
+                    _ => " **Way out:** ",
+                },
+                &self.way_out
+            )
+        )
     }
 }
 
 /// The worst risk, and the riskiest change if that is another one: one line for each.
-pub(super) fn worst(plan: &PlanDocument) -> Vec<String> {
-    let first = |risk: Risk| format!("**Look at first:** {risk}");
-    let felt = losing_address(plan).or_else(|| of_hazard(plan, "destructive").map(destructive));
-    if let Some(felt) = felt {
-        return vec![first(felt)];
-    }
-    let wrong = by_risk(&plan.refusals).into_iter().next().map(refusal);
-    let wrong = wrong
-        .or_else(|| error(plan))
-        .or_else(|| approval(plan))
-        .or_else(|| blocked(plan))
-        .or_else(|| misplaced(plan));
-    let change = of_hazard(plan, "disruptive").map(disruptive);
-    match (wrong, change) {
-        (Some(wrong), Some(change)) => {
-            vec![first(wrong), format!("**Riskiest change:** {change}")]
+pub(super) fn worst<'p>(
+    plan: &'p PlanDocument,
+    losses: &'p [Loss<'p>],
+    occasion: Occasion,
+) -> (Vec<String>, Told<'p>) {
+    let felt = losses.first().map(losing_address);
+    let felt = felt.or_else(|| of_hazard(plan, "destructive").map(destructive));
+    let wrong = || {
+        let wrong = by_risk(&plan.refusals).into_iter().next().map(refusal);
+        wrong
+            .or_else(|| error(plan))
+            .or_else(|| approval(plan))
+            .or_else(|| blocked(plan))
+            .or_else(|| misplaced(plan))
+    };
+    let (first, second) = match felt {
+        Some(felt) => (Some(felt), None),
+        None => {
+            let change = riskiest_disruptive(plan, occasion);
+            match wrong() {
+                Some(wrong) => (Some(wrong), change),
+                None => (change, None),
+            }
         }
-        (wrong, change) => wrong.or(change).map(first).into_iter().collect(),
+    };
+    let mut told = Told::default();
+    for risk in first.iter().chain(&second) {
+        told.add(risk.subject);
+    }
+    let first = first.map(|risk| risk.line("Look at first"));
+    let second = second.map(|risk| risk.line("Riskiest change"));
+    (first.into_iter().chain(second).collect(), told)
+}
+
+impl<'p> Told<'p> {
+    fn add(&mut self, subject: Subject<'p>) {
+        match subject {
+            Subject::Loss(loss) => self.loss = Some(loss),
+            Subject::Change(change) => self.change = Some(change),
+            Subject::Refusal(refusal) => self.refusal = Some(refusal),
+            Subject::Finding(finding) => self.finding = Some(finding),
+            Subject::Blocked => self.blocked = true,
+            Subject::Others => {}
+        }
     }
 }
 
@@ -125,169 +129,186 @@ fn of_hazard<'p>(plan: &'p PlanDocument, hazard: &str) -> Option<&'p ChangeDocum
     plan.changes.iter().find(|one| one.hazard == hazard)
 }
 
-fn losing_address(plan: &PlanDocument) -> Option<Risk> {
-    let losing = |certainty: &str| {
-        let loses = |service: &&ServiceEffectDocument| {
-            service.loses.iter().any(|lost| lost.certainty == certainty)
-        };
-        plan.services.iter().find(loses).map(losing_service)
-    };
-    losing("certain").or_else(|| losing("possible"))
-}
-
-fn losing_service(service: &ServiceEffectDocument) -> Risk {
-    let name = format!("{}/{}", service.namespace, service.name);
+fn losing_address<'p>(loss: &'p Loss<'p>) -> Risk<'p> {
     Risk {
-        what: Phrase::new("Service ").value(&name),
-        why: effect_parts(service).into_iter().next().unwrap_or_default(),
-        way_out: "keep the address in a pool that selects the Service, until clients use another"
-            .to_owned(),
+        what: loss.phrase(),
+        meaning: Phrase::default(),
+        way_out: loss.way_out(),
+        subject: Subject::Loss(loss),
     }
 }
 
-fn changed(change: &ChangeDocument) -> Phrase {
-    let name = short_name(&change.kind, &change.name);
+fn from_to(phrase: Phrase, change: &ChangeDocument) -> Phrase {
     let values = |values: &[String]| match values.is_empty() {
         true => "nothing".to_owned(),
         false => values.join(" "),
     };
-    Phrase::new("")
-        .value(&name)
+    phrase
         .words(" from ")
         .value(&values(&change.before))
         .words(" to ")
         .value(&values(&change.after))
 }
 
-fn destructive(change: &ChangeDocument) -> Risk {
-    Risk {
-        what: changed(change),
-        why: change.reason.clone(),
-        way_out: "leave it out with `--exclude`, or drain what uses it first".to_owned(),
+fn changed(change: &ChangeDocument) -> Phrase {
+    let name = short_name(&change.kind, &change.name);
+    from_to(Phrase::default().value(&name), change)
+        .words(": ")
+        .sentence(&change.reason)
+}
+
+fn destructive(change: &ChangeDocument) -> Risk<'_> {
+    let way_out = match change.kind.as_str() {
+        "Node" => "drain the node first, or leave it out with `--exclude`",
+        _ => "leave it out with `--exclude`, or stop using its addresses first",
+    };
+    Risk::new(Subject::Change(change), changed(change), way_out)
+}
+
+/// A move comes before other changes that need a restart.
+fn riskiest_disruptive(plan: &PlanDocument, occasion: Occasion) -> Option<Risk<'_>> {
+    let felt = || plan.changes.iter().filter(|one| one.hazard == "disruptive");
+    let moves = || felt().filter(|change| change.moves_a_block());
+    match moves().next() {
+        Some(first) => Some(moving(first, moves().count(), plan.intent, occasion)),
+        None => felt().next().map(|change| {
+            let way_out = "apply fewer with `--target`, and restart the agents a few at a time";
+            Risk::new(Subject::Change(change), changed(change), way_out)
+        }),
     }
 }
 
-fn disruptive(change: &ChangeDocument) -> Risk {
+fn moving(change: &ChangeDocument, all: usize, intent: Intent, occasion: Occasion) -> Risk<'_> {
+    let what = from_to(
+        Phrase::new("node ").value(&change.name).words(" moves"),
+        change,
+    );
+    let origin = change.origin.as_ref();
+    let pin = origin.map(|origin| format!("{}:{}", origin.file, origin.line));
+    let what = match &pin {
+        Some(pin) => what.words(", pinned by ").value(pin),
+        None => what,
+    };
+    let what = match all {
+        0 | 1 => what,
+        2 => what.words("; 1 more node moves like this"),
+        several => what.words(&format!(
+            "; {} more nodes move like this",
+            grouped_digits(several - 1)
+        )),
+    };
     Risk {
-        what: changed(change),
-        why: change.reason.clone(),
-        way_out: "restart the agents a few at a time, or apply fewer with `--target`".to_owned(),
+        what,
+        meaning: meaning_of_a_move(change, intent),
+        way_out: way_out_of_a_move(change, intent, occasion),
+        subject: Subject::Change(change),
     }
 }
 
-fn refusal(group: RefusalGroup<'_>) -> Risk {
+/// What the move means for running Pods, where it is known.
+pub(super) fn meaning_of_a_move(change: &ChangeDocument, intent: Intent) -> Phrase {
+    match (&change.edit, intent) {
+        (EditDocument::NodeConfig(_), Intent::Files) => {
+            Phrase::default().sentence(&format!("{OF_A_MOVE} {OLD_BLOCK}"))
+        }
+        (EditDocument::NodeConfig(_), Intent::Undo) => Phrase::default().sentence(OF_A_MOVE),
+        _ => Phrase::default(),
+    }
+}
+
+pub(super) fn way_out_of_a_move(
+    change: &ChangeDocument,
+    intent: Intent,
+    occasion: Occasion,
+) -> Phrase {
+    let drain = match occasion {
+        Occasion::Merge => "drain the node before the merge, and restart its agent afterwards",
+        Occasion::Apply => "drain the node before the apply, and restart its agent afterwards",
+    };
+    match intent {
+        Intent::Undo => Phrase::new(drain),
+        Intent::Files => Phrase::new("remove the pin, and the node keeps ")
+            .value(&change.before.join(" "))
+            .words("; or ")
+            .words(drain),
+    }
+}
+
+fn refusal(group: RefusalGroup<'_>) -> Risk<'_> {
     let further = match group.refusals.len() {
         0 | 1 => String::new(),
         several => format!(" ({} like this)", grouped_digits(several)),
     };
-    let first = group.refusals.first();
-    Risk {
-        what: Phrase::new("refused by ").value(group.rule),
-        why: first.map_or_else(String::new, |one| format!("{}{further}", one.message)),
-        way_out: group.help.to_owned(),
-    }
+    let what = Phrase::new("refused by ").value(group.rule).words(": ");
+    let (what, subject) = match group.refusals.first() {
+        Some(first) => (what.sentence(&first.message), Subject::Refusal(first)),
+        None => (what, Subject::Others),
+    };
+    Risk::new(subject, what.words(&further), group.help)
 }
 
-fn error(plan: &PlanDocument) -> Option<Risk> {
+fn error(plan: &PlanDocument) -> Option<Risk<'_>> {
     let mut errors = plan.findings.iter();
     let error = errors.find(|finding| finding.severity == "error")?;
-    Some(Risk {
-        what: Phrase::new("error ").value(&error.rule),
-        why: error.message.clone(),
-        way_out: String::new(),
-    })
+    let what = Phrase::new("error ").value(&error.rule).words(": ");
+    let what = what.sentence(&error.message);
+    let what = match &error.origin {
+        Some(origin) => what
+            .words(" (")
+            .value(&format!("{}:{}", origin.file, origin.line))
+            .words(")"),
+        None => what,
+    };
+    let subject = match error.count {
+        0 | 1 => Subject::Finding(error),
+        _ => Subject::Others,
+    };
+    Some(Risk::new(subject, what, &error.help))
 }
 
-fn approval(plan: &PlanDocument) -> Option<Risk> {
+fn approval(plan: &PlanDocument) -> Option<Risk<'_>> {
     let (change, block) = unapproved(&plan.changes).next()?;
-    Some(Risk {
-        what: Phrase::new("block ")
-            .value(&block.block)
-            .words(" of ")
-            .value(&change.name),
-        why: evidence(block),
-        way_out: "find out who wrote it, then apply interactively or with a pin".to_owned(),
-    })
+    let what = Phrase::new("block ")
+        .value(&block.block)
+        .words(" of ")
+        .value(&change.name)
+        .words(": ")
+        .sentence(&evidence(block));
+    let way_out = "find out who wrote it, or pin another block: who applies the plan approves it";
+    Some(Risk::new(Subject::Others, what, way_out))
 }
 
-fn blocked(plan: &PlanDocument) -> Option<Risk> {
-    let first = plan.blocked.first()?;
-    Some(Risk {
-        what: Phrase::new("blocked: ").value(&short_name(&first.kind, &first.name)),
-        why: first.reason.clone(),
-        way_out: first.unblock.clone(),
-    })
+/// The first blocked objects: those with one reason and one way out.
+fn blocked(plan: &PlanDocument) -> Option<Risk<'_>> {
+    let causes = causes::blocked(&plan.blocked, Detail::Short);
+    let cause = causes.shown.first()?;
+    let (reason, entries) = cause.reasons.first()?;
+    let shown = entries.iter().take(limit(Detail::Short));
+    let names = shown.fold(Phrase::new("blocked:"), |phrase, entry| {
+        phrase
+            .words(" ")
+            .value(&short_name(&entry.kind, &entry.name))
+    });
+    let further = entries.len().saturating_sub(limit(Detail::Short));
+    let names = match further {
+        0 => names,
+        more => names.words(&format!(" and {} more", grouped_digits(more))),
+    };
+    let subject = match (entries.len() == plan.blocked.len(), further) {
+        (true, 0) => Subject::Blocked,
+        _ => Subject::Others,
+    };
+    let what = names.words(": ").sentence(reason);
+    Some(Risk::new(subject, what, cause.unblock))
 }
 
-fn misplaced(plan: &PlanDocument) -> Option<Risk> {
+fn misplaced(plan: &PlanDocument) -> Option<Risk<'_>> {
     let first = plan.misplaced.first()?;
-    Some(Risk {
-        what: Phrase::new("misplaced: ")
-            .value(&first.name)
-            .words(" with ")
-            .value(&first.block),
-        why: first.reason.clone(),
-        way_out: first.help.clone(),
-    })
-}
-
-/// Refusals with one rule and one way out.
-struct RefusalGroup<'p> {
-    rule: &'p str,
-    help: &'p str,
-    refusals: Vec<&'p RefusalDocument>,
-}
-
-/// Rank of a rule: lost addresses come before protections, and those before limits.
-fn rank(rule: &str) -> u8 {
-    match rule {
-        "lost-addresses" | "left-to-chance" | "last-address-pools" | "last-pod-pools" => 0,
-        "destructive-while-blind" => 1,
-        rule if rule.starts_with("protected") => 2,
-        "limit" => 4,
-        _ => 3,
-    }
-}
-
-fn by_risk(refusals: &[RefusalDocument]) -> Vec<RefusalGroup<'_>> {
-    let mut groups: BTreeMap<(u8, &str, &str), Vec<&RefusalDocument>> = BTreeMap::new();
-    for refusal in refusals {
-        let key = (rank(&refusal.rule), &*refusal.rule, &*refusal.help);
-        groups.entry(key).or_default().push(refusal);
-    }
-    let group = |((_, rule, help), refusals)| RefusalGroup {
-        rule,
-        help,
-        refusals,
-    };
-    groups.into_iter().map(group).collect()
-}
-
-/// One line for each cause of refusals.
-pub(super) fn refused(page: &mut Page<'_>, refusals: &[RefusalDocument]) {
-    let line = |group: RefusalGroup<'_>| {
-        let shown = group.refusals.iter().take(SHOWN);
-        let shown: Vec<String> = shown
-            .map(|refusal| prose(&refusal.message).to_string())
-            .collect();
-        let more = group.refusals.len() - shown.len();
-        let (times, more) = match more {
-            0 => (String::new(), String::new()),
-            more => (
-                format!(" {} times", grouped_digits(group.refusals.len())),
-                format!("; … and {} more", grouped_digits(more)),
-            ),
-        };
-        Entry {
-            text: format!(
-                "\n- **refused**{times} by {}: {}{more}; **way out:** {}",
-                code(group.rule),
-                shown.join("; "),
-                prose(group.help)
-            ),
-            count: group.refusals.len(),
-        }
-    };
-    let lines = by_risk(refusals).into_iter().map(line).collect();
-    page.list(lines, UpTo(3), "refusal");
+    let what = Phrase::new("misplaced: ")
+        .value(&first.name)
+        .words(" with ")
+        .value(&first.block)
+        .words(": ")
+        .sentence(&first.reason);
+    Some(Risk::new(Subject::Others, what, &first.help))
 }

@@ -44,6 +44,7 @@ pub(super) fn load_balancing(summary: &LbSummary, intent: Intent) -> String {
         pin,
         unchanged,
         lost_addresses,
+        uncertain_losses: _,
     } = summary;
     let writes = counts([
         (*create, "to create"),
@@ -60,11 +61,7 @@ pub(super) fn load_balancing(summary: &LbSummary, intent: Intent) -> String {
             Some("no Service loses an address that it has now".to_owned())
         }
         (false, 0) => Some("no Service loses an address".to_owned()),
-        (false, 1) => Some("1 address would or may go".to_owned()),
-        (false, lost) => Some(format!(
-            "{} addresses would or may go",
-            grouped_digits(lost)
-        )),
+        (false, _) => summary.losses_in_words(),
     };
     sentence_of("LoadBalancer", &writes, unchanged.into_iter().chain(lost))
 }

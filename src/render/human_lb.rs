@@ -117,6 +117,15 @@ pub(super) fn effects(services: &[ServiceEffectDocument], detail: Detail) -> Str
     text + &more(sorted.len() - shown.len())
 }
 
+/// When an address is lost.
+pub(super) fn time_in_words(when: &str) -> &str {
+    match when {
+        "operator-restart" => "when the operator restarts",
+        "upgrade" => "when Cilium is upgraded",
+        other => other,
+    }
+}
+
 /// `loses 20.0.10.1 now: no pool covers it`, and so on.
 pub(super) fn effect_parts(service: &ServiceEffectDocument) -> Vec<String> {
     let loses = service.loses.iter().map(|lost| {
@@ -125,12 +134,7 @@ pub(super) fn effect_parts(service: &ServiceEffectDocument) -> Vec<String> {
         } else {
             "may lose"
         };
-        let when = match lost.when.as_str() {
-            "now" => "now",
-            "operator-restart" => "when the operator restarts",
-            "upgrade" => "when Cilium is upgraded",
-            other => other,
-        };
+        let when = time_in_words(&lost.when);
         format!("{loses} {} {when}: {}", lost.address, lost.reason)
     });
     let pending = service

@@ -54,7 +54,7 @@ pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String
     markdown_objects::service_pins(&mut page, &other);
     markdown_objects::other_services(&mut page, services);
     changes_by_pool(&mut page, &other, detail);
-    markdown_waiting::misplaced(&mut page, misplaced, detail);
+    markdown_waiting::misplaced(&mut page, misplaced, Fold::Folded, detail);
     markdown_waiting::drift(&mut page, drift, detail);
     page.finish()
 }
@@ -216,6 +216,11 @@ pub(super) fn found(page: &mut Page<'_>, findings: &[FindingDocument], detail: D
     let mut lines = page.each(shown, |finding| finding.count, finding_line);
     lines.extend(more);
     page.list(lines, UpTo(7), "finding");
+    pointed_to(page, findings);
+}
+
+/// The command that says more about the rules.
+pub(super) fn pointed_to(page: &mut Page<'_>, findings: &[FindingDocument]) {
     let line = pointer(findings.iter().map(|finding| finding.rule.as_str()));
     if let Some(text) = line.map(|line| format!("\n{}\n", prose(&line))) {
         page.part(Entry { text, count: 0 }, "finding");

@@ -12,7 +12,7 @@ use super::text::{count, printable};
 use super::{human_pod_pools, human_ports};
 use ipam_planner::plan::{ChangeDocument, ServiceEffectDocument};
 
-const ADDRESS_POOL: &str = "CiliumLoadBalancerIPPool";
+pub(super) const ADDRESS_POOL: &str = "CiliumLoadBalancerIPPool";
 
 /// Services that lose an address, never folded away.
 pub(super) fn losing_services(page: &mut Page<'_>, services: &[ServiceEffectDocument]) {
@@ -156,6 +156,12 @@ fn row(change: &ChangeDocument) -> [Markup; 4] {
 }
 
 fn diff(page: &mut Page<'_>, change: &ChangeDocument) {
+    let heading = format!("{} {}:", prose(&change.action), code(&change.name));
+    diff_below(page, &heading, change);
+}
+
+/// The diff of a pool, below a line of Markdown.
+pub(super) fn diff_below(page: &mut Page<'_>, heading: &str, change: &ChangeDocument) {
     let lines = manifest_diff(change).join("\n");
     if lines.is_empty() {
         return;
@@ -164,7 +170,6 @@ fn diff(page: &mut Page<'_>, change: &ChangeDocument) {
     // The fence is longer than any row of backticks inside, so that none of them ends it.
     let longest = lines.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
-    let (action, name) = (prose(&change.action), code(&change.name));
-    let diff = format!("\n{action} {name}:\n\n{fence}diff\n{lines}\n{fence}\n");
+    let diff = format!("\n{heading}\n\n{fence}diff\n{lines}\n{fence}\n");
     page.part(Entry::one(diff), "diff");
 }

@@ -55,7 +55,12 @@ pub(super) fn blocked(page: &mut Page<'_>, blocked: &[BlockedDocument], detail: 
     });
 }
 
-pub(super) fn misplaced(page: &mut Page<'_>, misplaced: &[MisplacedDocument], detail: Detail) {
+pub(super) fn misplaced(
+    page: &mut Page<'_>,
+    misplaced: &[MisplacedDocument],
+    fold: Fold,
+    detail: Detail,
+) {
     let causes = causes::misplaced(misplaced, detail);
     let row = |cause: &causes::MisplacedCause<'_>| {
         let blocks = cause
@@ -85,7 +90,7 @@ pub(super) fn misplaced(page: &mut Page<'_>, misplaced: &[MisplacedDocument], de
         heading: ["pool", "why", "way out", "how many", "nodes"],
         rows,
         noun: "misplaced block",
-        fold: Fold::Folded,
+        fold,
         up_to: WHOLE,
     });
 }

@@ -75,6 +75,17 @@ impl Phrase {
         self
     }
 
+    /// A sentence, as [`prose`] shows it.
+    pub(super) fn sentence(mut self, text: &str) -> Phrase {
+        self.0.append(Pieces::of(text));
+        self
+    }
+
+    pub(super) fn then(mut self, phrase: Phrase) -> Phrase {
+        self.0.append(phrase.0);
+        self
+    }
+
     pub(super) fn markdown(&self) -> Markup {
         self.0.markdown()
     }
@@ -122,6 +133,15 @@ impl Pieces {
             _ if words.is_empty() => {}
             Some(Piece::Words(before)) => before.push_str(words),
             _ => self.0.push(Piece::Words(words.to_owned())),
+        }
+    }
+
+    fn append(&mut self, other: Pieces) {
+        for piece in other.0 {
+            match piece {
+                Piece::Words(words) => self.words(&words),
+                Piece::Code(code) => self.code(&code),
+            }
         }
     }
 

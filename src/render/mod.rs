@@ -6,7 +6,11 @@ mod causes;
 mod comment;
 mod comment_apply;
 mod comment_changes;
+mod comment_drift;
+mod comment_refusals;
 mod comment_risks;
+mod comment_services;
+mod comment_verdict;
 mod diagnostic;
 mod examination;
 mod examination_markdown;
@@ -45,12 +49,13 @@ mod table;
 mod text;
 mod upgrade;
 mod upgrade_markdown;
+mod written_to;
 
 use ipam_core::natural;
 use ipam_planner::plan::PlanDocument;
 
 pub use annotations::annotations;
-pub use comment::{Circumstances, comment, comment_on_findings};
+pub use comment::{Circumstances, Occasion, comment, comment_on_findings};
 pub use comment_apply::{Verdict, apply_comment, drift_is_gone, drift_issue};
 pub use diagnostic::diagnostics;
 pub use examination::{ExaminationDocument, examination, sarif};

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use cilium_ipam::render::{Circumstances, comment};
+use cilium_ipam::render::{Circumstances, Occasion, Verdict, apply_comment, comment};
 use ipam_planner::plan::{PlanDocument, RefusalDocument};
 
 use super::markdown::{PIECES, assert_text_only, plan, with_text};
@@ -12,6 +12,7 @@ const AROUND: Circumstances<'static> = Circumstances {
     commit: Some("0123456789abcdef0123456789abcdef01234567"),
     cluster: Some("prod"),
     time: "2026-11-25T20:00:00Z",
+    occasion: Occasion::Merge,
 };
 
 /// A plan of 5,000 nodes in 100 pools and 10 failure domains, with 300 refusals.
@@ -67,14 +68,18 @@ fn a_plan_of_5000_nodes_with_300_refusals_fits_and_begins_with_the_worst() {
     let lines: Vec<&str> = page.lines().filter(|line| !line.is_empty()).collect();
     assert_eq!(
         lines[0],
-        "### `clusters/prod/pools` on `prod`: refused. 300 refusals, 1 error, 1 blocked change, 1 misplaced block, 5,000 to assign, 0 moved"
+        "### `clusters/prod/pools` on `prod`: refused. 300 refusals, 1 error, 1 blocked object, 1 misplaced block"
+    );
+    assert!(
+        lines[1].starts_with("**Merging this writes nothing:** the plan is refused by `protected-node` (300 times). Without these refusals, it would write 5,"),
+        "{}",
+        lines[1]
     );
     assert_eq!(
-        lines[1],
+        lines[2],
         "**Look at first:** refused by `protected-node`: node `worker-0000.rack.example` would need a restart of its agent, and is protected (300 like this); **way out:** remove the protection first, in a change of its own"
     );
     let order = [
-        "- **refused** 300 times by `protected-node`",
         "<summary>blocked, ",
         "- **error** ",
         "<summary>misplaced, ",
@@ -92,10 +97,7 @@ fn a_plan_of_5000_nodes_with_300_refusals_fits_and_begins_with_the_worst() {
         .collect();
     assert!(places.is_sorted(), "{places:?} in {page}");
     assert!(page.contains("| `rack-0` | `zone-0` | 50 | 0 |"), "{page}");
-    assert!(
-        page.contains("The plan is refused, so it cannot be applied as it is."),
-        "{page}"
-    );
+    assert!(!page.contains("--expect-digest"), "{page}");
     assert!(
         page.contains("`cilium-ipam plan clusters/prod/pools --full`"),
         "{page}"
@@ -115,10 +117,9 @@ fn a_plan_without_risk_says_so_and_how_to_apply_exactly_it() {
     let page = dry_run(&example, &flags).expect(0).stdout;
     assert_text_only(&page);
     let first = page.lines().next().unwrap();
-    assert_eq!(
-        first,
-        "### `pools` on `lab`: nothing in use changes. 7 to assign, 0 moved"
-    );
+    assert_eq!(first, "### `pools` on `lab`: nothing in use changes");
+    let second = "\n\n**Merging this writes 7 changes:** 7 nodes get a block, 0 moved. No running workload is affected.\n";
+    assert!(page[first.len()..].starts_with(second), "{page}");
     assert!(!page.contains("Look at first"), "{page}");
     let digits = page.split("--expect-digest ").nth(1).unwrap();
     let digits = digits.split('`').next().unwrap();
@@ -149,7 +150,10 @@ fn a_saved_plan_gives_the_comment_of_its_directory_only() {
         let lines = page.lines().filter(|line| !line.contains("digest"));
         lines.collect::<Vec<_>>().join("\n")
     };
-    assert_eq!(without_time(&saved.stdout), without_time(&direct.stdout));
+    // A merge applies no plan file.
+    let preview = direct.stdout.replace("**Merging this", "**Applying this");
+    assert_ne!(preview, direct.stdout);
+    assert_eq!(without_time(&saved.stdout), without_time(&preview));
 
     let other = dry_run(&example, &["--plan", file, "--directory", "others"]).expect(1);
     assert!(
@@ -245,6 +249,7 @@ fn a_comment_takes_text_of_others_as_text_in_every_risk() {
                 commit: Some(&text),
                 cluster: Some(&text),
                 time: "2026-11-25T20:00:00Z",
+                occasion: Occasion::Merge,
             };
             assert_text_only(&comment(&plan, &around));
         }
@@ -290,14 +295,115 @@ fn the_riskiest_change_is_named_beside_what_is_wrong() {
         .expect(2)
         .stdout;
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
-    assert!(
-        lines[1].starts_with("**Look at first:** error `pool-exhausted`: pool `b`"),
-        "{text}"
+    assert_eq!(lines[0], "### `pools`: 1 error, 3 blocked objects");
+    assert_eq!(
+        lines[1],
+        "**Merging this writes 42 changes:** 1 node moves to another block, 41 nodes get a block; 3 blocked objects stay as they are."
     );
-    let riskiest = "**Riskiest change:** `db-7` from `10.20.5.0/24` to `10.20.9.0/24`:";
-    assert!(lines[2].starts_with(riskiest), "{text}");
-    let table = text
-        .find("<summary>disruptive, 1 change</summary>")
-        .unwrap();
-    assert!(table < text.find("<summary>blocked, 3 objects</summary>").unwrap());
+    let first = "**Look at first:** error `pool-exhausted`: pool `b`";
+    assert!(lines[2].starts_with(first), "{text}");
+    assert!(lines[2].contains("; **way out:** "), "{text}");
+    assert_eq!(
+        lines[3],
+        "**Riskiest change:** node `db-7` moves from `10.20.5.0/24` to `10.20.9.0/24`, pinned by `pools/pin.yaml:3`. **Pods:** they keep their addresses until the node's Cilium agent restarts. Those that still have an address of the old block then lose their network, until they are created again. The old block stays taken, because `Node.spec.podCIDRs` can be written only once. **Way out:** remove the pin, and the node keeps `10.20.5.0/24`; or drain the node before the merge, and restart its agent afterwards"
+    );
+    // The first lines tell the only move, and its old block is not drift.
+    for absent in [
+        "<summary>moves",
+        "differs from Git",
+        "node-spec",
+        "node-config",
+    ] {
+        assert!(!text.contains(absent), "{absent} in {text}");
+    }
+    let blocked =
+        "| no pool can serve it: b is full | widen the pool, or add a further pool that matches |";
+    assert!(text.contains(blocked), "{text}");
+    let pool = "<summary>pool <code>a</code>, 40 changes: lowest free block of pool a; written to <code>Node.spec.podCIDRs</code></summary>";
+    assert!(text.contains(pool), "{text}");
+}
+
+/// A pool shrinks: one Service certainly loses its address, and two may.
+#[test]
+fn a_lost_address_has_its_cause_beside_it() {
+    let service = |name: &str, address: &str| {
+        format!(
+            r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"{name}","namespace":"shop","uid":"u-{name}","creationTimestamp":"2026-01-01T00:00:00Z"}},"spec":{{"type":"LoadBalancer","ports":[{{"port":443,"protocol":"TCP"}}]}},"status":{{"loadBalancer":{{"ingress":[{{"ip":"{address}"}}]}},"conditions":[{{"type":"cilium.io/IPAMRequestSatisfied","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z","reason":"satisfied","message":""}}]}}}}"#
+        )
+    };
+    let held = r#"{"apiVersion":"cilium.io/v2alpha1","kind":"CiliumLoadBalancerIPPool","metadata":{"name":"public","creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"blocks":[{"cidr":"203.0.113.0/24"}]}}"#;
+    let objects = [
+        held.to_owned(),
+        service("web", "203.0.113.10"),
+        service("api", "203.0.113.11"),
+        service("dns", "203.0.113.200"),
+    ];
+    let smaller = "apiVersion: cilium.io/v2alpha1\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: public}\nspec: {blocks: [{cidr: 203.0.113.0/25}]}\n";
+    let folder = Folder::new(&[
+        ("pools/public.yaml", smaller),
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &objects)),
+    ]);
+    let text = dry_run(folder.path(), &["pools", "--cluster-file", "cluster.json"]);
+    let text = text.expect(0).stdout;
+    assert_text_only(&text);
+    let cause = "the cause: pool `public` changes from `203.0.113.0/24` to `203.0.113.0/25` (`pools/public.yaml:3`)";
+    for line in [
+        "### `pools`: refused. 1 refusal, 1 address lost, 2 addresses may be lost".to_owned(),
+        format!(
+            "**Look at first:** Service `shop/dns` loses `203.0.113.200` now: no pool covers it; {cause}; it then gets an IPv4 address of public; **way out:** leave the addresses in `public` as they are, until the clients use others"
+        ),
+        format!(
+            "- **address at risk:** 2 Services may lose an address now: another Service may get it first; {cause}; these: `shop/api` `203.0.113.11`, `shop/web` `203.0.113.10`"
+        ),
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line} in {text}");
+    }
+    assert_eq!(text.matches("203.0.113.200").count(), 1, "{text}");
+}
+
+#[test]
+fn drift_is_told_as_a_difference_with_its_writer_and_what_a_merge_does() {
+    let drifted = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","uid":"u","resourceVersion":"1","annotations":{"network.cilium.io/ipv4-pod-cidr":"10.20.9.0/24"},"managedFields":[{"manager":"kubectl-annotate","operation":"Update","time":"2026-02-01T10:00:00Z","fieldsV1":{"f:metadata":{"f:annotations":{"f:network.cilium.io/ipv4-pod-cidr":{}}}}}]},"spec":{"podCIDR":"10.20.5.0/24","podCIDRs":["10.20.5.0/24"]}}"#;
+    let folder = Folder::new(&[
+        (
+            "pools/a.yaml",
+            &pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+        ),
+        (
+            "cluster.json",
+            &cluster("1.19.3", KUBERNETES, &[drifted.into()]),
+        ),
+    ]);
+    let text = dry_run(folder.path(), &["pools", "--cluster-file", "cluster.json"]);
+    let text = text.expect(0).stdout;
+    assert_text_only(&text);
+    for part in [
+        "### `pools`: 1 field differs from Git\n",
+        "**Merging this writes nothing:** there is nothing to change.\n",
+        "<details open><summary>the cluster differs from Git in 1 field, as it is now</summary>",
+        "| field | last written by | a merge writes | objects |",
+        "| `kubectl-annotate` at `2026-02-01T10:00:00Z` | nothing of it | `n` shows `10.20.9.0/24`, expected `10.20.5.0/24` |",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn the_outcome_names_the_agents_that_must_restart() {
+    let mut plan = plan();
+    let outcome = |plan: &PlanDocument| {
+        let applied = Verdict::Applied("Applied 4 changes.");
+        apply_comment("pools", applied, Some(plan), &AROUND)
+    };
+    assert!(!outcome(&plan).contains("To do"));
+    let mut nodes = plan.changes.iter_mut().filter(|one| one.kind == "Node");
+    let first = nodes.next().unwrap();
+    first.hazard = "disruptive".to_owned();
+    let to_do = format!(
+        "\n**To do:** restart the Cilium agents of `{}`. They read the new blocks only then.\n",
+        first.name
+    );
+    let text = outcome(&plan);
+    assert!(text.contains(&to_do), "{to_do} in {text}");
+    assert_text_only(&text);
 }

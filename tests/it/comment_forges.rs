@@ -196,7 +196,7 @@ fn has_one_of(comments: &Comments, me: &str) {
     let comments = comments.lock().unwrap();
     let ours: Vec<_> = comments.values().filter(|(name, _)| name == me).collect();
     assert_eq!(ours.len(), 1, "{ours:?}");
-    assert!(ours[0].1.contains("7 to assign"), "{ours:?}");
+    assert!(ours[0].1.contains("7 nodes get a block"), "{ours:?}");
     assert_eq!(comments.len(), 251);
 }
 

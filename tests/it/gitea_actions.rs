@@ -66,7 +66,7 @@ fn a_merge_applies_what_the_comment_showed(world: &World, pushed: &[(&str, &str)
     };
     assert_eq!(author, "bot");
     assert!(
-        text.contains("1 to assign") && text.contains(&commit),
+        text.contains("1 node gets a block") && text.contains(&commit),
         "{text}"
     );
 
@@ -135,7 +135,7 @@ fn a_fork_gets_a_comment_and_runs_nothing(world: &World) {
         panic!("{:?}", world.comments(number))
     };
     assert_eq!(author, "bot");
-    assert!(text.contains("1 to assign"), "{text}");
+    assert!(text.contains("1 node gets a block"), "{text}");
     assert!(!trap.exists(), "a step of the fork ran");
 }
 
@@ -159,7 +159,7 @@ fn a_merge_after_the_cluster_moved_is_refused(world: &World, pushed: &[(&str, &s
         "{outcome}"
     );
     assert!(
-        outcome.contains("2 to assign"),
+        outcome.contains("2 nodes get a block"),
         "the plan of now: {outcome}"
     );
 }
@@ -267,7 +267,12 @@ fn drift_opens_an_issue_and_its_end_closes_it(world: &World) {
     let open = issues("open");
     assert_eq!(open.len(), 1, "{}", world.trace());
     assert_eq!(open[0]["title"], "The cluster differs from pools");
-    assert!(open[0]["body"].as_str().unwrap().contains("2 to assign"));
+    assert!(
+        open[0]["body"]
+            .as_str()
+            .unwrap()
+            .contains("2 nodes get a block")
+    );
     check();
     assert_eq!(issues("open").len(), 1, "updated, not doubled");
 

@@ -271,6 +271,7 @@ pub fn plan() -> PlanDocument {
         when: "now".into(),
         certainty: "certain".into(),
         reason: text(),
+        cause: None,
     };
     let service = |loses| ServiceEffectDocument {
         namespace: text(),
@@ -370,10 +371,10 @@ pub fn with_text(mut plan: PlanDocument, text: &str) -> PlanDocument {
         (service.namespace, service.name) = (text.into(), text.into());
         service.gains.fill(text.into());
         service.pending.fill(text.into());
-        service
-            .loses
-            .iter_mut()
-            .for_each(|lost| (lost.address, lost.reason) = (text.into(), text.into()));
+        service.loses.iter_mut().for_each(|lost| {
+            (lost.address, lost.reason) = (text.into(), text.into());
+            lost.cause = Some(format!("CiliumLoadBalancerIPPool/{text}"));
+        });
     }
     plan
 }

@@ -17,7 +17,10 @@ fn a_merge_applies_the_plan_that_was_shown_and_no_other_one() {
         assert!(refused.stderr.contains("no comment of ours"), "{refused:?}");
         let told = world.comments();
         assert!(told[0].contains("**not applied**"), "{told:?}");
-        assert!(told[0].contains("1 to assign"), "the plan of now: {told:?}");
+        assert!(
+            told[0].contains("1 node gets a block"),
+            "the plan of now: {told:?}"
+        );
 
         world.run(&COMMENT).expect(0);
         world.has_nodes(&["n1", "n2"]);
@@ -287,13 +290,13 @@ fn a_review_is_for_a_directory() {
             .run(&["drift", "pools", "--dry-run"])
             .expect(0)
             .stdout
-            .contains("1 to assign")
+            .contains("1 node gets a block")
     );
     assert!(world.issues.lock().unwrap().is_empty());
     let by_hand = world.run(&["apply", "pools", "--reviewed", "--merge-commit", "main"]);
     let by_hand: Value = json!(by_hand.expect(1).stderr);
     assert!(
-        by_hand.as_str().unwrap().contains("is no commit"),
+        by_hand.as_str().unwrap().contains("is not a commit"),
         "{by_hand}"
     );
 }

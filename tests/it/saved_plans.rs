@@ -140,7 +140,7 @@ fn edited_and_foreign_files_are_refused() {
     folder.write(
         "plan.json",
         plan.replace(
-            "\"format_version\": \"1.11\"",
+            "\"format_version\": \"1.12\"",
             "\"format_version\": \"2.0\"",
         ),
     );
@@ -148,8 +148,8 @@ fn edited_and_foreign_files_are_refused() {
     folder.write(
         "plan.json",
         plan.replace(
-            "\"format_version\": \"1.11\",",
-            "\"format_version\": \"1.11\", \"novelty\": 1,",
+            "\"format_version\": \"1.12\",",
+            "\"format_version\": \"1.12\", \"novelty\": 1,",
         ),
     );
     apply(&folder, 0);

@@ -47,7 +47,7 @@ pub(crate) fn check_commit(text: &str) -> Result<(), ForgeError> {
     match is_digits && matches!(text.len(), 40 | 64) {
         true => Ok(()),
         false => Err(ForgeError::Misconfigured(format!(
-            "`{}` is no commit: expected its 40 or 64 hexadecimal digits",
+            "`{}` is not a commit: expected its 40 or 64 hexadecimal digits",
             text.escape_debug()
         ))),
     }

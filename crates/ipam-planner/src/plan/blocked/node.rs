@@ -35,6 +35,19 @@ pub enum NodeObstacle {
     Migrating(String),
 }
 
+/// How to get a block where none of these pools gives one.
+fn room_for(passed_over: &PassedOverPools) -> String {
+    let change = match &passed_over[..] {
+        [only] => match only.why {
+            PassedOver::Full => "widen the pool".to_owned(),
+            PassedOver::Disabled => "enable the pool".to_owned(),
+            PassedOver::Lacks(family) => format!("add an {family} CIDR to the pool"),
+        },
+        _ => "widen or enable one of them".to_owned(),
+    };
+    format!("{change}, or add a further pool that matches")
+}
+
 impl NodeObstacle {
     pub(super) fn explain(&self) -> Explanation {
         match self {
@@ -54,7 +67,7 @@ impl NodeObstacle {
                 };
                 Explanation::new(
                     format!("no pool can serve it: {}", passed_over.in_words(text)),
-                    "widen or enable one of them, or add a further pool that matches",
+                    room_for(passed_over),
                 )
             }
             NodeObstacle::HeldTwice(block, node) => Explanation::new(

@@ -109,6 +109,12 @@ impl ChangeDocument {
         }
     }
 
+    /// Whether a block that the node shows is replaced by another one.
+    pub fn moves_a_block(&self) -> bool {
+        let goes = |block: &String| !self.after.contains(block);
+        self.kind == "Node" && !self.after.is_empty() && self.before.iter().any(goes)
+    }
+
     /// Everything that makes it this change, without values that may differ harmlessly between two
     /// plans.
     pub fn identity(&self) -> String {

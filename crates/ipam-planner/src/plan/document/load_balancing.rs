@@ -6,12 +6,15 @@ use super::{ChangeDocument, EditDocument, GuardDocument, OriginDocument};
 use crate::plan::Plan;
 use crate::plan::change::{Change, Target};
 use crate::plan::lb::{
-    AddressPoolChange, LostAddress, PoolAction, ServiceAction, ServiceChange, ServiceEffect,
+    AddressPoolChange, Effects, LostAddress, PoolAction, ServiceAction, ServiceChange,
+    ServiceEffect,
 };
 use ipam_cilium::lbipam::{
-    AddressBlock, AddressPoolManifest, Certainty, GainedAddress, Translation,
+    AddressBlock, AddressPoolManifest, Certainty, GainedAddress, LossReason, Translation,
 };
 use ipam_cilium::observed::FIELD_MANAGER;
+use ipam_core::model::{ServiceName, grouped_digits};
+use ipam_core::net::{Range, RangeIndex};
 
 /// Counts of pools and Services.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +33,9 @@ pub struct LbSummary {
     pub unchanged: usize,
     /// Addresses that Services lose, or may lose, now or later.
     pub lost_addresses: usize,
+    /// Those of `lost_addresses` that Services may also keep.
+    #[serde(default)]
+    pub uncertain_losses: usize,
 }
 
 impl LbSummary {
@@ -54,13 +60,44 @@ impl LbSummary {
                 .filter(|target| matches!(target, Target::AddressPool(_) | Target::Service(_)))
                 .count(),
             lost_addresses: plan.effects.lost().count(),
+            uncertain_losses: uncertain(&plan.effects),
         }
+    }
+
+    /// `2 addresses are lost, 1 may be lost`; `None` without any.
+    pub fn losses_in_words(&self) -> Option<String> {
+        let possible = self.uncertain_losses.min(self.lost_addresses);
+        lost_in_words(self.lost_addresses - possible, possible)
     }
 
     /// Whether no pool and no pin would change.
     pub fn changes_nothing(&self) -> bool {
         self.create + self.update + self.adopt + self.delete + self.pin == 0
     }
+}
+
+fn uncertain(effects: &Effects) -> usize {
+    let possible = effects
+        .lost()
+        .filter(|(_, lost)| lost.certainty == Certainty::LeftToChance);
+    possible.count()
+}
+
+/// `2 addresses are lost, 1 may be lost`; `None` without any.
+fn lost_in_words(certain: usize, possible: usize) -> Option<String> {
+    let certain = match certain {
+        0 => None,
+        1 => Some("1 address is lost".to_owned()),
+        several => Some(format!("{} addresses are lost", grouped_digits(several))),
+    };
+    let possible = match (possible, &certain) {
+        (0, _) => None,
+        (several, Some(_)) => Some(format!("{} may be lost", grouped_digits(several))),
+        (1, None) => Some("1 address may be lost".to_owned()),
+        (several, None) => Some(format!("{} addresses may be lost", grouped_digits(several))),
+    };
+    let parts: Vec<String> = certain.into_iter().chain(possible).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// The effects on one Service, as JSON.
@@ -89,6 +126,9 @@ pub struct LostAddressDocument {
     pub certainty: String,
     /// Why, for people.
     pub reason: String,
+    /// The object whose change takes it, as `KIND/NAME`; absent if it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
 }
 
 impl ServiceEffectDocument {
@@ -138,9 +178,81 @@ impl From<&LostAddress> for LostAddressDocument {
             .to_owned(),
             reason: match certainty {
                 Certainty::Certain => why.to_string(),
-                Certainty::LeftToChance => "another Service may get it first".to_owned(),
+                Certainty::LeftToChance => possible_reason(*why),
             },
+            cause: None,
         }
+    }
+}
+
+fn possible_reason(why: LossReason) -> String {
+    match why {
+        LossReason::BlockEdited => {
+            format!("{why}, so another Service may get it first")
+        }
+        _ => "another Service may get it first".to_owned(),
+    }
+}
+
+/// The effects on Services, each lost address with the change that takes it.
+pub(super) fn service_effects(
+    effects: &[ServiceEffect],
+    changes: &[Change],
+) -> Vec<ServiceEffectDocument> {
+    let causes = LossCauses::new(changes);
+    let document = |effect: &ServiceEffect| {
+        let mut document = ServiceEffectDocument::from(effect);
+        for (lost, shown) in effect.loses.iter().zip(&mut document.loses) {
+            let cause = causes.of(&effect.service, lost);
+            shown.cause = cause.map(|target| target.to_string());
+        }
+        document
+    };
+    effects.iter().map(document).collect()
+}
+
+/// The changes that may take addresses.
+struct LossCauses<'c> {
+    changes: &'c [Change],
+    /// Ranges that pools have before their change, with the place of the change.
+    ranges: RangeIndex<usize>,
+}
+
+impl<'c> LossCauses<'c> {
+    fn new(changes: &'c [Change]) -> LossCauses<'c> {
+        let of_change = |(place, change): (usize, &'c Change)| {
+            let before = as_pool(change).and_then(|pool| pool.before.as_ref());
+            let ranges = before.into_iter().flat_map(|before| before.spec.ranges());
+            ranges.map(move |range| (range, place))
+        };
+        LossCauses {
+            changes,
+            ranges: RangeIndex::new(changes.iter().enumerate().flat_map(of_change)),
+        }
+    }
+
+    /// The pin of the Service if it no longer requests the address; otherwise the pool that had it.
+    fn of(&self, service: &ServiceName, lost: &LostAddress) -> Option<Target> {
+        let address = Range::from(lost.address);
+        let is_pin =
+            |change: &&Change| matches!(change, Change::Service(pin) if pin.service == *service);
+        if lost.why == LossReason::NotRequested {
+            return self.changes.iter().find(is_pin).map(Change::target);
+        }
+        let keeps = |change: &Change| {
+            let after = as_pool(change).and_then(|pool| pool.after.as_ref());
+            after.is_some_and(|after| after.spec.ranges().any(|range| range.contains(&address)))
+        };
+        let had = self.ranges.overlapping(&address);
+        let had = had.filter_map(|(_, place)| self.changes.get(*place));
+        had.min_by_key(|change| keeps(change)).map(Change::target)
+    }
+}
+
+fn as_pool(change: &Change) -> Option<&AddressPoolChange> {
+    match change {
+        Change::AddressPool(pool) => Some(pool),
+        Change::Service(_) | Change::PodPool(_) | Change::Port(_) | Change::Node(_) => None,
     }
 }
 

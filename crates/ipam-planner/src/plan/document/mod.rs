@@ -27,6 +27,7 @@ pub use edit::EditDocument;
 pub use findings::{
     BlockedDocument, DriftDocument, FindingDocument, MisplacedDocument, RefusalDocument,
 };
+use load_balancing::service_effects;
 pub use load_balancing::{LbSummary, LostAddressDocument, ServiceEffectDocument};
 pub use pod_pools::PodPoolSummary;
 pub(super) use pod_pools::{is_gone, shows};
@@ -34,7 +35,7 @@ pub use selection::SelectionDocument;
 pub use summary::Summary;
 
 /// Version of this format: the major part changes when a reader would misunderstand.
-pub const FORMAT_VERSION: &str = "1.11";
+pub const FORMAT_VERSION: &str = "1.12";
 
 /// A plan as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,11 +154,7 @@ impl PlanDocument {
             waivers: waivers.iter().map(ToString::to_string).collect(),
             refusals: refused.map(RefusalDocument::from).collect(),
             changes: changes.iter().map(ChangeDocument::from).collect(),
-            services: effects
-                .services
-                .iter()
-                .map(ServiceEffectDocument::from)
-                .collect(),
+            services: service_effects(&effects.services, changes),
             blocked: blocked.iter().map(BlockedDocument::from).collect(),
             misplaced: misplaced.iter().map(MisplacedDocument::from).collect(),
             drift: drift.iter().map(DriftDocument::from).collect(),
@@ -183,7 +180,7 @@ impl PlanDocument {
     /// A plan with a recomputed digest, for tests with forged plans.
     ///
     /// # Errors
-    /// Fails if the text is no plan.
+    /// Fails if the text is not a plan.
     #[doc(hidden)]
     pub fn resealed(json: &str) -> Result<PlanDocument, PlanFileError> {
         Ok(serde_json::from_str::<PlanDocument>(json)?.sealed())
@@ -238,7 +235,7 @@ impl PlanDocument {
     /// Reads a saved plan.
     ///
     /// # Errors
-    /// Fails if the file is no plan, has another major version, was changed after it was saved, or
+    /// Fails if the file is not a plan, has another major version, was changed after it was saved, or
     /// changes an object twice.
     pub fn parse(json: &str) -> Result<PlanDocument, PlanFileError> {
         #[derive(Deserialize)]

@@ -2,11 +2,11 @@
 
 use super::super::change::Change;
 use super::change::PoolAction;
-use super::simulate::Effects;
+use super::simulate::{Effects, LostAddress};
 use crate::plan::refusals::Refusal;
 use ipam_cilium::lbipam::Certainty;
 use ipam_cilium::observed::Observed;
-use ipam_core::model::{AddressPoolName, Hazard, Rule, Waiver, grouped_digits};
+use ipam_core::model::{AddressPoolName, Hazard, Rule, ServiceName, Waiver, grouped_digits};
 use ipam_desired::Desired;
 
 /// Services that a refusal names; further ones are counted.
@@ -60,29 +60,17 @@ fn lost_addresses(effects: &Effects) -> Option<Refusal> {
     if count == 0 {
         return None;
     }
-    let named: Vec<String> = effects
-        .lost()
-        .take(NAMED)
-        .map(|(service, lost)| format!("{service} {}", lost.address))
-        .collect();
-    let more = if named.len() < count as usize {
-        format!(" and {} more", grouped_digits(count as usize - named.len()))
-    } else {
-        String::new()
+    let of = |wanted: Certainty| {
+        let lost = effects.lost();
+        lost.filter(|(_, lost)| lost.certainty == wanted).collect()
     };
+    let (certain, possible): (Vec<_>, Vec<_>) =
+        (of(Certainty::Certain), of(Certainty::LeftToChance));
+    let parts = [("Services lose", certain), ("Services may lose", possible)];
+    let parts = parts.into_iter().filter(|(_, lost)| !lost.is_empty());
+    let parts: Vec<String> = parts.map(|(who, lost)| losses(who, &lost)).collect();
+    let message = format!("now or later, {}", parts.join("; "));
     let waiver = Waiver::LostAddresses(count);
-    let message = match count {
-        1 => format!(
-            "1 address would or may go from its Service, now or later: {}",
-            named.join(", ")
-        ),
-        _ => {
-            let (all, named) = (grouped_digits(count), named.join(", "));
-            format!(
-                "{all} addresses would or may go from their Services, now or later: {named}{more}"
-            )
-        }
-    };
     let help = format!("leave the pools as they are, or plan again with --waive {waiver}");
     Some(Refusal {
         rule: Rule("lost-addresses"),
@@ -90,6 +78,23 @@ fn lost_addresses(effects: &Effects) -> Option<Refusal> {
         help,
         waiver: Some(waiver),
     })
+}
+
+/// `Services lose 2 addresses: shop/web 20.0.10.1, shop/api 20.0.10.2`.
+fn losses(who: &str, lost: &[(&ServiceName, &LostAddress)]) -> String {
+    let named = lost.iter().take(NAMED);
+    let named: Vec<String> = named
+        .map(|(service, lost)| format!("{service} {}", lost.address))
+        .collect();
+    let more = match lost.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {} more", grouped_digits(more)),
+    };
+    let addresses = match lost.len() {
+        1 => "1 address".to_owned(),
+        several => format!("{} addresses", grouped_digits(several)),
+    };
+    format!("{who} {addresses}: {}{more}", named.join(", "))
 }
 
 /// Cilium may disable either of two overlapping pools, with all its Services.

@@ -1,0 +1,213 @@
+//! Services that lose an address, by cause, for the comment of a pull request.
+
+use std::collections::BTreeMap;
+
+use super::human::{Detail, limit};
+use super::human_lb::time_in_words;
+use super::markdown_page::{Entry, Page, UpTo};
+use super::markup::{Markup, Phrase};
+use super::text::grouped_digits;
+use ipam_planner::plan::{
+    ChangeDocument, LostAddressDocument, PlanDocument, ServiceEffectDocument,
+};
+
+/// Lost addresses with one cause and one consequence.
+pub(super) struct Loss<'p> {
+    /// The first one.
+    lost: &'p LostAddressDocument,
+    /// What the Services get instead.
+    then: Vec<&'p str>,
+    change: Option<&'p ChangeDocument>,
+    /// Each Service with its address.
+    services: Vec<(&'p ServiceEffectDocument, &'p str)>,
+}
+
+/// The certain losses come first.
+pub(super) fn losses(plan: &PlanDocument) -> Vec<Loss<'_>> {
+    let changes: BTreeMap<String, &ChangeDocument> = plan
+        .changes
+        .iter()
+        .filter(|change| change.kind != "Node")
+        .map(|change| (format!("{}/{}", change.kind, change.name), change))
+        .collect();
+    let mut all: BTreeMap<_, Loss<'_>> = BTreeMap::new();
+    for service in &plan.services {
+        let then = service.gains.iter().chain(&service.pending);
+        let then: Vec<&str> = then.map(String::as_str).collect();
+        for lost in &service.loses {
+            let LostAddressDocument {
+                address,
+                when,
+                certainty,
+                reason,
+                cause,
+            } = lost;
+            let key = (certainty != "certain", when, reason, cause, then.clone());
+            let loss = all.entry(key).or_insert_with(|| Loss {
+                lost,
+                then: service.gains.iter().map(String::as_str).collect(),
+                change: cause.as_ref().and_then(|key| changes.get(key).copied()),
+                services: Vec::new(),
+            });
+            loss.services.push((service, address));
+        }
+    }
+    all.into_values().collect()
+}
+
+impl Loss<'_> {
+    /// Whether [`Loss::phrase`] names all Services.
+    pub(super) fn is_short(&self) -> bool {
+        self.services.len() <= limit(Detail::Short)
+    }
+
+    /// `Service a/b loses 20.0.10.1 now: no pool covers it; …`
+    pub(super) fn phrase(&self) -> Phrase {
+        let shown = self.services.iter().take(limit(Detail::Short));
+        let head = match &self.services[..] {
+            [(service, address)] => Phrase::new("Service ")
+                .value(&name(service))
+                .words(self.verb(" loses ", " may lose "))
+                .value(address),
+            several => Phrase::new(&format!(
+                "{} Services{} an address",
+                grouped_digits(several.len()),
+                self.verb(" lose", " may lose")
+            )),
+        };
+        let why = head
+            .words(&format!(" {}: ", time_in_words(&self.lost.when)))
+            .sentence(&self.lost.reason);
+        let why = match self.change {
+            Some(change) => why.words("; the cause: ").then(cause(change)),
+            None => why,
+        };
+        let all = match self.services.len() {
+            1 => why,
+            several => {
+                let all = list(why.words("; these: "), shown);
+                match several.saturating_sub(limit(Detail::Short)) {
+                    0 => all,
+                    more => all.words(&format!(" and {} more", grouped_digits(more))),
+                }
+            }
+        };
+        let who = match self.services.len() {
+            1 => "it",
+            _ => "each",
+        };
+        let instead = |phrase: Phrase, then: &&str| {
+            let phrase = phrase.words(&format!("; {who} then "));
+            phrase.sentence(then)
+        };
+        let all = self.then.iter().fold(all, instead);
+        self.waits().fold(all, |phrase, why| {
+            let phrase = phrase.words(&format!("; {who} then waits: "));
+            phrase.sentence(why)
+        })
+    }
+
+    fn waits(&self) -> impl Iterator<Item = &str> {
+        let first = self.services.first().into_iter();
+        first.flat_map(|(service, _)| service.pending.iter().map(String::as_str))
+    }
+
+    fn verb<'v>(&self, certain: &'v str, possible: &'v str) -> &'v str {
+        match self.lost.certainty.as_str() {
+            "certain" => certain,
+            _ => possible,
+        }
+    }
+
+    /// What keeps the addresses.
+    pub(super) fn way_out(&self) -> Phrase {
+        match self.change {
+            Some(change) if change.kind != "Service" => Phrase::new("leave the addresses in ")
+                .value(&change.name)
+                .words(" as they are, until the clients use others"),
+            _ => Phrase::new(
+                "keep the address in a pool that selects the Service, until its clients use another",
+            ),
+        }
+    }
+
+    /// The line, and lines with the Services that it does not name.
+    fn entries(&self) -> Vec<Entry<String>> {
+        let first = Entry {
+            text: format!(
+                "\n- **{}:** {}",
+                self.verb("lost address", "address at risk"),
+                self.phrase().markdown()
+            ),
+            count: self.services.len().min(limit(Detail::Short)),
+        };
+        let rest = self
+            .services
+            .get(limit(Detail::Short)..)
+            .unwrap_or_default();
+        let further = rest.chunks(limit(Detail::Short)).map(|services| Entry {
+            text: format!("\n- {}", further(services)),
+            count: services.len(),
+        });
+        [first].into_iter().chain(further).collect()
+    }
+}
+
+fn further(services: &[(&ServiceEffectDocument, &str)]) -> Markup {
+    list(Phrase::new("and "), services.iter()).markdown()
+}
+
+fn list<'s>(
+    phrase: Phrase,
+    services: impl Iterator<Item = &'s (&'s ServiceEffectDocument, &'s str)>,
+) -> Phrase {
+    services
+        .enumerate()
+        .fold(phrase, |phrase, (place, (service, address))| {
+            let between = if place == 0 { "" } else { ", " };
+            phrase
+                .words(between)
+                .value(&name(service))
+                .words(" ")
+                .value(address)
+        })
+}
+
+fn name(service: &ServiceEffectDocument) -> String {
+    format!("{}/{}", service.namespace, service.name)
+}
+
+/// The change that takes an address, with its place.
+fn cause(change: &ChangeDocument) -> Phrase {
+    let what = match change.kind.as_str() {
+        "Service" => Phrase::new("its pin"),
+        _ => Phrase::new("pool ").value(&change.name),
+    };
+    let (before, after) = (change.before.join(" "), change.after.join(" "));
+    let what = match after.is_empty() {
+        true => what.words(" goes"),
+        false if before == after => what.words(" changes, see below"),
+        false => what
+            .words(" changes from ")
+            .value(&before)
+            .words(" to ")
+            .value(&after),
+    };
+    match &change.origin {
+        Some(origin) => what
+            .words(" (")
+            .value(&format!("{}:{}", origin.file, origin.line))
+            .words(")"),
+        None => what,
+    }
+}
+
+/// Every lost address, never folded away, without those that the first lines tell.
+pub(super) fn losing_services(page: &mut Page<'_>, losses: &[Loss<'_>], told: Option<&Loss<'_>>) {
+    let is_told = |loss: &&Loss<'_>| {
+        loss.is_short() && told.is_some_and(|told| std::ptr::eq(told.lost, loss.lost))
+    };
+    let lines = losses.iter().filter(|loss| !is_told(loss));
+    let lines = lines.flat_map(Loss::entries).collect();
+    page.list(lines, UpTo(5), "lost address");
+}

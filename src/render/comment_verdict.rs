@@ -1,0 +1,258 @@
+//! The first two lines of a pull request's comment: what is wrong, and what a merge writes. Each
+//! node is counted once.
+
+use super::comment::{Circumstances, Occasion};
+use super::comment_drift::unplanned;
+use super::comment_refusals::rules;
+use super::human_approval::unapproved;
+use super::markup::{Markup, Phrase};
+use super::text::{count, grouped_digits};
+use ipam_planner::plan::{ChangeDocument, Intent, LbSummary, PlanDocument, PodPoolSummary};
+
+/// What is wrong, as counts, the worst first; or that nothing is.
+pub(super) fn verdict(plan: &PlanDocument) -> String {
+    let problems = problems(plan);
+    match (plan.refusals.is_empty(), problems.is_empty()) {
+        (false, _) => format!("refused. {}", problems.join(", ")),
+        (true, false) => problems.join(", "),
+        (true, true) => alone(plan),
+    }
+}
+
+fn problems(plan: &PlanDocument) -> Vec<String> {
+    let lost = LossCounts::of(plan);
+    let approval = unapproved(&plan.changes).count();
+    let destructive = plan
+        .changes
+        .iter()
+        .filter(|one| one.hazard == "destructive");
+    // Changes of pools are destructive because of the lost addresses.
+    let destructive = destructive.filter(|one| lost.is_none() || one.kind == "Node");
+    let counts = [
+        (plan.refusals.len(), "refusal", "refusals"),
+        (lost.certain, "address lost", "addresses lost"),
+        (
+            lost.possible,
+            "address may be lost",
+            "addresses may be lost",
+        ),
+        (
+            destructive.count(),
+            "destructive change",
+            "destructive changes",
+        ),
+        (plan.summary.errors, "error", "errors"),
+        (approval, "block to approve", "blocks to approve"),
+        (plan.blocked.len(), "blocked object", "blocked objects"),
+        (plan.misplaced.len(), "misplaced block", "misplaced blocks"),
+    ];
+    let counts = counts.into_iter().filter(|(number, ..)| *number > 0);
+    counts
+        .map(|(number, one, several)| in_words(number, one, several))
+        .collect()
+}
+
+/// The headline of a plan without problems.
+fn alone(plan: &PlanDocument) -> String {
+    let felt = || plan.changes.iter().filter(|one| one.hazard == "disruptive");
+    let moves = felt().filter(|one| one.moves_a_block()).count();
+    let drifted = unplanned(plan).len();
+    match (felt().count(), plan.changes.len()) {
+        (_, 0) if drifted > 0 => in_words(drifted, "field differs", "fields differ") + " from Git",
+        (_, 0) => "no changes".to_owned(),
+        (0, _) => "nothing in use changes".to_owned(),
+        (all, _) if all == moves => in_words(moves, "node moves", "nodes move"),
+        (all, _) => in_words(
+            all,
+            "change needs an agent restart",
+            "changes need an agent restart",
+        ),
+    }
+}
+
+fn in_words(number: usize, one: &str, several: &str) -> String {
+    match number {
+        1 => format!("1 {one}"),
+        _ => format!("{} {several}", grouped_digits(number)),
+    }
+}
+
+/// Addresses of Services that go, and that may go.
+struct LossCounts {
+    certain: usize,
+    possible: usize,
+}
+
+impl LossCounts {
+    fn of(plan: &PlanDocument) -> LossCounts {
+        let lost = || plan.services.iter().flat_map(|service| &service.loses);
+        let certain = lost().filter(|lost| lost.certainty == "certain").count();
+        LossCounts {
+            certain,
+            possible: lost().count() - certain,
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        self.certain + self.possible == 0
+    }
+}
+
+/// What a merge, or an apply, writes.
+pub(super) fn consequence(plan: &PlanDocument, around: &Circumstances<'_>) -> Markup {
+    let act = match around.occasion {
+        Occasion::Merge => "**Merging this ",
+        Occasion::Apply => "**Applying this ",
+    };
+    let blocked = match plan.blocked.len() {
+        0 => String::new(),
+        blocked => {
+            let stay = in_words(
+                blocked,
+                "blocked object stays as it is",
+                "blocked objects stay as they are",
+            );
+            format!("; {stay}")
+        }
+    };
+    let changes = count(plan.changes.len(), "change");
+    let all = format!("{changes}:** {}{blocked}.{}", writes(plan), effect(plan));
+    let text = match (plan.refusals.is_empty(), plan.changes.is_empty()) {
+        (true, true) => Phrase::new(&format!(
+            "{act}writes nothing:** there is nothing to change{blocked}."
+        )),
+        (true, false) => Phrase::new(&format!("{act}writes {all}")),
+        (false, _) => Phrase::new(&format!("{act}writes nothing:** the plan is refused by "))
+            .then(rules(&plan.refusals))
+            .words(&format!(
+                ". Without {}, it would write {}",
+                match plan.refusals.len() {
+                    1 => "this refusal",
+                    _ => "these refusals",
+                },
+                all.replacen(":**", ":", 1)
+            )),
+    };
+    text.markdown()
+}
+
+/// That nothing in use is affected, if so.
+fn effect(plan: &PlanDocument) -> &'static str {
+    let is_harmless = plan.changes.iter().all(|change| change.hazard == "none");
+    let balancing = &plan.summary.load_balancing;
+    match (is_harmless && LossCounts::of(plan).is_none(), plan.intent) {
+        (false, _) => "",
+        (true, _) if balancing.changes_nothing() => " No running workload is affected.",
+        (true, Intent::Files) => {
+            " No running workload is affected, and no Service loses an address."
+        }
+        // An undo also takes what Services get until then.
+        (true, Intent::Undo) => " No Service loses an address that it has now.",
+    }
+}
+
+/// `1 node moves to another block, 3 nodes get a block`. That nothing moves is the promise of every
+/// plan, so its zero is shown.
+fn writes(plan: &PlanDocument) -> String {
+    let nodes = writes_of_nodes(plan);
+    let parts = nodes
+        .into_iter()
+        .chain(of_load_balancing(&plan.summary.load_balancing))
+        .chain(of_pod_pools(&plan.summary.pod_pools));
+    let ports = plan.summary.ports;
+    let ports = (ports > 0).then(|| in_words(ports, "port changes", "ports change"));
+    let moves = plan.changes.iter().any(ChangeDocument::moves_a_block);
+    let unmoved = (!moves).then(|| "0 moved".to_owned());
+    let parts = parts.chain(ports).chain(unmoved);
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// Each node once.
+fn writes_of_nodes(plan: &PlanDocument) -> Vec<String> {
+    let nodes = plan.changes.iter().filter(|change| change.kind == "Node");
+    let (moves, others): (Vec<_>, Vec<_>) = nodes.partition(|change| change.moves_a_block());
+    let of = |action: &str, one: &str, several: &str| {
+        let changes = others.iter().filter(|change| change.action == action);
+        let changes: Vec<&&ChangeDocument> = changes.collect();
+        let late = changes
+            .iter()
+            .filter(|one| one.hazard == "disruptive")
+            .count();
+        let late = match late {
+            0 => String::new(),
+            late if late == changes.len() => " when the agent restarts".to_owned(),
+            late => format!(
+                " ({} of them when the agent restarts)",
+                grouped_digits(late)
+            ),
+        };
+        (!changes.is_empty()).then(|| in_words(changes.len(), one, several) + &late)
+    };
+    let moved = (!moves.is_empty()).then(|| {
+        in_words(
+            moves.len(),
+            "node moves to another block",
+            "nodes move to another block",
+        )
+    });
+    let written = [
+        moved,
+        of("release", "node loses its block", "nodes lose their block"),
+        of("assign", "node gets a block", "nodes get a block"),
+        of(
+            "update",
+            "node gets its block written to the field that Cilium reads",
+            "nodes get their block written to the field that Cilium reads",
+        ),
+    ];
+    written.into_iter().flatten().collect()
+}
+
+fn of_load_balancing(summary: &LbSummary) -> Vec<String> {
+    let LbSummary {
+        create,
+        update,
+        adopt,
+        delete,
+        pin,
+        unchanged: _,
+        lost_addresses: _,
+        uncertain_losses: _,
+    } = summary;
+    let pools = [
+        (*create, "created"),
+        (*update, "changed"),
+        (*adopt, "adopted"),
+        (*delete, "deleted"),
+    ];
+    let pools = becoming(pools, "LoadBalancer pool", "LoadBalancer pools");
+    let pins = becoming([(*pin, "pinned")], "Service", "Services");
+    [pools, pins].concat()
+}
+
+fn of_pod_pools(summary: &PodPoolSummary) -> Vec<String> {
+    let PodPoolSummary {
+        create,
+        update,
+        adopt,
+        delete,
+        unchanged: _,
+    } = summary;
+    let objects = [
+        (*create, "created"),
+        (*update, "changed"),
+        (*adopt, "adopted"),
+        (*delete, "deleted"),
+    ];
+    becoming(objects, "object of Pod pools", "objects of Pod pools")
+}
+
+/// `2 Services are pinned`, without zeros.
+fn becoming<const N: usize>(counts: [(usize, &str); N], one: &str, several: &str) -> Vec<String> {
+    let counts = counts.into_iter().filter(|(number, _)| *number > 0);
+    let sentence = |(number, what)| {
+        let is = if number == 1 { "is" } else { "are" };
+        format!("{} {is} {what}", in_words(number, one, several))
+    };
+    counts.map(sentence).collect()
+}
