@@ -1,0 +1,211 @@
+//! Evaluates rules over one JSON value. A rule that cannot be evaluated has no result: it never
+//! holds.
+
+use cel::common::types::{CelBool, CelString};
+use cel::common::value::Val;
+use cel::{Context, ExecutionError, Value as CelValue};
+use serde_json::Value;
+
+use crate::Expression;
+use crate::meter::{METER, Meter, environment};
+use crate::values::value;
+
+/// Budget of one rule, in units of the meter.
+const BUDGET: u64 = 20_000_000;
+
+/// All rules together may cost as much as this many rules that use their whole budget.
+const RULES_AT_FULL_COST: u64 = 10;
+
+/// The parser and the evaluator recurse as deep as an expression is nested. Only used pages take
+/// memory.
+const STACK: usize = 64 * 1024 * 1024;
+
+/// Longest message in characters.
+const LONGEST_MESSAGE: usize = 1_000;
+
+/// A rule: an expression that is true of what is allowed.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub expression: Expression,
+    pub message: Message,
+}
+
+/// What a broken rule says.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// The expression itself.
+    Expression,
+    Text(String),
+    /// The text that an expression gives.
+    Computed(Expression),
+}
+
+/// The result of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Holds,
+    /// With its message.
+    Broken(String),
+    /// The rule has no result.
+    Failed(Failure),
+}
+
+/// Why a rule has no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    #[error("it was stopped, because it costs too much")]
+    TooCostly,
+    #[error("its value is not true or false, but of type `{0}`")]
+    NotBoolean(String),
+    #[error("{0}")]
+    Error(String),
+    #[error("the evaluator failed")]
+    Internal,
+}
+
+/// Runs on a thread with a large stack, and waits for it. `None` if it panicked or cannot start.
+pub(crate) fn with_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("rules".to_owned())
+            .stack_size(STACK)
+            .spawn_scoped(scope, work);
+        thread.ok()?.join().ok()
+    })
+}
+
+/// Evaluates rules, one verdict for each. The fields of `input` are the variables.
+pub fn judge(rules: &[&Rule], input: &Value) -> Vec<Verdict> {
+    judge_within(BUDGET, rules, input)
+}
+
+pub(crate) fn judge_within(budget: u64, rules: &[&Rule], input: &Value) -> Vec<Verdict> {
+    if rules.is_empty() {
+        return Vec::new();
+    }
+    let failed = || vec![Verdict::Failed(Failure::Internal); rules.len()];
+    with_large_stack(|| evaluate_all(budget, rules, input))
+        .flatten()
+        .unwrap_or_else(failed)
+}
+
+fn evaluate_all(of_one: u64, rules: &[&Rule], input: &Value) -> Option<Vec<Verdict>> {
+    let env = environment().ok()?;
+    let fields = input.as_object()?;
+    let values: Vec<(&str, Box<dyn Val + '_>)> = fields
+        .iter()
+        .map(|(name, field)| (name.as_str(), value(field)))
+        .collect();
+    let mut left = of_one.saturating_mul(RULES_AT_FULL_COST);
+    let mut context = Context::with_env(env);
+    for (name, value) in values {
+        context.add_variable_as_val(name, value);
+    }
+    let verdicts = rules.iter().map(|rule| {
+        let budget = left.min(of_one);
+        let meter = Meter::new(budget);
+        let verdict = verdict(rule, &context, &meter);
+        left = left.saturating_sub(budget - meter.left());
+        verdict
+    });
+    Some(verdicts.collect())
+}
+
+fn verdict(rule: &Rule, context: &Context<'_, '_>, meter: &Meter) -> Verdict {
+    match evaluate(&rule.expression, context, meter, truth) {
+        Ok(true) => Verdict::Holds,
+        Ok(false) => match message(rule, context, meter) {
+            Ok(message) => Verdict::Broken(message),
+            Err(failure) => Verdict::Failed(failure),
+        },
+        Err(failure) => Verdict::Failed(failure),
+    }
+}
+
+fn message(rule: &Rule, context: &Context<'_, '_>, meter: &Meter) -> Result<String, Failure> {
+    match &rule.message {
+        Message::Text(text) => Ok(text.clone()),
+        Message::Expression => Ok(format!("`{}` is false", rule.expression.source().trim())),
+        Message::Computed(expression) => {
+            evaluate(expression, context, meter, text).map_err(|failure| {
+                Failure::Error(format!(
+                    "it is broken, and its message has no text: {failure}"
+                ))
+            })
+        }
+    }
+}
+
+fn evaluate<T>(
+    expression: &Expression,
+    context: &Context<'_, '_>,
+    meter: &Meter,
+    read: fn(&(dyn Val + '_)) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let mut context = context.new_inner_scope();
+    context.add_variable_as_val(METER, Box::new(meter.clone()));
+    let result = CelValue::resolve_val(expression.metered(), &context);
+    if meter.is_used() {
+        return Err(Failure::TooCostly);
+    }
+    match result {
+        Ok(value) => read(value.as_ref()),
+        Err(error) => Err(Failure::Error(reason(&error))),
+    }
+}
+
+fn truth(value: &(dyn Val + '_)) -> Result<bool, Failure> {
+    match value.downcast_ref::<CelBool>() {
+        Some(is) => Ok(*is.inner()),
+        None => Err(Failure::NotBoolean(value.get_type().name().to_owned())),
+    }
+}
+
+fn text(value: &(dyn Val + '_)) -> Result<String, Failure> {
+    match value.downcast_ref::<CelString>() {
+        Some(text) => Ok(text.inner().chars().take(LONGEST_MESSAGE).collect()),
+        None => Err(Failure::Error(format!(
+            "its value is not text, but of type `{}`",
+            value.get_type().name()
+        ))),
+    }
+}
+
+/// The error without the values in it, which may be large and have no order.
+fn reason(error: &ExecutionError) -> String {
+    match error {
+        ExecutionError::NoSuchKey(key) => format!(
+            "there is no key `{}`; test it first, as in `\"{}\" in …` or `has(…)`",
+            key.escape_debug(),
+            key.escape_debug()
+        ),
+        ExecutionError::NoSuchOverload(error) => error.to_string(),
+        ExecutionError::UndeclaredReference(name) => format!("there is no `{name}`"),
+        ExecutionError::UnexpectedType { got, want } => {
+            format!("a value is of type `{got}`, expected `{want}`")
+        }
+        ExecutionError::UnsupportedBinaryOperator(operator, left, right) => format!(
+            "`{operator}` cannot be used on `{}` and `{}`",
+            left.type_of(),
+            right.type_of()
+        ),
+        ExecutionError::ValuesNotComparable(left, right) => format!(
+            "`{}` cannot be compared with `{}`",
+            left.type_of(),
+            right.type_of()
+        ),
+        ExecutionError::DivisionByZero(_) | ExecutionError::RemainderByZero(_) => {
+            "it divides by zero".to_owned()
+        }
+        ExecutionError::Overflow(operator, ..) => format!("a number overflows in `{operator}`"),
+        ExecutionError::IndexOutOfBounds(_) => "an index is outside of its list".to_owned(),
+        ExecutionError::DuplicateKey(_) => "a map has a key twice".to_owned(),
+        ExecutionError::FunctionError { function, message } => {
+            format!(
+                "`{function}`: {}",
+                message.chars().take(160).collect::<String>()
+            )
+        }
+        _ => "a value has the wrong type".to_owned(),
+    }
+}

@@ -1,0 +1,14 @@
+//! Rules over one JSON value, written in CEL, and evaluated within limits of time and memory. Pure:
+//! it must never know a plan, a file, a client or a clock.
+#![forbid(unsafe_code)]
+
+mod expression;
+mod judge;
+mod meter;
+mod values;
+
+pub use expression::{CompileError, Expression, MAX_DEPTH, MAX_LENGTH};
+pub use judge::{Failure, Message, Rule, Verdict, judge};
+
+#[cfg(test)]
+mod tests;
