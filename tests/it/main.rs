@@ -77,6 +77,7 @@ mod review_forges;
 mod review_world;
 mod revision;
 mod rights;
+mod rules;
 mod running;
 mod safety_arguments;
 mod saved_plans;

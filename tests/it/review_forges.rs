@@ -45,6 +45,43 @@ fn a_merge_applies_the_plan_that_was_shown_and_no_other_one() {
     }
 }
 
+/// The comment shows the refusal, and the merge does not lift it.
+#[test]
+fn a_rule_refuses_a_plan_that_was_reviewed() {
+    for forge in [Forge::GitHub, Forge::GitLab] {
+        let world = World::new(forge);
+        let policy = |expression: &str| {
+            let head = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}";
+            let rules = format!("spec:\n  rules:\n  - {{name: few, expression: {expression}}}\n");
+            world
+                .folder
+                .write("pools/policy.yaml", format!("{head}\n{rules}"));
+        };
+        policy("plan.changes.size() < 1");
+        world.run(&COMMENT).expect(2);
+        let shown = world.comments().remove(0);
+        assert!(shown.contains("rule `few` is broken"), "{shown}");
+        let refused = world.run(&APPLY).expect(4);
+        assert!(
+            refused.stderr.contains("rule `few` is broken"),
+            "{refused:?}"
+        );
+        assert!(!world.folder.read("cluster.json").contains("podCIDR\""));
+        let told = world.comments();
+        assert!(
+            told.iter().any(|text| text.contains("**not applied**")),
+            "{told:?}"
+        );
+
+        // Another rule makes another plan, which needs its own review.
+        policy("plan.changes.size() < 2");
+        world.run(&APPLY).expect(4);
+        world.run(&COMMENT).expect(0);
+        world.run(&APPLY).expect(0);
+        assert!(world.folder.read("cluster.json").contains("10.20.0.0/24"));
+    }
+}
+
 /// A late job, or one that a person runs again after a revert, would apply what is no longer wanted.
 #[test]
 fn a_commit_whose_files_the_branch_left_behind_is_not_applied() {

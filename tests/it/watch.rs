@@ -103,6 +103,30 @@ fn nodes_that_join_get_blocks_and_files_take_effect_when_they_are_good() {
 }
 
 #[test]
+fn a_broken_rule_holds_back_what_it_judges_until_it_holds() {
+    let server = server();
+    let kind = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}";
+    let policy = |expression: &str| {
+        let rules = format!("spec:\n  rules:\n  - {{name: ready, expression: '{expression}'}}\n");
+        server
+            .folder
+            .write("pools/policy.yaml", format!("{kind}\n{rules}"));
+    };
+    policy(r#"plan.changes.all(c, c.labels[?"ready"].orValue("") == "yes")"#);
+    server.nodes([node("n1", json!({"rack": "a", "ready": "yes"}))]);
+    let watching = watching(&server, &[]);
+    assert_eq!(watching.written("n1"), json!(["10.20.0.0/24"]));
+    server.nodes([in_rack("n2", "a")]);
+    let seen = watching.until("seen", json!({"refusal_count": 1}));
+    assert_eq!(seen["refusals"][0]["rule"], "policy-rule", "{seen}");
+    assert_eq!(server.pod_cidrs()["n2"], Vec::<String>::new());
+    let ready = json!({"metadata": {"labels": {"ready": "yes"}}});
+    server.plane.patch("/api/v1/nodes/n2", &ready).unwrap();
+    assert_eq!(watching.written("n2"), json!(["10.20.1.0/24"]));
+    assert_eq!(watching.end(), 0);
+}
+
+#[test]
 fn an_api_server_that_goes_away_and_comes_back() {
     let mut server = server();
     let watching = watching(&server, &[]);

@@ -14,7 +14,7 @@ use jiff::SignedDuration;
 use ipam_cilium::lbipam::AddressPoolManifest;
 use ipam_core::model::{
     AddressPoolName, Hazard, LimitName, Limited, Measure, NodeName, Origin, PerFamily, PoolName,
-    Selector, ServiceName, WritePathChoice,
+    Selector, ServiceName, Severity, WritePathChoice,
 };
 use ipam_core::net::{Block, BlockSize, Family, Range};
 use ipam_core::neutron::Id;
@@ -222,6 +222,25 @@ pub struct Policy {
     pub address_pairs: AddressPairs,
     /// When `migrate` changes nodes, and how many at a time.
     pub migration: MigrationPolicy,
+    /// What must be true of the changes that are applied together, in the order of the file.
+    pub rules: Vec<PolicyRule>,
+}
+
+/// A rule of the Policy over a plan.
+#[derive(Clone, Debug)]
+pub struct PolicyRule {
+    /// Unique in the Policy.
+    pub name: String,
+    /// Place of its expression.
+    pub origin: Origin,
+    /// `Error` refuses the plan.
+    pub severity: Severity,
+    pub rule: ipam_rules::Rule,
+}
+
+impl PolicyRule {
+    /// The variables that an expression can use.
+    pub const VARIABLES: [&str; 3] = ["nodes", "plan", "pools"];
 }
 
 /// Management of `allowed_address_pairs` of VMs' ports.
@@ -292,6 +311,7 @@ impl Default for Policy {
             activity: Activity::Active,
             address_pairs: AddressPairs::Ignored,
             migration: MigrationPolicy::default(),
+            rules: Vec::new(),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod leader;
 mod objects;
+mod rules;
 
 use serde_json::{Value, json};
 use testbed::{Options, wait_until};

@@ -6,13 +6,13 @@ use std::str::FromStr;
 use jiff::SignedDuration;
 
 use crate::documents::context::{Context, keys};
-use crate::documents::lower_migration;
 use crate::documents::schema::TextList;
 use crate::documents::schema_policy::{
     PolicySpec, WrittenAddressPairs, WrittenLimit, WrittenLimits, WrittenProtected,
     WrittenUnattended, WrittenWritePath,
 };
 use crate::documents::tree::Step;
+use crate::documents::{lower_migration, lower_rules};
 use ipam_core::model::{
     Hazard, LimitName, Limited, Measure, NameError, Origin, WritePath, WritePathChoice,
 };
@@ -66,6 +66,7 @@ pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
             WrittenAddressPairs::PodCidrs => AddressPairs::PodCidrs,
         },
         migration: lower_migration::lower(context, &spec.migration),
+        rules: lower_rules::lower(context, spec.rules.as_deref().unwrap_or_default()),
     }
 }
 

@@ -15,6 +15,7 @@ mod lower_neutron_pool;
 mod lower_pin;
 mod lower_policy;
 mod lower_pool;
+mod lower_rules;
 mod lower_selector;
 mod lower_service_pin;
 mod messages;

@@ -58,6 +58,10 @@ pub(super) struct PolicySpec {
     /// When `migrate` changes nodes, and how many at a time.
     #[serde(default)]
     pub migration: WrittenMigration,
+    /// Rules over the changes of a plan. A plan that breaks a rule of severity `error` is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<WrittenRule>", length(max = 100))]
+    pub rules: Option<Vec<Option<WrittenRule>>>,
     /// `watch` and the operator write nothing, not even the block of a new node. `apply` still
     /// writes.
     #[serde(default)]
@@ -147,6 +151,36 @@ pub(super) struct WrittenWindow {
     /// IANA name of the time zone of `schedule`, such as `Europe/Berlin`. Default: `UTC`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
+}
+
+/// A rule over the changes of a plan.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct WrittenRule {
+    /// Name, unique in the Policy.
+    #[schemars(with = "String")]
+    pub name: Option<String>,
+    /// What must be true, in the Common Expression Language (CEL), over `plan`, `pools` and `nodes`.
+    #[schemars(with = "String")]
+    pub expression: Option<String>,
+    /// What a broken rule says. Default: its expression.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// An expression whose text a broken rule says. Excludes `message`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_expression: Option<String>,
+    /// `error` refuses a plan that breaks the rule; the others only report it.
+    #[serde(default)]
+    pub severity: WrittenSeverity,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WrittenSeverity {
+    #[default]
+    Error,
+    Warning,
+    Info,
 }
 
 /// Changes at OpenStack Neutron.

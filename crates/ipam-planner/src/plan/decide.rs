@@ -9,7 +9,6 @@ use super::kept_addresses::KeptAddresses;
 use super::misplaced::Placement;
 use super::node_planner::{NodePlanner, Pinned};
 use super::owners::AddressOwners;
-use super::refusals::refusals;
 use super::supply::{foreign, supply};
 use super::{Plan, digest, drift, lb, misplaced, pins, pod_pools, ports};
 use crate::check;
@@ -311,12 +310,7 @@ impl<'p> Planner<'p> {
         self.plan.misplaced.sort();
         self.plan.drift.sort();
         self.plan.unchanged.sort();
-        self.plan.refusals = refusals(
-            &self.plan.changes,
-            &self.plan.effects,
-            self.desired,
-            self.observed,
-        );
+        self.plan.judge(self.desired, self.observed);
         self.plan.desired_digest = digest::of_desired(self.desired);
         self.plan
     }

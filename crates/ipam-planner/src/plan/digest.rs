@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 
 use ipam_core::model::WritePathChoice;
 use ipam_desired::{
-    AddressPairs, ChosenFrom, Desired, NeutronPool, Pin, PinnedAddress, PinnedTo, Policy, Pool,
-    PoolRange, PoolState, Protected, ServicePin, WantedAddressPool,
+    AddressPairs, ChosenFrom, Desired, NeutronPool, Pin, PinnedAddress, PinnedTo, Policy,
+    PolicyRule, Pool, PoolRange, PoolState, Protected, ServicePin, WantedAddressPool,
 };
 
 /// Hex SHA-256 of a text.
@@ -152,6 +152,7 @@ fn add_policy(text: &mut String, policy: &Policy) {
         // It says when `migrate` changes a node, and `migrate` plans each node again: a plan that
         // was saved before an edit of the windows still writes the same.
         migration: _,
+        rules,
     } = policy;
     let write_path = match write_path {
         WritePathChoice::Auto => "auto",
@@ -162,6 +163,19 @@ fn add_policy(text: &mut String, policy: &Policy) {
         AddressPairs::PodCidrs => {
             let _ = writeln!(text, "allowed address pairs for pod CIDRs");
         }
+    }
+    for rule in rules {
+        let PolicyRule {
+            name,
+            origin: _,
+            severity,
+            rule,
+        } = rule;
+        let _ = writeln!(
+            text,
+            "rule {name:?} {severity} {:?}",
+            rule.expression.source()
+        );
     }
     let limits = limits.iter().map(|(name, value)| format!("{name}={value}"));
     let protected = (nodes.iter().map(ToString::to_string))

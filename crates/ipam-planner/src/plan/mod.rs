@@ -27,6 +27,7 @@ mod pod_pools;
 mod pool_use;
 mod ports;
 mod refusals;
+mod rules;
 mod selection;
 mod staleness;
 mod supply;

@@ -49,6 +49,8 @@ impl PlannedState {
             .limits
             .keys()
             .any(|limit| limit.limited == Limited::Assign);
+        // A rule may be about all changes together.
+        let has_rules = !desired.policy.rules.is_empty();
         let is_paused = desired.policy.activity == Activity::Paused;
         let subnets = SubnetPools::resolve(desired, observed);
         let is_unresolved = subnets.unresolved().is_some();
@@ -59,6 +61,7 @@ impl PlannedState {
             .any(|overlap| matches!(overlap.other, Overlapping::Pool(_)));
         if !is_by_node
             || is_limited
+            || has_rules
             || is_paused
             || is_unresolved
             || has_overlap

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::change::{Change, Target, node_changes};
-use super::{Blocked, Drift, Plan, effects, refusals};
+use super::{Blocked, Drift, Plan, effects};
 use ipam_cilium::observed::{Node, Observed};
 use ipam_core::model::{Finding, NodeName, Selector, ServiceName};
 use ipam_desired::Desired;
@@ -164,7 +164,7 @@ impl Plan {
         self.unchanged.retain(|target| members.has(target));
         // Both describe all changes together, and some are left out now.
         self.effects = effects(&self.changes, observed);
-        self.refusals = refusals(&self.changes, &self.effects, desired, observed);
+        self.judge(desired, observed);
         self.selection = selection.clone();
         self.left_out = Some(left_out);
         self

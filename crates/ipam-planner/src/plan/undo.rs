@@ -78,7 +78,7 @@ pub fn plan_undo(
             Err(blocked) => plan.blocked.push(blocked),
         }
     }
-    plan.refusals = super::refusals(&plan.changes, &plan.effects, desired, observed);
+    plan.judge(desired, observed);
     plan
 }
 

@@ -1,4 +1,4 @@
-//! Why a plan may not be applied as a whole: limits, protections, and blindness.
+//! Why a plan may not be applied as a whole: limits, protections, rules, and blindness.
 //!
 //! A refusal never changes what is planned.
 
@@ -12,8 +12,9 @@ use super::change::{Change, NodeChange, node_changes};
 use super::lb::{self, Effects};
 use super::pod_pools::{PodPoolCause, PodPoolObject};
 use super::ports::PortChange;
+use super::{Plan, rules};
 use ipam_cilium::observed::Observed;
-use ipam_core::model::{Hazard, NodeName, Rule, Waiver};
+use ipam_core::model::{Finding, Hazard, NodeName, Rule, Waiver};
 use ipam_desired::Desired;
 
 pub use limits::exceeded_limits;
@@ -46,6 +47,28 @@ pub fn refusals(
     desired: &Desired,
     observed: &Observed,
 ) -> Vec<Refusal> {
+    let broken = rules::findings(changes, effects, desired, observed);
+    all(changes, effects, desired, observed, &broken)
+}
+
+impl Plan {
+    /// Sets what is said about all changes together: the refusals, and the broken rules.
+    pub(super) fn judge(&mut self, desired: &Desired, observed: &Observed) {
+        let broken = rules::findings(&self.changes, &self.effects, desired, observed);
+        self.refusals = all(&self.changes, &self.effects, desired, observed, &broken);
+        self.findings.retain(|finding| finding.rule != rules::CODE);
+        self.findings.extend(broken);
+        self.findings.sort();
+    }
+}
+
+fn all(
+    changes: &[Change],
+    effects: &Effects,
+    desired: &Desired,
+    observed: &Observed,
+    broken: &[Finding],
+) -> Vec<Refusal> {
     let nodes: Vec<&NodeChange> = node_changes(changes).collect();
     let mut refusals: Vec<Refusal> = limits::refusals(changes, &desired.policy, observed);
     refusals.extend(protection::of_nodes(changes, desired, observed));
@@ -54,6 +77,7 @@ pub fn refusals(
     refusals.extend(blindness(changes, observed));
     refusals.extend(subnets::refusals(changes, desired, observed));
     refusals.extend(lb::refusals(changes, effects, desired, observed));
+    refusals.extend(rules::refusals(broken));
     refusals.sort();
     refusals
 }

@@ -1,0 +1,118 @@
+//! Lowers `spec.rules` of the `Policy` document. Knows no plan: an expression is only parsed.
+
+use std::collections::BTreeMap;
+
+use crate::documents::context::{Context, keys};
+use crate::documents::schema_policy::{WrittenRule, WrittenSeverity};
+use crate::documents::tree::Step;
+use ipam_core::model::{Finding, Origin, Rule, Severity};
+use ipam_core::text::one_line;
+use ipam_desired::PolicyRule;
+use ipam_rules::{Expression, Message};
+
+pub(super) fn lower(context: &mut Context<'_>, written: &[Option<WrittenRule>]) -> Vec<PolicyRule> {
+    let mut names: BTreeMap<&str, Origin> = BTreeMap::new();
+    let mut rules = Vec::new();
+    for (index, rule) in written.iter().enumerate() {
+        let Some(rule) = rule else { continue };
+        let path = [keys(["spec", "rules"]), vec![Step::Index(index)]].concat();
+        if let Some(name) = &rule.name {
+            let origin = context
+                .document
+                .origin(&[path.clone(), keys(["name"])].concat());
+            if name.trim().is_empty() {
+                let help = "write a name, such as `no-deletion`";
+                context.fault(
+                    "bad-rule",
+                    "a rule has an empty name",
+                    &origin,
+                    "empty",
+                    help,
+                );
+            }
+            if let Some(first) = names.insert(name, origin.clone()) {
+                context.findings.push(named_twice(name, &origin, &first));
+            }
+        }
+        rules.extend(self::rule(context, rule, &path));
+    }
+    rules
+}
+
+fn named_twice(name: &str, origin: &Origin, first: &Origin) -> Finding {
+    let message = format!("two rules have the name `{}`", one_line(name));
+    Finding::new(Severity::Error, Rule("bad-rule"), message)
+        .at(origin, "the same name")
+        .and(first, "first used here")
+        .help("rename one of them")
+}
+
+/// The rule, or `None` with a fault for each wrong field.
+fn rule(context: &mut Context<'_>, written: &WrittenRule, path: &[Step]) -> Option<PolicyRule> {
+    let WrittenRule {
+        name,
+        expression,
+        message,
+        message_expression,
+        severity,
+    } = written;
+    let at = |key| [path, &keys([key])].concat();
+    let source = expression.as_deref()?;
+    let expression = compiled(context, "expression", source, &at("expression"));
+    let message = match (message, message_expression) {
+        (None, None) => Some(Message::Expression),
+        (Some(text), None) => Some(Message::Text(text.clone())),
+        (None, Some(source)) => {
+            let path = at("messageExpression");
+            compiled(context, "messageExpression", source, &path).map(Message::Computed)
+        }
+        (Some(_), Some(_)) => {
+            let origin = context.document.origin(&at("messageExpression"));
+            context.fault(
+                "bad-rule",
+                "a rule has `message` and `messageExpression`",
+                &origin,
+                "a second message",
+                "keep one of them",
+            );
+            None
+        }
+    };
+    Some(PolicyRule {
+        name: name.clone()?,
+        origin: context.document.origin(&at("expression")),
+        severity: match severity {
+            WrittenSeverity::Error => Severity::Error,
+            WrittenSeverity::Warning => Severity::Warning,
+            WrittenSeverity::Info => Severity::Info,
+        },
+        rule: ipam_rules::Rule {
+            expression: expression?,
+            message: message?,
+        },
+    })
+}
+
+fn compiled(
+    context: &mut Context<'_>,
+    key: &str,
+    source: &str,
+    path: &[Step],
+) -> Option<Expression> {
+    let error = match Expression::compile(source, &PolicyRule::VARIABLES) {
+        Ok(expression) => return Some(expression),
+        Err(error) => error,
+    };
+    let origin = context.document.origin(path);
+    context.fault(
+        "bad-rule",
+        format!("`{key}` of a rule cannot be used: {}", one_line(&error.to_string())),
+        &origin,
+        "not a rule",
+        format!(
+            "write a CEL expression over `{}`, such as `plan.changes.all(c, c.hazard != \"destructive\")`",
+            PolicyRule::VARIABLES.join("`, `")
+        ),
+    );
+    None
+}
