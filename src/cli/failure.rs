@@ -17,7 +17,7 @@ ipam_core::text_enum! {
     enum Code {
         Done = "done, or nothing to do",
         Failed = "failed, or the command line is invalid",
-        Found = "what --fail-on names (plan, doctor), or changes (plan --detailed-exitcode, upgrade)",
+        Found = "what --fail-on names, changes (plan --detailed-exitcode, upgrade), or failed cases",
         Invalid = "the files are invalid, or have warnings (validate --strict)",
         Stale = "the saved plan is stale, or not the expected one; nothing was written",
         Refused = "a limit or a protection refuses the plan; nothing was written",

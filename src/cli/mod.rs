@@ -41,6 +41,7 @@ mod output;
 mod plan;
 mod plan_file;
 mod planning;
+mod policy;
 mod progress;
 mod reading;
 mod review;
@@ -137,6 +138,8 @@ enum Command {
     Validate(validate::Arguments),
     /// Show what would change, and why.
     Plan(plan::Arguments),
+    /// Test the rules of the Policy on examples.
+    Policy(policy::Arguments),
     /// Show a plan in a pull request: one comment for each directory, updated in place.
     Comment(comment::Arguments),
     /// Compare the cluster with the files, and keep one issue open while they differ.
@@ -247,6 +250,7 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
         Command::Import(arguments) => import::run(arguments, common).await,
         Command::Validate(arguments) => validate::run(arguments, common),
         Command::Plan(arguments) => plan::run(arguments, common).await,
+        Command::Policy(arguments) => policy::run(arguments, common),
         Command::Comment(arguments) => comment::run(arguments, common).await,
         Command::Drift(arguments) => drift::run(arguments, common).await,
         Command::Apply(arguments) => apply::run(arguments, common).await,

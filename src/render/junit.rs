@@ -23,6 +23,10 @@ pub fn junit(suite: &str, findings: &[Finding], fails: Option<Severity>, detail:
     } else {
         (cases, groups.len())
     };
+    document(suite, &cases, tests, failures)
+}
+
+fn document(suite: &str, cases: &str, tests: usize, failures: usize) -> String {
     let xml = format!(
         r#"<?xml version="1.0" encoding="UTF-8"?>
 <testsuites name="cilium-ipam" tests="{tests}" skipped="0" failures="{failures}" errors="0">
@@ -32,6 +36,42 @@ pub fn junit(suite: &str, findings: &[Finding], fails: Option<Severity>, detail:
 "#
     );
     xml_without_commands(&xml).into_owned()
+}
+
+/// A test case that a person wrote.
+pub(super) struct JunitCase<'f> {
+    pub name: String,
+    pub class: String,
+    /// Why it failed; `None` if it passed.
+    pub failure: Option<&'f Finding>,
+}
+
+/// The report on cases that people wrote, as XML text with one suite.
+pub(super) fn junit_cases(suite: &str, cases: &[JunitCase<'_>], detail: Detail) -> String {
+    let failures = cases.iter().filter(|case| case.failure.is_some()).count();
+    let texts: String = cases
+        .iter()
+        .map(|case| written_case(case, detail))
+        .collect();
+    document(suite, &texts, cases.len(), failures)
+}
+
+fn written_case(case: &JunitCase<'_>, detail: Detail) -> String {
+    let (name, class) = (escaped(&case.name), escaped(&case.class));
+    let start = format!("        <testcase name=\"{name}\" classname=\"{class}\"");
+    let Some(finding) = case.failure else {
+        return format!("{start}/>\n");
+    };
+    format!(
+        "{start}>\n            {}\n        </testcase>\n",
+        failure(finding, detail)
+    )
+}
+
+fn failure(finding: &Finding, detail: Detail) -> String {
+    let message = escaped(&finding.message);
+    let text = escaped(&sentences(finding, detail));
+    format!("<failure message=\"{message}\">{text}</failure>")
 }
 
 fn test_case(group: &FindingGroup<'_>, is_failure: bool, detail: Detail) -> String {
@@ -46,12 +86,12 @@ fn test_case(group: &FindingGroup<'_>, is_failure: bool, detail: Detail) -> Stri
     };
     let name = escaped(&format!("{} {subject}{more}", finding.rule));
     let class = finding.severity.as_str();
-    let text = escaped(&sentences(finding, detail));
-    let result = if is_failure {
-        let message = escaped(&finding.message);
-        format!("<failure message=\"{message}\">{text}</failure>")
-    } else {
-        format!("<system-out>{text}</system-out>")
+    let result = match is_failure {
+        true => failure(finding, detail),
+        false => {
+            let text = escaped(&sentences(finding, detail));
+            format!("<system-out>{text}</system-out>")
+        }
     };
     format!(
         "        <testcase name=\"{name}\" classname=\"{class}\">\n            {result}\n        </testcase>\n"

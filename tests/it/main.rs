@@ -65,6 +65,7 @@ mod node_config;
 mod operator;
 mod pairs;
 mod parse_node;
+mod policy_test;
 mod properties;
 mod properties_applied;
 mod properties_undone;

@@ -4,6 +4,7 @@
 
 mod custom_kind;
 mod maintenance;
+mod rule_case;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,7 @@ pub use maintenance::{
     MaintenanceWindow, MigrationPolicy, Schedule, ScheduleError, UnknownTimeZone, WindowState,
     time_zone, time_zone_names,
 };
+pub use rule_case::{Expectation, RuleCase, WrittenPart};
 
 /// The whole desired state.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +41,8 @@ pub struct Desired {
     pub address_pools_asked: AddressPoolsAsked,
     pub service_pins: BTreeMap<ServiceName, ServicePin>,
     pub policy: Policy,
+    /// Examples for the rules of the Policy, in the order of the files.
+    pub rule_cases: Vec<RuleCase>,
 }
 
 impl Desired {

@@ -98,12 +98,13 @@ fn add_help(page: &mut String, verbs_before: &[&str]) {
 }
 
 /// The kinds of the files, most used first.
-const KINDS: [&str; 5] = [
+const KINDS: [&str; 6] = [
     "IPPool",
     "NodeAssignment",
     "Policy",
     "ServiceAssignment",
     "CiliumLoadBalancerIPPool",
+    "PolicyTest",
 ];
 
 fn fields() -> String {

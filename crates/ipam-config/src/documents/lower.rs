@@ -12,11 +12,12 @@ use crate::documents::recognition::{self, Recognition};
 use crate::documents::schema::{DocumentKind, NodeAssignmentDocument};
 use crate::documents::schema_lb::{AddressPoolDocument, ServiceAssignmentDocument};
 use crate::documents::schema_policy::PolicyDocument;
+use crate::documents::schema_policy_test::PolicyTestDocument;
 use crate::documents::schema_pool::IpPoolDocument;
 use crate::documents::tree::{Document, Step};
 use crate::documents::{
-    Documents, SourceFile, lower_address_pool, lower_pin, lower_policy, lower_pool,
-    lower_service_pin, structure, yaml,
+    Documents, SourceFile, lower_address_pool, lower_pin, lower_policy, lower_policy_test,
+    lower_pool, lower_service_pin, structure, yaml,
 };
 use ipam_core::model::{Finding, Origin, Rule, Severity};
 use ipam_desired::{Activity, Desired, Policy, ServicePin};
@@ -39,7 +40,8 @@ pub fn lower(documents: &Documents) -> (Desired, Vec<Finding>) {
         }
     }
     if lowering.is_empty && lowering.findings.is_empty() {
-        let finding = nothing_in(&files, &lowering.ignored);
+        let has_tests = !lowering.desired.rule_cases.is_empty();
+        let finding = nothing_in(&files, lowering.ignored.has_documents() || has_tests);
         lowering.findings.extend(finding);
     }
     lowering.finish()
@@ -47,13 +49,18 @@ pub fn lower(documents: &Documents) -> (Desired, Vec<Finding>) {
 
 /// Refuses files without documents, like a directory without files: it is more often a mistake than
 /// intended.
-fn nothing_in(files: &[&SourceFile], ignored: &Ignored) -> Option<Finding> {
+fn nothing_in(files: &[&SourceFile], has_others: bool) -> Option<Finding> {
     let first = files.first()?;
-    let message = match (files.len(), ignored.has_documents()) {
+    let message = match (files.len(), has_others) {
         (1, false) => format!("`{}` has no documents", first.path),
-        (1, true) => format!("`{}` has only documents of other programs", first.path),
+        (1, true) => format!(
+            "`{}` has only tests, or documents of other programs",
+            first.path
+        ),
         (count, false) => format!("none of the {count} files has a document"),
-        (count, true) => format!("the {count} files have only documents of other programs"),
+        (count, true) => {
+            format!("the {count} files have only tests, or documents of other programs")
+        }
     };
     let finding = Finding::new(Severity::Error, Rule("empty-directory"), message);
     let help = "write a pool, or name the directory that has the pools; an empty configuration never deletes everything";
@@ -93,7 +100,8 @@ impl Lowering {
     fn document(&mut self, document: Document) {
         match recognition::recognise(&document) {
             Ok(Recognition::Ours(kind)) => {
-                self.is_empty = false;
+                // Examples ask nothing of a cluster.
+                self.is_empty &= kind == DocumentKind::PolicyTest;
                 let namespace = keys(["metadata", "namespace"]);
                 if document.has(&namespace) {
                     let origin = document.origin(&namespace);
@@ -171,6 +179,12 @@ impl Lowering {
                 {
                     let policy = lower_policy::lower(&mut context, &spec);
                     self.policy(policy);
+                }
+            }
+            DocumentKind::PolicyTest => {
+                if let Some(written) = context.typed::<PolicyTestDocument>(readable) {
+                    let cases = lower_policy_test::lower(&mut context, written);
+                    self.desired.rule_cases.extend(cases);
                 }
             }
         }

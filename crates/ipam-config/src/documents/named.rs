@@ -106,7 +106,7 @@ impl<'d> Reading<'d> {
             DocumentKind::IpPool | DocumentKind::AddressPool => Naming::Pool(own),
             DocumentKind::NodeAssignment => Naming::Node(own),
             DocumentKind::ServiceAssignment => Naming::Service(own),
-            DocumentKind::Policy => Naming::Directory,
+            DocumentKind::Policy | DocumentKind::PolicyTest => Naming::Directory,
         };
         Reading {
             document,
@@ -150,6 +150,8 @@ impl<'d> Reading<'d> {
                 });
                 return;
             }
+            // Its addresses are examples.
+            DocumentKind::PolicyTest => return,
         }
         if !self.found.named[before..]
             .iter()

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::documents::schema_lb::{AddressPoolDocument, ServiceAssignmentDocument};
 use crate::documents::schema_policy::PolicyDocument;
+use crate::documents::schema_policy_test::PolicyTestDocument;
 use crate::documents::schema_pool::IpPoolDocument;
 use ipam_desired::CustomKind;
 
@@ -34,6 +35,8 @@ ipam_core::text_enum! {
         AddressPool = "CiliumLoadBalancerIPPool",
         /// A pin of a Service.
         ServiceAssignment = "ServiceAssignment",
+        /// Examples for the rules of the Policy.
+        PolicyTest = "PolicyTest",
     }
 }
 
@@ -72,6 +75,7 @@ pub fn json_schema(kind: DocumentKind) -> Value {
         DocumentKind::Policy => schema_of::<PolicyDocument>(kind),
         DocumentKind::AddressPool => schema_of::<AddressPoolDocument>(kind),
         DocumentKind::ServiceAssignment => schema_of::<ServiceAssignmentDocument>(kind),
+        DocumentKind::PolicyTest => schema_of::<PolicyTestDocument>(kind),
     }
 }
 

@@ -42,6 +42,7 @@ crate::text_enum! {
         Doctor = "doctor",
         Show = "show",
         Upgrade = "upgrade",
+        PolicyTest = "policy test",
     }
 }
 
@@ -98,13 +99,14 @@ pub struct RuleFamily {
 }
 
 /// The files of the families, in the order of the reference.
-const FAMILIES: [(&str, &str); 11] = [
+const FAMILIES: [(&str, &str); 12] = [
     ("reading", include_str!("../../rules/reading.txt")),
     ("documents", include_str!("../../rules/documents.txt")),
     ("pools", include_str!("../../rules/pools.txt")),
     ("cluster", include_str!("../../rules/cluster.txt")),
     ("doctor", include_str!("../../rules/doctor.txt")),
     ("refusals", include_str!("../../rules/refusals.txt")),
+    ("policy-test", include_str!("../../rules/policy-test.txt")),
     ("blocked", include_str!("../../rules/blocked.txt")),
     ("misplaced", include_str!("../../rules/misplaced.txt")),
     (

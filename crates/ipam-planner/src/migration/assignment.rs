@@ -34,6 +34,7 @@ impl<'d> Assignments<'d> {
             address_pools_asked,
             service_pins: _,
             policy,
+            rule_cases: _,
         } = desired;
         let pools = Desired {
             pools: pools.clone(),
@@ -44,6 +45,7 @@ impl<'d> Assignments<'d> {
             address_pools_asked: *address_pools_asked,
             service_pins: BTreeMap::new(),
             policy: policy.clone(),
+            rule_cases: Vec::new(),
         };
         Assignments { desired, pools }
     }

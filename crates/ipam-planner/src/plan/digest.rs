@@ -34,6 +34,8 @@ pub(super) fn of_desired(desired: &Desired) -> String {
         address_pools_asked: _,
         service_pins,
         policy,
+        // They change no plan.
+        rule_cases: _,
     } = desired;
     let mut text = String::new();
     pools.values().for_each(|pool| add_pool(&mut text, pool));

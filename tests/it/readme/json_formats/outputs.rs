@@ -41,6 +41,12 @@ pub const OUTPUTS: &[Output] = &[
         commands: &["validate POOLS"],
     },
     Output {
+        title: "`policy test`",
+        file: "src/render/policy_test.rs",
+        root: "PolicyTestDocument",
+        commands: &["policy test POOLS"],
+    },
+    Output {
         title: "`import` of a running cluster",
         file: "src/cli/import/report.rs",
         root: "Document",

@@ -1,0 +1,258 @@
+//! Evaluates the rules of the Policy on examples of plans, as `policy test` shows them. Must never
+//! know a cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+
+use super::document::{ChangeDocument, EditDocument, GuardDocument, ServiceEffectDocument};
+use super::rules::pools;
+use ipam_core::model::{Finding, Rule, Severity};
+use ipam_core::similar_names::most_similar;
+use ipam_core::text::one_line;
+use ipam_desired::{Desired, Expectation, PolicyRule, RuleCase, WrittenPart};
+use ipam_rules::{Verdict, judge};
+
+const FAILED: Rule = Rule("policy-test-failed");
+const UNKNOWN: Rule = Rule("unknown-policy-rule");
+const UNTESTED: Rule = Rule("untested-policy-rule");
+
+/// Results of all cases, in the order of the files.
+#[derive(Debug)]
+pub struct TestedPolicy<'d> {
+    /// Number of rules.
+    pub rules: usize,
+    pub cases: Vec<TestedCase<'d>>,
+    /// A finding for each failed case, and one for each rule that no case holds or breaks.
+    pub findings: Vec<Finding>,
+}
+
+/// The result of a case.
+#[derive(Debug)]
+pub struct TestedCase<'d> {
+    pub case: &'d RuleCase,
+    /// What the rule says of the example; `None` if there is no such rule.
+    pub said: Option<Expectation>,
+    /// The message of a broken rule, or why it has no result.
+    pub message: Option<String>,
+    pub outcome: CaseOutcome,
+}
+
+ipam_core::text_enum! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum CaseOutcome {
+        Passed = "passed",
+        Failed = "failed",
+    }
+}
+
+/// Evaluates every case.
+pub fn test_policy(desired: &Desired) -> TestedPolicy<'_> {
+    let rules: BTreeMap<&str, &PolicyRule> = desired
+        .policy
+        .rules
+        .iter()
+        .map(|rule| (rule.name.as_str(), rule))
+        .collect();
+    let cases: Vec<TestedCase<'_>> = desired
+        .rule_cases
+        .iter()
+        .map(|case| tested(case, rules.get(case.rule.as_str()).copied(), desired))
+        .collect();
+    let failed = cases
+        .iter()
+        .filter(|case| case.outcome == CaseOutcome::Failed);
+    let mut findings: Vec<Finding> = failed
+        .map(|case| failure(case, rules.get(case.case.rule.as_str()).copied(), &rules))
+        .collect();
+    findings.extend(untested(desired));
+    findings.sort();
+    TestedPolicy {
+        rules: desired.policy.rules.len(),
+        cases,
+        findings,
+    }
+}
+
+fn tested<'d>(case: &'d RuleCase, rule: Option<&PolicyRule>, desired: &Desired) -> TestedCase<'d> {
+    let verdict = rule.map(|rule| {
+        let mut verdicts = judge(&[&rule.rule], &input(case, desired));
+        verdicts.remove(0)
+    });
+    let (said, message) = match verdict {
+        None => (None, None),
+        Some(Verdict::Holds) => (Some(Expectation::Holds), None),
+        Some(Verdict::Broken(message)) => (Some(Expectation::Broken), Some(message)),
+        Some(Verdict::Failed(failure)) => (Some(Expectation::NoResult), Some(failure.to_string())),
+    };
+    let says_it = case.message.as_ref().is_none_or(|part| {
+        message
+            .as_ref()
+            .is_some_and(|message| message.contains(part))
+    });
+    let outcome = match said == Some(case.expected) && says_it {
+        true => CaseOutcome::Passed,
+        false => CaseOutcome::Failed,
+    };
+    TestedCase {
+        case,
+        said,
+        message,
+        outcome,
+    }
+}
+
+fn failure(
+    tested: &TestedCase<'_>,
+    rule: Option<&PolicyRule>,
+    rules: &BTreeMap<&str, &PolicyRule>,
+) -> Finding {
+    let TestedCase {
+        case,
+        said,
+        message,
+        outcome: _,
+    } = tested;
+    let (Some(rule), Some(said)) = (rule, said) else {
+        return unknown_rule(case, rules);
+    };
+    let name = one_line(&case.rule);
+    let because = message
+        .as_ref()
+        .map(|message| format!(": {}", one_line(message)))
+        .unwrap_or_default();
+    let said = match said {
+        Expectation::Holds => format!("rule `{name}` holds"),
+        Expectation::Broken => format!("rule `{name}` is broken{because}"),
+        Expectation::NoResult => format!("rule `{name}` has no result{because}"),
+    };
+    let expected = match (case.expected, &case.message) {
+        (Expectation::Broken, Some(message)) => {
+            format!(
+                "expected it to be broken with the message `{}`",
+                one_line(message)
+            )
+        }
+        (Expectation::Broken, None) => "expected it to be broken".to_owned(),
+        (Expectation::Holds, _) => "expected it to hold".to_owned(),
+        (Expectation::NoResult, _) => "expected it to have no result".to_owned(),
+    };
+    Finding::new(Severity::Error, FAILED, format!("{said}; {expected}"))
+        .at(&case.origin, "this case")
+        .and(&rule.origin, "the rule")
+        .help("correct the rule, or the example and what it expects")
+}
+
+fn unknown_rule(case: &RuleCase, rules: &BTreeMap<&str, &PolicyRule>) -> Finding {
+    let message = format!("the Policy has no rule `{}`", one_line(&case.rule));
+    let names: Vec<&str> = rules.keys().copied().collect();
+    let help = match most_similar(&case.rule, names) {
+        Some(similar) => format!("did you mean `{}`?", one_line(similar)),
+        None => "name a rule of the Policy, or remove the case".to_owned(),
+    };
+    Finding::new(Severity::Error, UNKNOWN, message)
+        .at(&case.origin, "this case")
+        .help(help)
+}
+
+/// A rule that no example breaks may be one that is always true.
+fn untested(desired: &Desired) -> Vec<Finding> {
+    let shown: BTreeSet<(&str, &str)> = desired
+        .rule_cases
+        .iter()
+        .map(|case| (case.rule.as_str(), case.expected.as_str()))
+        .collect();
+    let finding = |rule: &PolicyRule| {
+        let has = |expected: Expectation| shown.contains(&(rule.name.as_str(), expected.as_str()));
+        let name = one_line(&rule.name);
+        let message = match (has(Expectation::Holds), has(Expectation::Broken)) {
+            (true, true) => return None,
+            (true, false) => format!("no case breaks rule `{name}`"),
+            (false, true) => format!("rule `{name}` holds in no case"),
+            (false, false) => format!("rule `{name}` has no case"),
+        };
+        let finding = Finding::new(Severity::Warning, UNTESTED, message);
+        let help =
+            "add a case to a PolicyTest: one plan that the rule allows, and one that it refuses";
+        Some(finding.at(&rule.origin, "this rule").help(help))
+    };
+    desired.policy.rules.iter().filter_map(finding).collect()
+}
+
+/// The variables of an example.
+fn input(case: &RuleCase, desired: &Desired) -> Value {
+    let mut nodes: Map<String, Value> = case.nodes.clone();
+    let changes: Vec<Value> = case
+        .changes
+        .iter()
+        .enumerate()
+        .map(|(index, written)| change(index, written, &mut nodes))
+        .collect();
+    let services = case.services.iter().enumerate();
+    let services: Vec<Value> = services
+        .map(|(index, written)| service(index, written))
+        .collect();
+    let pools = match &case.pools {
+        Some(written) => json!(written),
+        None => pools(desired),
+    };
+    json!({
+        "plan": {"changes": changes, "services": services},
+        "pools": pools,
+        "nodes": nodes,
+    })
+}
+
+/// A change of the first block of a node, with the fields that are written. Joins its node to the
+/// nodes.
+fn change(index: usize, written: &WrittenPart, nodes: &mut Map<String, Value>) -> Value {
+    let after = written.get("after").cloned().unwrap_or_default();
+    let usual = ChangeDocument {
+        action: "assign".to_owned(),
+        kind: "Node".to_owned(),
+        name: format!("node-{}", index + 1),
+        write_path: "node-spec".to_owned(),
+        before: Vec::new(),
+        after: Vec::new(),
+        pool: None,
+        failure_domain: None,
+        reason: String::new(),
+        hazard: "none".to_owned(),
+        edit: EditDocument::NodeSpec(serde_json::from_value(after).unwrap_or_default()),
+        undo: None,
+        guard: GuardDocument {
+            uid: String::new(),
+            resource_version: String::new(),
+        },
+        origin: None,
+        needs_approval: Vec::new(),
+    };
+    let mut change = merged(json!(usual), written);
+    let name = change["name"].as_str().unwrap_or_default().to_owned();
+    if change.get("labels").is_none() {
+        let of_node = nodes.get(&name).filter(|_| change["kind"] == "Node");
+        change["labels"] = of_node.map_or(json!({}), |node| node["labels"].clone());
+    }
+    if change["kind"] == "Node" {
+        let node = json!({"labels": change["labels"]});
+        nodes.entry(name).or_insert(node);
+    }
+    change
+}
+
+fn service(index: usize, written: &WrittenPart) -> Value {
+    let usual = ServiceEffectDocument {
+        namespace: "default".to_owned(),
+        name: format!("service-{}", index + 1),
+        loses: Vec::new(),
+        gains: Vec::new(),
+        pending: Vec::new(),
+    };
+    merged(json!(usual), written)
+}
+
+fn merged(usual: Value, written: &WrittenPart) -> Value {
+    let mut fields = usual.as_object().cloned().unwrap_or_default();
+    fields.extend(written.clone());
+    Value::Object(fields)
+}

@@ -1,0 +1,249 @@
+//! `policy test`: rules of the Policy on examples of plans, without a cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::support::{Folder, Ran, pool, repository, run};
+
+const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1
+kind: Policy
+metadata: {name: default}
+spec:
+  rules:
+  - name: calm
+    expression: plan.changes.all(c, c.hazard == \"none\")
+    message: not today
+  - name: zoned
+    expression: plan.changes.all(c, c.labels[\"zone\"] != \"\")
+";
+
+const TEST: &str = "apiVersion: cilium-ipam.io/v1alpha1
+kind: PolicyTest
+metadata: {name: rules}
+spec:
+  cases:
+";
+
+fn folder(cases: &str) -> Folder {
+    Folder::new(&[
+        (
+            "pools/a.yaml",
+            &pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+        ),
+        ("pools/policy.yaml", POLICY),
+        ("pools/rules-test.yaml", &format!("{TEST}{cases}")),
+    ])
+}
+
+fn test(cases: &str, more: &[&str]) -> Ran {
+    folder(cases).run(&[&["policy", "test"], more].concat())
+}
+
+const GOOD: &str = "  - {rule: calm, expect: holds, plan: {changes: [{}]}}
+  - {rule: calm, expect: broken, message: today, plan: {changes: [{hazard: disruptive}]}}
+  - {rule: zoned, expect: holds, plan: {changes: [{labels: {zone: a}}]}}
+  - {rule: zoned, expect: broken, plan: {changes: [{labels: {zone: \"\"}}]}}
+  - {rule: zoned, expect: no-result, plan: {changes: [{}]}}
+";
+
+#[test]
+fn every_rule_of_the_example_allows_a_plan_and_refuses_one() {
+    let words = [
+        "policy",
+        "test",
+        "examples/rules/pools",
+        "--strict",
+        "-o",
+        "json",
+    ];
+    let ran = run(repository(), &words).expect(0);
+    assert_eq!(ran.stderr, "");
+    let report = ran.json();
+    let mut said: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for case in report["cases"].as_array().unwrap() {
+        let text = |key: &str| case[key].as_str().unwrap().to_owned();
+        said.entry(text("rule")).or_default().insert(text("said"));
+    }
+    assert_eq!(report["rules"], 30);
+    assert_eq!(said.len(), 30);
+    for (rule, said) in said {
+        assert!(
+            said.contains("holds") && said.contains("broken"),
+            "{rule}: {said:?}"
+        );
+    }
+    let page = std::fs::read_to_string(repository().join("docs/src/how-to/rules.md")).unwrap();
+    for case in report["cases"].as_array().unwrap() {
+        let rule = case["rule"].as_str().unwrap();
+        assert!(
+            page.contains(&format!("| `{rule}` |")),
+            "{rule} is not in the table"
+        );
+    }
+}
+
+#[test]
+fn cases_that_say_what_they_should_pass() {
+    let ran = test(GOOD, &["--strict"]).expect(0);
+    insta::assert_snapshot!(ran.all());
+}
+
+#[test]
+fn a_case_that_says_otherwise_fails_at_its_place() {
+    let cases =
+        "  - {rule: calm, name: a restart, expect: holds, plan: {changes: [{hazard: disruptive}]}}
+  - {rule: calm, expect: broken}
+  - {rule: calm, expect: broken, message: tomorrow, plan: {changes: [{hazard: disruptive}]}}
+  - {rule: zoned, expect: broken, plan: {changes: [{}]}}
+  - {rule: zoned, expect: holds, plan: {changes: [{labels: {zone: a}}]}}
+";
+    let ran = test(cases, &[]).expect(2);
+    insta::assert_snapshot!(ran.all());
+    let report = test(cases, &["-o", "json"]).expect(2).json();
+    assert_eq!(
+        (&report["passed"], &report["failed"]),
+        (&1.into(), &4.into())
+    );
+    assert_eq!(report["cases"][0]["message"], "not today");
+    assert_eq!(report["cases"][0]["origin"]["line"], 6);
+    assert_eq!(report["findings"][0]["rule"], "policy-test-failed");
+    let junit = test(cases, &["-o", "junit"]).expect(2).stdout;
+    for part in [
+        "tests=\"5\" skipped=\"0\" failures=\"4\"",
+        "<testcase name=\"a restart\" classname=\"calm\">",
+        "<failure message=\"rule `calm` is broken: not today; expected it to hold\">",
+        "<testcase name=\"pools/rules-test.yaml:10\" classname=\"zoned\"/>",
+    ] {
+        assert!(junit.contains(part), "{part}: {junit}");
+    }
+}
+
+/// A suite that runs nothing, or a rule that no case breaks, must not look tested.
+#[test]
+fn what_is_not_tested_is_told() {
+    let empty = Folder::new(&[
+        (
+            "pools/a.yaml",
+            &pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+        ),
+        ("pools/policy.yaml", POLICY),
+    ]);
+    let ran = empty.run(&["policy", "test"]).expect(1);
+    assert!(ran.stderr.contains("nothing was tested"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("rule `calm` has no case"),
+        "{}",
+        ran.stderr
+    );
+
+    let half = "  - {rule: calm, expect: holds}\n";
+    let ran = test(half, &[]).expect(0);
+    for part in [
+        "no case breaks rule `calm`",
+        "rule `zoned` has no case",
+        "policy.yaml:7",
+    ] {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
+    test(half, &["--strict"]).expect(2);
+
+    let renamed = format!("{GOOD}  - {{rule: clam, expect: holds}}\n");
+    let ran = test(&renamed, &[]).expect(2);
+    for part in [
+        "unknown-policy-rule",
+        "no rule `clam`",
+        "did you mean `calm`?",
+        "rules-test.yaml:11",
+    ] {
+        assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_faulty_case_makes_the_files_invalid() {
+    for (case, part) in [
+        (
+            "  - {rule: calm, expect: holds, plan: {changes: [{hazzard: none}]}}\n",
+            "hazard",
+        ),
+        (
+            "  - {rule: calm, expect: holds, plan: {changes: [{hazard: high}]}}\n",
+            "destructive",
+        ),
+        ("  - {rule: calm, expect: fails}\n", "no-result"),
+        ("  - {rule: calm}\n", "expect"),
+        ("  - {expect: holds}\n", "rule"),
+        (
+            "  - {rule: calm, expect: holds, message: no}\n",
+            "bad-policy-test",
+        ),
+        (
+            "  - {rule: calm, expect: holds, pools: [{cidrs: []}]}\n",
+            "name",
+        ),
+    ] {
+        for words in [&["policy", "test"][..], &["validate"]] {
+            let ran = folder(case).run(words).expect(3);
+            assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+            assert!(ran.stderr.contains("rules-test.yaml"), "{}", ran.stderr);
+        }
+    }
+}
+
+/// A case has the names that expressions see.
+#[test]
+fn a_change_of_a_case_has_the_fields_of_a_plan() {
+    let schema = run(repository(), &["schema", "PolicyTest"])
+        .expect(0)
+        .json();
+    let plan = &schema["properties"]["spec"]["properties"]["cases"]["items"]["properties"]["plan"];
+    let page = std::fs::read_to_string(repository().join("docs/src/reference/json.md")).unwrap();
+    let fields_of = |part: &str| -> BTreeSet<String> {
+        let start = format!("\n**`{part}[]`**\n");
+        let (_, table) = page.split_once(&start).unwrap();
+        let rows = table
+            .trim_start()
+            .lines()
+            .take_while(|line| !line.is_empty());
+        let cell = |row: &str| Some(row.strip_prefix("| `")?.split_once('`')?.0.to_owned());
+        rows.filter_map(cell).collect()
+    };
+    let written = |part: &str| -> BTreeSet<String> {
+        let items: &Value = &plan["properties"][part]["items"]["properties"];
+        items.as_object().unwrap().keys().cloned().collect()
+    };
+    let mut changes = fields_of("changes");
+    changes.insert("labels".to_owned());
+    assert_eq!(written("changes"), changes);
+    assert_eq!(written("services"), fields_of("services"));
+}
+
+#[test]
+fn tests_alone_are_no_configuration_and_change_no_plan() {
+    let alone = Folder::new(&[("pools/rules-test.yaml", &format!("{TEST}{GOOD}"))]);
+    let ran = alone.run(&["validate"]).expect(3);
+    assert!(ran.stderr.contains("empty-directory"), "{}", ran.stderr);
+
+    let with_tests = folder(GOOD);
+    let words = [
+        "plan",
+        "--cluster-file",
+        "cluster.json",
+        "-o",
+        "json",
+        "--fail-on",
+        "never",
+    ];
+    let nodes = super::support::cluster("1.19.3", super::support::KUBERNETES, &[]);
+    let source = |folder: &Folder| {
+        folder.write("cluster.json", &nodes);
+        folder.run(&words).expect(0).json()["source"]["digest"].clone()
+    };
+    let before = source(&with_tests);
+    std::fs::remove_file(with_tests.join("pools/rules-test.yaml")).unwrap();
+    assert_eq!(source(&with_tests), before);
+    // Rules are a part of the files' meaning.
+    with_tests.write("pools/policy.yaml", POLICY.replace("none", "disruptive"));
+    assert_ne!(source(&with_tests), before);
+}
