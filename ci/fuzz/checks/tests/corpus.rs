@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use fuzz_checks::{claims, cluster_file, cni_input, plan_file, yaml_directory};
+use fuzz_checks::{claims, cluster_file, cni_input, plan_file, rules, yaml_directory};
 
 fn files(target: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -57,4 +57,9 @@ fn kept_claims() {
 #[test]
 fn what_a_container_runtime_says() {
     run("cni_input", cni_input::check);
+}
+
+#[test]
+fn expressions_of_rules() {
+    run("rules", rules::check);
 }

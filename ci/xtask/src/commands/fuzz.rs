@@ -12,12 +12,13 @@ use xtask::line::Line;
 use crate::cargo;
 
 /// All of them, as `ci/fuzz/Cargo.toml` names them.
-const TARGETS: [&str; 5] = [
+const TARGETS: [&str; 6] = [
     "yaml_directory",
     "plan_file",
     "cluster_file",
     "claims",
     "cni_input",
+    "rules",
 ];
 const CARGO_FUZZ: &str = "0.13.2";
 /// No sanitizer: there is no unsafe code.
@@ -30,7 +31,7 @@ const KEPT_FILES: usize = 150;
 /// Run fuzz targets; installs cargo-fuzz first, and needs a nightly toolchain.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The target, or all: yaml_directory, plan_file, cluster_file, claims, cni_input.
+    /// The target, or all: yaml_directory, plan_file, cluster_file, claims, cni_input, rules.
     #[arg(default_value = "all")]
     target: String,
     /// How long each target runs.
