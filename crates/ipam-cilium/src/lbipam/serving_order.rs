@@ -8,7 +8,8 @@ use super::service::AddressRequest;
 use ipam_core::net::Family;
 
 /// Which of the Services that lack an address is served first, and what it takes. The operator goes by
-/// the order of a Go map. What a Service gets in every one of these orders is as good as sure.
+/// the order of a Go map. Of two rivals, each is served first in one of the adverse orders; of three,
+/// the one in between is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServingOrder {
     /// Those that the operator prefers, then by name. A Service that takes any address takes none that

@@ -41,7 +41,21 @@ pub(super) fn prospects(starts: &Starts, name: &ServiceName) -> Prospects {
     let outcomes: Vec<_> = outcomes.into_iter().flatten().collect();
     let all: Vec<&[GainedAddress]> = outcomes.iter().map(|one| &one.gains[..]).collect();
     let of_family = |family| prospects_of(&all, family, &|gain| is_doubtful(starts, gain));
-    let gains: Vec<Prospect> = Family::ALL.into_iter().flat_map(of_family).collect();
+    let mut gains: Vec<Prospect> = Family::BOTH.into_iter().flat_map(of_family).collect();
+    let disputed = &starts.rivalry.disputed;
+    let pending = outcomes.iter().take(1).flat_map(|one| &one.pending);
+    for address in pending
+        .filter_map(awaited_by)
+        .filter(|one| disputed.contains(one))
+    {
+        let any_of = vec![GainedAddress::Exactly(address)];
+        if !gains.iter().any(|known| known.any_of == any_of) {
+            gains.push(Prospect {
+                any_of,
+                certainty: Certainty::Chance,
+            });
+        }
+    }
     let is_sure = gains.iter().all(Prospect::is_sure);
     let pending = outcomes.iter().take(if is_sure { 1 } else { orders.len() });
     let pending = pending.flat_map(|outcome| &outcome.pending);
@@ -87,15 +101,22 @@ fn prospects_of(
 pub(super) struct Rivalry {
     /// Those with an address that another Service may take first.
     contested: BTreeSet<String>,
-    /// Those of them that may have no address left then.
+    /// Those that may have no address left for each Service that lacks one.
     scarce: BTreeSet<String>,
+    /// The addresses that one Service gets, and for which another one waits.
+    disputed: BTreeSet<IpAddr>,
 }
 
 impl Rivalry {
     pub(super) fn new(evaluated: &Evaluated, pools: &[AddressPool]) -> Rivalry {
         let contested = evaluated.outcomes.values().flat_map(|one| &one.contested);
         let contested: BTreeSet<IpAddr> = contested.map(|(address, _)| *address).collect();
-        let (awaited, wanted) = (awaited(evaluated, &contested), wanted(evaluated));
+        let (awaited, wanted) = (awaited(evaluated), wanted(evaluated));
+        let gained = evaluated.outcomes.values().flat_map(|one| &one.gains);
+        let gained: BTreeSet<IpAddr> = gained.filter_map(exactly).collect();
+        let waiting = evaluated.outcomes.values().flat_map(|one| &one.pending);
+        let waiting = waiting.filter(|why| matches!(why, Pending::OutOfAddresses(_)));
+        let waiting = waiting.count();
         let has_contested = |pool: &&AddressPool| {
             let mut ranges = pool.ranges.iter().map(|range| range.range);
             ranges.any(|range| {
@@ -106,8 +127,9 @@ impl Rivalry {
             })
         };
         let is_scarce = |pool: &&AddressPool| {
-            let rivals = awaited.iter().filter(|address| has(pool, **address));
-            let rivals = rivals.count() as u128;
+            let rivals = awaited.intersection(&contested);
+            let rivals = rivals.filter(|address| has(pool, **address));
+            let rivals = (rivals.count() + waiting) as u128;
             let wanted = wanted.get(&*pool.name).copied().unwrap_or_default();
             let counts = evaluated.counts.get(&pool.name);
             let free = counts.map_or(0, |counts| counts.available);
@@ -117,6 +139,7 @@ impl Rivalry {
         Rivalry {
             contested: pools.iter().filter(has_contested).map(name).collect(),
             scarce: pools.iter().filter(is_scarce).map(name).collect(),
+            disputed: awaited.intersection(&gained).copied().collect(),
         }
     }
 }
@@ -126,19 +149,29 @@ fn has(pool: &AddressPool, address: IpAddr) -> bool {
     pool.ranges.iter().any(|range| range.range.contains(&part))
 }
 
-/// The contested addresses for which a Service waits: it gets one when its holder moves on.
-fn awaited(evaluated: &Evaluated, contested: &BTreeSet<IpAddr>) -> Vec<IpAddr> {
+/// The addresses for which Services wait: one gets it when its holder moves on.
+fn awaited(evaluated: &Evaluated) -> BTreeSet<IpAddr> {
     let pending = evaluated.outcomes.values().flat_map(|one| &one.pending);
-    let address = |pending: &Pending| match pending {
+    pending.filter_map(awaited_by).collect()
+}
+
+fn awaited_by(pending: &Pending) -> Option<IpAddr> {
+    match pending {
         Pending::AlreadyAllocated(address) | Pending::Incompatible { address, .. } => {
-            contested.get(address).copied()
+            Some(*address)
         }
         Pending::NoPool(_)
         | Pending::SelectorMismatch(_)
         | Pending::Reserved(_)
         | Pending::OutOfAddresses(_) => None,
-    };
-    pending.filter_map(address).collect()
+    }
+}
+
+fn exactly(gain: &GainedAddress) -> Option<IpAddr> {
+    match gain {
+        GainedAddress::Exactly(address) => Some(*address),
+        GainedAddress::OneOf { .. } => None,
+    }
 }
 
 /// Services that get any address of a pool.
@@ -156,12 +189,17 @@ fn wanted(evaluated: &Evaluated) -> BTreeMap<&str, u128> {
 
 /// Whether a Service that may move could take it.
 fn is_doubtful(starts: &Starts, gain: &GainedAddress) -> bool {
-    let Rivalry { contested, scarce } = &starts.rivalry;
+    let Rivalry {
+        contested,
+        scarce,
+        disputed,
+    } = &starts.rivalry;
     match gain {
         GainedAddress::OneOf { pools, .. } => pools.iter().all(|name| scarce.contains(name)),
         GainedAddress::Exactly(address) => {
             let mut pools = starts.next_pools.iter();
-            pools.any(|pool| has(pool, *address) && contested.contains(&pool.name))
+            disputed.contains(address)
+                || pools.any(|pool| has(pool, *address) && contested.contains(&pool.name))
         }
     }
 }

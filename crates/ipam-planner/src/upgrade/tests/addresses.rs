@@ -180,13 +180,27 @@ fn annotations_and_classes() {
                 plain_pool("blue", "blue", "20.0.0.0/24"),
                 annotated(service("a", "blue", &["20.0.0.5"]), NEWER_IPS, "20.0.0.6"),
                 annotated(service("b", "blue", &["20.0.0.6"]), NEWER_IPS, "20.0.0.5"),
-                annotated(
-                    annotated(service("c", "blue", &[]), OLDER_IPS, "20.0.0.5"),
-                    NEWER_IPS,
-                    "20.0.0.5",
-                ),
+                wants("c"),
             ],
             expected: COMPETITION,
+        },
+        Case {
+            name: "three compete for it",
+            versions: ["1.15.19", "1.16.19"],
+            objects: vec![
+                kubernetes(),
+                plain_pool("blue", "blue", "20.0.0.0/24"),
+                annotated(service("a", "blue", &["20.0.0.5"]), NEWER_IPS, "20.0.0.6"),
+                wants("c"),
+                wants("m"),
+                wants("z"),
+            ],
+            expected: &[
+                "1.16.19 address-lost a: loses 20.0.0.5, then gets 20.0.0.6",
+                "1.16.19 address-gained c: may get 20.0.0.5",
+                "1.16.19 address-gained m: may get 20.0.0.5",
+                "1.16.19 address-gained z: may get 20.0.0.5",
+            ],
         },
         Case {
             name: "another reason of a waiting Service",
@@ -204,6 +218,11 @@ fn annotations_and_classes() {
             expected: REASONS,
         },
     ]);
+}
+
+fn wants(name: &str) -> serde_json::Value {
+    let older = annotated(service(name, "blue", &[]), OLDER_IPS, "20.0.0.5");
+    annotated(older, NEWER_IPS, "20.0.0.5")
 }
 
 const COMPETITION: &[&str] = &[
