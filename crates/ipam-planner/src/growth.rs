@@ -3,7 +3,7 @@
 
 use ipam_cilium::observed::{ModeSeen, Observed, native_routing_setting, setting_key};
 use ipam_core::model::IpamMode;
-use ipam_core::net::{Block, Family, Range, merge};
+use ipam_core::net::{Block, BlockSize, Family, Range, merge};
 use ipam_desired::{Desired, Pool};
 
 /// Networks for private use: RFC 1918, RFC 6598, RFC 4193.
@@ -51,16 +51,17 @@ impl<'g> Growth<'g> {
         }
     }
 
-    /// What to do about a pool without free blocks of a family.
-    pub(crate) fn advice(&self, pool: &Pool, family: Family) -> String {
+    /// What to do about a pool that needs this many more blocks of a family.
+    pub(crate) fn advice(&self, pool: &Pool, family: Family, blocks: usize) -> String {
         let mut ranges = pool.ranges.iter().map(|range| range.block);
         let Some(last) = ranges.rfind(|block| block.family() == family) else {
             return format!("add an {family} CIDR to its `cidrs`");
         };
+        let size = size_for(pool, last, blocks);
         let of_operator = self.operator_ranges(family);
         let accepted = match of_operator.is_empty() {
-            true => self.next_private(last),
-            false => self.next_range(last, &of_operator),
+            true => self.next_private(last, size),
+            false => self.next_range(last, size, &of_operator),
         };
         if let Some(next) = accepted {
             return format!(
@@ -68,7 +69,10 @@ impl<'g> Growth<'g> {
                 self.needs(next)
             );
         }
-        match self.next_private(last).filter(|_| !of_operator.is_empty()) {
+        match self
+            .next_private(last, size)
+            .filter(|_| !of_operator.is_empty())
+        {
             Some(next) => format!(
                 "append a CIDR to `{}` in cilium-config, for example {next}, which nothing uses, and restart cilium-operator; then add it to the pool's `cidrs`{}",
                 setting(family),
@@ -81,7 +85,9 @@ impl<'g> Growth<'g> {
     /// What to do about the pool of Cilium's operator.
     pub(crate) fn advice_for_operator(&self, family: Family) -> String {
         let ranges = self.observed.operator_ranges(family);
-        let next = ranges.last().and_then(|last| self.next_private(*last));
+        let next = ranges
+            .last()
+            .and_then(|last| self.next_private(*last, last.size()));
         let example = next.map(|next| {
             let needs = self.needs(next);
             format!(", for example {next}, which nothing uses{needs}")
@@ -115,28 +121,40 @@ impl<'g> Growth<'g> {
         }
     }
 
-    fn next_private(&self, last: Block) -> Option<Block> {
+    fn next_private(&self, last: Block, size: BlockSize) -> Option<Block> {
         let networks = PRIVATE.iter().filter_map(|text| text.parse::<Block>().ok());
         let around: Vec<Block> = networks.filter(|network| network.contains(last)).collect();
-        self.next_range(last, &around)
+        self.next_range(last, size, &around)
     }
 
-    /// The first free range of the size of `last`: after it, or else before it. None if a kind
-    /// cannot be seen: its objects may use any address.
-    fn next_range(&self, last: Block, within: &[Block]) -> Option<Block> {
+    /// The first free range of this size: after `last`, or else before it. None if a kind cannot be
+    /// seen: its objects may use any address.
+    fn next_range(&self, last: Block, size: BlockSize, within: &[Block]) -> Option<Block> {
         if !self.observed.blind_spots.is_empty() {
             return None;
         }
         let free = |network: &Block| {
             network
-                .without(&self.taken, last.size())
+                .without(&self.taken, size)
                 .into_iter()
-                .filter_map(|gap| gap.first_of(last.size()))
+                .filter_map(|gap| gap.first_of(size))
         };
         let fitting: Vec<Block> = within.iter().flat_map(free).collect();
         let after = fitting.iter().filter(|block| **block > last).min();
         after.or_else(|| fitting.iter().min()).copied()
     }
+}
+
+/// The size of the pool's last range, or a larger one that has so many blocks.
+fn size_for(pool: &Pool, last: Block, blocks: usize) -> BlockSize {
+    let family = last.family();
+    let Some(block) = pool.block_size.get(family) else {
+        return last.size();
+    };
+    let bits = blocks.max(1).next_power_of_two().ilog2();
+    let length = u64::from(block.prefix_len()).saturating_sub(bits.into());
+    let enough = BlockSize::new(family, length.min(last.prefix_len().into()));
+    enough.unwrap_or(last.size())
 }
 
 fn setting(family: Family) -> &'static str {

@@ -99,7 +99,7 @@ fn exhaustion<'g>(
     Some(
         finding
             .causes("new nodes get no block of it")
-            .help(growth.advice(pool, *family)),
+            .help(growth.advice(pool, *family, 1)),
     )
 }
 

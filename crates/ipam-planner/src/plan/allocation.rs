@@ -202,14 +202,14 @@ impl<'p> Allocator<'p> {
             Some(run) => format!("the largest free run is {run}"),
             None => "nothing is free".to_owned(),
         };
-        let missing = grouped_digits(missing);
-        let message = format!("pool `{pool}` is {missing} {family} {blocks} short; {left}");
+        let short = grouped_digits(missing);
+        let message = format!("pool `{pool}` is {short} {family} {blocks} short; {left}");
         let finding = Finding::new(Severity::Error, Rule("pool-exhausted"), message)
             .about(ObjectRef::pool(pool));
         match self.desired.pools.get(pool) {
             Some(pool) => finding
                 .at(&pool.origin, "exhausted")
-                .help(growth.advice(pool, *family)),
+                .help(growth.advice(pool, *family, *missing)),
             None => finding,
         }
     }
