@@ -14,7 +14,6 @@ use rmcp::service::RequestContext;
 use rmcp::transport::stdio;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 
 use super::failure::Failure;
 use super::files::Files;
@@ -40,7 +39,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
             files: arguments.files.clone(),
             common: common.clone(),
         }),
-        turns: Semaphore::new(AT_ONCE),
+        turns: Arc::new(Semaphore::new(AT_ONCE)),
     };
     let failed = |why: String| Failure::Failed(format!("the assistant's connection failed: {why}"));
     let running = server.serve(stdio()).await;
@@ -56,21 +55,20 @@ const AT_ONCE: usize = 2;
 
 struct Server {
     subject: Arc<Subject>,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
 }
 
 impl Server {
-    /// Dropped before its end, it stops to ask the cluster.
+    /// Once begun, an answer keeps its turn to its end, also if the question is cancelled: it holds
+    /// its memory as long.
     async fn answer(&self, question: Question) -> Result<String, Failure> {
-        let _turn = self.turns.acquire().await;
+        let turn = self.turns.clone().acquire_owned().await;
         let subject = self.subject.clone();
-        let mut answering = JoinSet::new();
-        answering.spawn(async move { subject.answer(question).await });
-        match answering.join_next().await {
-            Some(Ok(answer)) => answer,
-            Some(Err(panic)) => Failure::from_panic(panic),
-            None => Err(Failure::Failed("there is no answer".to_owned())),
-        }
+        let answering = tokio::spawn(async move {
+            let _turn = turn;
+            subject.answer(question).await
+        });
+        answering.await.or_else(Failure::from_panic)?
     }
 }
 
