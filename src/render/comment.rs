@@ -172,8 +172,12 @@ fn head(plan: &PlanDocument, worst: Vec<String>, around: &Circumstances<'_>) -> 
     ];
     let lines = lines.map(|line| prose(&line).to_string());
     let irreversible = (plan.summary.irreversible > 0).then(|| {
+        let cannot = match plan.refusals.is_empty() {
+            true => "cannot",
+            false => "could not",
+        };
         format!(
-            "{} cannot be undone: {}",
+            "{} {cannot} be undone: {}",
             count(plan.summary.irreversible, "change"),
             super::why_irreversible(plan)
         )

@@ -76,7 +76,7 @@ impl Loss<'_> {
             )),
         };
         let why = head
-            .words(&format!(" {}: ", time_in_words(&self.lost.when)))
+            .words(&format!(" {}: ", time_of_loss(&self.lost.when)))
             .sentence(&self.lost.reason);
         let why = match self.change {
             Some(change) => why.words("; the cause: ").then(cause(change)),
@@ -122,9 +122,9 @@ impl Loss<'_> {
     /// What keeps the addresses.
     pub(super) fn way_out(&self) -> Phrase {
         match self.change {
-            Some(change) if change.kind != "Service" => Phrase::new("leave the addresses in ")
+            Some(change) if change.kind != "Service" => Phrase::new("keep the addresses in ")
                 .value(&change.name)
-                .words(" as they are, until the clients use others"),
+                .words(" until the clients of the Services use others"),
             _ => Phrase::new(
                 "keep the address in a pool that selects the Service, until its clients use another",
             ),
@@ -150,6 +150,14 @@ impl Loss<'_> {
             count: services.len(),
         });
         [first].into_iter().chain(further).collect()
+    }
+}
+
+/// As a reader of a plan understands it.
+fn time_of_loss(when: &str) -> &str {
+    match when {
+        "now" => "when this is applied",
+        other => time_in_words(other),
     }
 }
 

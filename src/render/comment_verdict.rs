@@ -122,16 +122,18 @@ pub(super) fn consequence(plan: &PlanDocument, around: &Circumstances<'_>) -> Ma
             "{act}writes nothing:** there is nothing to change{blocked}."
         )),
         (true, false) => Phrase::new(&format!("{act}writes {all}")),
-        (false, _) => Phrase::new(&format!("{act}writes nothing:** the plan is refused by "))
-            .then(rules(&plan.refusals))
-            .words(&format!(
-                ". Without {}, it would write {}",
-                match plan.refusals.len() {
-                    1 => "this refusal",
-                    _ => "these refusals",
-                },
-                all.replacen(":**", ":", 1)
-            )),
+        (false, _) => Phrase::new(&format!(
+            "{act}writes nothing:** the whole plan is refused by "
+        ))
+        .then(rules(&plan.refusals))
+        .words(&format!(
+            ". Without {}, it would write {}",
+            match plan.refusals.len() {
+                1 => "this refusal",
+                _ => "these refusals",
+            },
+            all.replacen(":**", ":", 1)
+        )),
     };
     text.markdown()
 }

@@ -71,7 +71,7 @@ fn a_plan_of_5000_nodes_with_300_refusals_fits_and_begins_with_the_worst() {
         "### `clusters/prod/pools` on `prod`: refused. 300 refusals, 1 error, 1 blocked object, 1 misplaced block"
     );
     assert!(
-        lines[1].starts_with("**Merging this writes nothing:** the plan is refused by `protected-node` (300 times). Without these refusals, it would write 5,"),
+        lines[1].starts_with("**Merging this writes nothing:** the whole plan is refused by `protected-node` (300 times). Without these refusals, it would write 5,"),
         "{}",
         lines[1]
     );
@@ -350,10 +350,10 @@ fn a_lost_address_has_its_cause_beside_it() {
     for line in [
         "### `pools`: refused. 1 refusal, 1 address lost, 2 addresses may be lost".to_owned(),
         format!(
-            "**Look at first:** Service `shop/dns` loses `203.0.113.200` now: no pool covers it; {cause}; it then gets an IPv4 address of public; **way out:** leave the addresses in `public` as they are, until the clients use others"
+            "**Look at first:** Service `shop/dns` loses `203.0.113.200` when this is applied: no pool covers it; {cause}; it then gets an IPv4 address of public; **way out:** keep the addresses in `public` until the clients of the Services use others"
         ),
         format!(
-            "- **address at risk:** 2 Services may lose an address now: another Service may get it first; {cause}; these: `shop/api` `203.0.113.11`, `shop/web` `203.0.113.10`"
+            "- **address at risk:** 2 Services may lose an address when this is applied: another Service may get it first; {cause}; these: `shop/api` `203.0.113.11`, `shop/web` `203.0.113.10`"
         ),
     ] {
         assert!(text.lines().any(|shown| shown == line), "{line} in {text}");
