@@ -1,5 +1,7 @@
 //! Saved plans: exactly what was reviewed, or nothing.
 
+use ipam_planner::plan::FORMAT_VERSION;
+
 use super::support::{Folder, KUBERNETES, cluster, holds, node, pool};
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
@@ -137,21 +139,13 @@ fn edited_and_foreign_files_are_refused() {
     let plan = folder.read("plan.json");
     folder.write("plan.json", plan.replace("10.20.0.0/24", "10.20.66.0/24"));
     assert!(apply(&folder, 1).contains("do not match its digest"));
-    folder.write(
-        "plan.json",
-        plan.replace(
-            "\"format_version\": \"1.12\"",
-            "\"format_version\": \"2.0\"",
-        ),
-    );
+    let version = format!("\"format_version\": \"{FORMAT_VERSION}\",");
+    assert!(plan.contains(&version));
+    let later = plan.replace(&version, "\"format_version\": \"2.0\",");
+    folder.write("plan.json", later);
     assert!(apply(&folder, 1).contains("format version 2.0"));
-    folder.write(
-        "plan.json",
-        plan.replace(
-            "\"format_version\": \"1.12\",",
-            "\"format_version\": \"1.12\", \"novelty\": 1,",
-        ),
-    );
+    let novel = plan.replace(&version, &format!("{version} \"novelty\": 1,"));
+    folder.write("plan.json", novel);
     apply(&folder, 0);
     folder.write("plan.json", &plan[..plan.len() / 2]);
     assert!(apply(&folder, 1).contains("not a saved plan"));

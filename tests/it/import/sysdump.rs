@@ -208,7 +208,11 @@ fn other_files_are_no_sysdump() {
     let ran = folder
         .run(&["import", "--sysdump", "sysdump.zip"])
         .expect(8);
-    assert!(ran.stderr.contains("no whole zip archive"), "{}", ran.all());
+    assert!(
+        ran.stderr.contains("not a whole zip archive"),
+        "{}",
+        ran.all()
+    );
     folder
         .run(&[
             "import",
