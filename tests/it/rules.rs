@@ -167,7 +167,7 @@ fn rules_of_the_example_can_be_broken() {
         (
             "racks.yaml",
             "10.21.0.0/16",
-            "172.16.0.0/16",
+            "20.21.0.0/16",
             "private-ranges",
         ),
         (

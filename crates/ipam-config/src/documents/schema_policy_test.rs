@@ -210,6 +210,9 @@ pub(super) struct WrittenLoss {
     /// Why, for people.
     #[serde(default)]
     reason: String,
+    /// The object whose change takes it, such as `CiliumLoadBalancerIPPool/blue`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<String>,
 }
 
 fn now() -> String {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::change::Change;
-use super::document::{ChangeDocument, ServiceEffectDocument};
+use super::document::{ChangeDocument, service_effects};
 use super::lb::Effects;
 use super::refusals::Refusal;
 use ipam_cilium::observed::Observed;
@@ -124,10 +124,9 @@ fn plan(changes: &[Change], effects: &Effects, desired: &Desired, observed: &Obs
         };
         value
     };
-    let services = effects.services.iter().map(ServiceEffectDocument::from);
     json!({
         "changes": changes.iter().map(change).collect::<Vec<_>>(),
-        "services": services.collect::<Vec<_>>(),
+        "services": service_effects(&effects.services, changes),
     })
 }
 

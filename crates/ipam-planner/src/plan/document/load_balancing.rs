@@ -195,7 +195,7 @@ fn possible_reason(why: LossReason) -> String {
 }
 
 /// The effects on Services, each lost address with the change that takes it.
-pub(super) fn service_effects(
+pub(in crate::plan) fn service_effects(
     effects: &[ServiceEffect],
     changes: &[Change],
 ) -> Vec<ServiceEffectDocument> {

@@ -27,7 +27,7 @@ pub use edit::EditDocument;
 pub use findings::{
     BlockedDocument, DriftDocument, FindingDocument, MisplacedDocument, RefusalDocument,
 };
-use load_balancing::service_effects;
+pub(super) use load_balancing::service_effects;
 pub use load_balancing::{LbSummary, LostAddressDocument, ServiceEffectDocument};
 pub use pod_pools::PodPoolSummary;
 pub(super) use pod_pools::{is_gone, shows};

@@ -77,7 +77,9 @@ fn all(
     refusals.extend(blindness(changes, observed));
     refusals.extend(subnets::refusals(changes, desired, observed));
     refusals.extend(lb::refusals(changes, effects, desired, observed));
-    refusals.extend(rules::refusals(broken));
+    if !changes.is_empty() {
+        refusals.extend(rules::refusals(broken));
+    }
     refusals.sort();
     refusals
 }
