@@ -38,6 +38,14 @@ fn the_next_range_overlaps_nothing() {
 }
 
 #[test]
+fn the_next_range_holds_all_missing_blocks() {
+    let more: Vec<String> = (3..7).map(|n| node(&format!("n{n}"), "a", "")).collect();
+    let more: Vec<&str> = more.iter().map(String::as_str).collect();
+    let help = help(KUBERNETES, "10.20.0.0/24", &more);
+    assert!(help.contains("for example 10.20.8.0/21, which"), "{help}");
+}
+
+#[test]
 fn a_range_outside_private_networks_has_no_example() {
     let help = help(KUBERNETES, "20.0.0.0/24", &[]);
     assert_eq!(help, "add a CIDR to its `cidrs`");
