@@ -160,7 +160,7 @@ fn files_with_only_other_documents_plan_nothing() {
     assert_eq!(report["findings"][0]["rule"], "empty-directory");
     assert_eq!(
         report["findings"][0]["message"],
-        "`pools/kustomization.yaml` has only documents of other programs"
+        "`pools/kustomization.yaml` has only tests, or documents of other programs"
     );
 }
 
