@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use super::pool::{AddressPool, Marking, OperatorState};
 use ipam_core::net::{Range, RangeIndex, merge};
 
-/// Whether the losing pool is predictable.
+/// Whether the operator's decision is predictable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Certainty {
-    /// The pool loses: it overlaps an older pool that certainly stays, or itself, or the operator
-    /// has marked it.
+    /// It is. A pool certainly loses if it overlaps an older pool that certainly stays, or itself, or
+    /// if the operator has marked it.
     Certain,
-    /// The order of a Go map decides: both were created in the same second, or the other pool may
-    /// lose too.
+    /// The order of a Go map decides. So it is between pools that were created in the same second, or
+    /// if the other pool may lose too.
     LeftToChance,
 }
 

@@ -58,8 +58,7 @@ pub fn evaluate_in<'s>(
         .iter()
         .map(|service| Request::new(service, rules, &selection))
         .collect();
-    let mut evaluation = Evaluation::new(pools, rules, state);
-    evaluation.order = order;
+    let mut evaluation = Evaluation::new(order, pools, rules, state);
     let mut outcomes: Vec<ServiceOutcome> = requests
         .iter()
         .map(|request| evaluation.keep(request))
@@ -150,6 +149,7 @@ pub(super) struct Evaluation<'p> {
 
 impl<'p> Evaluation<'p> {
     fn new(
+        order: ServingOrder,
         pools: &'p [AddressPool],
         rules: &'p LbRules,
         state: OperatorState<'p>,
@@ -177,7 +177,7 @@ impl<'p> Evaluation<'p> {
         Evaluation {
             rules,
             state,
-            order: ServingOrder::Usual,
+            order,
             chosen_from: BTreeSet::new(),
             ranges,
             index,

@@ -1,6 +1,7 @@
 //! What happens to the addresses of Services when the next operator starts. Asks the simulation of
 //! LB-IPAM, and has no rule of its own.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -101,13 +102,13 @@ fn after(
     let mut addresses = BTreeMap::new();
     for (name, outcome) in &starts.next.outcomes {
         let mut ingress = outcome.keeps.clone();
-        let is_sure = prospects(starts, name).are_sure();
+        let is_sure = LazyCell::new(|| prospects(starts, name).are_sure());
         for gain in &outcome.gains {
             match gain {
                 GainedAddress::Exactly(address) => {
                     ingress.push(*address);
                     told.chosen
-                        .extend((!is_sure).then(|| (name.clone(), *address)));
+                        .extend((!*is_sure).then(|| (name.clone(), *address)));
                 }
                 GainedAddress::OneOf { family, pools } => {
                     let chosen = choices.choose(hop.after.services.get(name), *family, pools);
@@ -295,11 +296,9 @@ impl OneService<'_> {
         if before.gains.len() >= prospects.gains.len() {
             return;
         }
-        let is_known = |gain: &&GainedAddress| before.gains.contains(gain);
-        let new = prospects.gains.iter();
-        let new: Vec<&Prospect> = new
-            .filter(|prospect| !prospect.any_of.iter().all(|gain| is_known(&gain)))
-            .collect();
+        let is_known = |gain: &GainedAddress| before.gains.contains(gain);
+        let is_new = |one: &&Prospect| !one.any_of.iter().all(is_known);
+        let new: Vec<&Prospect> = prospects.gains.iter().filter(is_new).collect();
         if new.is_empty() {
             return;
         }

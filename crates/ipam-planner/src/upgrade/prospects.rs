@@ -7,16 +7,9 @@ use std::net::IpAddr;
 
 use super::addresses::Starts;
 use super::change::listed;
-use ipam_cilium::lbipam::{AddressPool, Evaluated, GainedAddress, Pending};
+use ipam_cilium::lbipam::{AddressPool, Certainty, Evaluated, GainedAddress, Pending};
 use ipam_core::model::ServiceName;
 use ipam_core::net::{Family, Range};
-
-/// Whether chance decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Certainty {
-    Sure,
-    Chance,
-}
 
 /// One address more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +45,7 @@ pub(super) fn prospects(starts: &Starts, name: &ServiceName) -> Prospects {
         if !gains.iter().any(|known| known.any_of == any_of) {
             gains.push(Prospect {
                 any_of,
-                certainty: Certainty::Chance,
+                certainty: Certainty::LeftToChance,
             });
         }
     }
@@ -82,8 +75,8 @@ fn prospects_of(
         let is_in = |gains: &BTreeSet<_>| any_of.iter().any(|gain| gains.contains(gain));
         let is_sure = orders.iter().all(is_in) && !any_of.iter().any(is_doubtful);
         let certainty = match is_sure {
-            true => Certainty::Sure,
-            false => Certainty::Chance,
+            true => Certainty::Certain,
+            false => Certainty::LeftToChance,
         };
         Prospect { any_of, certainty }
     };
@@ -206,15 +199,15 @@ fn is_doubtful(starts: &Starts, gain: &GainedAddress) -> bool {
 
 impl Prospect {
     fn is_sure(&self) -> bool {
-        self.certainty == Certainty::Sure
+        self.certainty == Certainty::Certain
     }
 }
 
 impl fmt::Display for Prospect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = match self.certainty {
-            Certainty::Sure => "gets",
-            Certainty::Chance => "may get",
+            Certainty::Certain => "gets",
+            Certainty::LeftToChance => "may get",
         };
         let addresses: Vec<String> = self.any_of.iter().map(GainedAddress::address).collect();
         write!(f, "{verb} {}", addresses.join(" or "))
