@@ -9,14 +9,11 @@ use serde_json::Value;
 
 use crate::merged::check_commit;
 use crate::patience::patiently;
-use crate::routes::{Request, Routes, encoded};
+use crate::routes::{PAGE, Request, Routes, encoded};
 use crate::{Client, ForgeError, Kind, Repository};
 
 /// Most pages of a folder's list that are read.
 const PAGES: usize = 1_000;
-
-/// Entries of one page of a folder's list that are asked for.
-const PAGE: usize = 100;
 
 /// How the files of a directory in the branch are related to those of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +131,7 @@ impl Files<'_> {
         id.ok_or_else(|| self.client.unexpected(&request, "it names no last commit"))
     }
 
-    /// The directory or the file; `None` if there is none.
+    /// The directory or the file, if the commit has it.
     fn at(&self, commit: &str, names: &[&str]) -> Result<Option<Content>, ForgeError> {
         let mut folder = Folder {
             id: commit.to_owned(),

@@ -82,8 +82,8 @@ impl Routes {
             let number = pull[number].as_u64()?;
             Some(Merged { number, time })
         };
-        let all = all.iter().filter(is_to_branch).filter(is_merged);
-        all.filter_map(merged).next()
+        let mut all = all.iter().filter(is_to_branch).filter(is_merged);
+        all.find_map(merged)
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{ApiUrl, Comment, Kind, Repository};
 
-/// Comments of one page of a list.
+/// Entries of one page of a list: of comments, or of a folder.
 pub(crate) const PAGE: usize = 100;
 
 /// A request to the API.
