@@ -214,39 +214,23 @@ impl Placing<'_> {
         Ok(node(called(name, None, vec![container, key])))
     }
 
-    fn comprehension(&mut self, of: ComprehensionExpr) -> Result<ComprehensionExpr, CompileError> {
-        let ComprehensionExpr {
-            iter_range,
-            iter_var,
-            iter_var2,
-            accu_var,
-            accu_init,
-            loop_cond,
-            loop_step,
-            result,
-        } = of;
-        if iter_var2.is_some() {
+    fn comprehension(
+        &mut self,
+        mut of: ComprehensionExpr,
+    ) -> Result<ComprehensionExpr, CompileError> {
+        if of.iter_var2.is_some() {
             return Err(CompileError::Unsupported("a loop with two variables"));
         }
-        let iter_range = self.metered(RANGE, iter_range)?;
-        self.bound.push(iter_var.clone());
-        let loop_step = self.step(loop_step, &iter_var, &accu_var)?;
+        of.iter_range = self.metered(RANGE, of.iter_range)?;
+        self.bound.push(of.iter_var.clone());
+        of.loop_step = self.step(of.loop_step, &of.iter_var, &of.accu_var)?;
         self.bound.pop();
         // A literal condition marks `map` and `filter`, whose steps count.
-        let loop_cond = match loop_cond.expr {
-            Expr::Literal(_) => loop_cond,
-            _ => counted(TICK, vec![loop_cond]),
+        of.loop_cond = match of.loop_cond.expr {
+            Expr::Literal(_) => of.loop_cond,
+            _ => counted(TICK, vec![of.loop_cond]),
         };
-        Ok(ComprehensionExpr {
-            iter_range,
-            iter_var,
-            iter_var2,
-            accu_var,
-            accu_init,
-            loop_cond,
-            loop_step,
-            result,
-        })
+        Ok(of)
     }
 
     /// One turn of a loop, in the forms that the standard macros have. `cel` runs `map` and
