@@ -43,7 +43,7 @@ pub(super) fn disruptive(
     restarts(page, &without_told(others, told));
 }
 
-/// Empty if the only change is told already.
+/// Empty if the first lines tell the only change.
 fn without_told<'p>(
     changes: Vec<&'p ChangeDocument>,
     told: Option<&ChangeDocument>,

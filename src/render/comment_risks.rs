@@ -17,7 +17,7 @@ const OF_A_MOVE: &str = "they keep their addresses until the node's Cilium agent
 const OLD_BLOCK: &str =
     "The old block stays taken, because `Node.spec.podCIDRs` can be written only once.";
 
-/// What a line is about. What is told in full is not repeated below.
+/// The subject of a line. The lines below leave out the subjects that it tells in full.
 #[derive(Clone, Copy)]
 enum Subject<'p> {
     Loss(&'p Loss<'p>),
@@ -205,7 +205,7 @@ fn moving(change: &ChangeDocument, all: usize, intent: Intent, occasion: Occasio
     }
 }
 
-/// What the move means for running Pods, where it is known.
+/// The effect of the move on running Pods, where it is known.
 pub(super) fn meaning_of_a_move(change: &ChangeDocument, intent: Intent) -> Phrase {
     match (&change.edit, intent) {
         (EditDocument::NodeConfig(_), Intent::Files) => {

@@ -9,7 +9,7 @@ use super::markup::{Markup, Phrase};
 use super::text::{count, grouped_digits};
 use ipam_planner::plan::{ChangeDocument, Intent, LbSummary, PlanDocument, PodPoolSummary};
 
-/// What is wrong, as counts, the worst first; or that nothing is.
+/// The problems as counts, the worst first; or that there are none.
 pub(super) fn verdict(plan: &PlanDocument) -> String {
     let problems = problems(plan);
     match (plan.refusals.is_empty(), problems.is_empty()) {

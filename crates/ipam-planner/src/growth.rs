@@ -145,7 +145,7 @@ impl<'g> Growth<'g> {
     }
 }
 
-/// The size of the pool's last range, or a larger one that has so many blocks.
+/// The size of the pool's last range, or a larger one that holds these blocks.
 fn size_for(pool: &Pool, last: Block, blocks: usize) -> BlockSize {
     let family = last.family();
     let Some(block) = pool.block_size.get(family) else {

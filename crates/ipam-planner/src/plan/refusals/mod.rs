@@ -52,7 +52,7 @@ pub fn refusals(
 }
 
 impl Plan {
-    /// Sets what is said about all changes together: the refusals, and the broken rules.
+    /// Sets the refusals and the broken rules of all changes together.
     pub(super) fn judge(&mut self, desired: &Desired, observed: &Observed) {
         let broken = rules::findings(&self.changes, &self.effects, desired, observed);
         self.refusals = all(&self.changes, &self.effects, desired, observed, &broken);
