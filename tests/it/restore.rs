@@ -317,6 +317,37 @@ fn one_that_stood_by_remembers_what_the_leader_gave() {
 }
 
 #[test]
+fn a_status_that_the_restore_undid_is_written_again() {
+    let mut server = server();
+    install_definitions(&server);
+    let spec = json!({"cidrs": ["10.20.0.0/16"], "blockSize": 24});
+    server
+        .plane
+        .create(&format!("{GROUP}/ippools"), &object("IPPool", "a", spec))
+        .unwrap();
+    let operator = operator_of(&server);
+    let nodes = |server: &Server, count: u32| {
+        until(&format!("its status counts {count} nodes"), || {
+            let pool = server.plane.get(&format!("{GROUP}/ippools/a")).unwrap();
+            pool["status"]["nodes"] == count && pool["status"]["blocks"][0]["used"] == count
+        });
+    };
+    nodes(&server, 0);
+    let snapshot = server.plane.save_snapshot(&server.programs).unwrap();
+    // One write of the status, which the restore undoes.
+    join(&server, &["n1"]);
+    nodes(&server, 1);
+    server
+        .plane
+        .restore(&server.programs, &snapshot, Revision::AsSaved, || {})
+        .unwrap();
+    operator.until("rolled-back", json!({}));
+    join(&server, &["n1"]);
+    nodes(&server, 1);
+    assert_eq!(operator.end(), 0);
+}
+
+#[test]
 fn the_alert_fires() {
     let server = server();
     let watching = Running::start(

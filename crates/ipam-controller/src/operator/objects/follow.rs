@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::Objects;
@@ -42,9 +43,13 @@ impl Objects {
 
     async fn keep_kind(&self, cluster: &LiveCluster, kind: CustomKind) -> Infallible {
         let mut retry = BACKOFF.retry(fastrand::Rng::new());
+        let mut rollbacks = self.rollbacks.subscribe();
         loop {
             let began = Instant::now();
-            if let Err(why) = self.read_and_follow(cluster, kind, &mut retry).await {
+            // One that is noticed from here on may be later than the list.
+            rollbacks.mark_unchanged();
+            let end = self.read_and_follow(cluster, kind, &mut rollbacks, &mut retry);
+            if let Err(why) = end.await {
                 self.note_error(kind, why);
             }
             if began.elapsed() >= LONG {
@@ -59,6 +64,7 @@ impl Objects {
         &self,
         cluster: &LiveCluster,
         kind: CustomKind,
+        rollbacks: &mut watch::Receiver<u64>,
         retry: &mut Retry,
     ) -> Result<(), String> {
         let text = |error: ClusterError| error.to_string();
@@ -97,7 +103,7 @@ impl Objects {
             let began = Instant::now();
             let following = tokio::select! {
                 following = cluster.follow_custom(kind, from, &mut on_event) => following.map_err(text)?,
-                () = self.went_back.notified() => return Ok(()),
+                _ = rollbacks.changed() => return Ok(()),
             };
             if let Some(why) = unreadable {
                 return Err(why);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::{Loaded, Source};
 use ipam_config::custom_resources::StoredObject;
@@ -28,8 +28,8 @@ pub(super) struct Objects {
     checked: Notify,
     /// Anything has changed.
     changed: Notify,
-    /// The cluster went back in time: known objects may not exist.
-    went_back: Notify,
+    /// How often the cluster went back in time: known objects may not exist.
+    rollbacks: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -54,20 +54,20 @@ struct State {
 
 impl Objects {
     pub(super) fn new() -> Objects {
-        let [config_changed, checked, changed, went_back] = [(); 4].map(|()| Notify::new());
+        let [config_changed, checked, changed] = [(); 3].map(|()| Notify::new());
         Objects {
             state: Mutex::default(),
             config_changed,
             checked,
             changed,
-            went_back,
+            rollbacks: watch::Sender::default(),
         }
     }
 
     /// Lists every kind again. A server whose store went back in time sends no events to a watch
     /// from a later version.
     pub(super) fn relist(&self) {
-        self.went_back.notify_waiters();
+        self.rollbacks.send_modify(|rollbacks| *rollbacks += 1);
     }
 
     /// Waits until anything has changed since the last call.

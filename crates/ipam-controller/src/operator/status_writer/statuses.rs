@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{State, StatusWriter};
 use crate::status::StatusInput;
@@ -27,14 +27,27 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Longest time until failed writes are tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
+/// Longest wait for the watch to deliver a write. After a restored backup it never does, and a
+/// second write with the same guard is refused.
+const LONGEST_DELIVERY: Duration = Duration::from_secs(5);
+
 /// Writes of statuses in flight at the same time.
 const PARALLELISM: usize = 4;
+
+/// Writes that the watch has not delivered yet, by object.
+type Undelivered = BTreeMap<(CustomKind, String), StatusWrite>;
+
+/// A write that the server accepted.
+struct StatusWrite {
+    /// The object's version before it.
+    before: String,
+    at: Instant,
+}
 
 impl StatusWriter {
     /// Writes statuses and finalizers while it is polled.
     pub(in crate::operator) async fn keep_statuses(&self, cluster: &LiveCluster) -> Infallible {
-        // For each written object, the version before the write.
-        let mut written: BTreeMap<(CustomKind, String), String> = BTreeMap::new();
+        let mut written = Undelivered::new();
         loop {
             tokio::select! {
                 () = self.objects.changed() => {}
@@ -51,23 +64,19 @@ impl StatusWriter {
         }
     }
 
-    async fn write_all(
-        &self,
-        cluster: &LiveCluster,
-        written: &mut BTreeMap<(CustomKind, String), String>,
-    ) {
+    async fn write_all(&self, cluster: &LiveCluster, written: &mut Undelivered) {
         let objects = self.objects.all();
         let overview = self.telemetry.overview();
         let keys: BTreeSet<_> = objects
             .iter()
             .map(|object| (object.kind, object.name.clone()))
             .collect();
-        written.retain(|key, _| keys.contains(key));
+        written.retain(|key, write| keys.contains(key) && write.at.elapsed() < LONGEST_DELIVERY);
         let mut writes: Vec<(Arc<StoredObject>, Write)> = Vec::new();
         for object in objects {
             let key = (object.kind, object.name.clone());
-            if written.get(&key) == Some(&object.version.resource_version) {
-                // The watch has not delivered our write yet.
+            let before = written.get(&key).map(|write| &write.before);
+            if before == Some(&object.version.resource_version) {
                 continue;
             }
             if let Some(write) = self.due(&object, overview.as_ref(), cluster.now()) {
@@ -91,9 +100,11 @@ impl StatusWriter {
             // A write without an effect sends no event.
             let is_new = |version: &str| version != object.version.resource_version;
             if answer.is_ok_and(|answer| is_new(&answer.version.resource_version)) {
+                let before = object.version.resource_version.clone();
+                let at = Instant::now();
                 written.insert(
                     (object.kind, object.name.clone()),
-                    object.version.resource_version.clone(),
+                    StatusWrite { before, at },
                 );
             }
         }
