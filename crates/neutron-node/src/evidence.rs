@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use neutron_cni::cni::{Attachment, address_of};
 use neutron_cni::{Epochs, Remembered};
-use private_files::read_small;
+use private_files::boot;
 
 /// Reads the caches of the runtimes. Fails if no folder exists or a file is invalid: then no
 /// interface is known to be gone.
@@ -33,11 +33,7 @@ pub(super) fn remembered(folders: &[PathBuf]) -> Result<Remembered, String> {
 
 /// The ages of the kernel and of the plugin's files; `None` if `/proc/stat` has no boot time.
 pub(super) fn epochs(node_file: &Path) -> Option<Epochs> {
-    let statistics = read_small(Path::new("/proc/stat")).ok()?;
-    let boot = statistics
-        .lines()
-        .find_map(|line| line.strip_prefix("btime "))?;
-    let boot = Timestamp::from_second(boot.trim().parse().ok()?).ok()?;
+    let boot = Timestamp::try_from(boot::time()?).ok()?;
     let written = fs::metadata(node_file).and_then(|metadata| metadata.modified());
     let files = written.ok().and_then(|at| Timestamp::try_from(at).ok());
     Some(Epochs { boot, files })

@@ -14,11 +14,12 @@ use neutron_cni::{
     Added, Identity, KeptFacts, Leftover, MadeFor, PoolPorts, PooledPort, RunId, Upkeep, add,
     delete,
 };
+use openstack::{Neutron, Retries, VmPorts};
 
 /// Hardly any creation takes longer.
 const PORT_CREATION: Duration = Duration::from_secs(1);
 
-impl NeutronSync<'_> {
+impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
     /// Creates the missing ports while there is time. The next sync creates the rest.
     pub(super) fn fill(
         &self,

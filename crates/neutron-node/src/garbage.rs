@@ -28,7 +28,7 @@ struct Evidence {
 
 impl Evidence {
     /// Reads the evidence. Fails with the reason if it is incomplete.
-    fn read(sync: &NeutronSync<'_>, arguments: &Arguments) -> Result<Evidence, String> {
+    fn read<N>(sync: &NeutronSync<'_, N>, arguments: &Arguments) -> Result<Evidence, String> {
         let epochs = epochs(&sync.node_state.node_file()).ok_or("/proc/stat has no boot time")?;
         Ok(Evidence {
             remembered: remembered(&arguments.results)?,
@@ -55,13 +55,13 @@ impl GarbagePort {
 }
 
 /// Deletes ports that have looked like garbage for the grace period, and still do under the lock.
-pub(super) fn collect(
-    sync: &NeutronSync<'_>,
+pub(super) fn collect<N: Neutron>(
+    sync: &NeutronSync<'_, N>,
     unknown: &[Port],
     at_neutron: &[Port],
     state: &mut NetworkState,
     arguments: &Arguments,
-    began: Instant,
+    now: Duration,
 ) -> Result<(), CniError> {
     report_no_evidence(sync, state, arguments);
     let unknown: BTreeSet<&Id> = unknown.iter().map(|port| &port.id).collect();
@@ -69,7 +69,7 @@ pub(super) fn collect(
     let seen = find()?;
     let expired = state.garbage_candidates.expired(
         seen.iter().map(|one| one.id().clone()),
-        began.elapsed(),
+        now,
         arguments.grace,
     );
     if expired.is_empty() {
@@ -91,8 +91,8 @@ pub(super) fn collect(
 }
 
 /// All garbage of this moment. A recent list of ports is enough: no port gets another user.
-fn find_garbage(
-    sync: &NeutronSync<'_>,
+fn find_garbage<N>(
+    sync: &NeutronSync<'_, N>,
     unknown: &BTreeSet<&Id>,
     at_neutron: &[Port],
     arguments: &Arguments,
@@ -104,11 +104,12 @@ fn find_garbage(
     let attachment_records = sync.node_state.attachment_records();
     let by_device = |device: &str| attachment_records.read(&attachment_of(device)?);
     let in_files = sync.node_state.pool().ports()?;
+    // While a file of an interface is damaged, its port looks unknown.
     let is_known = |port: &Port| in_files.all().any(|pooled| pooled.port.id == port.id);
     let is_garbage = |port: &&Port| {
         let liveness = if port.device_owner == Owner::Pod.as_str() {
             remembered.port_liveness(port, by_device(&port.device_id), &epochs)
-        } else if unknown.contains(&port.id) && !is_known(port) {
+        } else if unknown.contains(&port.id) && !is_known(port) && in_files.unreadable.is_empty() {
             remembered.unknown_port_liveness(port, &epochs)
         } else {
             Liveness::Possible
@@ -132,7 +133,7 @@ fn find_garbage(
         .collect())
 }
 
-fn remove(sync: &NeutronSync<'_>, garbage: &GarbagePort) -> Result<(), CniError> {
+fn remove<N: Neutron>(sync: &NeutronSync<'_, N>, garbage: &GarbagePort) -> Result<(), CniError> {
     let name = sync.node_state.port_name();
     match garbage {
         GarbagePort::Port(port) => {
@@ -165,7 +166,11 @@ fn remove(sync: &NeutronSync<'_>, garbage: &GarbagePort) -> Result<(), CniError>
 }
 
 /// Reports once why no garbage can be recognised.
-fn report_no_evidence(sync: &NeutronSync<'_>, state: &mut NetworkState, arguments: &Arguments) {
+fn report_no_evidence<N>(
+    sync: &NeutronSync<'_, N>,
+    state: &mut NetworkState,
+    arguments: &Arguments,
+) {
     let missing = Evidence::read(sync, arguments).err();
     if let Some(why) = &missing
         && state.no_evidence != missing

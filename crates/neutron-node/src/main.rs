@@ -11,6 +11,8 @@ mod networks;
 mod pairs;
 mod pod_cidrs;
 mod sync;
+#[cfg(test)]
+mod torn_writes;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

@@ -26,6 +26,8 @@ pub(super) struct NetworkState {
     pub(super) garbage_candidates: GarbageCandidates,
     /// Ports in use that were deleted at Neutron. Reported once.
     pub(super) lost: BTreeMap<Attachment, Id>,
+    /// Interfaces whose files are damaged. Reported once.
+    pub(super) unreadable: BTreeSet<Attachment>,
     pub(super) pairs_limit: Option<PairsLimit>,
 }
 
@@ -74,7 +76,7 @@ impl NetworkState {
             return Ok(SyncResult::NotDue);
         }
         let outcome = NeutronSync::begin(settings, &node_state, daemon_config)
-            .and_then(|sync| sync.run(self, arguments, began));
+            .and_then(|sync| sync.run(self, arguments, began.elapsed()));
         self.record(&outcome);
         outcome.map(|()| SyncResult::Done)
     }

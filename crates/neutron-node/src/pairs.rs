@@ -15,7 +15,7 @@ use neutron_cni::cni::{CniError, ErrorCode, InterfaceName};
 use neutron_cni::file_error;
 use neutron_cni::state::NodeState;
 use neutron_cni::{DaemonConfig, VmInterface};
-use openstack::{HttpNeutron, PairsOutcome, Port, keep_pairs, missing_ranges};
+use openstack::{PairsOutcome, Port, Retries, VmPorts, keep_pairs, missing_ranges};
 use private_files::{kept, read_small, state_folder};
 
 /// Why the port does not allow everything.
@@ -52,7 +52,7 @@ impl PairsKeeper {
     pub(super) fn of(
         daemon_config: &DaemonConfig,
         node_state: &NodeState,
-        neutron: &HttpNeutron,
+        neutron: &(impl VmPorts + Retries),
     ) -> Result<Option<PairsKeeper>, CniError> {
         let Some(pairs_config) = &daemon_config.pairs else {
             return Ok(None);
@@ -70,7 +70,7 @@ impl PairsKeeper {
         on: &VmInterface,
         folder: PathBuf,
         purpose: &str,
-        neutron: &HttpNeutron,
+        neutron: &(impl VmPorts + Retries),
     ) -> Result<PairsKeeper, CniError> {
         let port = match on {
             VmInterface::Port(id) => id.clone(),
@@ -88,7 +88,7 @@ impl PairsKeeper {
     /// Allows these addresses, or the configured ranges instead.
     pub(super) fn keep(
         &self,
-        neutron: &HttpNeutron,
+        neutron: &(impl VmPorts + Retries),
         addresses: &BTreeSet<IpAddr>,
     ) -> Result<(), PairsError> {
         let wanted = self
@@ -101,7 +101,7 @@ impl PairsKeeper {
     /// Allows these ranges. At Neutron's limit, retries as long as each attempt allows more.
     pub(super) fn keep_ranges(
         &self,
-        neutron: &HttpNeutron,
+        neutron: &(impl VmPorts + Retries),
         wanted: &BTreeSet<IpNet>,
     ) -> Result<(), PairsError> {
         let mut missing: Option<BTreeSet<IpNet>> = None;
@@ -130,7 +130,7 @@ impl PairsKeeper {
     /// One attempt. Returns the ranges that exceed Neutron's limit.
     fn keep_once(
         &self,
-        neutron: &HttpNeutron,
+        neutron: &(impl VmPorts + Retries),
         wanted: &BTreeSet<IpNet>,
     ) -> Result<BTreeSet<IpNet>, CniError> {
         let before: BTreeSet<IpNet> = kept::read(&self.record).unwrap_or_default();
@@ -206,7 +206,7 @@ pub(super) fn addresses_of(ports: &[Port], deleting: &BTreeSet<Id>) -> BTreeSet<
 }
 
 /// The port with the hardware address of this interface.
-fn port_of(name: &InterfaceName, neutron: &HttpNeutron) -> Result<Id, CniError> {
+fn port_of(name: &InterfaceName, neutron: &impl VmPorts) -> Result<Id, CniError> {
     let path = PathBuf::from(format!("/sys/class/net/{name}/address"));
     let mac = read_small(&path)?;
     let mac = mac.trim();

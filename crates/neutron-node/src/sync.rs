@@ -12,9 +12,12 @@ use crate::{USER_AGENT, garbage, log};
 use ipam_core::neutron::Id;
 use neutron_cni::cni::{Arguments as CniArguments, CniError};
 use neutron_cni::plugin::{CLEANUP_TIME, cloud, session_cache};
-use neutron_cni::state::NodeState;
-use neutron_cni::{AttachmentRequest, DaemonConfig, Owner, PooledPort, Settings, Upkeep, upkeep};
-use openstack::{HttpNeutron, Neutron, NeutronError, Port, PortFilter};
+use neutron_cni::state::{Confirmed, NodeState};
+use neutron_cni::{
+    AttachmentRequest, DaemonConfig, Owner, PoolPorts, PooledPort, Settings, Upkeep, file_error,
+    upkeep,
+};
+use openstack::{HttpNeutron, Neutron, NeutronError, Port, PortFilter, Retries, VmPorts};
 
 /// How long to wait for another daemon on this node. Then that daemon does the work.
 const DAEMON_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -23,24 +26,24 @@ const DAEMON_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) const LATEST_ANSWER: Duration = Duration::from_mins(10);
 
 /// One sync with Neutron.
-pub(super) struct NeutronSync<'l> {
+pub(super) struct NeutronSync<'l, N> {
     pub(super) node_state: &'l NodeState,
     pub(super) daemon_config: DaemonConfig,
     pub(super) request: AttachmentRequest,
     pub(super) name: String,
-    pub(super) neutron: HttpNeutron,
+    pub(super) neutron: N,
     /// For undoing, after `until`.
-    pub(super) last: HttpNeutron,
+    pub(super) last: N,
     /// When requests to Neutron end.
     pub(super) until: Instant,
 }
 
-impl<'l> NeutronSync<'l> {
+impl<'l> NeutronSync<'l, HttpNeutron> {
     pub(super) fn begin(
         settings: &Settings,
         node_state: &'l NodeState,
         daemon_config: DaemonConfig,
-    ) -> Result<NeutronSync<'l>, CniError> {
+    ) -> Result<NeutronSync<'l, HttpNeutron>, CniError> {
         // A pooled port has nothing that a single Pod asked for.
         let request = settings.request(&CniArguments::default())?;
         let now = Instant::now();
@@ -62,18 +65,30 @@ impl<'l> NeutronSync<'l> {
             until,
         })
     }
+}
 
+impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
+    /// Syncs once. `now` is the time of a monotonic clock.
     pub(super) fn run(
         &self,
         state: &mut NetworkState,
         arguments: &Arguments,
-        began: Instant,
+        now: Duration,
     ) -> Result<(), CniError> {
         let _lock = self
             .node_state
             .lock_daemon(Instant::now() + DAEMON_LOCK_TIMEOUT)?;
         let pool = self.node_state.pool();
         self.node_state.attachment_records().clean();
+        if self.node_state.has_unreadable_name() {
+            log(
+                &self.name,
+                &format!(
+                    "{} is damaged: writing it again",
+                    self.node_state.node_file().display()
+                ),
+            );
+        }
         if self.daemon_config.pool.is_some() {
             self.node_state.keeps_its_name()?;
             pool.create_folders()?;
@@ -88,6 +103,10 @@ impl<'l> NeutronSync<'l> {
         let size = self.daemon_config.pool;
         let needs = upkeep(&ports, &at_neutron, &self.name, &self.request, size);
         self.report_lost(state, &needs);
+        self.report_unreadable(state, &ports);
+        if pool.confirmed() == Confirmed::EarlierBoot {
+            self.release_after_boot(&ports, &needs.unknown)?;
+        }
         self.retire_ports(&needs)?;
         let deleting: BTreeSet<Id> = pool
             .ports()?
@@ -101,7 +120,7 @@ impl<'l> NeutronSync<'l> {
         let outcomes = [
             self.delete_unfinished_ports(&needs.unknown),
             self.delete_marked_ports(),
-            garbage::collect(self, &needs.unknown, &at_neutron, state, arguments, began),
+            garbage::collect(self, &needs.unknown, &at_neutron, state, arguments, now),
             match &pairs {
                 Ok(pairs) => self.fill(&needs, &ports, pairs.as_ref(), &mut addresses, state),
                 Err(_) => Ok(()),
@@ -166,6 +185,49 @@ impl<'l> NeutronSync<'l> {
             log(&self.name, &what);
         }
         state.lost.clone_from(&needs.lost);
+    }
+
+    /// Reports damaged files of interfaces. Each keeps its port until its DEL, or until the next boot.
+    fn report_unreadable(&self, state: &mut NetworkState, ports: &PoolPorts) {
+        for holder in ports.unreadable.difference(&state.unreadable) {
+            let what = format!(
+                "the file of {holder}'s port is damaged. The port stays until the interface is deleted, or until the node boots"
+            );
+            log(&self.name, &what);
+        }
+        state.unreadable.clone_from(&ports.unreadable);
+    }
+
+    /// Releases what a crash of the machine left behind. No interface survives a boot, and none can
+    /// take a port before the pool is confirmed.
+    fn release_after_boot(&self, ports: &PoolPorts, unknown: &[Port]) -> Result<(), CniError> {
+        let (pool, records) = (self.node_state.pool(), self.node_state.attachment_records());
+        let unrecorded = || ports.held.keys().filter(|holder| !records.has(holder));
+        // Do not wait for ADDs after each boot.
+        if unknown.is_empty() && ports.unreadable.is_empty() && unrecorded().next().is_none() {
+            return Ok(());
+        }
+        let _lock = self
+            .node_state
+            .lock_all(self.until.min(Instant::now() + DAEMON_LOCK_TIMEOUT))?;
+        for holder in unrecorded() {
+            let written = records.write_earlier(holder);
+            written.map_err(|why| file_error(&format!("the record of {holder}"), &why))?;
+        }
+        for holder in &ports.unreadable {
+            pool.drop_broken(holder);
+        }
+        for port in unknown {
+            self.neutron.delete_port(&port.id)?;
+            log(
+                &self.name,
+                &format!(
+                    "deleted port {}: its file was lost before the boot",
+                    port.id
+                ),
+            );
+        }
+        Ok(())
     }
 
     /// Deletes ports of a daemon that was killed before it recorded them, so no Pod has them.

@@ -17,6 +17,6 @@ pub use api::{
 pub use clouds::{Access, Cloud, CloudsError, Named, Project, Trust, clouds_files};
 pub use http::{HttpNeutron, OnRequest, SentRequest, get_json};
 pub use insecure_setting::InsecureSetting;
-pub use keep_pairs::{PairsOutcome, PairsPatch, keep_pairs, missing_ranges, write_pairs};
+pub use keep_pairs::{PairsOutcome, PairsPatch, VmPorts, keep_pairs, missing_ranges, write_pairs};
 pub use login::SessionCache;
 pub use retries::{NextAttempt, Retries, retry_until_answered};

@@ -1,14 +1,15 @@
 //! Small JSON files that keep facts between runs, for their owner alone. A lost file is harmless:
 //! its caller asks for the facts again.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use crate::disk;
 
 /// Prefix of the names of unfinished files. No finished file has it.
 const UNFINISHED: &str = ".";
@@ -34,21 +35,21 @@ pub fn keep<T: Serialize>(path: &Path, fact: &T) -> io::Result<()> {
 /// # Errors
 /// As for [`keep`], and if syncing fails.
 pub fn keep_synced<T: Serialize>(path: &Path, fact: &T) -> io::Result<()> {
-    replace(path, fact, File::sync_all)?;
-    path.parent()
-        .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    replace(path, fact, disk::sync_file)?;
+    path.parent().map_or(Ok(()), disk::sync_folder)
 }
 
 fn replace<T: Serialize>(
     path: &Path,
     fact: &T,
-    finish: fn(&File) -> io::Result<()>,
+    finish: fn(&Path) -> io::Result<()>,
 ) -> io::Result<()> {
     let unfinished = path.with_file_name(format!("{UNFINISHED}{:016x}", fastrand::u64(..)));
-    let written = write(&unfinished, &serde_json::to_vec(fact)?).and_then(|file| finish(&file));
-    let written = written.and_then(|()| fs::rename(&unfinished, path));
+    let written = disk::create(&unfinished, &serde_json::to_vec(fact)?)
+        .and_then(|()| finish(&unfinished))
+        .and_then(|()| disk::rename(&unfinished, path));
     if written.is_err() {
-        let _ = fs::remove_file(&unfinished);
+        let _ = disk::remove(&unfinished);
     }
     written
 }
@@ -74,17 +75,7 @@ pub fn clean(folder: &Path) {
                 .is_some_and(|age| age > ABANDONED)
         };
         if is_unfinished(&path) && entry.metadata().is_ok_and(is_old) {
-            let _ = fs::remove_file(path);
+            let _ = disk::remove(&path);
         }
     }
-}
-
-fn write(path: &Path, bytes: &[u8]) -> io::Result<File> {
-    let mut file = OpenOptions::new()
-        .create_new(true)
-        .write(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(bytes)?;
-    Ok(file)
 }

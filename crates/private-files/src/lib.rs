@@ -2,14 +2,18 @@
 //! Knows nothing of CNI, OpenStack or Kubernetes.
 #![forbid(unsafe_code)]
 
+pub mod boot;
+pub mod disk;
 mod error;
 pub mod kept;
+#[cfg(feature = "simulated-machine")]
+pub mod simulated;
 
 pub use error::FileError;
 
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -90,9 +94,8 @@ impl Locked {
 /// # Errors
 /// Fails if the folder cannot be created or read, or if other users may write to it.
 pub fn state_folder(folder: &Path) -> Result<PathBuf, FileError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     let name = folder.display().to_string();
-    made.map_err(|why| FileError::of(&name, &why))?;
+    disk::create_folders(folder).map_err(|why| FileError::of(&name, &why))?;
     let metadata = fs::metadata(folder).map_err(|why| FileError::of(&name, &why))?;
     if metadata.mode() & 0o022 != 0 || !is_trusted(&metadata)? {
         return Err(FileError::WritableFolder(name));

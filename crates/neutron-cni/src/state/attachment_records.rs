@@ -2,9 +2,8 @@
 //! and a DEL removes it last. The daemon recognises garbage by it, and a second ADD knows that a port
 //! may exist.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,7 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::cni::Attachment;
 use crate::state::file_names::{attachment, file_name};
 use crate::{AttachmentRecord, Boot, Netns};
-use private_files::kept;
+use private_files::{boot, disk, kept};
+
+/// Stands for any boot before this one.
+const EARLIER_BOOT: &str = "earlier";
 
 #[derive(Serialize, Deserialize)]
 struct StoredRecord {
@@ -23,12 +25,14 @@ struct StoredRecord {
 
 /// The records of one network on this node.
 pub struct AttachmentRecords {
+    state: PathBuf,
     folder: PathBuf,
 }
 
 impl AttachmentRecords {
     pub fn of(state: &Path, network_name: &str) -> AttachmentRecords {
         AttachmentRecords {
+            state: state.to_owned(),
             folder: state.join("attachments").join(network_name),
         }
     }
@@ -40,20 +44,31 @@ impl AttachmentRecords {
 
     /// Writes the record, or replaces it: runtimes may reuse a container's name.
     pub fn write(&self, attachment: &Attachment, netns: &Path) -> io::Result<()> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.folder)?;
-        let stored = StoredRecord {
-            boot: boot_id()?,
-            netns: netns.to_owned(),
-        };
-        kept::keep(&self.path(attachment), &stored)
+        self.store(attachment, boot::id()?, netns)
+    }
+
+    /// Makes a written record survive a crash of the machine. Required before a port is created at
+    /// Neutron, which survives it.
+    pub fn sync(&self, attachment: &Attachment) -> io::Result<()> {
+        disk::sync_file(&self.path(attachment))?;
+        disk::sync_folders_up_to(&self.state, &self.folder)
+    }
+
+    /// Records that an interface without a record is of an earlier boot. The caller must have
+    /// evidence, and must keep out ADDs.
+    pub fn write_earlier(&self, attachment: &Attachment) -> io::Result<()> {
+        self.store(attachment, EARLIER_BOOT.to_owned(), Path::new(""))
+    }
+
+    fn store(&self, attachment: &Attachment, boot: String, netns: &Path) -> io::Result<()> {
+        disk::create_folders(&self.folder)?;
+        let netns = netns.to_owned();
+        kept::keep(&self.path(attachment), &StoredRecord { boot, netns })
     }
 
     /// Removes the record. If this fails, the next ADD asks Neutron, and nothing else changes.
     pub fn remove(&self, attachment: &Attachment) {
-        let _ = fs::remove_file(self.path(attachment));
+        let _ = disk::remove(&self.path(attachment));
     }
 
     /// Reads a record. Of an unreadable one (after a crash of the machine), only the age counts.
@@ -63,7 +78,7 @@ impl AttachmentRecords {
             return None;
         }
         let Some(StoredRecord { boot, netns }) = kept::read(&path) else {
-            let boot = if is_before_boot(&path) {
+            let boot = if boot::is_older(&path) {
                 Boot::Earlier
             } else {
                 Boot::This
@@ -73,7 +88,7 @@ impl AttachmentRecords {
                 netns: Netns::NotVisible,
             });
         };
-        let is_this = boot_id().map_or(true, |now| now == boot);
+        let is_this = boot::id().map_or(true, |now| now == boot);
         Some(AttachmentRecord {
             boot: if is_this { Boot::This } else { Boot::Earlier },
             netns: look(&netns),
@@ -103,18 +118,6 @@ impl AttachmentRecords {
     }
 }
 
-fn is_before_boot(path: &Path) -> bool {
-    let uptime = fs::read_to_string("/proc/uptime").ok();
-    let uptime = uptime
-        .and_then(|text| text.split(' ').next()?.parse().ok())
-        .map(Duration::from_secs_f64);
-    let age = fs::metadata(path)
-        .and_then(|metadata| metadata.modified())
-        .ok()
-        .and_then(|at| at.elapsed().ok());
-    age.zip(uptime).is_some_and(|(age, uptime)| age > uptime)
-}
-
 /// A missing path in a folder that is not visible proves nothing.
 fn look(netns: &Path) -> Netns {
     let is_visible = netns.is_absolute() && netns.parent().is_some_and(Path::is_dir);
@@ -123,11 +126,6 @@ fn look(netns: &Path) -> Netns {
         Err(why) if why.kind() == ErrorKind::NotFound && is_visible => Netns::Gone,
         Err(_) => Netns::NotVisible,
     }
-}
-
-/// The kernel's id of this boot.
-pub fn boot_id() -> io::Result<String> {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned())
 }
 
 #[cfg(test)]

@@ -8,4 +8,4 @@ mod pool_files;
 
 pub use attachment_records::AttachmentRecords;
 pub use node_state::NodeState;
-pub use pool_files::Pool;
+pub use pool_files::{Confirmed, Pool};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::cni::{CniError, ErrorCode};
+use crate::cni::{Attachment, CniError, ErrorCode};
 use crate::conversions::file_error;
 use crate::state::{AttachmentRecords, Pool};
 use crate::{Identity, Settings};
@@ -52,6 +52,11 @@ impl NodeState {
         Identity::name_of(&self.node, &self.network_name)
     }
 
+    /// The identity of an interface's own port.
+    pub fn identity(&self, attachment: &Attachment) -> Identity {
+        Identity::new(&self.node, &self.network_name, attachment)
+    }
+
     pub fn state(&self) -> &Path {
         &self.state
     }
@@ -82,12 +87,19 @@ impl NodeState {
                 details,
             ));
         }
-        if !path.exists() {
+        if kept::read::<String>(&path).is_none() {
             state_folder(&self.state)?;
-            kept::keep(&path, &self.named)
+            kept::keep_synced(&path, &self.named)
                 .map_err(|why| file_error(&path.display().to_string(), &why))?;
         }
         Ok(())
+    }
+
+    /// Whether the file with the node's name was damaged. [`NodeState::keeps_its_name`] writes it
+    /// again.
+    pub fn has_unreadable_name(&self) -> bool {
+        let path = self.node_file();
+        path.exists() && kept::read::<String>(&path).is_none()
     }
 
     /// The file with the node's name. Written once, before the first port is created.
@@ -130,5 +142,34 @@ impl NodeState {
     fn garbage_lock(&self) -> PathBuf {
         self.state
             .join(format!("garbage-{}.lock", self.network_name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_damaged_name_is_written_again_and_an_intact_one_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let node_state = |node: &str| {
+            let ipam = serde_json::json!({
+                "networks": [], "cloud": "c", "node": node,
+                "stateDirectory": folder.path().join("state"),
+            });
+            let written = serde_json::json!({"cniVersion": "1.1.0", "name": "pods", "ipam": ipam});
+            let settings = Settings::read(written.to_string().as_bytes()).unwrap();
+            NodeState::of(&settings).unwrap()
+        };
+        let first = node_state("n1");
+        first.keeps_its_name().unwrap();
+        assert!(!first.has_unreadable_name());
+        fs::write(first.node_file(), "\"n").unwrap();
+        assert!(first.has_unreadable_name());
+        node_state("n1").keeps_its_name().unwrap();
+        assert!(!first.has_unreadable_name());
+        assert!(node_state("n2").keeps_its_name().is_err());
     }
 }

@@ -4,20 +4,17 @@
 //!
 //! The caller must hold the lock of the interface for which it takes or releases.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::cni::{Attachment, CniError};
 use crate::conversions::file_error;
-use crate::state::attachment_records::boot_id;
 use crate::state::file_names::{attachment, file_name};
 use crate::{KeptFacts, PoolPorts, PooledPort};
 use ipam_core::neutron::Id;
-use private_files::kept;
+use private_files::{boot, disk, kept};
 
 const FREE: &str = "free";
 const HELD: &str = "held";
@@ -28,12 +25,25 @@ const CONFIRMED: &str = "confirmed.json";
 
 /// The pool of a network on this node.
 pub struct Pool {
+    state: PathBuf,
     folder: PathBuf,
+}
+
+/// When the ports were last seen at Neutron.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confirmed {
+    /// Since the boot: ports may be taken.
+    ThisBoot,
+    /// In an earlier boot only: no interface of this boot has taken a port.
+    EarlierBoot,
+    /// Never, or the file was lost: interfaces of this boot may hold ports.
+    Unknown,
 }
 
 impl Pool {
     pub fn of(state: &Path, network_name: &str) -> Pool {
         Pool {
+            state: state.to_owned(),
             folder: state.join("pool").join(network_name),
         }
     }
@@ -53,16 +63,19 @@ impl Pool {
     }
 
     pub fn create_folders(&self) -> Result<(), CniError> {
-        for part in [FREE, HELD, DELETING, MAKING] {
-            let folder = self.folder.join(part);
-            let made = fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(&folder);
-            made.map_err(|why| fault(&folder, &why))?;
+        let folders = [FREE, HELD, DELETING, MAKING].map(|part| self.folder.join(part));
+        // Once the ports were confirmed, the folders had been synced.
+        let is_durable =
+            self.confirmed() != Confirmed::Unknown && folders.iter().all(|folder| folder.is_dir());
+        for folder in &folders {
+            disk::create_folders(folder).map_err(|why| fault(folder, &why))?;
         }
+        kept::clean(&self.folder);
         kept::clean(&self.folder.join(MAKING));
-        Ok(())
+        if is_durable {
+            return Ok(());
+        }
+        disk::sync_folders_up_to(&self.state, &self.folder).map_err(|why| fault(&self.folder, &why))
     }
 
     /// The port of an interface. An unreadable file is an error.
@@ -75,7 +88,7 @@ impl Pool {
     pub fn drop_broken(&self, attachment: &Attachment) {
         let path = self.holding(attachment);
         if read(&path).is_err_and(|why| why.kind() == ErrorKind::InvalidData) {
-            let _ = fs::remove_file(path);
+            let _ = disk::remove(&path);
         }
     }
 
@@ -94,7 +107,7 @@ impl Pool {
             let Some(good) = will_do(&pooled) else {
                 continue;
             };
-            match fs::rename(&path, self.holding(attachment)) {
+            match disk::rename(&path, &self.holding(attachment)) {
                 Ok(()) => return Ok(Some(good)),
                 Err(why) if why.kind() == ErrorKind::NotFound => {}
                 Err(why) => return Err(fault(&path, &why)),
@@ -106,7 +119,7 @@ impl Pool {
     /// Releases a port. It becomes the last free one.
     pub fn release(&self, attachment: &Attachment, pooled: &PooledPort) -> Result<(), CniError> {
         let path = self.holding(attachment);
-        match fs::rename(&path, self.freed(&pooled.port.id)) {
+        match disk::rename(&path, &self.freed(&pooled.port.id)) {
             Err(why) if why.kind() != ErrorKind::NotFound => Err(fault(&path, &why)),
             _ => Ok(()),
         }
@@ -123,37 +136,47 @@ impl Pool {
     }
 
     /// All ports. A port that is taken or released meanwhile may be missing or listed twice. Removes
-    /// invalid files (after a crash of the machine), except a held one, which is an error.
+    /// invalid files (after a crash of the machine), except a held one: its interface may be in use.
     pub fn ports(&self) -> Result<PoolPorts, CniError> {
         let held = self.folder.join(HELD);
         let mut ports = PoolPorts {
             free: self.unowned(FREE)?,
-            held: BTreeMap::new(),
             deleting: self.unowned(DELETING)?,
+            ..PoolPorts::default()
         };
         for path in listed(&held).map_err(|why| fault(&held, &why))? {
             let name = path
                 .file_name()
                 .map(|name| name.to_string_lossy().into_owned())
                 .unwrap_or_default();
-            let pooled = read(&path).map_err(|why| fault(&path, &why))?;
-            if let (Some(attachment), Some(pooled)) = (attachment(&name), pooled) {
-                ports.held.insert(attachment, pooled);
+            let Some(holder) = attachment(&name) else {
+                continue;
+            };
+            match read(&path) {
+                Ok(Some(pooled)) => drop(ports.held.insert(holder, pooled)),
+                Ok(None) => {}
+                Err(why) if why.kind() == ErrorKind::InvalidData => {
+                    ports.unreadable.insert(holder);
+                }
+                Err(why) => return Err(fault(&path, &why)),
             }
         }
         Ok(ports)
     }
 
     /// Records that a port for this slot is about to be created. After a kill, the next run finds
-    /// the port by it.
+    /// the port by it. Survives a crash of the machine, as the port does.
     pub fn begin_create(&self, slot: &str) -> Result<(), CniError> {
-        let path = self.folder.join(MAKING).join(slot);
-        fs::write(&path, []).map_err(|why| fault(&path, &why))
+        let folder = self.folder.join(MAKING);
+        let path = folder.join(slot);
+        disk::create(&path, &[])
+            .and_then(|()| disk::sync_folder(&folder))
+            .map_err(|why| fault(&path, &why))
     }
 
     /// Ends a creation whose port does not exist.
     pub fn end_create(&self, slot: &str) {
-        let _ = fs::remove_file(self.folder.join(MAKING).join(slot));
+        let _ = disk::remove(&self.folder.join(MAKING).join(slot));
     }
 
     /// Slots of unfinished creations, with their ages.
@@ -183,15 +206,14 @@ impl Pool {
     /// Moves a created port to the free ones. A rename, so it is never both.
     pub fn publish(&self, slot: &str, id: &Id) -> Result<(), CniError> {
         let path = self.folder.join(MAKING).join(slot);
-        fs::rename(&path, self.freed(id)).map_err(|why| fault(&path, &why))
+        disk::rename(&path, &self.freed(id)).map_err(|why| fault(&path, &why))
     }
 
     /// Makes renames survive a crash of the machine. Required before ports are deleted.
     pub fn sync_folders(&self) -> Result<(), CniError> {
         for part in [FREE, DELETING] {
             let folder = self.folder.join(part);
-            let synced = fs::File::open(&folder).and_then(|folder| folder.sync_all());
-            match synced {
+            match disk::sync_folder(&folder) {
                 Err(why) if why.kind() != ErrorKind::NotFound => return Err(fault(&folder, &why)),
                 _ => {}
             }
@@ -203,17 +225,22 @@ impl Pool {
     /// from a restored disk.
     pub fn confirm(&self) -> Result<(), CniError> {
         let path = self.folder.join(CONFIRMED);
-        let boot = boot_id().map_err(|why| fault(&path, &why))?;
+        let boot = boot::id().map_err(|why| fault(&path, &why))?;
         if kept::read::<String>(&path).as_ref() == Some(&boot) {
             return Ok(());
         }
-        kept::keep(&path, &boot).map_err(|why| fault(&path, &why))
+        kept::keep_synced(&path, &boot).map_err(|why| fault(&path, &why))
     }
 
-    /// Whether the ports were seen at Neutron since the boot. Only then may a port be taken.
-    pub fn is_confirmed(&self) -> bool {
-        let kept = kept::read::<String>(&self.folder.join(CONFIRMED));
-        kept.is_some_and(|boot| boot_id().is_ok_and(|now| now == boot))
+    /// When the ports were last seen at Neutron.
+    pub fn confirmed(&self) -> Confirmed {
+        let path = self.folder.join(CONFIRMED);
+        match (kept::read::<String>(&path), boot::id()) {
+            (Some(boot), Ok(now)) if boot == now => Confirmed::ThisBoot,
+            (Some(_), Ok(_)) => Confirmed::EarlierBoot,
+            (None, _) if boot::is_older(&path) => Confirmed::EarlierBoot,
+            _ => Confirmed::Unknown,
+        }
     }
 
     /// Marks a free port for deletion, unless it was taken just now.
@@ -225,7 +252,7 @@ impl Pool {
             .into_iter()
             .filter(of_id)
         {
-            match fs::rename(&path, self.folder.join(DELETING).join(id.to_string())) {
+            match disk::rename(&path, &self.folder.join(DELETING).join(id.to_string())) {
                 Err(why) if why.kind() != ErrorKind::NotFound => return Err(fault(&path, &why)),
                 _ => {}
             }
@@ -236,7 +263,7 @@ impl Pool {
     /// Removes a marked port whose deletion succeeded.
     pub fn forget(&self, id: &Id) {
         // If this fails, the next sync deletes it again, which Neutron accepts.
-        let _ = fs::remove_file(self.folder.join(DELETING).join(id.to_string()));
+        let _ = disk::remove(&self.folder.join(DELETING).join(id.to_string()));
     }
 
     fn unowned(&self, part: &str) -> Result<Vec<PooledPort>, CniError> {
@@ -247,7 +274,7 @@ impl Pool {
                 Ok(pooled) => ports.extend(pooled),
                 // The daemon finds its port at Neutron.
                 Err(why) if why.kind() == ErrorKind::InvalidData => {
-                    fs::remove_file(&path).map_err(|why| fault(&path, &why))?;
+                    disk::remove(&path).map_err(|why| fault(&path, &why))?;
                 }
                 Err(why) => return Err(fault(&path, &why)),
             }
@@ -392,14 +419,20 @@ mod tests {
     }
 
     #[test]
-    fn invalid_files_are_removed_and_an_invalid_held_file_is_an_error() {
+    fn invalid_files_are_removed_except_that_of_an_interface() {
         let folder = tempfile::tempdir().unwrap();
         let pool = pool(folder.path(), &[1]);
         fs::write(folder.path().join("pool/pods/free/0-x"), "").unwrap();
         assert_eq!(pool.take(&attachment("a"), |_| Some(())).unwrap(), Some(()));
         assert_eq!(pool.ports().unwrap().free, []);
         fs::write(pool.holding(&attachment("a")), "{").unwrap();
-        assert!(pool.held(&attachment("a")).is_err() && pool.ports().is_err());
+        assert!(pool.held(&attachment("a")).is_err());
+        let ports = pool.ports().unwrap();
+        assert_eq!(
+            (ports.held.len(), ports.unreadable),
+            (0, [attachment("a")].into()),
+            "the others stay usable"
+        );
         pool.drop_broken(&attachment("a"));
         assert_eq!(pool.held(&attachment("a")).unwrap(), None);
     }
@@ -408,14 +441,20 @@ mod tests {
     fn ports_may_be_taken_once_they_were_seen_since_the_boot() {
         let folder = tempfile::tempdir().unwrap();
         let pool = pool(folder.path(), &[]);
-        assert!(!pool.is_confirmed());
+        assert_eq!(pool.confirmed(), Confirmed::Unknown, "no file");
         pool.confirm().unwrap();
-        assert!(pool.is_confirmed());
-        kept::keep(
-            &folder.path().join("pool/pods").join(CONFIRMED),
-            &"an earlier one",
-        )
-        .unwrap();
-        assert!(!pool.is_confirmed());
+        assert_eq!(pool.confirmed(), Confirmed::ThisBoot);
+        let path = folder.path().join("pool/pods").join(CONFIRMED);
+        kept::keep(&path, &"an earlier one").unwrap();
+        assert_eq!(pool.confirmed(), Confirmed::EarlierBoot);
+        fs::write(&path, "").unwrap();
+        assert_eq!(pool.confirmed(), Confirmed::Unknown, "damaged in this boot");
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(
+            pool.confirmed(),
+            Confirmed::EarlierBoot,
+            "damaged by a crash"
+        );
     }
 }

@@ -10,6 +10,7 @@ use crate::kernel::{dump, kernel_error, sysfs};
 use crate::nic::{Kind, Next, Pod, Record, Step, find, give_back};
 use crate::vm_nic::change::Namespaces;
 use crate::vm_nic::records::{Held, Records, TryHold};
+use private_files::boot;
 
 /// Attempts after a name was taken or a link moved in between.
 const LOOKS: usize = 8;
@@ -28,11 +29,7 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn open() -> Result<Node, CniError> {
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-        let boot = boot
-            .map_err(|why| kernel_error("the boot id", &why))?
-            .trim()
-            .to_owned();
+        let boot = boot::id().map_err(|why| kernel_error("the boot id", &why))?;
         let namespace =
             Namespace::own().map_err(|why| kernel_error("the node's network namespace", &why))?;
         Ok(Node { namespace, boot })

@@ -71,7 +71,7 @@ fn of_node(free: &[u32], held: &[u32]) -> PoolPorts {
     PoolPorts {
         free,
         held,
-        deleting: Vec::new(),
+        ..PoolPorts::default()
     }
 }
 

@@ -19,6 +19,8 @@ pub struct PoolPorts {
     pub held: BTreeMap<Attachment, PooledPort>,
     /// Marked for deletion. No interface can take them.
     pub deleting: Vec<PooledPort>,
+    /// Interfaces whose files are damaged. Each holds a port that looks unknown.
+    pub unreadable: BTreeSet<Attachment>,
 }
 
 impl PoolPorts {

@@ -36,17 +36,15 @@ impl VmPorts for HttpNeutron {
         self.ask(&format!("/v2.0/ports/{id}"), &Question::Put(body, revision))
             .map(|_| ())
     }
-}
 
-impl HttpNeutron {
-    /// The ports with this hardware address, at most one per network. Compares letter by letter,
-    /// unlike databases.
-    pub fn vm_ports_with_mac(&self, mac: &str) -> Result<Vec<VmPort>, NeutronError> {
+    fn vm_ports_with_mac(&self, mac: &str) -> Result<Vec<VmPort>, NeutronError> {
         let mut ports = self.list_vm_ports(vec![("mac_address", mac.to_owned())])?;
         ports.retain(|port| port.mac_address.eq_ignore_ascii_case(mac));
         Ok(ports)
     }
+}
 
+impl HttpNeutron {
     /// The ports of some VMs, by VM. The caller limits their number, so that the request stays short.
     ///
     /// # Errors

@@ -5,16 +5,23 @@ use std::collections::BTreeSet;
 
 use ipnet::IpNet;
 
-use crate::{HttpNeutron, NeutronError, NextAttempt, Retries};
+use crate::{NeutronError, NextAttempt, Retries};
 use ipam_core::neutron::{Id, Pair, PairsChange, VmPort};
 
 /// The requests about pairs that Neutron understands.
-pub(crate) trait VmPorts {
+pub trait VmPorts {
     /// Reads a port of a VM.
     ///
     /// # Errors
     /// Fails if Neutron refuses; [`NeutronError::NoSuchPort`] if the port is gone.
     fn vm_port(&self, id: &Id) -> Result<VmPort, NeutronError>;
+
+    /// The ports with this hardware address, at most one per network. Compares letter by letter,
+    /// unlike databases.
+    ///
+    /// # Errors
+    /// Fails if Neutron refuses.
+    fn vm_ports_with_mac(&self, mac: &str) -> Result<Vec<VmPort>, NeutronError>;
 
     /// Replaces the pairs of a port that still has this revision.
     ///
@@ -49,40 +56,6 @@ pub enum PairsOutcome {
 /// # Errors
 /// Fails if Neutron refuses; [`NeutronError::Changed`] if others write until the time is over.
 pub fn keep_pairs(
-    neutron: &HttpNeutron,
-    port: &Id,
-    wanted: &BTreeSet<IpNet>,
-    is_ours: impl Fn(&IpNet) -> bool,
-) -> Result<PairsOutcome, NeutronError> {
-    keep(neutron, port, wanted, is_ours)
-}
-
-/// The wanted ranges that a port does not allow yet.
-///
-/// # Errors
-/// Fails if Neutron refuses.
-pub fn missing_ranges(
-    neutron: &HttpNeutron,
-    port: &Id,
-    wanted: &BTreeSet<IpNet>,
-) -> Result<BTreeSet<IpNet>, NeutronError> {
-    let change = neutron.vm_port(port)?.change(wanted, |_| false);
-    Ok(change.map(|change| change.added).unwrap_or_default())
-}
-
-/// Writes a planned list once. A plan that is stale fails instead of being computed again.
-///
-/// # Errors
-/// Fails if Neutron refuses; [`NeutronError::Changed`] if the port has another revision.
-pub fn write_pairs(
-    neutron: &HttpNeutron,
-    port: &Id,
-    patch: &PairsPatch,
-) -> Result<(), NeutronError> {
-    neutron.replace_pairs(port, &patch.pairs, patch.revision)
-}
-
-fn keep(
     neutron: &(impl VmPorts + Retries),
     port: &Id,
     wanted: &BTreeSet<IpNet>,
@@ -104,6 +77,31 @@ fn keep(
             return Err(error);
         }
     }
+}
+
+/// The wanted ranges that a port does not allow yet.
+///
+/// # Errors
+/// Fails if Neutron refuses.
+pub fn missing_ranges(
+    neutron: &impl VmPorts,
+    port: &Id,
+    wanted: &BTreeSet<IpNet>,
+) -> Result<BTreeSet<IpNet>, NeutronError> {
+    let change = neutron.vm_port(port)?.change(wanted, |_| false);
+    Ok(change.map(|change| change.added).unwrap_or_default())
+}
+
+/// Writes a planned list once. A plan that is stale fails instead of being computed again.
+///
+/// # Errors
+/// Fails if Neutron refuses; [`NeutronError::Changed`] if the port has another revision.
+pub fn write_pairs(
+    neutron: &impl VmPorts,
+    port: &Id,
+    patch: &PairsPatch,
+) -> Result<(), NeutronError> {
+    neutron.replace_pairs(port, &patch.pairs, patch.revision)
 }
 
 fn once(

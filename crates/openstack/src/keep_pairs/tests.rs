@@ -109,6 +109,10 @@ impl VmPorts for Busy {
         Ok(self.port.borrow().clone())
     }
 
+    fn vm_ports_with_mac(&self, _: &str) -> Result<Vec<VmPort>, NeutronError> {
+        Ok(vec![self.port.borrow().clone()])
+    }
+
     fn replace_pairs(&self, _: &Id, pairs: &[Pair], revision: u64) -> Result<(), NeutronError> {
         let mut port = self.port.borrow_mut();
         if self.others.get() > 0 {
@@ -158,7 +162,7 @@ fn concurrent_writes_are_not_lost() {
     let (id, wanted) = (ID.parse().unwrap(), ranges(&["10.1.0.0/24"]));
     let neutron = busy(5, 0, 10);
     assert!(matches!(
-        keep(&neutron, &id, &wanted, is_ours),
+        keep_pairs(&neutron, &id, &wanted, is_ours),
         Ok(PairsOutcome::Changed(_))
     ));
     assert_eq!(
@@ -167,11 +171,11 @@ fn concurrent_writes_are_not_lost() {
         "five of theirs and ours"
     );
     assert_eq!(
-        keep(&neutron, &id, &wanted, is_ours),
+        keep_pairs(&neutron, &id, &wanted, is_ours),
         Ok(PairsOutcome::Unchanged)
     );
     assert_eq!(
-        keep(&busy(9, 0, 3), &id, &wanted, is_ours),
+        keep_pairs(&busy(9, 0, 3), &id, &wanted, is_ours),
         Err(NeutronError::Changed)
     );
 }
@@ -180,7 +184,7 @@ fn concurrent_writes_are_not_lost() {
 fn after_a_lost_answer_the_port_is_read_again() {
     let (id, wanted) = (ID.parse().unwrap(), ranges(&["10.1.0.0/24"]));
     let neutron = busy(0, 1, 10);
-    let Ok(PairsOutcome::Changed(change)) = keep(&neutron, &id, &wanted, is_ours) else {
+    let Ok(PairsOutcome::Changed(change)) = keep_pairs(&neutron, &id, &wanted, is_ours) else {
         panic!()
     };
     assert_eq!(change.added, wanted);
@@ -198,13 +202,13 @@ fn as_many_pairs_are_added_as_neutron_allows_and_the_others_reported() {
             most,
             ..busy(0, 0, 10)
         };
-        let kept = keep(&neutron, &id, &wanted, is_ours).unwrap();
+        let kept = keep_pairs(&neutron, &id, &wanted, is_ours).unwrap();
         // Each look adds what fits of the half that it failed, until nothing does.
         let mut looks = 1;
-        while keep(&neutron, &id, &wanted, is_ours).unwrap() != kept && looks < 9 {
+        while keep_pairs(&neutron, &id, &wanted, is_ours).unwrap() != kept && looks < 9 {
             looks += 1;
         }
-        let last = keep(&neutron, &id, &wanted, is_ours).unwrap();
+        let last = keep_pairs(&neutron, &id, &wanted, is_ours).unwrap();
         let port = neutron.port.borrow();
         assert!(port.pairs.len() <= most);
         match last {

@@ -1,0 +1,148 @@
+//! ADD, DEL and GC of one network on this node. Joins the node's files with `commands`, which decide
+//! what happens at Neutron. After a crash at any point, a retry or the daemon goes on from the files.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Instant;
+
+use crate::cni::{Attachment, CniError, IpamOutcome};
+use crate::conversions::file_error;
+use crate::plugin::Target;
+use crate::state::{Confirmed, NodeState};
+use crate::{AttachmentRequest, PooledPort, RunId, add, collect_garbage, delete, outcome};
+use openstack::{Neutron, Retries};
+
+/// Clients of Neutron for one run.
+pub struct Clients<N> {
+    pub neutron: N,
+    /// For undoing, when the time of the other one is over.
+    pub last: N,
+}
+
+/// The ports of one network on this node.
+pub struct NodePorts<'s, C> {
+    node_state: &'s NodeState,
+    /// When waiting for locks ends.
+    until: Instant,
+    /// Connects to Neutron. Most requests are served from the files alone.
+    connect: C,
+}
+
+impl<'s, N, C> NodePorts<'s, C>
+where
+    N: Neutron + Retries,
+    C: Fn() -> Result<Clients<N>, CniError>,
+{
+    pub fn new(node_state: &'s NodeState, until: Instant, connect: C) -> NodePorts<'s, C> {
+        NodePorts {
+            node_state,
+            until,
+            connect,
+        }
+    }
+
+    /// Gives the interface a pooled port, or a port of its own.
+    ///
+    /// # Errors
+    /// Fails if the files cannot be written, or Neutron refuses.
+    pub fn add(
+        &self,
+        request: &AttachmentRequest,
+        target: &Target<'_>,
+    ) -> Result<IpamOutcome, CniError> {
+        let identity = self.node_state.identity(target.attachment);
+        let _locks = self.node_state.locks_for(&identity, self.until)?;
+        self.node_state.keeps_its_name()?;
+        if let Some(outcome) = self.pooled_addresses(request, target)? {
+            return Ok(outcome);
+        }
+        let records = self.node_state.attachment_records();
+        let synced = records.sync(target.attachment);
+        synced.map_err(|why| record_error(target.attachment, &why))?;
+        let Clients { neutron, last } = (self.connect)()?;
+        let run = RunId::new(fastrand::u64(..));
+        Ok(add(&neutron, &last, request, &identity, &run)?.outcome)
+    }
+
+    /// Releases the interface's ports.
+    ///
+    /// # Errors
+    /// Fails if the files cannot be changed, or Neutron refuses.
+    pub fn del(&self, attachment: &Attachment) -> Result<(), CniError> {
+        let identity = self.node_state.identity(attachment);
+        // On a full disk there is no lock. The address is released all the same.
+        let _locks = self.node_state.locks_for(&identity, self.until).ok();
+        let pool = self.node_state.pool();
+        pool.drop_broken(attachment);
+        match pool.held(attachment)? {
+            Some(pooled) => pool.release(attachment, &pooled)?,
+            None => delete(&(self.connect)()?.neutron, &identity)?,
+        }
+        // Last: without its record, a port may stay until the next boot.
+        self.node_state.attachment_records().remove(attachment);
+        Ok(())
+    }
+
+    /// Releases the ports of all interfaces that are not in `valid`.
+    ///
+    /// # Errors
+    /// Fails with the first error after trying the rest.
+    pub fn gc(&self, valid: &BTreeSet<Attachment>) -> Result<(), CniError> {
+        let _lock = self.node_state.lock_all(self.until)?;
+        let (pool, records) = (self.node_state.pool(), self.node_state.attachment_records());
+        let ports = pool.ports()?;
+        for (attachment, pooled) in &ports.held {
+            if !valid.contains(attachment) {
+                pool.release(attachment, pooled)?;
+            }
+        }
+        for attachment in ports.unreadable.difference(valid) {
+            pool.drop_broken(attachment);
+        }
+        let name = self.node_state.port_name();
+        let collected = collect_garbage(&(self.connect)()?.neutron, &name, valid)?;
+        if let Some(error) = collected.errors.into_iter().next() {
+            return Err(error.into());
+        }
+        for (attachment, _age) in records.all() {
+            if !valid.contains(&attachment) {
+                records.remove(&attachment);
+            }
+        }
+        Ok(())
+    }
+
+    /// The addresses of a pooled port, if the interface holds one or a free one fits. An interface
+    /// that may already have a port of its own gets none: it would have two.
+    fn pooled_addresses(
+        &self,
+        request: &AttachmentRequest,
+        target: &Target<'_>,
+    ) -> Result<Option<IpamOutcome>, CniError> {
+        let (pool, records) = (self.node_state.pool(), self.node_state.attachment_records());
+        let from_files = |pooled: &PooledPort| outcome(&pool.facts(), request, &pooled.port);
+        let is_first = !records.has(target.attachment);
+        let netns = target.netns.unwrap_or_else(|| Path::new(""));
+        let written = records.write(target.attachment, netns);
+        written.map_err(|why| record_error(target.attachment, &why))?;
+        if let Some(pooled) = pool.held(target.attachment)? {
+            return match from_files(&pooled) {
+                Ok(outcome) => Ok(Some(outcome)),
+                Err(_) => outcome(&(self.connect)()?.neutron, request, &pooled.port).map(Some),
+            };
+        }
+        if !is_first || pool.confirmed() != Confirmed::ThisBoot {
+            return Ok(None);
+        }
+        let name = self.node_state.port_name();
+        pool.take(target.attachment, |pooled| {
+            let fits = pooled.fits(request, &name);
+            fits.then(|| from_files(pooled).ok()).flatten()
+        })
+    }
+}
+
+/// Without its record, a port could be taken for garbage while the interface uses it.
+fn record_error(attachment: &Attachment, why: &std::io::Error) -> CniError {
+    file_error(&format!("the record of {attachment}"), why)
+}

@@ -1,0 +1,159 @@
+//! A Neutron that answers at once. A request of a program that dies is done or not.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use ipam_core::neutron::{Id, Pair, PortAddress, VmPort};
+use jiff::Timestamp;
+use openstack::{
+    Network, NetworkFacts, Neutron, NeutronError, NewPort, NextAttempt, Port, PortFilter, Retries,
+    Subnet, VmPorts,
+};
+
+use super::machine::{SimulatedMachine, Step};
+
+pub(super) const NETWORK: &str = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
+
+/// A client on one machine.
+#[derive(Clone)]
+pub(super) struct Client {
+    pub(super) machine: Rc<SimulatedMachine>,
+    pub(super) ports: Rc<RefCell<Ports>>,
+}
+
+/// The ports of the network. The lowest free address is given first.
+#[derive(Default)]
+pub(super) struct Ports {
+    pub(super) all: Vec<Port>,
+    made: u32,
+}
+
+impl Ports {
+    fn create(&mut self, new: &NewPort<'_>) -> Result<Port, NeutronError> {
+        let taken: BTreeSet<IpAddr> = self.all.iter().flat_map(addresses).collect();
+        let is_used = |mac: &String| self.all.iter().any(|port| port.mac_address == *mac);
+        if new.mac.as_ref().is_some_and(is_used) {
+            return Err(NeutronError::MacInUse);
+        }
+        let address = (1..=250)
+            .map(|host| IpAddr::from([10, 0, 0, host]))
+            .find(|address| !taken.contains(address));
+        self.made += 1;
+        let port = Port {
+            id: format!("00000000-0000-4000-8000-{:012x}", self.made)
+                .parse()
+                .unwrap(),
+            network_id: new.network.clone(),
+            device_id: new.device.to_owned(),
+            device_owner: new.owner.to_owned(),
+            name: new.name.to_owned(),
+            description: new.description.to_owned(),
+            mac_address: new.mac.clone().unwrap_or_default(),
+            fixed_ips: vec![PortAddress {
+                subnet_id: new.network.clone(),
+                ip_address: address.ok_or(NeutronError::Exhausted)?,
+            }],
+            created_at: Timestamp::now().to_string(),
+        };
+        self.all.push(port.clone());
+        Ok(port)
+    }
+
+    /// Lets time pass.
+    pub(super) fn age(&mut self, by: Duration) {
+        for port in &mut self.all {
+            let created: Timestamp = port.created_at.parse().unwrap();
+            port.created_at = (created - by).to_string();
+        }
+    }
+}
+
+pub(super) fn addresses(port: &Port) -> impl Iterator<Item = IpAddr> {
+    port.fixed_ips.iter().map(|fixed| fixed.ip_address)
+}
+
+impl Client {
+    /// One request.
+    fn ask<T>(
+        &self,
+        request: impl FnOnce(&mut Ports) -> Result<T, NeutronError>,
+    ) -> Result<T, NeutronError> {
+        let lost = || Err(NeutronError::Unavailable("no answer".to_owned()));
+        match self.machine.step() {
+            // Neutron needs no space on this disk.
+            Step::Go | Step::Refused => request(&mut self.ports.borrow_mut()),
+            Step::Dies if self.machine.is_done_in_death() => {
+                let _ = request(&mut self.ports.borrow_mut());
+                lost()
+            }
+            Step::Dies | Step::Dead => lost(),
+        }
+    }
+}
+
+impl Retries for Client {
+    fn next_attempt(&self, _: u32) -> NextAttempt {
+        NextAttempt::Never
+    }
+}
+
+impl Neutron for Client {
+    fn create_port(&self, port: &NewPort<'_>) -> Result<Port, NeutronError> {
+        self.ask(|ports| ports.create(port))
+    }
+
+    fn ports(&self, filter: &PortFilter<'_>) -> Result<Vec<Port>, NeutronError> {
+        let is = |wanted: Option<&str>, has: &str| wanted.is_none_or(|wanted| wanted == has);
+        self.ask(|ports| {
+            let mut found = ports.all.clone();
+            found.retain(|port| {
+                is(filter.name, &port.name)
+                    && is(filter.device, &port.device_id)
+                    && is(filter.owner, &port.device_owner)
+                    && is(filter.mac, &port.mac_address)
+            });
+            Ok(found)
+        })
+    }
+
+    fn delete_port(&self, id: &Id) -> Result<(), NeutronError> {
+        self.ask(|ports| {
+            ports.all.retain(|port| port.id != *id);
+            Ok(())
+        })
+    }
+}
+
+impl NetworkFacts for Client {
+    fn subnet(&self, id: &Id) -> Result<Subnet, NeutronError> {
+        Ok(Subnet {
+            network: id.clone(),
+            range: "10.0.0.0/24".parse().unwrap(),
+            gateway: None,
+            routes: Vec::new(),
+            nameservers: Vec::new(),
+        })
+    }
+
+    fn network(&self, _: &Id) -> Result<Network, NeutronError> {
+        Ok(Network { mtu: None })
+    }
+}
+
+/// No port of a VM exists: the network keeps no pairs.
+impl VmPorts for Client {
+    fn vm_port(&self, _: &Id) -> Result<VmPort, NeutronError> {
+        Err(NeutronError::NoSuchPort)
+    }
+
+    fn vm_ports_with_mac(&self, _: &str) -> Result<Vec<VmPort>, NeutronError> {
+        Ok(Vec::new())
+    }
+
+    fn replace_pairs(&self, _: &Id, _: &[Pair], _: u64) -> Result<(), NeutronError> {
+        Err(NeutronError::NoSuchPort)
+    }
+}
