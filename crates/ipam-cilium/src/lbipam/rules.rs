@@ -32,6 +32,17 @@ pub struct LbRules {
     default: ClassUse,
     /// Use of all Services.
     all: ClassUse,
+    /// `bpf-lb-proto-diff`, if it is set.
+    ports: Option<PortUse>,
+}
+
+/// Whether two Services with the same port may share an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PortUse {
+    /// If the protocols differ.
+    ByProtocol,
+    /// Never.
+    Exclusive,
 }
 
 impl LbRules {
@@ -73,12 +84,18 @@ impl LbRules {
                 .is_none_or(|value| value == "lbipam"),
         );
         let all = ours(is_on(setting_key::ENABLE_LB_IPAM, true));
+        let ports = settings.get(setting_key::PROTOCOL_DIFFERENTIATION);
+        let ports = ports.map(|value| match value.as_str() {
+            "true" => PortUse::ByProtocol,
+            _ => PortUse::Exclusive,
+        });
         LbRules {
             version,
             families,
             classes,
             default,
             all,
+            ports,
         }
     }
 
@@ -220,9 +237,16 @@ impl LbRules {
         }
     }
 
-    /// Whether equal ports of two protocols may share an address, from 1.17 on.
+    /// Whether equal ports of two protocols may share an address: in 1.17 if `bpf-lb-proto-diff` is
+    /// `"true"` in cilium-config, because only the agent has a default for it; in 1.18 unless it is
+    /// set to something else (`operator/cmd/flags.go`); from 1.19 on always.
     pub fn tells_protocols_apart(&self) -> bool {
-        self.version.minor >= 17
+        match self.version.minor {
+            ..=16 => false,
+            17 => self.ports == Some(PortUse::ByProtocol),
+            18 => self.ports != Some(PortUse::Exclusive),
+            _ => true,
+        }
     }
 
     /// Number of addresses of a range as the operator counts them. Up to 1.14, at most 65,536 for

@@ -39,6 +39,7 @@ setting_keys! {
     IPV4_RANGE = "ipv4-range";
     IPV6_NATIVE_ROUTING_CIDR = "ipv6-native-routing-cidr";
     IPV6_RANGE = "ipv6-range";
+    PROTOCOL_DIFFERENTIATION = "bpf-lb-proto-diff";
     ROUTING_MODE = "routing-mode";
     TUNNEL = "tunnel";
 }

@@ -97,7 +97,12 @@ fn reason(
                 .collect();
             let protocols = match rules.tells_protocols_apart() {
                 true => "",
-                false => ", and Cilium up to 1.16 does not tell protocols apart",
+                false if rules.version().minor <= 16 => {
+                    ", and Cilium up to 1.16 does not tell protocols apart"
+                }
+                false => {
+                    ", and this Cilium tells protocols apart only with `bpf-lb-proto-diff: \"true\"` in cilium-config"
+                }
             };
             format!(
                 "ports: both have {}{protocols}; give one of them other ports",
