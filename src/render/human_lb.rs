@@ -137,10 +137,14 @@ pub(super) fn effect_parts(service: &ServiceEffectDocument) -> Vec<String> {
         let when = time_in_words(&lost.when);
         format!("{loses} {} {when}: {}", lost.address, lost.reason)
     });
+    let waits = match service.certainty.as_str() {
+        "certain" => "waits",
+        _ => "may wait",
+    };
     let pending = service
         .pending
         .iter()
-        .map(|reason| format!("waits: {reason}"));
+        .map(|reason| format!("{waits}: {reason}"));
     loses
         .chain(service.gains.iter().cloned())
         .chain(pending)

@@ -279,6 +279,7 @@ pub fn plan() -> PlanDocument {
         loses,
         gains: vec![text()],
         pending: vec![text()],
+        certainty: text(),
     };
     plan.services = vec![service(vec![lost]), service(Vec::new())];
     plan.refusals = vec![RefusalDocument {

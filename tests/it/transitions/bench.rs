@@ -1,7 +1,7 @@
 //! Runs all scenarios at once on one control plane with one real operator, and tells each step
 //! before it happens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use testbed::{CiliumVersion, Error, Marks, Operator, Programs};
@@ -12,6 +12,7 @@ use super::told::{Telling, Verdict, at_restart, compare, of_wave, parts, summary
 use ipam_cilium::observed::Observed;
 use ipam_cluster::live::{Connection, LiveCluster};
 use ipam_cluster::{Extent, observe};
+use ipam_core::model::ServiceName;
 use testbed::{ControlPlane, Options, install_cilium};
 
 /// Connections that send the actions of a wave.
@@ -54,6 +55,23 @@ pub struct Bench {
     runtime: Runtime,
     cluster: LiveCluster,
     marks: Marks,
+    /// Services whose sharing key changed while they held an address. Until the next start, the
+    /// operator finds the address by the old key (`AddServiceViewIPForSharingKey` @ 1.15 to 1.20).
+    rekeyed: BTreeSet<ServiceName>,
+}
+
+/// Services that keep an address and have another sharing key.
+fn rekeyed<'o>(
+    before: &'o Observed,
+    after: &'o Observed,
+) -> impl Iterator<Item = ServiceName> + 'o {
+    let rules = after.lb_rules();
+    after.services.values().filter_map(move |now| {
+        let then = before.services.get(&now.name)?;
+        let keeps = now.ingress.iter().any(|ip| then.ingress.contains(ip));
+        let is_one = keeps && now.sharing_key(&rules) != then.sharing_key(&rules);
+        is_one.then(|| now.name.clone())
+    })
 }
 
 impl Bench {
@@ -81,6 +99,7 @@ impl Bench {
             runtime,
             cluster,
             marks: Marks::default(),
+            rekeyed: BTreeSet::new(),
         };
         bench.restart();
         bench.marks.keep_awake(&bench.plane).unwrap();
@@ -138,7 +157,10 @@ impl Bench {
             for wave in 0..waves.map(Vec::len).max().unwrap_or(0) {
                 self.wave(scenarios, part, wave, &mut steps);
             }
-            let restart = |bench: &mut Bench| bench.restart();
+            let restart = |bench: &mut Bench| {
+                bench.rekeyed.clear();
+                bench.restart();
+            };
             let tell = |_: &Scenario, before: &Observed| Some(at_restart(before));
             self.step("restart", scenarios, tell, restart, &mut steps);
         }
@@ -205,6 +227,10 @@ impl Bench {
         let mut after = parts(self.observe(), scenarios);
         // On a busy machine the operator pauses for longer than the quiet time.
         let acted = std::time::Instant::now();
+        let old_keys = self.rekeyed.clone();
+        let compare = |telling: &Telling, before: &Observed, after: &Observed| {
+            compare(telling, before, after, &old_keys)
+        };
         let is_wrong = |after: &BTreeMap<String, Observed>| {
             tellings.iter().any(|(id, before, telling)| {
                 matches!(compare(telling, before, &after[*id]).0, Verdict::Wrong)
@@ -216,6 +242,7 @@ impl Bench {
         }
         for (id, before, telling) in tellings {
             let (verdict, differences) = compare(&telling, &before, &after[id]);
+            self.rekeyed.extend(rekeyed(&before, &after[id]));
             steps.entry(id.clone()).or_default().push(Step {
                 what: what.to_owned(),
                 told: summary(&telling, &before),

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::scenario::{Action, Scenario, Wave, id_of, without_nulls};
 use ipam_cilium::lbipam::{
     AddressPool, AddressPoolApi, Certainty, Conflict, GainedAddress, LbRules, LbService,
-    OperatorState, Pending, ServiceOutcome, Translation, conflicts, evaluate,
+    OperatorState, Pending, Prospect, Rivalry, ServiceOutcome, ServingOrder, Translation,
+    conflicts, evaluate_in, prospects,
 };
 use ipam_cilium::observed::{Observed, ObservedKind, Reader, SeenAddressPool};
 use ipam_core::model::{Hazard, ObjectVersion, ServiceName};
@@ -20,7 +21,7 @@ use ipam_planner::plan::{AddressPoolChange, Change, LossTime, PoolAction, effect
 #[derive(Debug, Default)]
 pub struct Told {
     pub loses: BTreeMap<IpAddr, Certainty>,
-    pub gains: Vec<GainedAddress>,
+    pub gains: Vec<Prospect>,
     pub pending: Vec<Pending>,
 }
 
@@ -52,17 +53,17 @@ pub fn parts(mut observed: Observed, scenarios: &[&Scenario]) -> BTreeMap<String
     parts
 }
 
-fn of_outcome(outcome: ServiceOutcome) -> Told {
-    let contested = outcome.contested.into_iter();
+fn of_outcome(outcome: &ServiceOutcome, gains: Vec<Prospect>) -> Told {
+    let contested = outcome.contested.iter();
     let mut loses: BTreeMap<IpAddr, Certainty> = contested
-        .map(|(address, _)| (address, Certainty::LeftToChance))
+        .map(|(address, _)| (*address, Certainty::LeftToChance))
         .collect();
-    let certain = outcome.loses.into_iter();
-    loses.extend(certain.map(|(address, _)| (address, Certainty::Certain)));
+    let certain = outcome.loses.iter();
+    loses.extend(certain.map(|(address, _)| (*address, Certainty::Certain)));
     Told {
         loses,
-        gains: outcome.gains,
-        pending: outcome.pending,
+        gains,
+        pending: outcome.pending.clone(),
     }
 }
 
@@ -97,14 +98,25 @@ fn doctor_names_each_loss(before: &Observed, telling: &Telling) {
 
 fn telling<'s>(
     pools: &'s [AddressPool],
-    services: impl IntoIterator<Item = &'s LbService>,
+    services: impl Iterator<Item = &'s LbService> + Clone,
     rules: &'s LbRules,
     state: OperatorState<'s>,
 ) -> Telling {
-    let outcomes = evaluate(pools, services, rules, state).outcomes;
-    let told = |(name, outcome)| (name, of_outcome(outcome));
+    let orders = [
+        ServingOrder::Usual,
+        ServingOrder::Adverse,
+        ServingOrder::AdverseReversed,
+    ];
+    let orders = orders.map(|order| evaluate_in(order, pools, services.clone(), rules, state));
+    let rivalry = Rivalry::new(&orders[0], pools, state);
+    let told = |(name, outcome): (&ServiceName, &ServiceOutcome)| {
+        let gains = orders.iter().filter_map(|one| one.outcomes.get(name));
+        let gains: Vec<&[GainedAddress]> = gains.map(|one| &one.gains[..]).collect();
+        let gains = prospects(&gains, &|gain| rivalry.is_doubtful(gain, pools));
+        (name.clone(), of_outcome(outcome, gains))
+    };
     Telling {
-        services: outcomes.into_iter().map(told).collect(),
+        services: orders[0].outcomes.iter().map(told).collect(),
         pools: certainty(&conflicts(pools, state)),
     }
 }
@@ -233,48 +245,40 @@ pub enum Verdict {
     Wrong,
 }
 
-/// Compares the telling with the cluster afterwards; the text names each difference.
-pub fn compare(telling: &Telling, before: &Observed, after: &Observed) -> (Verdict, String) {
+/// Compares the telling with the cluster afterwards; the text names each difference. `rekeyed` are
+/// Services whose addresses the operator finds by an old sharing key, which no object shows.
+pub fn compare(
+    telling: &Telling,
+    before: &Observed,
+    after: &Observed,
+    rekeyed: &BTreeSet<ServiceName>,
+) -> (Verdict, String) {
     let mut comparison = Comparison {
         telling,
+        rekeyed,
         before,
         after,
         differences: Vec::new(),
-        balance: 0,
     };
     after
         .services
         .values()
         .for_each(|service| comparison.service(service));
-    let any_chance = telling.pools == Certainty::LeftToChance
-        || telling.services.values().any(|told| {
-            told.loses
-                .values()
-                .any(|how| *how == Certainty::LeftToChance)
-        });
-    // Services that compete for the last addresses: who gets one is left to chance.
-    let is_shuffled = comparison.balance == 0 || any_chance;
     let mut verdict = Verdict::Agree;
     let mut text = String::new();
     for (worst, difference) in comparison.differences {
-        let shown = if worst == Verdict::Chance && !is_shuffled {
-            Verdict::Wrong
-        } else {
-            worst
-        };
-        verdict = verdict.max(shown);
-        text.push_str(&format!("\n    {shown:?}: {difference}"));
+        verdict = verdict.max(worst);
+        text.push_str(&format!("\n    {worst:?}: {difference}"));
     }
     (verdict, text)
 }
 
 struct Comparison<'a> {
     telling: &'a Telling,
+    rekeyed: &'a BTreeSet<ServiceName>,
     before: &'a Observed,
     after: &'a Observed,
     differences: Vec<(Verdict, String)>,
-    /// Services that got an address although they should wait, less those the other way round.
-    balance: i64,
 }
 
 impl Comparison<'_> {
@@ -302,7 +306,8 @@ impl Comparison<'_> {
             **how == Certainty::Certain && has.contains(*address)
         };
         for (address, _) in told.loses.iter().filter(stays) {
-            let by_luck = told.gains.iter().any(|gain| self.covers(gain, *address));
+            let mut any_of = told.gains.iter().flat_map(|gain| &gain.any_of);
+            let by_luck = any_of.any(|gain| self.covers(gain, *address));
             let verdict = if by_luck {
                 Verdict::Chance
             } else {
@@ -322,27 +327,38 @@ impl Comparison<'_> {
         has: &BTreeSet<IpAddr>,
     ) {
         let name = service.name.name();
-        let is_shaken = !told.loses.is_empty();
         for address in has.difference(had) {
-            if !told.gains.iter().any(|gain| self.covers(gain, *address)) {
-                self.balance += i64::from(!is_shaken || !told.pending.is_empty());
-                self.differences.push((
-                    Verdict::Chance,
-                    format!("{name} got {address}, which was not told"),
-                ));
+            let mut any_of = told.gains.iter().flat_map(|gain| &gain.any_of);
+            if any_of.any(|gain| self.covers(gain, *address)) {
+                continue;
             }
+            let mut all = self.telling.services.values();
+            let may_change_hands = all.any(|told| told.loses.contains_key(address));
+            let any_of = || told.gains.iter().flat_map(|gain| &gain.any_of);
+            let has_old_key = any_of().any(|gain| self.has_old_key(gain));
+            let is_explained = may_change_hands || !told.loses.is_empty() || has_old_key;
+            let verdict = match is_explained || self.telling.pools == Certainty::LeftToChance {
+                true => Verdict::Chance,
+                false => Verdict::Wrong,
+            };
+            let text = format!("{name} got {address}, which was not told");
+            self.differences.push((verdict, text));
         }
         for gain in &told.gains {
-            let is_there = match gain {
+            let has_one = |gain: &GainedAddress| match gain {
                 GainedAddress::Exactly(address) => has.contains(address),
                 GainedAddress::OneOf { family, .. } => {
                     has.iter().any(|a| Family::of(*a) == *family)
                 }
             };
-            if !is_there {
-                self.balance -= 1;
-                self.differences
-                    .push((Verdict::Chance, format!("{name} {gain}, but did not")));
+            if !gain.any_of.iter().any(has_one) {
+                let has_old_key = gain.any_of.iter().any(|gain| self.has_old_key(gain));
+                let verdict = match (gain.certainty, has_old_key) {
+                    (Certainty::Certain, false) => Verdict::Wrong,
+                    (Certainty::Certain, true) | (Certainty::LeftToChance, _) => Verdict::Chance,
+                };
+                let text = format!("{name} {gain}, but did not");
+                self.differences.push((verdict, text));
             }
         }
         if !told.pending.is_empty() && has.len() <= had.len() {
@@ -362,6 +378,16 @@ impl Comparison<'_> {
                 ));
             }
         }
+    }
+
+    /// Whether the address is of a Service whose key changed while it had it.
+    fn has_old_key(&self, gain: &GainedAddress) -> bool {
+        let GainedAddress::Exactly(address) = gain else {
+            return false;
+        };
+        let mut rekeyed = self.rekeyed.iter();
+        let held = |name: &ServiceName| self.before.services.get(name).map(|one| &one.ingress);
+        rekeyed.any(|name| held(name).is_some_and(|held| held.contains(address)))
     }
 
     /// Whether this may be the gained address.
@@ -392,7 +418,8 @@ pub fn summary(telling: &Telling, before: &Observed) -> &'static str {
     let any = |told: fn(&Told) -> bool| held.iter().any(|service| told(service));
     let is_lost = |told: &Told| told.loses.values().any(|how| *how == Certainty::Certain);
     if any(|told| {
-        told.loses.values().any(|how| *how == Certainty::Certain) && told.gains.is_empty()
+        let is_lost = told.loses.values().any(|how| *how == Certainty::Certain);
+        is_lost && !told.gains.iter().any(Prospect::is_sure)
     }) {
         "loses"
     } else if held.iter().any(|told| is_lost(told)) {

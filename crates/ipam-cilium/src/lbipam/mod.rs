@@ -12,6 +12,7 @@ mod evaluate;
 mod fatal;
 mod manifest;
 mod pool;
+mod prospects;
 mod rules;
 mod satisfy;
 mod selection;
@@ -31,6 +32,7 @@ pub use manifest::{
 pub use pool::{
     AddressPool, AddressRange, FirstLast, Marking, OperatorState, RangeForm, ServingState,
 };
+pub use prospects::{Prospect, Rivalry, prospects};
 pub use rules::{ClassUse, LbRules};
 pub use service::{
     ADDRESSES, AddressRequest, Annotation, FamilyPolicy, LbService, Port, RequestAuthor,

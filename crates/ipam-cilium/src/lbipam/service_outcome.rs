@@ -122,6 +122,19 @@ impl Pending {
             Pending::OutOfAddresses(_) => "out_of_ips",
         }
     }
+
+    /// The address that the Service gets when its holder moves on.
+    pub fn awaits(&self) -> Option<IpAddr> {
+        match self {
+            Pending::AlreadyAllocated(address) | Pending::Incompatible { address, .. } => {
+                Some(*address)
+            }
+            Pending::NoPool(_)
+            | Pending::SelectorMismatch(_)
+            | Pending::Reserved(_)
+            | Pending::OutOfAddresses(_) => None,
+        }
+    }
 }
 
 /// Addresses of one Service after the evaluation.

@@ -23,7 +23,8 @@ pub(super) fn areas(observed: &Observed, plan: &Plan) -> Vec<Area> {
             Some(((lost.address, name), area.with_note(lost.why)))
         });
         areas.extend(lost);
-        let gained = effect.gains.iter().filter_map(|gained| match gained {
+        let gains = effect.gains.iter().flat_map(|gain| &gain.any_of);
+        let gained = gains.filter_map(|gained| match gained {
             GainedAddress::Exactly(at) => {
                 Some(((*at, name), area(*at, name)?.present(Presence::Added)))
             }

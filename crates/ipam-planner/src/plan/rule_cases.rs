@@ -247,6 +247,7 @@ fn service(index: usize, written: &WrittenPart) -> Value {
         loses: Vec::new(),
         gains: Vec::new(),
         pending: Vec::new(),
+        certainty: "certain".to_owned(),
     };
     merged(json!(usual), written)
 }

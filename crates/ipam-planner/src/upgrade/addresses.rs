@@ -7,11 +7,11 @@ use std::net::IpAddr;
 
 use super::change::{Cause, Changes, UpgradeCode, listed};
 use super::hop::HopView;
-use super::prospects::{Prospect, Prospects, Rivalry, prospects};
+use super::prospects::{Prospects, prospects};
 use super::{loss, pools};
 use ipam_cilium::lbipam::{
-    AddressPool, Evaluated, GainedAddress, LbRules, LbService, OperatorState, Pending,
-    ServiceOutcome, ServingOrder, evaluate, evaluate_in, may_share,
+    AddressPool, Evaluated, GainedAddress, LbRules, LbService, OperatorState, Pending, Prospect,
+    Rivalry, ServiceOutcome, ServingOrder, evaluate, evaluate_in, may_share,
 };
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{NodeName, ObjectRef, ServiceName};
@@ -65,7 +65,7 @@ impl Starts {
         Starts {
             running: evaluate(&pools, before.services.values(), &rules, state),
             restarted: start(ServingOrder::Usual, before, &rules, &pools),
-            rivalry: Rivalry::new(&next, &next_pools),
+            rivalry: Rivalry::new(&next, &next_pools, OperatorState::Restarted),
             next,
             adverse: adverse.map(|order| start(order, after, &next_rules, &next_pools)),
             next_pools,

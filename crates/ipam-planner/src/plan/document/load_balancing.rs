@@ -10,7 +10,7 @@ use crate::plan::lb::{
     ServiceEffect,
 };
 use ipam_cilium::lbipam::{
-    AddressBlock, AddressPoolManifest, Certainty, GainedAddress, LossReason, Translation,
+    AddressBlock, AddressPoolManifest, Certainty, LossReason, Prospect, Translation,
 };
 use ipam_cilium::observed::FIELD_MANAGER;
 use ipam_core::model::{ServiceName, grouped_digits};
@@ -109,10 +109,24 @@ pub struct ServiceEffectDocument {
     pub name: String,
     /// Addresses that it loses, or may lose.
     pub loses: Vec<LostAddressDocument>,
-    /// Addresses that it gets, in words.
+    /// Addresses that it gets, or may get, in words.
     pub gains: Vec<String>,
     /// Cilium's reasons why it then waits for an address.
     pub pending: Vec<String>,
+    /// `certain`, or `possible` if another Service may get one of the addresses.
+    #[serde(default = "certain")]
+    pub certainty: String,
+}
+
+fn certain() -> String {
+    in_words(Certainty::Certain).to_owned()
+}
+
+fn in_words(certainty: Certainty) -> &'static str {
+    match certainty {
+        Certainty::Certain => "certain",
+        Certainty::LeftToChance => "possible",
+    }
 }
 
 /// An address that a Service loses, as JSON.
@@ -146,7 +160,7 @@ impl From<&ServiceEffect> for ServiceEffectDocument {
             namespace: effect.service.namespace().to_owned(),
             name: effect.service.name().to_owned(),
             loses: effect.loses.iter().map(LostAddressDocument::from).collect(),
-            gains: effect.gains.iter().map(GainedAddress::to_string).collect(),
+            gains: effect.gains.iter().map(Prospect::to_string).collect(),
             pending: {
                 let mut reasons: Vec<String> = effect
                     .pending
@@ -155,6 +169,10 @@ impl From<&ServiceEffect> for ServiceEffectDocument {
                     .collect();
                 reasons.dedup();
                 reasons
+            },
+            certainty: {
+                let all = effect.gains.iter().map(|gain| gain.certainty);
+                in_words(all.max().unwrap_or(Certainty::Certain)).to_owned()
             },
         }
     }
@@ -171,11 +189,7 @@ impl From<&LostAddress> for LostAddressDocument {
         LostAddressDocument {
             address: address.to_string(),
             when: when.as_str().to_owned(),
-            certainty: match certainty {
-                Certainty::Certain => "certain",
-                Certainty::LeftToChance => "possible",
-            }
-            .to_owned(),
+            certainty: in_words(*certainty).to_owned(),
             reason: match certainty {
                 Certainty::Certain => why.to_string(),
                 Certainty::LeftToChance => possible_reason(*why),

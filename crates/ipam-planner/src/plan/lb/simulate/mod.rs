@@ -1,18 +1,21 @@
 //! The effects of changes of pools and pins on each Service, step by step, now and when the
 //! operator restarts.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod one_order;
+
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use self::one_order::{OneOrder, at_rest};
 use super::super::change::Change;
 use super::simulated_state::SimulatedState;
 use ipam_cilium::lbipam::{
-    Certainty, Conflict, GainedAddress, LbRules, LbService, LossReason, OperatorState, Pending,
-    ServiceOutcome, conflicts, evaluate,
+    Certainty, Conflict, Evaluated, GainedAddress, LbRules, LbService, LossReason, OperatorState,
+    Pending, Prospect, Rivalry, ServiceOutcome, ServingOrder, conflicts, evaluate, prospects,
 };
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_core::model::{Hazard, ServiceName};
-use ipam_core::net::{Family, Range, RangeIndex};
+use ipam_core::net::{Range, RangeIndex};
 
 ipam_core::text_enum! {
     /// When a Service loses an address. The text stands in JSON.
@@ -47,9 +50,9 @@ pub struct ServiceEffect {
     pub service: ServiceName,
     /// Addresses that it loses, or may lose.
     pub loses: Vec<LostAddress>,
-    /// Addresses that it gets.
-    pub gains: Vec<GainedAddress>,
-    /// Why it then waits for an address.
+    /// Addresses that it gets, or may get.
+    pub gains: Vec<Prospect>,
+    /// Why it then waits for an address, or may wait.
     pub pending: Vec<Pending>,
 }
 
@@ -88,15 +91,25 @@ pub fn effects<'c>(changes: impl IntoIterator<Item = &'c Change>, observed: &Obs
     simulation.finish()
 }
 
+/// The orders in which Services that compete have bad luck.
+const ADVERSE: [ServingOrder; 2] = [ServingOrder::Adverse, ServingOrder::AdverseReversed];
+
 type Losses = BTreeMap<(ServiceName, IpAddr), (LossReason, Certainty)>;
+
+/// What a Service gets in one order, and why it waits.
+struct Expected {
+    gains: Vec<GainedAddress>,
+    pending: Vec<Pending>,
+}
 
 /// Simulates LB-IPAM change by change.
 pub(super) struct Simulation {
     before: SimulatedState,
-    state: SimulatedState,
+    usual: OneOrder,
+    /// Empty until two Services lack an address.
+    adverse: Vec<OneOrder>,
+    steps: Vec<Change>,
     lost: Losses,
-    given: BTreeMap<(ServiceName, Family), BTreeSet<String>>,
-    last: Option<BTreeMap<ServiceName, ServiceOutcome>>,
     /// Ranges of the pools that change, before and after.
     touched: Vec<Range>,
     visibility: Visibility,
@@ -152,13 +165,12 @@ impl Simulation {
         } else {
             Visibility::Clear
         };
-        let (lost, given) = (Losses::new(), BTreeMap::new());
         Simulation {
             before: state.clone(),
-            state,
-            lost,
-            given,
-            last: None,
+            usual: OneOrder::new(ServingOrder::Usual, state),
+            adverse: Vec::new(),
+            steps: Vec::new(),
+            lost: Losses::new(),
             touched: Vec::new(),
             visibility,
         }
@@ -166,12 +178,12 @@ impl Simulation {
 
     /// Pools and Services after the changes so far.
     pub(super) fn state(&self) -> &SimulatedState {
-        &self.state
+        &self.usual.state
     }
 
     /// Simulates a change, and records its hazard in it.
     pub(super) fn record_step(&mut self, change: &mut Change) {
-        let is_first = self.state.pools.is_empty();
+        let is_first = self.usual.state.pools.is_empty();
         let takes_away = self.step(change);
         let hazard = match change {
             // The first pool activates LB-IPAM, which then removes addresses that it did not give.
@@ -195,37 +207,15 @@ impl Simulation {
         if change.as_node().is_some() {
             return false;
         }
-        let rules = self.state.rules.clone();
-        let known = self.state.read(&rules);
-        self.state.apply(change);
-        let pools = self.state.read(&rules);
-        let evaluated = evaluate(
-            &pools,
-            self.state.services.values(),
-            &rules,
-            OperatorState::Running(&known),
-        );
-        self.state.mark(&pools, &known);
-        for (name, outlook) in &evaluated.outcomes {
-            let Some(service) = self.state.services.get_mut(name) else {
-                continue;
-            };
-            service.ingress.clone_from(&outlook.keeps);
-            for gain in &outlook.gains {
-                match gain {
-                    GainedAddress::Exactly(address) => service.ingress.push(*address),
-                    // The address is unknown, so the Service still lacks it in later steps.
-                    GainedAddress::OneOf { family, pools } => {
-                        self.given
-                            .entry((name.clone(), *family))
-                            .or_default()
-                            .extend(pools.iter().cloned());
-                    }
-                }
-            }
+        self.usual.step(change);
+        for one in &mut self.adverse {
+            one.step(change);
         }
-        let lost = lost_of(&evaluated.outcomes, all);
-        self.last = Some(evaluated.outcomes);
+        self.steps.push(change.clone());
+        if self.adverse.is_empty() && self.usual.has_rivals() {
+            self.adverse = ADVERSE.map(|order| self.repeated(order)).into();
+        }
+        let lost = lost_of(&self.usual.last.outcomes, all);
         if let Change::AddressPool(change) = change {
             let manifests = change.before.iter().chain(&change.after);
             self.touched
@@ -241,37 +231,22 @@ impl Simulation {
         takes_away
     }
 
-    pub(super) fn finish(mut self) -> Effects {
-        let Some(last) = self.last.take() else {
-            return Effects::default();
-        };
-        let rules = self.before.rules.clone();
-        let pools = self.before.read(&rules);
-        let running = OperatorState::Running(&pools);
-        let anyway = evaluate(&pools, self.before.services.values(), &rules, running);
-        let mut effects: BTreeMap<ServiceName, ServiceEffect> = BTreeMap::new();
-        for (name, outlook) in last {
-            let before = anyway.outcomes.get(&name);
-            let given = self.given_to(&name);
-            let exactly = self.new_addresses(&name);
-            let is_new =
-                |gain: &GainedAddress| before.is_none_or(|before| !before.gains.contains(gain));
-            let has_been_given = !given.is_empty();
-            let waits = |why: &Pending| {
-                !has_been_given && before.is_none_or(|before| !before.pending.contains(why))
-            };
-            let pending = outlook.pending.into_iter().filter(waits).collect();
-            let gains = exactly.into_iter().chain(given).filter(is_new).collect();
-            effects.insert(
-                name.clone(),
-                ServiceEffect {
-                    service: name,
-                    loses: Vec::new(),
-                    gains,
-                    pending,
-                },
-            );
+    /// The steps so far in another order.
+    fn repeated(&self, order: ServingOrder) -> OneOrder {
+        let mut one = OneOrder::new(order, self.before.clone());
+        for change in &self.steps {
+            one.step(change);
         }
+        one
+    }
+
+    pub(super) fn finish(self) -> Effects {
+        if self.steps.is_empty() {
+            return Effects::default();
+        }
+        let rules = self.before.rules.clone();
+        let anyway = at_rest(ServingOrder::Usual, &self.before);
+        let mut effects = self.expected(&anyway);
         // An address in a changed pool goes with the pool, even if its origin is unknown.
         let mut anyway = lost_of(&anyway.outcomes, certain);
         let touched = RangeIndex::new(self.touched.iter().map(|range| (*range, ())));
@@ -297,51 +272,71 @@ impl Simulation {
         }
     }
 
-    /// Known addresses that a Service has after all steps, and did not have before.
-    fn new_addresses(&self, service: &ServiceName) -> Vec<GainedAddress> {
-        let ingress = |state: &SimulatedState| {
-            state
-                .services
-                .get(service)
-                .map(|s| s.ingress.clone())
-                .unwrap_or_default()
-        };
-        let had = ingress(&self.before);
-        ingress(&self.state)
-            .into_iter()
-            .filter(|address| !had.contains(address))
-            .map(GainedAddress::Exactly)
-            .collect()
-    }
-
-    /// Addresses that a Service got in one of the steps, one of each family, and keeps: a later step
-    /// took away none of the pools that may have given it.
-    fn given_to(&self, service: &ServiceName) -> Vec<GainedAddress> {
-        let of_family = |family: Family| {
-            let pools = self.given.get(&(service.clone(), family))?.clone();
-            pools
+    /// What each Service gets or waits for because of the changes. `anyway` is what happens without
+    /// them, in the usual order.
+    fn expected(&self, anyway: &Evaluated) -> BTreeMap<ServiceName, ServiceEffect> {
+        let pools = self.usual.state.read(&self.before.rules);
+        let running = OperatorState::Running(&pools);
+        let rivalry = Rivalry::new(&self.usual.last, &pools, running);
+        let others = self.adverse.iter();
+        let others: Vec<(&OneOrder, Evaluated)> = others
+            .map(|one| (one, at_rest(one.order(), &self.before)))
+            .collect();
+        let effect = |name: &ServiceName| {
+            let usual = self.expected_in(&self.usual, anyway, name);
+            let others = others
                 .iter()
-                .all(|pool| self.covers(pool, service, family))
-                .then_some(GainedAddress::OneOf { family, pools })
+                .map(|(one, anyway)| self.expected_in(one, anyway, name));
+            let orders: Vec<Expected> = [usual].into_iter().chain(others).collect();
+            let gains: Vec<&[GainedAddress]> = orders.iter().map(|one| &one.gains[..]).collect();
+            let gains = prospects(&gains, &|gain| rivalry.is_doubtful(gain, &pools));
+            let counted = match gains.iter().all(Prospect::is_sure) {
+                true => 1,
+                false => orders.len(),
+            };
+            let mut pending: Vec<Pending> = Vec::new();
+            for why in orders.into_iter().take(counted).flat_map(|one| one.pending) {
+                if !pending.contains(&why) {
+                    pending.push(why);
+                }
+            }
+            ServiceEffect {
+                service: name.clone(),
+                loses: Vec::new(),
+                gains,
+                pending,
+            }
         };
-        Family::BOTH.into_iter().filter_map(of_family).collect()
+        let names = self.usual.last.outcomes.keys();
+        names.map(|name| (name.clone(), effect(name))).collect()
     }
 
-    /// Whether a pool has addresses of the family for the Service now.
-    fn covers(&self, pool: &str, service: &ServiceName, family: Family) -> bool {
-        let pool = self.state.pools.get(pool);
-        let service = self.state.services.get(service);
-        let (Some(pool), Some(service)) = (pool, service) else {
-            return false;
+    /// What a Service gets or waits for in one order, and not without the changes.
+    fn expected_in(&self, one: &OneOrder, anyway: &Evaluated, name: &ServiceName) -> Expected {
+        let before = anyway.outcomes.get(name);
+        let is_new =
+            |gain: &GainedAddress| before.is_none_or(|before| !before.gains.contains(gain));
+        let has_been_given = !one.given_to(name).is_empty();
+        let waits = |why: &&Pending| {
+            !has_been_given && before.is_none_or(|before| !before.pending.contains(*why))
         };
-        let pool = pool.as_read(&self.state.rules);
-        let mut ranges = pool.ranges.iter();
-        pool.selects(&service.labels) && ranges.any(|range| range.range.family() == family)
+        let pending = one.last.outcomes.get(name).map(|outlook| &outlook.pending);
+        let mut gains = one.gains(&self.before, name);
+        gains.retain(is_new);
+        Expected {
+            gains,
+            pending: pending
+                .into_iter()
+                .flatten()
+                .filter(waits)
+                .cloned()
+                .collect(),
+        }
     }
 
     /// Pools that come to overlap.
     fn conflicts(&self, rules: &LbRules) -> BTreeMap<String, Conflict> {
-        let (before, after) = (self.before.read(rules), self.state.read(rules));
+        let (before, after) = (self.before.read(rules), self.usual.state.read(rules));
         let known = conflicts(&before, OperatorState::Running(&before));
         let new = conflicts(&after, OperatorState::Running(&after));
         new.into_iter()
@@ -386,10 +381,13 @@ impl Simulation {
         };
         let before = at_start(&self.before, &|_| true);
         // A Service that got an address in one of the steps no longer waits, whichever it got.
-        let mut lost = at_start(&self.state, &|service| {
-            !service.ingress.is_empty() || self.given_to(&service.name).is_empty()
+        let mut lost = at_start(&self.usual.state, &|service| {
+            !service.ingress.is_empty() || self.usual.given_to(&service.name).is_empty()
         });
         lost.retain(|address, _| !before.contains_key(address));
         lost
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! What a Service that lacks an address can expect: what is sure, and what another Service may take
+//! first. Must never know what changes, or why an address is lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+
+use super::conflict::{Certainty, conflicts};
+use super::pool::{AddressPool, OperatorState};
+use super::service_outcome::{Evaluated, GainedAddress, Pending};
+use ipam_core::net::{Family, Range};
+
+/// One address more.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Prospect {
+    /// It is one of these.
+    pub any_of: Vec<GainedAddress>,
+    /// Whether another Service may get it instead.
+    pub certainty: Certainty,
+}
+
+/// Compares what a Service gets in each order of serving.
+pub fn prospects(
+    orders: &[&[GainedAddress]],
+    is_doubtful: &dyn Fn(&GainedAddress) -> bool,
+) -> Vec<Prospect> {
+    let of_family = |family| prospects_of(orders, family, is_doubtful);
+    Family::BOTH.into_iter().flat_map(of_family).collect()
+}
+
+fn prospects_of(
+    orders: &[&[GainedAddress]],
+    family: Family,
+    is_doubtful: &dyn Fn(&GainedAddress) -> bool,
+) -> Vec<Prospect> {
+    let of_family = |gains: &&[GainedAddress]| -> BTreeSet<GainedAddress> {
+        let gains = gains.iter().filter(|gain| gain.family() == family);
+        gains.cloned().collect()
+    };
+    let orders: Vec<BTreeSet<GainedAddress>> = orders.iter().map(of_family).collect();
+    let distinct: BTreeSet<&GainedAddress> = orders.iter().flatten().collect();
+    // It requests several, and gets each of them or not.
+    let is_several = orders.iter().any(|gains| gains.len() > 1);
+    let prospect = |any_of: Vec<GainedAddress>| {
+        let is_in = |gains: &BTreeSet<_>| any_of.iter().any(|gain| gains.contains(gain));
+        let is_sure = orders.iter().all(is_in) && !any_of.iter().any(is_doubtful);
+        let certainty = match is_sure {
+            true => Certainty::Certain,
+            false => Certainty::LeftToChance,
+        };
+        Prospect { any_of, certainty }
+    };
+    match (distinct.is_empty(), is_several) {
+        (true, _) => Vec::new(),
+        (false, true) => distinct
+            .into_iter()
+            .map(|gain| prospect(vec![gain.clone()]))
+            .collect(),
+        (false, false) => vec![prospect(distinct.into_iter().cloned().collect())],
+    }
+}
+
+/// The pools in which Services may change places.
+pub struct Rivalry {
+    /// Those with an address that another Service may take first, and those that an overlap may put
+    /// out of use.
+    contested: BTreeSet<String>,
+    /// Those that may have no address left for each Service that lacks one, and those that an overlap
+    /// may put out of use.
+    scarce: BTreeSet<String>,
+    /// The addresses that one Service gets, and for which another one waits.
+    disputed: BTreeSet<IpAddr>,
+}
+
+impl Rivalry {
+    /// `evaluated` in the usual order, with the pools and the operator of that evaluation.
+    pub fn new(evaluated: &Evaluated, pools: &[AddressPool], state: OperatorState<'_>) -> Rivalry {
+        let contested = evaluated.outcomes.values().flat_map(|one| &one.contested);
+        let contested: BTreeSet<IpAddr> = contested.map(|(address, _)| *address).collect();
+        let (awaited, wanted) = (awaited(evaluated), wanted(evaluated));
+        let gained = evaluated.outcomes.values().flat_map(|one| &one.gains);
+        let gained: BTreeSet<IpAddr> = gained.filter_map(exactly).collect();
+        let waiting = evaluated.outcomes.values().flat_map(|one| &one.pending);
+        let waiting = waiting.filter(|why| matches!(why, Pending::OutOfAddresses(_)));
+        let waiting = waiting.count();
+        let has_contested = |pool: &&AddressPool| {
+            let mut ranges = pool.ranges.iter().map(|range| range.range);
+            ranges.any(|range| {
+                contested
+                    .range(range.first()..=range.last())
+                    .next()
+                    .is_some()
+            })
+        };
+        let is_scarce = |pool: &&AddressPool| {
+            let rivals = awaited.intersection(&contested);
+            let rivals = rivals.filter(|address| has(pool, **address));
+            let rivals = (rivals.count() + waiting) as u128;
+            let wanted = wanted.get(&*pool.name).copied().unwrap_or_default();
+            let counts = evaluated.counts.get(&pool.name);
+            let free = counts.map_or(0, |counts| counts.available);
+            rivals > 0 && free < wanted.saturating_add(rivals)
+        };
+        let overlaps = conflicts(pools, state);
+        let is_by_chance = |pool: &&AddressPool| {
+            overlaps.iter().any(|(name, conflict)| {
+                conflict.certainty == Certainty::LeftToChance
+                    && (*name == pool.name || conflict.with == pool.name)
+            })
+        };
+        let of = |is_one: &dyn Fn(&&AddressPool) -> bool| -> BTreeSet<String> {
+            let those = pools
+                .iter()
+                .filter(|pool| is_one(pool) || is_by_chance(pool));
+            those.map(|pool| pool.name.clone()).collect()
+        };
+        Rivalry {
+            contested: of(&has_contested),
+            scarce: of(&is_scarce),
+            disputed: awaited.intersection(&gained).copied().collect(),
+        }
+    }
+
+    /// Whether the addresses, for which a Service waits, go to another one.
+    pub fn is_disputed(&self, address: IpAddr) -> bool {
+        self.disputed.contains(&address)
+    }
+
+    /// Whether a Service that may move could take it.
+    pub fn is_doubtful(&self, gain: &GainedAddress, pools: &[AddressPool]) -> bool {
+        match gain {
+            GainedAddress::OneOf { pools, .. } => {
+                pools.iter().all(|name| self.scarce.contains(name))
+            }
+            GainedAddress::Exactly(address) => {
+                self.disputed.contains(address)
+                    || pools
+                        .iter()
+                        .any(|pool| has(pool, *address) && self.contested.contains(&pool.name))
+            }
+        }
+    }
+}
+
+fn has(pool: &AddressPool, address: IpAddr) -> bool {
+    let part = Range::from(address);
+    pool.ranges.iter().any(|range| range.range.contains(&part))
+}
+
+/// The addresses for which Services wait: one gets it when its holder moves on.
+fn awaited(evaluated: &Evaluated) -> BTreeSet<IpAddr> {
+    let pending = evaluated.outcomes.values().flat_map(|one| &one.pending);
+    pending.filter_map(Pending::awaits).collect()
+}
+
+fn exactly(gain: &GainedAddress) -> Option<IpAddr> {
+    match gain {
+        GainedAddress::Exactly(address) => Some(*address),
+        GainedAddress::OneOf { .. } => None,
+    }
+}
+
+/// Services that get any address of a pool.
+fn wanted(evaluated: &Evaluated) -> BTreeMap<&str, u128> {
+    let mut wanted: BTreeMap<&str, u128> = BTreeMap::new();
+    for gain in evaluated.outcomes.values().flat_map(|one| &one.gains) {
+        if let GainedAddress::OneOf { pools, .. } = gain {
+            for name in pools {
+                *wanted.entry(name).or_default() += 1;
+            }
+        }
+    }
+    wanted
+}
+
+impl Prospect {
+    /// Whether no other Service may take it.
+    pub fn is_sure(&self) -> bool {
+        self.certainty == Certainty::Certain
+    }
+}
+
+impl fmt::Display for Prospect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = match self.certainty {
+            Certainty::Certain => "gets",
+            Certainty::LeftToChance => "may get",
+        };
+        let addresses: Vec<String> = self.any_of.iter().map(GainedAddress::address).collect();
+        write!(f, "{verb} {}", addresses.join(" or "))
+    }
+}
