@@ -52,21 +52,69 @@ impl Prospects {
         self.gains.iter().all(Prospect::is_sure)
     }
 
-    /// `, then gets …`, or why it waits.
+    /// `, then gets … and may get … or waits …`: what is sure, and then what chance decides.
     pub(super) fn then(&self) -> String {
-        let gains = self.gains.iter().map(ToString::to_string);
-        let waits = self
-            .waits
-            .iter()
-            .map(|reason| format!("waits (`{reason}`)"));
-        let all: BTreeSet<String> = gains.chain(waits).collect();
-        match (all.is_empty(), self.are_sure()) {
-            (true, _) => String::new(),
-            (false, true) => format!(", then {}", listed(all)),
-            (false, false) => {
-                let all: Vec<String> = all.into_iter().collect();
-                format!(", then {}", all.join(" or "))
-            }
+        let texts = |is_sure: bool| {
+            let gains = self.gains.iter().filter(|gain| gain.is_sure() == is_sure);
+            gains.map(ToString::to_string).collect::<BTreeSet<_>>()
+        };
+        let (mut sure, mut open) = (texts(true), texts(false));
+        let waits = self.waits.iter();
+        let waits = waits.map(|reason| format!("waits (`{reason}`)"));
+        match open.is_empty() {
+            true => sure.extend(waits),
+            false => open.extend(waits),
+        }
+        let open: Vec<String> = open.into_iter().collect();
+        let open = (!open.is_empty()).then(|| open.join(" or "));
+        let all: Vec<String> = sure.into_iter().chain(open).collect();
+        match all.is_empty() {
+            true => String::new(),
+            false => format!(", then {}", listed(all)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prospects(gains: &[(&str, Certainty)], waits: &[&'static str]) -> String {
+        let gain = |(address, certainty): &(&str, Certainty)| Prospect {
+            any_of: vec![GainedAddress::Exactly(address.parse().unwrap())],
+            certainty: *certainty,
+        };
+        let all = Prospects {
+            gains: gains.iter().map(gain).collect(),
+            waits: waits.iter().copied().collect(),
+        };
+        all.then()
+    }
+
+    #[test]
+    fn chance_decides_only_what_is_not_sure() {
+        let (sure, open) = (Certainty::Certain, Certainty::LeftToChance);
+        for (gains, waits, text) in [
+            (&[][..], &[][..], ""),
+            (&[], &["no_pool"], ", then waits (`no_pool`)"),
+            (&[("10.0.0.1", sure)], &[], ", then gets 10.0.0.1"),
+            (
+                &[("10.0.0.1", sure), ("10.0.0.2", sure)],
+                &["out_of_ips"],
+                ", then gets 10.0.0.1, gets 10.0.0.2 and waits (`out_of_ips`)",
+            ),
+            (
+                &[("10.0.0.1", sure), ("10.0.0.2", open)],
+                &["out_of_ips"],
+                ", then gets 10.0.0.1 and may get 10.0.0.2 or waits (`out_of_ips`)",
+            ),
+            (
+                &[("10.0.0.1", open), ("fd00::1", open)],
+                &[],
+                ", then may get 10.0.0.1 or may get fd00::1",
+            ),
+        ] {
+            assert_eq!(prospects(gains, waits), text);
         }
     }
 }
