@@ -75,6 +75,23 @@ impl Collected {
         self.documents.files.len() + self.findings.len() < known
     }
 
+    /// Whether there is a file of this name, or a finding about it.
+    pub(super) fn has(&self, name: &Arc<str>) -> bool {
+        self.names().any(|known| known == &**name)
+    }
+
+    /// Whether a file lies in the folder of this name.
+    pub(super) fn has_in(&self, folder: &str) -> bool {
+        let mut below = self.names().filter_map(|name| name.strip_prefix(folder));
+        below.any(|rest| rest.starts_with('/'))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let files = self.documents.files.iter().map(|file| &*file.path);
+        let origins = self.findings.iter().filter_map(|one| one.origin.as_ref());
+        files.chain(origins.map(|origin| &*origin.file))
+    }
+
     pub(super) fn forget_emptiness(&mut self) {
         let findings = &mut self.findings;
         findings.retain(|finding| finding.rule.0 != "empty-directory");

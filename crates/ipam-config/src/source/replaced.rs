@@ -45,6 +45,12 @@ pub fn read_replaced(location: &Location, replacements: &[Replacement]) -> Resul
         }
         seen.push(file);
     }
+    for Replacement { path, text } in replacements {
+        let file = in_directory(path)?;
+        if text.is_some() {
+            check_place(location, &file, &collected, &seen)?;
+        }
+    }
     collected.refuse_nothing(&location.directory);
     collected.documents.files.sort();
     Ok(Found {
@@ -52,6 +58,41 @@ pub fn read_replaced(location: &Location, replacements: &[Replacement]) -> Resul
         findings: collected.findings,
         commit: found.commit,
     })
+}
+
+/// Refuses a file in a file, and a file in the place of a folder that stays: no directory has them.
+/// `replaced` are the files that are not as they are on disk.
+fn check_place(
+    location: &Location,
+    file: &Path,
+    collected: &Collected,
+    replaced: &[PathBuf],
+) -> Result<(), String> {
+    let directory = &location.directory;
+    let on_disk = |path: &Path| match &location.revision {
+        Some(_) => None,
+        None => Some(directory.join(path)).filter(|_| !replaced.iter().any(|one| one == path)),
+    };
+    let folders = file.ancestors().skip(1);
+    for folder in folders.filter(|folder| !folder.as_os_str().is_empty()) {
+        let on_disk = on_disk(folder);
+        let is_file = match on_disk.filter(|path| path.exists()) {
+            Some(path) => path.is_file(),
+            None => collected.has(&shown(&directory.join(folder))),
+        };
+        if is_file {
+            return Err(format!(
+                "`{}` cannot be there: `{}` is a file",
+                shown(&directory.join(file)),
+                shown(&directory.join(folder))
+            ));
+        }
+    }
+    let name = shown(&directory.join(file));
+    match collected.has_in(&name) {
+        true => Err(format!("`{name}` cannot be a file: it is a folder")),
+        false => Ok(()),
+    }
 }
 
 /// The path in its only spelling.
@@ -158,6 +199,43 @@ mod tests {
                 .iter()
                 .any(|one| one.rule.0 == "file-too-large")
         );
+    }
+
+    #[test]
+    fn a_file_is_in_no_file_and_is_no_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str| std::fs::write(folder.path().join(name), "a: 1\n").unwrap();
+        std::fs::create_dir(folder.path().join("b.yaml")).unwrap();
+        ["a.yaml", "b.yaml/c.yaml", "readme"]
+            .into_iter()
+            .for_each(write);
+        let location = Location::from(folder.path());
+        let several = |files: &[(&str, Option<&str>)]| {
+            let one = |(path, text): &(&str, Option<&str>)| Replacement {
+                path: (*path).to_owned(),
+                text: text.map(str::to_owned),
+            };
+            let all: Vec<_> = files.iter().map(one).collect();
+            let found = read_replaced(&location, &all)?;
+            Ok::<usize, String>(found.documents.files.len())
+        };
+        let text = Some("a: 1\n");
+        for (files, why) in [
+            (&[("a.yaml/b.yaml", text)][..], "a.yaml` is a file"),
+            (&[("readme/b.yaml", text)], "readme` is a file"),
+            (&[("b.yaml", text)], "is a folder"),
+            (
+                &[("n.yaml/x/b.yaml", text), ("n.yaml", text)],
+                "n.yaml` is a file",
+            ),
+        ] {
+            let error = several(files).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+        let moved = [("a.yaml", None), ("a.yaml/b.yaml", text)];
+        assert_eq!(several(&moved), Ok(2));
+        let moved = [("b.yaml", text), ("b.yaml/c.yaml", None)];
+        assert_eq!(several(&moved), Ok(2));
     }
 
     #[test]
