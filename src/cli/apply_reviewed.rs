@@ -16,7 +16,7 @@ use super::forge_arguments::{Forge, ForgeArguments, surroundings};
 use super::review::{APPLIED, Comment, circumstances, marker, now, shown_plan, tells_of_an_apply};
 use super::{Common, ExitStatus, output};
 use crate::render::{Occasion, Verdict, apply_comment};
-use ipam_config::source::path_from_the_top;
+use ipam_config::source::InClone;
 use ipam_planner::plan::PlanDocument;
 
 const NO_FORGE: &str = "--reviewed needs a forge: this is not a job of GitHub, GitLab, Gitea or Forgejo; pass --forge, --repository and --merge-commit, or the digest with --expect-digest";
@@ -56,8 +56,8 @@ struct Evidence {
 struct Search {
     commit: String,
     branch: Option<String>,
-    /// From the top of the repository.
-    path: String,
+    /// What must be the same in the branch, from the top of the repository.
+    paths: Vec<String>,
     marker: Marker,
 }
 
@@ -71,14 +71,14 @@ impl Search {
         let Search {
             commit,
             branch,
-            path,
+            paths,
             marker,
         } = self;
         let branch = match branch {
             Some(branch) => branch,
             None => default_branch(client, repository, patience)?,
         };
-        let files = files_in_branch(client, repository, &branch, &commit, &path, patience)?;
+        let files = files_in_branch(client, repository, &branch, &commit, &paths, patience)?;
         let merged = merged_with(client, repository, &branch, &commit, patience)?;
         let comment = match merged {
             Some(Merged { number, .. }) => find(client, repository, number, &marker, patience)?,
@@ -97,8 +97,8 @@ impl Search {
 pub(super) struct Review {
     forge: Forge,
     directory: String,
-    /// The directory, from the top of the repository.
-    path: String,
+    /// What must be the same in the branch, from the top of the repository.
+    paths: Vec<String>,
     cluster_name: Option<String>,
     commit: String,
     evidence: Evidence,
@@ -121,12 +121,14 @@ impl ReviewArguments {
                 "the commit of the merge is unknown: pass --merge-commit".to_owned(),
             ));
         };
-        let path = path_from_the_top(directory).map_err(Failure::Failed)?;
+        let InClone { path, links } = InClone::of(directory).map_err(Failure::Failed)?;
+        // A link that is pointed elsewhere later leaves its old target as it is.
+        let paths: Vec<String> = links.into_iter().chain([path]).collect();
         let directory = directory.to_string_lossy().into_owned();
         let search = Search {
             commit: commit.clone(),
             branch: self.branch.clone(),
-            path: path.clone(),
+            paths: paths.clone(),
             marker: marker(&Comment::Plan, &directory, self.cluster_name.as_deref()),
         };
         let failed = "the review was not found";
@@ -136,7 +138,7 @@ impl ReviewArguments {
             evidence: forge.ask(failed, search).await?,
             forge,
             directory,
-            path,
+            paths,
             cluster_name: self.cluster_name.clone(),
             commit,
             plan: Mutex::default(),
@@ -168,9 +170,9 @@ impl Review {
     /// Asks again. Another job may have held the lock for minutes.
     async fn check_files_now(&self) -> Result<(), Failure> {
         let branch = self.evidence.branch.clone();
-        let (commit, path) = (self.commit.clone(), self.path.clone());
+        let (commit, paths) = (self.commit.clone(), self.paths.clone());
         let ask = move |client: &_, repository: &_, patience| {
-            files_in_branch(client, repository, &branch, &commit, &path, patience)
+            files_in_branch(client, repository, &branch, &commit, &paths, patience)
         };
         let files = self.forge.ask("the branch was not read", ask).await?;
         self.check_that_they_are_the_same(&files)

@@ -127,7 +127,6 @@ fn a_job_in_a_folder_of_the_clone_compares_the_files_that_it_reads() {
     for forge in [Forge::GitHub, Forge::GitLab] {
         let world = World::new(forge);
         let pool = world.folder.read("pools/a.yaml");
-        std::fs::create_dir(world.folder.join(".git")).unwrap();
         world.folder.write("net/pools/a.yaml", pool);
         world.run_in("net", &COMMENT).expect(0);
         let moved = |changed: &'static str| Facts {
@@ -159,19 +158,34 @@ fn a_link_is_compared_by_its_target_and_a_file_by_itself() {
         last: LATER,
         ..FACTS
     });
-    let refused = world.run(&["apply", "net", "--reviewed"]).expect(4);
+    let apply = ["apply", "net", "--reviewed"];
+    let refused = world.run(&apply).expect(4);
     assert!(refused.stderr.contains("outdated"), "{refused:?}");
+    // The link leads elsewhere by now, and its old target is as it was.
+    world.is(Facts {
+        last: LATER,
+        changed: "net",
+        ..FACTS
+    });
+    let refused = world.run(&apply).expect(4);
+    assert!(refused.stderr.contains("outdated"), "{refused:?}");
+    assert!(!world.folder.read("cluster.json").contains("podCIDR\""));
     world.folder.write("document-007", "");
     let file = world
         .run(&["apply", "document-007", "--reviewed"])
         .expect(1);
     assert!(!file.stderr.contains("has no `"), "{file:?}");
-    std::fs::create_dir(world.folder.join(".git")).unwrap();
     let outside = Folder::new(&[("pools/a.yaml", "")]);
     let outside = outside.join("pools");
     let words = ["apply", outside.to_str().unwrap(), "--reviewed"];
     let refused = world.run(&words).expect(1);
     assert!(refused.stderr.contains("not in a clone"), "{refused:?}");
+    std::fs::remove_dir(world.folder.join(".git")).unwrap();
+    let refused = world.run(&APPLY).expect(1);
+    assert!(
+        refused.stderr.contains("no folder above it has a `.git`"),
+        "{refused:?}"
+    );
 }
 
 #[test]

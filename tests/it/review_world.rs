@@ -205,6 +205,7 @@ impl World {
         };
         let spec = "{cidrs: [10.20.0.0/16], blockSize: 24}";
         let folder = Folder::new(&[("pools/a.yaml", &pool("a", spec))]);
+        std::fs::create_dir(folder.join(".git")).unwrap();
         let world = World {
             forge,
             api: format!("http://{address}/api"),

@@ -39,39 +39,38 @@ pub fn default_branch(
     name.ok_or_else(|| client.unexpected(&request, "it names no default branch"))
 }
 
-/// Compares the files of a directory, or one file, in the last commit of the branch with those in
-/// another commit. `directory` is a path from the top of the repository.
+/// Compares what lies at these paths in the last commit of the branch with that of another commit:
+/// files, links, or directories with all their files. The paths are from the top of the repository.
 ///
 /// # Errors
-/// Fails if the commit has nothing at this path, if the path leads out of the repository, if the
-/// forge refuses it, or does not answer in time.
+/// Fails if the commit has nothing at a path, if a path leads out of the repository, if the forge
+/// refuses it, or does not answer in time.
 pub fn files_in_branch(
     client: &Client,
     repository: &Repository,
     branch: &str,
     commit: &str,
-    directory: &str,
+    paths: &[String],
     patience: Duration,
 ) -> Result<FilesInBranch, ForgeError> {
     check_commit(commit)?;
-    let names = names(directory)?;
     let files = Files { client, repository };
     patiently(patience, || {
         // Also if it is the last commit: of a wrong path, the branch says nothing.
-        let Some(here) = files.at(commit, &names)? else {
-            return Err(ForgeError::Misconfigured(format!(
-                "commit {commit} has no `{}` from the top of the repository: run the job in a clone of this commit",
-                directory.escape_debug()
-            )));
-        };
+        let here: Vec<Content> = paths
+            .iter()
+            .map(|path| files.there(commit, path))
+            .collect::<Result<_, _>>()?;
         let last = files.last_commit(branch)?;
         if last == commit {
             return Ok(FilesInBranch::Same);
         }
-        match files.at(&last, &names)? == Some(here) {
-            true => Ok(FilesInBranch::Same),
-            false => Ok(FilesInBranch::Changed(last)),
+        for (path, here) in paths.iter().zip(here) {
+            if files.at(&last, &names(path)?)? != Some(here) {
+                return Ok(FilesInBranch::Changed(last));
+            }
         }
+        Ok(FilesInBranch::Same)
     })
 }
 
@@ -131,7 +130,18 @@ impl Files<'_> {
         id.ok_or_else(|| self.client.unexpected(&request, "it names no last commit"))
     }
 
-    /// The directory or the file, if the commit has it.
+    /// What lies at a path of a commit that must have it.
+    fn there(&self, commit: &str, path: &str) -> Result<Content, ForgeError> {
+        let content = self.at(commit, &names(path)?)?;
+        content.ok_or_else(|| {
+            ForgeError::Misconfigured(format!(
+                "commit {commit} has no `{}` from the top of the repository: run the job in a clone of this commit",
+                path.escape_debug()
+            ))
+        })
+    }
+
+    /// The directory, the file or the link, if the commit has it.
     fn at(&self, commit: &str, names: &[&str]) -> Result<Option<Content>, ForgeError> {
         let mut folder = Folder {
             id: commit.to_owned(),

@@ -25,7 +25,7 @@ pub use commit::Commit;
 pub use events::{DirectoryEvents, Stillness};
 pub use history::{BranchStep, Content, FileChange, PathHistory, Repository, Step, Text};
 pub use replaced::{Replacement, read_replaced};
-pub use repository::path_from_the_top;
+pub use repository::InClone;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {

@@ -56,26 +56,74 @@ impl InRepository {
     }
 }
 
-/// The path of a directory on disk from the top of its clone; from the current folder, if it is not
-/// in a clone. Follows links, and needs no git.
-///
-/// # Errors
-/// Fails if the directory is not there, is outside of the current folder and of every clone, or has
-/// a name that is not UTF-8.
-pub fn path_from_the_top(directory: &Path) -> Result<String, String> {
-    let name = shown(directory);
-    let real = std::fs::canonicalize(directory);
-    let real = real.map_err(|error| format!("`{name}` cannot be read: {error}"))?;
-    let top = match work_trees(&real, &ceilings()).next() {
-        Some(top) => top.to_owned(),
-        None => std::fs::canonicalize(".").map_err(|error| error.to_string())?,
-    };
-    let path = real.strip_prefix(&top).map_err(|_| {
-        format!("`{name}` is not in a clone of the repository: run next to it in a clone")
-    })?;
-    let path = path.to_str();
-    path.map(str::to_owned)
-        .ok_or_else(|| format!("the path of `{name}` is not UTF-8"))
+/// A directory on disk as its clone has it. Paths are from the top of the repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InClone {
+    /// Where it lies, without links.
+    pub path: String,
+    /// The links on the way to it. Another target of one of them is another directory.
+    pub links: Vec<String>,
+}
+
+impl InClone {
+    /// Finds the directory in the nearest work tree. Needs no git.
+    ///
+    /// # Errors
+    /// Fails if the directory is not there, is in no clone, or has a name that is not UTF-8.
+    pub fn of(directory: &Path) -> Result<InClone, String> {
+        let name = shown(directory);
+        let unreadable = |error: std::io::Error| format!("`{name}` cannot be read: {error}");
+        let real = std::fs::canonicalize(directory).map_err(unreadable)?;
+        let Some(top) = work_trees(&real, &ceilings()).next() else {
+            return Err(format!(
+                "`{name}` is not in a clone of the repository: no folder above it has a `.git`; clone the commit with git, and run there"
+            ));
+        };
+        let absolute = std::path::absolute(directory).map_err(unreadable)?;
+        let links = links_to(&absolute).map_err(unreadable)?;
+        let links = links.iter().filter_map(|link| link.strip_prefix(top).ok());
+        let utf8 = |path: &Path| match path.to_str() {
+            Some(path) => Ok(path.to_owned()),
+            None => Err(format!("the path of `{name}` is not UTF-8")),
+        };
+        Ok(InClone {
+            path: utf8(real.strip_prefix(top).unwrap_or(&real))?,
+            links: links.map(utf8).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// Most links on one way, as in Linux.
+const MOST_LINKS: usize = 40;
+
+/// The symbolic links on the way to an absolute path, each where it lies. A link may lead to others.
+fn links_to(absolute: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut links = Vec::new();
+    let mut here = PathBuf::new();
+    let mut left: Vec<OsString> = names_backwards(absolute);
+    while let Some(name) = left.pop() {
+        if name == ".." {
+            here.pop();
+            continue;
+        }
+        let place = here.join(&name);
+        if !place.is_symlink() {
+            here = place;
+            continue;
+        }
+        if links.len() == MOST_LINKS {
+            return Err(std::io::Error::other("too many symbolic links"));
+        }
+        left.extend(names_backwards(&place.read_link()?));
+        links.push(place);
+    }
+    Ok(links)
+}
+
+/// The parts of a path, the last one first. Joining the root of an absolute one starts anew.
+fn names_backwards(path: &Path) -> Vec<OsString> {
+    let parts = path.components().rev();
+    parts.map(|part| part.as_os_str().to_owned()).collect()
 }
 
 /// The directories of `GIT_CEILING_DIRECTORIES`: Git does not search them or their parents.
@@ -166,4 +214,36 @@ fn link(
         }
     }
     Ok(None)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_is_named_with_the_links_that_lead_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("clone/net/prod")).unwrap();
+        let outside = InClone::of(&at("clone/net")).unwrap_err();
+        assert!(
+            outside.contains("no folder above it has a `.git`"),
+            "{outside}"
+        );
+        std::fs::create_dir(at("clone/.git")).unwrap();
+        symlink("net", at("clone/current")).unwrap();
+        symlink(at("clone/current/prod"), at("clone/pools")).unwrap();
+        symlink("clone", at("elsewhere")).unwrap();
+        for (name, links) in [
+            ("clone/net/prod", &[][..]),
+            ("clone/net/../current/prod", &["current"]),
+            ("elsewhere/pools", &["pools", "current"]),
+        ] {
+            let found = InClone::of(&at(name)).unwrap();
+            assert_eq!(found.path, "net/prod", "{name}");
+            assert_eq!(found.links, links, "{name}");
+        }
+    }
 }
