@@ -138,7 +138,7 @@ fn a_limit_that_refuses_the_whole_plan_allows_a_part() {
         .expect(5)
         .stderr;
     assert!(
-        told.contains("apply fewer at a time with --target"),
+        told.contains("apply fewer at a time with `--target`"),
         "{told}"
     );
     on_cluster(&folder, &["apply", "--auto-approve", "--target", "node/n1"]).expect(0);

@@ -71,7 +71,7 @@ fn lost_addresses(effects: &Effects) -> Option<Refusal> {
     let parts: Vec<String> = parts.map(|(who, lost)| losses(who, &lost)).collect();
     let message = format!("now or later, {}", parts.join("; "));
     let waiver = Waiver::LostAddresses(count);
-    let help = format!("leave the pools as they are, or plan again with --waive {waiver}");
+    let help = format!("leave the pools as they are, or plan again with `--waive {waiver}`");
     Some(Refusal {
         rule: Rule("lost-addresses"),
         message,
@@ -137,7 +137,7 @@ fn last_pools(changes: &[Change], observed: &Observed) -> Option<Refusal> {
             "the files have none of our CiliumLoadBalancerIPPools, and all would be deleted ({count})"
         ),
         help: format!(
-            "check that it is the right directory, since each cluster has its own; or plan again with --waive {}",
+            "check that it is the right directory, since each cluster has its own; or plan again with `--waive {}`",
             Waiver::LastAddressPools
         ),
         waiver: Some(Waiver::LastAddressPools),

@@ -77,7 +77,7 @@ impl Exceeded {
             "{changed} of {nodes} nodes{place} {verb}{by_ports}, and {name} = {value} allows {allowed}"
         );
         let help = format!(
-            "apply fewer at a time with --target, raise the limit where it is set, or plan again with --waive {name}"
+            "apply fewer at a time with `--target`, raise the limit where it is set, or plan again with `--waive {name}`"
         );
         Refusal {
             rule: Rule("limit"),
