@@ -6,7 +6,7 @@ use super::apply_saved::Approved;
 use super::capped::{Capped, by_cause};
 use super::failure::Failure;
 use super::undo_file::Undo;
-use crate::render::{Detail, Paint, count, named, printable};
+use crate::render::{Detail, LeftChange, Paint, count, named, printable};
 use ipam_cluster::ClusterError;
 use ipam_controller::Applied;
 use ipam_controller::apply::Outcome;
@@ -106,6 +106,22 @@ impl Report {
             grouped_digits(self.not_applied.len()),
             grouped_digits(self.unknown.len())
         )
+    }
+}
+
+impl Report {
+    /// The changes that were not made, or of which that is unknown.
+    pub(super) fn left(&self) -> Vec<LeftChange> {
+        let unknown = self.unknown.iter().map(|line| (line, "unknown: "));
+        let left = self.not_applied.iter().map(|line| (line, ""));
+        let all = left.chain(unknown);
+        all.map(|(line, label)| LeftChange {
+            kind: line.kind.clone(),
+            name: line.name.clone(),
+            after: line.after.clone(),
+            why: format!("{label}{}", line.why),
+        })
+        .collect()
     }
 }
 

@@ -15,7 +15,7 @@ use super::failure::Failure;
 use super::forge_arguments::{Forge, ForgeArguments, surroundings};
 use super::review::{APPLIED, Comment, circumstances, marker, now, shown_plan, tells_of_an_apply};
 use super::{Common, ExitStatus, output};
-use crate::render::{Occasion, Verdict, apply_comment};
+use crate::render::{LeftChange, Occasion, Verdict, apply_comment};
 use ipam_config::source::InClone;
 use ipam_planner::plan::PlanDocument;
 
@@ -104,7 +104,13 @@ pub(super) struct Review {
     evidence: Evidence,
     /// The plan of now.
     plan: Mutex<Option<PlanDocument>>,
-    counts: OnceLock<String>,
+    report: OnceLock<Noted>,
+}
+
+/// What was written, and what was not.
+struct Noted {
+    counts: String,
+    left: Vec<LeftChange>,
 }
 
 impl ReviewArguments {
@@ -142,7 +148,7 @@ impl ReviewArguments {
             cluster_name: self.cluster_name.clone(),
             commit,
             plan: Mutex::default(),
-            counts: OnceLock::new(),
+            report: OnceLock::new(),
         })
     }
 }
@@ -236,7 +242,10 @@ impl Review {
     }
 
     pub(super) fn note(&self, report: &Report) {
-        let _ = self.counts.set(report.counts());
+        let _ = self.report.set(Noted {
+            counts: report.counts(),
+            left: report.left(),
+        });
     }
 
     /// Tells the outcome in the pull request.
@@ -249,10 +258,10 @@ impl Review {
             return outcome;
         };
         let why = outcome.as_ref().err().map(|why| why.brief(common.detail()));
-        let counts = self.counts.get().map(String::as_str);
-        let verdict = match (&why, counts) {
-            (None, counts) => Verdict::Applied(counts.unwrap_or("There was nothing to apply.")),
-            (Some(why), Some(counts)) => Verdict::InPart(why, counts),
+        let verdict = match (&why, self.report.get()) {
+            (None, None) => Verdict::Applied("There was nothing to apply."),
+            (None, Some(Noted { counts, .. })) => Verdict::Applied(counts),
+            (Some(why), Some(Noted { counts, left })) => Verdict::InPart { why, counts, left },
             (Some(why), None) => Verdict::NotApplied(why),
         };
         let told = self.post(number, verdict, common).await;

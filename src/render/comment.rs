@@ -235,7 +235,7 @@ fn made_from(directory: &str, revision: Option<&str>, around: &Circumstances<'_>
 
 /// A command for the reader to copy. A directory that the shell would read as more than a word is
 /// not repeated.
-fn command(verb: &str, directory: &str, flags: &str) -> Markup {
+pub(super) fn command(verb: &str, directory: &str, flags: &str) -> Markup {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
     let is_word = !directory.is_empty() && directory.bytes().all(is_plain);
     let directory = match is_word && !directory.starts_with('-') {

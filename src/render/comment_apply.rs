@@ -1,68 +1,125 @@
 //! The outcome of an apply as the comment of a merged pull request, and drift as an issue.
 
-use super::comment::{Circumstances, comment_below};
-use super::human::{Detail, limit};
+use std::collections::BTreeSet;
+
+use super::comment::{Circumstances, command, comment_below};
+use super::human::{Detail, limit, short_name};
 use super::limited;
-use super::markup::{Markup, code, prose};
+use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, WHOLE};
+use super::markup::{Markup, Phrase, code, codes, prose};
 use super::natural::by_name;
-use super::text::grouped_digits;
+use super::text::{count, grouped_digits};
 use ipam_planner::plan::PlanDocument;
 
 /// Longest reason in characters, so that the plan below it still fits.
 const REASON: usize = 300;
+
+/// Changes that are left and have a row.
+const LEFT: usize = 20;
 
 /// How an apply ended.
 #[derive(Clone, Copy, Debug)]
 pub enum Verdict<'v> {
     /// All of it; the counts in words.
     Applied(&'v str),
-    /// Only a part; the reason, and the counts in words.
-    InPart(&'v str, &'v str),
+    /// Only a part.
+    InPart {
+        why: &'v str,
+        /// The counts in words.
+        counts: &'v str,
+        left: &'v [LeftChange],
+    },
     /// Nothing; the reason.
     NotApplied(&'v str),
 }
 
-/// The comment. If something is left, it shows the plan of now.
+/// A change that was not made, or of which that is unknown.
+#[derive(Clone, Debug)]
+pub struct LeftChange {
+    pub kind: String,
+    pub name: String,
+    pub after: Vec<String>,
+    pub why: String,
+}
+
+/// The comment. If nothing was applied, it shows the plan of now.
 pub fn apply_comment(
     directory: &str,
     verdict: Verdict<'_>,
     plan: Option<&PlanDocument>,
     around: &Circumstances<'_>,
 ) -> String {
-    let directory = code(directory);
-    let restarts = plan.map(restarts).unwrap_or_default();
-    let (text, of_when) = match verdict {
-        Verdict::Applied(counts) => {
-            return format!(
-                "### {directory}: applied as reviewed\n\n{counts}\n{restarts}\n{}\n",
-                at(around)
+    let title = code(directory);
+    match verdict {
+        Verdict::Applied(counts) => format!(
+            "### {title}: applied as reviewed\n\n{counts}\n{}\n{}\n",
+            restarts(plan, &[]),
+            at(around)
+        ),
+        Verdict::InPart { why, counts, left } => {
+            let head = format!(
+                "### {title}: **applied in part**\n\n{counts} {}\n{}",
+                reason(why),
+                restarts(plan, left)
             );
+            in_part(directory, head, left, around)
         }
-        Verdict::InPart(why, counts) => (
-            format!(
-                "### {directory}: **applied in part**\n\n{counts} {}\n",
-                reason(why)
-            ),
-            "The plan before this apply:",
-        ),
-        Verdict::NotApplied(why) => (
-            format!("### {directory}: **not applied**\n\n{}\n", reason(why)),
-            "The plan of now:",
-        ),
-    };
-    match plan {
-        Some(plan) => {
-            let above = format!("{text}\n{of_when}\n\n");
-            comment_below(&above, plan, around)
+        Verdict::NotApplied(why) => {
+            let text = format!("### {title}: **not applied**\n\n{}\n", reason(why));
+            match plan {
+                Some(plan) => {
+                    let above = format!("{text}\nThe plan of now:\n\n");
+                    comment_below(&above, plan, around)
+                }
+                None => format!("{text}\n{}\n", at(around)),
+            }
         }
-        None => format!("{text}\n{}\n", at(around)),
     }
 }
 
-/// The agents that must restart; empty without any.
-fn restarts(plan: &PlanDocument) -> String {
-    let changes = plan.changes.iter();
+/// What is left, and how to go on. The plan from before has another digest by now.
+fn in_part(
+    directory: &str,
+    head: String,
+    left: &[LeftChange],
+    around: &Circumstances<'_>,
+) -> String {
+    let next = command("plan", directory, "");
+    let tail = format!("\n{}\n\nThe plan of what is left: {next}\n", at(around));
+    let mut page = Page::new(PageLimit::COMMENT, head, &tail);
+    let mut rows = page.each(
+        left.iter().take(LEFT),
+        |_| 1,
+        |one| {
+            let name = code(&short_name(&one.kind, &one.name));
+            [name, codes(&one.after), prose(&one.why)]
+        },
+    );
+    let further = left.len().saturating_sub(LEFT);
+    rows.extend((further > 0).then(|| {
+        let more = format!("… and {} more", grouped_digits(further));
+        Entry {
+            text: [prose(&more), prose(""), prose("")],
+            count: further,
+        }
+    }));
+    page.table(Table {
+        title: Phrase::new(&format!("left, {}", count(left.len(), "change"))),
+        heading: ["object", "to", "why"],
+        rows,
+        noun: "change",
+        fold: Fold::Open,
+        up_to: WHOLE,
+    });
+    page.finish()
+}
+
+/// The agents that must restart, without those of the changes that are left; empty without any.
+fn restarts(plan: Option<&PlanDocument>, left: &[LeftChange]) -> String {
+    let left: BTreeSet<(&str, &str)> = left.iter().map(|one| (&*one.kind, &*one.name)).collect();
+    let changes = plan.into_iter().flat_map(|plan| &plan.changes);
     let late = changes.filter(|one| one.kind == "Node" && one.hazard == "disruptive");
+    let late = late.filter(|one| !left.contains(&(&*one.kind, &*one.name)));
     let names: Vec<Markup> = by_name(late, |change| &change.name)
         .into_iter()
         .map(|change| code(&change.name))
@@ -161,5 +218,34 @@ mod tests {
             text,
             "### `pools`: applied as reviewed\n\nApplied 1 change.\n\ncommit `abc` · `2026-01-01T00:00:00Z`\n"
         );
+    }
+
+    /// An old digest would be refused, and what is applied is not to be applied again.
+    #[test]
+    fn a_part_is_told_with_what_is_left_and_without_the_plan_from_before() {
+        let left: Vec<LeftChange> = (0..30)
+            .map(|number| LeftChange {
+                kind: "Node".to_owned(),
+                name: format!("n{number}@x"),
+                after: vec!["10.20.0.0/24".to_owned()],
+                why: "superseded: another `client` wrote it".to_owned(),
+            })
+            .collect();
+        let verdict = Verdict::InPart {
+            why: "30 of 31 changes not applied",
+            counts: "Applied 1 change.",
+            left: &left,
+        };
+        let text = apply_comment("pools", verdict, None, &AROUND);
+        for part in [
+            "### `pools`: **applied in part**\n\nApplied 1 change. 30 of 31 changes not applied\n",
+            "<details open><summary>left, 30 changes</summary>",
+            "| `n0@x` | `10.20.0.0/24` | superseded: another `client` wrote it |",
+            "| … and 10 more |",
+            "The plan of what is left: `cilium-ipam plan pools`\n",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(!text.contains("digest"), "{text}");
     }
 }

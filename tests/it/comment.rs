@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use cilium_ipam::render::{Circumstances, Occasion, Verdict, apply_comment, comment};
+use cilium_ipam::render::{Circumstances, LeftChange, Occasion, Verdict, apply_comment, comment};
 use ipam_planner::plan::{PlanDocument, RefusalDocument};
 
 use super::markdown::{PIECES, assert_text_only, plan, with_text};
@@ -399,6 +399,7 @@ fn the_outcome_names_the_agents_that_must_restart() {
     let mut nodes = plan.changes.iter_mut().filter(|one| one.kind == "Node");
     let first = nodes.next().unwrap();
     first.hazard = "disruptive".to_owned();
+    let first_name = first.name.clone();
     let to_do = format!(
         "\n**To do:** restart the Cilium agents of `{}`. They read the new blocks only then.\n",
         first.name
@@ -406,4 +407,21 @@ fn the_outcome_names_the_agents_that_must_restart() {
     let text = outcome(&plan);
     assert!(text.contains(&to_do), "{to_do} in {text}");
     assert_text_only(&text);
+
+    let left = LeftChange {
+        kind: "Node".to_owned(),
+        name: first_name.clone(),
+        after: Vec::new(),
+        why: "refused".to_owned(),
+    };
+    let in_part = |left: &[LeftChange]| {
+        let verdict = Verdict::InPart {
+            why: "it failed",
+            counts: "Applied 1 change.",
+            left,
+        };
+        apply_comment("pools", verdict, Some(&plan), &AROUND)
+    };
+    assert!(in_part(&[]).contains(&to_do), "{}", in_part(&[]));
+    assert!(!in_part(&[left]).contains("To do"));
 }
