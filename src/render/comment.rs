@@ -84,7 +84,8 @@ pub(super) fn comment_below(
     if !told.blocked {
         markdown_waiting::blocked(&mut page, blocked, short);
     }
-    found_besides(&mut page, findings, told.finding);
+    let findings = comment_refusals::unrefused(findings, refusals);
+    found_besides(&mut page, &findings, told.finding);
     markdown_waiting::misplaced(&mut page, misplaced, Fold::Open, short);
     comment_drift::drift(&mut page, plan, around.occasion);
     comment_changes::by_pool_and_domain(&mut page, &other);

@@ -1,11 +1,12 @@
 //! Refusals by cause, the worst first, for the comment of a pull request.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::markdown_page::{Entry, Page, UpTo};
 use super::markup::{Phrase, code, prose};
 use super::text::grouped_digits;
-use ipam_planner::plan::RefusalDocument;
+use ipam_planner::plan::{FindingDocument, RefusalDocument};
 
 /// Messages of one cause that are shown.
 const SHOWN: usize = 3;
@@ -28,6 +29,26 @@ fn rank(rule: &str) -> u8 {
         rule if rule.starts_with("protected") => 2,
         "limit" => 4,
         _ => 3,
+    }
+}
+
+/// Whether a refusal tells the same error.
+pub(super) fn is_refused(finding: &FindingDocument, refusals: &[RefusalDocument]) -> bool {
+    let mut refusals = refusals.iter();
+    finding.severity == "error" && refusals.any(|refusal| refusal.rule == finding.rule)
+}
+
+/// The findings that no refusal tells.
+pub(super) fn unrefused<'p>(
+    findings: &'p [FindingDocument],
+    refusals: &[RefusalDocument],
+) -> Cow<'p, [FindingDocument]> {
+    match findings.iter().any(|one| is_refused(one, refusals)) {
+        false => Cow::Borrowed(findings),
+        true => {
+            let others = findings.iter().filter(|one| !is_refused(one, refusals));
+            Cow::Owned(others.cloned().collect())
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! The first two lines of a pull request's comment: what is wrong, and what a merge writes. Each
 //! node is counted once.
 
+use std::collections::BTreeSet;
+
 use super::comment::{Circumstances, Occasion};
 use super::comment_drift::unplanned;
-use super::comment_refusals::rules;
+use super::comment_refusals::{is_refused, rules};
 use super::human_approval::unapproved;
 use super::markup::{Markup, Phrase};
 use super::text::{count, grouped_digits};
@@ -22,12 +24,16 @@ pub(super) fn verdict(plan: &PlanDocument) -> String {
 fn problems(plan: &PlanDocument) -> Vec<String> {
     let lost = LossCounts::of(plan);
     let approval = unapproved(&plan.changes).count();
-    let destructive = plan
-        .changes
-        .iter()
-        .filter(|one| one.hazard == "destructive");
-    // Changes of pools are destructive because of the lost addresses.
-    let destructive = destructive.filter(|one| lost.is_none() || one.kind == "Node");
+    let changes = plan.changes.iter();
+    let destructive = changes.filter(|one| one.hazard == "destructive");
+    // The lost addresses count for the changes that take them.
+    let takers = takers(plan);
+    let destructive =
+        destructive.filter(|one| !takers.contains(&*format!("{}/{}", one.kind, one.name)));
+    let refused = plan.findings.iter();
+    let refused = refused.filter(|one| is_refused(one, &plan.refusals));
+    let refused: usize = refused.map(|one| one.count).sum();
+    let errors = plan.summary.errors.saturating_sub(refused);
     let counts = [
         (plan.refusals.len(), "refusal", "refusals"),
         (lost.certain, "address lost", "addresses lost"),
@@ -41,7 +47,7 @@ fn problems(plan: &PlanDocument) -> Vec<String> {
             "destructive change",
             "destructive changes",
         ),
-        (plan.summary.errors, "error", "errors"),
+        (errors, "error", "errors"),
         (approval, "block to approve", "blocks to approve"),
         (plan.blocked.len(), "blocked object", "blocked objects"),
         (plan.misplaced.len(), "misplaced block", "misplaced blocks"),
@@ -50,6 +56,12 @@ fn problems(plan: &PlanDocument) -> Vec<String> {
     counts
         .map(|(number, one, several)| in_words(number, one, several))
         .collect()
+}
+
+/// The changes that take addresses from Services, as `KIND/NAME`.
+fn takers(plan: &PlanDocument) -> BTreeSet<&str> {
+    let lost = plan.services.iter().flat_map(|service| &service.loses);
+    lost.filter_map(|lost| lost.cause.as_deref()).collect()
 }
 
 /// The headline of a plan without problems.

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use cilium_ipam::render::{Circumstances, LeftChange, Occasion, Verdict, apply_comment, comment};
-use ipam_planner::plan::{PlanDocument, RefusalDocument};
+use ipam_planner::plan::{ChangeDocument, PlanDocument, RefusalDocument};
 
 use super::markdown::{PIECES, assert_text_only, plan, with_text};
 use super::support::{Folder, KUBERNETES, Ran, cluster, holds, node, pool, repository, run};
@@ -207,6 +207,35 @@ fn invalid_files_and_fail_on_decide_the_exit_code() {
     );
     assert!(page.contains("**way out:**"), "{page}");
     dry_run(folder.path(), &[&["pools"], &on[..]].concat()).expect(0);
+}
+
+/// The change that takes addresses is told as a loss; another one is told for itself.
+#[test]
+fn a_destructive_change_beside_a_lost_address_is_in_the_title() {
+    let mut plan = plan();
+    plan.refusals.clear();
+    plan.findings.clear();
+    let title = |plan: &PlanDocument| {
+        let page = comment(plan, &AROUND);
+        page.lines().next().unwrap().to_owned()
+    };
+    let taker = plan.services.iter_mut().flat_map(|one| &mut one.loses);
+    let is_pool = |change: &&ChangeDocument| change.kind == "CiliumLoadBalancerIPPool";
+    let pool = plan.changes.iter().find(is_pool).unwrap().clone();
+    taker.for_each(|lost| lost.cause = Some(format!("{}/{}", pool.kind, pool.name)));
+    plan.changes.retain(|change| change.kind == "Node");
+    let destructive = |name: &str| ChangeDocument {
+        name: name.to_owned(),
+        hazard: "destructive".to_owned(),
+        ..pool.clone()
+    };
+    plan.changes.push(destructive(&pool.name));
+    let alone = title(&plan);
+    assert!(alone.contains(" lost"), "{alone}");
+    assert!(!alone.contains("destructive"), "{alone}");
+    plan.changes.push(destructive("other"));
+    let both = title(&plan);
+    assert!(both.contains(", 1 destructive change"), "{both}");
 }
 
 #[test]

@@ -60,7 +60,9 @@ fn a_rule_refuses_a_plan_that_was_reviewed() {
         policy("plan.changes.size() < 1");
         world.run(&COMMENT).expect(2);
         let shown = world.comments().remove(0);
-        assert!(shown.contains("rule `few` is broken"), "{shown}");
+        // Once, although it is a refusal and an error.
+        assert!(shown.contains("`: refused. 1 refusal\n"), "{shown}");
+        assert_eq!(shown.matches("rule `few` is broken").count(), 1, "{shown}");
         let refused = world.run(&APPLY).expect(4);
         assert!(
             refused.stderr.contains("rule `few` is broken"),

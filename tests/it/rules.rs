@@ -92,6 +92,26 @@ fn a_warning_is_reported_and_refuses_nothing() {
 }
 
 #[test]
+fn a_comment_tells_each_broken_rule_once() {
+    let few = rule("few", "plan.changes.size() < 2", "    severity: warning\n");
+    let folder = folder(&(few + &rule("none", "plan.changes.size() < 1", "")));
+    let words = ["comment", "--cluster", "cluster.json", "--dry-run"];
+    let page = folder.run(&words).expect(2).stdout;
+    let title = page.lines().next().unwrap();
+    assert_eq!(title, "### `pools`: refused. 1 refusal");
+    for line in [
+        "**Look at first:** refused by `policy-rule`: rule `none` ",
+        "- **warning** ",
+    ] {
+        assert!(page.contains(&format!("\n{line}")), "{line} in {page}");
+    }
+    for name in ["few", "none"] {
+        let told = page.matches(&format!("rule `{name}` is broken")).count();
+        assert_eq!(told, 1, "{name} in {page}");
+    }
+}
+
+#[test]
 fn a_rule_without_a_result_refuses() {
     let ticket = r#"plan.changes.all(c, c.labels["change-ticket"] != "")"#;
     for (expression, reason) in [
