@@ -382,7 +382,7 @@ fn a_lost_address_has_its_cause_beside_it() {
             "**Look at first:** Service `shop/dns` loses `203.0.113.200` when this is applied: no pool covers it; {cause}; it then gets an IPv4 address of public; **way out:** keep the addresses in `public` until the clients of the Services use others"
         ),
         format!(
-            "- **address at risk:** 2 Services may lose an address when this is applied: another Service may get it first; {cause}; these: `shop/api` `203.0.113.11`, `shop/web` `203.0.113.10`"
+            "- **address at risk:** 2 Services may lose an address when this is applied: its block of the pool changes, and Cilium serves its Services anew, so another Service may get it first; {cause}; these: `shop/api` `203.0.113.11`, `shop/web` `203.0.113.10`"
         ),
     ] {
         assert!(text.lines().any(|shown| shown == line), "{line} in {text}");

@@ -218,7 +218,10 @@ pub(in crate::plan) fn service_effects(
         let mut document = ServiceEffectDocument::from(effect);
         for (lost, shown) in effect.loses.iter().zip(&mut document.loses) {
             let cause = causes.of(&effect.service, lost);
-            shown.cause = cause.map(|target| target.to_string());
+            if cause.is_some_and(|change| lost.is_given_anew_by(change)) {
+                shown.reason = possible_reason(LossReason::BlockEdited);
+            }
+            shown.cause = cause.map(|change| change.target().to_string());
         }
         document
     };
@@ -246,20 +249,29 @@ impl<'c> LossCauses<'c> {
     }
 
     /// The pin of the Service if it no longer requests the address; otherwise the pool that had it.
-    fn of(&self, service: &ServiceName, lost: &LostAddress) -> Option<Target> {
+    fn of(&self, service: &ServiceName, lost: &LostAddress) -> Option<&'c Change> {
         let address = Range::from(lost.address);
         let is_pin =
             |change: &&Change| matches!(change, Change::Service(pin) if pin.service == *service);
         if lost.why == LossReason::NotRequested {
-            return self.changes.iter().find(is_pin).map(Change::target);
+            return self.changes.iter().find(is_pin);
         }
-        let keeps = |change: &Change| {
-            let after = as_pool(change).and_then(|pool| pool.after.as_ref());
-            after.is_some_and(|after| after.spec.ranges().any(|range| range.contains(&address)))
-        };
         let had = self.ranges.overlapping(&address);
         let had = had.filter_map(|(_, place)| self.changes.get(*place));
-        had.min_by_key(|change| keeps(change)).map(Change::target)
+        had.min_by_key(|change| covers_after(change, &address))
+    }
+}
+
+/// Whether the change leaves the address in its pool.
+fn covers_after(change: &Change, address: &Range) -> bool {
+    let after = as_pool(change).and_then(|pool| pool.after.as_ref());
+    after.is_some_and(|after| after.spec.ranges().any(|range| range.contains(address)))
+}
+
+impl LostAddress {
+    /// Whether the pool keeps the address, in a block that changes.
+    fn is_given_anew_by(&self, change: &Change) -> bool {
+        self.why == LossReason::Waiting && covers_after(change, &Range::from(self.address))
     }
 }
 
