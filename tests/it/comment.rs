@@ -350,6 +350,19 @@ fn the_riskiest_change_is_named_beside_what_is_wrong() {
     assert!(text.contains(blocked), "{text}");
     let pool = "<summary>pool <code>a</code>, 40 changes: lowest free block of pool a; written to <code>Node.spec.podCIDRs</code></summary>";
     assert!(text.contains(pool), "{text}");
+    a_protected_move_has_one_way_out(&folder);
+}
+
+fn a_protected_move_has_one_way_out(folder: &Folder) {
+    let policy = folder.read("pools/policy.yaml");
+    let protected = "writePath: node-config, protected: {nodes: [db-7]}";
+    let policy = policy.replace("writePath: node-config", protected);
+    folder.write("pools/policy.yaml", policy);
+    let text = dry_run(folder.path(), &["pools", "--cluster-file", "cluster.json"]);
+    let text = text.expect(2).stdout;
+    assert_text_only(&text);
+    let part = "\n**Look at first:** refused by `protected-node`: node `db-7` would move from `10.20.5.0/24` to `10.20.9.0/24`, and is protected; **way out:** remove the pin, and the node keeps its block; if it is to move, first remove the protection, in a change of its own\n";
+    assert!(text.contains(part), "{part} in {text}");
 }
 
 /// A pool shrinks: one Service certainly loses its address, and two may.

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::{Refusal, disturbed, ports};
-use crate::plan::change::{Action, Change, NodeChange, node_changes};
+use crate::plan::change::{Action, Change, NodeChange, Reason, node_changes};
 use ipam_cilium::observed::{Observed, Protection};
 use ipam_core::model::{AddressPoolName, Hazard, NodeName, PoolName, Rule};
-use ipam_core::net::RangeIndex;
+use ipam_core::net::{Block, RangeIndex};
 use ipam_desired::Desired;
+
+const UNPROTECT: &str = "remove the protection first, in a change of its own";
 
 fn is_disruptive(change: &NodeChange) -> bool {
     change.hazard != Hazard::None || change.action == Action::Release
@@ -21,7 +23,7 @@ pub(super) fn of_nodes(changes: &[Change], desired: &Desired, observed: &Observe
             .is_some_and(|node| node.protection == Protection::Protected)
     };
     let by_policy = |node: &NodeName| desired.policy.protected.nodes.contains(node);
-    let refusal = |(node, what): (&NodeName, &str)| {
+    let refusal = |(node, what, help): (&NodeName, String, &str)| {
         let by = if by_policy(node) {
             ""
         } else {
@@ -30,29 +32,46 @@ pub(super) fn of_nodes(changes: &[Change], desired: &Desired, observed: &Observe
         Refusal {
             rule: Rule("protected-node"),
             message: format!("node `{node}` would {what}, and is protected{by}"),
-            help: "remove the protection first, in a change of its own".to_owned(),
+            help: help.to_owned(),
             waiver: None,
         }
     };
-    let concerned = node_changes(changes)
-        .filter(|change| is_disruptive(change))
-        .map(|change| {
-            let what = if change.action == Action::Release {
-                "lose its block"
-            } else {
-                "need a restart of its agent"
-            };
-            (&change.node, what)
-        });
+    let concerned = node_changes(changes).filter(|change| is_disruptive(change));
+    let concerned = concerned.map(|change| (&change.node, harm(change), way_out(change)));
     let disturbed = disturbed(changes).map(|node| (node, "take addresses of another pool"));
     let cut_off = ports(changes).filter(|change| !change.removed.is_empty());
     let cut_off = cut_off.map(|change| (&change.node, "allow fewer addresses on its port"));
+    let others = disturbed.chain(cut_off);
     concerned
-        .chain(disturbed)
-        .chain(cut_off)
-        .filter(|(node, _)| by_policy(node) || by_itself(node))
+        .chain(others.map(|(node, what)| (node, what.to_owned(), UNPROTECT)))
+        .filter(|(node, ..)| by_policy(node) || by_itself(node))
         .map(refusal)
         .collect()
+}
+
+/// What the change would do to its node.
+fn harm(change: &NodeChange) -> String {
+    let blocks = |blocks: &[Block]| {
+        let texts: Vec<String> = blocks.iter().map(Block::to_string).collect();
+        texts.join(" ")
+    };
+    match (change.action, &change.reason) {
+        (Action::Release, _) => "lose its block".to_owned(),
+        (_, Reason::MovedByPin { from }) => {
+            format!("move from {from} to {}", blocks(&change.after))
+        }
+        _ => "need a restart of its agent".to_owned(),
+    }
+}
+
+/// A pin is the only cause of a move, and easier to remove than the protection.
+fn way_out(change: &NodeChange) -> &'static str {
+    match (change.action, &change.reason) {
+        (Action::Update | Action::Assign, Reason::MovedByPin { .. }) => {
+            "remove the pin, and the node keeps its block; if it is to move, first remove the protection, in a change of its own"
+        }
+        _ => UNPROTECT,
+    }
 }
 
 pub(super) fn of_pools(
