@@ -2,16 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
+use super::beside::Beside;
 use super::fail_on::{FailOn, FailOnArguments};
 use super::failure::Failure;
 use super::files::Files;
 use super::forge_arguments::{Destination, PullRequestArguments};
-use super::planning::{Made, MadePlan, Planning};
+use super::planning::{Made, Planning};
 use super::review::{self, Comment};
 use super::safety_arguments::SafetyArguments;
 use super::selection::SelectionArguments;
 use super::{Common, ExitStatus, output, plan_file};
-use crate::render::{Detail, Occasion, comment, comment_on_findings, finding_documents};
+use crate::render::{
+    Circumstances, Detail, Occasion, comment, comment_on_findings, finding_documents,
+};
 use forge::{How, Marker, Outcome, Posted};
 use ipam_controller::Loaded;
 use ipam_planner::plan::PlanDocument;
@@ -54,6 +57,8 @@ pub(super) struct Arguments {
 /// What the comment shows.
 enum Shown {
     Plan(Box<PlanDocument>),
+    /// A plan that is refused, and what is written all the same.
+    Refused(Box<PlanDocument>, Beside),
     Invalid(Box<Loaded>),
 }
 
@@ -73,12 +78,28 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
             post(destination, marker, text).await?;
         }
     }
-    match &shown {
-        Shown::Invalid(_) => Err(Failure::Invalid(String::new())),
-        Shown::Plan(plan) if arguments.fail_on.names(&**plan, &[FailOn::Error]) => {
+    match shown.plan() {
+        None => Err(Failure::Invalid(String::new())),
+        Some(plan) if arguments.fail_on.names(plan, &[FailOn::Error]) => {
             Ok(ExitStatus::ChangesPending)
         }
-        Shown::Plan(_) => Ok(ExitStatus::Done),
+        Some(_) => Ok(ExitStatus::Done),
+    }
+}
+
+impl Shown {
+    fn plan(&self) -> Option<&PlanDocument> {
+        match self {
+            Shown::Plan(plan) | Shown::Refused(plan, _) => Some(plan),
+            Shown::Invalid(_) => None,
+        }
+    }
+
+    fn beside(&self) -> Option<&Beside> {
+        match self {
+            Shown::Refused(_, beside) => Some(beside),
+            Shown::Plan(_) | Shown::Invalid(_) => None,
+        }
     }
 }
 
@@ -95,10 +116,10 @@ impl Arguments {
             safety_arguments: &self.safety_arguments,
         };
         Ok(match planning.make(common).await? {
-            Made::Plan(made) => {
-                let MadePlan { document, .. } = *made;
-                Shown::Plan(Box::new(document))
-            }
+            Made::Plan(made) => match Beside::of(&made, &self.safety_arguments, common).await {
+                Some(beside) => Shown::Refused(Box::new(made.document), beside),
+                None => Shown::Plan(Box::new(made.document)),
+            },
             Made::Invalid(loaded) => Shown::Invalid(loaded),
         })
     }
@@ -118,10 +139,10 @@ impl Arguments {
 
     /// The directory as this job names it, or else as the plan does.
     fn directory(&self, shown: &Shown) -> String {
-        match (&self.plan_directory, shown) {
+        match (&self.plan_directory, shown.plan()) {
             (Some(directory), _) => directory.to_string_lossy().into_owned(),
-            (None, Shown::Plan(plan)) => plan.source.directory.clone(),
-            (None, Shown::Invalid(_)) => {
+            (None, Some(plan)) => plan.source.directory.clone(),
+            (None, None) => {
                 let location = self.files.location();
                 location.directory.to_string_lossy().into_owned()
             }
@@ -136,17 +157,17 @@ impl Arguments {
     /// The hidden line that lets `apply --reviewed` recognize the plan. A plan file may be forged,
     /// so what a reader sees of it need not be what it does.
     fn reviewable(&self, shown: &Shown) -> String {
-        match shown {
-            Shown::Plan(plan) if self.plan.is_none() => review::hidden_line(plan),
-            Shown::Plan(_) | Shown::Invalid(_) => String::new(),
+        match shown.plan() {
+            Some(plan) if self.plan.is_none() => review::hidden_line(plan),
+            Some(_) | None => String::new(),
         }
     }
 
     /// A merge applies no plan file.
-    fn occasion(&self, shown: &Shown) -> Occasion {
-        match shown {
-            Shown::Plan(_) if self.plan.is_some() => Occasion::Apply,
-            Shown::Plan(_) | Shown::Invalid(_) => Occasion::Merge,
+    fn occasion(&self) -> Occasion {
+        match self.plan {
+            Some(_) => Occasion::Apply,
+            None => Occasion::Merge,
         }
     }
 
@@ -158,10 +179,14 @@ impl Arguments {
             self.cluster_name.as_deref(),
             common,
             &time,
-            self.occasion(shown),
+            self.occasion(),
         );
+        let around = Circumstances {
+            unattended: shown.beside().map(Beside::shown),
+            ..around
+        };
         Ok(match shown {
-            Shown::Plan(plan) => comment(plan, &around),
+            Shown::Plan(plan) | Shown::Refused(plan, _) => comment(plan, &around),
             Shown::Invalid(loaded) => {
                 let found = finding_documents(&loaded.findings, &loaded.documents, Detail::Short);
                 comment_on_findings(&self.directory(shown), &found.findings, &around)

@@ -1,7 +1,7 @@
 //! The lock of `apply` and of a migration: who holds it, and how it is acquired. It must never know
 //! what it is held for.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::failure::Failure;
 use super::interruption::Interruption;
@@ -38,6 +38,14 @@ fn report_holder(record: &LockRecord) {
     output::warn(&format!(
         "waiting for {holder}, who holds the lock for: {operation}"
     ));
+}
+
+/// By our own clock: only a hint, because the clocks of two machines may differ.
+pub(super) fn is_held(record: &LockRecord, now: Timestamp) -> bool {
+    let until = record
+        .renewed
+        .and_then(|renewed| renewed.saturating_add(record.duration).ok());
+    !record.holder.is_empty() && until.is_some_and(|until| now < until)
 }
 
 /// The holder's name in the lock, unique for this process.

@@ -65,6 +65,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
                 document,
                 plan,
                 loaded,
+                observed: _,
             } = *made;
             (document, plan, loaded)
         }

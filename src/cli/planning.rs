@@ -33,6 +33,7 @@ pub(super) struct MadePlan {
     pub(super) document: PlanDocument,
     pub(super) plan: Plan,
     pub(super) loaded: Loaded,
+    pub(super) observed: Observed,
 }
 
 impl Planning<'_> {
@@ -57,6 +58,7 @@ impl Planning<'_> {
             document,
             plan,
             loaded,
+            observed,
         })))
     }
 }

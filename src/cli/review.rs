@@ -51,6 +51,7 @@ pub(super) fn circumstances<'c>(
         cluster: cluster_name.or(common.context.as_deref()),
         time,
         occasion,
+        unattended: None,
     }
 }
 

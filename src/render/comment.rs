@@ -27,6 +27,25 @@ pub struct Circumstances<'c> {
     pub time: &'c str,
     /// What makes the changes.
     pub occasion: Occasion,
+    /// What is written of a refused plan all the same.
+    pub unattended: Option<Unattended<'c>>,
+}
+
+/// What `watch` and the operator write of a plan without a person.
+#[derive(Clone, Copy, Debug)]
+pub struct Unattended<'c> {
+    /// Number of changes.
+    pub changes: usize,
+    /// One of them that runs on the cluster, and the holder that its Lease names. A cluster file
+    /// has no Leases, and a job may not be allowed to read them.
+    pub running: Option<(Program, &'c str)>,
+}
+
+/// A program that applies by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    Watch,
+    Operator,
 }
 
 /// What makes the changes of a plan.
@@ -221,6 +240,7 @@ fn made_from(directory: &str, revision: Option<&str>, around: &Circumstances<'_>
         cluster,
         time,
         occasion: _,
+        unattended: _,
     } = around;
     let commit = commit.or(revision);
     let at = commit.map(|id| format!(" at {}", code(id)));

@@ -153,6 +153,7 @@ fn at(around: &Circumstances<'_>) -> String {
         cluster,
         time,
         occasion: _,
+        unattended: _,
     } = around;
     let commit = commit.map(|id| format!("commit {} · ", code(id)));
     let cluster = cluster.map(|name| format!("cluster {} · ", code(name)));
@@ -192,6 +193,7 @@ mod tests {
         cluster: None,
         time: "2026-01-01T00:00:00Z",
         occasion: Occasion::Apply,
+        unattended: None,
     };
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::comment::{Circumstances, Occasion};
+use super::comment::{Circumstances, Occasion, Program, Unattended};
 use super::comment_drift::unplanned;
 use super::comment_refusals::{is_refused, rules};
 use super::human_approval::unapproved;
@@ -113,10 +113,28 @@ impl LossCounts {
 /// What a merge, or an apply, writes.
 pub(super) fn consequence(plan: &PlanDocument, around: &Circumstances<'_>) -> Markup {
     let act = match around.occasion {
-        Occasion::Merge => "**Merging this ",
-        Occasion::Apply => "**Applying this ",
+        Occasion::Merge => "Merging this",
+        Occasion::Apply => "Applying this",
     };
-    let blocked = match plan.blocked.len() {
+    let blocked = blocked(plan);
+    let text = match (plan.refusals.is_empty(), plan.changes.is_empty()) {
+        (true, true) => Phrase::new(&format!(
+            "**{act} writes nothing:** there is nothing to change{blocked}."
+        )),
+        (true, false) => Phrase::new(&format!(
+            "**{act} writes {}:** {}{blocked}.{}",
+            count(plan.changes.len(), "change"),
+            writes(plan),
+            effect(plan)
+        )),
+        (false, _) => refused(plan, around),
+    };
+    text.markdown()
+}
+
+/// `; 3 blocked objects stay as they are`
+fn blocked(plan: &PlanDocument) -> String {
+    match plan.blocked.len() {
         0 => String::new(),
         blocked => {
             let stay = in_words(
@@ -126,28 +144,67 @@ pub(super) fn consequence(plan: &PlanDocument, around: &Circumstances<'_>) -> Ma
             );
             format!("; {stay}")
         }
+    }
+}
+
+/// That the job writes nothing, what it would write, and what other programs write all the same.
+fn refused(plan: &PlanDocument, around: &Circumstances<'_>) -> Phrase {
+    let act = match around.occasion {
+        Occasion::Merge => "The apply job of this merge",
+        Occasion::Apply => "Applying this",
     };
-    let changes = count(plan.changes.len(), "change");
-    let all = format!("{changes}:** {}{blocked}.{}", writes(plan), effect(plan));
-    let text = match (plan.refusals.is_empty(), plan.changes.is_empty()) {
-        (true, true) => Phrase::new(&format!(
-            "{act}writes nothing:** there is nothing to change{blocked}."
-        )),
-        (true, false) => Phrase::new(&format!("{act}writes {all}")),
-        (false, _) => Phrase::new(&format!(
-            "{act}writes nothing:** the whole plan is refused by "
-        ))
-        .then(rules(&plan.refusals))
-        .words(&format!(
-            ". Without {}, it would write {}",
-            match plan.refusals.len() {
-                1 => "this refusal",
-                _ => "these refusals",
-            },
-            all.replacen(":**", ":", 1)
-        )),
+    let phrase = Phrase::new(&format!(
+        "**{act} writes nothing:** the whole plan is refused by "
+    ));
+    let phrase = phrase.then(rules(&plan.refusals));
+    let blocked = blocked(plan);
+    if plan.changes.is_empty() {
+        return phrase.words(&format!(". It has no changes{blocked}."));
+    }
+    let phrase = phrase.words(&format!(
+        ". Without {}, it would write {}: {}{blocked}.{}",
+        match plan.refusals.len() {
+            1 => "this refusal",
+            _ => "these refusals",
+        },
+        count(plan.changes.len(), "change"),
+        writes(plan),
+        effect(plan)
+    ));
+    match around.unattended {
+        Some(unattended) => phrase.then(besides(unattended)),
+        None => phrase,
+    }
+}
+
+/// What `watch` and the operator write: they do not refuse a plan as a whole.
+fn besides(unattended: Unattended<'_>) -> Phrase {
+    let Unattended { changes, running } = unattended;
+    let (watch, operator) = ("cilium-ipam watch", "cilium-ipam operator");
+    let space = || Phrase::new(" ");
+    let who = match (changes, running) {
+        (0, _) => {
+            let both = space().value(watch).words(" and ").value(operator);
+            return both.words(" write none of it without a person, either.");
+        }
+        (_, Some((program, holder))) => space()
+            .value(match program {
+                Program::Watch => watch,
+                Program::Operator => operator,
+            })
+            .words(" runs on this cluster as ")
+            .value(holder)
+            .words(". If it follows these files, it"),
+        (_, None) => Phrase::new(" If ")
+            .value(watch)
+            .words(" or ")
+            .value(operator)
+            .words(" follows these files, it"),
     };
-    text.markdown()
+    who.words(&format!(
+        " still writes {} of them by itself: those that need no person.",
+        grouped_digits(changes)
+    ))
 }
 
 /// That nothing in use is affected, if so.

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use cilium_ipam::render::{Circumstances, LeftChange, Occasion, Verdict, apply_comment, comment};
+use cilium_ipam::render::{
+    Circumstances, LeftChange, Occasion, Program, Unattended, Verdict, apply_comment, comment,
+};
 use ipam_planner::plan::{ChangeDocument, PlanDocument, RefusalDocument};
 
 use super::markdown::{PIECES, assert_text_only, plan, with_text};
@@ -13,6 +15,7 @@ const AROUND: Circumstances<'static> = Circumstances {
     cluster: Some("prod"),
     time: "2026-11-25T20:00:00Z",
     occasion: Occasion::Merge,
+    unattended: None,
 };
 
 /// A plan of 5,000 nodes in 100 pools and 10 failure domains, with 300 refusals.
@@ -71,7 +74,7 @@ fn a_plan_of_5000_nodes_with_300_refusals_fits_and_begins_with_the_worst() {
         "### `clusters/prod/pools` on `prod`: refused. 300 refusals, 1 error, 1 blocked object, 1 misplaced block"
     );
     assert!(
-        lines[1].starts_with("**Merging this writes nothing:** the whole plan is refused by `protected-node` (300 times). Without these refusals, it would write 5,"),
+        lines[1].starts_with("**The apply job of this merge writes nothing:** the whole plan is refused by `protected-node` (300 times). Without these refusals, it would write 5,"),
         "{}",
         lines[1]
     );
@@ -274,11 +277,16 @@ fn a_comment_takes_text_of_others_as_text_in_every_risk() {
         ];
         for step in steps {
             step(&mut plan);
+            let unattended = Unattended {
+                changes: 1,
+                running: Some((Program::Operator, &text)),
+            };
             let around = Circumstances {
                 commit: Some(&text),
                 cluster: Some(&text),
                 time: "2026-11-25T20:00:00Z",
                 occasion: Occasion::Merge,
+                unattended: Some(unattended),
             };
             assert_text_only(&comment(&plan, &around));
         }
@@ -361,8 +369,13 @@ fn a_protected_move_has_one_way_out(folder: &Folder) {
     let text = dry_run(folder.path(), &["pools", "--cluster-file", "cluster.json"]);
     let text = text.expect(2).stdout;
     assert_text_only(&text);
-    let part = "\n**Look at first:** refused by `protected-node`: node `db-7` would move from `10.20.5.0/24` to `10.20.9.0/24`, and is protected; **way out:** remove the pin, and the node keeps its block; if it is to move, first remove the protection, in a change of its own\n";
-    assert!(text.contains(part), "{part} in {text}");
+    for part in [
+        "**The apply job of this merge writes nothing:** the whole plan is refused by `protected-node`. Without this refusal, it would write 42 changes: ",
+        " If `cilium-ipam watch` or `cilium-ipam operator` follows these files, it still writes 41 of them by itself: those that need no person.\n",
+        "\n**Look at first:** refused by `protected-node`: node `db-7` would move from `10.20.5.0/24` to `10.20.9.0/24`, and is protected; **way out:** remove the pin, and the node keeps its block; if it is to move, first remove the protection, in a change of its own\n",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
 }
 
 /// A pool shrinks: one Service certainly loses its address, and two may.
@@ -391,6 +404,8 @@ fn a_lost_address_has_its_cause_beside_it() {
     let cause = "the cause: pool `public` changes from `203.0.113.0/24` to `203.0.113.0/25` (`pools/public.yaml:3`)";
     for line in [
         "### `pools`: refused. 1 refusal, 1 address lost, 2 addresses may be lost".to_owned(),
+        "**The apply job of this merge writes nothing:** the whole plan is refused by `lost-addresses`. Without this refusal, it would write 1 change: 1 LoadBalancer pool is adopted, 0 moved. `cilium-ipam watch` and `cilium-ipam operator` write none of it without a person, either.".to_owned(),
+        "- **refused** by `lost-addresses`: Services lose addresses, or may; **way out:** leave the pools as they are, or plan again with `--waive lost-addresses=3`".to_owned(),
         format!(
             "**Look at first:** Service `shop/dns` loses `203.0.113.200` when this is applied: no pool covers it; {cause}; it then gets an IPv4 address of public; **way out:** keep the addresses in `public` until the clients of the Services use others"
         ),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testbed::Options;
 
 use super::server::{Server, kubernetes, node};
-use super::support::{pool, program};
+use super::support::{pin, pool, program};
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
@@ -35,10 +35,15 @@ fn now(add: i64) -> String {
 }
 
 /// The Lease of another apply that holds the lock.
-fn somebody_holds(server: &Server, seconds: i64) {
-    let annotations = json!({"cilium-ipam.io/operation": "apply"});
-    let spec = json!({"holderIdentity": "alice@laptop", "leaseDurationSeconds": seconds, "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": now(0)});
-    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "cilium-ipam", "annotations": annotations}, "spec": spec});
+fn somebody_holds(server: &Server) {
+    holds_a_lease(server, "cilium-ipam", "apply", "alice@laptop");
+}
+
+/// For an hour.
+fn holds_a_lease(server: &Server, name: &str, operation: &str, holder: &str) {
+    let annotations = json!({"cilium-ipam.io/operation": operation});
+    let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": 3_600, "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": now(0)});
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name, "annotations": annotations}, "spec": spec});
     server.plane.create(LEASES, &lease).unwrap();
 }
 
@@ -49,7 +54,7 @@ fn lease(server: &Server) -> Value {
 #[test]
 fn who_holds_the_lock_is_told_and_waited_for() {
     let server = server();
-    somebody_holds(&server, 3_600);
+    somebody_holds(&server);
     let refused = server.run(&["apply", "--auto-approve"]).expect(6).stderr;
     assert!(
         refused.contains("alice@laptop holds the lock since 2026-01-01T00:00:00Z, for: apply"),
@@ -77,6 +82,47 @@ fn who_holds_the_lock_is_told_and_waited_for() {
         "it is given back"
     );
     assert_eq!(server.pod_cidrs()["n2"], ["10.20.1.0/24"]);
+}
+
+/// A job refuses a plan as a whole; the operator writes what needs no person.
+#[test]
+fn a_comment_names_the_program_that_writes_what_a_job_refuses() {
+    let server = server();
+    let mut moved = node("n3", json!({"kubernetes.io/hostname": "n3"}));
+    moved["spec"] = json!({"podCIDR": "10.20.9.0/24", "podCIDRs": ["10.20.9.0/24"]});
+    server.nodes([moved]);
+    let policy = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: node-config, protected: {nodes: [n3]}}\n";
+    server.folder.write("pools/policy.yaml", policy);
+    server
+        .folder
+        .write("pools/pin.yaml", pin("n3", "10.20.5.0/24"));
+    let says = |text: &str| {
+        let page = server.run(&["comment", "--dry-run"]).expect(0).stdout;
+        let end = "still writes 2 of them by itself: those that need no person.\n";
+        assert!(page.contains(&format!(" {text} {end}")), "{text} in {page}");
+    };
+    let nothing = "If `cilium-ipam watch` or `cilium-ipam operator` follows these files, it";
+    says(nothing);
+    // The lock of an apply is that of no program.
+    holds_a_lease(&server, "cilium-ipam", "apply", "alice@laptop");
+    says(nothing);
+    let lock = format!("{LEASES}/cilium-ipam");
+    let watch = json!({"metadata": {"annotations": {"cilium-ipam.io/operation": "watch"}}});
+    server.plane.patch(&lock, &watch).unwrap();
+    says(
+        "`cilium-ipam watch` runs on this cluster as `alice@laptop`. If it follows these files, it",
+    );
+    holds_a_lease(&server, "cilium-ipam-operator", "operator", "pod-1");
+    let operator =
+        "`cilium-ipam operator` runs on this cluster as `pod-1`. If it follows these files, it";
+    says(operator);
+    // It died long ago.
+    let old = json!({"spec": {"renewTime": now(-7_200)}});
+    for lease in ["cilium-ipam", "cilium-ipam-operator"] {
+        let path = format!("{LEASES}/{lease}");
+        server.plane.patch(&path, &old).unwrap();
+    }
+    says(nothing);
 }
 
 /// An apply with a terminal as stdin, and the terminal.
@@ -136,7 +182,7 @@ fn a_signal_before_the_approval_releases_the_lock() {
 #[test]
 fn a_signal_ends_the_wait_for_the_lock() {
     let server = server();
-    somebody_holds(&server, 3_600);
+    somebody_holds(&server);
     let (child, mut stderr, _terminal) =
         apply_at_a_terminal(&server, &["--lock-timeout", "10m", "--auto-approve"]);
     read_to(&mut stderr, "waiting for alice@laptop");
@@ -147,7 +193,7 @@ fn a_signal_ends_the_wait_for_the_lock() {
 #[test]
 fn no_lock_is_needed_for_blocks_to_stay_unique() {
     let server = server();
-    somebody_holds(&server, 3_600);
+    somebody_holds(&server);
     server
         .run(&["apply", "--auto-approve", "--no-lock"])
         .expect(0);

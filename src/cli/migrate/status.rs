@@ -1,14 +1,14 @@
 //! `migrate status`: how far the stored migration came, and what to do next.
 
-use jiff::Timestamp;
 use serde::Serialize;
 
 use super::super::failure::Failure;
+use super::super::lock::is_held;
 use super::super::{Common, ExitStatus, Format, output};
 use super::session::live;
 use crate::render::{MigrationStatus, migration_status, printable};
 use ipam_cluster::live::LiveCluster;
-use ipam_cluster::{Cluster, LeaseName, LockRecord, LockSeen};
+use ipam_cluster::{Cluster, LeaseName, LockSeen};
 use ipam_controller::migration::{Stores, stored, waiting};
 use ipam_planner::migration::MigrationRecord;
 
@@ -108,12 +108,4 @@ async fn holder(cluster: &LiveCluster) -> Result<Option<String>, Failure> {
         }
         LockSeen::Record(_) | LockSeen::Absent | LockSeen::Hidden(_) | LockSeen::NotKept => None,
     })
-}
-
-/// By our own clock: only a hint, because the clocks of two machines may differ.
-fn is_held(record: &LockRecord, now: Timestamp) -> bool {
-    let until = record
-        .renewed
-        .and_then(|renewed| renewed.saturating_add(record.duration).ok());
-    !record.holder.is_empty() && until.is_some_and(|until| now < until)
 }
