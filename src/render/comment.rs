@@ -123,9 +123,15 @@ fn destructive_changes(page: &mut Page<'_>, changes: &[&ChangeDocument], told: T
         [only] if told.change.is_some_and(|told| std::ptr::eq(*only, told)) => {}
         [only] if only.kind == markdown_objects::ADDRESS_POOL => {
             let heading = format!(
-                "**destructive:** {} {}: {}",
-                prose(&only.action),
+                "**destructive:** pool {} {}: {}",
                 code(&only.name),
+                match only.action.as_str() {
+                    "create" => prose("is created"),
+                    "update" => prose("is changed"),
+                    "adopt" => prose("is changed, and cilium-ipam manages it from then on"),
+                    "delete" => prose("is deleted"),
+                    other => prose(other),
+                },
                 prose(&only.reason)
             );
             markdown_objects::diff_below(page, &heading, only);

@@ -12,7 +12,10 @@ use ipam_planner::plan::{
     ChangeDocument, EditDocument, FindingDocument, Intent, PlanDocument, RefusalDocument,
 };
 
-const OF_A_MOVE: &str = "they keep their addresses until the node's Cilium agent restarts. Those that still have an address of the old block then lose their network, until they are created again.";
+const OF_A_MOVE: &str = "they keep their addresses until the node's Cilium agent restarts. No job restarts it: a person, a reboot or an upgrade does. Pods that still have an address of the old block then lose their network, until they are created again.";
+
+/// Unlike others, Pods of DaemonSets stay on a drained node.
+const AFTER_A_DRAIN: &str = ", restart its agent afterwards, and then delete the Pods that a drain leaves: those of DaemonSets";
 
 const OLD_BLOCK: &str =
     "The old block stays taken, because `Node.spec.podCIDRs` can be written only once.";
@@ -108,7 +111,12 @@ pub(super) fn worst<'p>(
         told.add(risk.subject);
     }
     let first = first.map(|risk| risk.line("Look at first"));
-    let second = second.map(|risk| risk.line("Riskiest change"));
+    let second = second.map(|risk| {
+        risk.line(match plan.refusals.is_empty() {
+            true => "Riskiest change",
+            false => "Riskiest change, if nothing refused it",
+        })
+    });
     (first.into_iter().chain(second).collect(), told)
 }
 
@@ -222,15 +230,16 @@ pub(super) fn way_out_of_a_move(
     occasion: Occasion,
 ) -> Phrase {
     let drain = match occasion {
-        Occasion::Merge => "drain the node before the merge, and restart its agent afterwards",
-        Occasion::Apply => "drain the node before the apply, and restart its agent afterwards",
+        Occasion::Merge => "drain the node before the merge",
+        Occasion::Apply => "drain the node before the apply",
     };
+    let drain = format!("{drain}{AFTER_A_DRAIN}");
     match intent {
-        Intent::Undo => Phrase::new(drain),
+        Intent::Undo => Phrase::new(&drain),
         Intent::Files => Phrase::new("remove the pin, and the node keeps ")
             .value(&change.before.join(" "))
             .words("; or ")
-            .words(drain),
+            .words(&drain),
     }
 }
 

@@ -52,7 +52,14 @@ fn problems(plan: &PlanDocument) -> Vec<String> {
         (plan.blocked.len(), "blocked object", "blocked objects"),
         (plan.misplaced.len(), "misplaced block", "misplaced blocks"),
     ];
-    let counts = counts.into_iter().filter(|(number, ..)| *number > 0);
+    // Without a problem, the headline tells them alone.
+    let is_problem = counts.iter().any(|(number, ..)| *number > 0);
+    let moves = (moves(plan), "node moves", "nodes move");
+    let moves = Some(moves).filter(|_| is_problem && plan.refusals.is_empty());
+    let counts = counts
+        .into_iter()
+        .chain(moves)
+        .filter(|(number, ..)| *number > 0);
     counts
         .map(|(number, one, several)| in_words(number, one, several))
         .collect()
@@ -64,10 +71,16 @@ fn takers(plan: &PlanDocument) -> BTreeSet<&str> {
     lost.filter_map(|lost| lost.cause.as_deref()).collect()
 }
 
+/// Nodes in use that get another block.
+fn moves(plan: &PlanDocument) -> usize {
+    let felt = plan.changes.iter().filter(|one| one.hazard == "disruptive");
+    felt.filter(|one| one.moves_a_block()).count()
+}
+
 /// The headline of a plan without problems.
 fn alone(plan: &PlanDocument) -> String {
     let felt = || plan.changes.iter().filter(|one| one.hazard == "disruptive");
-    let moves = felt().filter(|one| one.moves_a_block()).count();
+    let moves = moves(plan);
     let drifted = unplanned(plan).len();
     match (felt().count(), plan.changes.len()) {
         (_, 0) if drifted > 0 => in_words(drifted, "field differs", "fields differ") + " from Git",
@@ -122,10 +135,11 @@ pub(super) fn consequence(plan: &PlanDocument, around: &Circumstances<'_>) -> Ma
             "**{act} writes nothing:** there is nothing to change{blocked}."
         )),
         (true, false) => Phrase::new(&format!(
-            "**{act} writes {}:** {}{blocked}.{}",
+            "**{act} writes {}:** {}{blocked}.{}{}",
             count(plan.changes.len(), "change"),
             writes(plan),
-            effect(plan)
+            effect(plan),
+            in_spite_of_errors(plan)
         )),
         (false, _) => refused(plan, around),
     };
@@ -207,6 +221,15 @@ fn besides(unattended: Unattended<'_>) -> Phrase {
     ))
 }
 
+/// An error of the plan is told, and stops no apply.
+fn in_spite_of_errors(plan: &PlanDocument) -> &'static str {
+    match plan.summary.errors {
+        0 => "",
+        1 => " The error below stops none of this.",
+        _ => " The errors below stop none of this.",
+    }
+}
+
 /// That nothing in use is affected, if so.
 fn effect(plan: &PlanDocument) -> &'static str {
     let is_harmless = plan.changes.iter().all(|change| change.hazard == "none");
@@ -222,20 +245,22 @@ fn effect(plan: &PlanDocument) -> &'static str {
     }
 }
 
-/// `1 node moves to another block, 3 nodes get a block`. That nothing moves is the promise of every
-/// plan, so its zero is shown.
+/// `1 node moves to another block, 3 nodes get a block`.
 fn writes(plan: &PlanDocument) -> String {
     let nodes = writes_of_nodes(plan);
+    let nodes_are_written = usize::from(!nodes.is_empty());
     let parts = nodes
         .into_iter()
         .chain(of_load_balancing(&plan.summary.load_balancing))
         .chain(of_pod_pools(&plan.summary.pod_pools));
     let ports = plan.summary.ports;
     let ports = (ports > 0).then(|| in_words(ports, "port changes", "ports change"));
-    let moves = plan.changes.iter().any(ChangeDocument::moves_a_block);
-    let unmoved = (!moves).then(|| "0 moved".to_owned());
-    let parts = parts.chain(ports).chain(unmoved);
-    parts.collect::<Vec<_>>().join(", ")
+    let parts = parts.chain(ports).collect::<Vec<_>>();
+    // A reader may not know the word.
+    let meaning = "block (a range of Pod addresses)";
+    parts
+        .join(", ")
+        .replacen("block", meaning, nodes_are_written)
 }
 
 /// Each node once.

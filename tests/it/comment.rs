@@ -87,7 +87,8 @@ fn a_plan_of_5000_nodes_with_300_refusals_fits_and_begins_with_the_worst() {
         "- **error** ",
         "<summary>misplaced, ",
         "<summary>by pool and failure domain, 5,000 changes",
-        "<summary>pool <code>rack-0</code>, 50 changes",
+        "<summary>10 pools, 500 changes: ",
+        "| pool `rack-0`, 50 changes in `zone-0` | `worker-0000.rack.example` |",
         "digest `",
         "All of it",
     ];
@@ -121,7 +122,7 @@ fn a_plan_without_risk_says_so_and_how_to_apply_exactly_it() {
     assert_text_only(&page);
     let first = page.lines().next().unwrap();
     assert_eq!(first, "### `pools` on `lab`: nothing in use changes");
-    let second = "\n\n**Merging this writes 7 changes:** 7 nodes get a block, 0 moved. No running workload is affected.\n";
+    let second = "\n\n**Merging this writes 7 changes:** 7 nodes get a block (a range of Pod addresses). No running workload is affected.\n";
     assert!(page[first.len()..].starts_with(second), "{page}");
     assert!(!page.contains("Look at first"), "{page}");
     let digits = page.split("--expect-digest ").nth(1).unwrap();
@@ -332,17 +333,20 @@ fn the_riskiest_change_is_named_beside_what_is_wrong() {
         .expect(2)
         .stdout;
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
-    assert_eq!(lines[0], "### `pools`: 1 error, 3 blocked objects");
+    assert_eq!(
+        lines[0],
+        "### `pools`: 1 error, 3 blocked objects, 1 node moves"
+    );
     assert_eq!(
         lines[1],
-        "**Merging this writes 42 changes:** 1 node moves to another block, 41 nodes get a block; 3 blocked objects stay as they are."
+        "**Merging this writes 42 changes:** 1 node moves to another block (a range of Pod addresses), 41 nodes get a block; 3 blocked objects stay as they are. The error below stops none of this."
     );
     let first = "**Look at first:** error `pool-exhausted`: pool `b`";
     assert!(lines[2].starts_with(first), "{text}");
     assert!(lines[2].contains("; **way out:** "), "{text}");
     assert_eq!(
         lines[3],
-        "**Riskiest change:** node `db-7` moves from `10.20.5.0/24` to `10.20.9.0/24`, pinned by `pools/pin.yaml:3`. **Pods:** they keep their addresses until the node's Cilium agent restarts. Those that still have an address of the old block then lose their network, until they are created again. The old block stays taken, because `Node.spec.podCIDRs` can be written only once. **Way out:** remove the pin, and the node keeps `10.20.5.0/24`; or drain the node before the merge, and restart its agent afterwards"
+        "**Riskiest change:** node `db-7` moves from `10.20.5.0/24` to `10.20.9.0/24`, pinned by `pools/pin.yaml:3`. **Pods:** they keep their addresses until the node's Cilium agent restarts. No job restarts it: a person, a reboot or an upgrade does. Pods that still have an address of the old block then lose their network, until they are created again. The old block stays taken, because `Node.spec.podCIDRs` can be written only once. **Way out:** remove the pin, and the node keeps `10.20.5.0/24`; or drain the node before the merge, restart its agent afterwards, and then delete the Pods that a drain leaves: those of DaemonSets"
     );
     // The first lines tell the only move, and its old block is not drift.
     for absent in [
@@ -373,6 +377,8 @@ fn a_protected_move_has_one_way_out(folder: &Folder) {
         "**The apply job of this merge writes nothing:** the whole plan is refused by `protected-node`. Without this refusal, it would write 42 changes: ",
         " If `cilium-ipam watch` or `cilium-ipam operator` follows these files, it still writes 41 of them by itself: those that need no person.\n",
         "\n**Look at first:** refused by `protected-node`: node `db-7` would move from `10.20.5.0/24` to `10.20.9.0/24`, and is protected; **way out:** remove the pin, and the node keeps its block; if it is to move, first remove the protection, in a change of its own\n",
+        "\n**Riskiest change, if nothing refused it:** node `db-7` moves ",
+        " **Way out:** remove the pin, and the node keeps `10.20.5.0/24`; or drain ",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
@@ -404,8 +410,9 @@ fn a_lost_address_has_its_cause_beside_it() {
     let cause = "the cause: pool `public` changes from `203.0.113.0/24` to `203.0.113.0/25` (`pools/public.yaml:3`)";
     for line in [
         "### `pools`: refused. 1 refusal, 1 address lost, 2 addresses may be lost".to_owned(),
-        "**The apply job of this merge writes nothing:** the whole plan is refused by `lost-addresses`. Without this refusal, it would write 1 change: 1 LoadBalancer pool is adopted, 0 moved. `cilium-ipam watch` and `cilium-ipam operator` write none of it without a person, either.".to_owned(),
+        "**The apply job of this merge writes nothing:** the whole plan is refused by `lost-addresses`. Without this refusal, it would write 1 change: 1 LoadBalancer pool is adopted. `cilium-ipam watch` and `cilium-ipam operator` write none of it without a person, either.".to_owned(),
         "- **refused** by `lost-addresses`: Services lose addresses, or may; **way out:** leave the pools as they are, or plan again with `--waive lost-addresses=3`".to_owned(),
+        "**destructive:** pool `public` is changed, and cilium-ipam manages it from then on: exists unmanaged in the cluster; apply will adopt it".to_owned(),
         format!(
             "**Look at first:** Service `shop/dns` loses `203.0.113.200` when this is applied: no pool covers it; {cause}; it then gets an IPv4 address of public; **way out:** keep the addresses in `public` until the clients of the Services use others"
         ),
