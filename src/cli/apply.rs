@@ -256,7 +256,7 @@ impl Run<'_> {
             Some(saved) => saved_changes(saved, &plan, &observed, self.common.detail())?,
             None => self.fresh_changes(plan, &observed).await?,
         };
-        let refusals = self.job.refusals(&approved.changes, &observed);
+        let refusals = self.job.refusals(&approved.changes, &observed).await;
         if !refusals.is_empty() {
             return Err(Failure::Refused(
                 refusals.iter().map(RefusalDocument::from).collect(),

@@ -137,7 +137,7 @@ impl Bench {
             let job = Job::saved(&loaded, None, &waivers);
             let cluster = &self.cluster;
             let (observed, plan) = observe_and_plan(cluster, &job).await.unwrap();
-            if !job.refusals(&plan.changes, &observed).is_empty() {
+            if !job.refusals(&plan.changes, &observed).await.is_empty() {
                 return None;
             }
             let (stop, mut on_event) = (Stop::default(), |_: Event<'_>| {});

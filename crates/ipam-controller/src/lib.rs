@@ -8,6 +8,7 @@ pub mod event;
 pub mod status;
 
 mod apply_loop;
+mod aside;
 mod claim_store;
 pub mod history;
 mod lease;
@@ -28,9 +29,7 @@ use ipam_config::source::{Found, Location, read};
 use ipam_core::model::{Finding, Severity, Waiver};
 use ipam_desired::{Activity, Desired};
 use ipam_planner::check;
-use ipam_planner::plan::{
-    Change, Intent, Plan, PlanDocument, Refusal, Selection, effects, plan, plan_undo, refusals,
-};
+use ipam_planner::plan::{Change, Intent, Plan, PlanDocument, Refusal, Selection, plan, plan_undo};
 
 pub use apply_loop::{Applied, BATCH, OnConflict, Sending, apply_until_settled};
 pub use lease::{Attempt, Held, Lease, Lock, OtherHolder, Timing};
@@ -168,16 +167,9 @@ impl<'j> Job<'j> {
         Job { selection, ..self }
     }
 
-    /// Limits and protections that refuse these changes and are not waived.
-    pub fn refusals(&self, changes: &[Change], observed: &Observed) -> Vec<Refusal> {
-        let mut refusals = refusals(
-            changes,
-            &effects(changes, observed),
-            &self.loaded.desired,
-            observed,
-        );
-        refusals.retain(|refusal| !refusal.is_waived(self.waivers));
-        refusals
+    /// Limits, protections and rules that refuse these changes and are not waived.
+    pub async fn refusals(&self, changes: &[Change], observed: &Observed) -> Vec<Refusal> {
+        aside::refused(self, changes, observed).await
     }
 
     /// Plans for an observed cluster.
@@ -215,6 +207,5 @@ pub async fn observe_and_plan<C: Cluster>(
             .observe_into(&job.loaded.desired, &mut observed)
             .await;
     }
-    let plan = job.plan(&observed);
-    Ok((observed, plan))
+    Ok(aside::plan(job, observed).await)
 }

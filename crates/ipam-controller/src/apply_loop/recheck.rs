@@ -72,7 +72,7 @@ pub(super) async fn reobserve<C: Cluster>(
             _ => {}
         }
     }
-    if let Some(why) = recheck(job, approved_losses, &again, &observed) {
+    if let Some(why) = recheck(job, approved_losses, &again, &observed).await {
         for (index, _) in again.drain(..) {
             applied.outcomes[index].1 = Outcome::Refused(why.clone());
         }
@@ -82,14 +82,15 @@ pub(super) async fn reobserve<C: Cluster>(
 
 /// Why these changes must not be sent again. Meanwhile a user may have protected a node, or a
 /// Service may have received an address.
-fn recheck(
+async fn recheck(
     job: &Job<'_>,
     approved_losses: &Lost,
     again: &[(usize, Change)],
     observed: &Observed,
 ) -> Option<String> {
     let changes: Vec<Change> = again.iter().map(|(_, change)| change.clone()).collect();
-    if let Some(refusal) = job.refusals(&changes, observed).into_iter().next() {
+    let refused = job.refusals(&changes, observed).await;
+    if let Some(refusal) = refused.into_iter().next() {
         return Some(refusal.message);
     }
     let unapproved = lost(&effects(&changes, observed))

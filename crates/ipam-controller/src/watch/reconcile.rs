@@ -12,13 +12,11 @@ use super::{ControllerEvent, OnEvent, Planned, Waiting, WaitingChange, Worker};
 use crate::apply::{Event, Outcome};
 use crate::lease::{Attempt, Lease, Timing};
 use crate::{
-    Applied, BATCH, Job, NoPorts, OnConflict, Sending, apply_until_settled, observe_and_plan,
+    Applied, BATCH, Job, NoPorts, OnConflict, Sending, apply_until_settled, aside, observe_and_plan,
 };
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Cluster, ClusterError, Follow, LeaseName, Snapshot};
-use ipam_planner::plan::{
-    BlockedReason, Change, Plan, Selection, Sequence, Unattended, unattended,
-};
+use ipam_planner::plan::{BlockedReason, Change, Plan, Selection, Sequence, Unattended};
 
 /// Shortest pause for which [`ControllerEvent::Undone`] is reported.
 const REPORTED_PAUSE: Duration = Duration::from_secs(8);
@@ -70,7 +68,7 @@ impl<C: Follow> Worker<'_, C> {
             loaded: &loaded,
             observed: &observed,
         }));
-        let parted = unattended(&plan, &loaded.desired, &observed, self.waivers);
+        let parted = aside::part(&plan, &loaded.desired, &observed, self.waivers).await;
         self.report_waiting(&plan, &parted, &observed, on_event);
         self.write_backoff.prune(Instant::now());
         let known = Known::after(&plan, &loaded, &observed, self.interval);
@@ -117,7 +115,7 @@ impl<C: Follow> Worker<'_, C> {
         };
         let work = async {
             let (observed, plan) = observe_and_plan(&uncached, job).await?;
-            let parted = unattended(&plan, &job.loaded.desired, &observed, self.waivers);
+            let parted = aside::part(&plan, &job.loaded.desired, &observed, self.waivers).await;
             let (ready, due) = self.backed_off(parted.applied);
             let tried = self
                 .apply(
