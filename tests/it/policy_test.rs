@@ -171,6 +171,26 @@ fn a_faulty_case_makes_the_files_invalid() {
             "  - {rule: calm, expect: holds, plan: {changes: [{hazard: high}]}}\n",
             "destructive",
         ),
+        (
+            "  - {rule: calm, expect: holds, plan: {changes: [{action: realease}]}}\n",
+            "release",
+        ),
+        (
+            "  - {rule: calm, expect: holds, plan: {changes: [{kind: node}]}}\n",
+            "Node",
+        ),
+        (
+            "  - {rule: calm, expect: holds, plan: {changes: [{edit: {NodeSpec: []}}]}}\n",
+            "spec.podCIDRs",
+        ),
+        (
+            "  - {rule: calm, expect: holds, plan: {changes: [{undo: {spec.podCIDR: []}}]}}\n",
+            "spec.podCIDRs",
+        ),
+        (
+            "  - {rule: calm, expect: holds, plan: {services: [{loses: [{address: a, when: soon}]}]}}\n",
+            "operator-restart",
+        ),
         ("  - {rule: calm, expect: fails}\n", "no-result"),
         ("  - {rule: calm}\n", "expect"),
         ("  - {expect: holds}\n", "rule"),

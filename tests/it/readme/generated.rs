@@ -154,7 +154,9 @@ fn kind(field: &Value) -> String {
     }
     let one = |name: &str| match name {
         "array" => format!("list of {}", kind(&field["items"])),
-        "object" if field["additionalProperties"].is_object() => "map of text".to_owned(),
+        "object" if field["additionalProperties"].is_object() => {
+            format!("map of {}", kind(&field["additionalProperties"]))
+        }
         "integer" => "number".to_owned(),
         "string" => "text".to_owned(),
         other => other.to_owned(),

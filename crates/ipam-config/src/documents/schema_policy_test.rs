@@ -89,10 +89,10 @@ pub(super) struct WrittenPlan {
 pub(super) struct WrittenChange {
     /// Default: `assign`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    action: Option<String>,
+    action: Option<WrittenAction>,
     /// Kind of the object. Default: `Node`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    kind: Option<String>,
+    kind: Option<WrittenKind>,
     /// Its name. Default: `node-1` for the first change, and so on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<String>,
@@ -117,12 +117,12 @@ pub(super) struct WrittenChange {
     /// Default: `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hazard: Option<WrittenHazard>,
-    /// The fields that are set. Default: `NodeSpec` with `after`.
+    /// The field that is set, and its value. Default: `spec.podCIDRs` with `after`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    edit: Option<Map<String, Value>>,
-    /// The fields that an undo would set. Default: null.
+    edit: Option<WrittenEdit>,
+    /// The field that an undo would set, and its value. Default: null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    undo: Option<Map<String, Value>>,
+    undo: Option<WrittenEdit>,
     /// The object that was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     guard: Option<WrittenGuard>,
@@ -135,6 +135,102 @@ pub(super) struct WrittenChange {
     /// Labels of the node. Default: those of `nodes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     labels: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WrittenAction {
+    Adopt,
+    Assign,
+    Create,
+    Delete,
+    Disown,
+    Pin,
+    Release,
+    Restore,
+    Update,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+pub(super) enum WrittenKind {
+    CiliumLoadBalancerIPPool,
+    CiliumNodeConfig,
+    CiliumPodIPPool,
+    Node,
+    Port,
+    Service,
+}
+
+/// One of these fields.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenEdit {
+    /// CIDRs of a Node.
+    #[serde(
+        rename = "spec.podCIDRs",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    node_spec: Option<Vec<String>>,
+    /// CIDRs of a CiliumNode.
+    #[serde(
+        rename = "CiliumNode.spec.ipam.podCIDRs",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    cilium_node: Option<Vec<String>>,
+    /// CIDRs of a CiliumNode that is created while Cilium's operator hands out blocks itself.
+    #[serde(
+        rename = "CiliumNode.spec.ipam.podCIDRs, beside the operator",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    beside_operator: Option<Vec<String>>,
+    /// The node has no CiliumNode. Write `{}`.
+    #[serde(
+        rename = "CiliumNode",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    no_cilium_node: Option<Map<String, Value>>,
+    /// `spec` of a `CiliumPodIPPool` or of the `CiliumNodeConfig` that chooses it.
+    #[serde(rename = "spec", default, skip_serializing_if = "Option::is_none")]
+    pod_pool: Option<Map<String, Value>>,
+    /// Settings of a `CiliumNodeConfig`.
+    #[serde(
+        rename = "CiliumNodeConfig.spec.defaults",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    node_config: Option<Map<String, Value>>,
+    /// Annotations of a Node.
+    #[serde(
+        rename = "metadata.annotations",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    annotations: Option<Map<String, Value>>,
+    /// Pairs of a VM's port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    allowed_address_pairs: Option<WrittenPairs>,
+    /// A pool.
+    #[serde(
+        rename = "CiliumLoadBalancerIPPool",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    address_pool: Option<Map<String, Value>>,
+}
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenPairs {
+    /// Ranges to add.
+    #[serde(default)]
+    add: Vec<String>,
+    /// Ranges to remove.
+    #[serde(default)]
+    remove: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
@@ -206,10 +302,10 @@ pub(super) struct WrittenLoss {
     address: String,
     /// `now`, `operator-restart` or `upgrade`.
     #[serde(default = "now")]
-    when: String,
+    when: WrittenTime,
     /// `certain` or `possible`.
     #[serde(default = "certain")]
-    certainty: String,
+    certainty: WrittenCertainty,
     /// Why, for people.
     #[serde(default)]
     reason: String,
@@ -218,12 +314,27 @@ pub(super) struct WrittenLoss {
     cause: Option<String>,
 }
 
-fn now() -> String {
-    "now".to_owned()
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WrittenTime {
+    Now,
+    OperatorRestart,
+    Upgrade,
 }
 
-fn certain() -> String {
-    "certain".to_owned()
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum WrittenCertainty {
+    Certain,
+    Possible,
+}
+
+fn now() -> WrittenTime {
+    WrittenTime::Now
+}
+
+fn certain() -> WrittenCertainty {
+    WrittenCertainty::Certain
 }
 
 /// An IPPool, as expressions see it.
