@@ -118,9 +118,14 @@ fn a_rule_without_a_result_refuses() {
         (ticket, "there is no key `change-ticket`"),
         ("plan.changes", "of type `list`"),
         (
-            "nodes.all(n, nodes[n].nothing == 1)",
-            "there is no key `nothing`",
+            r#"nodes["none"].labels.size() == 0"#,
+            "there is no key `none`",
         ),
+        (
+            r#"plan.changes.all(c, c.labels["rak"] != "")"#,
+            "did you mean `rack`?",
+        ),
+        (ticket, r#"c.labels[?"change-ticket"].orValue("")"#),
     ] {
         let refused = apply(&folder(&rule("r", expression, "")), &[], 5);
         let text = refused.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -132,7 +137,7 @@ fn a_rule_without_a_result_refuses() {
 #[test]
 fn a_rule_that_cannot_be_used_makes_the_files_invalid() {
     for (rules, part) in [
-        (rule("r", "plan.changes.all(c,", ""), "line 1"),
+        (rule("r", "plan.changes.all(c,", ""), "policy.yaml:8:37]"),
         (
             rule("r", "changes == []", ""),
             "there is no variable `changes`",
@@ -158,6 +163,57 @@ fn a_rule_that_cannot_be_used_makes_the_files_invalid() {
         let ran = folder(&rules).run(&["validate"]).expect(3);
         assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
         assert!(ran.stderr.contains("policy.yaml"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_misspelt_name_is_found_where_it_stands() {
+    for (expression, misspelt, name) in [
+        ("'plan.changes.all(c, c.poool != null)'", "poool", "pool"),
+        (
+            "plan.changes.all(c, has(c.failure_domian) && c.failure_domain != \"a\")",
+            "failure_domian",
+            "failure_domain",
+        ),
+        (
+            "'plan.changes.all(c, c.hazard != \"destuctive\")'",
+            "destuctive",
+            "destructive",
+        ),
+        ("'pools.all(p, \"ipv5\" in p.block_size)'", "ipv5", "ipv6"),
+        ("'plam.changes.size() < 5'", "plam", "plan"),
+        (
+            "'pools.all(p, p.name.startWith(\"a\"))'",
+            "startWith",
+            "startsWith",
+        ),
+        (
+            ">-\n      plan.changes.all(c,\n        c.name != \"\" &&\n        c.poool != null)",
+            "poool",
+            "pool",
+        ),
+        (
+            "|\n      plan.changes.all(c,\n\n        c.name != \"\" && c.poool != null)",
+            "poool",
+            "pool",
+        ),
+        (
+            "\"true\"\n    messageExpression: >-\n      plan.changes[0]\n      .poool",
+            "poool",
+            "pool",
+        ),
+    ] {
+        let rules = format!("  - name: r\n    expression: {expression}\n");
+        let folder = folder(&rules);
+        let ran = folder.run(&["validate"]).expect(3);
+        let help = format!("did you mean `{name}`?");
+        assert!(ran.stderr.contains(&help), "{expression}: {}", ran.stderr);
+        let text = folder.read("pools/policy.yaml");
+        let before = &text[..text.rfind(misspelt).unwrap()];
+        let line = before.lines().count();
+        let column = before.lines().last().unwrap().len() + 1;
+        let place = format!("policy.yaml:{line}:{column}]");
+        assert!(ran.stderr.contains(&place), "{place}: {}", ran.stderr);
     }
 }
 

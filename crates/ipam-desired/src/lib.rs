@@ -5,6 +5,7 @@
 mod custom_kind;
 mod maintenance;
 mod rule_case;
+mod rule_input;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,7 @@ pub use maintenance::{
     time_zone, time_zone_names,
 };
 pub use rule_case::{Expectation, RuleCase, WrittenPart};
+pub use rule_input::{ACTIONS, EDITS, rule_variables};
 
 /// The whole desired state.
 #[derive(Clone, Debug, Default)]
@@ -240,11 +242,6 @@ pub struct PolicyRule {
     /// `Error` refuses the plan.
     pub severity: Severity,
     pub rule: ipam_rules::Rule,
-}
-
-impl PolicyRule {
-    /// The variables that an expression can use.
-    pub const VARIABLES: [&str; 3] = ["nodes", "plan", "pools"];
 }
 
 /// Management of `allowed_address_pairs` of VMs' ports.

@@ -1,6 +1,8 @@
 //! Evaluates rules over one JSON value. A rule that cannot be evaluated has no result: it never
 //! holds.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use cel::common::types::{CelBool, CelString};
 use cel::common::value::Val;
 use cel::{Context, ExecutionError, Value as CelValue};
@@ -10,8 +12,8 @@ use crate::Expression;
 use crate::meter::{METER, Meter, environment};
 use crate::values::value;
 
-/// Budget of one rule, in units of the meter.
-const BUDGET: u64 = 20_000_000;
+/// Budget of one rule, in units of the meter: about a second.
+pub(crate) const BUDGET: u64 = 10_000_000;
 
 /// All rules together may cost as much as this many rules that use their whole budget.
 const RULES_AT_FULL_COST: u64 = 10;
@@ -55,10 +57,18 @@ pub enum Verdict {
 pub enum Failure {
     #[error("it was stopped, because it costs too much")]
     TooCostly,
+    /// It costs less than a rule may, but more than its share of what all rules may cost.
+    #[error(
+        "it was stopped, because it costs more than its share of what all {rules} rules may cost"
+    )]
+    MoreThanItsShare { rules: usize },
     #[error("its value is not true or false, but of type `{0}`")]
     NotBoolean(String),
     #[error("{0}")]
     Error(String),
+    /// A key is missing.
+    #[error("there is no key `{}`", .0.escape_debug())]
+    NoKey(String),
     #[error("the evaluator failed")]
     Internal,
 }
@@ -92,23 +102,65 @@ pub(crate) fn judge_within(budget: u64, rules: &[&Rule], input: &Value) -> Vec<V
 fn evaluate_all(of_one: u64, rules: &[&Rule], input: &Value) -> Option<Vec<Verdict>> {
     let env = environment().ok()?;
     let fields = input.as_object()?;
-    let values: Vec<(&str, Box<dyn Val + '_>)> = fields
-        .iter()
-        .map(|(name, field)| (name.as_str(), value(field)))
-        .collect();
-    let mut left = of_one.saturating_mul(RULES_AT_FULL_COST);
     let mut context = Context::with_env(env);
-    for (name, value) in values {
-        context.add_variable_as_val(name, value);
+    for (name, field) in fields {
+        context.add_variable_as_val(name, value(field));
     }
-    let verdicts = rules.iter().map(|rule| {
-        let budget = left.min(of_one);
+    let mut judging = Judging {
+        context: &context,
+        of_one,
+        left: of_one.saturating_mul(RULES_AT_FULL_COST),
+    };
+    Some(judging.all(rules))
+}
+
+struct Judging<'j, 'p, 'v> {
+    context: &'j Context<'p, 'v>,
+    /// The most that one rule may cost.
+    of_one: u64,
+    /// What the rules together may still cost.
+    left: u64,
+}
+
+impl Judging<'_, '_, '_> {
+    /// Each rule has an equal share, so no other rule can use it. Those that need more share what is
+    /// left then.
+    fn all(&mut self, rules: &[&Rule]) -> Vec<Verdict> {
+        let share = self.share(rules.len());
+        let mut verdicts: Vec<Verdict> = rules.iter().map(|rule| self.one(rule, share)).collect();
+        let stopped = |verdict: &Verdict| *verdict == Verdict::Failed(Failure::TooCostly);
+        let mut waiting = verdicts.iter().filter(|verdict| stopped(verdict)).count();
+        if share == self.of_one || waiting == 0 {
+            return verdicts;
+        }
+        for (rule, verdict) in rules.iter().zip(&mut verdicts) {
+            if !stopped(verdict) {
+                continue;
+            }
+            let share = self.share(waiting);
+            waiting -= 1;
+            *verdict = match self.one(rule, share) {
+                again if stopped(&again) && share < self.of_one => {
+                    Verdict::Failed(Failure::MoreThanItsShare { rules: rules.len() })
+                }
+                again => again,
+            };
+        }
+        verdicts
+    }
+
+    fn share(&self, rules: usize) -> u64 {
+        self.of_one.min(self.left / rules.max(1) as u64)
+    }
+
+    /// A panic inside the evaluator fails this rule alone.
+    fn one(&mut self, rule: &Rule, budget: u64) -> Verdict {
         let meter = Meter::new(budget);
-        let verdict = verdict(rule, &context, &meter);
-        left = left.saturating_sub(budget - meter.left());
+        let evaluating = AssertUnwindSafe(|| verdict(rule, self.context, &meter));
+        let verdict = catch_unwind(evaluating).unwrap_or(Verdict::Failed(Failure::Internal));
+        self.left = self.left.saturating_sub(budget - meter.left());
         verdict
-    });
-    Some(verdicts.collect())
+    }
 }
 
 fn verdict(rule: &Rule, context: &Context<'_, '_>, meter: &Meter) -> Verdict {
@@ -127,10 +179,11 @@ fn message(rule: &Rule, context: &Context<'_, '_>, meter: &Meter) -> Result<Stri
         Message::Text(text) => Ok(text.clone()),
         Message::Expression => Ok(format!("`{}` is false", rule.expression.source().trim())),
         Message::Computed(expression) => {
-            evaluate(expression, context, meter, text).map_err(|failure| {
-                Failure::Error(format!(
+            evaluate(expression, context, meter, text).map_err(|failure| match failure {
+                Failure::TooCostly => failure,
+                failure => Failure::Error(format!(
                     "it is broken, and its message has no text: {failure}"
-                ))
+                )),
             })
         }
     }
@@ -150,6 +203,7 @@ fn evaluate<T>(
     }
     match result {
         Ok(value) => read(value.as_ref()),
+        Err(ExecutionError::NoSuchKey(key)) => Err(Failure::NoKey(key.to_string())),
         Err(error) => Err(Failure::Error(reason(&error))),
     }
 }
@@ -174,11 +228,6 @@ fn text(value: &(dyn Val + '_)) -> Result<String, Failure> {
 /// The error without the values in it, which may be large and have no order.
 fn reason(error: &ExecutionError) -> String {
     match error {
-        ExecutionError::NoSuchKey(key) => format!(
-            "there is no key `{}`; test it first, as in `\"{}\" in …` or `has(…)`",
-            key.escape_debug(),
-            key.escape_debug()
-        ),
         ExecutionError::NoSuchOverload(error) => error.to_string(),
         ExecutionError::UndeclaredReference(name) => format!("there is no `{name}`"),
         ExecutionError::UnexpectedType { got, want } => {

@@ -2,13 +2,16 @@
 //! it must never know a plan, a file, a client or a clock.
 #![forbid(unsafe_code)]
 
+mod check;
 mod expression;
 mod judge;
 mod meter;
+mod shape;
 mod values;
 
-pub use expression::{CompileError, Expression, MAX_DEPTH, MAX_LENGTH};
+pub use expression::{CompileError, Expression, Fault, MAX_DEPTH, MAX_LENGTH};
 pub use judge::{Failure, Message, Rule, Verdict, judge};
+pub use shape::{Fields, Shape};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::safe_text::assert_harmless;
 use ipam_core::text::one_line;
-use ipam_desired::PolicyRule;
+use ipam_desired::rule_variables;
 use ipam_rules::{Expression, Failure, Message, Rule, Verdict, judge};
 
 /// As rules see it. Small, so that loops in loops end soon.
@@ -33,7 +33,7 @@ pub fn check(data: &[u8]) {
     let Ok(source) = std::str::from_utf8(data) else {
         return;
     };
-    let expression = match Expression::compile(source, &PolicyRule::VARIABLES) {
+    let expression = match Expression::compile(source, &rule_variables()) {
         Ok(expression) => expression,
         Err(error) => {
             assert_harmless("the error", &one_line(&error.to_string()));

@@ -2,7 +2,7 @@
 //! process, because the kernel counts a process.
 #![cfg(target_os = "linux")]
 
-use ipam_rules::{Expression, Message, Rule, Verdict, judge};
+use ipam_rules::{Expression, Message, Rule, Shape, Verdict, judge};
 use serde_json::{Value, json};
 
 /// Most memory of one rule beside its input, in MiB.
@@ -33,6 +33,9 @@ fn input() -> Value {
 #[test]
 fn no_expression_takes_more_than_its_budget_allows() {
     let input = input();
+    let variables = ["plan", "pools", "nodes"]
+        .map(|name| (name, Shape::Any))
+        .into();
     let repeated = |start: &str, step: &str| start.to_owned() + &step.repeat(50) + ".size() > 0";
     for source in [
         "plan.changes.map(a, plan.changes).size() > 0".to_owned(),
@@ -43,7 +46,7 @@ fn no_expression_takes_more_than_its_budget_allows() {
         repeated("[1]", ".map(x, {'a': x, 'b': x})"),
     ] {
         let rule = Rule {
-            expression: Expression::compile(&source, &["plan", "pools", "nodes"]).unwrap(),
+            expression: Expression::compile(&source, &variables).unwrap(),
             message: Message::Expression,
         };
         reset_peak();

@@ -71,6 +71,11 @@ impl Lines {
         &self.text[bytes]
     }
 
+    /// The text from a byte on.
+    pub(super) fn after(&self, byte: usize) -> &str {
+        &self.text[byte..]
+    }
+
     /// The byte of a character of a line, or the end of the line. Characters count from 0.
     pub fn byte(&self, line: usize, character: usize) -> usize {
         let (near, characters) = self.near(line, character);

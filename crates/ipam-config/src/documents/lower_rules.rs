@@ -6,9 +6,10 @@ use crate::documents::context::{Context, keys};
 use crate::documents::schema_policy::{WrittenRule, WrittenSeverity};
 use crate::documents::tree::Step;
 use ipam_core::model::{Finding, Origin, Rule, Severity};
+use ipam_core::similar_names::most_similar;
 use ipam_core::text::one_line;
-use ipam_desired::PolicyRule;
-use ipam_rules::{Expression, Message};
+use ipam_desired::{PolicyRule, rule_variables};
+use ipam_rules::{Expression, Fault, Fields, Message};
 
 pub(super) fn lower(context: &mut Context<'_>, written: &[Option<WrittenRule>]) -> Vec<PolicyRule> {
     let mut names: BTreeMap<&str, Origin> = BTreeMap::new();
@@ -99,20 +100,51 @@ fn compiled(
     source: &str,
     path: &[Step],
 ) -> Option<Expression> {
-    let error = match Expression::compile(source, &PolicyRule::VARIABLES) {
+    let variables = rule_variables();
+    let error = match Expression::compile(source, &variables) {
         Ok(expression) => return Some(expression),
         Err(error) => error,
     };
-    let origin = context.document.origin(path);
-    context.fault(
-        "bad-rule",
-        format!("`{key}` of a rule cannot be used: {}", one_line(&error.to_string())),
-        &origin,
-        "not a rule",
-        format!(
-            "write a CEL expression over `{}`, such as `plan.changes.all(c, c.hazard != \"destructive\")`",
-            PolicyRule::VARIABLES.join("`, `")
-        ),
+    let origin = match error.at.clone() {
+        Some(part) => context.document.origin_of_part(path, part),
+        None => context.document.origin(path),
+    };
+    let message = format!(
+        "`{key}` of a rule cannot be used: {}",
+        one_line(&error.to_string())
     );
+    let help = help(&error.fault, &variables);
+    context.fault("bad-rule", message, &origin, label(&error.fault), help);
     None
+}
+
+fn label(fault: &Fault) -> &'static str {
+    match fault {
+        Fault::UnknownVariable { .. } => "no such variable",
+        Fault::UnknownFunction { .. } => "no such function",
+        Fault::UnknownField { .. } | Fault::NoFields(_) => "no such field",
+        Fault::UnknownValue { .. } => "no such value",
+        Fault::Syntax(_) => "here",
+        Fault::Empty
+        | Fault::TooLong { .. }
+        | Fault::TooDeep
+        | Fault::Unsupported(_)
+        | Fault::Internal => "not a rule",
+    }
+}
+
+/// The name that was probably meant, or the names that exist.
+fn help(fault: &Fault, variables: &Fields) -> String {
+    if let Some((name, known)) = fault.unknown() {
+        let known = || known.iter().map(String::as_str);
+        return match most_similar(name, known()) {
+            Some(similar) => format!("did you mean `{similar}`?"),
+            None => format!("use one of `{}`", known().collect::<Vec<_>>().join("`, `")),
+        };
+    }
+    let variables: Vec<&str> = variables.keys().copied().collect();
+    format!(
+        "write a CEL expression over `{}`, such as `plan.changes.all(c, c.hazard != \"destructive\")`",
+        variables.join("`, `")
+    )
 }

@@ -32,6 +32,7 @@ mod server_fields;
 mod structure;
 mod tree;
 mod validator;
+mod written_text;
 mod yaml;
 
 use std::sync::Arc;

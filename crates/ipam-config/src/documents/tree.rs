@@ -4,12 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_yaml::{Location, Spanned};
 
+use crate::documents::written_text::written_part;
 use crate::documents::{Lines, SourceFile};
 use ipam_core::model::Origin;
 
@@ -83,6 +85,27 @@ impl Spans {
     }
 }
 
+impl Spans {
+    /// Where bytes of a text stand, which is written at this location.
+    fn part(&self, location: Location, text: &str, part: Range<usize>) -> Option<Origin> {
+        let line = (location.line().max(1) as usize).min(self.lines.count());
+        let start = self.lines.byte(line, location.column().max(1) as usize - 1);
+        let written = self.lines.after(start);
+        let bytes = written_part(written, text, part)?;
+        let (from, to) = (start + bytes.start, start + bytes.end);
+        let line = line + written[..bytes.start].matches('\n').count();
+        let range = self.lines.range(line);
+        let column = 1 + self.lines.between(range.start..from).chars().count();
+        let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+        Some(Origin {
+            file: self.file.clone(),
+            line: number(line),
+            column: number(column),
+            bytes: (from, to.min(range.end)),
+        })
+    }
+}
+
 impl Document {
     /// `None` if the document is empty.
     pub(super) fn new(root: Node, spans: &Arc<Spans>) -> Option<Document> {
@@ -139,6 +162,17 @@ impl Document {
             (Some(node), _) => self.origin_of(node.0.defined),
             (None, nearest) => self.origin_of(nearest),
         }
+    }
+
+    /// The position of some bytes of the text at a path. Of the whole value if its escapes hide
+    /// them.
+    pub(super) fn origin_of_part(&self, path: &[Step], part: Range<usize>) -> Origin {
+        let node = self.find(path).0;
+        let found = node.and_then(|node| match node.kind() {
+            Kind::Text(text) => self.spans.part(node.0.defined, text, part),
+            _ => None,
+        });
+        found.unwrap_or_else(|| self.origin(path))
     }
 
     /// The position of a key in the mapping at a path.

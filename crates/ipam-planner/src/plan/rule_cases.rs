@@ -257,3 +257,107 @@ fn merged(usual: Value, written: &WrittenPart) -> Value {
     fields.extend(written.clone());
     Value::Object(fields)
 }
+
+#[cfg(test)]
+mod tests {
+    use ipam_core::model::Origin;
+    use ipam_desired::{EDITS, rule_variables};
+    use ipam_rules::Shape;
+
+    use super::*;
+    use crate::plan::document::{LostAddressDocument, UnapprovedBlockDocument, WriterDocument};
+
+    /// Every key of a value is a field of its shape. Returns the number of values that were
+    /// compared with fields.
+    fn compare(shape: &Shape, value: &Value, at: &str) -> usize {
+        match (shape, value) {
+            (Shape::Fields(fields), Value::Object(values)) => {
+                let seen = values.iter().map(|(key, value)| {
+                    let shape = fields.get(key.as_str());
+                    let shape = shape.unwrap_or_else(|| panic!("{at} has no field `{key}`"));
+                    compare(shape, value, &format!("{at}.{key}"))
+                });
+                1 + seen.sum::<usize>()
+            }
+            (Shape::List(item), Value::Array(values)) => {
+                let seen = values.iter().map(|value| compare(item, value, at));
+                seen.sum()
+            }
+            (Shape::Map(of), Value::Object(values)) => {
+                let seen = values.values().map(|value| compare(of, value, at));
+                seen.sum()
+            }
+            (Shape::OneOf(known), Value::String(text)) => {
+                assert!(known.contains(&&**text), "{at}: {text}");
+                0
+            }
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn an_expression_may_name_every_field_of_a_plan() {
+        let unapproved = UnapprovedBlockDocument {
+            block: "10.20.1.0/24".to_owned(),
+            source: "spec.podCIDRs".to_owned(),
+            writer: Some(WriterDocument {
+                manager: "agent".to_owned(),
+                time: "2026-01-01T00:00:00Z".to_owned(),
+            }),
+            code: "outside".to_owned(),
+            reason: String::new(),
+        };
+        let lost = LostAddressDocument {
+            address: "20.0.10.9".to_owned(),
+            when: "now".to_owned(),
+            certainty: "certain".to_owned(),
+            reason: String::new(),
+            cause: Some("Service/a".to_owned()),
+        };
+        let origin = json!({"file": "a.yaml", "line": 1, "column": 1});
+        let written = json!({"failure_domain": "a", "needs_approval": [unapproved],
+            "origin": origin, "undo": {"spec.podCIDRs": []}});
+        let part = |value: &Value| value.as_object().cloned().unwrap();
+        let case = RuleCase {
+            rule: "r".to_owned(),
+            name: None,
+            expected: Expectation::Holds,
+            message: None,
+            origin: Origin::whole_file(&"a.yaml".into()),
+            changes: vec![part(&written)],
+            services: vec![part(&json!({"loses": [lost]}))],
+            pools: None,
+            nodes: Map::new(),
+        };
+        let input = input(&case, &Desired::default());
+        let compared = compare(&Shape::Fields(rule_variables()), &input, "");
+        assert_eq!(compared, 12, "{input}");
+        let Shape::Fields(plan) = &rule_variables()["plan"] else {
+            panic!("a plan has fields");
+        };
+        let Shape::List(change) = &plan["changes"] else {
+            panic!("changes are a list");
+        };
+        let Shape::Fields(fields) = &**change else {
+            panic!("a change has fields");
+        };
+        let named: Vec<&str> = fields.keys().copied().collect();
+        let shown = input["plan"]["changes"][0].as_object().unwrap();
+        assert_eq!(named, shown.keys().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_keys_of_an_edit_are_those_of_its_document() {
+        let unknown = json!({"none": null});
+        let error = serde_json::from_value::<EditDocument>(unknown).unwrap_err();
+        let mut named: Vec<String> = EDITS.iter().map(|key| format!("`{key}`")).collect();
+        named.sort();
+        let text = error.to_string();
+        let (_, expected) = text.split_once("expected one of ").unwrap();
+        let mut keys: Vec<&str> = expected.split_inclusive('`').collect();
+        keys.retain(|key| *key != "`" && *key != ", `");
+        let mut keys: Vec<String> = keys.into_iter().map(|key| format!("`{key}")).collect();
+        keys.sort();
+        assert_eq!(keys, named);
+    }
+}

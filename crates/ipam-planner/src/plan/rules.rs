@@ -12,9 +12,10 @@ use super::lb::Effects;
 use super::refusals::Refusal;
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{Finding, NodeName, Rule, Severity};
+use ipam_core::similar_names::most_similar;
 use ipam_core::text::one_line;
 use ipam_desired::{Desired, PolicyRule, Pool, PoolState};
-use ipam_rules::{Message, Verdict, judge};
+use ipam_rules::{Failure, Message, Verdict, judge};
 
 /// Code of every broken rule.
 pub(super) const CODE: Rule = Rule("policy-rule");
@@ -35,28 +36,70 @@ pub(super) fn findings(
     let verdicts = judge(&compiled, &input);
     let broken = rules.iter().zip(verdicts);
     broken
-        .filter_map(|(rule, verdict)| finding(rule, &verdict))
+        .filter_map(|(rule, verdict)| finding(rule, &verdict, &input))
         .collect()
 }
 
-fn finding(rule: &PolicyRule, verdict: &Verdict) -> Option<Finding> {
+fn finding(rule: &PolicyRule, verdict: &Verdict, input: &Value) -> Option<Finding> {
     let name = one_line(&rule.name);
     let (message, help) = match verdict {
         Verdict::Holds => return None,
         Verdict::Broken(message) => (
             format!("rule `{name}` is broken: {}", one_line(message)),
-            "change the files so that the rule holds, or change the rule in the Policy",
+            "change the files so that the rule holds, or change the rule in the Policy".to_owned(),
         ),
         Verdict::Failed(failure) => (
             format!(
                 "rule `{name}` has no result: {}",
                 one_line(&failure.to_string())
             ),
-            "correct the rule: one without a result counts as broken",
+            way_out(failure, input),
         ),
     };
     let finding = Finding::new(rule.severity, CODE, message);
     Some(finding.at(&rule.origin, "this rule").help(help))
+}
+
+/// How the rule gets a result.
+pub(super) fn way_out(failure: &Failure, input: &Value) -> String {
+    match failure {
+        Failure::NoKey(key) => missing(key, input),
+        Failure::TooCostly | Failure::MoreThanItsShare { .. } => {
+            "loop over fewer values, such as `[\"a\", \"b\"]` in place of all changes".to_owned()
+        }
+        Failure::NotBoolean(_) | Failure::Error(_) | Failure::Internal => {
+            "correct the rule: one without a result counts as broken".to_owned()
+        }
+    }
+}
+
+/// A key that is not there may be misspelt. A test whether it is there would hide that.
+fn missing(key: &str, input: &Value) -> String {
+    let mut keys = BTreeSet::new();
+    add_keys(input, &mut keys);
+    let shown = one_line(key);
+    match most_similar(key, keys.iter().copied().filter(|one| *one != key)) {
+        Some(similar) if !keys.contains(key) => format!("did you mean `{}`?", one_line(similar)),
+        _ => format!(
+            "if it may be absent, say what holds then, as in `c.labels[?\"{shown}\"].orValue(\"\")`"
+        ),
+    }
+}
+
+/// Names of nodes and labels: `validate` knows all others.
+fn add_keys<'i>(of: &'i Value, keys: &mut BTreeSet<&'i str>) {
+    match of {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                if let ("labels" | "nodes", Some(named)) = (name.as_str(), field.as_object()) {
+                    keys.extend(named.keys().map(String::as_str));
+                }
+                add_keys(field, keys);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| add_keys(item, keys)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// Broken rules of severity `error` refuse the changes.

@@ -9,8 +9,8 @@ use cel::common::ast::{
 };
 
 use super::functions::{CHARGE, KEEP, LENGTH, MATCHES, RANGE, TICK, TURN};
-use super::tree::nodes;
-use crate::CompileError;
+use super::tree::weight;
+use crate::Fault;
 
 /// The variable that holds the meter. No expression can name it.
 pub(crate) const METER: &str = "@meter";
@@ -74,7 +74,7 @@ const OPTIONAL: [&str; 3] = ["none", "of", "ofNonZeroValue"];
 pub(crate) fn place(
     expression: IdedExpr,
     variables: &[&str],
-) -> Result<(IdedExpr, BTreeSet<String>), CompileError> {
+) -> Result<(IdedExpr, BTreeSet<String>), Fault> {
     let mut placing = Placing {
         variables,
         used: BTreeSet::new(),
@@ -92,7 +92,7 @@ struct Placing<'p> {
 }
 
 impl Placing<'_> {
-    fn expression(&mut self, whole: IdedExpr) -> Result<IdedExpr, CompileError> {
+    fn expression(&mut self, whole: IdedExpr) -> Result<IdedExpr, Fault> {
         let IdedExpr { id, expr } = whole;
         let expr = match expr {
             Expr::Literal(literal) => Expr::Literal(literal),
@@ -113,13 +113,13 @@ impl Placing<'_> {
                 Expr::Map(map)
             }
             Expr::Comprehension(of) => Expr::Comprehension(Box::new(self.comprehension(*of)?)),
-            Expr::Struct(_) => return Err(CompileError::Unsupported("a message")),
-            Expr::Unspecified => return Err(CompileError::Internal),
+            Expr::Struct(_) => return Err(Fault::Unsupported("a message")),
+            Expr::Unspecified => return Err(Fault::Internal),
         };
         Ok(IdedExpr { id, expr })
     }
 
-    fn name(&mut self, name: String) -> Result<String, CompileError> {
+    fn name(&mut self, name: String) -> Result<String, Fault> {
         if self.bound.contains(&name) || TYPES.contains(&name.as_str()) {
             return Ok(name);
         }
@@ -127,32 +127,35 @@ impl Placing<'_> {
             self.used.insert(name.clone());
             return Ok(name);
         }
-        Err(CompileError::UnknownVariable(name))
+        Err(Fault::UnknownVariable {
+            name,
+            known: self.variables.iter().map(ToString::to_string).collect(),
+        })
     }
 
     /// The expression, with its value counted by a function.
-    fn metered(&mut self, by: &str, of: IdedExpr) -> Result<IdedExpr, CompileError> {
+    fn metered(&mut self, by: &str, of: IdedExpr) -> Result<IdedExpr, Fault> {
         Ok(counted(by, vec![self.expression(of)?]))
     }
 
-    fn all(&mut self, of: Vec<IdedExpr>, by: &str) -> Result<Vec<IdedExpr>, CompileError> {
+    fn all(&mut self, of: Vec<IdedExpr>, by: &str) -> Result<Vec<IdedExpr>, Fault> {
         of.into_iter().map(|one| self.metered(by, one)).collect()
     }
 
-    fn plain(&mut self, of: Vec<IdedExpr>) -> Result<Vec<IdedExpr>, CompileError> {
+    fn plain(&mut self, of: Vec<IdedExpr>) -> Result<Vec<IdedExpr>, Fault> {
         of.into_iter().map(|one| self.expression(one)).collect()
     }
 
-    fn entry(&mut self, entry: &mut IdedEntryExpr) -> Result<(), CompileError> {
+    fn entry(&mut self, entry: &mut IdedEntryExpr) -> Result<(), Fault> {
         let EntryExpr::MapEntry(entry) = &mut entry.expr else {
-            return Err(CompileError::Unsupported("a message"));
+            return Err(Fault::Unsupported("a message"));
         };
         entry.key = self.metered(KEEP, std::mem::take(&mut entry.key))?;
         entry.value = self.metered(KEEP, std::mem::take(&mut entry.value))?;
         Ok(())
     }
 
-    fn call(&mut self, call: CallExpr) -> Result<Expr, CompileError> {
+    fn call(&mut self, call: CallExpr) -> Result<Expr, Fault> {
         let CallExpr {
             func_name,
             target,
@@ -179,6 +182,8 @@ impl Placing<'_> {
                 let index = self.index(func_name, args)?;
                 Ok(counted(CHARGE, vec![index]).expr)
             }
+            #[cfg(test)]
+            ("panics", None) => Ok(called(func_name, None, args)),
             ("size", target) => {
                 let target = target
                     .map(|target| self.metered(LENGTH, target))
@@ -196,15 +201,18 @@ impl Placing<'_> {
                     .transpose()?;
                 Ok(called(func_name, target, self.all(args, CHARGE)?))
             }
-            _ => Err(CompileError::UnknownFunction(func_name)),
+            _ => Err(Fault::UnknownFunction {
+                name: func_name,
+                known: FUNCTIONS.iter().map(ToString::to_string).collect(),
+            }),
         }
     }
 
     /// The container is only looked up, so its size does not count.
-    fn index(&mut self, name: String, args: Vec<IdedExpr>) -> Result<IdedExpr, CompileError> {
+    fn index(&mut self, name: String, args: Vec<IdedExpr>) -> Result<IdedExpr, Fault> {
         let mut args = args.into_iter();
         let (Some(container), Some(key)) = (args.next(), args.next()) else {
-            return Err(CompileError::Internal);
+            return Err(Fault::Internal);
         };
         let key = match (&key.expr, name.as_str()) {
             (Expr::Literal(_), _) => key,
@@ -214,12 +222,9 @@ impl Placing<'_> {
         Ok(node(called(name, None, vec![container, key])))
     }
 
-    fn comprehension(
-        &mut self,
-        mut of: ComprehensionExpr,
-    ) -> Result<ComprehensionExpr, CompileError> {
+    fn comprehension(&mut self, mut of: ComprehensionExpr) -> Result<ComprehensionExpr, Fault> {
         if of.iter_var2.is_some() {
-            return Err(CompileError::Unsupported("a loop with two variables"));
+            return Err(Fault::Unsupported("a loop with two variables"));
         }
         of.iter_range = self.metered(RANGE, of.iter_range)?;
         self.bound.push(of.iter_var.clone());
@@ -235,17 +240,12 @@ impl Placing<'_> {
 
     /// One turn of a loop, in the forms that the standard macros have. `cel` runs `map` and
     /// `filter` fast only if the step keeps its form.
-    fn step(
-        &mut self,
-        step: IdedExpr,
-        item: &str,
-        accumulator: &str,
-    ) -> Result<IdedExpr, CompileError> {
+    fn step(&mut self, step: IdedExpr, item: &str, accumulator: &str) -> Result<IdedExpr, Fault> {
         let turn = Turn {
             item,
-            weight: i64::try_from(nodes(&step)).unwrap_or(i64::MAX),
+            weight: i64::try_from(weight(&step, self.bound.len())).unwrap_or(i64::MAX),
         };
-        let unsupported = || CompileError::Unsupported("this macro");
+        let unsupported = || Fault::Unsupported("this macro");
         let IdedExpr { id, expr } = step;
         let Expr::Call(mut call) = expr else {
             return Err(unsupported());
@@ -281,8 +281,8 @@ impl Placing<'_> {
         &mut self,
         step: IdedExpr,
         is_accumulator: &dyn Fn(&IdedExpr) -> bool,
-    ) -> Result<IdedExpr, CompileError> {
-        let unsupported = || CompileError::Unsupported("this macro");
+    ) -> Result<IdedExpr, Fault> {
+        let unsupported = || Fault::Unsupported("this macro");
         let IdedExpr { id, expr } = step;
         let Expr::Call(mut call) = expr else {
             return Err(unsupported());
@@ -303,14 +303,10 @@ impl Placing<'_> {
         })
     }
 
-    fn appended(
-        &mut self,
-        list: IdedExpr,
-        turn: Option<&Turn<'_>>,
-    ) -> Result<IdedExpr, CompileError> {
+    fn appended(&mut self, list: IdedExpr, turn: Option<&Turn<'_>>) -> Result<IdedExpr, Fault> {
         let IdedExpr { id, expr } = list;
         let Expr::List(list) = expr else {
-            return Err(CompileError::Unsupported("this macro"));
+            return Err(Fault::Unsupported("this macro"));
         };
         let mut elements = self.all(list.elements, KEEP)?;
         if let Some(turn) = turn {
@@ -330,7 +326,7 @@ impl Placing<'_> {
 /// A turn of a loop: `cel` copies the item, and evaluates the step.
 struct Turn<'t> {
     item: &'t str,
-    /// Nodes of the step.
+    /// Of the step.
     weight: i64,
 }
 

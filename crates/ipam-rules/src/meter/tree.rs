@@ -12,9 +12,31 @@ pub(crate) fn depth(expression: &IdedExpr) -> usize {
         .unwrap_or(0)
 }
 
-/// How many parts an expression has.
-pub(super) fn nodes(expression: &IdedExpr) -> usize {
-    1 + children(expression).into_iter().map(nodes).sum::<usize>()
+/// Units of evaluating each part once, inside this many loops. A name is looked up in the scope of
+/// each loop, and with every number of its segments.
+pub(super) fn weight(expression: &IdedExpr, loops: usize) -> u64 {
+    if let Some(segments) = chain(expression) {
+        return (segments * (loops + 4)).div_ceil(2) as u64;
+    }
+    let loops = match &expression.expr {
+        Expr::Comprehension(_) => loops + 1,
+        _ => loops,
+    };
+    let own = match &expression.expr {
+        Expr::Call(_) => 2,
+        _ => 1,
+    };
+    let inside = children(expression).into_iter();
+    own + inside.map(|child| weight(child, loops)).sum::<u64>()
+}
+
+/// The number of names in `a.b.c`.
+fn chain(expression: &IdedExpr) -> Option<usize> {
+    match &expression.expr {
+        Expr::Ident(_) => Some(1),
+        Expr::Select(select) => chain(&select.operand).map(|before| before + 1),
+        _ => None,
+    }
 }
 
 fn children(expression: &IdedExpr) -> Vec<&IdedExpr> {
