@@ -96,13 +96,17 @@ impl Loss<'_> {
             1 => "it",
             _ => "each",
         };
+        let waits = match self.services.first() {
+            Some((service, _)) if service.certainty != "certain" => "may wait",
+            _ => "then waits",
+        };
         let instead = |phrase: Phrase, then: &&str| {
             let phrase = phrase.words(&format!("; {who} then "));
             phrase.sentence(then)
         };
         let all = self.then.iter().fold(all, instead);
         self.waits().fold(all, |phrase, why| {
-            let phrase = phrase.words(&format!("; {who} then waits: "));
+            let phrase = phrase.words(&format!("; {who} {waits}: "));
             phrase.sentence(why)
         })
     }

@@ -113,6 +113,7 @@ fn service() -> Shape {
         ("loses", Shape::list(loss)),
         ("gains", texts()),
         ("pending", texts()),
+        ("certainty", Shape::OneOf(&["certain", "possible"])),
     ])
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::scenario::{Action, Scenario, Wave, id_of, without_nulls};
 use ipam_cilium::lbipam::{
-    AddressPool, AddressPoolApi, Certainty, Conflict, GainedAddress, LbRules, LbService,
+    AddressPool, AddressPoolApi, Certainty, Conflict, GainedAddress, InOrder, LbRules, LbService,
     OperatorState, Pending, Prospect, Rivalry, ServiceOutcome, ServingOrder, Translation,
     conflicts, evaluate_in, prospects,
 };
@@ -111,7 +111,7 @@ fn telling<'s>(
     let rivalry = Rivalry::new(&orders[0], pools, state);
     let told = |(name, outcome): (&ServiceName, &ServiceOutcome)| {
         let gains = orders.iter().filter_map(|one| one.outcomes.get(name));
-        let gains: Vec<&[GainedAddress]> = gains.map(|one| &one.gains[..]).collect();
+        let gains: Vec<InOrder<'_>> = gains.map(InOrder::from).collect();
         let gains = prospects(&gains, &|gain| rivalry.is_doubtful(gain, pools));
         (name.clone(), of_outcome(outcome, gains))
     };

@@ -7,10 +7,11 @@ use super::pool::{AddressPool, Marking, OperatorState};
 use ipam_core::net::{Range, RangeIndex, merge};
 
 /// Whether the operator's decision is predictable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Certainty {
     /// It is. A pool certainly loses if it overlaps an older pool that certainly stays, or itself, or
     /// if the operator has marked it.
+    #[default]
     Certain,
     /// The order of a Go map decides. So it is between pools that were created in the same second, or
     /// if the other pool may lose too.

@@ -9,13 +9,15 @@ use super::contested::Imported;
 use super::counts::Counts;
 use super::fatal::frees_held;
 use super::pool::{AddressPool, OperatorState};
+use super::rivals::mark_rivals;
 use super::rules::{ClassUse, LbRules};
 use super::satisfy::Reservation;
 use super::selection::{Request, Selection};
 use super::service::{AddressRequest, LbService};
 use super::service_outcome::{Evaluated, LossReason, ServiceOutcome};
-use super::serving_order::{ServingOrder, in_order};
+use super::serving_order::{ServingOrder, in_order, ranks};
 use super::sharing::incompatibility;
+use super::takers::Takers;
 use ipam_core::net::{Family, Range, RangeIndex};
 
 /// Evaluates every Service that LB-IPAM serves, in the usual order.
@@ -73,7 +75,11 @@ pub fn evaluate_in<'s>(
         };
     }
     evaluation.mark_contested(&requests, &mut outcomes);
-    let places = in_order(order, &requests, pools, rules, state);
+    if order != ServingOrder::Usual {
+        evaluation.takers = Takers::new(&evaluation, &requests, &outcomes);
+    }
+    let ranks = ranks(&requests, pools, rules, state);
+    let places = in_order(order, &ranks);
     for place in &places {
         evaluation.satisfy(&requests[*place], &mut outcomes[*place]);
     }
@@ -82,6 +88,7 @@ pub fn evaluate_in<'s>(
         outcome.restore();
         evaluation.widen(request, outcome);
     }
+    mark_rivals(&requests, &ranks, pools, &mut outcomes);
     let names = services.iter().map(|service| service.name.clone());
     Evaluated {
         outcomes: names.zip(outcomes).collect(),
@@ -138,6 +145,8 @@ pub(super) struct Evaluation<'p> {
     pub(super) reservations: Vec<Reservation<'p>>,
     /// Indexes of the ranges of which a Service takes an address that nothing tells.
     pub(super) chosen_from: BTreeSet<usize>,
+    /// Empty in the usual order.
+    pub(super) takers: Takers,
     pub(super) imported: Vec<Imported<'p>>,
     /// Addresses that Services keep, before any gets a new one.
     pub(super) kept: BTreeSet<IpAddr>,
@@ -179,6 +188,7 @@ impl<'p> Evaluation<'p> {
             state,
             order,
             chosen_from: BTreeSet::new(),
+            takers: Takers::default(),
             ranges,
             index,
             known,
@@ -472,6 +482,8 @@ mod tests {
                 loses,
                 gains,
                 pending,
+                certainty: _,
+                chances: _,
             } = outcome;
             let contested = |address| {
                 if contested.iter().any(|(known, _)| known == address) {

@@ -13,6 +13,7 @@ mod fatal;
 mod manifest;
 mod pool;
 mod prospects;
+mod rivals;
 mod rules;
 mod satisfy;
 mod selection;
@@ -20,6 +21,7 @@ mod service;
 mod service_outcome;
 mod serving_order;
 mod sharing;
+mod takers;
 mod wishes;
 mod written_selector;
 
@@ -32,7 +34,7 @@ pub use manifest::{
 pub use pool::{
     AddressPool, AddressRange, FirstLast, Marking, OperatorState, RangeForm, ServingState,
 };
-pub use prospects::{Prospect, Rivalry, prospects};
+pub use prospects::{InOrder, Prospect, Rivalry, prospects};
 pub use rules::{ClassUse, LbRules};
 pub use service::{
     ADDRESSES, AddressRequest, Annotation, FamilyPolicy, LbService, Port, RequestAuthor,

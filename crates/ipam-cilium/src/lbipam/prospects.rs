@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use super::conflict::{Certainty, conflicts};
 use super::pool::{AddressPool, OperatorState};
-use super::service_outcome::{Evaluated, GainedAddress, Pending};
+use super::service_outcome::{Evaluated, GainedAddress, Pending, ServiceOutcome};
 use ipam_core::net::{Family, Range};
 
 /// One address more.
@@ -19,31 +19,74 @@ pub struct Prospect {
     pub certainty: Certainty,
 }
 
+/// What a Service gets in one order of serving.
+#[derive(Clone, Copy, Debug)]
+pub struct InOrder<'o> {
+    /// The addresses.
+    pub gains: &'o [GainedAddress],
+    /// As in [`ServiceOutcome`].
+    pub certainty: Certainty,
+    /// As in [`ServiceOutcome`].
+    pub chances: &'o [GainedAddress],
+}
+
+impl<'o> From<&'o ServiceOutcome> for InOrder<'o> {
+    fn from(outcome: &'o ServiceOutcome) -> InOrder<'o> {
+        InOrder {
+            gains: &outcome.gains,
+            certainty: outcome.certainty,
+            chances: &outcome.chances,
+        }
+    }
+}
+
 /// Compares what a Service gets in each order of serving.
 pub fn prospects(
-    orders: &[&[GainedAddress]],
+    orders: &[InOrder<'_>],
     is_doubtful: &dyn Fn(&GainedAddress) -> bool,
 ) -> Vec<Prospect> {
-    let of_family = |family| prospects_of(orders, family, is_doubtful);
+    let of_family = |family| {
+        let prospects = prospects_of(orders, family, is_doubtful);
+        match prospects.is_empty() {
+            true => chance_of(orders, family).into_iter().collect(),
+            false => prospects,
+        }
+    };
     Family::BOTH.into_iter().flat_map(of_family).collect()
 }
 
+/// What it may get of a family instead of waiting.
+fn chance_of(orders: &[InOrder<'_>], family: Family) -> Option<Prospect> {
+    let chances = orders.iter().flat_map(|one| one.chances);
+    let chances = chances.filter(|chance| chance.family() == family);
+    let any_of: BTreeSet<&GainedAddress> = chances.collect();
+    (!any_of.is_empty()).then(|| Prospect {
+        any_of: any_of.into_iter().cloned().collect(),
+        certainty: Certainty::LeftToChance,
+    })
+}
+
 fn prospects_of(
-    orders: &[&[GainedAddress]],
+    orders: &[InOrder<'_>],
     family: Family,
     is_doubtful: &dyn Fn(&GainedAddress) -> bool,
 ) -> Vec<Prospect> {
-    let of_family = |gains: &&[GainedAddress]| -> BTreeSet<GainedAddress> {
-        let gains = gains.iter().filter(|gain| gain.family() == family);
+    let certainty = orders.iter().map(|one| one.certainty).max();
+    let of_family = |one: &InOrder<'_>| -> BTreeSet<GainedAddress> {
+        let gains = one.gains.iter().filter(|gain| gain.family() == family);
         gains.cloned().collect()
     };
     let orders: Vec<BTreeSet<GainedAddress>> = orders.iter().map(of_family).collect();
     let distinct: BTreeSet<&GainedAddress> = orders.iter().flatten().collect();
     // It requests several, and gets each of them or not.
     let is_several = orders.iter().any(|gains| gains.len() > 1);
+    let may_be_beaten = |gain: &GainedAddress| {
+        let is_any = matches!(gain, GainedAddress::OneOf { .. });
+        is_doubtful(gain) || is_any && certainty == Some(Certainty::LeftToChance)
+    };
     let prospect = |any_of: Vec<GainedAddress>| {
         let is_in = |gains: &BTreeSet<_>| any_of.iter().any(|gain| gains.contains(gain));
-        let is_sure = orders.iter().all(is_in) && !any_of.iter().any(is_doubtful);
+        let is_sure = orders.iter().all(is_in) && !any_of.iter().any(may_be_beaten);
         let certainty = match is_sure {
             true => Certainty::Certain,
             false => Certainty::LeftToChance,
@@ -61,6 +104,7 @@ fn prospects_of(
 }
 
 /// The pools in which Services may change places.
+#[derive(Default)]
 pub struct Rivalry {
     /// Those with an address that another Service may take first, and those that an overlap may put
     /// out of use.
@@ -121,7 +165,19 @@ impl Rivalry {
         }
     }
 
-    /// Whether the addresses, for which a Service waits, go to another one.
+    /// Adds what another change leaves to chance.
+    pub fn extend(&mut self, other: Rivalry) {
+        let Rivalry {
+            contested,
+            scarce,
+            disputed,
+        } = other;
+        self.contested.extend(contested);
+        self.scarce.extend(scarce);
+        self.disputed.extend(disputed);
+    }
+
+    /// Whether a Service waits for the address, and another one gets it.
     pub fn is_disputed(&self, address: IpAddr) -> bool {
         self.disputed.contains(&address)
     }

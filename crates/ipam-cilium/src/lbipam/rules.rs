@@ -181,6 +181,12 @@ impl LbRules {
         }
     }
 
+    /// Whether a Service that takes any address gets the lowest one of a run of free addresses: from
+    /// 1.15 on (`HashAllocator` in `pkg/ipalloc`). Before, chance decides.
+    pub(super) fn gives_lowest_free(&self) -> bool {
+        self.version.minor >= 15
+    }
+
     /// Whether Services with addresses are served before those that wait: from 1.18.2 on. Before, a
     /// waiting Service may take an address of a changed pool.
     pub fn serves_holders_first(&self) -> bool {
@@ -257,6 +263,30 @@ impl LbRules {
             all.min(65_536)
         } else {
             all
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_are_told_apart_by_version_and_setting() {
+        for (version, unset, on, off) in [
+            ("1.16.6", false, false, false),
+            ("1.17.6", false, true, false),
+            ("1.18.1", true, true, false),
+            ("1.19.3", true, true, true),
+        ] {
+            let of = |value: Option<&str>| {
+                let key = setting_key::PROTOCOL_DIFFERENTIATION.to_owned();
+                let settings = value.map(|value| (key, value.to_owned()));
+                let settings = settings.into_iter().collect();
+                LbRules::new(version.parse().ok(), &settings).tells_protocols_apart()
+            };
+            let all = (of(None), of(Some("true")), of(Some("false")));
+            assert_eq!(all, (unset, on, off), "{version}");
         }
     }
 }

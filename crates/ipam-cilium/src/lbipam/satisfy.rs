@@ -103,7 +103,12 @@ impl<'p> Evaluation<'p> {
         }
         // Others have got all of it, and nothing tells which one has this address.
         let is_there = !holders.is_empty() || self.is_reserved(&self.ranges[place], address);
-        let may_be_chosen = self.order != ServingOrder::Usual && self.chosen_from.contains(&place);
+        let range = &self.ranges[place].range.range;
+        let may_be_chosen = self.order != ServingOrder::Usual
+            && self.chosen_from.contains(&place)
+            && self
+                .takers
+                .may_take(address, place, range, &self.holders, self.rules);
         if !is_there && (self.ranges[place].is_full() || may_be_chosen) {
             return Err(Pending::AlreadyAllocated(address));
         }
@@ -124,7 +129,7 @@ impl<'p> Evaluation<'p> {
     }
 
     /// Indexes of the ranges of a pool, which are together, in order.
-    fn ranges_of(&self, pool: usize) -> std::ops::Range<usize> {
+    pub(super) fn ranges_of(&self, pool: usize) -> std::ops::Range<usize> {
         let first = |pool: usize| self.ranges.partition_point(|active| active.of_pool < pool);
         first(pool)..first(pool + 1)
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
+use super::conflict::Certainty;
 use super::counts::Counts;
 use ipam_core::model::ServiceName;
 use ipam_core::net::Family;
@@ -146,7 +147,11 @@ pub struct ServiceOutcome {
     pub contested: Vec<(IpAddr, LossReason)>,
     pub loses: Vec<(IpAddr, LossReason)>,
     pub gains: Vec<GainedAddress>,
+    /// Whether it gets one of a pool, and not another Service that waits for one of it.
+    pub certainty: Certainty,
     pub pending: Vec<Pending>,
+    /// What it may get instead of waiting, if it is served before another Service.
+    pub chances: Vec<GainedAddress>,
 }
 
 impl ServiceOutcome {

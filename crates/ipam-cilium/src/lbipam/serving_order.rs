@@ -17,19 +17,20 @@ pub enum ServingOrder {
     Usual,
     /// The same order. A Service that takes any address takes those that later ones request.
     Adverse,
-    /// The reverse of [`ServingOrder::Adverse`].
+    /// The same, by name in reverse among those that the operator prefers alike.
     AdverseReversed,
 }
 
-/// What the status of a Service shows of the addresses that it shall have.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Shown {
-    All,
-    Some,
-    None,
+/// How soon the operator serves a Service. Among those of one rank, the order of a Go map decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    First,
+    Second,
+    Last,
 }
 
-fn shown(request: &Request<'_, '_>) -> Shown {
+/// By what the status of a Service shows of the addresses that it shall have: all, some, or none.
+fn rank(request: &Request<'_, '_>) -> Rank {
     let ingress = &request.service.ingress;
     let is_complete = match &request.wanted {
         AddressRequest::Exactly(requested) => requested.iter().all(|one| ingress.contains(one)),
@@ -38,30 +39,35 @@ fn shown(request: &Request<'_, '_>) -> Shown {
             .all(|family| ingress.iter().any(|one| Family::of(*one) == *family)),
     };
     match (is_complete, ingress.is_empty()) {
-        (true, _) => Shown::All,
-        (false, false) => Shown::Some,
-        (false, true) => Shown::None,
+        (true, _) => Rank::First,
+        (false, false) => Rank::Second,
+        (false, true) => Rank::Last,
     }
 }
 
-/// Places of the Services in the order in which they are served.
-pub(super) fn in_order(
-    wanted: ServingOrder,
+/// The rank of each Service.
+pub(super) fn ranks(
     requests: &[Request<'_, '_>],
     pools: &[AddressPool],
     rules: &LbRules,
     state: OperatorState<'_>,
-) -> Vec<usize> {
+) -> Vec<Rank> {
     let is_waiting_first = !rules.serves_holders_first() && revalidates_all(pools, state);
-    let mut order: Vec<usize> = (0..requests.len()).collect();
-    if is_waiting_first {
-        order.sort_by_key(|place| shown(&requests[*place]) == Shown::All);
-    } else {
-        order.sort_by_key(|place| shown(&requests[*place]));
-    }
+    let of_one = |request| match (is_waiting_first, rank(request)) {
+        (true, Rank::First) => Rank::Last,
+        (true, Rank::Second | Rank::Last) => Rank::First,
+        (false, rank) => rank,
+    };
+    requests.iter().map(of_one).collect()
+}
+
+/// Places of the Services in the order in which they are served.
+pub(super) fn in_order(wanted: ServingOrder, ranks: &[Rank]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..ranks.len()).collect();
     if wanted == ServingOrder::AdverseReversed {
         order.reverse();
     }
+    order.sort_by_key(|place| ranks[*place]);
     order
 }
 

@@ -290,9 +290,9 @@ pub(super) struct WrittenService {
     /// Cilium's reasons why it then waits for an address.
     #[serde(default)]
     pending: Vec<String>,
-    /// `certain`, or `possible` if another Service may get one of the addresses. Default: `certain`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    certainty: Option<String>,
+    /// `certain`, or `possible` if another Service may get one of the addresses.
+    #[serde(default = "certain")]
+    certainty: WrittenCertainty,
 }
 
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]

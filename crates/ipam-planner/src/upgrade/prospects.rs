@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::addresses::Starts;
 use super::change::listed;
-use ipam_cilium::lbipam::{self, Certainty, GainedAddress, Pending, Prospect};
+use ipam_cilium::lbipam::{self, Certainty, GainedAddress, InOrder, Pending, Prospect};
 use ipam_core::model::ServiceName;
 
 /// All that a Service can expect.
@@ -21,7 +21,7 @@ pub(super) fn prospects(starts: &Starts, name: &ServiceName) -> Prospects {
     let orders = [&starts.next, &starts.adverse[0], &starts.adverse[1]];
     let outcomes = orders.map(|evaluated| evaluated.outcomes.get(name));
     let outcomes: Vec<_> = outcomes.into_iter().flatten().collect();
-    let all: Vec<&[GainedAddress]> = outcomes.iter().map(|one| &one.gains[..]).collect();
+    let all: Vec<InOrder<'_>> = outcomes.iter().map(|one| InOrder::from(*one)).collect();
     let rivalry = &starts.rivalry;
     let mut gains = lbipam::prospects(&all, &|gain| rivalry.is_doubtful(gain, &starts.next_pools));
     let pending = outcomes.iter().take(1).flat_map(|one| &one.pending);
@@ -55,22 +55,25 @@ impl Prospects {
     /// `, then gets … and may get … or waits …`: what is sure, and then what chance decides.
     pub(super) fn then(&self) -> String {
         let texts = |is_sure: bool| {
-            let gains = self.gains.iter().filter(|gain| gain.is_sure() == is_sure);
+            let gains = self
+                .gains
+                .iter()
+                .filter(move |gain| gain.is_sure() == is_sure);
             gains.map(ToString::to_string).collect::<BTreeSet<_>>()
         };
-        let (mut sure, mut open) = (texts(true), texts(false));
         let waits = self.waits.iter();
-        let waits = waits.map(|reason| format!("waits (`{reason}`)"));
-        match open.is_empty() {
-            true => sure.extend(waits),
-            false => open.extend(waits),
-        }
-        let open: Vec<String> = open.into_iter().collect();
-        let open = (!open.is_empty()).then(|| open.join(" or "));
-        let all: Vec<String> = sure.into_iter().chain(open).collect();
+        let waits: Vec<String> = waits.map(|reason| format!("waits (`{reason}`)")).collect();
+        let mut all: Vec<String> = texts(true).into_iter().chain(texts(false)).collect();
+        let instead = match self.are_sure() {
+            true => {
+                all.extend(waits);
+                String::new()
+            }
+            false => waits.iter().map(|why| format!(" or {why}")).collect(),
+        };
         match all.is_empty() {
             true => String::new(),
-            false => format!(", then {}", listed(all)),
+            false => format!(", then {}{instead}", listed(all)),
         }
     }
 }
@@ -111,7 +114,7 @@ mod tests {
             (
                 &[("10.0.0.1", open), ("fd00::1", open)],
                 &[],
-                ", then may get 10.0.0.1 or may get fd00::1",
+                ", then may get 10.0.0.1 and may get fd00::1",
             ),
         ] {
             assert_eq!(prospects(gains, waits), text);

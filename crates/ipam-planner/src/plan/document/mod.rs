@@ -11,6 +11,7 @@ mod findings;
 mod load_balancing;
 mod pod_pools;
 mod selection;
+mod service_effects;
 mod summary;
 
 use std::collections::BTreeSet;
@@ -27,11 +28,12 @@ pub use edit::EditDocument;
 pub use findings::{
     BlockedDocument, DriftDocument, FindingDocument, MisplacedDocument, RefusalDocument,
 };
-pub(super) use load_balancing::service_effects;
-pub use load_balancing::{LbSummary, LostAddressDocument, ServiceEffectDocument};
+pub use load_balancing::LbSummary;
 pub use pod_pools::PodPoolSummary;
 pub(super) use pod_pools::{is_gone, shows};
 pub use selection::SelectionDocument;
+pub(super) use service_effects::service_effects;
+pub use service_effects::{LostAddressDocument, ServiceEffectDocument};
 pub use summary::Summary;
 
 /// Version of this format: the major part changes when a reader would misunderstand.

@@ -165,11 +165,7 @@ fn lb_waivers(
     lb_effects: &Effects,
     observed: &Observed,
 ) -> Vec<Waiver> {
-    let given: usize = effects(changes.iter().copied(), observed)
-        .services
-        .iter()
-        .map(|s| s.gains.len())
-        .sum();
+    let given = effects(changes.iter().copied(), observed).given;
     let lost = lb_effects.lost().count() + given;
     let lost = u32::try_from(lost).unwrap_or(u32::MAX);
     let deletes = undone

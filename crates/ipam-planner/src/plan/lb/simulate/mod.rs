@@ -1,17 +1,19 @@
 //! The effects of changes of pools and pins on each Service, step by step, now and when the
 //! operator restarts.
 
+mod expected;
 mod one_order;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use self::expected::{Expected, effect_of};
 use self::one_order::{OneOrder, at_rest};
 use super::super::change::Change;
 use super::simulated_state::SimulatedState;
 use ipam_cilium::lbipam::{
     Certainty, Conflict, Evaluated, GainedAddress, LbRules, LbService, LossReason, OperatorState,
-    Pending, Prospect, Rivalry, ServiceOutcome, ServingOrder, conflicts, evaluate, prospects,
+    Pending, Prospect, Rivalry, ServiceOutcome, ServingOrder, conflicts, evaluate,
 };
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_core::model::{Hazard, ServiceName};
@@ -61,6 +63,8 @@ pub struct ServiceEffect {
 pub struct Effects {
     /// On Services, by name, without unaffected ones.
     pub services: Vec<ServiceEffect>,
+    /// Number of addresses that Services get, one of which several Services may get counted once.
+    pub given: usize,
     /// Pools that come to overlap, by name.
     pub conflicts: BTreeMap<String, Conflict>,
 }
@@ -96,12 +100,6 @@ const ADVERSE: [ServingOrder; 2] = [ServingOrder::Adverse, ServingOrder::Adverse
 
 type Losses = BTreeMap<(ServiceName, IpAddr), (LossReason, Certainty)>;
 
-/// What a Service gets in one order, and why it waits.
-struct Expected {
-    gains: Vec<GainedAddress>,
-    pending: Vec<Pending>,
-}
-
 /// Simulates LB-IPAM change by change.
 pub(super) struct Simulation {
     before: SimulatedState,
@@ -109,6 +107,7 @@ pub(super) struct Simulation {
     /// Empty until two Services lack an address.
     adverse: Vec<OneOrder>,
     steps: Vec<Change>,
+    rivalry: Rivalry,
     lost: Losses,
     /// Ranges of the pools that change, before and after.
     touched: Vec<Range>,
@@ -170,6 +169,7 @@ impl Simulation {
             usual: OneOrder::new(ServingOrder::Usual, state),
             adverse: Vec::new(),
             steps: Vec::new(),
+            rivalry: Rivalry::default(),
             lost: Losses::new(),
             touched: Vec::new(),
             visibility,
@@ -211,6 +211,7 @@ impl Simulation {
         for one in &mut self.adverse {
             one.step(change);
         }
+        self.rivalry.extend(self.usual.rivalry());
         self.steps.push(change.clone());
         if self.adverse.is_empty() && self.usual.has_rivals() {
             self.adverse = ADVERSE.map(|order| self.repeated(order)).into();
@@ -247,6 +248,9 @@ impl Simulation {
         let rules = self.before.rules.clone();
         let anyway = at_rest(ServingOrder::Usual, &self.before);
         let mut effects = self.expected(&anyway);
+        let names = self.usual.last.outcomes.keys();
+        let given = names.map(|name| self.expected_in(&self.usual, &anyway, name).gains.len());
+        let given = given.sum();
         // An address in a changed pool goes with the pool, even if its origin is unknown.
         let mut anyway = lost_of(&anyway.outcomes, certain);
         let touched = RangeIndex::new(self.touched.iter().map(|range| (*range, ())));
@@ -268,6 +272,7 @@ impl Simulation {
         };
         Effects {
             services: effects.into_values().filter(is_one).collect(),
+            given,
             conflicts: self.conflicts(&rules),
         }
     }
@@ -276,8 +281,6 @@ impl Simulation {
     /// them, in the usual order.
     fn expected(&self, anyway: &Evaluated) -> BTreeMap<ServiceName, ServiceEffect> {
         let pools = self.usual.state.read(&self.before.rules);
-        let running = OperatorState::Running(&pools);
-        let rivalry = Rivalry::new(&self.usual.last, &pools, running);
         let others = self.adverse.iter();
         let others: Vec<(&OneOrder, Evaluated)> = others
             .map(|one| (one, at_rest(one.order(), &self.before)))
@@ -288,24 +291,8 @@ impl Simulation {
                 .iter()
                 .map(|(one, anyway)| self.expected_in(one, anyway, name));
             let orders: Vec<Expected> = [usual].into_iter().chain(others).collect();
-            let gains: Vec<&[GainedAddress]> = orders.iter().map(|one| &one.gains[..]).collect();
-            let gains = prospects(&gains, &|gain| rivalry.is_doubtful(gain, &pools));
-            let counted = match gains.iter().all(Prospect::is_sure) {
-                true => 1,
-                false => orders.len(),
-            };
-            let mut pending: Vec<Pending> = Vec::new();
-            for why in orders.into_iter().take(counted).flat_map(|one| one.pending) {
-                if !pending.contains(&why) {
-                    pending.push(why);
-                }
-            }
-            ServiceEffect {
-                service: name.clone(),
-                loses: Vec::new(),
-                gains,
-                pending,
-            }
+            let is_doubtful = |gain: &GainedAddress| self.rivalry.is_doubtful(gain, &pools);
+            effect_of(name, orders, &is_doubtful)
         };
         let names = self.usual.last.outcomes.keys();
         names.map(|name| (name.clone(), effect(name))).collect()
@@ -314,23 +301,25 @@ impl Simulation {
     /// What a Service gets or waits for in one order, and not without the changes.
     fn expected_in(&self, one: &OneOrder, anyway: &Evaluated, name: &ServiceName) -> Expected {
         let before = anyway.outcomes.get(name);
-        let is_new =
-            |gain: &GainedAddress| before.is_none_or(|before| !before.gains.contains(gain));
+        let is_new = |gain: &GainedAddress| {
+            before.is_none_or(|before| {
+                !(before.gains.contains(gain) || before.chances.contains(gain))
+            })
+        };
         let has_been_given = !one.given_to(name).is_empty();
         let waits = |why: &&Pending| {
             !has_been_given && before.is_none_or(|before| !before.pending.contains(*why))
         };
-        let pending = one.last.outcomes.get(name).map(|outlook| &outlook.pending);
+        let last = one.last.outcomes.get(name);
+        let pending = last.into_iter().flat_map(|last| &last.pending);
+        let chances = last.into_iter().flat_map(|last| &last.chances);
         let mut gains = one.gains(&self.before, name);
         gains.retain(is_new);
         Expected {
             gains,
-            pending: pending
-                .into_iter()
-                .flatten()
-                .filter(waits)
-                .cloned()
-                .collect(),
+            certainty: last.map(|last| last.certainty).unwrap_or_default(),
+            chances: chances.filter(|chance| is_new(chance)).cloned().collect(),
+            pending: pending.filter(waits).cloned().collect(),
         }
     }
 

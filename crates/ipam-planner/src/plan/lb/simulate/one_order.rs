@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::super::change::Change;
 use super::super::simulated_state::SimulatedState;
-use ipam_cilium::lbipam::{Evaluated, GainedAddress, OperatorState, ServingOrder, evaluate_in};
+use ipam_cilium::lbipam::{
+    Evaluated, GainedAddress, OperatorState, Rivalry, ServiceOutcome, ServingOrder, evaluate_in,
+};
 use ipam_core::model::ServiceName;
 use ipam_core::net::Family;
 
@@ -76,6 +78,18 @@ impl OneOrder {
                 }
             }
         }
+    }
+
+    /// What the last step leaves to chance.
+    pub(super) fn rivalry(&self) -> Rivalry {
+        let is_quiet = |one: &ServiceOutcome| {
+            one.gains.is_empty() && one.pending.is_empty() && one.contested.is_empty()
+        };
+        if self.last.outcomes.values().all(is_quiet) {
+            return Rivalry::default();
+        }
+        let pools = self.state.read(&self.state.rules);
+        Rivalry::new(&self.last, &pools, OperatorState::Running(&pools))
     }
 
     /// Whether two Services lack an address after the last step, so that the order decides.

@@ -1,3 +1,5 @@
+//! Plans of pools on a cluster made by hand: who gets an address, and what chance decides.
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -22,7 +24,17 @@ fn service(name: &str, held: &[&str], requested: Option<&str>) -> Value {
 }
 
 fn observed_of(pools: &[Value], services: &[Value]) -> Observed {
+    observed_on("1.19.3", pools, services)
+}
+
+fn observed_on(version: &str, pools: &[Value], services: &[Value]) -> Observed {
     let mut reader = Reader::default();
+    let image = format!("quay.io/cilium/cilium:v{version}");
+    let agent = json!({"metadata": {"namespace": "kube-system", "name": "cilium", "labels": {"k8s-app": "cilium"}},
+        "spec": {"template": {"spec": {"containers": [{"name": "cilium-agent", "image": image}]}}}});
+    reader
+        .object(ObservedKind::CiliumDaemonSet, &agent.to_string())
+        .unwrap();
     for pool in pools {
         reader
             .object(ObservedKind::LoadBalancerPool, &pool.to_string())
@@ -36,23 +48,28 @@ fn observed_of(pools: &[Value], services: &[Value]) -> Observed {
     reader.finish("2026-01-02T00:00:00Z".parse().unwrap())
 }
 
-/// What is told of each Service when pool `a` becomes this block.
-fn told(services: &[Value], before: &str, after: &str) -> Vec<String> {
-    let observed = observed_of(&[pool("a", before)], services);
-    let next = observed_of(&[pool("a", after)], &[]);
-    let manifest = |observed: &Observed| observed.address_pools["a"].manifest.clone();
-    let change = Change::AddressPool(Box::new(AddressPoolChange {
+/// A change of the pool to this block.
+fn change(observed: &Observed, name: &str, block: &str) -> Change {
+    let next = observed_of(&[pool(name, block)], &[]);
+    let manifest = |observed: &Observed| observed.address_pools[name].manifest.clone();
+    Change::AddressPool(Box::new(AddressPoolChange {
         action: PoolAction::Update,
-        name: "a".parse().unwrap(),
+        name: name.parse().unwrap(),
         api: AddressPoolApi::V2,
-        before: Some(manifest(&observed)),
+        before: Some(manifest(observed)),
         after: Some(manifest(&next)),
         translation: Translation::None,
         author: None,
         hazard: Hazard::None,
         guard: ObjectVersion::default(),
         origin: None,
-    }));
+    }))
+}
+
+/// What is told of each Service when pool `a` becomes this block.
+fn told(services: &[Value], before: &str, after: &str) -> Vec<String> {
+    let observed = observed_of(&[pool("a", before)], services);
+    let change = change(&observed, "a", after);
     let effects = effects([&change], &observed);
     let text = |effect: &ServiceEffect| {
         let gains = effect.gains.iter().map(ToString::to_string);
@@ -104,14 +121,66 @@ fn chance_decides_who_gets_the_only_room() {
 #[test]
 fn another_service_may_take_the_address_that_one_requests() {
     let services = [
-        service("any", &["10.8.0.1"], None),
+        service("any", &[], None),
+        service("holder", &["10.8.0.1"], Some("10.8.0.1")),
         service("picky", &[], Some("10.7.0.1")),
     ];
     assert_eq!(
         told(&services, "10.8.0.1-10.8.0.1", "10.7.0.1-10.7.0.1"),
         [
-            "any: may get an IPv4 address of a, out_of_ips",
+            "any: may get an IPv4 address of a",
+            "holder: no_pool",
             "picky: may get 10.7.0.1, already_allocated"
         ]
     );
+}
+
+#[test]
+fn those_between_the_first_and_the_last_are_told_too() {
+    let waiting = ["b", "c", "d"].map(|name| service(name, &[], None));
+    let all: Vec<Value> = [service("a", &["10.7.0.1"], None)]
+        .into_iter()
+        .chain(waiting)
+        .collect();
+    for block in ["10.7.0.1-10.7.0.2", "10.7.0.1-10.7.0.3"] {
+        assert_eq!(
+            told(&all, "10.7.0.1-10.7.0.1", block),
+            ["b", "c", "d"].map(|name| format!("{name}: may get an IPv4 address of a")),
+            "{block}"
+        );
+    }
+}
+
+#[test]
+fn what_one_change_leaves_to_chance_stays_so_after_another_one() {
+    // Up to 1.18.1, one that waits may take an address of an edited block before its holder.
+    let services = [
+        service("a", &["10.7.0.1"], None),
+        service("any", &[], None),
+        service("picky", &[], Some("10.7.0.4")),
+    ];
+    let observed = observed_on(
+        "1.17.6",
+        &[
+            pool("a", "10.7.0.1-10.7.0.1"),
+            pool("b", "10.9.0.1-10.9.0.9"),
+        ],
+        &services,
+    );
+    let edit = change(&observed, "a", "10.7.0.1-10.7.0.4");
+    let other = change(&observed, "b", "10.9.0.1-10.9.0.8");
+    for changes in [vec![&edit], vec![&edit, &other]] {
+        let effects = effects(changes.iter().copied(), &observed);
+        let of_picky = effects
+            .services
+            .iter()
+            .find(|one| one.service.name() == "picky");
+        let certainty = of_picky.map(|one| one.gains[0].certainty);
+        assert_eq!(
+            certainty,
+            Some(Certainty::LeftToChance),
+            "{}",
+            changes.len()
+        );
+    }
 }
