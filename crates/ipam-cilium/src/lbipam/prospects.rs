@@ -126,7 +126,7 @@ impl Rivalry {
         let gained: BTreeSet<IpAddr> = gained.filter_map(exactly).collect();
         let waiting = evaluated.outcomes.values().flat_map(|one| &one.pending);
         let waiting = waiting.filter(|why| matches!(why, Pending::OutOfAddresses(_)));
-        let waiting = waiting.count();
+        let waiting = waiting.count() as u128;
         let has_contested = |pool: &&AddressPool| {
             let mut ranges = pool.ranges.iter().map(|range| range.range);
             ranges.any(|range| {
@@ -139,11 +139,11 @@ impl Rivalry {
         let is_scarce = |pool: &&AddressPool| {
             let rivals = awaited.intersection(&contested);
             let rivals = rivals.filter(|address| has(pool, **address));
-            let rivals = (rivals.count() + waiting) as u128;
+            let rivals = rivals.count() as u128;
             let wanted = wanted.get(&*pool.name).copied().unwrap_or_default();
             let counts = evaluated.counts.get(&pool.name);
             let free = counts.map_or(0, |counts| counts.available);
-            rivals > 0 && free < wanted.saturating_add(rivals)
+            rivals > 0 && free < wanted.saturating_add(rivals).saturating_add(waiting)
         };
         let overlaps = conflicts(pools, state);
         let is_by_chance = |pool: &&AddressPool| {

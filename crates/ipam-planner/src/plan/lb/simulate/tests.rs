@@ -184,3 +184,16 @@ fn what_one_change_leaves_to_chance_stays_so_after_another_one() {
         );
     }
 }
+
+#[test]
+fn holders_of_a_moved_block_are_served_before_those_that_wait() {
+    let services = [
+        service("a", &["10.7.0.1"], None),
+        service("b", &["10.7.0.2"], None),
+        service("c", &[], None),
+    ];
+    assert_eq!(
+        told(&services, "10.7.0.1-10.7.0.2", "10.8.0.1-10.8.0.2"),
+        ["a", "b"].map(|name| format!("{name}: gets an IPv4 address of a"))
+    );
+}
