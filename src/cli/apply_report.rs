@@ -107,9 +107,12 @@ impl Report {
             grouped_digits(self.unknown.len())
         )
     }
-}
 
-impl Report {
+    /// Number of changes that were made, or of which that is unknown.
+    pub(super) fn written(&self) -> usize {
+        self.applied.len() + self.unknown.len()
+    }
+
     /// The changes that were not made, or of which that is unknown.
     pub(super) fn left(&self) -> Vec<LeftChange> {
         let unknown = self.unknown.iter().map(|line| (line, "unknown: "));

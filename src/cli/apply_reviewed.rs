@@ -109,6 +109,8 @@ pub(super) struct Review {
 
 /// What was written, and what was not.
 struct Noted {
+    /// Number of changes that were made, or of which that is unknown.
+    written: usize,
     counts: String,
     left: Vec<LeftChange>,
 }
@@ -243,6 +245,7 @@ impl Review {
 
     pub(super) fn note(&self, report: &Report) {
         let _ = self.report.set(Noted {
+            written: report.written(),
             counts: report.counts(),
             left: report.left(),
         });
@@ -258,12 +261,7 @@ impl Review {
             return outcome;
         };
         let why = outcome.as_ref().err().map(|why| why.brief(common.detail()));
-        let verdict = match (&why, self.report.get()) {
-            (None, None) => Verdict::Applied("There was nothing to apply."),
-            (None, Some(Noted { counts, .. })) => Verdict::Applied(counts),
-            (Some(why), Some(Noted { counts, left })) => Verdict::InPart { why, counts, left },
-            (Some(why), None) => Verdict::NotApplied(why),
-        };
+        let verdict = verdict(why.as_deref(), self.report.get());
         let told = self.post(number, verdict, common).await;
         match (outcome, told) {
             (Ok(status), told) => told.map(|()| status),
@@ -293,7 +291,7 @@ impl Review {
             &time,
             Occasion::Apply,
         );
-        let has_written = !matches!(verdict, Verdict::NotApplied(_));
+        let has_written = !matches!(verdict, Verdict::NotApplied { .. });
         let text = {
             let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
             apply_comment(&self.directory, verdict, plan.as_ref(), &around)
@@ -325,9 +323,46 @@ impl Review {
     }
 }
 
+/// `why` tells the failure.
+fn verdict<'n>(why: Option<&'n str>, noted: Option<&'n Noted>) -> Verdict<'n> {
+    match (why, noted) {
+        (None, None) => Verdict::Applied("There was nothing to apply."),
+        (None, Some(Noted { counts, .. })) => Verdict::Applied(counts),
+        (
+            Some(why),
+            Some(Noted {
+                written: 0, left, ..
+            }),
+        ) => Verdict::NotApplied { why, left },
+        (Some(why), Some(Noted { counts, left, .. })) => Verdict::InPart { why, counts, left },
+        (Some(why), None) => Verdict::NotApplied { why, left: &[] },
+    }
+}
+
 /// Whether the reviewers could see this text before the merge.
 fn is_older(comment: &forge::Comment, merged: &Merged) -> bool {
     comment
         .changed
         .is_some_and(|changed| changed <= merged.time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A write without an answer may have been made.
+    #[test]
+    fn an_apply_in_part_wrote_something_or_may_have() {
+        let noted = |written| Noted {
+            written,
+            counts: String::new(),
+            left: Vec::new(),
+        };
+        let (nothing, one) = (noted(0), noted(1));
+        let failed = |noted| verdict(Some("it failed"), noted);
+        assert!(matches!(failed(None), Verdict::NotApplied { .. }));
+        assert!(matches!(failed(Some(&nothing)), Verdict::NotApplied { .. }));
+        assert!(matches!(failed(Some(&one)), Verdict::InPart { .. }));
+        assert!(matches!(verdict(None, Some(&nothing)), Verdict::Applied(_)));
+    }
 }

@@ -17,6 +17,9 @@ const REASON: usize = 300;
 /// Changes that are left and have a row.
 const LEFT: usize = 20;
 
+/// Causes of changes that are left, if nothing was applied.
+const CAUSES: usize = 3;
+
 /// How an apply ended.
 #[derive(Clone, Copy, Debug)]
 pub enum Verdict<'v> {
@@ -29,8 +32,12 @@ pub enum Verdict<'v> {
         counts: &'v str,
         left: &'v [LeftChange],
     },
-    /// Nothing; the reason.
-    NotApplied(&'v str),
+    /// Nothing.
+    NotApplied {
+        why: &'v str,
+        /// Empty if no write was tried.
+        left: &'v [LeftChange],
+    },
 }
 
 /// A change that was not made, or of which that is unknown.
@@ -64,11 +71,17 @@ pub fn apply_comment(
             );
             in_part(directory, head, left, around)
         }
-        Verdict::NotApplied(why) => {
-            let text = format!("### {title}: **not applied**\n\n{}\n", reason(why));
+        Verdict::NotApplied { why, left } => {
+            let (why, causes) = (reason(why), causes(left));
+            let text = format!("### {title}: **not applied**\n\n{why}\n{causes}");
             match plan {
                 Some(plan) => {
-                    let above = format!("{text}\nThe plan of now:\n\n");
+                    // What beat the writes may have changed it.
+                    let when = match left.is_empty() {
+                        true => "of now",
+                        false => "that the apply began with",
+                    };
+                    let above = format!("{text}\nThe plan {when}:\n\n");
                     comment_below(&above, plan, around)
                 }
                 None => format!("{text}\n{}\n", at(around)),
@@ -114,6 +127,34 @@ fn in_part(
     page.finish()
 }
 
+/// Why the changes were not made: the first causes, each with its first object.
+fn causes(left: &[LeftChange]) -> String {
+    let mut causes: Vec<(&str, &LeftChange, usize)> = Vec::new();
+    for one in left {
+        match causes.iter_mut().find(|(why, ..)| *why == one.why) {
+            Some((.., times)) => *times += 1,
+            None => causes.push((&one.why, one, 1)),
+        }
+    }
+    let line = |(why, first, times): &(&str, &LeftChange, usize)| {
+        let more = match times - 1 {
+            0 => String::new(),
+            more => format!(" and {} more", grouped_digits(more)),
+        };
+        let name = code(&short_name(&first.kind, &first.name));
+        format!("\n- {name}{more}: {}", prose(&cut(why)))
+    };
+    let mut text: String = causes.iter().take(CAUSES).map(line).collect();
+    let further: usize = causes.iter().skip(CAUSES).map(|(.., times)| times).sum();
+    if further > 0 {
+        text += &format!("\n- … and {}", count(further, "further change"));
+    }
+    match text.is_empty() {
+        true => text,
+        false => text + "\n",
+    }
+}
+
 /// The agents that must restart, without those of the changes that are left; empty without any.
 fn restarts(plan: Option<&PlanDocument>, left: &[LeftChange]) -> String {
     let left: BTreeSet<(&str, &str)> = left.iter().map(|one| (&*one.kind, &*one.name)).collect();
@@ -139,12 +180,20 @@ fn restarts(plan: Option<&PlanDocument>, left: &[LeftChange]) -> String {
 }
 
 fn reason(why: &str) -> String {
-    let line = why.split_whitespace().collect::<Vec<_>>().join(" ");
-    let cut: String = line.chars().take(REASON).collect();
-    let more = if cut.len() < line.len() { " …" } else { "" };
+    let cut = cut(why);
     let upper = cut.chars().next().map(|c| c.to_uppercase().to_string());
     let rest = cut.chars().skip(1).collect::<String>();
-    prose(&format!("{}{rest}{more}", upper.unwrap_or_default())).to_string()
+    prose(&(upper.unwrap_or_default() + &rest)).to_string()
+}
+
+/// One line of limited length.
+fn cut(why: &str) -> String {
+    let line = why.split_whitespace().collect::<Vec<_>>().join(" ");
+    let cut: String = line.chars().take(REASON).collect();
+    match cut.len() < line.len() {
+        true => cut + " …",
+        false => cut,
+    }
 }
 
 fn at(around: &Circumstances<'_>) -> String {
@@ -199,13 +248,36 @@ mod tests {
     #[test]
     fn a_reason_stays_text_and_short() {
         let why = format!("node `@team` in\n# way {}", "x".repeat(500));
-        let text = apply_comment("pools", Verdict::NotApplied(&why), None, &AROUND);
+        let verdict = Verdict::NotApplied {
+            why: &why,
+            left: &[],
+        };
+        let text = apply_comment("pools", verdict, None, &AROUND);
         assert!(
             text.starts_with("### `pools`: **not applied**\n\nNode `@team` in "),
             "{text}"
         );
         assert!(!text.contains("\n# way"), "{text}");
         assert!(text.contains('…') && text.len() < 600, "{text}");
+    }
+
+    #[test]
+    fn refused_writes_are_told_by_cause() {
+        let change = |name: &str, why: &str| LeftChange {
+            kind: "Node".to_owned(),
+            name: name.to_owned(),
+            after: Vec::new(),
+            why: why.to_owned(),
+        };
+        let mut left = vec![change("a@x", "forbidden"), change("b", "forbidden")];
+        left.extend(["c", "d", "e"].map(|name| change(name, name)));
+        let verdict = Verdict::NotApplied {
+            why: "5 of 5 changes not applied",
+            left: &left,
+        };
+        let text = apply_comment("pools", verdict, None, &AROUND);
+        let causes = "5 of 5 changes not applied\n\n- `a@x` and 1 more: forbidden\n- `c`: c\n- `d`: d\n- … and 1 further change\n\ncommit";
+        assert!(text.contains(causes), "{text}");
     }
 
     #[test]

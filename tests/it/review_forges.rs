@@ -45,6 +45,36 @@ fn a_merge_applies_the_plan_that_was_shown_and_no_other_one() {
     }
 }
 
+/// A person needs the plan and its digest then, and has nothing to repair.
+#[test]
+fn an_apply_whose_first_write_is_refused_is_told_as_not_applied() {
+    let world = World::new(Forge::GitHub);
+    world.run(&COMMENT).expect(0);
+    let cluster = world.folder.read("cluster.json");
+    let last = cluster.replace(
+        r#""resourceVersion":"7""#,
+        &format!(r#""resourceVersion":"{}""#, u64::MAX),
+    );
+    assert_ne!(last, cluster);
+    world.folder.write("cluster.json", last);
+    let refused = world.run(&APPLY).expect(1);
+    assert!(refused.stdout.contains("Applied 0 changes; 1 not applied"));
+    let told = world.comments().remove(1);
+    for part in [
+        "**not applied**\n\nThe claims in ConfigMap ",
+        "no resourceVersion is left",
+        "\n- `n1`: not tried, because applying stopped before\n",
+        "\nThe plan that the apply began with:\n\n### `pools`: nothing in use changes\n",
+        "To apply exactly this by hand: `cilium-ipam apply pools --expect-digest ",
+    ] {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+
+    world.folder.write("cluster.json", cluster);
+    world.run(&APPLY).expect(0);
+    assert!(world.comments()[1].contains("applied as reviewed"));
+}
+
 /// The comment shows the refusal, and the merge does not lift it.
 #[test]
 fn a_rule_refuses_a_plan_that_was_reviewed() {
