@@ -7,6 +7,7 @@ use super::comment::{Circumstances, Occasion, Program, Unattended};
 use super::comment_drift::unplanned;
 use super::comment_refusals::{is_refused, rules};
 use super::human_approval::unapproved;
+use super::markdown_objects::ADDRESS_POOL;
 use super::markup::{Markup, Phrase};
 use super::text::{count, grouped_digits};
 use ipam_planner::plan::{ChangeDocument, Intent, LbSummary, PlanDocument, PodPoolSummary};
@@ -24,12 +25,6 @@ pub(super) fn verdict(plan: &PlanDocument) -> String {
 fn problems(plan: &PlanDocument) -> Vec<String> {
     let lost = LossCounts::of(plan);
     let approval = unapproved(&plan.changes).count();
-    let changes = plan.changes.iter();
-    let destructive = changes.filter(|one| one.hazard == "destructive");
-    // The lost addresses count for the changes that take them.
-    let takers = takers(plan);
-    let destructive =
-        destructive.filter(|one| !takers.contains(&*format!("{}/{}", one.kind, one.name)));
     let refused = plan.findings.iter();
     let refused = refused.filter(|one| is_refused(one, &plan.refusals));
     let refused: usize = refused.map(|one| one.count).sum();
@@ -43,7 +38,7 @@ fn problems(plan: &PlanDocument) -> Vec<String> {
             "addresses may be lost",
         ),
         (
-            destructive.count(),
+            destructive(plan),
             "destructive change",
             "destructive changes",
         ),
@@ -65,10 +60,19 @@ fn problems(plan: &PlanDocument) -> Vec<String> {
         .collect()
 }
 
-/// The changes that take addresses from Services, as `KIND/NAME`.
-fn takers(plan: &PlanDocument) -> BTreeSet<&str> {
-    let lost = plan.services.iter().flat_map(|service| &service.loses);
-    lost.filter_map(|lost| lost.cause.as_deref()).collect()
+/// The destructive changes that no lost address tells.
+fn destructive(plan: &PlanDocument) -> usize {
+    let lost = || plan.services.iter().flat_map(|service| &service.loses);
+    let causes: BTreeSet<&str> = lost().filter_map(|lost| lost.cause.as_deref()).collect();
+    // Any pool may take an address of unknown cause: a new one that overlaps, or the first one.
+    let is_unknown = lost().any(|lost| lost.cause.is_none());
+    let is_told = |change: &ChangeDocument| {
+        (is_unknown && change.kind == ADDRESS_POOL)
+            || causes.contains(&*format!("{}/{}", change.kind, change.name))
+    };
+    let changes = plan.changes.iter();
+    let destructive = changes.filter(|one| one.hazard == "destructive");
+    destructive.filter(|one| !is_told(one)).count()
 }
 
 /// Nodes in use that get another block.

@@ -384,24 +384,48 @@ fn a_protected_move_has_one_way_out(folder: &Folder) {
     }
 }
 
+/// A LoadBalancer Service that has this address.
+fn with_address(name: &str, address: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"{name}","namespace":"shop","uid":"u-{name}","creationTimestamp":"2026-01-01T00:00:00Z"}},"spec":{{"type":"LoadBalancer","ports":[{{"port":443,"protocol":"TCP"}}]}},"status":{{"loadBalancer":{{"ingress":[{{"ip":"{address}"}}]}},"conditions":[{{"type":"cilium.io/IPAMRequestSatisfied","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z","reason":"satisfied","message":""}}]}}}}"#
+    )
+}
+
+/// A pool of LoadBalancer addresses in a file.
+fn address_pool(name: &str, cidr: &str) -> String {
+    format!(
+        "apiVersion: cilium.io/v2alpha1\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: {name}}}\nspec: {{blocks: [{{cidr: {cidr}}}]}}\n"
+    )
+}
+
+/// Cilium takes addresses away only once there is a pool, so no pool had the address before.
+#[test]
+fn an_address_that_a_new_pool_takes_counts_once() {
+    let objects = [with_address("web", "203.0.113.10")];
+    let folder = Folder::new(&[
+        ("pools/new.yaml", &address_pool("new", "198.51.100.0/24")),
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &objects)),
+    ]);
+    let text = dry_run(folder.path(), &["pools", "--cluster-file", "cluster.json"]);
+    let text = text.expect(0).stdout;
+    let title = text.lines().next().unwrap();
+    assert_eq!(title, "### `pools`: refused. 1 refusal, 1 address lost");
+    assert!(text.contains("**destructive:** pool `new`"), "{text}");
+}
+
 /// A pool shrinks: one Service certainly loses its address, and two may.
 #[test]
 fn a_lost_address_has_its_cause_beside_it() {
-    let service = |name: &str, address: &str| {
-        format!(
-            r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"{name}","namespace":"shop","uid":"u-{name}","creationTimestamp":"2026-01-01T00:00:00Z"}},"spec":{{"type":"LoadBalancer","ports":[{{"port":443,"protocol":"TCP"}}]}},"status":{{"loadBalancer":{{"ingress":[{{"ip":"{address}"}}]}},"conditions":[{{"type":"cilium.io/IPAMRequestSatisfied","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z","reason":"satisfied","message":""}}]}}}}"#
-        )
-    };
     let held = r#"{"apiVersion":"cilium.io/v2alpha1","kind":"CiliumLoadBalancerIPPool","metadata":{"name":"public","creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"blocks":[{"cidr":"203.0.113.0/24"}]}}"#;
     let objects = [
         held.to_owned(),
-        service("web", "203.0.113.10"),
-        service("api", "203.0.113.11"),
-        service("dns", "203.0.113.200"),
+        with_address("web", "203.0.113.10"),
+        with_address("api", "203.0.113.11"),
+        with_address("dns", "203.0.113.200"),
     ];
-    let smaller = "apiVersion: cilium.io/v2alpha1\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: public}\nspec: {blocks: [{cidr: 203.0.113.0/25}]}\n";
+    let smaller = address_pool("public", "203.0.113.0/25");
     let folder = Folder::new(&[
-        ("pools/public.yaml", smaller),
+        ("pools/public.yaml", &smaller),
         ("cluster.json", &cluster("1.19.3", KUBERNETES, &objects)),
     ]);
     let text = dry_run(folder.path(), &["pools", "--cluster-file", "cluster.json"]);
