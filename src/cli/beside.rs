@@ -1,29 +1,22 @@
 //! What `watch` and the operator, which no merge starts, would write of a plan that is refused. Must
 //! never know forges.
 
-use jiff::Timestamp;
-
 use super::planning::MadePlan;
 use super::safety_arguments::SafetyArguments;
 use super::{Common, lock};
-use crate::render::{Program, Unattended};
+use crate::render::Unattended;
 use ipam_cluster::{Cluster, LeaseName, LockSeen, Opening};
 use ipam_planner::plan::unattended;
 
-/// What they would write, and which of them runs.
+/// What they would write, and whether the operator runs.
 pub(super) struct Beside {
     changes: usize,
-    running: Option<Running>,
-}
-
-/// A program that holds a Lease of ours.
-struct Running {
-    program: Program,
-    holder: String,
+    /// The holder of the operator's Lease.
+    operator: Option<String>,
 }
 
 impl Beside {
-    /// `None` if nothing is refused. Reads the Leases of a live cluster; a file has none.
+    /// `None` if nothing is refused. Reads the operator's Lease of a live cluster; a file has none.
     pub(super) async fn of(
         made: &MadePlan,
         safety_arguments: &SafetyArguments,
@@ -42,40 +35,28 @@ impl Beside {
         let parted = unattended(plan, &loaded.desired, observed, &waivers);
         Some(Beside {
             changes: parted.applied.len(),
-            running: running(common).await,
+            operator: operator(common).await,
         })
     }
 
     pub(super) fn shown(&self) -> Unattended<'_> {
-        let Beside { changes, running } = self;
+        let Beside { changes, operator } = self;
         Unattended {
             changes: *changes,
-            running: running.as_ref().map(|one| (one.program, &*one.holder)),
+            operator: operator.as_deref(),
         }
     }
 }
 
-/// The program that the Leases name, as far as they can be read.
-async fn running(common: &Common) -> Option<Running> {
+/// The operator that leads, as far as its Lease can be read. The other Lease says no more: `watch`
+/// and the operator hold it only while they write.
+async fn operator(common: &Common) -> Option<String> {
     if common.cluster_file.is_some() {
         return None;
     }
     let cluster = common.target(Opening::Read).await.ok()?;
-    for (name, program) in [
-        (LeaseName::Leader, Program::Operator),
-        (LeaseName::Apply, Program::Watch),
-    ] {
-        let Ok(LockSeen::Record(record)) = cluster.lock(name).await else {
-            continue;
-        };
-        let is_of_it = name == LeaseName::Leader || record.operation == "watch";
-        let now: Timestamp = cluster.now();
-        if is_of_it && lock::is_held(&record, now) {
-            return Some(Running {
-                program,
-                holder: record.holder,
-            });
-        }
+    match cluster.lock(LeaseName::Leader).await.ok()? {
+        LockSeen::Record(record) if lock::is_held(&record, cluster.now()) => Some(record.holder),
+        _ => None,
     }
-    None
 }

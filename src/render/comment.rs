@@ -36,16 +36,9 @@ pub struct Circumstances<'c> {
 pub struct Unattended<'c> {
     /// Number of changes.
     pub changes: usize,
-    /// One of them that runs on the cluster, and the holder that its Lease names. A cluster file
-    /// has no Leases, and a job may not be allowed to read them.
-    pub running: Option<(Program, &'c str)>,
-}
-
-/// A program that applies by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
-    Watch,
-    Operator,
+    /// The operator that runs on the cluster, by the holder of its Lease. A cluster file has no
+    /// Leases, and a job may not be allowed to read them.
+    pub operator: Option<&'c str>,
 }
 
 /// What makes the changes of a plan.

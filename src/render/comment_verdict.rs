@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::comment::{Circumstances, Occasion, Program, Unattended};
+use super::comment::{Circumstances, Occasion, Unattended};
 use super::comment_drift::unplanned;
 use super::comment_refusals::{is_refused, rules};
 use super::human_approval::unapproved;
@@ -195,34 +195,35 @@ fn refused(plan: &PlanDocument, around: &Circumstances<'_>) -> Phrase {
     }
 }
 
-/// What `watch` and the operator write: they do not refuse a plan as a whole.
+/// What `watch` and the operator write: they do not refuse a plan as a whole. Between two writes, a
+/// `watch` holds no Lease.
 fn besides(unattended: Unattended<'_>) -> Phrase {
-    let Unattended { changes, running } = unattended;
-    let (watch, operator) = ("cilium-ipam watch", "cilium-ipam operator");
+    let Unattended { changes, operator } = unattended;
+    let (watch, name) = ("cilium-ipam watch", "cilium-ipam operator");
     let space = || Phrase::new(" ");
-    let who = match (changes, running) {
+    let who = match (changes, operator) {
         (0, _) => {
-            let both = space().value(watch).words(" and ").value(operator);
+            let both = space().value(watch).words(" and ").value(name);
             return both.words(" write none of it without a person, either.");
         }
-        (_, Some((program, holder))) => space()
-            .value(match program {
-                Program::Watch => watch,
-                Program::Operator => operator,
-            })
+        (_, Some(holder)) => space()
+            .value(name)
             .words(" runs on this cluster as ")
             .value(holder)
             .words(". If it follows these files, it"),
         (_, None) => Phrase::new(" If ")
             .value(watch)
             .words(" or ")
-            .value(operator)
+            .value(name)
             .words(" follows these files, it"),
     };
-    who.words(&format!(
-        " still writes {} of them by itself: those that need no person.",
+    let by_itself = format!(
+        " still writes {} of them by itself: those that need no person. A ",
         grouped_digits(changes)
-    ))
+    );
+    who.words(&by_itself)
+        .value("watch")
+        .words(" at rest leaves no trace in the cluster, so it may run unseen.")
 }
 
 /// An error of the plan is told, and stops no apply.

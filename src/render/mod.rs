@@ -56,7 +56,7 @@ use ipam_core::natural;
 use ipam_planner::plan::PlanDocument;
 
 pub use annotations::annotations;
-pub use comment::{Circumstances, Occasion, Program, Unattended, comment, comment_on_findings};
+pub use comment::{Circumstances, Occasion, Unattended, comment, comment_on_findings};
 pub use comment_apply::{LeftChange, Verdict, apply_comment, drift_is_gone, drift_issue};
 pub use diagnostic::diagnostics;
 pub use examination::{ExaminationDocument, examination, sarif};

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use cilium_ipam::render::{
-    Circumstances, LeftChange, Occasion, Program, Unattended, Verdict, apply_comment, comment,
+    Circumstances, LeftChange, Occasion, Unattended, Verdict, apply_comment, comment,
 };
 use ipam_planner::plan::{ChangeDocument, PlanDocument, RefusalDocument};
 
@@ -280,7 +280,7 @@ fn a_comment_takes_text_of_others_as_text_in_every_risk() {
             step(&mut plan);
             let unattended = Unattended {
                 changes: 1,
-                running: Some((Program::Operator, &text)),
+                operator: Some(&text),
             };
             let around = Circumstances {
                 commit: Some(&text),
@@ -375,7 +375,7 @@ fn a_protected_move_has_one_way_out(folder: &Folder) {
     assert_text_only(&text);
     for part in [
         "**The apply job of this merge writes nothing:** the whole plan is refused by `protected-node`. Without this refusal, it would write 42 changes: ",
-        " If `cilium-ipam watch` or `cilium-ipam operator` follows these files, it still writes 41 of them by itself: those that need no person.\n",
+        " If `cilium-ipam watch` or `cilium-ipam operator` follows these files, it still writes 41 of them by itself: those that need no person. A `watch` at rest leaves no trace in the cluster, so it may run unseen.\n",
         "\n**Look at first:** refused by `protected-node`: node `db-7` would move from `10.20.5.0/24` to `10.20.9.0/24`, and is protected; **way out:** remove the pin, and the node keeps its block; if it is to move, first remove the protection, in a change of its own\n",
         "\n**Riskiest change, if nothing refused it:** node `db-7` moves ",
         " **Way out:** remove the pin, and the node keeps `10.20.5.0/24`; or drain ",
