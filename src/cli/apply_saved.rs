@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::failure::Failure;
 use super::{output, plan_file};
-use crate::render::{Detail, count, human, why_irreversible};
+use crate::render::{Detail, Irreversible, count, human};
 use ipam_cilium::observed::Observed;
 use ipam_planner::plan::{
     BlockedChange, Change, Intent, Plan, PlanDocument, Staleness, still_wanted,
@@ -84,7 +84,10 @@ pub(super) fn saved_changes(
                 .count();
             warn_if(irreversible, |irreversible| {
                 let what = count(irreversible, "change");
-                format!("{what} cannot be undone: {}", why_irreversible(saved))
+                format!(
+                    "{what} cannot be undone: {}",
+                    Irreversible::of(saved).as_str()
+                )
             });
             if saved.intent == Intent::Files {
                 warn_if(further, |further| {

@@ -8,8 +8,8 @@ use super::markdown::{found, needs_approval, pointed_to};
 use super::markdown_page::{Fold, Page, PageLimit};
 use super::markup::{Markup, code, codes, prose};
 use super::text::{count, grouped_digits};
+use super::{Irreversible, comment_services, comment_verdict, limited};
 use super::{comment_changes, comment_drift, comment_refusals, comment_risks};
-use super::{comment_services, comment_verdict, limited};
 use super::{markdown_objects, markdown_waiting};
 use ipam_planner::plan::{ChangeDocument, FindingDocument, Intent, PlanDocument};
 
@@ -115,18 +115,16 @@ fn destructive_changes(page: &mut Page<'_>, changes: &[&ChangeDocument], told: T
     match changes {
         [only] if told.change.is_some_and(|told| std::ptr::eq(*only, told)) => {}
         [only] if only.kind == markdown_objects::ADDRESS_POOL => {
-            let heading = format!(
-                "**destructive:** pool {} {}: {}",
-                code(&only.name),
-                match only.action.as_str() {
-                    "create" => prose("is created"),
-                    "update" => prose("is changed"),
-                    "adopt" => prose("is changed, and cilium-ipam manages it from then on"),
-                    "delete" => prose("is deleted"),
-                    other => prose(other),
-                },
-                prose(&only.reason)
-            );
+            let why = || format!(": {}", prose(&only.reason));
+            let what = match only.action.as_str() {
+                "create" => format!("is created{}", why()),
+                "update" => format!("is changed{}", why()),
+                // The reason says the same.
+                "adopt" => "is changed, and cilium-ipam manages it from then on".to_owned(),
+                "delete" => format!("is deleted{}", why()),
+                other => format!("{}{}", prose(other), why()),
+            };
+            let heading = format!("**destructive:** pool {} {what}", code(&only.name));
             markdown_objects::diff_below(page, &heading, only);
         }
         _ => markdown_objects::destructive(page, changes),
@@ -190,23 +188,27 @@ fn head(plan: &PlanDocument, worst: Vec<String>, around: &Circumstances<'_>) -> 
         limited::by(plan.selection.as_ref()),
     ];
     let lines = lines.map(|line| prose(&line).to_string());
-    let irreversible = (plan.summary.irreversible > 0).then(|| {
-        let cannot = match plan.refusals.is_empty() {
-            true => "cannot",
-            false => "could not",
-        };
-        format!(
-            "{} {cannot} be undone: {}",
-            count(plan.summary.irreversible, "change"),
-            super::why_irreversible(plan)
-        )
-    });
+    let irreversible = (plan.summary.irreversible > 0).then(|| irreversible(plan));
     let all = [consequence].into_iter().chain(worst);
     let all = all.chain(lines).chain(irreversible);
     for line in all.filter(|line| !line.is_empty()) {
         text.push_str(&format!("\n{line}\n"));
     }
     text
+}
+
+fn irreversible(plan: &PlanDocument) -> String {
+    let why = match Irreversible::of(plan) {
+        Irreversible::WriteOnce => {
+            format!(
+                "a node's {} can be written only once",
+                code("spec.podCIDRs")
+            )
+        }
+        other => prose(other.as_str()).to_string(),
+    };
+    let changes = count(plan.summary.irreversible, "change");
+    format!("Once written, {changes} cannot be undone: {why}.")
 }
 
 /// What the comment is made from, and the commands to go on.

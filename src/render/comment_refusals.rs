@@ -113,7 +113,7 @@ fn line(group: RefusalGroup<'_>) -> Entry<String> {
     let shown = group.refusals.iter().take(SHOWN);
     let message = |refusal: &&RefusalDocument| match group.rule {
         // They have lines of their own.
-        LOST => prose("Services lose addresses, or may").to_string(),
+        LOST => prose("Services would lose addresses, or might").to_string(),
         _ => prose(&refusal.message).to_string(),
     };
     let shown: Vec<String> = shown.map(message).collect();

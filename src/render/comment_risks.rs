@@ -15,7 +15,7 @@ use ipam_planner::plan::{
 const OF_A_MOVE: &str = "they keep their addresses until the node's Cilium agent restarts. No job restarts it: a person, a reboot or an upgrade does. Pods that still have an address of the old block then lose their network, until they are created again.";
 
 /// Unlike others, Pods of DaemonSets stay on a drained node.
-const AFTER_A_DRAIN: &str = ", restart its agent afterwards, and then delete the Pods that a drain leaves: those of DaemonSets";
+const AFTER_A_DRAIN: &str = ", restart its agent afterwards, delete the Pods that a drain leaves (those of DaemonSets), and then uncordon it";
 
 const OLD_BLOCK: &str =
     "The old block stays taken, because `Node.spec.podCIDRs` can be written only once.";

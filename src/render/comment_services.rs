@@ -8,11 +8,13 @@ use super::markdown_page::{Entry, Page, UpTo};
 use super::markup::{Markup, Phrase};
 use super::text::grouped_digits;
 use ipam_planner::plan::{
-    ChangeDocument, LostAddressDocument, PlanDocument, ServiceEffectDocument,
+    ChangeDocument, LostAddressDocument, PlanDocument, RefusalDocument, ServiceEffectDocument,
 };
 
 /// Lost addresses with one cause and one consequence.
 pub(super) struct Loss<'p> {
+    /// The refusals of the plan: with one, nothing is lost yet.
+    refusals: &'p [RefusalDocument],
     /// The first one.
     lost: &'p LostAddressDocument,
     /// What the Services get instead.
@@ -44,6 +46,7 @@ pub(super) fn losses(plan: &PlanDocument) -> Vec<Loss<'_>> {
             } = lost;
             let key = (certainty != "certain", when, reason, cause, then.clone());
             let loss = all.entry(key).or_insert_with(|| Loss {
+                refusals: &plan.refusals,
                 lost,
                 then: service.gains.iter().map(String::as_str).collect(),
                 change: cause.as_ref().and_then(|key| changes.get(key).copied()),
@@ -67,16 +70,16 @@ impl Loss<'_> {
         let head = match &self.services[..] {
             [(service, address)] => Phrase::new("Service ")
                 .value(&name(service))
-                .words(self.verb(" loses ", " may lose "))
+                .words(&format!(" {} ", self.verb("loses")))
                 .value(address),
             several => Phrase::new(&format!(
-                "{} Services{} an address",
+                "{} Services {} an address",
                 grouped_digits(several.len()),
-                self.verb(" lose", " may lose")
+                self.verb("lose")
             )),
         };
         let why = head
-            .words(&format!(" {}: ", time_of_loss(&self.lost.when)))
+            .words(&format!(" {}: ", self.time()))
             .sentence(&self.lost.reason);
         let why = match self.change {
             Some(change) => why.words("; the cause: ").then(cause(change)),
@@ -116,10 +119,26 @@ impl Loss<'_> {
         first.flat_map(|(service, _)| service.pending.iter().map(String::as_str))
     }
 
-    fn verb<'v>(&self, certain: &'v str, possible: &'v str) -> &'v str {
-        match self.lost.certainty.as_str() {
-            "certain" => certain,
-            _ => possible,
+    /// `certain` is the verb of a certain loss that nothing refuses.
+    fn verb(&self, certain: &'static str) -> &'static str {
+        match (self.is_certain(), self.refusals.is_empty()) {
+            (true, true) => certain,
+            (true, false) => "would lose",
+            (false, true) => "may lose",
+            (false, false) => "might lose",
+        }
+    }
+
+    fn is_certain(&self) -> bool {
+        self.lost.certainty == "certain"
+    }
+
+    /// As a reader of a plan understands it.
+    fn time(&self) -> &str {
+        match (&*self.lost.when, self.refusals.is_empty()) {
+            ("now", true) => "when this is applied",
+            ("now", false) => "if this were applied",
+            (other, _) => time_in_words(other),
         }
     }
 
@@ -140,7 +159,10 @@ impl Loss<'_> {
         let first = Entry {
             text: format!(
                 "\n- **{}:** {}",
-                self.verb("lost address", "address at risk"),
+                match self.is_certain() {
+                    true => "lost address",
+                    false => "address at risk",
+                },
                 self.phrase().markdown()
             ),
             count: self.services.len().min(limit(Detail::Short)),
@@ -154,14 +176,6 @@ impl Loss<'_> {
             count: services.len(),
         });
         [first].into_iter().chain(further).collect()
-    }
-}
-
-/// As a reader of a plan understands it.
-fn time_of_loss(when: &str) -> &str {
-    match when {
-        "now" => "when this is applied",
-        other => time_in_words(other),
     }
 }
 

@@ -12,6 +12,14 @@ use super::markup::{Markup, Phrase};
 use super::text::{count, grouped_digits};
 use ipam_planner::plan::{ChangeDocument, Intent, LbSummary, PlanDocument, PodPoolSummary};
 
+const WATCH: &str = "cilium-ipam watch";
+const OPERATOR: &str = "cilium-ipam operator";
+
+const REFUSED_BY: &str = "whole plan is refused by ";
+
+/// Of a `watch`.
+const UNSEEN: &str = " at rest leaves no trace in the cluster, so it may run unseen.";
+
 /// The problems as counts, the worst first; or that there are none.
 pub(super) fn verdict(plan: &PlanDocument) -> String {
     let problems = problems(plan);
@@ -165,25 +173,22 @@ fn blocked(plan: &PlanDocument) -> String {
     }
 }
 
-/// That the job writes nothing, what it would write, and what other programs write all the same.
+/// That the job writes nothing, what other programs write all the same, and what the job would write.
 fn refused(plan: &PlanDocument, around: &Circumstances<'_>) -> Phrase {
-    let act = match around.occasion {
-        Occasion::Merge => "The apply job of this merge",
-        Occasion::Apply => "Applying this",
-    };
-    let phrase = Phrase::new(&format!(
-        "**{act} writes nothing:** the whole plan is refused by "
-    ));
-    let phrase = phrase.then(rules(&plan.refusals));
+    let phrase = head_of_refused(around).then(rules(&plan.refusals));
     let blocked = blocked(plan);
     if plan.changes.is_empty() {
         return phrase.words(&format!(". It has no changes{blocked}."));
     }
     let phrase = phrase.words(&format!(
-        ". Without {}, it would write {}: {}{blocked}.{}",
+        ". Without {}, {} would write {}: {}{blocked}.{}",
         match plan.refusals.len() {
             1 => "this refusal",
             _ => "these refusals",
+        },
+        match around.occasion {
+            Occasion::Merge => "the job",
+            Occasion::Apply => "it",
         },
         count(plan.changes.len(), "change"),
         writes(plan),
@@ -195,35 +200,55 @@ fn refused(plan: &PlanDocument, around: &Circumstances<'_>) -> Phrase {
     }
 }
 
-/// What `watch` and the operator write: they do not refuse a plan as a whole. Between two writes, a
-/// `watch` holds no Lease.
-fn besides(unattended: Unattended<'_>) -> Phrase {
-    let Unattended { changes, operator } = unattended;
-    let (watch, name) = ("cilium-ipam watch", "cilium-ipam operator");
-    let space = || Phrase::new(" ");
-    let who = match (changes, operator) {
-        (0, _) => {
-            let both = space().value(watch).words(" and ").value(name);
-            return both.words(" write none of it without a person, either.");
+/// In one sentence, so that no reader takes the first half for all of it.
+fn head_of_refused(around: &Circumstances<'_>) -> Phrase {
+    let job = match around.occasion {
+        Occasion::Merge => "**The apply job will write nothing",
+        Occasion::Apply => "**Applying this writes nothing",
+    };
+    match around.unattended {
+        None | Some(Unattended { changes: 0, .. }) => {
+            Phrase::new(&format!("{job}:** the {REFUSED_BY}"))
         }
-        (_, Some(holder)) => space()
-            .value(name)
+        Some(Unattended { changes, .. }) => Phrase::new(job)
+            .words("; if ")
+            .value(WATCH)
+            .words(" or ")
+            .value(OPERATOR)
+            .words(&format!(
+                " follows these files, merging still writes {}: {} no person.** The {REFUSED_BY}",
+                count(changes, "change"),
+                if changes == 1 {
+                    "it needs"
+                } else {
+                    "they need"
+                },
+            )),
+    }
+}
+
+/// Which of the programs run that do not refuse a plan as a whole. Between two writes, a `watch`
+/// holds no Lease.
+fn besides(unattended: Unattended<'_>) -> Phrase {
+    let space = || Phrase::new(" ");
+    match unattended {
+        Unattended { changes: 0, .. } => space()
+            .value(WATCH)
+            .words(" and ")
+            .value(OPERATOR)
+            .words(" write none of it without a person, either."),
+        Unattended {
+            operator: Some(holder),
+            ..
+        } => space()
+            .value(OPERATOR)
             .words(" runs on this cluster as ")
             .value(holder)
-            .words(". If it follows these files, it"),
-        (_, None) => Phrase::new(" If ")
-            .value(watch)
-            .words(" or ")
-            .value(name)
-            .words(" follows these files, it"),
-    };
-    let by_itself = format!(
-        " still writes {} of them by itself: those that need no person. A ",
-        grouped_digits(changes)
-    );
-    who.words(&by_itself)
-        .value("watch")
-        .words(" at rest leaves no trace in the cluster, so it may run unseen.")
+            .words("; a ")
+            .value("watch")
+            .words(UNSEEN),
+        Unattended { operator: None, .. } => Phrase::new(" A ").value("watch").words(UNSEEN),
+    }
 }
 
 /// An error of the plan is told, and stops no apply.

@@ -85,7 +85,7 @@ fn irreversible(plan: &PlanDocument) -> String {
         changes => format!(
             "\n{} cannot be undone: {}.\n",
             count(changes, "change"),
-            super::why_irreversible(plan)
+            super::Irreversible::of(plan).as_str()
         ),
     }
 }

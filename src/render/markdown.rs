@@ -92,7 +92,7 @@ fn headline(plan: &PlanDocument) -> String {
         changes => format!(
             "\n\n{} cannot be undone: {}",
             count(changes, "change"),
-            super::why_irreversible(plan)
+            super::Irreversible::of(plan).as_str()
         ),
     };
     let balancing = headlines::load_balancing(&summary.load_balancing, plan.intent);

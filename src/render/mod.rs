@@ -85,13 +85,33 @@ pub use text::{Paint, count, grouped_digits, printable, sanitized_json};
 pub use upgrade::{MOST_OBJECTS, upgrade};
 pub use upgrade_markdown::upgrade_markdown;
 
-/// Why some changes of the plan cannot be undone.
-pub fn why_irreversible(plan: &PlanDocument) -> &'static str {
-    let irreversible = plan.changes.iter().filter(|change| change.undo.is_none());
-    let all = |path: &str| irreversible.clone().all(|change| change.write_path == path);
-    match (all("node-spec"), all("pod-ip-pool")) {
-        (true, _) => "spec.podCIDRs is write-once",
-        (_, true) => "they delete fields that an undo plan does not restore",
-        (false, false) => "agents use the fields that they write",
+/// Why some changes of a plan cannot be undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Irreversible {
+    /// The API server accepts the field only once.
+    WriteOnce,
+    /// Fields are deleted that an undo plan does not restore.
+    Deleted,
+    /// Agents use what is written.
+    InUse,
+}
+
+impl Irreversible {
+    pub fn of(plan: &PlanDocument) -> Irreversible {
+        let irreversible = plan.changes.iter().filter(|change| change.undo.is_none());
+        let all = |path: &str| irreversible.clone().all(|change| change.write_path == path);
+        match (all("node-spec"), all("pod-ip-pool")) {
+            (true, _) => Irreversible::WriteOnce,
+            (_, true) => Irreversible::Deleted,
+            (false, false) => Irreversible::InUse,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Irreversible::WriteOnce => "spec.podCIDRs is write-once",
+            Irreversible::Deleted => "they delete fields that an undo plan does not restore",
+            Irreversible::InUse => "agents use the fields that they write",
+        }
     }
 }

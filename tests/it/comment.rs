@@ -74,7 +74,7 @@ fn a_plan_of_5000_nodes_with_300_refusals_fits_and_begins_with_the_worst() {
         "### `clusters/prod/pools` on `prod`: refused. 300 refusals, 1 error, 1 blocked object, 1 misplaced block"
     );
     assert!(
-        lines[1].starts_with("**The apply job of this merge writes nothing:** the whole plan is refused by `protected-node` (300 times). Without these refusals, it would write 5,"),
+        lines[1].starts_with("**The apply job will write nothing:** the whole plan is refused by `protected-node` (300 times). Without these refusals, the job would write 5,"),
         "{}",
         lines[1]
     );
@@ -125,6 +125,8 @@ fn a_plan_without_risk_says_so_and_how_to_apply_exactly_it() {
     let second = "\n\n**Merging this writes 7 changes:** 7 nodes get a block (a range of Pod addresses). No running workload is affected.\n";
     assert!(page[first.len()..].starts_with(second), "{page}");
     assert!(!page.contains("Look at first"), "{page}");
+    let undo = "\nOnce written, 7 changes cannot be undone: a node's `spec.podCIDRs` can be written only once.\n";
+    assert!(page.contains(undo), "{page}");
     let digits = page.split("--expect-digest ").nth(1).unwrap();
     let digits = digits.split('`').next().unwrap();
     let folder = Folder::new(&[]);
@@ -346,7 +348,7 @@ fn the_riskiest_change_is_named_beside_what_is_wrong() {
     assert!(lines[2].contains("; **way out:** "), "{text}");
     assert_eq!(
         lines[3],
-        "**Riskiest change:** node `db-7` moves from `10.20.5.0/24` to `10.20.9.0/24`, pinned by `pools/pin.yaml:3`. **Pods:** they keep their addresses until the node's Cilium agent restarts. No job restarts it: a person, a reboot or an upgrade does. Pods that still have an address of the old block then lose their network, until they are created again. The old block stays taken, because `Node.spec.podCIDRs` can be written only once. **Way out:** remove the pin, and the node keeps `10.20.5.0/24`; or drain the node before the merge, restart its agent afterwards, and then delete the Pods that a drain leaves: those of DaemonSets"
+        "**Riskiest change:** node `db-7` moves from `10.20.5.0/24` to `10.20.9.0/24`, pinned by `pools/pin.yaml:3`. **Pods:** they keep their addresses until the node's Cilium agent restarts. No job restarts it: a person, a reboot or an upgrade does. Pods that still have an address of the old block then lose their network, until they are created again. The old block stays taken, because `Node.spec.podCIDRs` can be written only once. **Way out:** remove the pin, and the node keeps `10.20.5.0/24`; or drain the node before the merge, restart its agent afterwards, delete the Pods that a drain leaves (those of DaemonSets), and then uncordon it"
     );
     // The first lines tell the only move, and its old block is not drift.
     for absent in [
@@ -374,8 +376,8 @@ fn a_protected_move_has_one_way_out(folder: &Folder) {
     let text = text.expect(2).stdout;
     assert_text_only(&text);
     for part in [
-        "**The apply job of this merge writes nothing:** the whole plan is refused by `protected-node`. Without this refusal, it would write 42 changes: ",
-        " If `cilium-ipam watch` or `cilium-ipam operator` follows these files, it still writes 41 of them by itself: those that need no person. A `watch` at rest leaves no trace in the cluster, so it may run unseen.\n",
+        "\n**The apply job will write nothing; if `cilium-ipam watch` or `cilium-ipam operator` follows these files, merging still writes 41 changes: they need no person.** The whole plan is refused by `protected-node`. Without this refusal, the job would write 42 changes: ",
+        " A `watch` at rest leaves no trace in the cluster, so it may run unseen.\n",
         "\n**Look at first:** refused by `protected-node`: node `db-7` would move from `10.20.5.0/24` to `10.20.9.0/24`, and is protected; **way out:** remove the pin, and the node keeps its block; if it is to move, first remove the protection, in a change of its own\n",
         "\n**Riskiest change, if nothing refused it:** node `db-7` moves ",
         " **Way out:** remove the pin, and the node keeps `10.20.5.0/24`; or drain ",
@@ -434,19 +436,32 @@ fn a_lost_address_has_its_cause_beside_it() {
     let cause = "the cause: pool `public` changes from `203.0.113.0/24` to `203.0.113.0/25` (`pools/public.yaml:3`)";
     for line in [
         "### `pools`: refused. 1 refusal, 1 address lost, 2 addresses may be lost".to_owned(),
-        "**The apply job of this merge writes nothing:** the whole plan is refused by `lost-addresses`. Without this refusal, it would write 1 change: 1 LoadBalancer pool is adopted. `cilium-ipam watch` and `cilium-ipam operator` write none of it without a person, either.".to_owned(),
-        "- **refused** by `lost-addresses`: Services lose addresses, or may; **way out:** leave the pools as they are, or plan again with `--waive lost-addresses=3`".to_owned(),
-        "**destructive:** pool `public` is changed, and cilium-ipam manages it from then on: exists unmanaged in the cluster; apply will adopt it".to_owned(),
+        "**The apply job will write nothing:** the whole plan is refused by `lost-addresses`. Without this refusal, the job would write 1 change: 1 LoadBalancer pool is adopted. `cilium-ipam watch` and `cilium-ipam operator` write none of it without a person, either.".to_owned(),
+        "- **refused** by `lost-addresses`: Services would lose addresses, or might; **way out:** leave the pools as they are, or plan again with `--waive lost-addresses=3`".to_owned(),
+        "**destructive:** pool `public` is changed, and cilium-ipam manages it from then on".to_owned(),
         format!(
-            "**Look at first:** Service `shop/dns` loses `203.0.113.200` when this is applied: no pool covers it; {cause}; it then gets an IPv4 address of public; **way out:** keep the addresses in `public` until the clients of the Services use others"
+            "**Look at first:** Service `shop/dns` would lose `203.0.113.200` if this were applied: no pool covers it; {cause}; it then gets an IPv4 address of public; **way out:** keep the addresses in `public` until the clients of the Services use others"
         ),
         format!(
-            "- **address at risk:** 2 Services may lose an address when this is applied: its block of the pool changes, and Cilium serves its Services anew, so another Service may get it first; {cause}; these: `shop/api` `203.0.113.11`, `shop/web` `203.0.113.10`"
+            "- **address at risk:** 2 Services might lose an address if this were applied: its block of the pool changes, and Cilium serves its Services anew, so another Service may get it first; {cause}; these: `shop/api` `203.0.113.11`, `shop/web` `203.0.113.10`"
         ),
     ] {
         assert!(text.lines().any(|shown| shown == line), "{line} in {text}");
     }
     assert_eq!(text.matches("203.0.113.200").count(), 1, "{text}");
+
+    let waived = ["pools", "--cluster-file", "cluster.json", "--waive"];
+    let waived = dry_run(
+        folder.path(),
+        &[&waived[..], &["lost-addresses=3"]].concat(),
+    );
+    let waived = waived.expect(0).stdout;
+    for part in [
+        "Service `shop/dns` loses `203.0.113.200` when this is applied: ",
+        "2 Services may lose an address when this is applied: ",
+    ] {
+        assert!(waived.contains(part), "{part} in {waived}");
+    }
 }
 
 #[test]

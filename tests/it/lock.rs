@@ -98,21 +98,23 @@ fn a_comment_names_the_operator_that_writes_what_a_job_refuses() {
         .write("pools/pin.yaml", pin("n3", "10.20.5.0/24"));
     let says = |text: &str| {
         let page = server.run(&["comment", "--dry-run"]).expect(0).stdout;
-        let end = "still writes 2 of them by itself: those that need no person. A `watch` at rest leaves no trace in the cluster, so it may run unseen.\n";
-        assert!(page.contains(&format!(" {text} {end}")), "{text} in {page}");
+        let all = "merging still writes 2 changes: they need no person.** ";
+        let unseen = "`watch` at rest leaves no trace in the cluster, so it may run unseen.\n";
+        for part in [all, &format!(" {text} {unseen}")] {
+            assert!(page.contains(part), "{part} in {page}");
+        }
     };
-    let nothing = "If `cilium-ipam watch` or `cilium-ipam operator` follows these files, it";
-    says(nothing);
+    says("A");
     // The operator holds the lock of an apply as `watch` does, while it writes.
     holds_a_lease(&server, "cilium-ipam", "watch", "pod-1");
-    says(nothing);
+    says("A");
     holds_a_lease(&server, "cilium-ipam-operator", "operator", "pod-1");
-    says("`cilium-ipam operator` runs on this cluster as `pod-1`. If it follows these files, it");
+    says("`cilium-ipam operator` runs on this cluster as `pod-1`; a");
     // It died long ago.
     let old = json!({"spec": {"renewTime": now(-7_200)}});
     let lease = format!("{LEASES}/cilium-ipam-operator");
     server.plane.patch(&lease, &old).unwrap();
-    says(nothing);
+    says("A");
 }
 
 /// An apply with a terminal as stdin, and the terminal.
