@@ -8,7 +8,7 @@ use crate::arguments::Arguments;
 use crate::evidence::{epochs, remembered};
 use crate::log;
 use crate::network_state::NetworkState;
-use crate::sync::NeutronSync;
+use crate::sync::{NeutronSync, run_all};
 use ipam_core::neutron::Id;
 use neutron_cni::cni::{Attachment, CniError};
 use neutron_cni::{Epochs, Liveness, Owner, Remembered};
@@ -76,18 +76,18 @@ pub(super) fn collect<N: Neutron>(
         return Ok(());
     }
     let expired: Vec<Id> = expired.into_iter().collect();
+    let mut outcome = Ok(());
     for some in expired.chunks(AT_ONCE) {
         let Ok(_lock) = sync
             .node_state
             .lock_all(sync.until.min(Instant::now() + LOCK_TIMEOUT))
         else {
-            return Ok(());
+            return outcome;
         };
-        for one in find()?.into_iter().filter(|one| some.contains(one.id())) {
-            remove(sync, &one)?;
-        }
+        let garbage = find()?.into_iter().filter(|one| some.contains(one.id()));
+        outcome = outcome.and(run_all(garbage.map(|one| remove(sync, &one))));
     }
-    Ok(())
+    outcome
 }
 
 /// All garbage of this moment. A recent list of ports is enough: no port gets another user.

@@ -2,6 +2,7 @@
 //! kill, the next run goes on from the files and from Neutron.
 #![forbid(unsafe_code)]
 
+mod after_boot;
 mod arguments;
 mod evidence;
 mod fill;

@@ -8,7 +8,7 @@ use crate::arguments::Arguments;
 use crate::sync::NeutronSync;
 use ipam_core::neutron::Id;
 use neutron_cni::cni::{Attachment, CniError};
-use neutron_cni::state::NodeState;
+use neutron_cni::state::{Confirmed, NodeState};
 use neutron_cni::{DaemonConfig, GarbageCandidates, Settings};
 
 /// Longer than an ADD may take.
@@ -104,8 +104,11 @@ impl NetworkState {
     }
 }
 
-/// Whether the pool lacks ports or has ports to delete, by its files.
-fn needs_ports(node_state: &NodeState, daemon_config: &DaemonConfig) -> Result<bool, CniError> {
+/// Whether Pods cannot use the pool yet, it lacks ports, or has ports to delete, by its files.
+pub(super) fn needs_ports(
+    node_state: &NodeState,
+    daemon_config: &DaemonConfig,
+) -> Result<bool, CniError> {
     let Some(size) = daemon_config.pool else {
         return Ok(false);
     };
@@ -113,7 +116,8 @@ fn needs_ports(node_state: &NodeState, daemon_config: &DaemonConfig) -> Result<b
         return Ok(true);
     }
     let ports = node_state.pool().ports()?;
-    Ok(ports.free.len() < size.free || !ports.deleting.is_empty())
+    let is_unconfirmed = node_state.pool().confirmed() == Confirmed::EarlierBoot;
+    Ok(is_unconfirmed || ports.free.len() < size.free || !ports.deleting.is_empty())
 }
 
 /// Interfaces whose own port needs a pair for each address. The files do not hold these addresses.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use crate::after_boot::Released;
 use crate::arguments::Arguments;
 use crate::network_state::NetworkState;
 use crate::pairs::{PairsKeeper, addresses_of};
@@ -12,10 +13,9 @@ use crate::{USER_AGENT, garbage, log};
 use ipam_core::neutron::Id;
 use neutron_cni::cni::{Arguments as CniArguments, CniError};
 use neutron_cni::plugin::{CLEANUP_TIME, cloud, session_cache};
-use neutron_cni::state::{Confirmed, NodeState};
+use neutron_cni::state::NodeState;
 use neutron_cni::{
-    AttachmentRequest, DaemonConfig, Owner, PoolPorts, PooledPort, Settings, Upkeep, file_error,
-    upkeep,
+    AttachmentRequest, DaemonConfig, Owner, PoolPorts, PooledPort, Settings, Upkeep, upkeep,
 };
 use openstack::{HttpNeutron, Neutron, NeutronError, Port, PortFilter, Retries, VmPorts};
 
@@ -93,8 +93,18 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
             self.node_state.keeps_its_name()?;
             pool.create_folders()?;
         }
+        self.compare(state, arguments, now)
+    }
+
+    /// An error stops no other step, but no port is created that the VM's port would not allow.
+    fn compare(
+        &self,
+        state: &mut NetworkState,
+        arguments: &Arguments,
+        now: Duration,
+    ) -> Result<(), CniError> {
         // Read the files first: each port in them existed at Neutron before.
-        let ports = pool.ports()?;
+        let ports = self.node_state.pool().ports()?;
         let at_neutron = self.ports_at_neutron()?;
         state.known_devices = at_neutron
             .iter()
@@ -104,22 +114,15 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
         let needs = upkeep(&ports, &at_neutron, &self.name, &self.request, size);
         self.report_lost(state, &needs);
         self.report_unreadable(state, &ports);
-        if pool.confirmed() == Confirmed::EarlierBoot {
-            self.release_after_boot(&ports, &needs.unknown)?;
-        }
-        self.retire_ports(&needs)?;
-        let deleting: BTreeSet<Id> = pool
-            .ports()?
-            .deleting
-            .into_iter()
-            .map(|pooled| pooled.port.id)
-            .collect();
-        let mut addresses = addresses_of(&at_neutron, &deleting);
+        let released = self.release_after_boot(&ports, &needs.unknown);
+        let retired = self.retire_ports(&needs);
+        let confirmed = self.confirm(released, &retired);
+        let mut addresses = addresses_of(&at_neutron, &self.marked()?);
         let pairs = self.keep_pairs(&addresses);
-        // An error stops no other step, but no port is created that the VM's port would not allow.
         let outcomes = [
+            confirmed,
             self.delete_unfinished_ports(&needs.unknown),
-            self.delete_marked_ports(),
+            retired.and_then(|()| self.delete_marked_ports()),
             garbage::collect(self, &needs.unknown, &at_neutron, state, arguments, now),
             match &pairs {
                 Ok(pairs) => self.fill(&needs, &ports, pairs.as_ref(), &mut addresses, state),
@@ -127,7 +130,26 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
             },
         ];
         pairs.map(drop)?;
-        outcomes.into_iter().collect()
+        run_all(outcomes)
+    }
+
+    /// Lets Pods take ports, if none in the files is of an earlier boot's interface or gone.
+    fn confirm(
+        &self,
+        released: Result<Released, CniError>,
+        retired: &Result<(), CniError>,
+    ) -> Result<(), CniError> {
+        let pool = self.node_state.pool();
+        match (released?, retired) {
+            (Released::Everything, Ok(())) if pool.exists() => pool.confirm(),
+            _ => Ok(()),
+        }
+    }
+
+    /// The ports that are marked for deletion.
+    fn marked(&self) -> Result<BTreeSet<Id>, CniError> {
+        let marked = self.node_state.pool().ports()?.deleting.into_iter();
+        Ok(marked.map(|pooled| pooled.port.id).collect())
     }
 
     /// Takes ports out of the pool that are gone, useless or too many.
@@ -145,9 +167,6 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
                 &format!("port {id} of the warm pool is gone: it was deleted at Neutron"),
             );
             pool.forget(id);
-        }
-        if pool.exists() {
-            pool.confirm()?;
         }
         Ok(())
     }
@@ -198,59 +217,36 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
         state.unreadable.clone_from(&ports.unreadable);
     }
 
-    /// Releases what a crash of the machine left behind. No interface survives a boot, and none can
-    /// take a port before the pool is confirmed.
-    fn release_after_boot(&self, ports: &PoolPorts, unknown: &[Port]) -> Result<(), CniError> {
-        let (pool, records) = (self.node_state.pool(), self.node_state.attachment_records());
-        let unrecorded = || ports.held.keys().filter(|holder| !records.has(holder));
-        // Do not wait for ADDs after each boot.
-        if unknown.is_empty() && ports.unreadable.is_empty() && unrecorded().next().is_none() {
-            return Ok(());
-        }
-        let _lock = self
-            .node_state
-            .lock_all(self.until.min(Instant::now() + DAEMON_LOCK_TIMEOUT))?;
-        for holder in unrecorded() {
-            let written = records.write_earlier(holder);
-            written.map_err(|why| file_error(&format!("the record of {holder}"), &why))?;
-        }
-        for holder in &ports.unreadable {
-            pool.drop_broken(holder);
-        }
-        for port in unknown {
-            self.neutron.delete_port(&port.id)?;
-            log(
-                &self.name,
-                &format!(
-                    "deleted port {}: its file was lost before the boot",
-                    port.id
-                ),
-            );
-        }
-        Ok(())
-    }
-
     /// Deletes ports of a daemon that was killed before it recorded them, so no Pod has them.
     /// Neutron may create such a port late.
     fn delete_unfinished_ports(&self, unknown: &[Port]) -> Result<(), CniError> {
         let pool = self.node_state.pool();
-        for (slot, age) in pool.pending_creates()? {
+        run_all(pool.pending_creates()?.into_iter().map(|(slot, age)| {
             match unknown.iter().find(|port| port.device_id == slot) {
                 Some(port) => self.neutron.delete_port(&port.id)?,
-                None if age < LATEST_ANSWER => continue,
+                None if age < LATEST_ANSWER => return Ok(()),
                 None => {}
             }
             pool.end_create(&slot);
-        }
-        Ok(())
+            Ok(())
+        }))
     }
 
     fn delete_marked_ports(&self) -> Result<(), CniError> {
         let pool = self.node_state.pool();
-        for PooledPort { port, .. } in pool.ports()?.deleting {
+        let marked = pool.ports()?.deleting.into_iter();
+        run_all(marked.map(|PooledPort { port, .. }| {
             self.neutron.delete_port(&port.id)?;
             pool.forget(&port.id);
-        }
-        Ok(())
+            Ok(())
+        }))
     }
+}
+
+/// Runs all steps, and returns the first error.
+pub(super) fn run_all(
+    steps: impl IntoIterator<Item = Result<(), CniError>>,
+) -> Result<(), CniError> {
+    let run = |outcome: Result<(), CniError>, step| outcome.and(step);
+    steps.into_iter().fold(Ok(()), run)
 }

@@ -72,6 +72,7 @@ impl Pool {
         }
         kept::clean(&self.folder);
         kept::clean(&self.folder.join(MAKING));
+        kept::clean(&self.folder.join(DELETING));
         if is_durable {
             return Ok(());
         }
@@ -258,6 +259,16 @@ impl Pool {
             }
         }
         Ok(())
+    }
+
+    /// Marks a port without a file for deletion. The caller must know that no interface has it. If a
+    /// crash of the machine loses the mark, the sync after the boot marks the port again.
+    pub fn mark_unknown(&self, pooled: &PooledPort) -> Result<(), CniError> {
+        let folder = self.folder.join(DELETING);
+        let path = folder.join(pooled.port.id.to_string());
+        disk::create_folders(&folder)
+            .and_then(|()| kept::keep(&path, pooled))
+            .map_err(|why| fault(&path, &why))
     }
 
     /// Removes a marked port whose deletion succeeded.

@@ -154,6 +154,15 @@ impl Disk {
         }
     }
 
+    /// Makes everything durable.
+    pub(super) fn sync_all(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        pending.into_iter().for_each(|change| self.apply(change));
+        for content in &mut self.contents {
+            content.durability = Durability::Synced;
+        }
+    }
+
     /// Loses power: some of what was not synced is lost or torn, and the folder shows the rest.
     pub(super) fn lose_power(&mut self, rng: &mut Rng) {
         let kept_percent = [0, 50, 100][rng.usize(..3)];

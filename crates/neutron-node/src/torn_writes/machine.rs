@@ -115,6 +115,12 @@ impl SimulatedMachine {
         damaged
     }
 
+    /// Boots without a loss.
+    pub(super) fn boot_whole(&self) {
+        self.inner.borrow_mut().disk.sync_all();
+        self.boot(|_| false);
+    }
+
     /// Lets time pass.
     pub(super) fn age(&self, by: Duration) {
         let mut inner = self.inner.borrow_mut();

@@ -1,7 +1,10 @@
 //! The plugin's and the daemon's files under faults: the programs are killed at any step, the machine
-//! loses power and what was not synced, the disk is full, files are damaged. No port may be lost, and
+//! loses power and what was not synced, the disk is full, files are damaged,
+//! Neutron refuses DELETEs. No port may be lost, and
 //! none given twice. A seed decides everything.
 
+mod after_boot;
+mod checks;
 mod disk;
 mod machine;
 mod neutron;
@@ -18,6 +21,8 @@ const EVENTS: u32 = 60;
 struct Figures {
     seeds: u64,
     faults: u32,
+    /// Faults that are refused DELETEs.
+    refused: u32,
     /// Interfaces that got a port of the pool, and a port of their own.
     from_pool: u32,
     own: u32,
@@ -48,13 +53,15 @@ fn run_faults(least: u32) {
     let Figures {
         seeds,
         faults,
+        refused,
         from_pool,
         own,
     } = figures;
     println!(
-        "torn writes: seeds={seeds} faults={faults} from_pool={from_pool} own={own} lost=0 twice=0"
+        "torn writes: seeds={seeds} faults={faults} refused={refused} from_pool={from_pool} own={own} lost=0 twice=0"
     );
     let tenth = faults / 10;
+    assert!(refused > 0, "Neutron refuses some");
     assert!(from_pool > tenth && own > tenth, "both ways are tried");
 }
 

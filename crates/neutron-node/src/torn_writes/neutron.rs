@@ -1,12 +1,12 @@
 //! A Neutron that answers at once. A request of a program that dies is done or not.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ipam_core::neutron::{Id, Pair, PortAddress, VmPort};
+use ipam_core::neutron::{Id, Pair, PortAddress, PortSecurity, VmPort};
 use jiff::Timestamp;
 use openstack::{
     Network, NetworkFacts, Neutron, NeutronError, NewPort, NextAttempt, Port, PortFilter, Retries,
@@ -29,6 +29,19 @@ pub(super) struct Client {
 pub(super) struct Ports {
     pub(super) all: Vec<Port>,
     made: u32,
+    /// Ports whose DELETE Neutron refuses, and whether it struck.
+    undeletable: BTreeMap<Id, Struck>,
+    /// Number of ports whose DELETE was refused.
+    refused: u32,
+    /// What the VM's port allows.
+    pub(super) allowed: Vec<Pair>,
+    revision: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Struck {
+    NotYet,
+    Once,
 }
 
 impl Ports {
@@ -60,6 +73,30 @@ impl Ports {
         };
         self.all.push(port.clone());
         Ok(port)
+    }
+
+    fn delete(&mut self, id: &Id) -> Result<(), NeutronError> {
+        if let Some(struck) = self.undeletable.get_mut(id) {
+            self.refused += u32::from(*struck == Struck::NotYet);
+            *struck = Struck::Once;
+            return Err(NeutronError::Other("the port is in use".to_owned()));
+        }
+        self.all.retain(|port| port.id != *id);
+        Ok(())
+    }
+
+    /// Refuses to delete a port until [`Ports::allow_deletion`].
+    pub(super) fn refuse_deletion(&mut self, id: &Id) {
+        self.undeletable.insert(id.clone(), Struck::NotYet);
+    }
+
+    pub(super) fn allow_deletion(&mut self) {
+        self.undeletable.clear();
+    }
+
+    /// Number of ports whose DELETE was refused.
+    pub(super) fn refused(&self) -> u32 {
+        self.refused
     }
 
     /// Lets time pass.
@@ -120,10 +157,7 @@ impl Neutron for Client {
     }
 
     fn delete_port(&self, id: &Id) -> Result<(), NeutronError> {
-        self.ask(|ports| {
-            ports.all.retain(|port| port.id != *id);
-            Ok(())
-        })
+        self.ask(|ports| ports.delete(id))
     }
 }
 
@@ -143,17 +177,34 @@ impl NetworkFacts for Client {
     }
 }
 
-/// No port of a VM exists: the network keeps no pairs.
 impl VmPorts for Client {
-    fn vm_port(&self, _: &Id) -> Result<VmPort, NeutronError> {
-        Err(NeutronError::NoSuchPort)
+    fn vm_port(&self, id: &Id) -> Result<VmPort, NeutronError> {
+        self.ask(|ports| {
+            Ok(VmPort {
+                id: id.clone(),
+                device_id: String::new(),
+                device_owner: "compute:nova".to_owned(),
+                mac_address: "fa:16:3e:00:00:01".to_owned(),
+                fixed_ips: Vec::new(),
+                pairs: ports.allowed.clone(),
+                revision: ports.revision,
+                security: PortSecurity::On,
+            })
+        })
     }
 
     fn vm_ports_with_mac(&self, _: &str) -> Result<Vec<VmPort>, NeutronError> {
         Ok(Vec::new())
     }
 
-    fn replace_pairs(&self, _: &Id, _: &[Pair], _: u64) -> Result<(), NeutronError> {
-        Err(NeutronError::NoSuchPort)
+    fn replace_pairs(&self, _: &Id, pairs: &[Pair], revision: u64) -> Result<(), NeutronError> {
+        self.ask(|ports| {
+            if ports.revision != revision {
+                return Err(NeutronError::Changed);
+            }
+            ports.revision += 1;
+            ports.allowed = pairs.to_owned();
+            Ok(())
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! A node whose runtime adds and deletes interfaces while faults strike, and what must hold.
+//! A node whose runtime adds and deletes interfaces while faults strike.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,34 +8,37 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use ipam_core::neutron::Id;
 use lexopt::Parser;
+use neutron_cni::Settings;
 use neutron_cni::cni::{Arguments as CniArguments, Attachment, CniError};
 use neutron_cni::ipam::{Clients, NodePorts};
 use neutron_cni::plugin::Target;
 use neutron_cni::state::NodeState;
-use neutron_cni::{DaemonConfig, Settings};
 use private_files::kept;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::Figures;
 use super::disk::set_private;
 use super::machine::{Fault, Sabotage, SimulatedMachine};
-use super::neutron::{Client, NETWORK, addresses};
+use super::neutron::{Client, NETWORK};
 use crate::arguments::{Arguments, Request};
 use crate::network_state::NetworkState;
 use crate::sync::NeutronSync;
 
 /// Free ports of the pool: this many at least, twice as many at most.
-const FREE: usize = 2;
+pub(super) const FREE: usize = 2;
 
 pub(super) struct World {
     rng: Rng,
     folder: TempDir,
     machine: Rc<SimulatedMachine>,
-    neutron: Client,
+    pub(super) neutron: Client,
     arguments: Arguments,
     sabotage: Option<Sabotage>,
+    /// Settings in `ipam`.
+    ipam: Value,
     /// The name of the node in the configuration.
     name: &'static str,
     stored_name: StoredName,
@@ -43,7 +46,7 @@ pub(super) struct World {
     /// The daemon's clock.
     clock: Duration,
     /// The addresses of the interfaces that exist.
-    living: BTreeMap<Attachment, BTreeSet<IpAddr>>,
+    pub(super) living: BTreeMap<Attachment, BTreeSet<IpAddr>>,
     /// Interfaces that the runtime still has to delete.
     doomed: BTreeSet<Attachment>,
     added: u32,
@@ -60,6 +63,11 @@ enum StoredName {
 
 impl World {
     pub(super) fn new(seed: u64, sabotage: Option<Sabotage>) -> World {
+        World::configured(seed, sabotage, json!({"warmPool": {"free": FREE}}))
+    }
+
+    /// With these settings in `ipam`.
+    pub(super) fn configured(seed: u64, sabotage: Option<Sabotage>, ipam: Value) -> World {
         // The programs draw names of files from this generator.
         fastrand::seed(seed);
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
@@ -86,6 +94,7 @@ impl World {
             machine,
             arguments: *arguments,
             sabotage,
+            ipam,
             name: "n1",
             stored_name: StoredName::NotDamaged,
             daemon: NetworkState::default(),
@@ -101,7 +110,9 @@ impl World {
     /// Adds what happened.
     pub(super) fn count(&self, figures: &mut Figures) {
         figures.seeds += 1;
-        figures.faults += self.machine.faults();
+        let refused = self.neutron.ports.borrow().refused();
+        figures.faults += self.machine.faults() + refused;
+        figures.refused += refused;
         figures.from_pool += self.given_from_pool;
         figures.own += self.given_own;
     }
@@ -111,6 +122,7 @@ impl World {
         if self.rng.u8(..3) == 0 {
             self.name = "n1";
         }
+        self.refuse_or_allow();
         let fault = match self.rng.u8(..10) {
             0..=2 => Some(Fault::Kill),
             3..=4 => Some(Fault::PowerLoss),
@@ -139,9 +151,24 @@ impl World {
         self.check_living()
     }
 
+    /// Neutron refuses to delete some port for a while.
+    fn refuse_or_allow(&mut self) {
+        let mut ports = self.neutron.ports.borrow_mut();
+        match self.rng.u8(..10) {
+            0 => {
+                let ids: Vec<Id> = ports.all.iter().map(|port| port.id.clone()).collect();
+                let refused = self.rng.choice(ids);
+                refused.iter().for_each(|id| ports.refuse_deletion(id));
+            }
+            1 => ports.allow_deletion(),
+            _ => {}
+        }
+    }
+
     /// Ends the faults, waits, and looks for lost ports.
     pub(super) fn settle(&mut self) -> Result<(), String> {
         self.machine.plan(None);
+        self.neutron.ports.borrow_mut().allow_deletion();
         self.name = "n1";
         for attachment in std::mem::take(&mut self.doomed) {
             let deleted = self.delete(&attachment);
@@ -157,16 +184,21 @@ impl World {
         self.check_lost()
     }
 
-    fn settings(&self) -> Settings {
-        let ipam = json!({
-            "networks": [NETWORK], "cloud": "c", "node": self.name,
-            "stateDirectory": self.state(), "warmPool": {"free": FREE},
-        });
+    pub(super) fn settings(&self) -> Settings {
+        let mut ipam = self.ipam.clone();
+        ipam["networks"] = json!([NETWORK]);
+        ipam["cloud"] = json!("c");
+        ipam["node"] = json!(self.name);
+        ipam["stateDirectory"] = json!(self.state());
         let written = json!({"cniVersion": "1.1.0", "name": "pods", "ipam": ipam});
         Settings::read(written.to_string().as_bytes()).unwrap()
     }
 
-    fn state(&self) -> PathBuf {
+    pub(super) fn node_state(&self) -> NodeState {
+        NodeState::of(&self.settings()).unwrap()
+    }
+
+    pub(super) fn state(&self) -> PathBuf {
         self.folder.path().join("state")
     }
 
@@ -183,7 +215,7 @@ impl World {
         self.folder.path().join("results").join(name)
     }
 
-    fn add(&mut self) -> Result<(), String> {
+    pub(super) fn add(&mut self) -> Result<(), String> {
         self.added += 1;
         let attachment = Attachment {
             container: format!("c{}", self.added).parse().unwrap(),
@@ -282,7 +314,7 @@ impl World {
     }
 
     /// The runtime loses its memory of an interface that it has to delete.
-    fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         let doomed: Vec<Attachment> = self.doomed.iter().cloned().collect();
         if let Some(attachment) = self.rng.choice(doomed) {
             self.doomed.remove(&attachment);
@@ -291,16 +323,19 @@ impl World {
         }
     }
 
-    fn age(&mut self, by: Duration) {
+    pub(super) fn age(&mut self, by: Duration) {
         self.machine.age(by);
         self.neutron.ports.borrow_mut().age(by);
         self.clock += by;
     }
 
-    fn sync(&mut self) -> Result<(), CniError> {
+    pub(super) fn sync(&mut self) -> Result<(), CniError> {
+        self.sync_until(Instant::now() + Duration::from_mins(1))
+    }
+
+    pub(super) fn sync_until(&mut self, until: Instant) -> Result<(), CniError> {
         let settings = self.settings();
         let node_state = NodeState::of(&settings)?;
-        let until = Instant::now() + Duration::from_mins(1);
         let sync = NeutronSync {
             daemon_config: settings.daemon_config()?,
             request: settings.request(&CniArguments::default())?,
@@ -310,11 +345,10 @@ impl World {
             last: self.neutron.clone(),
             until,
         };
-        assert_ne!(sync.daemon_config, DaemonConfig::default());
         sync.run(&mut self.daemon, &self.arguments, self.clock)
     }
 
-    fn restart_daemon(&mut self) {
+    pub(super) fn restart_daemon(&mut self) {
         self.daemon = NetworkState::default();
         self.clock = Duration::ZERO;
     }
@@ -339,9 +373,7 @@ impl World {
         } else {
             "n1"
         };
-        self.neutron.ports.borrow_mut().age(Duration::from_secs(30));
-        self.doomed
-            .extend(std::mem::take(&mut self.living).into_keys());
+        self.end_interfaces();
         for attachment in self.doomed.clone() {
             let _ = fs::remove_file(self.netns(&attachment));
             if self.rng.bool() {
@@ -352,49 +384,16 @@ impl World {
         self.restart_daemon();
     }
 
-    /// Each interface has its own port at Neutron.
-    fn check_living(&self) -> Result<(), String> {
-        let ports = &self.neutron.ports.borrow().all;
-        for (attachment, given) in &self.living {
-            let is_there = ports
-                .iter()
-                .any(|port| addresses(port).collect::<BTreeSet<_>>() == *given);
-            if !is_there {
-                return Err(format!("{attachment} uses {given:?}, which has no port"));
-            }
-        }
-        Ok(())
+    /// Boots without a loss. The runtime remembers all interfaces.
+    pub(super) fn boot_whole(&mut self) {
+        self.machine.boot_whole();
+        self.end_interfaces();
+        self.restart_daemon();
     }
 
-    /// Each port is an interface's or free, and no file tells of another one.
-    fn check_lost(&self) -> Result<(), String> {
-        let node_state = NodeState::of(&self.settings()).map_err(|why| format!("{why:?}"))?;
-        let pool = node_state.pool();
-        let files = pool.ports().map_err(|why| format!("{why:?}"))?;
-        let used: BTreeSet<IpAddr> = self.living.values().flatten().copied().collect();
-        for port in &self.neutron.ports.borrow().all {
-            let is_free = files.free.iter().any(|pooled| pooled.port.id == port.id);
-            let is_used = addresses(port).all(|address| used.contains(&address));
-            match (is_free, is_used) {
-                (false, false) => return Err(format!("lost: {port:?}")),
-                (true, true) => return Err(format!("free and used: {port:?}")),
-                _ => {}
-            }
-        }
-        let dead = files
-            .held
-            .keys()
-            .find(|holder| !self.living.contains_key(holder));
-        let pending = pool.pending_creates().map_err(|why| format!("{why:?}"))?;
-        let is_clean = dead.is_none()
-            && files.unreadable.is_empty()
-            && files.deleting.is_empty()
-            && pending.is_empty()
-            && (FREE..=2 * FREE).contains(&files.free.len());
-        if is_clean {
-            Ok(())
-        } else {
-            Err(format!("not at rest: {files:?} {pending:?}"))
-        }
+    fn end_interfaces(&mut self) {
+        self.neutron.ports.borrow_mut().age(Duration::from_secs(30));
+        self.doomed
+            .extend(std::mem::take(&mut self.living).into_keys());
     }
 }
