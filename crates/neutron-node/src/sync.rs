@@ -80,20 +80,24 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
             .lock_daemon(Instant::now() + DAEMON_LOCK_TIMEOUT)?;
         let pool = self.node_state.pool();
         self.node_state.attachment_records().clean();
-        if self.node_state.has_unreadable_name() {
-            log(
-                &self.name,
-                &format!(
-                    "{} is damaged: writing it again",
-                    self.node_state.node_file().display()
-                ),
-            );
-        }
+        let repaired = self.repair_name();
         if self.daemon_config.pool.is_some() {
             self.node_state.keeps_its_name()?;
             pool.create_folders()?;
         }
-        self.compare(state, arguments, now)
+        self.compare(state, arguments, now).and(repaired)
+    }
+
+    /// Writes a damaged file with the node's name again. Each ADD reads it.
+    fn repair_name(&self) -> Result<(), CniError> {
+        if !self.node_state.has_unreadable_name() {
+            return Ok(());
+        }
+        self.node_state.keeps_its_name()?;
+        let file = self.node_state.node_file();
+        let what = format!("{} was damaged and is written again", file.display());
+        log(&self.name, &what);
+        Ok(())
     }
 
     /// An error stops no other step, but no port is created that the VM's port would not allow.

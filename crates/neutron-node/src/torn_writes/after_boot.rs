@@ -157,3 +157,14 @@ fn an_add_of_the_holder_delays_the_pool_to_the_next_sync() {
     );
     world.settle().unwrap();
 }
+
+#[test]
+fn a_damaged_name_is_written_again_without_a_pool() {
+    let mut world = World::configured(1, None, json!({}));
+    world.add().unwrap();
+    let node_state = world.node_state();
+    fs::write(node_state.node_file(), "\"n").unwrap();
+    assert!(node_state.has_unreadable_name());
+    world.sync().unwrap();
+    assert!(!node_state.has_unreadable_name());
+}
