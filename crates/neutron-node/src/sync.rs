@@ -117,11 +117,12 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
         let size = self.daemon_config.pool;
         let needs = upkeep(&ports, &at_neutron, &self.name, &self.request, size);
         self.report_lost(state, &needs);
-        self.report_unreadable(state, &ports);
         let released = self.release_after_boot(&ports, &needs.unknown);
         let retired = self.retire_ports(&needs);
         let confirmed = self.confirm(released, &retired);
-        let mut addresses = addresses_of(&at_neutron, &self.marked()?);
+        let remaining = self.node_state.pool().ports()?;
+        self.report_unreadable(state, &remaining);
+        let mut addresses = addresses_of(&at_neutron, &ids(&remaining.deleting));
         let pairs = self.keep_pairs(&addresses);
         let outcomes = [
             confirmed,
@@ -148,12 +149,6 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
             (Released::Everything, Ok(())) if pool.exists() => pool.confirm(),
             _ => Ok(()),
         }
-    }
-
-    /// The ports that are marked for deletion.
-    fn marked(&self) -> Result<BTreeSet<Id>, CniError> {
-        let marked = self.node_state.pool().ports()?.deleting.into_iter();
-        Ok(marked.map(|pooled| pooled.port.id).collect())
     }
 
     /// Takes ports out of the pool that are gone, useless or too many.
@@ -245,6 +240,10 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
             Ok(())
         }))
     }
+}
+
+fn ids(ports: &[PooledPort]) -> BTreeSet<Id> {
+    ports.iter().map(|pooled| pooled.port.id.clone()).collect()
 }
 
 /// Runs all steps, and returns the first error.

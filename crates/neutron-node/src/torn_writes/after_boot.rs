@@ -93,6 +93,17 @@ fn a_refused_delete_and_a_running_add_hold_up_nothing_else() {
 }
 
 #[test]
+fn a_damaged_file_that_the_same_sync_removes_is_not_reported() {
+    let mut world = world();
+    crash(&mut world);
+    let damaged: BTreeSet<Attachment> = [attachment("c2")].into();
+    let unreadable = |world: &World| world.node_state().pool().ports().unwrap().unreadable;
+    assert_eq!(unreadable(&world), damaged);
+    world.sync().unwrap();
+    assert!(unreadable(&world).is_empty() && world.daemon.unreadable.is_empty());
+}
+
+#[test]
 fn one_undeletable_port_keeps_no_other_one() {
     let mut world = world();
     let [first, second] = crash(&mut world);

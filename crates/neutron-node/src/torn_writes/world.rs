@@ -42,7 +42,7 @@ pub(super) struct World {
     /// The name of the node in the configuration.
     name: &'static str,
     stored_name: StoredName,
-    daemon: NetworkState,
+    pub(super) daemon: NetworkState,
     /// The daemon's clock.
     clock: Duration,
     /// The addresses of the interfaces that exist.
