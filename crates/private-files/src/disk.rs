@@ -6,8 +6,8 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{self, Path};
 
 /// A change that is about to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +103,28 @@ pub fn sync_folders_up_to(top: &Path, folder: &Path) -> io::Result<()> {
         .ancestors()
         .take_while(|above| above.starts_with(top))
         .try_for_each(sync_folder)
+}
+
+/// Makes the name of a folder survive a crash of the machine, with the names of those above it: without
+/// one of them, everything below is lost.
+///
+/// # Errors
+/// Fails if the operating system refuses.
+pub fn sync_names_above(folder: &Path) -> io::Result<()> {
+    let folder = path::absolute(folder)?;
+    let device = fs::metadata(&folder)?.dev();
+    for above in folder.ancestors().skip(1) {
+        // Above a mount point, this program created no folder.
+        if fs::metadata(above)?.dev() != device {
+            break;
+        }
+        match sync_folder(above) {
+            // Nor where it may not even look.
+            Err(why) if why.kind() == ErrorKind::PermissionDenied => break,
+            synced => synced?,
+        }
+    }
+    Ok(())
 }
 
 #[cfg(not(feature = "simulated-machine"))]

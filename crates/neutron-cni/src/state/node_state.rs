@@ -7,7 +7,7 @@ use crate::cni::{Attachment, CniError, ErrorCode};
 use crate::conversions::file_error;
 use crate::state::{AttachmentRecords, Pool};
 use crate::{Identity, Settings};
-use private_files::{self, Locked, kept, node_name, state_folder};
+use private_files::{Locked, disk, kept, node_name, state_folder};
 
 /// Stores the name of the node.
 const NODE_FILE: &str = "node.json";
@@ -89,7 +89,9 @@ impl NodeState {
         }
         if kept::read::<String>(&path).is_none() {
             state_folder(&self.state)?;
-            kept::keep_synced(&path, &self.named)
+            // Once and first: if this file exists, the folder survives with all that is synced in it.
+            disk::sync_names_above(&self.state)
+                .and_then(|()| kept::keep_synced(&path, &self.named))
                 .map_err(|why| file_error(&path.display().to_string(), &why))?;
         }
         Ok(())

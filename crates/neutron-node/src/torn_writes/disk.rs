@@ -77,16 +77,21 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// An empty folder, which is durable.
+    /// An empty disk. The folder above `root` is durable.
     pub(super) fn new(root: &Path) -> Disk {
         Disk {
             root: root.to_owned(),
             contents: Vec::new(),
             cached: BTreeMap::new(),
             durable: BTreeMap::new(),
-            folders: [root.to_owned()].into(),
+            folders: BTreeSet::new(),
             pending: Vec::new(),
         }
+    }
+
+    /// The folder above, which exists from the start.
+    pub(super) fn above(&self) -> Option<&Path> {
+        self.root.parent()
     }
 
     /// Notes a change that is about to succeed.
@@ -225,11 +230,13 @@ impl Disk {
 
     /// Makes the folder what the disk has.
     fn show(&self) {
-        fs::remove_dir_all(&self.root).unwrap();
+        if self.root.exists() {
+            fs::remove_dir_all(&self.root).unwrap();
+        }
         for folder in &self.folders {
             fs::create_dir_all(folder).unwrap();
+            set_private(folder);
         }
-        set_private(&self.root);
         for (path, inode) in &self.cached {
             let content = &self.contents[*inode];
             fs::write(path, &content.bytes).unwrap();
@@ -253,7 +260,7 @@ fn set_modified(path: &Path, at: SystemTime) {
 }
 
 /// Folders that other users may write to are refused.
-pub(super) fn set_private(folder: &Path) {
+fn set_private(folder: &Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
 }

@@ -31,6 +31,8 @@ pub(super) enum Sabotage {
     UnsyncedFiles,
     /// Folders are not synced.
     UnsyncedFolders,
+    /// The name of the state folder is not synced.
+    UnsyncedState,
     /// A DEL removes its record before the port.
     RecordBeforePort,
 }
@@ -158,6 +160,25 @@ impl SimulatedMachine {
         self.inner.borrow_mut().rng.bool()
     }
 
+    /// Whether the change is above the folder of the test.
+    fn is_elsewhere(&self, change: Change<'_>) -> bool {
+        let inner = self.inner.borrow();
+        let above = inner.disk.above().unwrap();
+        matches!(change, Change::SyncFolder(path) if !path.starts_with(above))
+    }
+
+    /// Whether the sabotage omits this step.
+    fn is_ignored(&self, change: Change<'_>) -> bool {
+        let inner = self.inner.borrow();
+        let sabotage = match change {
+            Change::SyncFile(_) => Sabotage::UnsyncedFiles,
+            Change::SyncFolder(path) if Some(path) == inner.disk.above() => Sabotage::UnsyncedState,
+            Change::SyncFolder(_) => Sabotage::UnsyncedFolders,
+            _ => return false,
+        };
+        self.sabotage == Some(sabotage)
+    }
+
     /// Writes a part of a file.
     fn write_part(&self, change: Change<'_>) {
         let Change::Create(path, bytes) = change else {
@@ -174,11 +195,10 @@ impl SimulatedMachine {
 
 impl Machine for SimulatedMachine {
     fn before(&self, change: Change<'_>) -> io::Result<()> {
-        let is_ignored = match change {
-            Change::SyncFile(_) => self.sabotage == Some(Sabotage::UnsyncedFiles),
-            Change::SyncFolder(_) => self.sabotage == Some(Sabotage::UnsyncedFolders),
-            _ => false,
-        };
+        if self.is_elsewhere(change) {
+            return Ok(());
+        }
+        let is_ignored = self.is_ignored(change);
         match self.step() {
             Step::Go if is_ignored => Ok(()),
             Step::Go => {

@@ -81,6 +81,7 @@ fn each_broken_rule_is_noticed() {
     for sabotage in [
         Sabotage::UnsyncedFiles,
         Sabotage::UnsyncedFolders,
+        Sabotage::UnsyncedState,
         Sabotage::RecordBeforePort,
     ] {
         let mut figures = Figures::default();

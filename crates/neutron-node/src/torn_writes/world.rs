@@ -20,7 +20,6 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::Figures;
-use super::disk::set_private;
 use super::machine::{Fault, Sabotage, SimulatedMachine};
 use super::neutron::{Client, NETWORK};
 use crate::arguments::{Arguments, Request};
@@ -72,11 +71,10 @@ impl World {
         fastrand::seed(seed);
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let folder = folder.unwrap();
-        for part in ["state", "netns", "results"] {
+        for part in ["netns", "results"] {
             fs::create_dir(folder.path().join(part)).unwrap();
         }
         let state = folder.path().join("state");
-        set_private(&state);
         let machine = Rc::new(SimulatedMachine::new(&state, seed, sabotage));
         private_files::simulated::install(machine.clone());
         let results = format!("--results={}", folder.path().join("results").display());
