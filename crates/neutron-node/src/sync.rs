@@ -13,7 +13,7 @@ use crate::{USER_AGENT, garbage, log};
 use ipam_core::neutron::Id;
 use neutron_cni::cni::{Arguments as CniArguments, CniError};
 use neutron_cni::plugin::{CLEANUP_TIME, cloud, session_cache};
-use neutron_cni::state::NodeState;
+use neutron_cni::state::{Confirmed, NodeState};
 use neutron_cni::{
     AttachmentRequest, DaemonConfig, Owner, PoolPorts, PooledPort, Settings, Upkeep, upkeep,
 };
@@ -130,8 +130,11 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
             retired.and_then(|()| self.delete_marked_ports()),
             garbage::collect(self, &needs.unknown, &at_neutron, state, arguments, now),
             match &pairs {
-                Ok(pairs) => self.fill(&needs, &ports, pairs.as_ref(), &mut addresses, state),
-                Err(_) => Ok(()),
+                // After a boot, nothing would look for the lost ports of a pool that was never confirmed.
+                Ok(pairs) if self.node_state.pool().confirmed() != Confirmed::Unknown => {
+                    self.fill(&needs, &ports, pairs.as_ref(), &mut addresses, state)
+                }
+                _ => Ok(()),
             },
         ];
         pairs.map(drop)?;

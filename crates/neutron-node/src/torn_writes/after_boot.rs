@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use ipam_core::neutron::Id;
 use neutron_cni::cni::Attachment;
@@ -178,4 +178,21 @@ fn a_damaged_name_is_written_again_without_a_pool() {
     assert!(node_state.has_unreadable_name());
     world.sync().unwrap();
     assert!(!node_state.has_unreadable_name());
+}
+
+#[test]
+fn a_pool_that_cannot_be_confirmed_gets_no_ports() {
+    let mut world = World::configured(1, None, json!({"warmPool": {"free": 2}}));
+    let obstacle = world.state().join("pool/pods/confirmed.json");
+    fs::create_dir_all(&obstacle).unwrap();
+    // The clock of file systems may be behind.
+    let folder = fs::File::open(&obstacle).unwrap();
+    folder.set_modified(SystemTime::now()).unwrap();
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    fs::set_permissions(world.state(), private).unwrap();
+    world.sync().unwrap_err();
+    assert!(world.neutron.ports.borrow().all.is_empty());
+    fs::remove_dir(&obstacle).unwrap();
+    world.sync().unwrap();
+    assert_eq!(world.neutron.ports.borrow().all.len(), 2);
 }
