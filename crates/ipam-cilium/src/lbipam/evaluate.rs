@@ -15,7 +15,7 @@ use super::satisfy::Reservation;
 use super::selection::{Request, Selection};
 use super::service::{AddressRequest, LbService};
 use super::service_outcome::{Evaluated, LossReason, ServiceOutcome};
-use super::serving_order::{ServingOrder, in_order, ranks};
+use super::serving_order::{ServingOrder, competing, in_order, ranks};
 use super::sharing::incompatibility;
 use super::takers::Takers;
 use ipam_core::net::{Family, Range, RangeIndex};
@@ -79,7 +79,7 @@ pub fn evaluate_in<'s>(
         evaluation.takers = Takers::new(&evaluation, &requests, &outcomes);
     }
     let ranks = ranks(&requests, pools, rules, state);
-    let places = in_order(order, &ranks);
+    let places = in_order(order, &ranks, state);
     for place in &places {
         evaluation.satisfy(&requests[*place], &mut outcomes[*place]);
     }
@@ -88,7 +88,7 @@ pub fn evaluate_in<'s>(
         outcome.restore();
         evaluation.widen(request, outcome);
     }
-    mark_rivals(&requests, &ranks, pools, &mut outcomes);
+    mark_rivals(&requests, &competing(&ranks, state), pools, &mut outcomes);
     let names = services.iter().map(|service| service.name.clone());
     Evaluated {
         outcomes: names.zip(outcomes).collect(),

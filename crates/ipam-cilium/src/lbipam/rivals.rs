@@ -1,5 +1,4 @@
-//! Services that the operator prefers alike and that compete for the last addresses: who gets one is
-//! left to chance. Must know nothing of addresses that one Service requests.
+//! Services that compete for the last addresses: who of one rank gets one is left to chance. Must know nothing of addresses that one Service requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 

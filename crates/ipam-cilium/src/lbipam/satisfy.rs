@@ -103,13 +103,7 @@ impl<'p> Evaluation<'p> {
         }
         // Others have got all of it, and nothing tells which one has this address.
         let is_there = !holders.is_empty() || self.is_reserved(&self.ranges[place], address);
-        let range = &self.ranges[place].range.range;
-        let may_be_chosen = self.order != ServingOrder::Usual
-            && self.chosen_from.contains(&place)
-            && self
-                .takers
-                .may_take(address, place, range, &self.holders, self.rules);
-        if !is_there && (self.ranges[place].is_full() || may_be_chosen) {
+        if !is_there && (self.ranges[place].is_full() || self.may_be_chosen(place, address)) {
             return Err(Pending::AlreadyAllocated(address));
         }
         if let Some(why) = holders
@@ -126,6 +120,18 @@ impl<'p> Evaluation<'p> {
         // No incompatible Service has it, so this succeeds.
         let _ = self.take(service, address, place, KeptBecause::Imported);
         Ok(())
+    }
+
+    /// Whether a Service that takes any address of the range may have taken this one.
+    fn may_be_chosen(&self, place: usize, address: IpAddr) -> bool {
+        let active = &self.ranges[place];
+        let range = &active.range.range;
+        let first = range.first();
+        let reserved = self.is_reserved(active, first).then_some(&first);
+        let (takers, holders) = (&self.takers, &self.holders);
+        self.order != ServingOrder::Usual
+            && self.chosen_from.contains(&place)
+            && takers.may_take(address, place, range, reserved, holders, self.rules)
     }
 
     /// Indexes of the ranges of a pool, which are together, in order.

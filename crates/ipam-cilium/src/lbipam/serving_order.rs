@@ -17,7 +17,7 @@ pub enum ServingOrder {
     Usual,
     /// The same order. A Service that takes any address takes those that later ones request.
     Adverse,
-    /// The same, by name in reverse among those that the operator prefers alike.
+    /// The reverse of it, among those that compete.
     AdverseReversed,
 }
 
@@ -61,13 +61,28 @@ pub(super) fn ranks(
     requests.iter().map(of_one).collect()
 }
 
+/// The ranks within which Services compete. At a start it is one for all: which of them the operator
+/// prefers depends on its release, and an upgrade may skip releases.
+pub(super) fn competing(ranks: &[Rank], state: OperatorState<'_>) -> Vec<Rank> {
+    match state {
+        OperatorState::Running(_) => ranks.to_vec(),
+        OperatorState::Restarted => vec![Rank::First; ranks.len()],
+    }
+}
+
 /// Places of the Services in the order in which they are served.
-pub(super) fn in_order(wanted: ServingOrder, ranks: &[Rank]) -> Vec<usize> {
+pub(super) fn in_order(
+    wanted: ServingOrder,
+    ranks: &[Rank],
+    state: OperatorState<'_>,
+) -> Vec<usize> {
     let mut order: Vec<usize> = (0..ranks.len()).collect();
+    order.sort_by_key(|place| ranks[*place]);
     if wanted == ServingOrder::AdverseReversed {
         order.reverse();
+        let competing = competing(ranks, state);
+        order.sort_by_key(|place| competing[*place]);
     }
-    order.sort_by_key(|place| ranks[*place]);
     order
 }
 

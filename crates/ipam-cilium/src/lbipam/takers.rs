@@ -49,13 +49,14 @@ impl Takers {
         takers
     }
 
-    /// Whether they may take this free address of a range. Each run of free addresses begins behind one
-    /// that is held or may be, and they take it from its start.
+    /// Whether they may take this free address of a range, whose first one may be reserved. Each run of
+    /// free addresses begins behind one that is held or may be, and they take it from its start.
     pub(super) fn may_take(
         &self,
         address: IpAddr,
         place: usize,
         range: &Range,
+        reserved: Option<&IpAddr>,
         holders: &BTreeMap<IpAddr, Vec<&LbService>>,
         rules: &LbRules,
     ) -> bool {
@@ -66,7 +67,7 @@ impl Takers {
         };
         let held = holders.range(range.first()..address).next_back();
         let requested = self.requested.range(range.first()..address).next_back();
-        let start = held.map(|(held, _)| held).max(requested);
+        let start = held.map(|(held, _)| held).max(requested).max(reserved);
         let start = start.map_or(0, |start| up_to(*start).saturating_add(1));
         let free_before = up_to(address).saturating_sub(start);
         many > 0 && (!rules.gives_lowest_free() || many > free_before)
@@ -78,6 +79,16 @@ mod tests {
     use super::*;
 
     fn may_take(many: u128, address: &str, held: &[&str], requested: &[&str]) -> bool {
+        may_take_of(None, many, address, held, requested)
+    }
+
+    fn may_take_of(
+        reserved: Option<&IpAddr>,
+        many: u128,
+        address: &str,
+        held: &[&str],
+        requested: &[&str],
+    ) -> bool {
         let parse = |text: &&str| text.parse::<IpAddr>().unwrap();
         let takers = Takers {
             of_range: BTreeMap::from([(0, many)]),
@@ -86,7 +97,7 @@ mod tests {
         let holders = held.iter().map(|held| (parse(held), Vec::new())).collect();
         let rules = LbRules::new("1.19.3".parse().ok(), &BTreeMap::new());
         let range = "10.0.0.0/24".parse().unwrap();
-        takers.may_take(parse(&address), 0, &range, &holders, &rules)
+        takers.may_take(parse(&address), 0, &range, reserved, &holders, &rules)
     }
 
     #[test]
@@ -107,5 +118,12 @@ mod tests {
             &["10.0.0.2"],
             &["10.0.0.8", "10.0.0.10"]
         ));
+    }
+
+    #[test]
+    fn a_reserved_address_is_not_taken() {
+        let first: IpAddr = "10.0.0.0".parse().unwrap();
+        assert!(!may_take(1, "10.0.0.1", &[], &[]));
+        assert!(may_take_of(Some(&first), 1, "10.0.0.1", &[], &[]));
     }
 }
