@@ -36,6 +36,17 @@ fn server() -> Server {
     server
 }
 
+/// With the same pool as a custom resource.
+fn server_of_objects() -> Server {
+    let server = server();
+    install_definitions(&server);
+    let spec = json!({"cidrs": ["10.20.0.0/16"], "blockSize": 24});
+    let pool = object("IPPool", "a", spec);
+    let pools = format!("{GROUP}/ippools");
+    server.plane.create(&pools, &pool).unwrap();
+    server
+}
+
 fn join(server: &Server, names: &[&str]) {
     server.nodes(names.iter().map(|name| node(name, json!({}))));
 }
@@ -217,13 +228,7 @@ fn a_pause_is_kept_and_ends_with_the_quarantine() {
 
 #[test]
 fn the_operator_remembers_though_nobody_leads_meanwhile() {
-    let server = server();
-    install_definitions(&server);
-    let spec = json!({"cidrs": ["10.20.0.0/16"], "blockSize": 24});
-    server
-        .plane
-        .create(&format!("{GROUP}/ippools"), &object("IPPool", "a", spec))
-        .unwrap();
+    let server = server_of_objects();
     let (first, second) = (operator_of(&server), operator_of(&server));
     let addresses = [first.address(), second.address()];
     let mut restored = Restored::of(server);
@@ -246,8 +251,7 @@ fn the_operator_remembers_though_nobody_leads_meanwhile() {
 
 #[test]
 fn what_the_operator_is_asked_for_is_read_anew() {
-    let server = server();
-    install_definitions(&server);
+    let server = server_of_objects();
     let rack = |rack: &str, cidr: &str| {
         let selector = json!({"matchLabels": {"rack": rack}});
         object(
@@ -257,17 +261,6 @@ fn what_the_operator_is_asked_for_is_read_anew() {
         )
     };
     let pools = format!("{GROUP}/ippools");
-    server
-        .plane
-        .create(
-            &pools,
-            &object(
-                "IPPool",
-                "a",
-                json!({"cidrs": ["10.20.0.0/16"], "blockSize": 24}),
-            ),
-        )
-        .unwrap();
     let operator = operator_of(&server);
     let mut restored = Restored::of(server);
     restored
@@ -296,13 +289,7 @@ fn what_the_operator_is_asked_for_is_read_anew() {
 
 #[test]
 fn one_that_stood_by_remembers_what_the_leader_gave() {
-    let server = server();
-    install_definitions(&server);
-    let spec = json!({"cidrs": ["10.20.0.0/16"], "blockSize": 24});
-    server
-        .plane
-        .create(&format!("{GROUP}/ippools"), &object("IPPool", "a", spec))
-        .unwrap();
+    let server = server_of_objects();
     let first = operator_of(&server);
     first.until("leads", json!({}));
     let second = operator_of(&server);
@@ -318,13 +305,7 @@ fn one_that_stood_by_remembers_what_the_leader_gave() {
 
 #[test]
 fn a_status_that_the_restore_undid_is_written_again() {
-    let mut server = server();
-    install_definitions(&server);
-    let spec = json!({"cidrs": ["10.20.0.0/16"], "blockSize": 24});
-    server
-        .plane
-        .create(&format!("{GROUP}/ippools"), &object("IPPool", "a", spec))
-        .unwrap();
+    let mut server = server_of_objects();
     let operator = operator_of(&server);
     let nodes = |server: &Server, count: u32| {
         until(&format!("its status counts {count} nodes"), || {
