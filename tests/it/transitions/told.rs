@@ -102,21 +102,19 @@ fn telling<'s>(
     rules: &'s LbRules,
     state: OperatorState<'s>,
 ) -> Telling {
-    let orders = [
-        ServingOrder::Usual,
-        ServingOrder::Adverse,
-        ServingOrder::AdverseReversed,
-    ];
-    let orders = orders.map(|order| evaluate_in(order, pools, services.clone(), rules, state));
-    let rivalry = Rivalry::new(&orders[0], pools, state);
+    let evaluated = |order| evaluate_in(order, pools, services.clone(), rules, state);
+    let usual = evaluated(ServingOrder::Usual);
+    let adverse = ServingOrder::ADVERSE.map(evaluated);
+    let rivalry = Rivalry::new(&usual, pools, state);
     let told = |(name, outcome): (&ServiceName, &ServiceOutcome)| {
-        let gains = orders.iter().filter_map(|one| one.outcomes.get(name));
+        let orders = [&usual].into_iter().chain(&adverse);
+        let gains = orders.filter_map(|one| one.outcomes.get(name));
         let gains: Vec<InOrder<'_>> = gains.map(InOrder::from).collect();
         let gains = prospects(&gains, &|gain| rivalry.is_doubtful(gain, pools));
         (name.clone(), of_outcome(outcome, gains))
     };
     Telling {
-        services: orders[0].outcomes.iter().map(told).collect(),
+        services: usual.outcomes.iter().map(told).collect(),
         pools: certainty(&conflicts(pools, state)),
     }
 }

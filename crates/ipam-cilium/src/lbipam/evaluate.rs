@@ -60,7 +60,7 @@ pub fn evaluate_in<'s>(
         .iter()
         .map(|service| Request::new(service, rules, &selection))
         .collect();
-    let mut evaluation = Evaluation::new(order, pools, rules, state);
+    let mut evaluation = Evaluation::new(pools, rules, state);
     let mut outcomes: Vec<ServiceOutcome> = requests
         .iter()
         .map(|request| evaluation.keep(request))
@@ -79,7 +79,8 @@ pub fn evaluate_in<'s>(
         evaluation.takers = Takers::new(&evaluation, &requests, &outcomes);
     }
     let ranks = ranks(&requests, pools, rules, state);
-    let places = in_order(order, &ranks, state);
+    let competing = competing(&ranks, state);
+    let places = in_order(order, &ranks, &competing);
     for place in &places {
         evaluation.satisfy(&requests[*place], &mut outcomes[*place]);
     }
@@ -88,7 +89,7 @@ pub fn evaluate_in<'s>(
         outcome.restore();
         evaluation.widen(request, outcome);
     }
-    mark_rivals(&requests, &competing(&ranks, state), pools, &mut outcomes);
+    mark_rivals(&requests, &competing, pools, &mut outcomes);
     let names = services.iter().map(|service| service.name.clone());
     Evaluated {
         outcomes: names.zip(outcomes).collect(),
@@ -135,7 +136,6 @@ pub(super) enum KeptBecause {
 pub(super) struct Evaluation<'p> {
     pub(super) rules: &'p LbRules,
     state: OperatorState<'p>,
-    pub(super) order: ServingOrder,
     pub(super) ranges: Vec<ActiveRange<'p>>,
     /// Indexes into `ranges`.
     index: RangeIndex<usize>,
@@ -158,7 +158,6 @@ pub(super) struct Evaluation<'p> {
 
 impl<'p> Evaluation<'p> {
     fn new(
-        order: ServingOrder,
         pools: &'p [AddressPool],
         rules: &'p LbRules,
         state: OperatorState<'p>,
@@ -186,7 +185,6 @@ impl<'p> Evaluation<'p> {
         Evaluation {
             rules,
             state,
-            order,
             chosen_from: BTreeSet::new(),
             takers: Takers::default(),
             ranges,

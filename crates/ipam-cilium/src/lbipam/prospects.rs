@@ -1,5 +1,5 @@
-//! What a Service that lacks an address can expect: what is sure, and what another Service may take
-//! first. Must never know what changes, or why an address is lost.
+//! The addresses that a Service which lacks one gets for sure, and those that another Service may
+//! take first. Must never know why an address is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -125,7 +125,7 @@ impl Rivalry {
         let gained = evaluated.outcomes.values().flat_map(|one| &one.gains);
         let gained: BTreeSet<IpAddr> = gained.filter_map(exactly).collect();
         let waiting = evaluated.outcomes.values().flat_map(|one| &one.pending);
-        let waiting = waiting.filter(|why| matches!(why, Pending::OutOfAddresses(_)));
+        let waiting = waiting.filter_map(Pending::family_without_room);
         let waiting = waiting.count() as u128;
         let has_contested = |pool: &&AddressPool| {
             let mut ranges = pool.ranges.iter().map(|range| range.range);

@@ -1,4 +1,5 @@
-//! Services that compete for the last addresses: who of one rank gets one is left to chance. Must know nothing of addresses that one Service requests.
+//! Services that compete for the last addresses: who of one rank gets one is left to chance. Must
+//! know nothing of addresses that one Service requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,11 +20,7 @@ fn names<'p>(request: &Request<'_, '_>, pools: &'p [AddressPool]) -> BTreeSet<&'
 
 fn families_without_room(outcome: &ServiceOutcome) -> Vec<Family> {
     let pending = outcome.pending.iter();
-    let families = pending.filter_map(|why| match why {
-        Pending::OutOfAddresses(family) => Some(*family),
-        _ => None,
-    });
-    families.collect()
+    pending.filter_map(Pending::family_without_room).collect()
 }
 
 /// Records for each Service whether another one of its rank may get its address, and which addresses

@@ -8,7 +8,6 @@ use super::evaluate::{Evaluation, KeptBecause, lacks};
 use super::selection::Request;
 use super::service::{AddressRequest, LbService};
 use super::service_outcome::{GainedAddress, LossReason, Pending, ServiceOutcome};
-use super::serving_order::ServingOrder;
 use super::sharing::incompatibility;
 use ipam_core::net::Family;
 
@@ -129,8 +128,7 @@ impl<'p> Evaluation<'p> {
         let first = range.first();
         let reserved = self.is_reserved(active, first).then_some(&first);
         let (takers, holders) = (&self.takers, &self.holders);
-        self.order != ServingOrder::Usual
-            && self.chosen_from.contains(&place)
+        self.chosen_from.contains(&place)
             && takers.may_take(address, place, range, reserved, holders, self.rules)
     }
 

@@ -124,6 +124,18 @@ impl Pending {
         }
     }
 
+    /// The family of which no address is free.
+    pub(super) fn family_without_room(&self) -> Option<Family> {
+        match self {
+            Pending::OutOfAddresses(family) => Some(*family),
+            Pending::NoPool(_)
+            | Pending::SelectorMismatch(_)
+            | Pending::AlreadyAllocated(_)
+            | Pending::Reserved(_)
+            | Pending::Incompatible { .. } => None,
+        }
+    }
+
     /// The address that the Service gets when its holder moves on.
     pub fn awaits(&self) -> Option<IpAddr> {
         match self {

@@ -21,6 +21,11 @@ pub enum ServingOrder {
     AdverseReversed,
 }
 
+impl ServingOrder {
+    /// The orders in which Services that compete have bad luck.
+    pub const ADVERSE: [ServingOrder; 2] = [ServingOrder::Adverse, ServingOrder::AdverseReversed];
+}
+
 /// How soon the operator serves a Service. Among those of one rank, the order of a Go map decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
@@ -70,17 +75,13 @@ pub(super) fn competing(ranks: &[Rank], state: OperatorState<'_>) -> Vec<Rank> {
     }
 }
 
-/// Places of the Services in the order in which they are served.
-pub(super) fn in_order(
-    wanted: ServingOrder,
-    ranks: &[Rank],
-    state: OperatorState<'_>,
-) -> Vec<usize> {
+/// Places of the Services in the order in which they are served. Those compete that are of one rank
+/// in `competing`.
+pub(super) fn in_order(wanted: ServingOrder, ranks: &[Rank], competing: &[Rank]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..ranks.len()).collect();
     order.sort_by_key(|place| ranks[*place]);
     if wanted == ServingOrder::AdverseReversed {
         order.reverse();
-        let competing = competing(ranks, state);
         order.sort_by_key(|place| competing[*place]);
     }
     order

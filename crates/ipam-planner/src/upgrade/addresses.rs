@@ -61,13 +61,13 @@ impl Starts {
         let next_pools = after.address_pools_as_read(&next_rules);
         let state = OperatorState::Running(&pools);
         let next = start(ServingOrder::Usual, after, &next_rules, &next_pools);
-        let adverse = [ServingOrder::Adverse, ServingOrder::AdverseReversed];
         Starts {
             running: evaluate(&pools, before.services.values(), &rules, state),
             restarted: start(ServingOrder::Usual, before, &rules, &pools),
             rivalry: Rivalry::new(&next, &next_pools, OperatorState::Restarted),
             next,
-            adverse: adverse.map(|order| start(order, after, &next_rules, &next_pools)),
+            adverse: ServingOrder::ADVERSE
+                .map(|order| start(order, after, &next_rules, &next_pools)),
             next_pools,
         }
     }

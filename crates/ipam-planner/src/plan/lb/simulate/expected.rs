@@ -1,5 +1,5 @@
-//! What a Service can expect of changes, from what each order of serving gives it. Must never know
-//! what the changes are.
+//! The effect of changes on one Service, from its addresses in each order of serving. Must never see
+//! the changes.
 
 use super::ServiceEffect;
 use ipam_cilium::lbipam::{Certainty, GainedAddress, InOrder, Pending, Prospect, prospects};

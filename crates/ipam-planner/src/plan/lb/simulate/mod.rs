@@ -95,9 +95,6 @@ pub fn effects<'c>(changes: impl IntoIterator<Item = &'c Change>, observed: &Obs
     simulation.finish()
 }
 
-/// The orders in which Services that compete have bad luck.
-const ADVERSE: [ServingOrder; 2] = [ServingOrder::Adverse, ServingOrder::AdverseReversed];
-
 type Losses = BTreeMap<(ServiceName, IpAddr), (LossReason, Certainty)>;
 
 /// Simulates LB-IPAM change by change.
@@ -214,7 +211,9 @@ impl Simulation {
         self.rivalry.extend(self.usual.rivalry());
         self.steps.push(change.clone());
         if self.adverse.is_empty() && self.usual.has_rivals() {
-            self.adverse = ADVERSE.map(|order| self.repeated(order)).into();
+            self.adverse = ServingOrder::ADVERSE
+                .map(|order| self.repeated(order))
+                .into();
         }
         let lost = lost_of(&self.usual.last.outcomes, all);
         if let Change::AddressPool(change) = change {
@@ -247,10 +246,7 @@ impl Simulation {
         }
         let rules = self.before.rules.clone();
         let anyway = at_rest(ServingOrder::Usual, &self.before);
-        let mut effects = self.expected(&anyway);
-        let names = self.usual.last.outcomes.keys();
-        let given = names.map(|name| self.expected_in(&self.usual, &anyway, name).gains.len());
-        let given = given.sum();
+        let (mut effects, given) = self.expected(&anyway);
         // An address in a changed pool goes with the pool, even if its origin is unknown.
         let mut anyway = lost_of(&anyway.outcomes, certain);
         let touched = RangeIndex::new(self.touched.iter().map(|range| (*range, ())));
@@ -277,25 +273,26 @@ impl Simulation {
         }
     }
 
-    /// What each Service gets or waits for because of the changes. `anyway` is what happens without
-    /// them, in the usual order.
-    fn expected(&self, anyway: &Evaluated) -> BTreeMap<ServiceName, ServiceEffect> {
+    /// What each Service gets or waits for because of the changes, and how many addresses they give.
+    /// `anyway` is what happens without them, in the usual order.
+    fn expected(&self, anyway: &Evaluated) -> (BTreeMap<ServiceName, ServiceEffect>, usize) {
         let pools = self.usual.state.read(&self.before.rules);
         let others = self.adverse.iter();
         let others: Vec<(&OneOrder, Evaluated)> = others
             .map(|one| (one, at_rest(one.order(), &self.before)))
             .collect();
-        let effect = |name: &ServiceName| {
+        let is_doubtful = |gain: &GainedAddress| self.rivalry.is_doubtful(gain, &pools);
+        let (mut effects, mut given) = (BTreeMap::new(), 0);
+        for name in self.usual.last.outcomes.keys() {
             let usual = self.expected_in(&self.usual, anyway, name);
+            given += usual.gains.len();
             let others = others
                 .iter()
                 .map(|(one, anyway)| self.expected_in(one, anyway, name));
             let orders: Vec<Expected> = [usual].into_iter().chain(others).collect();
-            let is_doubtful = |gain: &GainedAddress| self.rivalry.is_doubtful(gain, &pools);
-            effect_of(name, orders, &is_doubtful)
-        };
-        let names = self.usual.last.outcomes.keys();
-        names.map(|name| (name.clone(), effect(name))).collect()
+            effects.insert(name.clone(), effect_of(name, orders, &is_doubtful));
+        }
+        (effects, given)
     }
 
     /// What a Service gets or waits for in one order, and not without the changes.
