@@ -48,7 +48,7 @@ impl Beside {
     }
 }
 
-/// The operator that leads, as far as its Lease can be read. The other Lease says no more: `watch`
+/// The operator that leads; `None` if its Lease cannot be read. The other Lease says no more: `watch`
 /// and the operator hold it only while they write.
 async fn operator(common: &Common) -> Option<String> {
     if common.cluster_file.is_some() {

@@ -294,7 +294,7 @@ mod tests {
         );
     }
 
-    /// An old digest would be refused, and what is applied is not to be applied again.
+    /// An old digest would be refused, and no applied change is to be applied again.
     #[test]
     fn a_part_is_told_with_what_is_left_and_without_the_plan_from_before() {
         let left: Vec<LeftChange> = (0..30)

@@ -83,9 +83,7 @@ impl Spans {
             bytes,
         }
     }
-}
 
-impl Spans {
     /// Where bytes of a text stand, which is written at this location.
     fn part(&self, location: Location, text: &str, part: Range<usize>) -> Option<Origin> {
         let line = (location.line().max(1) as usize).min(self.lines.count());

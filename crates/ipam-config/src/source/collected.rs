@@ -76,8 +76,8 @@ impl Collected {
     }
 
     /// Whether there is a file of this name, or a finding about it.
-    pub(super) fn has(&self, name: &Arc<str>) -> bool {
-        self.names().any(|known| known == &**name)
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.names().any(|known| known == name)
     }
 
     /// Whether a file lies in the folder of this name.
