@@ -6,8 +6,10 @@ use anyhow::Result;
 use testbed::openstack::{Database, prepare};
 use testbed::{CiliumVersion, Error, Program, build};
 
+use super::companion;
 use super::prove::Setting;
 use super::testbed::PROGRAMS;
+use crate::cargo;
 use crate::suite::{Expected, Guard, Output, Suite};
 
 const SUITE: &str = "test --workspace --all-features";
@@ -43,15 +45,25 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         .map(Expected::read)
         .transpose()?;
     let expected = expected.as_ref();
-    let guard = suite(SUITE, &arguments.arguments, expected)?;
     if arguments.arguments.is_empty() {
-        Setting { guard, expected }.all()?;
+        suite_and_proofs(expected)?;
+    } else {
+        suite(SUITE, &arguments.arguments, expected)?;
     }
     if arguments.agent {
         agent_tests(expected)
     } else {
         Ok(())
     }
+}
+
+/// Runs the tests and then the proofs, which are built while the tests wait for servers.
+fn suite_and_proofs(expected: Option<&Expected>) -> Result<()> {
+    cargo::run(&format!("{SUITE} --no-run"))?;
+    let proofs = companion::Build::start()?;
+    let guard = suite(SUITE, &[], expected)?;
+    proofs.finish()?;
+    Setting { guard, expected }.all()
 }
 
 /// Runs the tests; returns the guard that it found.
