@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testbed::{CiliumVersion, FlatBlocks, Operator, PATIENCE, RackOptions, wait_until};
 
 use super::migrate_cli::{POLICY, flat, racks};
-use super::migrate_racks::{APPLY, Ground, PARALLEL, RACKS, cluster_pool};
+use super::migrate_racks::{APPLY, Ground, IPV6_SIZE, PARALLEL, RACKS, cluster_pool, ipv6_range};
 use super::multi_pool::{PODS_POOLS, allocated, start, wants};
 use super::support::cluster;
 
@@ -167,7 +167,7 @@ fn twelve_nodes_change_to_pools_by_rack_and_their_operator_follows() {
     );
 
     let held = blocks_of_pools(&ground);
-    follow(&mut ground);
+    follow(&mut ground, &MULTI_POOL);
     ground.run(&["apply", "--auto-approve"]).expect(0);
     ground.run(&["plan", "--detailed-exitcode"]).expect(0);
     // A node that grows gets a block of its pool that no other node has.
@@ -201,14 +201,14 @@ fn twelve_nodes_change_to_pools_by_rack_and_their_operator_follows() {
 }
 
 /// What Helm does after the last wave.
-fn follow(ground: &mut Ground) {
+fn follow(ground: &mut Ground, flags: &[&str]) {
     let cluster = &mut ground.cluster;
     cluster.operator = None;
     let config = "/api/v1/namespaces/kube-system/configmaps/cilium-config";
     let change = json!({"data": {"ipam": "multi-pool"}});
     cluster.plane.patch(config, &change).unwrap();
     let (programs, plane) = (&cluster.programs, &cluster.plane);
-    let operator = Operator::start(programs, plane, CiliumVersion::V1_20, &MULTI_POOL).unwrap();
+    let operator = Operator::start(programs, plane, CiliumVersion::V1_20, flags).unwrap();
     cluster.operator = Some(operator);
 }
 
@@ -235,6 +235,81 @@ fn nodes_that_changed_to_pools_go_back() {
     assert_eq!(
         ground.cluster.plane.list(configs).unwrap(),
         Vec::<Value>::new()
+    );
+    assert_eq!(watching.faults(), Vec::<String>::new());
+}
+
+/// Each node has a block of each family of its rack's pool.
+fn expect_both_families(ground: &Ground) {
+    for (node, ipam) in ipam(ground) {
+        let index: usize = node.trim_start_matches("worker-").parse().unwrap();
+        let rack = RACKS[index % 3].0;
+        let allocated = &ipam["pools"]["allocated"];
+        assert_eq!(allocated[0]["pool"], rack, "{node}: {allocated}");
+        let cidrs = allocated[0]["cidrs"].as_array().unwrap();
+        assert_eq!(cidrs.len(), 2, "{node}: {allocated}");
+        let range = ipv6_range(rack);
+        let (ipv6, _) = range.split_once("::").unwrap();
+        let is_in_rack = |cidr: &Value| cidr.as_str().unwrap().starts_with(ipv6);
+        assert!(cidrs.iter().any(is_in_rack), "{node}: {allocated}");
+    }
+}
+
+#[test]
+fn nodes_of_both_families_change_to_pools_and_back_and_their_operator_follows() {
+    let flat_ipv6 = FlatBlocks {
+        range: "fd00:10::/104".to_owned(),
+        size: IPV6_SIZE,
+    };
+    let options = RackOptions {
+        flat_ipv6: Some(flat_ipv6),
+        ..options(6)
+    };
+    let mut ground = Ground::start(&options, PARALLEL);
+    let before = ipam(&ground);
+    for (node, ipam) in &before {
+        assert_eq!(
+            ipam["podCIDRs"].as_array().unwrap().len(),
+            2,
+            "{node}: {ipam}"
+        );
+    }
+    let watching = ground.watching();
+    ground.run(&[&APPLY[..], &TO_POOLS].concat()).expect(0);
+    ground.cluster.wait_ready().unwrap();
+    ground.expect_rack_blocks();
+    expect_both_families(&ground);
+    ground.run(&["migrate", "undo", "--auto-approve"]).expect(0);
+    ground.cluster.wait_ready().unwrap();
+    ground.expect_clean();
+    for (node, ipam) in ipam(&ground) {
+        assert_eq!(ipam["podCIDRs"], before[&node]["podCIDRs"], "{node}");
+    }
+
+    ground.run(&[&APPLY[..], &TO_POOLS].concat()).expect(0);
+    ground.cluster.wait_ready().unwrap();
+    expect_both_families(&ground);
+    let held = blocks_of_pools(&ground);
+    follow(&mut ground, &["--ipam=multi-pool", "--enable-ipv6=true"]);
+    ground.run(&["apply", "--auto-approve"]).expect(0);
+    ground.run(&["plan", "--detailed-exitcode"]).expect(0);
+    let wanted = json!([{"pool": "r0", "needed": {"ipv4-addrs": 300, "ipv6-addrs": 300}}]);
+    let change = json!({"spec": {"ipam": {"pools": {"requested": wanted}}}});
+    let path = format!("{CILIUM_NODES}/worker-0");
+    ground.cluster.plane.patch(&path, &change).unwrap();
+    wait_until("a second block of each family", PATIENCE, || {
+        let blocks = blocks_of_pools(&ground);
+        Ok((blocks.len() >= held.len() + 2).then_some(()))
+    })
+    .unwrap();
+    let grown = blocks_of_pools(&ground);
+    assert!(
+        held.iter().all(|one| grown.contains(one)),
+        "{held:?}: {grown:?}"
+    );
+    assert!(
+        grown.windows(2).all(|two| two[0].0 != two[1].0),
+        "{grown:?}"
     );
     assert_eq!(watching.faults(), Vec::<String>::new());
 }

@@ -22,6 +22,14 @@ pub const RACKS: [(&str, &str); 3] = [
     ("r2", "10.10.192.0/18"),
 ];
 
+/// The prefix length of a node's IPv6 block.
+pub const IPV6_SIZE: u8 = 120;
+
+/// The IPv6 range of a rack in dual stack.
+pub fn ipv6_range(rack: &str) -> String {
+    format!("fd00:20:{}::/104", rack.trim_start_matches('r'))
+}
+
 /// Fields of a Node that belong to people: they must never change.
 fn kept(node: &Value) -> Value {
     let is_ours = |key: &str| {
@@ -123,8 +131,15 @@ impl Ground {
         let cluster = RackCluster::start(options).unwrap();
         let folder = Folder::new(&[]);
         let pools = RACKS.map(|(rack, cidr)| {
+            let (cidrs, size) = match options.flat_ipv6 {
+                None => (cidr.to_owned(), "24".to_owned()),
+                Some(_) => (
+                    format!("{cidr}, \"{}\"", ipv6_range(rack)),
+                    format!("{{ipv4: 24, ipv6: {IPV6_SIZE}}}"),
+                ),
+            };
             let spec = format!(
-                "{{cidrs: [{cidr}], blockSize: 24, nodeSelector: {{matchLabels: {{rack: {rack}}}}}}}"
+                "{{cidrs: [{cidrs}], blockSize: {size}, nodeSelector: {{matchLabels: {{rack: {rack}}}}}}}"
             );
             pool(rack, &spec)
         });

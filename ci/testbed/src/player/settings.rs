@@ -55,14 +55,17 @@ pub(crate) fn block(name: &str, player: &Player) -> Result<Option<Block>> {
     Ok(Some(block))
 }
 
-fn of_node(node: &Value, annotate: AnnotateK8sNode) -> Option<String> {
-    let cidrs = node.pointer("/spec/podCIDRs").and_then(Value::as_array);
-    let ipv4 = |cidr: &&str| !cidr.contains(':');
-    let of_spec = cidrs
-        .into_iter()
-        .flatten()
+/// The IPv4 blocks of a list of CIDRs, and how many others there are.
+fn by_family(cidrs: Option<&Value>) -> (Vec<&str>, usize) {
+    let cidrs = cidrs.and_then(Value::as_array).into_iter().flatten();
+    let (ipv4, ipv6): (Vec<&str>, Vec<&str>) = cidrs
         .filter_map(Value::as_str)
-        .find(ipv4);
+        .partition(|cidr| !cidr.contains(':'));
+    (ipv4, ipv6.len())
+}
+
+fn of_node(node: &Value, annotate: AnnotateK8sNode) -> Option<String> {
+    let of_spec = by_family(node.pointer("/spec/podCIDRs")).0.first().copied();
     let annotations = &node["metadata"]["annotations"];
     let of_annotation = || match annotate {
         AnnotateK8sNode::On => ANNOTATIONS.iter().find_map(|key| annotations[key].as_str()),
@@ -72,11 +75,12 @@ fn of_node(node: &Value, annotate: AnnotateK8sNode) -> Option<String> {
 }
 
 fn of_cilium_node(cilium_node: &Value) -> Option<String> {
-    let first = text(cilium_node, "/spec/ipam/podCIDRs/0");
-    (!first.is_empty()).then(|| first.to_owned())
+    let (ipv4, _) = by_family(cilium_node.pointer("/spec/ipam/podCIDRs"));
+    ipv4.first().map(|&cidr| cidr.to_owned())
 }
 
-/// Requests addresses of the pool, and keeps no block of another one.
+/// Requests addresses of the pool, and keeps no block of another one. In dual stack, a block of one
+/// family does not suffice.
 fn of_pool(node: &Value, pool: &str, player: &Player) -> Result<Option<String>> {
     let cilium_node = publish(node, None, player)?;
     if found(player.client.get(&format!("{POOLS}/{pool}")))?.is_none() {
@@ -85,7 +89,12 @@ fn of_pool(node: &Value, pool: &str, player: &Player) -> Result<Option<String>> 
     let allocated = cilium_node.pointer("/spec/ipam/pools/allocated");
     let allocated = allocated.and_then(Value::as_array).into_iter().flatten();
     let of_pool: Vec<&Value> = allocated.filter(|one| one["pool"] == pool).collect();
-    let requested = json!([{"pool": pool, "needed": {"ipv4-addrs": 8}}]);
+    let (_, old_ipv6) = by_family(cilium_node.pointer("/spec/ipam/podCIDRs"));
+    let needed = match old_ipv6 {
+        0 => json!({"ipv4-addrs": 8}),
+        _ => json!({"ipv4-addrs": 8, "ipv6-addrs": 8}),
+    };
+    let requested = json!([{"pool": pool, "needed": needed}]);
     let version = &cilium_node["metadata"]["resourceVersion"];
     let change = json!({"metadata": {"resourceVersion": version},
         "spec": {"ipam": {"pools": {"requested": requested, "allocated": of_pool}}}});
@@ -94,10 +103,11 @@ fn of_pool(node: &Value, pool: &str, player: &Player) -> Result<Option<String>> 
         // Another writer was faster: it is tried again.
         Err(error) if error.status() == Some(409) => Ok(None),
         Err(error) => Err(error),
-        Ok(_) => Ok(of_pool
-            .first()
-            .and_then(|one| one["cidrs"][0].as_str())
-            .map(str::to_owned)),
+        Ok(_) => {
+            let (ipv4, ipv6) = by_family(of_pool.first().map(|one| &one["cidrs"]));
+            let first = ipv4.first().filter(|_| ipv6 > 0 || old_ipv6 == 0);
+            Ok(first.map(|&cidr| cidr.to_owned()))
+        }
     }
 }
 
