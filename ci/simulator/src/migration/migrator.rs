@@ -18,8 +18,7 @@ use ipam_controller::migration::{
 };
 use ipam_core::model::NodeName;
 use ipam_planner::migration::{
-    DrainRules, Goal, Handling, KubeletRestart, MigrationRecord, Rules, ScheduleDocument, Wish,
-    schedule,
+    DrainRules, Handling, KubeletRestart, MigrationRecord, Rules, ScheduleDocument, Wish, schedule,
 };
 
 /// What a person asks a program for.
@@ -139,7 +138,7 @@ pub(super) fn migrate<'a>(
 
 fn wish(chosen: &Chosen<'_>) -> Wish {
     Wish {
-        goal: Goal::Blocks,
+        goal: chosen.goal(),
         nodes: Default::default(),
         method: chosen.method(),
         drain: drain(),

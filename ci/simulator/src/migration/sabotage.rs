@@ -27,11 +27,13 @@ pub enum BrokenRule {
     BareNode,
     /// The cordon stays.
     NoUncordon,
+    /// A node that went back keeps blocks of pools of Pods.
+    PoolsStay,
 }
 
 impl BrokenRule {
     /// All of them.
-    pub const ALL: [BrokenRule; 8] = [
+    pub const ALL: [BrokenRule; 9] = [
         BrokenRule::NoReservation,
         BrokenRule::LateRecord,
         BrokenRule::UnguardedDeletion,
@@ -40,6 +42,7 @@ impl BrokenRule {
         BrokenRule::NoDrain,
         BrokenRule::BareNode,
         BrokenRule::NoUncordon,
+        BrokenRule::PoolsStay,
     ];
 }
 
@@ -120,6 +123,13 @@ impl Broken {
                     .is_some_and(Value::is_null) =>
             {
                 body["spec"] = json!({});
+            }
+            (BrokenRule::PoolsStay, Target::CiliumNode(_), Operation::Patch(body))
+                if body["spec"]["ipam"]
+                    .get("pools")
+                    .is_some_and(Value::is_null) =>
+            {
+                return Vec::new();
             }
             _ => {}
         }
