@@ -6,6 +6,8 @@ mod clusters;
 mod told;
 
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -15,6 +17,7 @@ use testbed::{
     build, find, install_cilium,
 };
 use xtask::line::Line;
+use xtask::parallel;
 use xtask::tool::Tool;
 
 use clusters::Cluster;
@@ -33,6 +36,9 @@ pub struct Arguments {
     /// Only this pair, such as `1.15.19:1.16.6`, with the clusters that it has in a whole run.
     #[arg(long, value_name = "FROM:TO")]
     only: Option<String>,
+    /// Control planes at once: operators wait most of the time.
+    #[arg(long, value_name = "N", default_value = "3")]
+    jobs: NonZeroUsize,
 }
 
 type Pair = (CiliumVersion, CiliumVersion);
@@ -47,6 +53,7 @@ struct Counts {
 pub fn run(tool: &Tool, seed: u64, arguments: &Arguments) -> Result<()> {
     eprintln!("prove upgrades: --seed {seed}");
     let mut random = Random::new(seed);
+    let mut rounds: Vec<(Pair, Vec<Cluster>)> = Vec::new();
     let mut counts = Counts::default();
     for pair in pairs() {
         let is_wanted = arguments
@@ -59,11 +66,20 @@ pub fn run(tool: &Tool, seed: u64, arguments: &Arguments) -> Result<()> {
             let clusters = Cluster::some(left.min(CLUSTERS_PER_PLANE), &mut random);
             left -= clusters.len();
             if is_wanted {
-                round(tool, pair, &clusters, &mut counts)?;
+                rounds.push((pair, clusters));
             }
         }
     }
-    counts.conclude()
+    let counts = Mutex::new(counts);
+    parallel::for_each(&rounds, arguments.jobs.get(), |(pair, clusters)| {
+        let judged = round(tool, *pair, clusters)?;
+        let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.clusters += clusters.len();
+        counts.judged.add(judged);
+        anyhow::Ok(())
+    })?;
+    let counts = counts.into_inner();
+    counts.unwrap_or_else(PoisonError::into_inner).conclude()
 }
 
 fn pairs() -> Vec<Pair> {
@@ -101,7 +117,7 @@ fn installation(version: CiliumVersion) -> CiliumInstallation {
 }
 
 /// One control plane: the older operator settles, the tool tells, the newer operator settles.
-fn round(tool: &Tool, pair: Pair, clusters: &[Cluster], counts: &mut Counts) -> Result<()> {
+fn round(tool: &Tool, pair: Pair, clusters: &[Cluster]) -> Result<Judged> {
     let (from, to) = pair;
     let programs = build(&[
         Program::KubeApiserver,
@@ -142,11 +158,9 @@ fn round(tool: &Tool, pair: Pair, clusters: &[Cluster], counts: &mut Counts) -> 
     let after = settle_as(&plane, (&mut marks, &mut new), |now| {
         told.has_happened(clusters, &before, now)
     })?;
-    counts.clusters += clusters.len();
     let judged = told.judge(clusters, &before, &after);
     show(pair, clusters, &told, &judged, (&before, &after));
-    counts.judged.add(judged);
-    Ok(())
+    Ok(judged)
 }
 
 /// Each cluster with a fault: its objects, and what was named and happened.
