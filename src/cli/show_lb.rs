@@ -94,11 +94,7 @@ fn tables(observed: &Observed) -> Tables {
             .get(&pool.name)
             .map(|seen| seen.status.clone())
             .unwrap_or_default();
-        let Counts {
-            total,
-            used,
-            available,
-        } = counts.get(&pool.name).copied().unwrap_or_default();
+        let counted: Counts = counts.get(&pool.name).copied().unwrap_or_default();
         let conflicting = conflicts.contains_key(pool.name.as_str());
         let AddressPoolStatus {
             conflicting: reported,
@@ -115,9 +111,9 @@ fn tables(observed: &Observed) -> Tables {
             available: reported_available,
             expected: Expected {
                 conflicting,
-                total,
-                used,
-                available,
+                total: counted.total,
+                used: counted.used,
+                available: counted.available(),
             },
         }
     };

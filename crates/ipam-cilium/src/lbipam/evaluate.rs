@@ -202,11 +202,13 @@ impl<'p> Evaluation<'p> {
     fn counts(&self) -> BTreeMap<String, Counts> {
         let mut counts: BTreeMap<String, Counts> = BTreeMap::new();
         for active in &self.ranges {
-            let total = self.rules.counted(&active.range.range);
+            let range = &active.range.range;
+            let family = Family::of(range.first());
+            let total = self.rules.counted(range);
             counts
                 .entry(active.pool.name.clone())
                 .or_default()
-                .add(total, active.taken);
+                .add(family, total, active.taken);
         }
         counts
     }

@@ -109,9 +109,9 @@ pub struct Rivalry {
     /// Those with an address that another Service may take first, and those that an overlap may put
     /// out of use.
     contested: BTreeSet<String>,
-    /// Those that may have no address left for each Service that lacks one, and those that an overlap
-    /// may put out of use.
-    scarce: BTreeSet<String>,
+    /// Those that may have no address of the family left for each Service that lacks one, and those
+    /// that an overlap may put out of use.
+    scarce: BTreeSet<(String, Family)>,
     /// The addresses that one Service gets, and for which another one waits.
     disputed: BTreeSet<IpAddr>,
 }
@@ -124,9 +124,12 @@ impl Rivalry {
         let (awaited, wanted) = (awaited(evaluated), wanted(evaluated));
         let gained = evaluated.outcomes.values().flat_map(|one| &one.gains);
         let gained: BTreeSet<IpAddr> = gained.filter_map(exactly).collect();
-        let waiting = evaluated.outcomes.values().flat_map(|one| &one.pending);
-        let waiting = waiting.filter_map(Pending::family_without_room);
-        let waiting = waiting.count() as u128;
+        let waiting = |family: Family| {
+            let pending = evaluated.outcomes.values().flat_map(|one| &one.pending);
+            let families = pending.filter_map(Pending::family_without_room);
+            families.filter(|of| *of == family).count() as u128
+        };
+        let waiting = Family::BOTH.map(|family| (family, waiting(family)));
         let has_contested = |pool: &&AddressPool| {
             let mut ranges = pool.ranges.iter().map(|range| range.range);
             ranges.any(|range| {
@@ -136,13 +139,15 @@ impl Rivalry {
                     .is_some()
             })
         };
-        let is_scarce = |pool: &&AddressPool| {
+        let is_scarce = |pool: &AddressPool, family: Family, waiting: u128| {
             let rivals = awaited.intersection(&contested);
+            let rivals = rivals.filter(|address| Family::of(**address) == family);
             let rivals = rivals.filter(|address| has(pool, **address));
             let rivals = rivals.count() as u128;
-            let wanted = wanted.get(&*pool.name).copied().unwrap_or_default();
+            let wanted = wanted.get(&(&*pool.name, family));
+            let wanted = wanted.copied().unwrap_or_default();
             let counts = evaluated.counts.get(&pool.name);
-            let free = counts.map_or(0, |counts| counts.available);
+            let free = counts.map_or(0, |counts| counts.available_of(family));
             rivals > 0 && free < wanted.saturating_add(rivals).saturating_add(waiting)
         };
         let overlaps = conflicts(pools, state);
@@ -152,15 +157,18 @@ impl Rivalry {
                     && (*name == pool.name || conflict.with == pool.name)
             })
         };
-        let of = |is_one: &dyn Fn(&&AddressPool) -> bool| -> BTreeSet<String> {
-            let those = pools
-                .iter()
-                .filter(|pool| is_one(pool) || is_by_chance(pool));
-            those.map(|pool| pool.name.clone()).collect()
-        };
+        let those = pools
+            .iter()
+            .filter(|pool| has_contested(pool) || is_by_chance(pool));
+        let in_families = |pool| waiting.map(|(family, waiting)| (pool, family, waiting));
+        let scarce = pools.iter().flat_map(in_families);
+        let scarce = scarce.filter(|(pool, family, waiting)| {
+            is_scarce(pool, *family, *waiting) || is_by_chance(pool)
+        });
+        let scarce = scarce.map(|(pool, family, _)| (pool.name.clone(), family));
         Rivalry {
-            contested: of(&has_contested),
-            scarce: of(&is_scarce),
+            contested: those.map(|pool| pool.name.clone()).collect(),
+            scarce: scarce.collect(),
             disputed: awaited.intersection(&gained).copied().collect(),
         }
     }
@@ -185,8 +193,9 @@ impl Rivalry {
     /// Whether a Service that may move could take it.
     pub fn is_doubtful(&self, gain: &GainedAddress, pools: &[AddressPool]) -> bool {
         match gain {
-            GainedAddress::OneOf { pools, .. } => {
-                pools.iter().all(|name| self.scarce.contains(name))
+            GainedAddress::OneOf { family, pools } => {
+                let scarce = |name: &String| self.scarce.contains(&(name.clone(), *family));
+                pools.iter().all(scarce)
             }
             GainedAddress::Exactly(address) => {
                 self.disputed.contains(address)
@@ -216,13 +225,13 @@ fn exactly(gain: &GainedAddress) -> Option<IpAddr> {
     }
 }
 
-/// Services that get any address of a pool.
-fn wanted(evaluated: &Evaluated) -> BTreeMap<&str, u128> {
-    let mut wanted: BTreeMap<&str, u128> = BTreeMap::new();
+/// Services that get any address of a family of a pool.
+fn wanted(evaluated: &Evaluated) -> BTreeMap<(&str, Family), u128> {
+    let mut wanted: BTreeMap<(&str, Family), u128> = BTreeMap::new();
     for gain in evaluated.outcomes.values().flat_map(|one| &one.gains) {
-        if let GainedAddress::OneOf { pools, .. } = gain {
+        if let GainedAddress::OneOf { family, pools } = gain {
             for name in pools {
-                *wanted.entry(name).or_default() += 1;
+                *wanted.entry((name, *family)).or_default() += 1;
             }
         }
     }

@@ -186,6 +186,38 @@ fn what_one_change_leaves_to_chance_stays_so_after_another_one() {
 }
 
 #[test]
+fn addresses_of_the_other_family_are_not_room() {
+    // Up to 1.18.1, `picky` may take the address of an edited block, and `a` the last one.
+    let services = [
+        service("a", &["10.7.0.1"], None),
+        service("any", &[], None),
+        service("picky", &[], Some("10.7.0.1")),
+    ];
+    for more in [&[][..], &["fd00::1-fd00::ffff"]] {
+        let of = |blocks: &[&str]| {
+            let mut pool = pool("a", blocks[0]);
+            let all = blocks.iter().filter_map(|block| block.split_once('-'));
+            let all = all.map(|(start, stop)| json!({"start": start, "stop": stop}));
+            pool["spec"]["blocks"] = all.collect();
+            pool
+        };
+        let before = of(&[&["10.7.0.1-10.7.0.1"], more].concat());
+        let after = of(&[&["10.7.0.1-10.7.0.2"], more].concat());
+        let observed = observed_on("1.17.6", std::slice::from_ref(&before), &services);
+        let mut edit = change(&observed, "a", "10.7.0.1-10.7.0.2");
+        if let Change::AddressPool(edit) = &mut edit {
+            let next = observed_of(&[after], &[]);
+            edit.after = Some(next.address_pools["a"].manifest.clone());
+        }
+        let effects = effects([&edit], &observed);
+        let mut services = effects.services.iter();
+        let any = services.find(|one| one.service.name() == "any");
+        let certainty = any.map(|one| one.gains[0].certainty);
+        assert_eq!(certainty, Some(Certainty::LeftToChance), "{more:?}");
+    }
+}
+
+#[test]
 fn holders_of_a_moved_block_are_served_before_those_that_wait() {
     let services = [
         service("a", &["10.7.0.1"], None),
