@@ -141,6 +141,22 @@ impl Operator {
         })
     }
 
+    /// The most memory that it has had so far, in MiB.
+    ///
+    /// # Errors
+    /// Fails if it does not run.
+    pub fn peak_rss_mib(&self) -> Result<f64> {
+        self.server.peak_rss_mib()
+    }
+
+    /// The processor time that it has used so far, in seconds.
+    ///
+    /// # Errors
+    /// Fails if it does not run.
+    pub fn cpu_seconds(&self) -> Result<f64> {
+        self.server.cpu_seconds()
+    }
+
     /// Fails if it has ended by itself.
     pub(crate) fn check_running(&mut self) -> Result<()> {
         self.server.check_running()

@@ -16,3 +16,4 @@ pub mod running;
 #[cfg(feature = "prove")]
 pub mod stopping;
 pub mod tool;
+pub mod usage;

@@ -14,6 +14,7 @@ use serde_json::Value;
 #[cfg(feature = "prove")]
 use crate::stopping;
 use crate::tool::Tool;
+use crate::usage;
 
 /// Far longer than any expected event takes.
 const AT_MOST: Duration = Duration::from_secs(120);
@@ -107,16 +108,7 @@ impl Running {
     /// # Errors
     /// Fails if it has ended.
     pub fn cpu_ms(&self) -> Result<f64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        let (_, fields) = text.rsplit_once(')').context("no such process")?;
-        let ticks: u32 = fields
-            .split_whitespace()
-            .skip(11)
-            .take(2)
-            .filter_map(|field| field.parse::<u32>().ok())
-            .sum();
-        // USER_HZ is 100 on every architecture that Linux is built for today.
-        Ok(f64::from(ticks) * 10.0)
+        usage::cpu_ms(self.child.id())
     }
 
     /// The memory that it has now, in MiB.
@@ -124,7 +116,7 @@ impl Running {
     /// # Errors
     /// Fails if it has ended.
     pub fn rss_mib(&self) -> Result<f64> {
-        self.memory("VmRSS:")
+        usage::rss_mib(self.child.id())
     }
 
     /// The most memory that it has had so far, in MiB.
@@ -132,17 +124,7 @@ impl Running {
     /// # Errors
     /// Fails if it has ended.
     pub fn peak_rss_mib(&self) -> Result<f64> {
-        self.memory("VmHWM:")
-    }
-
-    fn memory(&self, field: &'static str) -> Result<f64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(field))
-            .context(field)?;
-        let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
-        Ok(kib / 1024.0)
+        usage::peak_rss_mib(self.child.id())
     }
 }
 

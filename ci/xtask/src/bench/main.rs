@@ -15,6 +15,7 @@ mod file;
 mod growth;
 mod join;
 mod mass_join;
+mod peers;
 mod plan;
 mod process;
 mod raw;
@@ -74,6 +75,9 @@ enum Command {
     /// Nodes that are created all at once while the operator runs, against
     /// kube-controller-manager's node-ipam-controller; 2,000 nodes.
     Newcomers,
+    /// Every program that gives nodes blocks on fresh nodes, and every one that shows differences;
+    /// 2,000 nodes.
+    Peers(peers::Arguments),
     /// ADD of `cni-ipam-neutron` on a real Neutron, against one raw POST of a port; its start and
     /// its size; 60 rounds.
     Cni,
@@ -128,6 +132,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Command::Doctor => doctor::run(tool, nodes.unwrap_or(doctor::NODES)),
         Command::Join => join::run(tool, nodes.unwrap_or(join::NODES)),
         Command::Newcomers => mass_join::run(tool, nodes.unwrap_or(mass_join::NODES)),
+        Command::Peers(arguments) => peers::run(tool, nodes.unwrap_or(peers::NODES), arguments),
         Command::Cni => cni::run(plugin, nodes.unwrap_or(cni::TURNS)),
         Command::Growth { shape } => growth::run(nodes.unwrap_or(growth::LARGEST), shape),
         Command::All => {

@@ -10,7 +10,18 @@ use crate::timed::Timed;
 
 /// Runs a command line as a process and discards its standard output.
 pub fn timed(words: &[&OsStr]) -> Result<Timed> {
-    let output = timer(words)?.output().context("the timer does not start")?;
+    measured(timer(words)?)
+}
+
+/// The same for a program that ends with 1 to say that it found something.
+pub fn timed_finding(words: &[&OsStr]) -> Result<Timed> {
+    let mut command = this("timed")?;
+    command.args(["--finds", "--"]).args(words);
+    measured(command)
+}
+
+fn measured(mut timer: Command) -> Result<Timed> {
+    let output = timer.output().context("the timer does not start")?;
     if !output.status.success() {
         bail!("{}", String::from_utf8_lossy(&output.stderr));
     }

@@ -26,10 +26,20 @@ impl Samples {
         self.0.iter().copied().fold(f64::NAN, f64::max)
     }
 
+    /// The smallest.
+    pub fn min(&self) -> f64 {
+        self.0.iter().copied().fold(f64::NAN, f64::min)
+    }
+
     /// Minimum, median and maximum, for the text before a figure.
     pub fn spread(&self) -> String {
-        let lowest = self.0.iter().copied().fold(f64::NAN, f64::min);
-        format!("{lowest:.1} … {:.1} … {:.1}", self.median(), self.max())
+        self.spread_of(1)
+    }
+
+    /// The same with this many decimal places.
+    pub fn spread_of(&self, places: usize) -> String {
+        let (least, median, most) = (self.min(), self.median(), self.max());
+        format!("{least:.places$} … {median:.places$} … {most:.places$}")
     }
 }
 

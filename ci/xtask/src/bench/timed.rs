@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 /// Run a program; print its time and its peak memory.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
+    /// The exit code 1 is a success, too: `diff` says so that it found something.
+    #[arg(long)]
+    finds: bool,
     /// The program and its arguments. Its standard output is discarded.
     #[arg(last = true, required = true)]
     command: Vec<String>,
@@ -53,7 +56,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         serde_json::to_string(&Timed {
             milliseconds,
             peak_rss_mib,
-            succeeded: status.success()
+            succeeded: status.success() || arguments.finds && status.code() == Some(1)
         })?
     );
     Ok(())

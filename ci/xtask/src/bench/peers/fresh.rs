@@ -1,0 +1,150 @@
+//! Fresh nodes for a program that runs: the time until the last one has its block, the requests, and
+//! what the program and the server used. It knows no program.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use testbed::{ControlPlane, Programs};
+use xtask::tool::Tool;
+
+use super::contender::Contender;
+
+/// How long a program may take; what it has served by then is its figure.
+pub const LIMIT: Duration = Duration::from_secs(100);
+const LOOK: Duration = Duration::from_millis(20);
+/// Whole lists would be most of the server's work.
+const LOOK_AT_ALL: Duration = Duration::from_secs(2);
+const CONNECTIONS: usize = 32;
+const WRITES: [&str; 6] = [
+    "POST",
+    "PUT",
+    "PATCH",
+    "APPLY",
+    "DELETE",
+    "DELETECOLLECTION",
+];
+
+/// Where the programs are measured.
+pub struct Stage<'s> {
+    pub tool: &'s Tool,
+    pub programs: &'s Programs,
+    pub plane: &'s ControlPlane,
+    /// Fresh ones for each program.
+    pub nodes: usize,
+}
+
+/// One measurement.
+pub struct Figures {
+    pub served: usize,
+    /// From the first creation to the last block, or to the limit.
+    pub seconds: f64,
+    /// Requests of the program that write.
+    pub writes: f64,
+    pub cpu_seconds: f64,
+    /// Of the API server and of etcd, the creation of the nodes included.
+    pub server_cpu_seconds: f64,
+    pub peak_rss_mib: f64,
+}
+
+impl Stage<'_> {
+    /// Starts the program, creates the nodes, waits, and deletes them.
+    pub fn serve(&self, contender: &Contender) -> Result<Figures> {
+        let started = contender.start(self)?;
+        let cpu = started.cpu_seconds()?;
+        let server_cpu: f64 = self.plane.cpu_seconds()?.iter().sum();
+        let writes = self.writes()?;
+        let (served, seconds) = self.create_and_wait(contender)?;
+        let figures = Figures {
+            served,
+            seconds,
+            #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+            writes: (self.writes()? - writes).saturating_sub(self.nodes) as f64,
+            cpu_seconds: started.cpu_seconds()? - cpu,
+            server_cpu_seconds: self.plane.cpu_seconds()?.iter().sum::<f64>() - server_cpu,
+            peak_rss_mib: started.peak_rss_mib()?,
+        };
+        drop(started);
+        self.plane.delete(contender.collection())?;
+        eprintln!(
+            "bench peers: {}: {served} of {} nodes in {seconds:.1} s",
+            contender.name(),
+            self.nodes
+        );
+        Ok(figures)
+    }
+
+    fn create_and_wait(&self, contender: &Contender) -> Result<(usize, f64)> {
+        let all: Vec<_> = (0..self.nodes)
+            .map(|index| contender.object(index))
+            .collect();
+        let newest = contender.path(self.nodes - 1);
+        let began = Instant::now();
+        self.plane
+            .create_many(contender.collection(), &all, CONNECTIONS)?;
+        let mut looked = Instant::now();
+        let mut last_has_one = false;
+        while began.elapsed() < LIMIT {
+            last_has_one = last_has_one || contender.block(&self.plane.get(&newest)?).is_some();
+            let due = looked.elapsed() > LOOK_AT_ALL || last_has_one;
+            if due && self.served(contender)? == self.nodes {
+                return Ok((self.nodes, began.elapsed().as_secs_f64()));
+            }
+            if due {
+                looked = Instant::now();
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok((self.served(contender)?, began.elapsed().as_secs_f64()))
+    }
+
+    fn served(&self, contender: &Contender) -> Result<usize> {
+        let path = format!("{}?resourceVersion=0", contender.collection());
+        let objects = self.plane.list(&path)?;
+        let blocks: Vec<&str> = objects
+            .iter()
+            .filter_map(|object| contender.block(object))
+            .collect();
+        let different: BTreeSet<&&str> = blocks.iter().collect();
+        ensure!(different.len() == blocks.len(), "a block was given twice");
+        Ok(blocks.len())
+    }
+
+    /// Requests so far that write, by all clients.
+    fn writes(&self) -> Result<usize> {
+        let bytes = self.plane.client().get_bytes("/metrics")?;
+        Ok(count_writes(&String::from_utf8_lossy(&bytes)))
+    }
+}
+
+fn count_writes(metrics: &str) -> usize {
+    let of_requests = |line: &&str| line.starts_with("apiserver_request_total{");
+    let writes = |line: &&str| {
+        let mut verbs = WRITES.iter();
+        verbs.any(|verb| line.contains(&format!("verb=\"{verb}\"")))
+    };
+    let value = |line: &str| line.rsplit(' ').next()?.parse::<f64>().ok();
+    let counts = metrics.lines().filter(of_requests).filter(writes);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a count of requests"
+    )]
+    counts.filter_map(value).map(|count| count as usize).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_are_counted_and_reads_are_not() {
+        let metrics = "# TYPE apiserver_request_total counter\n\
+            apiserver_request_total{code=\"200\",verb=\"PATCH\",resource=\"nodes\"} 12\n\
+            apiserver_request_total{code=\"409\",verb=\"PATCH\",resource=\"nodes\"} 1\n\
+            apiserver_request_total{code=\"201\",verb=\"POST\",resource=\"nodes\"} 1e+03\n\
+            apiserver_request_total{code=\"200\",verb=\"LIST\",resource=\"nodes\"} 7\n\
+            apiserver_longrunning_requests{verb=\"PATCH\"} 9\n";
+        assert_eq!(count_writes(metrics), 1013);
+    }
+}

@@ -1,0 +1,150 @@
+//! `bench peers`: the programs that give nodes their blocks, on fresh nodes of one API server, and
+//! the programs that show what would change. A row for each, with the command that was measured.
+
+mod contender;
+mod differ;
+mod fresh;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use testbed::{CiliumVersion, Program, build};
+use xtask::line::Line;
+use xtask::tool::Tool;
+use xtask::{cluster, objects};
+
+use crate::samples::Samples;
+use contender::Contender;
+use differ::Differ;
+use fresh::{Figures, Stage};
+
+/// The size of the documented figure.
+pub const NODES: usize = 2_000;
+/// Rounds of those that are done within seconds. The others take one.
+const ROUNDS: usize = 7;
+const RANGE: &str = "10.16.0.0/12";
+const BLOCK_SIZE: u8 = 24;
+
+/// Programs that the testbed cannot build, because no proxy has their modules.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// A node-ipam-controller of kubernetes-sigs, built from its sources.
+    #[arg(long, value_name = "FILE")]
+    node_ipam_controller: Option<PathBuf>,
+    /// A kapp, built from its sources.
+    #[arg(long, value_name = "FILE")]
+    kapp: Option<PathBuf>,
+}
+
+pub fn run(tool: &Path, nodes: usize, arguments: &Arguments) -> Result<()> {
+    let tool = Tool::new(tool)?;
+    let programs = build(&[
+        Program::KubeApiserver,
+        Program::Etcd,
+        Program::Kubectl,
+        Program::KubeControllerManager,
+        Program::CiliumOperator(CiliumVersion::V1_19),
+    ])?;
+    let plane = cluster::start_with(&programs, cluster::options())?;
+    objects::install_definitions(&tool, &plane)?;
+    let pool = objects::pool("all", &[RANGE], BLOCK_SIZE);
+    plane.create(objects::IP_POOLS, &pool)?;
+    let stage = Stage {
+        tool: &tool,
+        programs: &programs,
+        plane: &plane,
+        nodes,
+    };
+    fresh_nodes(&stage, arguments)?;
+    differences(&stage, arguments.kapp.as_deref())
+}
+
+/// The quick ones by turns, so that both meet the same server; the others once.
+fn fresh_nodes(stage: &Stage<'_>, arguments: &Arguments) -> Result<()> {
+    let quick = [Contender::Operator, Contender::ControllerManagerUnlimited];
+    let mut of_quick: [Vec<Figures>; 2] = Default::default();
+    for round in 0..ROUNDS {
+        for turn in 0..quick.len() {
+            let index = (round + turn) % quick.len();
+            of_quick[index].push(stage.serve(&quick[index])?);
+        }
+    }
+    let mut slow = vec![Contender::ControllerManager, Contender::CiliumOperator];
+    let given = arguments.node_ipam_controller.clone();
+    slow.extend(given.map(Contender::NodeIpamController));
+    println!(
+        "| program | command | nodes | seconds | writes | its CPU, s | the server's CPU, s | peak memory, MiB |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    for (contender, figures) in quick.iter().zip(&of_quick) {
+        println!("{}", row(contender, figures));
+    }
+    for contender in &slow {
+        println!("{}", row(contender, &[stage.serve(contender)?]));
+    }
+    if arguments.node_ipam_controller.is_none() {
+        eprintln!("bench peers: left out: node-ipam-controller; `--node-ipam-controller FILE`");
+    }
+    let [ours, theirs] = of_quick;
+    conclude(stage.nodes, &ours, &theirs);
+    Ok(())
+}
+
+fn samples(figures: &[Figures], of: impl Fn(&Figures) -> f64) -> Samples {
+    let mut samples = Samples::default();
+    figures.iter().for_each(|one| samples.add(of(one)));
+    samples
+}
+
+fn row(contender: &Contender, figures: &[Figures]) -> String {
+    let median = |of: &dyn Fn(&Figures) -> f64| samples(figures, of).median();
+    let served = figures.iter().map(|one| one.served).min().unwrap_or(0);
+    let seconds = match figures.len() {
+        1 => format!("{:.1}", median(&|one| one.seconds)),
+        _ => samples(figures, |one| one.seconds).spread(),
+    };
+    format!(
+        "| {} | `{}` | {served} | {seconds} | {:.0} | {:.1} | {:.1} | {:.0} |",
+        contender.name(),
+        contender.shown(),
+        median(&|one| one.writes),
+        median(&|one| one.cpu_seconds),
+        median(&|one| one.server_cpu_seconds),
+        samples(figures, |one| one.peak_rss_mib).max(),
+    )
+}
+
+/// Whether every round agrees on who is faster; else the spread allows no verdict.
+fn conclude(nodes: usize, ours: &[Figures], theirs: &[Figures]) {
+    let mut ratios = Samples::default();
+    let pairs = ours.iter().zip(theirs);
+    pairs.for_each(|(ours, theirs)| ratios.add(ours.seconds / theirs.seconds));
+    println!(
+        "seconds of the operator in those of kube-controller-manager with its limits lifted: {}",
+        ratios.spread_of(2)
+    );
+    Line::new("peers")
+        .with("nodes", nodes)
+        .with("rounds", ours.len())
+        .at_most("ratio", ratios.median(), "limit", 1.0)
+        .measured("lowest", ratios.min())
+        .measured("highest", ratios.max())
+        .print();
+}
+
+/// What shows the difference between files and the cluster, for as many objects as each can do in
+/// seconds.
+fn differences(stage: &Stage<'_>, kapp: Option<&Path>) -> Result<()> {
+    println!("| program | command | objects | seconds | for each 1,000 objects, s |");
+    println!("|---|---|---|---|---|");
+    let differs = [Differ::Tool, Differ::Kubectl]
+        .into_iter()
+        .chain(kapp.map(|file| Differ::Kapp(file.to_owned())));
+    for differ in differs {
+        println!("{}", differ.row(stage)?);
+    }
+    if kapp.is_none() {
+        eprintln!("bench peers: left out: kapp; `--kapp FILE`");
+    }
+    Ok(())
+}
