@@ -1,6 +1,8 @@
-//! `test`: builds the real programs, then runs the whole suite and the proofs.
+//! `test`: builds the real programs and the tests, then runs the whole suite and the proofs.
 
+use std::panic::resume_unwind;
 use std::path::PathBuf;
+use std::thread;
 
 use anyhow::Result;
 use testbed::openstack::{Database, prepare};
@@ -29,23 +31,23 @@ pub struct Arguments {
     arguments: Vec<String>,
 }
 
-/// Builds the programs, then runs the tests and the proofs.
-pub fn run(arguments: &Arguments) -> Result<()> {
-    // Not inside a test, where libtest hides the progress of the build.
-    build(&PROGRAMS)?;
-    for database in [Database::Sqlite, Database::MariaDb] {
-        match prepare(database) {
-            Err(missing @ Error::Missing { .. }) => eprintln!("testbed: {missing}"),
-            prepared => prepared?,
-        }
+impl Arguments {
+    /// Whether all tests run, and the proofs.
+    fn are_for_all(&self) -> bool {
+        self.arguments.is_empty()
     }
+}
+
+/// Builds the programs and the tests, then runs the tests and the proofs.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    build_all(arguments)?;
     let expected = arguments
         .expected_skips
         .as_deref()
         .map(Expected::read)
         .transpose()?;
     let expected = expected.as_ref();
-    if arguments.arguments.is_empty() {
+    if arguments.are_for_all() {
         suite_and_proofs(expected)?;
     } else {
         suite(SUITE, &arguments.arguments, expected)?;
@@ -57,9 +59,35 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
+/// Builds the real programs, not inside a test, where libtest hides the progress; and the tests
+/// beside them, because Go's linker uses one core.
+fn build_all(arguments: &Arguments) -> Result<()> {
+    thread::scope(|scope| {
+        let programs = scope.spawn(prepare_programs);
+        let tests = match arguments.are_for_all() {
+            true => cargo::run(&format!("{SUITE} --no-run")),
+            false => Ok(()),
+        };
+        match programs.join() {
+            Ok(programs) => programs.and(tests),
+            Err(panic) => resume_unwind(panic),
+        }
+    })
+}
+
+fn prepare_programs() -> Result<()> {
+    build(&PROGRAMS)?;
+    for database in [Database::Sqlite, Database::MariaDb] {
+        match prepare(database) {
+            Err(missing @ Error::Missing { .. }) => eprintln!("testbed: {missing}"),
+            prepared => prepared?,
+        }
+    }
+    Ok(())
+}
+
 /// Runs the tests and then the proofs, which are built while the tests wait for servers.
 fn suite_and_proofs(expected: Option<&Expected>) -> Result<()> {
-    cargo::run(&format!("{SUITE} --no-run"))?;
     let proofs = companion::Build::start()?;
     let guard = suite(SUITE, &[], expected)?;
     proofs.finish()?;
