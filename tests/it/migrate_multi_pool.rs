@@ -61,6 +61,7 @@ fn pod_cidrs_mean_nothing_to_an_operator_of_pools(version: CiliumVersion) {
 }
 
 #[test]
+#[ignore = "slow: builds an operator; cargo xtask test --agent runs it"]
 fn an_operator_1_18_of_pools_does_not_read_pod_cidrs() {
     pod_cidrs_mean_nothing_to_an_operator_of_pools(CiliumVersion::V1_18);
 }

@@ -51,7 +51,7 @@ impl CiliumVersion {
     ];
     /// Lines whose operators are built on demand only: each takes minutes. [`find`] tells whether
     /// they are there.
-    pub const ON_DEMAND: [Self; 4] = [Self::V1_16, Self::V1_17, Self::V1_18, Self::V1_20];
+    pub const ON_DEMAND: [Self; 3] = [Self::V1_16, Self::V1_17, Self::V1_18];
 
     /// The release as Cilium writes it, without a `v`.
     #[must_use]

@@ -10,13 +10,21 @@ use testbed::{
 use xtask::fleet;
 
 /// All programs of the tests, except the agents of the slow ones.
-pub const PROGRAMS: [Program; 9] = [
+pub const PROGRAMS: [Program; 17] = [
     Program::KubeApiserver,
     Program::Etcd,
+    Program::Etcdctl,
+    Program::Etcdutl,
     Program::KubeControllerManager,
+    Program::KubeScheduler,
+    Program::HollowKubelet,
     Program::Kubectl,
+    Program::Kwok,
+    Program::Helm,
+    Program::MetalLbController,
     Program::CiliumOperator(CiliumVersion::V1_15),
     Program::CiliumOperator(CiliumVersion::V1_19),
+    Program::CiliumOperator(CiliumVersion::V1_20),
     Program::ParseNodeOracle,
     Program::NodeSettingsOracle,
     Program::CidrsetBenchmark,
