@@ -13,14 +13,20 @@ use super::safety_arguments::SafetyArguments;
 use super::selection::SelectionArguments;
 use super::{Common, ExitStatus, output, plan_file};
 use crate::render::{
-    Circumstances, Detail, Occasion, comment, comment_on_findings, finding_documents,
+    Check, Circumstances, Detail, Occasion, comment, comment_on_findings, finding_documents,
 };
 use forge::{How, Marker, Outcome, Posted};
 use ipam_controller::Loaded;
 use ipam_planner::plan::PlanDocument;
 
+/// What makes the job fail without `--fail-on`: what an apply of the plan would fail with, too.
+const BY_DEFAULT: [FailOn; 2] = [FailOn::Error, FailOn::Refused];
+
 /// Show a plan in a pull request of GitHub, GitLab, Gitea or Forgejo: one comment for each
 /// directory, found again and updated in place.
+///
+/// Exits with 2 if the plan is refused or has errors, so that the job goes red, unless --fail-on
+/// names something else.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -80,9 +86,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     }
     match shown.plan() {
         None => Err(Failure::Invalid(String::new())),
-        Some(plan) if arguments.fail_on.names(plan, &[FailOn::Error]) => {
-            Ok(ExitStatus::ChangesPending)
-        }
+        Some(plan) if arguments.fail_on.names(plan, &BY_DEFAULT) => Ok(ExitStatus::ChangesPending),
         Some(_) => Ok(ExitStatus::Done),
     }
 }
@@ -181,8 +185,10 @@ impl Arguments {
             &time,
             self.occasion(),
         );
+        let because = self.fails_because_of(shown);
         let around = Circumstances {
             unattended: shown.beside().map(Beside::shown),
+            check: Some(self.check(shown, &because)),
             ..around
         };
         Ok(match shown {
@@ -192,6 +198,31 @@ impl Arguments {
                 comment_on_findings(&self.directory(shown), &found.findings, &around)
             }
         })
+    }
+}
+
+impl Arguments {
+    /// What makes this job fail, as nouns.
+    fn fails_because_of(&self, shown: &Shown) -> Vec<&'static str> {
+        match shown.plan() {
+            Some(plan) => {
+                let met = self.fail_on.met(plan, &BY_DEFAULT);
+                met.into_iter().map(FailOn::noun).collect()
+            }
+            None => vec!["invalid files"],
+        }
+    }
+
+    fn check<'c>(&self, shown: &Shown, because: &'c [&'c str]) -> Check<'c> {
+        let code = match shown.plan() {
+            Some(_) => ExitStatus::ChangesPending.code(),
+            None => Failure::Invalid(String::new()).code(),
+        };
+        match because.is_empty() {
+            false => Check::Fails { code, because },
+            true if self.fail_on.asks_for_nothing(&BY_DEFAULT) => Check::PassesAlways,
+            true => Check::Passes,
+        }
     }
 }
 

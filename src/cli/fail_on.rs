@@ -13,7 +13,7 @@ pub(super) struct FailOnArguments {
 }
 
 /// A condition of `--fail-on`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum FailOn {
     /// A change.
     Changes,
@@ -45,15 +45,46 @@ impl FailOnArguments {
 
     /// Whether one of the conditions holds. An error is one of them unless `never` is.
     pub(super) fn names(&self, plan: &impl Conditions, by_default: &[FailOn]) -> bool {
+        !self.met(plan, by_default).is_empty()
+    }
+
+    /// The conditions that hold, each once.
+    pub(super) fn met(&self, plan: &impl Conditions, by_default: &[FailOn]) -> Vec<FailOn> {
+        let mut asked = self.asked(by_default);
+        asked.sort_unstable();
+        asked.dedup();
+        asked.retain(|condition| plan.has(*condition));
+        asked
+    }
+
+    /// Whether no plan makes the command fail.
+    pub(super) fn asks_for_nothing(&self, by_default: &[FailOn]) -> bool {
+        let mut asked = self.asked(by_default).into_iter();
+        asked.all(|condition| condition == FailOn::Never)
+    }
+
+    fn asked(&self, by_default: &[FailOn]) -> Vec<FailOn> {
         let Some(named) = &self.fail_on else {
-            return by_default.iter().any(|condition| plan.has(*condition));
+            return by_default.to_vec();
         };
         let error = (!named.contains(&FailOn::Never)).then_some(FailOn::Error);
-        named
-            .iter()
-            .copied()
-            .chain(error)
-            .any(|condition| plan.has(condition))
+        named.iter().copied().chain(error).collect()
+    }
+}
+
+impl FailOn {
+    /// What a plan has then.
+    pub(super) fn noun(self) -> &'static str {
+        match self {
+            FailOn::Changes => "changes",
+            FailOn::Blocked => "blocked changes",
+            FailOn::Misplaced => "misplaced blocks",
+            FailOn::Refused => "a refusal",
+            FailOn::Drift => "drift",
+            FailOn::Warning => "warnings",
+            FailOn::Error => "errors",
+            FailOn::Never => "nothing",
+        }
     }
 }
 

@@ -33,12 +33,6 @@ impl Code {
     }
 }
 
-impl From<Code> for ExitCode {
-    fn from(code: Code) -> ExitCode {
-        ExitCode::from(code.number())
-    }
-}
-
 /// The end of the help: every exit code with its meaning.
 pub(super) fn exit_codes() -> String {
     let mut text = "Exit codes:\n".to_owned();
@@ -156,9 +150,8 @@ impl From<std::io::Error> for Failure {
 /// Prints a failure to stderr and returns the exit code.
 pub(super) fn exit_code(outcome: Result<ExitStatus, Failure>, detail: Detail) -> ExitCode {
     let failure = match outcome {
-        Ok(ExitStatus::Done) | Err(Failure::BrokenPipe) => return Code::Done.into(),
-        Ok(ExitStatus::ChangesPending | ExitStatus::Findings) => return Code::Found.into(),
-        Ok(ExitStatus::Unreadable) => return Code::Unreadable.into(),
+        Ok(status) => return ExitCode::from(status.code()),
+        Err(Failure::BrokenPipe) => return ExitCode::SUCCESS,
         Err(failure) => failure,
     };
     if let Some(diagnostics) = failure.diagnostics() {
@@ -176,8 +169,19 @@ pub(super) fn exit_code(outcome: Result<ExitStatus, Failure>, detail: Detail) ->
     ExitCode::from(failure.code())
 }
 
+impl ExitStatus {
+    pub(super) fn code(&self) -> u8 {
+        let code = match self {
+            ExitStatus::Done => Code::Done,
+            ExitStatus::ChangesPending | ExitStatus::Findings => Code::Found,
+            ExitStatus::Unreadable => Code::Unreadable,
+        };
+        code.number()
+    }
+}
+
 impl Failure {
-    fn code(&self) -> u8 {
+    pub(super) fn code(&self) -> u8 {
         let code = match self {
             Failure::BrokenPipe => Code::Done,
             Failure::Failed(_) => Code::Failed,
@@ -313,10 +317,10 @@ pub(super) fn usage(error: &clap::Error) -> ExitCode {
     let text = error.render().ansi().to_string();
     if error.use_stderr() {
         talk(&text);
-        return Code::Failed.into();
+        return ExitCode::FAILURE;
     }
     let _ = data(&text);
-    Code::Done.into()
+    ExitCode::SUCCESS
 }
 
 fn stale(what: &str, differences: &[String], detail: Detail) -> String {

@@ -52,6 +52,7 @@ pub(super) fn circumstances<'c>(
         time,
         occasion,
         unattended: None,
+        check: None,
     }
 }
 

@@ -2,15 +2,16 @@
 //! merge writes, then each risk with its way out, the worst first, then changes by pool and failure domain, then the
 //! rest as counts. It always fits into the limit of the large Git hosts.
 
+use super::comment_check::Check;
 use super::comment_risks::Told;
 use super::human::Detail;
 use super::markdown::{found, needs_approval, pointed_to};
 use super::markdown_page::{Fold, Page, PageLimit};
 use super::markup::{Markup, code, codes, prose};
 use super::text::{count, grouped_digits};
-use super::{Irreversible, comment_services, comment_verdict, limited};
-use super::{comment_changes, comment_drift, comment_refusals, comment_risks};
-use super::{markdown_objects, markdown_waiting};
+use super::{Irreversible, limited, markdown_objects, markdown_waiting};
+use super::{comment_changes, comment_disruptive, comment_domains, comment_drift};
+use super::{comment_refusals, comment_risks, comment_services, comment_verdict, comment_words};
 use ipam_planner::plan::{ChangeDocument, FindingDocument, Intent, PlanDocument};
 
 /// Digits of the digest in a command: `--expect-digest` needs no more.
@@ -29,6 +30,8 @@ pub struct Circumstances<'c> {
     pub occasion: Occasion,
     /// What is written of a refused plan all the same.
     pub unattended: Option<Unattended<'c>>,
+    /// How the job ends that shows the plan before a merge.
+    pub check: Option<Check<'c>>,
 }
 
 /// What `watch` and the operator write of a plan without a person.
@@ -55,12 +58,18 @@ pub fn comment(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
     comment_below("", plan, around)
 }
 
-/// The comment below another text, both within the limit.
+/// The comment below another text, both within the limit, and the legend of its words.
 pub(super) fn comment_below(
     above: &str,
     plan: &PlanDocument,
     around: &Circumstances<'_>,
 ) -> String {
+    let text = without_legend(above, plan, around);
+    let legend = comment_words::legend(&text);
+    text + &legend
+}
+
+fn without_legend(above: &str, plan: &PlanDocument, around: &Circumstances<'_>) -> String {
     let PlanDocument {
         format_version: _,
         intent,
@@ -86,12 +95,13 @@ pub(super) fn comment_below(
     let head = format!("{above}{}", head(plan, worst, around));
     let tail = tail(plan, around, &command);
     let elsewhere = format!("run {command}");
-    let mut page = Page::new(PageLimit::COMMENT, head, &tail).with_rest_in(&elsewhere);
+    let limit = PageLimit::COMMENT.less(comment_words::LONGEST);
+    let mut page = Page::new(limit, head, &tail).with_rest_in(&elsewhere);
     let short = Detail::Short;
-    comment_refusals::refused(&mut page, refusals, told.refusal);
+    comment_refusals::refused(&mut page, refusals, told);
     comment_services::losing_services(&mut page, &losses, told.loss);
     destructive_changes(&mut page, &destructive, told);
-    comment_changes::disruptive(&mut page, &other, told.change, *intent);
+    comment_disruptive::disruptive(&mut page, &other, told.change, *intent);
     needs_approval(&mut page, summary, changes, short);
     if !told.blocked {
         markdown_waiting::blocked(&mut page, blocked, short);
@@ -100,7 +110,7 @@ pub(super) fn comment_below(
     found_besides(&mut page, &findings, told.finding);
     markdown_waiting::misplaced(&mut page, misplaced, Fold::Open, short);
     comment_drift::drift(&mut page, plan, around.occasion);
-    comment_changes::by_pool_and_domain(&mut page, &other);
+    comment_domains::by_pool_and_domain(&mut page, &other);
     markdown_objects::address_pools(&mut page, &other);
     markdown_objects::pod_pools(&mut page, &other);
     markdown_objects::ports(&mut page, &other);
@@ -118,8 +128,12 @@ fn destructive_changes(page: &mut Page<'_>, changes: &[&ChangeDocument], told: T
             let why = || format!(": {}", prose(&only.reason));
             let what = match only.action.as_str() {
                 "create" => format!("is created{}", why()),
+                "update" if only.loses_addresses() => format!("shrinks{}", why()),
                 "update" => format!("is changed{}", why()),
-                // The reason says the same.
+                // The reason says the same of both.
+                "adopt" if only.loses_addresses() => {
+                    "shrinks, and cilium-ipam manages it from then on".to_owned()
+                }
                 "adopt" => "is changed, and cilium-ipam manages it from then on".to_owned(),
                 "delete" => format!("is deleted{}", why()),
                 other => format!("{}{}", prose(other), why()),
@@ -152,10 +166,13 @@ pub fn comment_on_findings(
     let errors = findings.iter().filter(|one| one.severity == "error");
     let errors = errors.map(|one| one.count).sum();
     let command = command("validate", directory, "");
+    let check = around.check.as_ref().map(Check::line);
+    let check = check.map(|line| format!("\n{line}\n"));
     let head = format!(
-        "### {}: no plan, the files are invalid: {}\n",
+        "### {}: no plan, the files are invalid: {}\n{}",
         code(directory),
-        count(errors, "error")
+        count(errors, "error"),
+        check.unwrap_or_default()
     );
     let tail = format!(
         "\n{}\n\nAll of it: {command}\n",
@@ -190,7 +207,8 @@ fn head(plan: &PlanDocument, worst: Vec<String>, around: &Circumstances<'_>) -> 
     let lines = lines.map(|line| prose(&line).to_string());
     let irreversible = (plan.summary.irreversible > 0).then(|| irreversible(plan));
     let all = [consequence].into_iter().chain(worst);
-    let all = all.chain(lines).chain(irreversible);
+    let check = around.check.as_ref().map(Check::line);
+    let all = all.chain(check).chain(lines).chain(irreversible);
     for line in all.filter(|line| !line.is_empty()) {
         text.push_str(&format!("\n{line}\n"));
     }
@@ -242,6 +260,7 @@ fn made_from(directory: &str, revision: Option<&str>, around: &Circumstances<'_>
         time,
         occasion: _,
         unattended: _,
+        check: _,
     } = around;
     let commit = commit.or(revision);
     let at = commit.map(|id| format!(" at {}", code(id)));

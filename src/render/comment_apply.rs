@@ -203,6 +203,7 @@ fn at(around: &Circumstances<'_>) -> String {
         time,
         occasion: _,
         unattended: _,
+        check: _,
     } = around;
     let commit = commit.map(|id| format!("commit {} · ", code(id)));
     let cluster = cluster.map(|name| format!("cluster {} · ", code(name)));
@@ -243,6 +244,7 @@ mod tests {
         time: "2026-01-01T00:00:00Z",
         occasion: Occasion::Apply,
         unattended: None,
+        check: None,
     };
 
     #[test]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use super::comment_risks::Told;
 use super::markdown_page::{Entry, Page, UpTo};
 use super::markup::{Phrase, code, prose};
 use super::text::grouped_digits;
@@ -12,7 +13,7 @@ use ipam_planner::plan::{FindingDocument, RefusalDocument};
 const SHOWN: usize = 3;
 
 /// The rule about addresses that Services lose.
-const LOST: &str = "lost-addresses";
+pub(super) const LOST: &str = "lost-addresses";
 
 /// Refusals with one rule and one way out.
 pub(super) struct RefusalGroup<'p> {
@@ -90,15 +91,15 @@ pub(super) fn rules(refusals: &[RefusalDocument]) -> Phrase {
     }
 }
 
-/// One line for each cause of refusals, without the one that the first lines tell.
-pub(super) fn refused(
-    page: &mut Page<'_>,
-    refusals: &[RefusalDocument],
-    told: Option<&RefusalDocument>,
-) {
+/// One line for each cause of refusals, without the one that the first lines tell. A loss that they
+/// tell has the way out of its refusal, too.
+pub(super) fn refused(page: &mut Page<'_>, refusals: &[RefusalDocument], told: Told<'_>) {
     // Of many refusals, a few more say no more than the first one.
     let is_told = |group: &RefusalGroup<'_>| {
-        let is_first = match (group.refusals.first(), told) {
+        if group.rule == LOST && told.loss.is_some() {
+            return true;
+        }
+        let is_first = match (group.refusals.first(), told.refusal) {
             (Some(first), Some(told)) => std::ptr::eq(*first, told),
             _ => false,
         };
@@ -111,11 +112,7 @@ pub(super) fn refused(
 
 fn line(group: RefusalGroup<'_>) -> Entry<String> {
     let shown = group.refusals.iter().take(SHOWN);
-    let message = |refusal: &&RefusalDocument| match group.rule {
-        // They have lines of their own.
-        LOST => prose("Services would lose addresses, or might").to_string(),
-        _ => prose(&refusal.message).to_string(),
-    };
+    let message = |refusal: &&RefusalDocument| prose(&refusal.message).to_string();
     let shown: Vec<String> = shown.map(message).collect();
     let more = group.refusals.len() - shown.len();
     let (times, more) = match more {

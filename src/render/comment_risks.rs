@@ -1,24 +1,14 @@
 //! The worst risks of a plan, for the first lines of a pull request's comment.
 
-use super::causes;
 use super::comment::Occasion;
-use super::comment_refusals::{RefusalGroup, by_risk};
+use super::comment_refusals::{LOST, RefusalGroup, by_risk};
 use super::comment_services::Loss;
 use super::human::{Detail, limit, short_name};
 use super::human_approval::{evidence, unapproved};
 use super::markup::Phrase;
 use super::text::grouped_digits;
-use ipam_planner::plan::{
-    ChangeDocument, EditDocument, FindingDocument, Intent, PlanDocument, RefusalDocument,
-};
-
-const OF_A_MOVE: &str = "they keep their addresses until the node's Cilium agent restarts. No job restarts it: a person, a reboot or an upgrade does. Pods that still have an address of the old block then lose their network, until they are created again.";
-
-/// Unlike others, Pods of DaemonSets stay on a drained node.
-const AFTER_A_DRAIN: &str = ", restart its agent afterwards, delete the Pods that a drain leaves (those of DaemonSets), and then uncordon it";
-
-const OLD_BLOCK: &str =
-    "The old block stays taken, because `Node.spec.podCIDRs` can be written only once.";
+use super::{causes, comment_moves};
+use ipam_planner::plan::{ChangeDocument, FindingDocument, Intent, PlanDocument, RefusalDocument};
 
 /// The subject of a line. The lines below leave out the subjects that it tells in full.
 #[derive(Clone, Copy)]
@@ -42,11 +32,10 @@ pub(super) struct Told<'p> {
     pub(super) blocked: bool,
 }
 
-/// A risk: what and why, what it means for Pods, and the way out.
+/// A risk: what and why, and the answers to what a reader asks then.
 struct Risk<'p> {
     what: Phrase,
-    meaning: Phrase,
-    way_out: Phrase,
+    answers: Vec<(&'static str, Phrase)>,
     subject: Subject<'p>,
 }
 
@@ -54,29 +43,23 @@ impl<'p> Risk<'p> {
     fn new(subject: Subject<'p>, what: Phrase, way_out: &str) -> Risk<'p> {
         Risk {
             what,
-            meaning: Phrase::default(),
-            way_out: Phrase::default().sentence(way_out),
+            answers: vec![("way out", Phrase::default().sentence(way_out))],
             subject,
         }
     }
 
+    /// One line with a single answer, or else a list.
     fn line(&self, label: &str) -> String {
-        let part = |label: &str, phrase: &Phrase| match phrase.markdown().as_str() {
-            "" => String::new(),
-            text => format!("{label}{text}"),
-        };
-        format!(
-            "**{label}:** {}{}{}",
-            self.what.markdown(),
-            part(". **Pods:** ", &self.meaning),
-            part(
-                match self.meaning.markdown().as_str() {
-                    "" => "; **way out:** ",
-                    _ => " **Way out:** ",
-                },
-                &self.way_out
-            )
-        )
+        let what = format!("**{label}:** {}", self.what.markdown());
+        match &self.answers[..] {
+            [(question, answer)] => match answer.markdown().as_str() {
+                "" => what,
+                answer => format!("{what}; **{}:** {answer}", question.to_lowercase()),
+            },
+            answers => answers.iter().fold(what, |text, (question, answer)| {
+                format!("{text}\n- **{question}:** {}", answer.markdown())
+            }),
+        }
     }
 }
 
@@ -86,7 +69,8 @@ pub(super) fn worst<'p>(
     losses: &'p [Loss<'p>],
     occasion: Occasion,
 ) -> (Vec<String>, Told<'p>) {
-    let felt = losses.first().map(losing_address);
+    let felt = losses.first();
+    let felt = felt.map(|loss| losing_address(loss, &plan.refusals, occasion));
     let felt = felt.or_else(|| of_hazard(plan, "destructive").map(destructive));
     let wrong = || {
         let wrong = by_risk(&plan.refusals).into_iter().next().map(refusal);
@@ -137,11 +121,31 @@ fn of_hazard<'p>(plan: &'p PlanDocument, hazard: &str) -> Option<&'p ChangeDocum
     plan.changes.iter().find(|one| one.hazard == hazard)
 }
 
-fn losing_address<'p>(loss: &'p Loss<'p>) -> Risk<'p> {
+fn losing_address<'p>(
+    loss: &'p Loss<'p>,
+    refusals: &[RefusalDocument],
+    occasion: Occasion,
+) -> Risk<'p> {
+    let mut refusals = refusals.iter().filter(|refusal| refusal.rule == LOST);
+    let waiver = refusals.find_map(|refusal| refusal.waiver.as_deref());
+    let way_out = match (waiver, occasion) {
+        (None, _) => loss.way_out(),
+        (Some(waiver), Occasion::Merge) => loss
+            .way_out()
+            .words("; to lose them on purpose, pass ")
+            .value(&format!("--waive {waiver}"))
+            .words(" to ")
+            .value("comment")
+            .words(" and to ")
+            .value("apply"),
+        (Some(waiver), Occasion::Apply) => loss
+            .way_out()
+            .words("; to lose them on purpose, plan again with ")
+            .value(&format!("--waive {waiver}")),
+    };
     Risk {
         what: loss.phrase(),
-        meaning: Phrase::default(),
-        way_out: loss.way_out(),
+        answers: vec![("way out", way_out)],
         subject: Subject::Loss(loss),
     }
 }
@@ -190,7 +194,8 @@ fn moving(change: &ChangeDocument, all: usize, intent: Intent, occasion: Occasio
     let what = from_to(
         Phrase::new("node ").value(&change.name).words(" moves"),
         change,
-    );
+    )
+    .words(" when its Cilium agent restarts");
     let origin = change.origin.as_ref();
     let pin = origin.map(|origin| format!("{}:{}", origin.file, origin.line));
     let what = match &pin {
@@ -207,39 +212,8 @@ fn moving(change: &ChangeDocument, all: usize, intent: Intent, occasion: Occasio
     };
     Risk {
         what,
-        meaning: meaning_of_a_move(change, intent),
-        way_out: way_out_of_a_move(change, intent, occasion),
+        answers: comment_moves::answers(change, intent, occasion),
         subject: Subject::Change(change),
-    }
-}
-
-/// The effect of the move on running Pods, where it is known.
-pub(super) fn meaning_of_a_move(change: &ChangeDocument, intent: Intent) -> Phrase {
-    match (&change.edit, intent) {
-        (EditDocument::NodeConfig(_), Intent::Files) => {
-            Phrase::default().sentence(&format!("{OF_A_MOVE} {OLD_BLOCK}"))
-        }
-        (EditDocument::NodeConfig(_), Intent::Undo) => Phrase::default().sentence(OF_A_MOVE),
-        _ => Phrase::default(),
-    }
-}
-
-pub(super) fn way_out_of_a_move(
-    change: &ChangeDocument,
-    intent: Intent,
-    occasion: Occasion,
-) -> Phrase {
-    let drain = match occasion {
-        Occasion::Merge => "drain the node before the merge",
-        Occasion::Apply => "drain the node before the apply",
-    };
-    let drain = format!("{drain}{AFTER_A_DRAIN}");
-    match intent {
-        Intent::Undo => Phrase::new(&drain),
-        Intent::Files => Phrase::new("remove the pin, and the node keeps ")
-            .value(&change.before.join(" "))
-            .words("; or ")
-            .words(&drain),
     }
 }
 

@@ -6,14 +6,18 @@ use std::collections::BTreeSet;
 use super::comment::{Circumstances, Occasion, Unattended};
 use super::comment_drift::unplanned;
 use super::comment_refusals::{is_refused, rules};
+use super::comment_writes::{in_words, none_moved, writes};
 use super::human_approval::unapproved;
 use super::markdown_objects::ADDRESS_POOL;
 use super::markup::{Markup, Phrase};
-use super::text::{count, grouped_digits};
-use ipam_planner::plan::{ChangeDocument, Intent, LbSummary, PlanDocument, PodPoolSummary};
+use super::text::count;
+use ipam_planner::plan::{ChangeDocument, Intent, PlanDocument};
 
 const WATCH: &str = "cilium-ipam watch";
 const OPERATOR: &str = "cilium-ipam operator";
+
+const ONE_MOVES: &str = "node moves when its agent restarts";
+const SEVERAL_MOVE: &str = "nodes move when their agents restart";
 
 const REFUSED_BY: &str = "whole plan is refused by ";
 
@@ -57,7 +61,7 @@ fn problems(plan: &PlanDocument) -> Vec<String> {
     ];
     // Without a problem, the headline tells them alone.
     let is_problem = counts.iter().any(|(number, ..)| *number > 0);
-    let moves = (moves(plan), "node moves", "nodes move");
+    let moves = (moves(plan), ONE_MOVES, SEVERAL_MOVE);
     let moves = Some(moves).filter(|_| is_problem && plan.refusals.is_empty());
     let counts = counts
         .into_iter()
@@ -98,19 +102,12 @@ fn alone(plan: &PlanDocument) -> String {
         (_, 0) if drifted > 0 => in_words(drifted, "field differs", "fields differ") + " from Git",
         (_, 0) => "no changes".to_owned(),
         (0, _) => "nothing in use changes".to_owned(),
-        (all, _) if all == moves => in_words(moves, "node moves", "nodes move"),
+        (all, _) if all == moves => in_words(moves, ONE_MOVES, SEVERAL_MOVE),
         (all, _) => in_words(
             all,
             "change needs an agent restart",
             "changes need an agent restart",
         ),
-    }
-}
-
-fn in_words(number: usize, one: &str, several: &str) -> String {
-    match number {
-        1 => format!("1 {one}"),
-        _ => format!("{} {several}", grouped_digits(number)),
     }
 }
 
@@ -144,7 +141,8 @@ pub(super) fn consequence(plan: &PlanDocument, around: &Circumstances<'_>) -> Ma
     let blocked = blocked(plan);
     let text = match (plan.refusals.is_empty(), plan.changes.is_empty()) {
         (true, true) => Phrase::new(&format!(
-            "**{act} writes nothing:** there is nothing to change{blocked}."
+            "**{act} writes nothing:** there is nothing to change{}{blocked}.",
+            none_moved(plan)
         )),
         (true, false) => Phrase::new(&format!(
             "**{act} writes {}:** {}{blocked}.{}{}",
@@ -178,7 +176,8 @@ fn refused(plan: &PlanDocument, around: &Circumstances<'_>) -> Phrase {
     let phrase = head_of_refused(around).then(rules(&plan.refusals));
     let blocked = blocked(plan);
     if plan.changes.is_empty() {
-        return phrase.words(&format!(". It has no changes{blocked}."));
+        let moved = none_moved(plan);
+        return phrase.words(&format!(". It has no changes{moved}{blocked}."));
     }
     let phrase = phrase.words(&format!(
         ". Without {}, {} would write {}: {}{blocked}.{}",
@@ -273,112 +272,4 @@ fn effect(plan: &PlanDocument) -> &'static str {
         // An undo also takes what Services get until then.
         (true, Intent::Undo) => " No Service loses an address that it has now.",
     }
-}
-
-/// `1 node moves to another block, 3 nodes get a block`.
-fn writes(plan: &PlanDocument) -> String {
-    let nodes = writes_of_nodes(plan);
-    let nodes_are_written = usize::from(!nodes.is_empty());
-    let parts = nodes
-        .into_iter()
-        .chain(of_load_balancing(&plan.summary.load_balancing))
-        .chain(of_pod_pools(&plan.summary.pod_pools));
-    let ports = plan.summary.ports;
-    let ports = (ports > 0).then(|| in_words(ports, "port changes", "ports change"));
-    let parts = parts.chain(ports).collect::<Vec<_>>();
-    // A reader may not know the word.
-    let meaning = "block (a range of Pod addresses)";
-    parts
-        .join(", ")
-        .replacen("block", meaning, nodes_are_written)
-}
-
-/// Each node once.
-fn writes_of_nodes(plan: &PlanDocument) -> Vec<String> {
-    let nodes = plan.changes.iter().filter(|change| change.kind == "Node");
-    let (moves, others): (Vec<_>, Vec<_>) = nodes.partition(|change| change.moves_a_block());
-    let of = |action: &str, one: &str, several: &str| {
-        let changes = others.iter().filter(|change| change.action == action);
-        let changes: Vec<&&ChangeDocument> = changes.collect();
-        let late = changes
-            .iter()
-            .filter(|one| one.hazard == "disruptive")
-            .count();
-        let late = match late {
-            0 => String::new(),
-            late if late == changes.len() => " when the agent restarts".to_owned(),
-            late => format!(
-                " ({} of them when the agent restarts)",
-                grouped_digits(late)
-            ),
-        };
-        (!changes.is_empty()).then(|| in_words(changes.len(), one, several) + &late)
-    };
-    let moved = (!moves.is_empty()).then(|| {
-        in_words(
-            moves.len(),
-            "node moves to another block",
-            "nodes move to another block",
-        )
-    });
-    let written = [
-        moved,
-        of("release", "node loses its block", "nodes lose their block"),
-        of("assign", "node gets a block", "nodes get a block"),
-        of(
-            "update",
-            "node gets its block written to the field that Cilium reads",
-            "nodes get their block written to the field that Cilium reads",
-        ),
-    ];
-    written.into_iter().flatten().collect()
-}
-
-fn of_load_balancing(summary: &LbSummary) -> Vec<String> {
-    let LbSummary {
-        create,
-        update,
-        adopt,
-        delete,
-        pin,
-        unchanged: _,
-        lost_addresses: _,
-        uncertain_losses: _,
-    } = summary;
-    let pools = [
-        (*create, "created"),
-        (*update, "changed"),
-        (*adopt, "adopted"),
-        (*delete, "deleted"),
-    ];
-    let pools = becoming(pools, "LoadBalancer pool", "LoadBalancer pools");
-    let pins = becoming([(*pin, "pinned")], "Service", "Services");
-    [pools, pins].concat()
-}
-
-fn of_pod_pools(summary: &PodPoolSummary) -> Vec<String> {
-    let PodPoolSummary {
-        create,
-        update,
-        adopt,
-        delete,
-        unchanged: _,
-    } = summary;
-    let objects = [
-        (*create, "created"),
-        (*update, "changed"),
-        (*adopt, "adopted"),
-        (*delete, "deleted"),
-    ];
-    becoming(objects, "object of Pod pools", "objects of Pod pools")
-}
-
-/// `2 Services are pinned`, without zeros.
-fn becoming<const N: usize>(counts: [(usize, &str); N], one: &str, several: &str) -> Vec<String> {
-    let counts = counts.into_iter().filter(|(number, _)| *number > 0);
-    let sentence = |(number, what)| {
-        let is = if number == 1 { "is" } else { "are" };
-        format!("{} {is} {what}", in_words(number, one, several))
-    };
-    counts.map(sentence).collect()
 }

@@ -23,6 +23,14 @@ impl PageLimit {
         bytes: 64 << 20,
         page: "report",
     };
+
+    /// The same, with room for text after the page.
+    pub(super) fn less(self, bytes: usize) -> PageLimit {
+        PageLimit {
+            bytes: self.bytes.saturating_sub(bytes),
+            ..self
+        }
+    }
 }
 
 /// Bytes for the sentence that counts the entries that are left out.

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use cilium_ipam::render::{
-    Circumstances, LeftChange, Occasion, Unattended, Verdict, apply_comment, comment,
+    Check, Circumstances, LeftChange, Occasion, Unattended, Verdict, apply_comment, comment,
 };
 use ipam_planner::plan::{ChangeDocument, PlanDocument, RefusalDocument};
 
@@ -16,6 +16,7 @@ const AROUND: Circumstances<'static> = Circumstances {
     time: "2026-11-25T20:00:00Z",
     occasion: Occasion::Merge,
     unattended: None,
+    check: Some(Check::Passes),
 };
 
 /// A plan of 5,000 nodes in 100 pools and 10 failure domains, with 300 refusals.
@@ -86,11 +87,14 @@ fn a_plan_of_5000_nodes_with_300_refusals_fits_and_begins_with_the_worst() {
         "<summary>blocked, ",
         "- **error** ",
         "<summary>misplaced, ",
-        "<summary>by pool and failure domain, 5,000 changes",
+        "**By pool and failure domain:** 50 nodes in each of 100 pools, each of them in one failure domain, from `rack-0` in `zone-0` to `rack-99` in `zone-9`\n",
         "<summary>10 pools, 500 changes: ",
         "| pool `rack-0`, 50 changes in `zone-0` | `worker-0000.rack.example` |",
         "digest `",
         "All of it",
+        "\n**Pin:** a ",
+        "**Protected:** the Policy",
+        "**Digest:** a fingerprint",
     ];
     let places: Vec<usize> = order
         .iter()
@@ -100,7 +104,8 @@ fn a_plan_of_5000_nodes_with_300_refusals_fits_and_begins_with_the_worst() {
         })
         .collect();
     assert!(places.is_sorted(), "{places:?} in {page}");
-    assert!(page.contains("| `rack-0` | `zone-0` | 50 | 0 |"), "{page}");
+    assert!(!page.contains("| `rack-0` | `zone-0` |"), "{page}");
+    assert!(page.contains("; 0 nodes moved"), "{page}");
     assert!(!page.contains("--expect-digest"), "{page}");
     assert!(
         page.contains("`cilium-ipam plan clusters/prod/pools --full`"),
@@ -122,7 +127,7 @@ fn a_plan_without_risk_says_so_and_how_to_apply_exactly_it() {
     assert_text_only(&page);
     let first = page.lines().next().unwrap();
     assert_eq!(first, "### `pools` on `lab`: nothing in use changes");
-    let second = "\n\n**Merging this writes 7 changes:** 7 nodes get a block (a range of Pod addresses). No running workload is affected.\n";
+    let second = "\n\n**Merging this writes 7 changes:** 7 nodes get a block (a range of Pod addresses); 0 nodes moved. No running workload is affected.\n\n**Check:** the job of this comment passes, so it does not stop the merge.\n";
     assert!(page[first.len()..].starts_with(second), "{page}");
     assert!(!page.contains("Look at first"), "{page}");
     let undo = "\nOnce written, 7 changes cannot be undone: a node's `spec.podCIDRs` can be written only once.\n";
@@ -205,14 +210,41 @@ fn invalid_files_and_fail_on_decide_the_exit_code() {
     let title = "### `bad`: no plan, the files are invalid: 1 error\n";
     assert!(bad.stdout.starts_with(title), "{}", bad.stdout);
     assert_text_only(&bad.stdout);
+    let told = "\n\n**Check:** the job of this comment fails (exit code 3) because of invalid files. A branch that requires it does not take the merge.\n";
+    assert!(bad.stdout.contains(told), "{}", bad.stdout);
     let fails = [&["pools", "--fail-on", "misplaced"], &on[..]].concat();
     let page = dry_run(folder.path(), &fails).expect(2).stdout;
+    let told = "\n**Check:** the job of this comment fails (exit code 2) because of misplaced blocks. A branch";
+    assert!(page.contains(told), "{page}");
     assert!(
         page.contains("\n**Look at first:** misplaced: `n1` with `10.99.0.0/24`: "),
         "{page}"
     );
     assert!(page.contains("**way out:**"), "{page}");
-    dry_run(folder.path(), &[&["pools"], &on[..]].concat()).expect(0);
+    let passes = dry_run(folder.path(), &[&["pools"], &on[..]].concat()).expect(0);
+    let told = "\n**Check:** the job of this comment passes, so it does not stop the merge.\n";
+    assert!(passes.stdout.contains(told), "{}", passes.stdout);
+}
+
+/// As a job of Terraform with a policy goes red, and an apply of the plan would.
+#[test]
+fn a_refused_plan_fails_the_job_unless_it_is_to_pass() {
+    let example = repository().join("examples/racks");
+    let limit = ["pools", "--cluster-file", "cluster.yaml"];
+    let limit = [&limit[..], &["--limit", "assign-count=1"]].concat();
+    let red = dry_run(&example, &limit).expect(2).stdout;
+    let told =
+        "\n**Check:** the job of this comment fails (exit code 2) because of a refusal. A branch";
+    assert!(red.contains(told), "{red}");
+    let never = dry_run(&example, &[&limit[..], &["--fail-on", "never"]].concat()).expect(0);
+    let told = "\n**Check:** the job of this comment passes with any plan (`--fail-on never`), so it does not stop the merge. Another job may.\n";
+    assert!(never.stdout.contains(told), "{}", never.stdout);
+    let other = dry_run(&example, &[&limit[..], &["--fail-on", "blocked"]].concat()).expect(0);
+    assert!(
+        other.stdout.contains("comment passes, so it does not stop"),
+        "{}",
+        other.stdout
+    );
 }
 
 /// The change that takes addresses is told as a loss; another one is told for itself.
@@ -290,6 +322,10 @@ fn a_comment_takes_text_of_others_as_text_in_every_risk() {
                 time: "2026-11-25T20:00:00Z",
                 occasion: Occasion::Merge,
                 unattended: Some(unattended),
+                check: Some(Check::Fails {
+                    code: 2,
+                    because: &["a refusal", "errors"],
+                }),
             };
             assert_text_only(&comment(&plan, &around));
         }
@@ -297,8 +333,7 @@ fn a_comment_takes_text_of_others_as_text_in_every_risk() {
 }
 
 /// Forty nodes get a first block, three get none, and one that runs Pods moves.
-#[test]
-fn the_riskiest_change_is_named_beside_what_is_wrong() {
+fn hidden_move() -> Folder {
     let rack = |name: &str, range: &str| {
         let selector = format!("{{matchLabels: {{rack: {name}}}}}");
         pool(
@@ -317,13 +352,18 @@ fn the_riskiest_change_is_named_beside_what_is_wrong() {
     let mut nodes = vec![moved.replace(r#"{"rack""#, named)];
     nodes.extend((0..40).map(|number| node(&format!("n{number:02}"), "a", "")));
     nodes.extend((0..4).map(|number| node(&format!("edge-{number}"), "b", "")));
-    let folder = Folder::new(&[
+    Folder::new(&[
         ("pools/a.yaml", &rack("a", "10.20.0.0/16")),
         ("pools/b.yaml", &rack("b", "10.30.0.0/24")),
         ("pools/pin.yaml", &pin),
         ("pools/policy.yaml", &policy),
         ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
-    ]);
+    ])
+}
+
+#[test]
+fn the_riskiest_change_is_named_beside_what_is_wrong() {
+    let folder = hidden_move();
     let text = folder
         .run(&[
             "comment",
@@ -337,22 +377,32 @@ fn the_riskiest_change_is_named_beside_what_is_wrong() {
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     assert_eq!(
         lines[0],
-        "### `pools`: 1 error, 3 blocked objects, 1 node moves"
+        "### `pools`: 1 error, 3 blocked objects, 1 node moves when its agent restarts"
     );
     assert_eq!(
         lines[1],
-        "**Merging this writes 42 changes:** 1 node moves to another block (a range of Pod addresses), 41 nodes get a block; 3 blocked objects stay as they are. The error below stops none of this."
+        "**Merging this writes 42 changes:** 1 node moves to another block (a range of Pod addresses) when its agent restarts, 41 nodes get a block; 3 blocked objects stay as they are. The error below stops none of this."
     );
     let first = "**Look at first:** error `pool-exhausted`: pool `b`";
     assert!(lines[2].starts_with(first), "{text}");
     assert!(lines[2].contains("; **way out:** "), "{text}");
     assert_eq!(
-        lines[3],
-        "**Riskiest change:** node `db-7` moves from `10.20.5.0/24` to `10.20.9.0/24`, pinned by `pools/pin.yaml:3`. **Pods:** they keep their addresses until the node's Cilium agent restarts. No job restarts it: a person, a reboot or an upgrade does. Pods that still have an address of the old block then lose their network, until they are created again. The old block stays taken, because `Node.spec.podCIDRs` can be written only once. **Way out:** remove the pin, and the node keeps `10.20.5.0/24`; or drain the node before the merge, restart its agent afterwards, delete the Pods that a drain leaves (those of DaemonSets), and then uncordon it"
+        lines[3..8],
+        [
+            "**Riskiest change:** node `db-7` moves from `10.20.5.0/24` to `10.20.9.0/24` when its Cilium agent restarts, pinned by `pools/pin.yaml:3`",
+            "- **Pods:** they keep their addresses until the node's Cilium agent restarts. No job restarts it: a person, a reboot or an upgrade does. Pods that still have an address of the old block then lose their network, until they are created again.",
+            "- **How:** the new block is written to a `CiliumNodeConfig` for this node. Its agent reads that when it starts, and takes this block in place of the one in `Node.spec.podCIDRs`. That field can be written only once, so it shows the old block for good, and no other node gets that block.",
+            "- **Way out:** remove the pin, and the node keeps `10.20.5.0/24`; or drain the node before the merge, restart its agent afterwards, delete the Pods that a drain leaves (those of DaemonSets), and then uncordon it",
+            "- **Way back:** pin `10.20.5.0/24` in place of the new block, or apply the undo plan, which takes the whole apply back; then drain the node and restart its agent again. To remove the pin is not enough",
+        ]
+    );
+    assert_eq!(
+        lines[8],
+        "**Check:** the job of this comment fails (exit code 2) because of errors. A branch that requires it does not take the merge."
     );
     // The first lines tell the only move, and its old block is not drift.
     for absent in [
-        "<summary>moves",
+        "<summary>move when",
         "differs from Git",
         "node-spec",
         "node-config",
@@ -380,7 +430,7 @@ fn a_protected_move_has_one_way_out(folder: &Folder) {
         " A `watch` at rest leaves no trace in the cluster, so it may run unseen.\n",
         "\n**Look at first:** refused by `protected-node`: node `db-7` would move from `10.20.5.0/24` to `10.20.9.0/24`, and is protected; **way out:** remove the pin, and the node keeps its block; if it is to move, first remove the protection, in a change of its own\n",
         "\n**Riskiest change, if nothing refused it:** node `db-7` moves ",
-        " **Way out:** remove the pin, and the node keeps `10.20.5.0/24`; or drain ",
+        "\n- **Way out:** remove the pin, and the node keeps `10.20.5.0/24`; or drain ",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
@@ -409,15 +459,14 @@ fn an_address_that_a_new_pool_takes_counts_once() {
         ("cluster.json", &cluster("1.19.3", KUBERNETES, &objects)),
     ]);
     let text = dry_run(folder.path(), &["pools", "--cluster-file", "cluster.json"]);
-    let text = text.expect(0).stdout;
+    let text = text.expect(2).stdout;
     let title = text.lines().next().unwrap();
     assert_eq!(title, "### `pools`: refused. 1 refusal, 1 address lost");
     assert!(text.contains("**destructive:** pool `new`"), "{text}");
 }
 
 /// A pool shrinks: one Service certainly loses its address, and two may.
-#[test]
-fn a_lost_address_has_its_cause_beside_it() {
+fn lost_address() -> Folder {
     let held = r#"{"apiVersion":"cilium.io/v2alpha1","kind":"CiliumLoadBalancerIPPool","metadata":{"name":"public","creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"blocks":[{"cidr":"203.0.113.0/24"}]}}"#;
     let objects = [
         held.to_owned(),
@@ -426,21 +475,25 @@ fn a_lost_address_has_its_cause_beside_it() {
         with_address("dns", "203.0.113.200"),
     ];
     let smaller = address_pool("public", "203.0.113.0/25");
-    let folder = Folder::new(&[
+    Folder::new(&[
         ("pools/public.yaml", &smaller),
         ("cluster.json", &cluster("1.19.3", KUBERNETES, &objects)),
-    ]);
+    ])
+}
+
+#[test]
+fn a_lost_address_has_its_cause_beside_it() {
+    let folder = lost_address();
     let text = dry_run(folder.path(), &["pools", "--cluster-file", "cluster.json"]);
-    let text = text.expect(0).stdout;
+    let text = text.expect(2).stdout;
     assert_text_only(&text);
     let cause = "the cause: pool `public` changes from `203.0.113.0/24` to `203.0.113.0/25` (`pools/public.yaml:3`)";
     for line in [
         "### `pools`: refused. 1 refusal, 1 address lost, 2 addresses may be lost".to_owned(),
-        "**The apply job will write nothing:** the whole plan is refused by `lost-addresses`. Without this refusal, the job would write 1 change: 1 LoadBalancer pool is adopted. `cilium-ipam watch` and `cilium-ipam operator` write none of it without a person, either.".to_owned(),
-        "- **refused** by `lost-addresses`: Services would lose addresses, or might; **way out:** leave the pools as they are, or plan again with `--waive lost-addresses=3`".to_owned(),
-        "**destructive:** pool `public` is changed, and cilium-ipam manages it from then on".to_owned(),
+        "**The apply job will write nothing:** the whole plan is refused by `lost-addresses`. Without this refusal, the job would write 1 change: 1 LoadBalancer pool shrinks and is adopted; 0 nodes moved. `cilium-ipam watch` and `cilium-ipam operator` write none of it without a person, either.".to_owned(),
+        "**destructive:** pool `public` shrinks, and cilium-ipam manages it from then on".to_owned(),
         format!(
-            "**Look at first:** Service `shop/dns` would lose `203.0.113.200` if this were applied: no pool covers it; {cause}; it then gets an IPv4 address of public; **way out:** keep the addresses in `public` until the clients of the Services use others"
+            "**Look at first:** Service `shop/dns` would lose `203.0.113.200` if this were applied: no pool covers it; {cause}; it then gets an IPv4 address of public; **way out:** keep the addresses in `public` until the clients of the Services use others; to lose them on purpose, pass `--waive lost-addresses=3` to `comment` and to `apply`"
         ),
         format!(
             "- **address at risk:** 2 Services might lose an address if this were applied: its block of the pool changes, and Cilium serves its Services anew, so another Service may get it first; {cause}; these: `shop/api` `203.0.113.11`, `shop/web` `203.0.113.10`"
@@ -449,6 +502,7 @@ fn a_lost_address_has_its_cause_beside_it() {
         assert!(text.lines().any(|shown| shown == line), "{line} in {text}");
     }
     assert_eq!(text.matches("203.0.113.200").count(), 1, "{text}");
+    assert_eq!(text.matches("way out").count(), 1, "{text}");
 
     let waived = ["pools", "--cluster-file", "cluster.json", "--waive"];
     let waived = dry_run(
@@ -482,7 +536,7 @@ fn drift_is_told_as_a_difference_with_its_writer_and_what_a_merge_does() {
     assert_text_only(&text);
     for part in [
         "### `pools`: 1 field differs from Git\n",
-        "**Merging this writes nothing:** there is nothing to change.\n",
+        "**Merging this writes nothing:** there is nothing to change; 0 nodes moved.\n",
         "<details open><summary>the cluster differs from Git in 1 field, as it is now</summary>",
         "| field | last written by | a merge writes | objects |",
         "| `kubectl-annotate` at `2026-02-01T10:00:00Z` | nothing of it | `n` shows `10.20.9.0/24`, expected `10.20.5.0/24` |",
@@ -527,4 +581,36 @@ fn the_outcome_names_the_agents_that_must_restart() {
     };
     assert!(in_part(&[]).contains(&to_do), "{}", in_part(&[]));
     assert!(!in_part(&[left]).contains("To do"));
+}
+
+/// For people who try whether a comment is understood: three in the folder for temporary files of
+/// Cargo.
+#[test]
+#[ignore = "slow: for readers, it writes files and proves nothing"]
+fn comments_for_readers_are_written() {
+    let out = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let of_folder = |folder: &Folder| {
+        let words = ["pools", "--cluster-file", "cluster.json"];
+        dry_run(folder.path(), &words).expect(2).stdout
+    };
+    let refused = Check::Fails {
+        code: 2,
+        because: &["a refusal", "errors"],
+    };
+    let around = Circumstances {
+        check: Some(refused),
+        ..AROUND
+    };
+    for (number, text) in [
+        comment(&big_plan(), &around),
+        of_folder(&hidden_move()),
+        of_folder(&lost_address()),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let file = out.join(format!("comment-{}.md", number + 1));
+        std::fs::write(&file, text).unwrap();
+        println!("{}", file.display());
+    }
 }

@@ -250,5 +250,6 @@ fn a_large_plan_fits(world: &World) {
     );
     assert!(text.contains("300 refusals"), "{text}");
     assert!(text.chars().count() <= 65_536);
-    assert!(text.ends_with("--full`\n"), "its end is there: {text}");
+    assert!(text.contains("--full`\n"), "its end is there: {text}");
+    assert!(text.contains("\n**Pin:** "), "its legend is there: {text}");
 }

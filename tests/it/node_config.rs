@@ -92,6 +92,17 @@ fn a_pin_moves_its_node_and_nothing_else_is_given_there() {
     let planned = plan(&folder);
     assert_eq!(planned["changes"].as_array().unwrap().len(), 1);
     assert_eq!(planned["changes"][0]["after"], json!(["10.20.3.0/24"]));
+    // A removed pin moves nothing back, and one with the old block does.
+    folder.write("pools/a.yaml", files(&[]));
+    let planned = plan(&folder);
+    let of_n1 = |planned: &Value| {
+        let changes = planned["changes"].as_array().unwrap().clone();
+        changes.into_iter().find(|change| change["name"] == "n1")
+    };
+    assert_eq!(of_n1(&planned), None);
+    folder.write("pools/a.yaml", files(&[pin("n1", "10.20.1.0/24")]));
+    let back = of_n1(&plan(&folder)).unwrap();
+    assert_eq!(back["after"], json!(["10.20.1.0/24"]));
     // Another pin changes the same object.
     folder.write("pools/a.yaml", files(&[pin("n1", "10.20.9.0/24")]));
     let planned = plan(&folder);

@@ -20,7 +20,7 @@ const EXIT_CODE_NOTES: &str = "
 ## `--fail-on`
 
 `plan --fail-on LIST` takes any of these, separated by commas. `error` is always among them, unless
-`never` is.
+`never` is. Without the flag, `comment` also exits with 2 for a refused plan, so that its job goes red.
 
 | `--fail-on` | exits with 2 when the plan has |
 |---|---|

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::EditDocument;
+use ipam_core::net::{Range, covers, merge};
 
 /// A place in the files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +114,18 @@ impl ChangeDocument {
     pub fn moves_a_block(&self) -> bool {
         let goes = |block: &String| !self.after.contains(block);
         self.kind == "Node" && !self.after.is_empty() && self.before.iter().any(goes)
+    }
+
+    /// Whether an address that the object shows is not among those that it will show. A text that
+    /// is no range counts as lost if it goes.
+    pub fn loses_addresses(&self) -> bool {
+        let range = |text: &String| text.parse::<Range>().ok();
+        let after = merge(self.after.iter().filter_map(range));
+        let stays = |text: &String| match range(text) {
+            Some(before) => covers(&after, &before),
+            None => self.after.contains(text),
+        };
+        !self.before.iter().all(stays)
     }
 
     /// Everything that makes it this change, without values that may differ harmlessly between two

@@ -151,7 +151,10 @@ impl AddressPoolChange {
                 }
                 _ => "differs from the files".to_owned(),
             },
-            PoolAction::Adopt => "exists unmanaged in the cluster; apply will adopt it".to_owned(),
+            PoolAction::Adopt => {
+                "a person or another tool made it; from the apply on, these files manage it"
+                    .to_owned()
+            }
             PoolAction::Delete if self.origin.is_none() && self.after.is_none() => {
                 "ours, and not in the files".to_owned()
             }

@@ -1,0 +1,166 @@
+//! How many nodes of each pool and failure domain change, for the comment of a pull request.
+
+use std::collections::BTreeMap;
+
+use super::human::{Detail, limit};
+use super::markdown_page::{Entry, Fold, Page, Table, UpTo};
+use super::markup::{Markup, Phrase, code, prose};
+use super::natural::natural_order;
+use super::text::{count, grouped_digits};
+use ipam_planner::plan::ChangeDocument;
+
+/// Rows of the table by pool and failure domain.
+const GROUPS: usize = 40;
+
+/// Rows that a reader takes in at once.
+const FEW_GROUPS: usize = 10;
+
+/// The changed nodes of one pool in one failure domain.
+struct Group<'p> {
+    pool: &'p str,
+    domain: &'p str,
+    nodes: usize,
+    /// Those whose change takes effect when an agent restarts.
+    late: usize,
+}
+
+/// A row for each pool and failure domain, or a line if all rows would say the same.
+pub(super) fn by_pool_and_domain(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
+    let groups = groups(changes);
+    if groups.len() <= limit(Detail::Short) && each_pool_has_one_domain(&groups) {
+        return;
+    }
+    if let Some(text) = all_alike(&groups) {
+        return page.part(Entry { text, count: 0 }, "row");
+    }
+    match groups.iter().any(|group| group.late > 0) {
+        true => {
+            let heading = [
+                "pool",
+                "failure domain",
+                "nodes",
+                "take effect when an agent restarts",
+            ];
+            let row = |group: &Group<'_>| {
+                let [pool, domain, nodes] = row(group);
+                [pool, domain, nodes, prose(&grouped_digits(group.late))]
+            };
+            table(page, &groups, heading, row);
+        }
+        false => table(page, &groups, ["pool", "failure domain", "nodes"], row),
+    }
+}
+
+fn groups<'p>(changes: &[&'p ChangeDocument]) -> Vec<Group<'p>> {
+    let mut sizes: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
+    for change in changes.iter().filter(|change| change.kind == "Node") {
+        let pool = change.pool.as_deref().unwrap_or_default();
+        let domain = change.failure_domain.as_deref().unwrap_or_default();
+        let (nodes, late) = sizes.entry((pool, domain)).or_default();
+        *nodes += 1;
+        *late += usize::from(change.hazard == "disruptive");
+    }
+    let group = |((pool, domain), (nodes, late))| Group {
+        pool,
+        domain,
+        nodes,
+        late,
+    };
+    let mut groups: Vec<Group<'p>> = sizes.into_iter().map(group).collect();
+    groups.sort_by(|one, other| {
+        natural_order(one.pool, other.pool).then_with(|| natural_order(one.domain, other.domain))
+    });
+    groups
+}
+
+/// Then the titles of the pools say it all.
+fn each_pool_has_one_domain(groups: &[Group<'_>]) -> bool {
+    let is_same = |pair: &[Group<'_>]| pair[0].pool == pair[1].pool;
+    !groups.windows(2).any(is_same)
+}
+
+/// One line in place of rows with the same number.
+fn all_alike(groups: &[Group<'_>]) -> Option<String> {
+    let (first, last) = (groups.first()?, groups.last()?);
+    let is_alike = |group: &Group<'_>| group.nodes == first.nodes && group.late == 0;
+    if groups.len() <= FEW_GROUPS || !groups.iter().all(is_alike) {
+        return None;
+    }
+    let all = match each_pool_has_one_domain(groups) {
+        true => format!(
+            "{}, each of them in one failure domain",
+            count(groups.len(), "pool")
+        ),
+        false => format!(
+            "{} of a pool and a failure domain",
+            count(groups.len(), "pair")
+        ),
+    };
+    let line = Phrase::new(&format!(
+        "{} in each of {all}, from ",
+        count(first.nodes, "node")
+    ));
+    let line = named(line, first).words(" to ");
+    let line = named(line, last).markdown();
+    Some(format!("\n**By pool and failure domain:** {line}\n"))
+}
+
+fn named(phrase: Phrase, group: &Group<'_>) -> Phrase {
+    let phrase = phrase.value(match group.pool {
+        "" => "(none)",
+        pool => pool,
+    });
+    match group.domain {
+        "" => phrase,
+        domain => phrase.words(" in ").value(domain),
+    }
+}
+
+fn table<const N: usize>(
+    page: &mut Page<'_>,
+    groups: &[Group<'_>],
+    heading: [&str; N],
+    row: impl Fn(&Group<'_>) -> [Markup; N],
+) {
+    let changes = groups.iter().map(|group| group.nodes).sum();
+    let shown = groups.iter().take(GROUPS);
+    let mut rows: Vec<Entry<[Markup; N]>> = shown.map(|group| Entry::one(row(group))).collect();
+    rows.extend(further(groups.get(GROUPS..).unwrap_or_default()));
+    page.table(Table {
+        title: Phrase::new(&format!(
+            "by pool and failure domain, {}",
+            count(changes, "change")
+        )),
+        heading,
+        rows,
+        noun: "row",
+        fold: match groups.len() {
+            0..=FEW_GROUPS => Fold::Open,
+            _ => Fold::Folded,
+        },
+        up_to: UpTo(7),
+    });
+}
+
+fn row(group: &Group<'_>) -> [Markup; 3] {
+    let or_none = |name: &str| match name.is_empty() {
+        true => prose("–"),
+        false => code(name),
+    };
+    let nodes = prose(&grouped_digits(group.nodes));
+    [or_none(group.pool), or_none(group.domain), nodes]
+}
+
+fn further<const N: usize>(groups: &[Group<'_>]) -> Option<Entry<[Markup; N]>> {
+    let sum = |part: fn(&Group<'_>) -> usize| {
+        let all: usize = groups.iter().map(part).sum();
+        prose(&grouped_digits(all))
+    };
+    let text = |cell| match cell {
+        0 => prose(&format!("… and {} more", grouped_digits(groups.len()))),
+        2 => sum(|group| group.nodes),
+        3 => sum(|group| group.late),
+        _ => prose(""),
+    };
+    (!groups.is_empty()).then(|| Entry::one(std::array::from_fn(text)))
+}
