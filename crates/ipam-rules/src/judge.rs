@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::Expression;
 use crate::meter::{METER, Meter, environment};
+use crate::quiet::silence_this_thread;
 use crate::values::value;
 
 /// Budget of one rule, in units of the meter: about a second.
@@ -73,13 +74,17 @@ pub enum Failure {
     Internal,
 }
 
-/// Runs on a thread with a large stack, and waits for it. `None` if it panicked or cannot start.
+/// Runs on a thread with a large stack, and waits for it. `None` if it panicked, which prints
+/// nothing, or cannot start.
 pub(crate) fn with_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("rules".to_owned())
             .stack_size(STACK)
-            .spawn_scoped(scope, work);
+            .spawn_scoped(scope, || {
+                silence_this_thread();
+                work()
+            });
         thread.ok()?.join().ok()
     })
 }

@@ -2,10 +2,12 @@
 //! it must never know a plan, a file, a client or a clock.
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod check;
 mod expression;
 mod judge;
 mod meter;
+mod quiet;
 mod shape;
 mod values;
 

@@ -49,6 +49,13 @@ fn sources() -> Vec<String> {
         "nodes.short.matches(\"([ab]{1,20}){1,10}c\") || true",
         "plan.changes[y].reason.matches(\"(a?){200}a{200}\") || true",
         "plan.changes[y].name.matches(\"^[a-z]*$\") || true",
+        "isIP(\"2001:0db8:0000:0000:0000:0000:0000:\" + string(y))",
+        "ip(\"2001:db8::\" + string(y)).family() == 6 || true",
+        "string(ip(\"2001:0db8:0000:0000:0000:0000:0000:0001\")) == \"x\" || true",
+        "ip.isCanonical(\"2001:0db8:0000:0000:0000:0000:0000:0001\") || true",
+        "cidr(\"2001:db8::/32\").containsIP(\"2001:0db8:0000:0000:0000:0000:0000:0001\")",
+        "cidr(\"2001:db8::/32\").containsCIDR(cidr(\"2001:0db8:1:0::1/64\").masked())",
+        "isIP(plan.changes[y].reason) || true",
         "\"a\".matches(string(x) + string(y) + \"(a?){200}a{200}\") || true",
     ];
     let mut sources: Vec<String> = inner

@@ -10,6 +10,7 @@ use cel::{DeclarationError, Env, ExecutionError};
 
 use super::pattern::Pattern;
 use super::{Charged, METER_TYPE, Meter, size};
+use crate::addresses;
 
 /// Counts a value that is compared or read.
 pub(super) const CHARGE: &str = "@charge";
@@ -37,7 +38,7 @@ const CALL: u64 = 2;
 /// Units of a turn of a loop beside its step: the item becomes a variable, and the accumulator.
 const TURN_ITSELF: u64 = 9;
 
-/// The standard functions, and those of the meter.
+/// The standard functions, those of addresses, and those of the meter.
 ///
 /// # Errors
 /// Fails if `cel` has a function of the same name.
@@ -52,6 +53,7 @@ pub(crate) fn environment() -> Result<Arc<Env>, DeclarationError> {
     env.add_overload(RANGE, RANGE, vec![meter(), any()], range)?;
     env.add_overload(TURN, TURN, vec![meter(), any(), any()], turn)?;
     env.add_overload(MATCHES, MATCHES, vec![meter(), any(), any()], matches)?;
+    addresses::declare(&mut env)?;
     #[cfg(test)]
     env.add_overload("panics", "panics", Vec::new(), |_| panic!("as `cel` might"))?;
     Ok(Arc::new(env))

@@ -11,6 +11,7 @@ use cel::common::ast::{
 use super::functions::{CHARGE, KEEP, LENGTH, MATCHES, RANGE, TICK, TURN};
 use super::tree::weight;
 use crate::Fault;
+use crate::addresses;
 
 /// The variable that holds the meter. No expression can name it.
 pub(crate) const METER: &str = "@meter";
@@ -195,7 +196,11 @@ impl Placing<'_> {
                 Ok(counted(MATCHES, self.plain(args)?).expr)
             }
             (operators::ADD, None) => Ok(called(func_name, None, self.all(args, KEEP)?)),
-            (name, target) if OPERATORS.contains(&name) || FUNCTIONS.contains(&name) => {
+            ("isCanonical", Some(target)) if is_named(&target, "ip") => {
+                let name = addresses::IS_CANONICAL.to_owned();
+                Ok(called(name, None, self.all(args, CHARGE)?))
+            }
+            (name, target) if is_known(name) => {
                 let target = target
                     .map(|target| self.metered(CHARGE, target))
                     .transpose()?;
@@ -203,7 +208,7 @@ impl Placing<'_> {
             }
             _ => Err(Fault::UnknownFunction {
                 name: func_name,
-                known: FUNCTIONS.iter().map(ToString::to_string).collect(),
+                known: known_functions(),
             }),
         }
     }
@@ -341,8 +346,24 @@ impl Turn<'_> {
     }
 }
 
+/// Whether a call only needs its target and its arguments counted.
+fn is_known(name: &str) -> bool {
+    let all = [&OPERATORS[..], &FUNCTIONS, &addresses::FUNCTIONS];
+    all.iter().any(|names| names.contains(&name))
+}
+
+fn known_functions() -> Vec<String> {
+    let all = FUNCTIONS.iter().chain(&addresses::FUNCTIONS);
+    let all = all.chain(&["ip.isCanonical", "size"]);
+    all.map(ToString::to_string).collect()
+}
+
 fn is_optional(target: Option<&IdedExpr>) -> bool {
-    target.is_some_and(|one| matches!(&one.expr, Expr::Ident(name) if name == "optional"))
+    target.is_some_and(|one| is_named(one, "optional"))
+}
+
+fn is_named(one: &IdedExpr, wanted: &str) -> bool {
+    matches!(&one.expr, Expr::Ident(name) if name == wanted)
 }
 
 /// A call of one of the meter's functions.

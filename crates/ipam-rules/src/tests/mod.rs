@@ -1,5 +1,6 @@
 //! What rules mean, and that every hostile one ends with a verdict.
 
+mod addresses;
 mod cost;
 mod shapes;
 
@@ -320,6 +321,12 @@ fn soup() -> impl Strategy<Value = String> {
         "null",
         "true",
         "matches",
+        "ip(",
+        "isCIDR(",
+        "cidr('10.0.0.0/8')",
+        ".containsIP(",
+        ".family()",
+        "ip.isCanonical(",
         "x",
         "-",
         "u",
