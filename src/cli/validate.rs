@@ -10,8 +10,11 @@ use crate::render::{
     Detail, FindingDocuments, annotations, count, finding_documents, junit, sarif,
 };
 use ipam_controller::{Loaded, load};
-use ipam_core::model::Severity;
+use ipam_core::model::{Rule, Severity};
 use ipam_planner::check;
+
+/// The finding of a folder without pools and pins.
+const EMPTY: Rule = Rule("empty-directory");
 
 /// Check the files without a cluster.
 #[derive(Debug, clap::Args)]
@@ -117,6 +120,11 @@ impl Arguments {
 
 pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
     let mut loaded = load(&arguments.files.location());
+    // Such a folder is for `policy test` alone: a plan of it is refused.
+    let has_cases = !loaded.desired.rule_cases.is_empty();
+    loaded
+        .findings
+        .retain(|finding| !has_cases || finding.rule != EMPTY);
     if !loaded.has_errors() {
         loaded.findings.extend(check::advice(&loaded.desired));
         loaded.findings.sort();
@@ -149,6 +157,10 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, 
     if balancers + services > 0 {
         counts.push(count(balancers, "LoadBalancer pool"));
         counts.push(count(services, "Service pin"));
+    }
+    let cases = loaded.desired.rule_cases.len();
+    if cases > 0 {
+        counts.push(count(cases, "rule case"));
     }
     let subnets = loaded.desired.neutron_pools.len();
     if subnets > 0 {

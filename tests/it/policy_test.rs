@@ -240,11 +240,7 @@ fn a_change_of_a_case_has_the_fields_of_a_plan() {
 }
 
 #[test]
-fn tests_alone_are_no_configuration_and_change_no_plan() {
-    let alone = Folder::new(&[("pools/rules-test.yaml", &format!("{TEST}{GOOD}"))]);
-    let ran = alone.run(&["validate"]).expect(3);
-    assert!(ran.stderr.contains("empty-directory"), "{}", ran.stderr);
-
+fn tests_change_no_plan() {
     let with_tests = folder(GOOD);
     let words = [
         "plan",
@@ -266,4 +262,29 @@ fn tests_alone_are_no_configuration_and_change_no_plan() {
     // Rules are a part of the files' meaning.
     with_tests.write("pools/policy.yaml", POLICY.replace("none", "disruptive"));
     assert_ne!(source(&with_tests), before);
+}
+
+/// People keep examples apart from what they apply to the cluster.
+#[test]
+fn a_folder_with_examples_alone_is_valid_and_is_no_plan() {
+    let folder = folder(GOOD);
+    folder.write("tests/rules-test.yaml", format!("{TEST}{GOOD}"));
+    let valid = folder.run(&["validate", "tests", "--strict"]).expect(0);
+    assert_eq!(
+        valid.stdout,
+        "valid: 0 pools, 0 pins, 5 rule cases, 0 warnings\n"
+    );
+    for verb in ["plan", "apply"] {
+        let cluster = ["--cluster-file", "cluster.json"];
+        let refused = folder.run(&[&[verb, "tests"], &cluster[..]].concat());
+        let refused = refused.expect(3).stderr;
+        assert!(refused.contains("empty-directory"), "{refused}");
+    }
+    folder.write(
+        "tests/rules-test.yaml",
+        format!("{TEST}  - {{rule: calm}}\n"),
+    );
+    folder.run(&["validate", "tests", "--strict"]).expect(3);
+    folder.write("none/notes.yaml", "# nothing\n");
+    folder.run(&["validate", "none"]).expect(3);
 }

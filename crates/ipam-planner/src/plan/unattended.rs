@@ -41,12 +41,16 @@ pub fn unattended(
         refusals
     };
     let (mut applied, mut waiting) = harmless(&plan.changes, desired.policy.unattended);
-    let refusals = against(&applied);
+    let refusals = match waiting.is_empty() {
+        // The plan was judged with just these changes.
+        true => plan.unwaived(waivers).cloned().collect(),
+        false => against(&applied),
+    };
     if !refusals.is_empty() {
         let (new, rest): (Vec<Change>, Vec<Change>) =
             applied.into_iter().partition(Change::gives_to_a_new_node);
         waiting.extend(rest);
-        applied = if against(&new).is_empty() {
+        applied = if new.is_empty() || against(&new).is_empty() {
             new
         } else {
             waiting.extend(new);

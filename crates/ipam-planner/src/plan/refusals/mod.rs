@@ -52,6 +52,12 @@ pub fn refusals(
 }
 
 impl Plan {
+    /// The refusals that none of these waivers allows.
+    pub(super) fn unwaived(&self, waivers: &BTreeSet<Waiver>) -> impl Iterator<Item = &Refusal> {
+        let refusals = self.refusals.iter();
+        refusals.filter(move |refusal| !refusal.is_waived(waivers))
+    }
+
     /// Sets the refusals and the broken rules of all changes together.
     pub(super) fn judge(&mut self, desired: &Desired, observed: &Observed) {
         let broken = rules::findings(&self.changes, &self.effects, desired, observed);
