@@ -9,7 +9,7 @@ use clap::ValueEnum;
 /// Commands that need the same roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum RoleSet {
-    /// `plan` and `show`: reads only.
+    /// `plan`, `show` and `comment`: reads only.
     Plan,
     /// `doctor`, `explain` and `snapshot`: reads only.
     Doctor,
