@@ -33,8 +33,11 @@ pub fn merged_with(
     let request = client.routes.merged_with(repository, commit);
     let answer = patiently(patience, || client.ask(&request));
     match answer {
-        // Gitea answers so for a commit without a pull request.
+        // Gitea answers so for a commit without a pull request, and also if the token may not see
+        // pull requests. Then it does not list them, either.
         Err(ForgeError::Denied { status: 404, .. }) if client.routes.kind == Kind::Gitea => {
+            let request = client.routes.pull_requests(repository);
+            patiently(patience, || client.ask(&request))?;
             Ok(None)
         }
         answer => Ok(client.routes.merged(&answer?, branch)),
@@ -61,6 +64,11 @@ impl Routes {
             Kind::GitLab => format!("{repository}/repository/commits/{commit}/merge_requests"),
             Kind::Gitea => format!("{repository}/commits/{commit}/pull"),
         })
+    }
+
+    fn pull_requests(&self, repository: &Repository) -> Request {
+        let repository = self.repository(repository);
+        Request::get(format!("{repository}/pulls?state=closed&limit=1"))
     }
 
     fn merged(&self, answer: &Value, branch: &str) -> Option<Merged> {
