@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::apply_report::{failure_of, report, summary};
+use super::apply_report::{Made, Report, failure_of, report, summary};
 use super::apply_reviewed::{Review, ReviewArguments};
 use super::apply_saved::{Approved, saved_changes, saved_plan};
 use super::apply_windows::{Window, WindowArguments};
@@ -20,11 +20,11 @@ use super::progress::Progress;
 use super::safety_arguments::SafetyArguments;
 use super::selection::{SelectionArguments, check_objects};
 use super::target::Target;
-use super::undo_file::{Undo, UndoFile};
+use super::undo_file::UndoFile;
 use super::{Common, ExitStatus, Format, approval, load_valid, output};
 use crate::render::{diagnostics, human};
 use ipam_cilium::observed::Observed;
-use ipam_cluster::{Cluster, ClusterError, LeaseName, Opening};
+use ipam_cluster::{Cluster, ClusterError, LeaseName, Opening, replace_private_file};
 use ipam_config::source::Location;
 use ipam_controller::apply::Event;
 use ipam_controller::{
@@ -59,6 +59,9 @@ pub(super) struct Arguments {
     /// reversible changes, none is written.
     #[arg(long, value_name = "FILE", value_parser = output_file())]
     undo_out: Option<PathBuf>,
+    /// Also write the outcome to this file, as `-o json` prints it. `history --applied` reads it.
+    #[arg(long, value_name = "FILE", value_parser = output_file())]
+    report_out: Option<PathBuf>,
     #[command(flatten)]
     expectation: Expectation,
     #[command(flatten)]
@@ -239,12 +242,14 @@ impl Run<'_> {
         };
         self.interruption.begin_writes();
         let undo_out = self.arguments.undo_out.as_deref();
-        let mut undo = UndoFile::new(undo_out, Timestamp::now(), self.directory);
+        let began = Timestamp::now();
+        let mut undo = UndoFile::new(undo_out, began, self.directory);
         undo.write_beforehand(&approved.changes, desired, &observed)?;
         // An apply without changes still removes claims that are dead.
         let (applied, failure) = self.send(observed.clone(), approved.changes.clone()).await;
         let undo_plan = undo.keep_applied(&applied, desired, &observed);
-        let ended = self.finish(&applied, &approved, failure, undo_plan);
+        let report = report(self.made(began), &applied, &approved, undo_plan);
+        let ended = self.finish(&applied, &report, failure);
         ended.map(Attempt::Ended)
     }
 
@@ -331,25 +336,46 @@ impl Run<'_> {
         result
     }
 
+    fn made(&self, began: Timestamp) -> Made {
+        let of_review = self.review.map(|review| review.commit().to_owned());
+        Made {
+            began,
+            directory: self.directory.to_string_lossy().into_owned(),
+            commit: self.job.loaded.revision.clone().or(of_review),
+        }
+    }
+
     fn finish(
         &self,
         applied: &Applied,
-        approved: &Approved,
+        report: &Report,
         failure: Option<ClusterError>,
-        undo: Option<Undo>,
     ) -> Result<ExitStatus, Failure> {
-        let report = report(applied, approved, undo);
         if let Some(review) = self.review {
-            review.note(&report);
+            review.note(report);
         }
+        let kept = self.keep(report);
         let printed = match self.arguments.output {
-            Format::Json => output::json(&report),
-            Format::Human => output::data(&summary(&report, self.common.detail())),
+            Format::Json => output::json(report),
+            Format::Human => output::data(&summary(report, self.common.detail())),
         };
-        // A failed change matters more than a closed stdout.
-        match failure_of(applied, &report, failure) {
+        // A failed change matters more than a report that cannot be kept, or a closed stdout.
+        match failure_of(applied, report, failure) {
             Some(failure) => Err(failure),
-            None => Ok(printed.map(|()| ExitStatus::Done)?),
+            None => kept.and_then(|()| Ok(printed.map(|()| ExitStatus::Done)?)),
         }
+    }
+
+    /// Writes the report into the file of --report-out.
+    fn keep(&self, report: &Report) -> Result<(), Failure> {
+        let Some(file) = &self.arguments.report_out else {
+            return Ok(());
+        };
+        replace_private_file(file, &output::json_text(report)?).map_err(|error| {
+            Failure::Failed(format!(
+                "the report cannot be written to {}: {error}",
+                file.display()
+            ))
+        })
     }
 }

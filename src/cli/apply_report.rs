@@ -1,5 +1,6 @@
 //! The result of an apply: as JSON, as text, and as a failure with its exit code.
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::apply_saved::Approved;
@@ -17,6 +18,13 @@ use ipam_planner::plan::ChangeDocument;
 #[derive(Serialize)]
 pub(super) struct Report {
     format_version: &'static str,
+    /// When the writes began.
+    began: String,
+    /// The directory as it was given.
+    directory: String,
+    /// The commit of the files; absent if it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<String>,
     applied: Vec<Line>,
     not_applied: Vec<Line>,
     unknown: Vec<Line>,
@@ -32,9 +40,18 @@ pub(super) struct Line {
     kind: String,
     name: String,
     action: String,
+    before: Vec<String>,
     after: Vec<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     why: String,
+}
+
+/// When and from what an apply was made.
+#[derive(Clone, Debug)]
+pub(super) struct Made {
+    pub(super) began: Timestamp,
+    pub(super) directory: String,
+    pub(super) commit: Option<String>,
 }
 
 pub(super) fn failure_of(
@@ -61,9 +78,22 @@ pub(super) fn failure_of(
     }
 }
 
-pub(super) fn report(applied: &Applied, approved: &Approved, undo: Option<Undo>) -> Report {
+pub(super) fn report(
+    made: Made,
+    applied: &Applied,
+    approved: &Approved,
+    undo: Option<Undo>,
+) -> Report {
+    let Made {
+        began,
+        directory,
+        commit,
+    } = made;
     let mut report = Report {
-        format_version: "1.2",
+        format_version: "1.3",
+        began: began.to_string(),
+        directory,
+        commit,
         applied: Vec::new(),
         not_applied: Vec::new(),
         unknown: Vec::new(),
@@ -133,6 +163,7 @@ impl Line {
         let ChangeDocument {
             kind,
             name,
+            before,
             after,
             action,
             ..
@@ -141,6 +172,7 @@ impl Line {
             kind,
             name,
             action,
+            before,
             after,
             why: why.to_owned(),
         }
@@ -150,6 +182,9 @@ impl Line {
 pub(super) fn summary(report: &Report, detail: Detail) -> String {
     let Report {
         format_version: _,
+        began: _,
+        directory: _,
+        commit: _,
         applied: _,
         not_applied,
         unknown,
@@ -226,6 +261,7 @@ mod tests {
             kind: "Node".to_owned(),
             name: format!("n{number}"),
             action: "assign".to_owned(),
+            before: Vec::new(),
             after: vec![format!("10.0.{number}.0/24")],
             why: why.to_owned(),
         }

@@ -243,6 +243,11 @@ impl Review {
         })
     }
 
+    /// The commit that the merge made.
+    pub(super) fn commit(&self) -> &str {
+        &self.commit
+    }
+
     pub(super) fn note(&self, report: &Report) {
         let _ = self.report.set(Noted {
             written: report.written(),

@@ -31,6 +31,10 @@ pub(super) struct Arguments {
     /// `cluster.json` at the top of the repository.
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
+    /// Also read this report of an apply, as `apply --report-out` writes it, or all of them in this
+    /// folder. Repeatable.
+    #[arg(long, value_name = "FILE|FOLDER")]
+    applied: Vec<PathBuf>,
     /// Show only what lasted at this time or later, such as `2026-03-01`, which is in UTC, or
     /// `2026-03-01T08:00:00+01:00`.
     #[arg(long, value_name = "DATE", value_parser = date)]
@@ -50,6 +54,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         directory: arguments.directory.clone(),
         revision: arguments.revision.clone(),
         snapshot: arguments.snapshot.clone(),
+        applied: arguments.applied.clone(),
         period: Period {
             since: arguments.since,
             until: arguments.until,

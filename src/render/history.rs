@@ -5,7 +5,8 @@ use super::text::{Paint, count};
 use ipam_core::text::one_line;
 use ipam_planner::explain::Relation;
 use ipam_planner::history::{
-    AskedDocument, CommitDocument, Edge, GapDocument, HistoryDocument, RecordedDocument,
+    AppliedDocument, AskedDocument, CommitDocument, Edge, GapDocument, HistoryDocument,
+    RecordedDocument, UnreadReport,
 };
 
 /// Digits of a commit id.
@@ -34,9 +35,18 @@ pub fn history(history: &HistoryDocument, detail: Detail) -> String {
         text.push_str(&heading("recorded states of the cluster"));
         text.push_str(&line("none: the repository has no snapshot"));
     }
-    if !history.unread.is_empty() {
+    if history.reports > 0 {
+        let reports = count(history.reports, "report");
+        text.push_str(&heading(&format!("applies, of {reports}")));
+        if history.applied.is_empty() {
+            text.push_str(&line("none changed it"));
+        }
+        text.push_str(&section(&history.applied, detail, applied));
+    }
+    if !history.unread.is_empty() || !history.unread_reports.is_empty() {
         text.push_str(&heading("could not be read, so it may have said more"));
         text.push_str(&section(&history.unread, detail, gap));
+        text.push_str(&section(&history.unread_reports, detail, unread_report));
     }
     text
 }
@@ -184,6 +194,44 @@ fn recorded(recorded: &RecordedDocument) -> String {
         text.push_str(&line(&format!("  written by  {writer}")));
     }
     text
+}
+
+fn applied(applied: &AppliedDocument) -> String {
+    let AppliedDocument {
+        time: at,
+        object,
+        action,
+        before,
+        after,
+        relation,
+        outcome,
+        commit,
+        report,
+    } = applied;
+    let values = match (before.is_empty(), after.is_empty()) {
+        (true, _) => after.join(" "),
+        (false, true) => before.join(" "),
+        (false, false) => format!("{} -> {}", before.join(" "), after.join(" ")),
+    };
+    let of_outcome = match *outcome {
+        "applied" => "",
+        _ => ", and it is unknown whether it was written",
+    };
+    let mut text = subject_line(object, action, &values, *relation);
+    let of_commit = commit
+        .as_deref()
+        .map(|commit| format!("  commit {}", id(commit)));
+    text.push_str(&line(&format!(
+        "  applied  {}{}{of_outcome}",
+        time(Some(at)),
+        of_commit.unwrap_or_default()
+    )));
+    text.push_str(&line(&format!("           by the report {report}")));
+    text
+}
+
+fn unread_report(unread: &UnreadReport) -> String {
+    line(&format!("{}: {}", unread.file, unread.why))
 }
 
 fn gap(gap: &GapDocument) -> String {

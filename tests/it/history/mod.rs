@@ -1,5 +1,6 @@
 //! `history`, on real repositories.
 
+mod applied;
 mod hostile;
 mod large;
 mod merges;

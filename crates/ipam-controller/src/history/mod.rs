@@ -1,10 +1,12 @@
 //! Joins Git and the pure history: reads the past of a directory and of a snapshot, and makes the
-//! intervals in which documents and recorded states named a subject. Prints nothing.
+//! intervals in which documents and recorded states named a subject. Reads reports of applies beside
+//! them. Prints nothing.
 
 mod all_cores;
 mod asked;
 mod authorship;
 mod recorded_states;
+mod reports;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -31,6 +33,8 @@ pub struct HistoryQuestion {
     pub revision: String,
     /// The file of recorded states; `None` is `cluster.json` at the top of the repository.
     pub snapshot: Option<PathBuf>,
+    /// Reports of applies, or folders of them.
+    pub applied: Vec<PathBuf>,
     pub period: Period,
 }
 
@@ -92,6 +96,7 @@ pub fn history(question: &HistoryQuestion) -> Result<HistoryDocument, Box<Findin
         states.found.intervals,
         &commits,
     );
+    reports::add(question, &mut document);
     Ok(document)
 }
 

@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
+use super::AppliedDocument;
 use crate::explain::Relation;
 
 /// Version of the JSON: fields may be added within 1.
-const FORMAT_VERSION: &str = "1.0";
+const FORMAT_VERSION: &str = "1.1";
 
 /// The past of one subject.
 #[derive(Debug, Serialize)]
@@ -27,8 +28,21 @@ pub struct HistoryDocument {
     pub snapshots: usize,
     /// What recorded states of the cluster showed, the earliest first.
     pub recorded: Vec<RecordedDocument>,
+    /// Number of reports of applies that were read.
+    pub reports: usize,
+    /// What these applies changed, the earliest first.
+    pub applied: Vec<AppliedDocument>,
     /// Files and documents that could not be read. What they said is unknown.
     pub unread: Vec<GapDocument>,
+    /// Reports that could not be read.
+    pub unread_reports: Vec<UnreadReport>,
+}
+
+/// A file that is no report of an apply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnreadReport {
+    pub file: String,
+    pub why: String,
 }
 
 /// The first commit that has the directory.
@@ -156,7 +170,10 @@ impl HistoryDocument {
             snapshot: None,
             snapshots: 0,
             recorded: Vec::new(),
+            reports: 0,
+            applied: Vec::new(),
             unread: Vec::new(),
+            unread_reports: Vec::new(),
         }
     }
 }
