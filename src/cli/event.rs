@@ -122,11 +122,15 @@ impl EventPrinter {
         let _ = self.queue.send(output);
     }
 
-    /// Prints the address of the telemetry server.
-    pub(super) fn listening(&mut self, address: SocketAddr) {
-        let object = json!({"event": "listening", "address": address.to_string()});
+    /// Prints the address of a server, and what is there: `metrics` or `map`.
+    pub(super) fn listening(&mut self, address: SocketAddr, serves: &str) {
+        let address = address.to_string();
+        let object = json!({"event": "listening", "address": address, "serves": serves});
         self.send(Output::Line {
-            text: format!("listening  {address}\n"),
+            text: match serves {
+                "map" => format!("listening  http://{address}/ with the map\n"),
+                _ => format!("listening  {address}\n"),
+            },
             object,
             at: Timestamp::now(),
         });

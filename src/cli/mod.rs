@@ -30,6 +30,7 @@ mod init;
 mod interface;
 mod interruption;
 mod lb;
+mod live_map;
 mod lock;
 mod manual;
 mod map;

@@ -10,11 +10,12 @@ use jiff::SignedDuration;
 use super::event::EventPrinter;
 use super::failure::Failure;
 use super::interruption::shutdown_signal;
+use super::live_map::{MapServer, listen_address};
 use super::lock::holder;
 use super::target::live;
 use super::watch::interval;
-use super::{Common, ExitStatus, Format};
-use ipam_controller::{ControllerEvent, Operator, Scope, Server, Telemetry, operate};
+use super::{Common, ExitStatus, Format, live_map};
+use ipam_controller::{ControllerEvent, HttpServer, Operator, Scope, Telemetry, operate};
 
 /// How long to retry a renewal of the leader's lease. A late renewal is useless.
 const HASTE: SignedDuration = SignedDuration::from_secs(1);
@@ -25,6 +26,10 @@ pub(super) struct Arguments {
     /// Serve `/livez`, `/readyz` and `/metrics` on this address.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
     listen: SocketAddr,
+    /// Serve the map of the last plan to browsers on this port of 127.0.0.1, or on this address. It
+    /// shows names and addresses of all nodes and Services to each visitor.
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
+    listen_map: Option<SocketAddr>,
     /// Name among the replicas, such as the name of the Pod. Default: host, process and a random
     /// number.
     #[arg(long, value_name = "NAME", env = "CILIUM_IPAM_IDENTITY")]
@@ -47,9 +52,13 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     }
     let cluster = live(common, common.patience).await?;
     let hasty = live(common, HASTE).await?;
-    let server = Server::bind(arguments.listen).await?;
+    let server = HttpServer::bind(arguments.listen).await?;
+    let map = MapServer::of_plans(arguments.listen_map).await?;
     let mut printer = EventPrinter::new(arguments.output, common.detail());
-    printer.listening(server.address()?);
+    printer.listening(server.address()?, "metrics");
+    if let Some(server) = &map {
+        printer.listening(server.address()?, "map");
+    }
     // A new Pod may have the name of an old one that still runs.
     let identity = match &arguments.identity {
         Some(name) => format!("{name}-{:08x}", fastrand::u32(..)),
@@ -72,9 +81,13 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
             () = output_closed.notified() => {}
         }
     };
-    operate(operator, ending, &mut |event: ControllerEvent<'_>| {
-        printer.on_event(&event)
-    })
-    .await;
+    let mut on_event = |event: ControllerEvent<'_>| {
+        map.iter().for_each(|server| server.on_event(&event));
+        printer.on_event(&event);
+    };
+    tokio::select! {
+        never = live_map::serve(map.as_ref()) => match never {},
+        () = operate(operator, ending, &mut on_event) => {}
+    }
     printer.finish()
 }

@@ -11,12 +11,15 @@ use super::event::EventPrinter;
 use super::failure::Failure;
 use super::files::Files;
 use super::interruption::shutdown_signal;
+use super::live_map::{MapServer, listen_address};
 use super::lock::holder;
 use super::safety_arguments::SafetyArguments;
 use super::target::Target;
-use super::{Common, ExitStatus, Format, valid};
+use super::{Common, ExitStatus, Format, live_map, valid};
 use ipam_cluster::{ClusterCache, Opening};
-use ipam_controller::{ControllerEvent, Directory, Scope, Server, Telemetry, Watch, load, watch};
+use ipam_controller::{
+    ControllerEvent, Directory, HttpServer, Scope, Telemetry, Watch, load, watch,
+};
 
 /// Keep a cluster as the files say.
 #[derive(Debug, clap::Args)]
@@ -26,6 +29,10 @@ pub(super) struct Arguments {
     /// Serve `/livez`, `/readyz` and `/metrics` on this address, such as `127.0.0.1:9464`.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Serve the map of the last plan to browsers on this port of 127.0.0.1, or on this address. It
+    /// shows names and addresses of all nodes and Services to each visitor.
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
+    listen_map: Option<SocketAddr>,
     /// Interval between full re-plans, at least `1s`.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = interval)]
     interval: Duration,
@@ -69,6 +76,10 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         Some(address) => Some(TelemetryServer::bind(address, &mut printer).await?),
         None => None,
     };
+    let map = MapServer::of_plans(arguments.listen_map).await?;
+    if let Some(server) = &map {
+        printer.listening(server.address()?, "map");
+    }
     let output_closed = printer.output_closed();
     let ending = async {
         tokio::select! {
@@ -78,12 +89,14 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     };
     let mut on_event = |event: ControllerEvent<'_>| {
         telemetry.iter().for_each(|server| server.on_event(&event));
+        map.iter().for_each(|server| server.on_event(&event));
         printer.on_event(&event);
     };
     let cache = ClusterCache::new(cluster);
     tokio::select! {
         never = cache.keep() => match never {},
         never = serve(telemetry.as_ref()) => match never {},
+        never = live_map::serve(map.as_ref()) => match never {},
         () = watch(&cache, watching, first, ending, &mut on_event) => {}
     }
     printer.finish()
@@ -92,7 +105,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
 /// Metrics and health, and the server of `--listen`.
 struct TelemetryServer {
     telemetry: Arc<Telemetry>,
-    server: Server,
+    server: HttpServer,
 }
 
 impl TelemetryServer {
@@ -100,8 +113,8 @@ impl TelemetryServer {
         address: SocketAddr,
         printer: &mut EventPrinter,
     ) -> Result<TelemetryServer, Failure> {
-        let server = Server::bind(address).await?;
-        printer.listening(server.address()?);
+        let server = HttpServer::bind(address).await?;
+        printer.listening(server.address()?, "metrics");
         let telemetry = Arc::new(Telemetry::default());
         // `watch` has no replicas, so it always leads.
         telemetry.on_event(&ControllerEvent::Leading);

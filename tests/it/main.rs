@@ -50,6 +50,7 @@ mod lb_undo;
 mod limited_plans;
 mod lock;
 mod map;
+mod map_live;
 mod markdown;
 mod mcp;
 mod migrate_cli;

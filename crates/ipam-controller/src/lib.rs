@@ -11,6 +11,7 @@ mod apply_loop;
 mod aside;
 mod claim_store;
 pub mod history;
+mod http_server;
 mod lease;
 pub mod migration;
 mod openstack;
@@ -32,11 +33,12 @@ use ipam_planner::check;
 use ipam_planner::plan::{Change, Intent, Plan, PlanDocument, Refusal, Selection, plan, plan_undo};
 
 pub use apply_loop::{Applied, BATCH, OnConflict, Sending, apply_until_settled};
+pub use http_server::{Answer, HttpServer, Site, Visit};
 pub use lease::{Attempt, Held, Lease, Lock, OtherHolder, Timing};
 pub use openstack::{CloudsLocation, OpenStack, Scope};
 pub use operator::{Operator, operate};
 pub use ports::{NoPorts, PortWriter};
-pub use telemetry::{Server, Telemetry};
+pub use telemetry::Telemetry;
 pub use watch::{
     ControllerEvent, Directory, OnEvent, Planned, Source, Waiting, WaitingChange, Watch, watch,
 };

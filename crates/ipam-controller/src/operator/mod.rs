@@ -19,7 +19,9 @@ use tokio::sync::Notify;
 use self::leader::{Candidate, Election};
 use self::objects::{ObjectSource, Objects};
 use self::status_writer::{StatusWriter, WriterMode};
-use super::{ControllerEvent, Loaded, OnEvent, OpenStack, Server, Source, Telemetry, Watch, watch};
+use super::{
+    ControllerEvent, HttpServer, Loaded, OnEvent, OpenStack, Source, Telemetry, Watch, watch,
+};
 use ipam_cluster::ClusterCache;
 use ipam_cluster::live::LiveCluster;
 
@@ -38,7 +40,7 @@ pub struct Operator {
     /// Metrics and health.
     pub telemetry: Arc<Telemetry>,
     /// Serves the telemetry.
-    pub server: Server,
+    pub server: HttpServer,
     /// Where subnets are read.
     pub openstack: OpenStack,
 }

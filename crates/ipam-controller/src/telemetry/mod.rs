@@ -3,17 +3,19 @@
 //! It records reports and decides nothing.
 
 mod metrics;
-mod server;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use self::metrics::Metrics;
 use super::ControllerEvent;
 use crate::apply::Outcome;
+use crate::http_server::{Answer, Site, Visit};
 use ipam_planner::plan::Overview;
 
-pub use server::Server;
+/// `Content-Type` of OpenMetrics 1.0.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Everything that the server shows.
 #[derive(Debug, Default)]
@@ -99,5 +101,22 @@ impl Telemetry {
 
     fn lock(&self) -> MutexGuard<'_, Option<Overview>> {
         self.overview.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// For kubelet and Prometheus: `/livez`, `/readyz`, `/metrics`. It must never show a secret.
+impl Site for Telemetry {
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    async fn answer(&self, visit: Visit) -> Answer {
+        match visit.path.as_str() {
+            "/livez" => Answer::line("ok"),
+            "/readyz" => match self.readiness() {
+                Readiness::Ready => Answer::line("ok"),
+                Readiness::Unready(why) => Answer::unavailable(&why),
+            },
+            "/metrics" => Answer::of(OPEN_METRICS, self.text()),
+            _ => Answer::not_found(),
+        }
     }
 }

@@ -1,0 +1,179 @@
+//! A small HTTP server, for health, metrics and the map. It only reads: of a request it sees the
+//! method, the path and the host. It must never know what it shows.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::uri::Authority;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// Connections at the same time.
+const CONNECTIONS: usize = 512;
+
+/// Limit for reading the headers of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Pause after a failed accept, such as without free file descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a visitor asks for.
+#[derive(Clone, Debug)]
+pub struct Visit {
+    /// The path of the address, such as `/metrics`.
+    pub path: String,
+    /// The host, as the visitor calls it, without the port and brackets.
+    pub host: Option<String>,
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    status: StatusCode,
+    /// Its `Content-Type`.
+    kind: &'static str,
+    body: Bytes,
+}
+
+impl Answer {
+    /// A body of this `Content-Type`.
+    pub fn of(kind: &'static str, body: String) -> Answer {
+        Answer {
+            status: StatusCode::OK,
+            kind,
+            body: body.into(),
+        }
+    }
+
+    /// A line of text.
+    pub fn line(text: &str) -> Answer {
+        Answer::text(StatusCode::OK, text)
+    }
+
+    /// There is nothing at this path.
+    pub fn not_found() -> Answer {
+        Answer::text(StatusCode::NOT_FOUND, "not found")
+    }
+
+    /// The visitor may not see it; with the reason.
+    pub fn forbidden(why: &str) -> Answer {
+        Answer::text(StatusCode::FORBIDDEN, why)
+    }
+
+    /// Not now; with the reason.
+    pub fn unavailable(why: &str) -> Answer {
+        Answer::text(StatusCode::SERVICE_UNAVAILABLE, why)
+    }
+
+    fn text(status: StatusCode, text: &str) -> Answer {
+        Answer {
+            status,
+            kind: "text/plain; charset=utf-8",
+            body: Bytes::from(format!("{text}\n")),
+        }
+    }
+}
+
+/// What a server shows.
+pub trait Site: Send + Sync + 'static {
+    /// Limit for a whole connection.
+    const PATIENCE: Duration;
+
+    /// Answers a `GET` or `HEAD`.
+    fn answer(&self, visit: Visit) -> impl Future<Output = Answer> + Send;
+}
+
+/// The listening server.
+#[derive(Debug)]
+pub struct HttpServer {
+    listener: TcpListener,
+}
+
+impl HttpServer {
+    /// Starts to listen.
+    ///
+    /// # Errors
+    /// Fails if the address is in use, or is not one of this machine.
+    pub async fn bind(address: SocketAddr) -> std::io::Result<HttpServer> {
+        Ok(HttpServer {
+            listener: TcpListener::bind(address).await?,
+        })
+    }
+
+    /// The address, with the port that the system chose for port 0.
+    ///
+    /// # Errors
+    /// Fails if the system does not return it.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers requests while it is polled.
+    pub async fn serve<S: Site>(&self, site: &Arc<S>) -> Infallible {
+        let permits = Arc::new(Semaphore::new(CONNECTIONS));
+        loop {
+            let Ok(permit) = permits.clone().acquire_owned().await else {
+                return std::future::pending().await;
+            };
+            let Ok((stream, _)) = self.listener.accept().await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            let site = site.clone();
+            tokio::spawn(async move {
+                let answer = service_fn(|request| {
+                    let answer = answer(request, &*site);
+                    async { Ok::<_, Infallible>(answer.await) }
+                });
+                let mut builder = http1::Builder::new();
+                let connection = builder
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(HEADER_TIMEOUT)
+                    .keep_alive(false);
+                let _ = tokio::time::timeout(
+                    S::PATIENCE,
+                    connection.serve_connection(TokioIo::new(stream), answer),
+                )
+                .await;
+                drop(permit);
+            });
+        }
+    }
+}
+
+async fn answer<S: Site>(request: Request<Incoming>, site: &S) -> Response<Full<Bytes>> {
+    let answer = match *request.method() {
+        Method::GET | Method::HEAD => {
+            let visit = Visit {
+                path: request.uri().path().to_owned(),
+                host: host(&request),
+            };
+            site.answer(visit).await
+        }
+        _ => Answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed"),
+    };
+    let Answer { status, kind, body } = answer;
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    let no_store = header::HeaderValue::from_static("no-store");
+    headers.insert(header::CACHE_CONTROL, no_store);
+    response
+}
+
+fn host(request: &Request<Incoming>) -> Option<String> {
+    let host = request.headers().get(header::HOST)?.to_str().ok()?;
+    let host: Authority = host.parse().ok()?;
+    let host = host.host().trim_matches(['[', ']']);
+    Some(host.to_owned())
+}

@@ -1,0 +1,213 @@
+//! The map over HTTP, for browsers: read-only. Must never know how a plan is made.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::failure::Failure;
+use crate::render::map::{html, svg};
+use crate::render::printable;
+use ipam_controller::{Answer, ControllerEvent, HttpServer, Site, Visit};
+use ipam_core::net::Address;
+use ipam_planner::map::AddressMap;
+
+/// Visits that wait for one map.
+const QUEUE: usize = 64;
+
+/// A map, or why there is none.
+pub(super) type Made = Result<Arc<AddressMap>, String>;
+
+/// Where the maps come from.
+enum Maps {
+    /// That of the last plan.
+    Latest(Mutex<Made>),
+    /// One for each visit.
+    Asked(mpsc::Sender<oneshot::Sender<Made>>),
+}
+
+/// Who may visit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Visitors {
+    /// Those who name this machine by its loopback address. A page of another site that made its
+    /// own name an alias of it is refused.
+    ThisMachine,
+    Anyone,
+}
+
+impl Visitors {
+    fn of(address: SocketAddr) -> Visitors {
+        match address.ip().is_loopback() {
+            true => Visitors::ThisMachine,
+            false => Visitors::Anyone,
+        }
+    }
+
+    fn has(self, host: Option<&str>) -> bool {
+        let is_loopback = |host: &str| {
+            let address = host.parse::<Address>().map(IpAddr::from);
+            host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        };
+        match self {
+            Visitors::Anyone => true,
+            Visitors::ThisMachine => host.is_some_and(is_loopback),
+        }
+    }
+}
+
+/// The map at an address.
+pub(super) struct LiveMap {
+    maps: Maps,
+    visitors: Visitors,
+}
+
+impl Site for LiveMap {
+    /// A large cluster is read and planned meanwhile.
+    const PATIENCE: Duration = Duration::from_secs(120);
+
+    async fn answer(&self, visit: Visit) -> Answer {
+        if !self.visitors.has(visit.host.as_deref()) {
+            let why = "this map is for this machine: open it by its loopback address";
+            return Answer::forbidden(why);
+        }
+        let draw: fn(&AddressMap) -> serde_json::Result<String> = match visit.path.as_str() {
+            "/" => html,
+            "/map.svg" => |map| Ok(svg(map)),
+            _ => return Answer::not_found(),
+        };
+        let kind = match visit.path.as_str() {
+            "/" => "text/html; charset=utf-8",
+            _ => "image/svg+xml",
+        };
+        let map = match self.map().await {
+            Ok(map) => map,
+            Err(why) => return unavailable(&why),
+        };
+        match tokio::task::spawn_blocking(move || draw(&map)).await {
+            Ok(Ok(text)) => Answer::of(kind, text),
+            Ok(Err(why)) => unavailable(&why.to_string()),
+            Err(why) => unavailable(&why.to_string()),
+        }
+    }
+}
+
+fn unavailable(why: &str) -> Answer {
+    Answer::unavailable(&printable(why))
+}
+
+impl LiveMap {
+    async fn map(&self) -> Made {
+        match &self.maps {
+            Maps::Latest(map) => map.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            Maps::Asked(asking) => {
+                let (answering, answer) = oneshot::channel();
+                let ended = || "the program ends".to_owned();
+                asking.send(answering).await.map_err(|_| ended())?;
+                answer.await.map_err(|_| ended())?
+            }
+        }
+    }
+}
+
+/// A server of the map.
+pub(super) struct MapServer {
+    server: HttpServer,
+    site: Arc<LiveMap>,
+}
+
+impl MapServer {
+    /// Serves the map of the last plan. `None` without an address.
+    pub(super) async fn of_plans(address: Option<SocketAddr>) -> Result<Option<Self>, Failure> {
+        match address {
+            Some(address) => {
+                let maps = Maps::Latest(Mutex::new(Err("there is no plan yet".to_owned())));
+                MapServer::bind(address, maps).await.map(Some)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Serves a map for each visit: the visits come by the channel.
+    pub(super) async fn on_demand(
+        address: SocketAddr,
+    ) -> Result<(Self, mpsc::Receiver<oneshot::Sender<Made>>), Failure> {
+        let (asking, asked) = mpsc::channel(QUEUE);
+        Ok((MapServer::bind(address, Maps::Asked(asking)).await?, asked))
+    }
+
+    async fn bind(address: SocketAddr, maps: Maps) -> Result<Self, Failure> {
+        let server = HttpServer::bind(address).await?;
+        let visitors = Visitors::of(server.address()?);
+        let site = Arc::new(LiveMap { maps, visitors });
+        Ok(MapServer { server, site })
+    }
+
+    pub(super) fn address(&self) -> std::io::Result<SocketAddr> {
+        self.server.address()
+    }
+
+    /// Keeps the map of a plan, and forgets it when another replica leads.
+    pub(super) fn on_event(&self, event: &ControllerEvent<'_>) {
+        let made = match event {
+            ControllerEvent::Planned(planned) => Ok(Arc::new(AddressMap::new(
+                &planned.loaded.desired,
+                planned.observed,
+                planned.plan,
+            ))),
+            ControllerEvent::Standby(_) => {
+                Err("this replica is on standby: another one leads".to_owned())
+            }
+            _ => return,
+        };
+        if let Maps::Latest(map) = &self.site.maps {
+            *map.lock().unwrap_or_else(PoisonError::into_inner) = made;
+        }
+    }
+}
+
+/// Serves while it is polled. Without a server, it does nothing.
+pub(super) async fn serve(server: Option<&MapServer>) -> std::convert::Infallible {
+    match server {
+        Some(MapServer { server, site }) => server.serve(site).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// `ADDRESS:PORT`, or a port of loopback.
+pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let of_port = text.parse().ok();
+    let of_port = of_port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let address = of_port.or_else(|| text.parse().ok());
+    address.ok_or_else(|| "expected a port, or an address as `127.0.0.1:8464`".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_of_loopback() {
+        let shown = |text: &str| listen_address(text).map(|address| address.to_string());
+        assert_eq!(shown("8464"), Ok("127.0.0.1:8464".to_owned()));
+        assert_eq!(shown("0.0.0.0:80"), Ok("0.0.0.0:80".to_owned()));
+        assert_eq!(shown("[::1]:80"), Ok("[::1]:80".to_owned()));
+        for bad in ["", "localhost:80", "pools", "70000"] {
+            assert!(shown(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_names_of_this_machine_reach_a_loopback_address() {
+        let here = Visitors::of("127.0.0.1:1".parse().unwrap());
+        for host in ["127.0.0.1", "localhost", "127.9.9.9", "::1"] {
+            assert!(here.has(Some(host)), "{host}");
+        }
+        let others = [Some("evil.example"), Some("10.0.0.1"), Some(""), None];
+        for host in others {
+            assert!(!here.has(host), "{host:?}");
+            let anyone = Visitors::of("0.0.0.0:1".parse().unwrap());
+            assert!(anyone.has(host), "{host:?}");
+        }
+    }
+}
