@@ -36,6 +36,7 @@ fn the_workflow_of_init_reviews_applies_and_watches() {
     a_merge_after_the_cluster_moved_is_refused(&world, &push("failure"));
     an_old_job_that_runs_again_applies_nothing(&world, &applied, &push("failure"));
     drift_opens_an_issue_and_its_end_closes_it(&world);
+    the_schedule_starts_the_check(&world);
     a_comment_that_changed_after_the_merge_approves_nothing(&world, &push("failure"));
     the_action_runs_a_command(&world);
     the_workflow_for_github_needs_only_the_token_of_its_jobs(&world, &push("success"));
@@ -289,6 +290,36 @@ fn drift_opens_an_issue_and_its_end_closes_it(world: &World) {
         body.contains("is as the files") && body.contains(&main),
         "{body}"
     );
+}
+
+/// Gitea looks for due checks each minute.
+fn the_schedule_starts_the_check(world: &World) {
+    world.server.nodes([node("n6", "d", None)]);
+    world.branch("main");
+    let workflow = format!(".gitea/workflows/{WORKFLOW}");
+    let text = world.clone.read(&workflow);
+    let often = text.replace("cron: \"17 * * * *\"", "cron: \"* * * * *\"");
+    assert_ne!(text, often);
+    world.clone.write(&workflow, often);
+    world.commit("main", "Look for drift each minute");
+    let open = format!("{IPAM}/issues?type=issues&state=open");
+    let opened = wait_until("a scheduled check to open an issue", PATIENCE, || {
+        let issues = world.owner.get(&open)?;
+        let first = issues.as_array().and_then(|issues| issues.first().cloned());
+        Ok(first)
+    });
+    let opened = opened.unwrap_or_else(|why| panic!("{why}\n{}", world.trace()));
+    let body = opened["body"].as_str().unwrap();
+    assert!(body.contains("1 node gets a block"), "{body}");
+    let runs = format!("{IPAM}/actions/runs?event=schedule");
+    let runs = world.owner.get(&runs).unwrap();
+    assert!(runs["workflow_runs"][0].is_object(), "{runs:#}");
+    // The later parts have their own nodes.
+    let pools = world.clone.join("pools");
+    let apply = ["apply", pools.to_str().unwrap(), "--auto-approve"];
+    world.server.run(&apply).expect(0);
+    world.clone.write(&workflow, text);
+    world.commit("main", "Look for drift each hour");
 }
 
 fn the_action_runs_a_command(world: &World) {

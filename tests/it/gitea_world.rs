@@ -1,6 +1,6 @@
 //! A real Gitea with its real runner, and a repository of pools with the workflow of `init`.
-//! `actions/checkout` and `actions/upload-artifact` are stand-ins, because jobs here reach no other
-//! host.
+//! `actions/checkout`, `actions/upload-artifact` and `github/codeql-action/upload-sarif` are stand-ins,
+//! because jobs here reach no other host.
 
 use std::path::Path;
 use std::process::Command;
@@ -47,9 +47,27 @@ runs:
   using: composite
   steps:
   - shell: bash
-    run: ls "$FILE" || true
+    run: for file in $FILE; do ls "$file" || true; done
     env:
       FILE: ${{ inputs.path }}
+"#;
+
+/// What the workflow needs of `github/codeql-action/upload-sarif`.
+const UPLOAD_SARIF: &str = r#"
+name: upload-sarif
+description: Fails without findings in the form of SARIF.
+inputs:
+  sarif_file:
+    required: true
+  category:
+    required: true
+runs:
+  using: composite
+  steps:
+  - shell: bash
+    run: grep '"version": *"2.1.0"' "$FILE"
+    env:
+      FILE: ${{ inputs.sarif_file }}
 "#;
 
 /// A repository of `owner` with pools and the workflow, and the cluster that they are for.
@@ -110,29 +128,37 @@ impl World {
         world
     }
 
-    /// The stand-in, and the action of this repository.
+    /// The stand-ins, and the action of this repository.
     pub(super) fn actions(&self) {
-        let organization = json!({"username": "actions"});
-        self.owner.create("/orgs", &organization).unwrap();
         let ours = std::fs::read_to_string(repository().join("action.yml")).unwrap();
-        for (name, text) in [
-            ("checkout", CHECKOUT),
-            ("upload-artifact", UPLOAD),
-            ("cilium-ipam", ours.as_str()),
-        ] {
-            let repository = json!({"name": name, "auto_init": true, "default_branch": "v4"});
-            let repositories = "/orgs/actions/repos";
-            self.owner.create(repositories, &repository).unwrap();
-            let content = base64(text);
-            let file = json!({"content": content, "message": "Add it", "branch": "v4"});
-            let path = format!("/repos/actions/{name}");
-            let action = format!("{path}/contents/action.yml");
-            self.owner.create(&action, &file).unwrap();
-            let third = json!({"new_branch_name": "v3", "old_branch_name": "v4"});
-            self.owner
-                .create(&format!("{path}/branches"), &third)
-                .unwrap();
+        for organization in ["actions", "github"] {
+            let organization = json!({"username": organization});
+            self.owner.create("/orgs", &organization).unwrap();
         }
+        self.action("actions/checkout", "action.yml", CHECKOUT);
+        self.action("actions/upload-artifact", "action.yml", UPLOAD);
+        self.action("actions/cilium-ipam", "action.yml", &ours);
+        self.action(
+            "github/codeql-action",
+            "upload-sarif/action.yml",
+            UPLOAD_SARIF,
+        );
+    }
+
+    fn action(&self, place: &str, file: &str, text: &str) {
+        let (organization, name) = place.split_once('/').unwrap();
+        let repository = json!({"name": name, "auto_init": true, "default_branch": "v4"});
+        let repositories = format!("/orgs/{organization}/repos");
+        self.owner.create(&repositories, &repository).unwrap();
+        let content = base64(text);
+        let added = json!({"content": content, "message": "Add it", "branch": "v4"});
+        let path = format!("/repos/{place}");
+        let action = format!("{path}/contents/{file}");
+        self.owner.create(&action, &added).unwrap();
+        let third = json!({"new_branch_name": "v3", "old_branch_name": "v4"});
+        self.owner
+            .create(&format!("{path}/branches"), &third)
+            .unwrap();
     }
 
     /// Pools of the racks that have blocks, the workflow of `init`, and a snapshot.

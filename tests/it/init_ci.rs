@@ -109,6 +109,15 @@ fn the_ci_files_parse_and_their_commands_run() {
             .expect(0);
         let workflow = here.read(&format!("{place}/workflows/cilium-ipam.yaml"));
         the_jobs_of_a_workflow_run(&here, &folder, &documents(&workflow)[0]);
+        let steps = documents(&workflow)[0]["jobs"]["validate"]["steps"].clone();
+        let upload = "github/codeql-action/upload-sarif@v4";
+        let uploads = steps.as_array().unwrap().iter();
+        let uploads = uploads.filter(|step| step["uses"] == upload).count();
+        assert_eq!(uploads, usize::from(ci == "github"));
+        if ci == "github" {
+            let findings: Value = serde_json::from_str(&here.read("cilium-ipam.sarif")).unwrap();
+            assert_eq!(findings["version"], "2.1.0");
+        }
         // Another CI system would check it as well.
         std::fs::remove_dir_all(here.join(place)).unwrap();
     }

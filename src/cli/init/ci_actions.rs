@@ -36,6 +36,24 @@ impl Actions {
         }
     }
 
+    /// Steps that only one of them has.
+    fn code_scanning(self) -> &'static str {
+        match self {
+            Actions::Github => CODE_SCANNING,
+            Actions::Gitea => "",
+        }
+    }
+
+    /// What these steps may do.
+    fn rights(self) -> &'static str {
+        match self {
+            Actions::Github => {
+                "    permissions:\n      contents: read\n      security-events: write\n"
+            }
+            Actions::Gitea => "",
+        }
+    }
+
     fn about_token(self) -> &'static str {
         match self {
             Actions::Github => "",
@@ -71,11 +89,26 @@ jobs:
   validate:
     if: github.event_name == 'push'
     runs-on: ubuntu-latest
-    steps:
+RIGHTS    steps:
     - uses: actions/checkout@v4
     - name: Validate
       run: |
         cilium-ipam validate DIRECTORY --strictFORMAT
+"#;
+
+/// The findings of all files in one list. Annotations show those of one push.
+const CODE_SCANNING: &str = r#"    - name: Findings
+      if: success() || failure()
+      run: |
+        cilium-ipam validate DIRECTORY -o sarif > cilium-ipam.sarif || true
+    # In a private repository, code scanning needs a licence. Without one, only this step fails.
+    - name: Code scanning
+      if: success() || failure()
+      continue-on-error: true
+      uses: github/codeql-action/upload-sarif@v4
+      with:
+        sarif_file: cilium-ipam.sarif
+        category: cilium-ipam
 "#;
 
 const PLAN: &str = r#"  # Has no credential for the cluster, and none that may write. Fails with 2 if the plan has one of the
@@ -100,7 +133,7 @@ const PLAN: &str = r#"  # Has no credential for the cluster, and none that may w
         cat plan.md >> "$GITHUB_STEP_SUMMARY"
         exit "${code:-0}"
   # Trusts nothing of the job above: it plans again from the commit and the snapshot of the main
-  # branch.
+  # branch. Fails as that one does, and the comment says so.
   comment:
     if: github.event_name == 'pull_request_target' && github.base_ref == github.event.repository.default_branch
     runs-on: ubuntu-latest
@@ -115,7 +148,8 @@ const PLAN: &str = r#"  # Has no credential for the cluster, and none that may w
       run: git fetch --quiet --depth 1 origin "$HEAD"
     - name: Comment
       run: |
-        cilium-ipam comment DIRECTORY --revision "$HEAD" --cluster-file SNAPSHOT --fail-on never
+        cilium-ipam comment DIRECTORY --revision "$HEAD" --cluster-file SNAPSHOT \
+          --fail-on FAIL_ON
       env:
         TOKEN
 "#;
@@ -139,15 +173,18 @@ const APPLY: &str = r#"  # Applies the plan that the comment showed, and no othe
     - name: Apply
       run: |
         cilium-ipam apply DIRECTORY --reviewed --maintenance-windows refuse --lock-timeout 10m \
-          --undo-out undo.json --kubeconfig "$RUNNER_TEMP/kubeconfig"
+          --undo-out undo.json --report-out applied.json --kubeconfig "$RUNNER_TEMP/kubeconfig"
       env:
         TOKEN
-    - name: Keep the undo plan
+    # `history --applied` reads the report.
+    - name: Keep the undo plan and the report
       if: always()
       uses: UPLOAD
       with:
-        name: undo
-        path: undo.json
+        name: applied
+        path: |
+          undo.json
+          applied.json
         if-no-files-found: ignore
   drift:
     if: github.event_name == 'schedule' || github.event_name == 'workflow_dispatch'
@@ -177,8 +214,10 @@ pub(super) fn workflow(jobs: &Jobs<'_>, actions: Actions) -> String {
         ("PATHS", &jobs.all),
         ("DIRECTORY", &jobs.directory),
         ("UPLOAD", actions.upload()),
+        ("RIGHTS", actions.rights()),
     ];
     let head = [&common[..], &[("TOKEN", actions.about_token())]].concat();
-    let rest = [&common[..], &[("TOKEN", actions.token())]].concat();
-    filled(HEAD, &head) + &filled(&[PLAN, APPLY].concat(), &rest)
+    let values = [&common[..], &[("TOKEN", actions.token())]].concat();
+    let rest = filled(&[actions.code_scanning(), PLAN, APPLY].concat(), &values);
+    filled(HEAD, &head) + &rest
 }

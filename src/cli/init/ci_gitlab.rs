@@ -45,7 +45,8 @@ cilium-ipam:
       cilium-ipam plan DIRECTORY --cluster-file SNAPSHOT \
         --fail-on FAIL_ON -o markdown > plan.md || code=${code:-$?}
       if [ -n "${GITLAB_TOKEN:-}" ]; then
-        cilium-ipam comment DIRECTORY --cluster-file SNAPSHOT --fail-on never || code=${code:-$?}
+        cilium-ipam comment DIRECTORY --cluster-file SNAPSHOT \
+          --fail-on FAIL_ON || code=${code:-$?}
       fi
     fi
     exit "${code:-0}"
@@ -67,10 +68,10 @@ cilium-ipam-apply:
   script:
   - |
     cilium-ipam apply DIRECTORY --reviewed --maintenance-windows refuse \
-      --lock-timeout 10m --undo-out undo.json
+      --lock-timeout 10m --undo-out undo.json --report-out applied.json
   artifacts:
     when: always
-    paths: [undo.json]
+    paths: [undo.json, applied.json]
 
 cilium-ipam-drift:
   extends: .cilium-ipam
