@@ -10,6 +10,7 @@ mod cluster_pool;
 mod comment;
 mod comment_forges;
 mod comment_gitea;
+mod comment_risks;
 mod determinism;
 mod doctor;
 mod doctor_cluster;
