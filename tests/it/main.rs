@@ -77,6 +77,7 @@ mod report;
 mod restore;
 mod retry;
 mod review_forges;
+mod review_gitea;
 mod review_world;
 mod revision;
 mod rights;

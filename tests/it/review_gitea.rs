@@ -1,0 +1,62 @@
+//! `apply --reviewed` on a Gitea that answers 404, which it does for a commit without a pull request
+//! as well as to a token that may not see any. `gitea_actions` has a real one.
+
+use serde_json::json;
+
+use super::comment_forges::{Answer, TOKEN, ok, serve};
+use super::review_world::COMMIT;
+use super::support::{Folder, KUBERNETES, Ran, cluster, node, pool, program, ran};
+
+/// Applies after a commit that has no pull request as far as the token sees. `pulls` is the answer
+/// to a list of pull requests.
+fn applied(pulls: Answer) -> Ran {
+    let api = serve(move |asked| {
+        let path = asked.path.split('?').next().unwrap();
+        match path.strip_prefix("/api/repos/o/r").unwrap_or_default() {
+            "" => ok(&json!({"default_branch": "main"})),
+            "/branches/main" => ok(&json!({"commit": {"id": COMMIT}})),
+            "/pulls" => pulls.clone(),
+            path if path.starts_with("/git/trees/") => {
+                let pools = json!({"path": "pools", "type": "tree", "sha": "1"});
+                ok(&json!({"tree": [pools], "truncated": false}))
+            }
+            _ => (404, String::new(), "{}".to_owned()),
+        }
+    });
+    let spec = "{cidrs: [10.20.0.0/16], blockSize: 24}";
+    let nodes = [node("n1", "a", "")];
+    let folder = Folder::new(&[
+        ("pools/a.yaml", &pool("a", spec)),
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
+    ]);
+    std::fs::create_dir(folder.join(".git")).unwrap();
+    let words = [
+        "apply",
+        "pools",
+        "--reviewed",
+        "--cluster-file",
+        "cluster.json",
+    ];
+    let mut command = program(folder.path(), &words);
+    command
+        .env("GITEA_ACTIONS", "true")
+        .env("GITHUB_ACTIONS", "true")
+        .env("GITHUB_API_URL", format!("http://{api}/api"))
+        .env("GITHUB_REPOSITORY", "o/r")
+        .env("GITHUB_SHA", COMMIT)
+        .env("GITEA_TOKEN", TOKEN);
+    let ran = ran(command.output().unwrap());
+    assert!(!folder.read("cluster.json").contains("podCIDR\""));
+    ran
+}
+
+#[test]
+fn a_commit_without_a_pull_request_is_told_from_one_that_the_token_may_not_see() {
+    let none = applied(ok(&json!([]))).expect(4).stderr;
+    assert!(none.contains("with no pull request"), "{none}");
+    let hidden = applied((404, String::new(), "{}".to_owned()))
+        .expect(1)
+        .stderr;
+    assert!(hidden.contains("the token may not see it"), "{hidden}");
+    assert!(!hidden.contains("with no pull request"), "{hidden}");
+}
