@@ -77,7 +77,12 @@ fn connection(stream: TcpStream, answer: &Answer) -> Option<()> {
             .map(|asked| format!("Retry-After: {asked}\r\n"))
             .unwrap_or_default();
         let size = body.len();
-        let head = format!("HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{asked}");
+        let media_type = if body.starts_with("k8s\0") {
+            "application/vnd.kubernetes.protobuf"
+        } else {
+            "application/json"
+        };
+        let head = format!("HTTP/1.1 {status} X\r\nContent-Type: {media_type}\r\n{asked}");
         write!(writer, "{head}Content-Length: {size}\r\n\r\n{body}").ok()?;
     }
 }

@@ -114,6 +114,14 @@ impl Client {
         self.answer(&Method::GET, path, WHOLE, None)
     }
 
+    /// An answer as the server sends it, in this media type.
+    ///
+    /// # Errors
+    /// Fails if the server says no.
+    pub fn get_as(&self, path: &str, media_type: &str) -> Result<Vec<u8>> {
+        self.answer(&Method::GET, path, media_type, None)
+    }
+
     /// The items of a list.
     ///
     /// # Errors

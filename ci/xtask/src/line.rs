@@ -1,5 +1,6 @@
 //! The line that a benchmark or a proof ends with: `NAME: key=value …`.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 
 use anyhow::{Result, bail};
@@ -7,17 +8,41 @@ use anyhow::{Result, bail};
 /// A figure with everything needed to judge it.
 pub struct Line {
     name: &'static str,
-    fields: Vec<(&'static str, String)>,
+    fields: Vec<(Cow<'static, str>, String)>,
     limits: Limits,
     missed: Vec<&'static str>,
 }
 
 /// Whether the line has limits and keeps them. A missed limit fails nothing, a requirement does.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Limits {
     None,
     Kept,
+    /// The spread of the measurements allows no verdict.
+    Open,
     Missed,
+}
+
+/// A limit of a measured number.
+#[derive(Clone, Copy, Debug)]
+pub enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Limit {
+    fn value(self) -> f64 {
+        match self {
+            Limit::AtMost(limit) | Limit::AtLeast(limit) => limit,
+        }
+    }
+
+    fn is_kept_by(self, value: f64) -> bool {
+        match self {
+            Limit::AtMost(limit) => value <= limit,
+            Limit::AtLeast(limit) => value >= limit,
+        }
+    }
 }
 
 impl Line {
@@ -35,20 +60,14 @@ impl Line {
     /// Adds a value.
     #[must_use]
     pub fn with(mut self, key: &'static str, value: impl Display) -> Self {
-        self.fields.push((key, value.to_string()));
+        self.fields.push((key.into(), value.to_string()));
         self
     }
 
     /// Adds a measured number.
     #[must_use]
     pub fn measured(self, key: &'static str, value: f64) -> Self {
-        // As many digits as a repeated run would show again.
-        let digits = if value < 10.0 {
-            2
-        } else {
-            usize::from(value < 100.0)
-        };
-        self.with(key, format!("{value:.digits$}"))
+        self.with(key, digits(value))
     }
 
     /// Adds a measured number and its upper limit.
@@ -60,7 +79,7 @@ impl Line {
         limit_key: &'static str,
         limit: f64,
     ) -> Self {
-        self.limited(value <= limit)
+        self.limited(Limits::of(value <= limit))
             .measured(key, value)
             .with(limit_key, limit)
     }
@@ -74,7 +93,7 @@ impl Line {
         limit_key: &'static str,
         limit: f64,
     ) -> Self {
-        self.limited(value >= limit)
+        self.limited(Limits::of(value >= limit))
             .measured(key, value)
             .with(limit_key, limit)
     }
@@ -128,13 +147,46 @@ impl Line {
         Ok(())
     }
 
-    fn limited(mut self, kept: bool) -> Self {
-        self.limits = match (self.limits, kept) {
-            (Limits::Missed, _) | (_, false) => Limits::Missed,
-            (Limits::None | Limits::Kept, true) => Limits::Kept,
+    /// Adds a measured number with its spread, and its limit under the key with `_limit`.
+    #[must_use]
+    pub fn judged(self, key: &'static str, value: f64, spread: (f64, f64), limit: Limit) -> Self {
+        let (low, high) = spread;
+        let verdict = match (limit.is_kept_by(low), limit.is_kept_by(high)) {
+            (true, true) => Limits::Kept,
+            (false, false) => Limits::Missed,
+            _ => Limits::Open,
         };
+        let mut line = self.limited(verdict).measured(key, value);
+        let spread = format!("{}…{}", digits(low), digits(high));
+        line.fields.push((format!("{key}_spread").into(), spread));
+        let value = limit.value().to_string();
+        line.fields.push((format!("{key}_limit").into(), value));
+        line
+    }
+
+    fn limited(mut self, verdict: Limits) -> Self {
+        self.limits = self.limits.max(verdict);
         self
     }
+}
+
+impl Limits {
+    fn of(is_kept: bool) -> Limits {
+        match is_kept {
+            true => Limits::Kept,
+            false => Limits::Missed,
+        }
+    }
+}
+
+/// As many digits as a repeated run would show again.
+fn digits(value: f64) -> String {
+    let digits = if value < 10.0 {
+        2
+    } else {
+        usize::from(value < 100.0)
+    };
+    format!("{value:.digits$}")
 }
 
 impl Display for Line {
@@ -146,6 +198,7 @@ impl Display for Line {
         f.write_str(match self.limits {
             Limits::None => "",
             Limits::Kept => " within=yes",
+            Limits::Open => " within=open",
             Limits::Missed => " within=no",
         })
     }

@@ -24,7 +24,7 @@ use std::future::Future;
 
 use jiff::Timestamp;
 
-use ipam_cilium::observed::{ObservedKind, ReadError, Understood};
+use ipam_cilium::observed::{ObservedKind, ReadError, Understood, value_of_protobuf};
 use ipam_core::net::Block;
 
 pub use cache::{ClusterCache, DirtyNodes, Role, Rollback, Snapshot, Uncached};
@@ -205,6 +205,15 @@ pub trait ListVisitor: Send {
     /// # Errors
     /// Fails if the object is not of the kind; this ends the list.
     fn object(&mut self, json: &str) -> Result<(), ReadError>;
+
+    /// One object in the binary encoding. By default, [`object`](ListVisitor::object) receives the
+    /// fields that views read, as JSON.
+    ///
+    /// # Errors
+    /// Fails as [`object`](ListVisitor::object) does.
+    fn protobuf(&mut self, kind: ObservedKind, object: &[u8]) -> Result<(), ReadError> {
+        self.object(&value_of_protobuf(kind, object)?.to_string())
+    }
 
     /// One object that was parsed before, as JSON text and as the result of parsing.
     ///

@@ -110,6 +110,10 @@ impl ListVisitor for Collecting<'_> {
         lock(self.reader).object(self.kind, json)
     }
 
+    fn protobuf(&mut self, kind: ObservedKind, object: &[u8]) -> Result<(), ReadError> {
+        lock(self.reader).protobuf(kind, object)
+    }
+
     fn known(&mut self, _: &str, understood: &Understood) -> Result<(), ReadError> {
         lock(self.reader).understood(understood);
         Ok(())

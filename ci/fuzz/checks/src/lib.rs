@@ -8,6 +8,7 @@ pub mod claims;
 pub mod cluster_file;
 pub mod cni_input;
 pub mod plan_file;
+pub mod protobuf_list;
 pub mod rules;
 pub mod yaml_directory;
 

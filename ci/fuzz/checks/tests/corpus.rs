@@ -4,7 +4,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use fuzz_checks::{claims, cluster_file, cni_input, plan_file, rules, yaml_directory};
+use fuzz_checks::{
+    claims, cluster_file, cni_input, plan_file, protobuf_list, rules, yaml_directory,
+};
 
 fn files(target: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -62,4 +64,9 @@ fn what_a_container_runtime_says() {
 #[test]
 fn expressions_of_rules() {
     run("rules", rules::check);
+}
+
+#[test]
+fn answers_in_protobuf() {
+    run("protobuf_list", protobuf_list::check);
 }

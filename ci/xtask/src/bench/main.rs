@@ -15,6 +15,7 @@ mod file;
 mod growth;
 mod join;
 mod mass_join;
+mod pairs;
 mod peers;
 mod plan;
 mod process;

@@ -12,13 +12,14 @@ use xtask::line::Line;
 use crate::cargo;
 
 /// All of them, as `ci/fuzz/Cargo.toml` names them.
-const TARGETS: [&str; 6] = [
+const TARGETS: [&str; 7] = [
     "yaml_directory",
     "plan_file",
     "cluster_file",
     "claims",
     "cni_input",
     "rules",
+    "protobuf_list",
 ];
 const CARGO_FUZZ: &str = "0.13.2";
 /// No sanitizer: there is no unsafe code.
@@ -31,7 +32,8 @@ const KEPT_FILES: usize = 150;
 /// Run fuzz targets; installs cargo-fuzz first, and needs a nightly toolchain.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The target, or all: yaml_directory, plan_file, cluster_file, claims, cni_input, rules.
+    /// The target, or all: yaml_directory, plan_file, cluster_file, claims, cni_input, rules,
+    /// protobuf_list.
     #[arg(default_value = "all")]
     target: String,
     /// How long each target runs.

@@ -21,6 +21,7 @@ mod operator_complaint;
 mod pod_pools;
 mod ports;
 mod project;
+mod protobuf;
 mod read;
 mod read_error;
 mod read_node;
@@ -71,6 +72,9 @@ pub use operator::{
 pub use operator_complaint::OperatorComplaint;
 pub use pod_pools::{DEFAULT_POOL_SETTING, PodRanges, SeenPodPool};
 pub use ports::SeenPorts;
+pub use protobuf::{
+    Encoding, ProtobufList, ProtobufStatus, WireError, cheapest_encoding, value_of_protobuf,
+};
 pub use read::{Definition, Reader, Understood};
 pub use read_error::{ReadError, without_type_names};
 pub use service_annotations::read_service_annotations;

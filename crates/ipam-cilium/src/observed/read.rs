@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::kind::ObservedKind;
 use super::pod_pools::PodPoolView;
+use super::protobuf::{self, value_of_protobuf};
 use super::read_error::ReadError;
 use super::read_node::{read_cilium_node, read_node};
 use super::settings::{AgentView, NodeConfigView};
@@ -93,7 +94,37 @@ impl Reader {
             }),
             ObservedKind::L2AnnouncementPolicy => self.observed.announcing.read_l2_policy(json),
         };
-        match outcome.map_err(|error| ReadError::new(kind, json, &error)) {
+        self.missed(
+            kind,
+            outcome.map_err(|error| ReadError::new(kind, json, &error)),
+        )
+    }
+
+    /// Reads one object in the binary encoding.
+    ///
+    /// # Errors
+    /// Fails as [`object`](Reader::object) does.
+    pub fn protobuf(&mut self, kind: ObservedKind, object: &[u8]) -> Result<(), ReadError> {
+        let outcome = match kind {
+            ObservedKind::Node => protobuf::read(kind, object).map(|view| self.node(&view)),
+            ObservedKind::Service => {
+                protobuf::read(kind, object).map(|view| self.observed.read_service(view))
+            }
+            ObservedKind::CiliumAgentPod => protobuf::read::<AgentView>(kind, object)
+                .map(|view| self.observed.cilium.agents.push(view.into())),
+            _ => value_of_protobuf(kind, object)
+                .and_then(|value| self.object(kind, &value.to_string())),
+        };
+        self.missed(kind, outcome)
+    }
+
+    /// An unreadable object makes some kinds a blind spot.
+    fn missed(
+        &mut self,
+        kind: ObservedKind,
+        outcome: Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        match outcome {
             Err(error) if kind.can_be_missed() => {
                 if self.observed.blind_spot(kind).is_none() {
                     self.hidden(kind, error.to_string());

@@ -26,6 +26,15 @@ impl ReadError {
         }
     }
 
+    /// An error for an object whose name is known, or that has none.
+    pub(super) fn of_name(kind: ObservedKind, name: Option<&str>, why: &str) -> ReadError {
+        ReadError {
+            resource: kind.resource(),
+            name: shown(name),
+            why: without_type_names(why),
+        }
+    }
+
     /// Whether the object is the ConfigMap of claims.
     pub fn is_of_claims(&self) -> bool {
         self.resource == ObservedKind::Claims.resource() && self.name == CLAIMS_NAME
@@ -51,6 +60,10 @@ fn name_of(json: &str) -> String {
     let name = object
         .pointer("/metadata/name")
         .and_then(serde_json::Value::as_str);
+    shown(name)
+}
+
+fn shown(name: Option<&str>) -> String {
     name.unwrap_or("without a name").escape_debug().to_string()
 }
 

@@ -10,7 +10,7 @@ use crate::{
     Cluster, ClusterError, LeaseName, ListVisitor, LockSeen, Moment, Seen, Write, WriteError,
     Written,
 };
-use ipam_cilium::observed::{OWN_NAMESPACE, ObservedKind, ReadError};
+use ipam_cilium::observed::{OWN_NAMESPACE, ObservedKind, ReadError, value_of_protobuf};
 use ipam_core::net::Block;
 
 /// A cluster whose lists are kept.
@@ -46,6 +46,11 @@ impl ListVisitor for Tee<'_> {
             serde_json::from_str(json).map_err(|error| ReadError::new(self.kind, json, &error))?;
         self.cached.put(self.kind, &object);
         self.visitor.object(json)
+    }
+
+    fn protobuf(&mut self, kind: ObservedKind, object: &[u8]) -> Result<(), ReadError> {
+        self.cached.put(kind, &value_of_protobuf(kind, object)?);
+        self.visitor.protobuf(kind, object)
     }
 }
 
@@ -108,6 +113,10 @@ struct Ignore;
 
 impl ListVisitor for Ignore {
     fn object(&mut self, _: &str) -> Result<(), ReadError> {
+        Ok(())
+    }
+
+    fn protobuf(&mut self, _: ObservedKind, _: &[u8]) -> Result<(), ReadError> {
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::LiveCluster;
-use super::list::Objects;
+use super::list::{Listing, Objects};
 use crate::{ClusterError, Following, ObjectEvent, Seen};
 use ipam_desired::CustomKind;
 
@@ -79,9 +79,10 @@ impl LiveCluster {
     /// # Errors
     /// Fails if the cluster does not answer, or the answer is malformed.
     pub async fn list_custom(&self, kind: CustomKind) -> Result<CustomList, ClusterError> {
-        let names = (kind.resource(), kind.as_str());
         let mut list = Objects::of(kind.resource());
-        let seen = self.pages(names, &kind.path(), ("", ""), &mut list).await?;
+        let path = kind.path();
+        let listing = Listing::whole((kind.resource(), kind.as_str()), &path, "");
+        let seen = self.pages(listing, &mut list).await?;
         Ok(CustomList {
             seen,
             version: list.version,

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::LiveCluster;
-use super::list::Objects;
+use super::list::{Listing, Objects};
 use crate::{ClusterError, Seen};
 
 /// Attempts, where lists expire.
@@ -47,8 +47,8 @@ impl LiveCluster {
         let mut items = Objects::of(kind.resource);
         let mut seen = Seen::NotServed;
         for path in kind.paths {
-            let names = (kind.resource, kind.kind);
-            seen = self.pages(names, path, ("", ""), &mut items).await?;
+            let listing = Listing::whole((kind.resource, kind.kind), path, "");
+            seen = self.pages(listing, &mut items).await?;
             if seen != Seen::NotServed {
                 break;
             }

@@ -1,40 +1,16 @@
 //! Reads a collection page by page. It must never know what the objects mean.
 
-use serde::Deserialize;
-use serde_json::Value;
-use serde_json::value::RawValue;
-
 use http::StatusCode;
+use serde_json::Value;
 
 use super::LiveCluster;
+use super::page::{Items, Page};
 use super::request::Answer;
 use crate::{ClusterError, ListVisitor, Seen};
-use ipam_cilium::observed::{Query, ReadError};
-use ipam_core::text::one_line;
+use ipam_cilium::observed::{Encoding, ObservedKind, Query, ReadError, cheapest_encoding};
 
 /// Objects in one page: client-go's default for chunked lists.
 const PAGE: usize = 500;
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Page<'a> {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-    #[serde(default)]
-    metadata: PageMetadata,
-    #[serde(borrow)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Default, Deserialize)]
-struct PageMetadata {
-    #[serde(default, rename = "continue")]
-    next: String,
-    #[serde(default, rename = "resourceVersion")]
-    resource_version: String,
-}
 
 /// Collects whole objects.
 #[derive(Clone, Debug)]
@@ -76,61 +52,112 @@ impl ListVisitor for Objects {
     }
 }
 
+/// What is listed.
+#[derive(Clone, Copy)]
+pub(super) struct Listing<'l> {
+    pub(super) resource: &'static str,
+    /// The kind of an object.
+    pub(super) kind: &'l str,
+    pub(super) path: &'l str,
+    /// To be appended to another parameter.
+    pub(super) parameters: &'l str,
+    /// The same, for the first page only: a continued list keeps its moment by itself.
+    pub(super) moment: &'l str,
+    /// The kind whose views read the objects. Without it, whole objects are read.
+    pub(super) viewed: Option<ObservedKind>,
+}
+
+impl<'l> Listing<'l> {
+    /// A list of whole objects, of their newest moment.
+    pub(super) fn whole(
+        (resource, kind): (&'static str, &'l str),
+        path: &'l str,
+        parameters: &'l str,
+    ) -> Listing<'l> {
+        Listing {
+            resource,
+            kind,
+            path,
+            parameters,
+            moment: "",
+            viewed: None,
+        }
+    }
+
+    fn encoding(&self) -> Encoding {
+        self.viewed.map_or(Encoding::Json, cheapest_encoding)
+    }
+}
+
 impl LiveCluster {
     /// Reads one collection. The next page is on its way while this one is decoded.
     pub(super) async fn pages(
         &self,
-        (resource, kind): (&'static str, &str),
-        path: &str,
-        (parameters, moment): (&str, &str),
+        listing: Listing<'_>,
         visitor: &mut dyn ListVisitor,
     ) -> Result<Seen, ClusterError> {
-        let mut answer = self
-            .get(format!("{path}?limit={PAGE}{parameters}{moment}"))
-            .await?;
+        let Listing {
+            resource,
+            path,
+            parameters,
+            moment,
+            ..
+        } = listing;
+        let malformed = |message: String| ClusterError::Malformed { resource, message };
+        let first = format!("{path}?limit={PAGE}{parameters}{moment}");
+        let mut answer = self.get_in(listing.encoding(), first).await?;
         let mut token = String::new();
         loop {
             if let Some(seen) = unreadable(resource, &answer, &token)? {
                 return Ok(seen);
             }
-            let malformed = |message: String| ClusterError::Malformed { resource, message };
-            let page: Page<'_> = serde_json::from_slice(&answer.body)
-                .map_err(|error| malformed(error.to_string()))?;
-            let expected = format!("{kind}List");
-            let Some(items) = page.items.filter(|_| page.kind == expected) else {
-                return Err(malformed(format!(
-                    "it is a `{}`, not a `{expected}`",
-                    one_line(&page.kind)
-                )));
-            };
-            if !page.metadata.next.is_empty() && page.metadata.next == token {
+            let page = Page::read(&answer, listing.kind).map_err(malformed)?;
+            if !page.next.is_empty() && page.next == token {
                 return Err(malformed(
                     "it continues with the page that it just sent".to_owned(),
                 ));
             }
             if token.is_empty() {
-                visitor.begun(&page.metadata.resource_version)?;
+                visitor.begun(&page.version)?;
                 visitor.served(&page.api_version);
             }
-            token.clone_from(&page.metadata.next);
+            token = page.next.into_owned();
             let next = (!token.is_empty()).then(|| {
-                let cluster = self.clone();
+                let (cluster, encoding) = (self.clone(), listing.encoding());
                 let next = escaped(&token);
                 let uri = format!("{path}?limit={PAGE}&continue={next}{parameters}");
-                tokio::spawn(async move { cluster.get(uri).await })
+                tokio::spawn(async move { cluster.get_in(encoding, uri).await })
             });
             // Decoding must not delay the next page.
-            tokio::task::block_in_place(|| {
-                items
-                    .iter()
-                    .try_for_each(|object| visitor.object(object.get()))
-            })?;
+            tokio::task::block_in_place(|| give(&page.items, listing, visitor))?;
             let Some(next) = next else {
                 return Ok(Seen::All);
             };
             answer = next.await.map_err(|error| malformed(error.to_string()))??;
         }
     }
+}
+
+fn give(
+    items: &Items<'_>,
+    listing: Listing<'_>,
+    visitor: &mut dyn ListVisitor,
+) -> Result<(), ClusterError> {
+    match (items, listing.viewed) {
+        (Items::Json(objects), _) => objects
+            .iter()
+            .try_for_each(|object| visitor.object(object.get()))?,
+        (Items::Protobuf(objects), Some(kind)) => objects
+            .iter()
+            .try_for_each(|object| visitor.protobuf(kind, object))?,
+        (Items::Protobuf(_), None) => {
+            return Err(ClusterError::Malformed {
+                resource: listing.resource,
+                message: "it is not JSON".to_owned(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Why an answer holds no page; `None` where it does.

@@ -8,6 +8,7 @@ mod custom;
 mod follow;
 mod foreign;
 mod list;
+mod page;
 mod paths;
 mod report;
 mod request;
@@ -24,7 +25,7 @@ use kube::Client;
 
 use self::clock::SystemClock;
 use self::connection::client;
-use self::list::{escaped, parameters};
+use self::list::{Listing, escaped, parameters};
 use self::paths::collection;
 use super::{
     Cluster, ClusterError, LeaseName, ListVisitor, LockRecord, LockSeen, Moment, Seen, Target,
@@ -86,7 +87,6 @@ impl Cluster for LiveCluster {
     ) -> Result<Seen, ClusterError> {
         let query = kind.query(namespace);
         let parameters = parameters(&query);
-        // Only for the first page: a continued list keeps its moment by itself.
         let moment = match moment {
             Moment::Latest => String::new(),
             Moment::Of(version) => format!(
@@ -94,12 +94,16 @@ impl Cluster for LiveCluster {
                 escaped(version)
             ),
         };
-        let names = (kind.resource(), kind.api_version_and_kind().1);
         for path in &query.paths {
-            match self
-                .pages(names, path, (&parameters, &moment), visitor)
-                .await?
-            {
+            let listing = Listing {
+                resource: kind.resource(),
+                kind: kind.api_version_and_kind().1,
+                path,
+                parameters: &parameters,
+                moment: &moment,
+                viewed: Some(kind),
+            };
+            match self.pages(listing, visitor).await? {
                 Seen::NotServed => {}
                 seen => return Ok(seen),
             }

@@ -1,6 +1,7 @@
 //! Sends one request, and retries it while the server is busy, fails or does not answer. It must
 //! never know what a request is for.
 
+use std::borrow::Cow;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
@@ -16,6 +17,7 @@ use super::connection::client;
 use super::report::SentRequest;
 use super::sentences;
 use crate::ClusterError;
+use ipam_cilium::observed::{Encoding, ProtobufStatus};
 use retry::{Backoff, retry_after};
 
 /// Pauses between attempts of one request. A server may ask for up to 60 s: a proxy that asks for
@@ -25,6 +27,15 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from
 
 /// Longest time for one answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Largest answer. A page of 500 objects of the largest size that etcd takes, 1.5 MiB, is smaller.
+const MOST_BYTES: usize = 1 << 30;
+
+/// Media type of the binary encoding.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// The same for a server or a proxy that may answer in JSON as well.
+const PROTOBUF_OR_JSON: &str = "application/vnd.kubernetes.protobuf, application/json";
 
 /// The `Status` that the server sends with an error.
 #[derive(Default, Deserialize)]
@@ -47,15 +58,40 @@ struct StatusCause {
     message: String,
 }
 
+impl From<ProtobufStatus<'_>> for Status {
+    fn from(status: ProtobufStatus<'_>) -> Status {
+        let ProtobufStatus { message, causes } = status;
+        let cause = |message: Cow<'_, str>| StatusCause {
+            message: message.into_owned(),
+        };
+        Status {
+            message: message.into_owned(),
+            details: StatusDetails {
+                causes: causes.into_iter().map(cause).collect(),
+            },
+        }
+    }
+}
+
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     retry_after: Option<Duration>,
+    pub(super) encoding: Encoding,
     pub(super) body: Vec<u8>,
 }
 
 impl Answer {
+    fn error(&self) -> Status {
+        match self.encoding {
+            Encoding::Json => serde_json::from_slice(&self.body).unwrap_or_default(),
+            Encoding::Protobuf => ProtobufStatus::read(&self.body)
+                .map(Status::from)
+                .unwrap_or_default(),
+        }
+    }
+
     pub(super) fn message(&self) -> String {
-        let status: Status = serde_json::from_slice(&self.body).unwrap_or_default();
+        let status = self.error();
         if status.message.is_empty() {
             format!("HTTP status {}", self.status)
         } else {
@@ -65,8 +101,7 @@ impl Answer {
 
     /// The message with what the server says about its causes.
     pub(super) fn message_and_causes(&self) -> String {
-        let status: Status = serde_json::from_slice(&self.body).unwrap_or_default();
-        let causes = status.details.causes.into_iter();
+        let causes = self.error().details.causes.into_iter();
         let causes = causes.map(|cause| cause.message);
         let parts: Vec<String> = std::iter::once(self.message())
             .chain(causes.filter(|text| !text.is_empty()))
@@ -110,9 +145,22 @@ impl LiveCluster {
     }
 
     pub(super) async fn get(&self, uri: String) -> Result<Answer, ClusterError> {
+        self.get_in(Encoding::Json, uri).await
+    }
+
+    /// Prefers this encoding. The answer tells which one it has.
+    pub(super) async fn get_in(
+        &self,
+        encoding: Encoding,
+        uri: String,
+    ) -> Result<Answer, ClusterError> {
+        let accepted = match encoding {
+            Encoding::Json => "application/json",
+            Encoding::Protobuf => PROTOBUF_OR_JSON,
+        };
         let request = || {
             Request::get(&uri)
-                .header(header::ACCEPT, "application/json")
+                .header(header::ACCEPT, accepted)
                 .body(Body::empty())
         };
         self.send_patiently(request)
@@ -203,16 +251,37 @@ impl LiveCluster {
         let requested = response.headers().get(header::RETRY_AFTER);
         let retry_after =
             requested.and_then(|value| retry_after(value.as_bytes(), SystemTime::now()));
-        let body = response
-            .into_body()
-            .collect()
-            .await
-            .map_err(|error| sentences::of_request(&self.server, &error))?;
+        let media_type = response.headers().get(header::CONTENT_TYPE);
+        let is_protobuf =
+            media_type.is_some_and(|value| value.as_bytes().starts_with(PROTOBUF.as_bytes()));
         Ok(Answer {
             status,
             retry_after,
-            body: body.to_bytes().into(),
+            encoding: match is_protobuf {
+                true => Encoding::Protobuf,
+                false => Encoding::Json,
+            },
+            body: self.body(response.into_body()).await?,
         })
+    }
+
+    async fn body(&self, mut stream: Body) -> Result<Vec<u8>, String> {
+        let mut body = Vec::new();
+        while let Some(frame) = stream.frame().await {
+            let frame = frame.map_err(|error| sentences::of_request(&self.server, &error))?;
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            if body.len() + data.len() > MOST_BYTES {
+                let most = MOST_BYTES >> 20;
+                return Err(format!(
+                    "the API server {} sends an answer of more than {most} MiB",
+                    self.server
+                ));
+            }
+            body.extend_from_slice(&data);
+        }
+        Ok(body)
     }
 }
 
@@ -225,6 +294,7 @@ mod tests {
         Answer {
             status: StatusCode::from_u16(status).unwrap(),
             retry_after: Some(Duration::from_secs(1)),
+            encoding: Encoding::Json,
             body: body.into_bytes(),
         }
     }

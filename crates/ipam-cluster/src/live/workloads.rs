@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::LiveCluster;
-use super::list::{Objects, escaped};
+use super::list::{Listing, Objects, escaped};
 use super::paths::{collection, object_name};
 use crate::workloads::{MIGRATION_LABEL, PodsOf, Workloads};
 use crate::{ClusterError, Seen, Target};
@@ -13,15 +13,14 @@ use ipam_cilium::observed::OWN_NAMESPACE;
 impl LiveCluster {
     async fn whole_list(
         &self,
-        (resource, kind): (&'static str, &str),
+        names: (&'static str, &str),
         path: &str,
         parameters: &str,
     ) -> Result<Vec<Value>, ClusterError> {
+        let (resource, _) = names;
         let mut objects = Objects::of(resource);
-        let names = (resource, kind);
-        let seen = self
-            .pages(names, path, (parameters, ""), &mut objects)
-            .await?;
+        let listing = Listing::whole(names, path, parameters);
+        let seen = self.pages(listing, &mut objects).await?;
         match seen {
             Seen::All => Ok(objects.objects),
             Seen::NotServed => Err(ClusterError::Indispensable {

@@ -1,0 +1,362 @@
+//! Deserializes a message as serde sees the same object in JSON, so that a view reads both
+//! encodings by one definition. Texts are borrowed from the message. It must never know a view.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use serde::de::value::BorrowedStrDeserializer;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::forward_to_deserialize_any;
+use serde_json::Error;
+
+use super::schema::{Count, Empty, Field, Shape};
+use super::wire::{Wire, WireError, WireFields};
+
+/// The methods of a deserializer that knows the type of its value, as that of JSON does.
+macro_rules! self_describing {
+    () => {
+        fn deserialize_newtype_struct<V: Visitor<'m>>(
+            self,
+            _name: &'static str,
+            visitor: V,
+        ) -> Result<V::Value, Error> {
+            visitor.visit_newtype_struct(self)
+        }
+
+        fn deserialize_ignored_any<V: Visitor<'m>>(self, visitor: V) -> Result<V::Value, Error> {
+            visitor.visit_unit()
+        }
+
+        forward_to_deserialize_any! {
+            <V: Visitor<'m>>
+            bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit
+            unit_struct seq tuple tuple_struct map struct enum identifier
+        }
+    };
+}
+
+/// A message and what its fields mean.
+#[derive(Clone, Copy)]
+pub(super) struct Message<'m> {
+    pub fields: &'static [Field],
+    pub bytes: &'m [u8],
+}
+
+/// The values of one field of a message; only a field that occurs often has more than one.
+#[derive(Clone, Copy)]
+struct Occurrences<'m, 'f> {
+    field: &'static Field,
+    values: &'f [(usize, Wire<'m>)],
+}
+
+/// One value of a field.
+#[derive(Clone, Copy)]
+struct Single<'m> {
+    shape: Shape,
+    wire: Wire<'m>,
+}
+
+fn fault(error: WireError) -> Error {
+    Error::custom(error)
+}
+
+impl<'m> Message<'m> {
+    /// The fields that the schema has, in its order, each with its index in the schema.
+    fn found(self) -> Result<Vec<(usize, Wire<'m>)>, Error> {
+        let mut found = Vec::with_capacity(self.fields.len());
+        for field in WireFields::of(self.bytes) {
+            let (number, wire) = field.map_err(fault)?;
+            let index = self.fields.iter().position(|field| field.number == number);
+            found.extend(index.map(|index| (index, wire)));
+        }
+        if !found.is_sorted_by_key(|(index, _)| *index) {
+            found.sort_by_key(|(index, _)| *index);
+        }
+        Ok(found)
+    }
+}
+
+impl<'m> Deserializer<'m> for Message<'m> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'m>>(self, visitor: V) -> Result<V::Value, Error> {
+        let found = self.found()?;
+        visitor.visit_map(Fields {
+            schema: self.fields,
+            found: &found,
+            pending: None,
+        })
+    }
+
+    fn deserialize_option<V: Visitor<'m>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_some(self)
+    }
+
+    self_describing!();
+}
+
+struct Fields<'m, 'f> {
+    schema: &'static [Field],
+    found: &'f [(usize, Wire<'m>)],
+    pending: Option<Occurrences<'m, 'f>>,
+}
+
+impl<'m, 'f> Fields<'m, 'f> {
+    /// The next field that the JSON encoding has.
+    fn next_field(&mut self) -> Result<Option<Occurrences<'m, 'f>>, Error> {
+        while let Some((index, _)) = self.found.first() {
+            let end = self.found.partition_point(|(other, _)| other == index);
+            let (values, rest) = self.found.split_at(end);
+            let field = self
+                .schema
+                .get(*index)
+                .ok_or_else(|| Error::custom("a field without a name"))?;
+            self.found = rest;
+            let occurrences = Occurrences { field, values };
+            if !occurrences.is_omitted()? {
+                return Ok(Some(occurrences));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<'m> Occurrences<'m, '_> {
+    /// Of a field that may occur once, the last value counts.
+    fn last(&self) -> Result<Single<'m>, Error> {
+        let (_, wire) = self
+            .values
+            .last()
+            .ok_or_else(|| Error::custom("a field without a value"))?;
+        Ok(Single {
+            shape: self.field.shape,
+            wire: *wire,
+        })
+    }
+
+    fn is_omitted(&self) -> Result<bool, Error> {
+        if (self.field.count, self.field.empty) != (Count::One, Empty::Omitted) {
+            return Ok(false);
+        }
+        match self.field.shape {
+            Shape::Text | Shape::Time => Ok(self.last()?.wire.bytes().map_err(fault)?.is_empty()),
+            Shape::Integer | Shape::Flag | Shape::Fields | Shape::Map | Shape::Message(_) => {
+                Ok(false)
+            }
+        }
+    }
+}
+
+impl<'m> MapAccess<'m> for Fields<'m, '_> {
+    type Error = Error;
+
+    fn next_key_seed<S: DeserializeSeed<'m>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, Error> {
+        self.pending = self.next_field()?;
+        self.pending
+            .map(|next| seed.deserialize(BorrowedStrDeserializer::new(next.field.name)))
+            .transpose()
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'m>>(&mut self, seed: S) -> Result<S::Value, Error> {
+        let next = self
+            .pending
+            .take()
+            .ok_or_else(|| Error::custom("a value without its key"))?;
+        seed.deserialize(next)
+    }
+}
+
+impl<'m> Deserializer<'m> for Occurrences<'m, '_> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'m>>(self, visitor: V) -> Result<V::Value, Error> {
+        match (self.field.shape, self.field.count) {
+            (Shape::Map, _) => visitor.visit_map(Entries {
+                entries: self.values.iter(),
+                value: "".into(),
+            }),
+            (shape, Count::Many) => visitor.visit_seq(Items {
+                shape,
+                values: self.values.iter(),
+            }),
+            (_, Count::One) => self.last()?.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'m>>(self, visitor: V) -> Result<V::Value, Error> {
+        match (self.field.shape, self.field.count) {
+            (Shape::Map, _) | (_, Count::Many) => visitor.visit_some(self),
+            (_, Count::One) => self.last()?.deserialize_option(visitor),
+        }
+    }
+
+    self_describing!();
+}
+
+struct Items<'m, 'f> {
+    shape: Shape,
+    values: std::slice::Iter<'f, (usize, Wire<'m>)>,
+}
+
+impl<'m> SeqAccess<'m> for Items<'m, '_> {
+    type Error = Error;
+
+    fn next_element_seed<S: DeserializeSeed<'m>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, Error> {
+        let shape = self.shape;
+        self.values
+            .next()
+            .map(|(_, wire)| seed.deserialize(Single { shape, wire: *wire }))
+            .transpose()
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.values.len())
+    }
+}
+
+/// The entries of a map: messages of a key and a value.
+struct Entries<'m, 'f> {
+    entries: std::slice::Iter<'f, (usize, Wire<'m>)>,
+    /// The value whose key was read.
+    value: Cow<'m, str>,
+}
+
+impl<'m> MapAccess<'m> for Entries<'m, '_> {
+    type Error = Error;
+
+    fn next_key_seed<S: DeserializeSeed<'m>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, Error> {
+        let Some((_, entry)) = self.entries.next() else {
+            return Ok(None);
+        };
+        let mut key = Cow::default();
+        self.value = Cow::default();
+        for field in WireFields::of(entry.bytes().map_err(fault)?) {
+            match field.map_err(fault)? {
+                (1, wire) => key = text(wire.bytes().map_err(fault)?),
+                (2, wire) => self.value = text(wire.bytes().map_err(fault)?),
+                _ => {}
+            }
+        }
+        seed.deserialize(Text(key)).map(Some)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'m>>(&mut self, seed: S) -> Result<S::Value, Error> {
+        seed.deserialize(Text(std::mem::take(&mut self.value)))
+    }
+}
+
+/// A text that is borrowed if it can be.
+struct Text<'m>(Cow<'m, str>);
+
+impl<'m> Deserializer<'m> for Text<'m> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'m>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.0 {
+            Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
+            Cow::Owned(text) => visitor.visit_string(text),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'m>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_some(self)
+    }
+
+    self_describing!();
+}
+
+/// Each byte that is not UTF-8 becomes U+FFFD, as in the JSON of Go's `encoding/json`.
+pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return text.into();
+    }
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    text.into()
+}
+
+/// A `metav1.Time` as Go writes it, in whole seconds; `None` for the zero time, whose message is
+/// empty (apimachinery `pkg/apis/meta/v1/time_proto.go` @ 1.36).
+fn time(message: &[u8]) -> Result<Option<String>, Error> {
+    if message.is_empty() {
+        return Ok(None);
+    }
+    let mut seconds = 0;
+    for field in WireFields::of(message) {
+        if let (1, wire) = field.map_err(fault)? {
+            seconds = wire.number().map_err(fault)?.cast_signed();
+        }
+    }
+    let time = Timestamp::from_second(seconds).map_err(Error::custom)?;
+    Ok(Some(time.to_string()))
+}
+
+/// The JSON text of a `metav1.FieldsV1`.
+fn owned_fields(message: &[u8]) -> Result<&[u8], Error> {
+    let mut raw: &[u8] = b"";
+    for field in WireFields::of(message) {
+        if let (1, wire) = field.map_err(fault)? {
+            raw = wire.bytes().map_err(fault)?;
+        }
+    }
+    Ok(if raw.is_empty() { b"null" } else { raw })
+}
+
+impl<'m> Single<'m> {
+    fn bytes(self) -> Result<&'m [u8], Error> {
+        self.wire.bytes().map_err(fault)
+    }
+}
+
+impl<'m> Deserializer<'m> for Single<'m> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'m>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.shape {
+            Shape::Text => Text(text(self.bytes()?)).deserialize_any(visitor),
+            Shape::Integer => visitor.visit_i64(self.wire.number().map_err(fault)?.cast_signed()),
+            Shape::Flag => visitor.visit_bool(self.wire.number().map_err(fault)? != 0),
+            Shape::Time => match time(self.bytes()?)? {
+                Some(time) => visitor.visit_string(time),
+                None => visitor.visit_unit(),
+            },
+            Shape::Fields => {
+                let mut json = serde_json::Deserializer::from_slice(owned_fields(self.bytes()?)?);
+                let value = json.deserialize_any(visitor)?;
+                json.end().map(|()| value)
+            }
+            Shape::Map => Err(Error::custom("an entry without its map")),
+            Shape::Message(fields) => {
+                let bytes = self.bytes()?;
+                Message { fields, bytes }.deserialize_any(visitor)
+            }
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'m>>(self, visitor: V) -> Result<V::Value, Error> {
+        let is_null = match self.shape {
+            Shape::Time => self.bytes()?.is_empty(),
+            Shape::Fields => owned_fields(self.bytes()?)?.trim_ascii() == b"null",
+            Shape::Text | Shape::Integer | Shape::Flag | Shape::Map | Shape::Message(_) => false,
+        };
+        if is_null {
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
+        }
+    }
+
+    self_describing!();
+}
