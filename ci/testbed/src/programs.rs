@@ -168,6 +168,8 @@ pub enum Program {
     NodeSettingsOracle,
     /// Measures Kubernetes' allocator: `cidrset -blocks N [-fragmented]` prints one line of JSON.
     CidrsetBenchmark,
+    /// Sends PATCHes as fast as a server takes them.
+    RawLoop,
     /// Cilium's agent. It needs a kernel of its own.
     CiliumAgent(CiliumVersion),
     /// The CNI plugin by which Pods get their network from that agent.
@@ -213,6 +215,7 @@ impl Program {
             Self::ParseNodeOracle => "parsenode".to_owned(),
             Self::NodeSettingsOracle => "nodesettings".to_owned(),
             Self::CidrsetBenchmark => "cidrset".to_owned(),
+            Self::RawLoop => "rawloop".to_owned(),
             Self::CiliumAgent(version) => format!("cilium-agent-{}", version.release()),
             Self::CiliumCni(version) => format!("cilium-cni-{}", version.release()),
             Self::Helm => "helm".to_owned(),
@@ -243,6 +246,7 @@ impl Program {
             Self::HollowKubelet => kubernetes("./hollowkubelet"),
             Self::Kubectl => kubernetes("k8s.io/kubernetes/cmd/kubectl"),
             Self::CidrsetBenchmark => kubernetes("./cidrset"),
+            Self::RawLoop => plain("rawloop", "."),
             Self::CiliumOperator(version) => Recipe {
                 tags: "ipam_provider_operator",
                 ..cilium(version, "github.com/cilium/cilium/operator")

@@ -48,7 +48,12 @@ impl Pairs {
         self.ratios.add(ours / theirs);
     }
 
-    /// The median of the pairs' ratios, for text.
+    /// The median of the pairs' ratios.
+    pub fn ratio(&self) -> f64 {
+        self.ratios.median()
+    }
+
+    /// The same with its spread, for text.
     pub fn spread(&self) -> String {
         let (low, high) = self.ratios.middle();
         format!("{low:.2} … {:.2} … {high:.2}", self.ratios.median())

@@ -1,12 +1,15 @@
 //! The limits on a real API server: the tool's requests alone. Answers are read to their end and
 //! discarded; connections are warm, and no process starts.
 
+use std::fmt::{self, Display};
+use std::io::Write;
+use std::process::Stdio;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use testbed::{Client, ControlPlane};
-use xtask::parallel::for_each;
+use testbed::{Client, ControlPlane, Program, Programs};
+use xtask::tool::clean;
 
 use ipam_cilium::observed::ObservedKind;
 
@@ -110,14 +113,67 @@ fn patch(node: &Value, index: u32) -> Patch {
     }
 }
 
-/// Sends them over `connections`; returns how many succeed per second.
-pub fn patch_all(client: &Client, patches: &[Patch], connections: usize) -> Result<f64> {
-    let start = Instant::now();
-    for_each(patches, connections, |Patch { path, body }| {
-        client.patch_bytes(path, body).map(drop)
-    })?;
-    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
-    Ok(patches.len() as f64 / start.elapsed().as_secs_f64())
+/// A raw loop of PATCHes: how it speaks to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Version of HTTP: 1 or 2.
+    pub http: u8,
+    /// Requests in flight. With HTTP/1.1 each has a connection of its own.
+    pub in_flight: usize,
+}
+
+impl Peer {
+    /// All that are tried.
+    pub const ALL: [Peer; 6] = [
+        Peer::new(1, 16),
+        Peer::new(1, 32),
+        Peer::new(1, 64),
+        Peer::new(2, 16),
+        Peer::new(2, 32),
+        Peer::new(2, 64),
+    ];
+
+    const fn new(http: u8, in_flight: usize) -> Peer {
+        Peer { http, in_flight }
+    }
+
+    /// Sends the PATCHes in a process of its own; returns how many the server takes per second.
+    pub fn rate(
+        self,
+        programs: &Programs,
+        plane: &ControlPlane,
+        patches: &[Patch],
+    ) -> Result<f64> {
+        let mut lines = String::new();
+        for Patch { path, body } in patches {
+            lines += &(json!({"path": path, "body": body}).to_string() + "\n");
+        }
+        let mut child = clean(programs.path(Program::RawLoop)?)
+            .arg("-kubeconfig")
+            .arg(plane.kubeconfig())
+            .args(["-http", &self.http.to_string()])
+            .args(["-connections", &self.in_flight.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("the raw loop does not start")?;
+        // It reads all of them before it prints anything.
+        let mut stdin = child.stdin.take().context("no standard input")?;
+        stdin.write_all(lines.as_bytes())?;
+        drop(stdin);
+        let output = child.wait_with_output()?;
+        ensure!(output.status.success(), "the raw loop failed");
+        let report: Value = serde_json::from_slice(&output.stdout)?;
+        let seconds = report["seconds"].as_f64().context("no time")?;
+        #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
+        Ok(patches.len() as f64 / seconds)
+    }
+}
+
+impl Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HTTP/{}×{}", self.http, self.in_flight)
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The binary encoding reads as JSON does. Another implementation, `prost`, encodes.
 
+mod coverage;
 mod generated;
 mod messages;
 

@@ -1,0 +1,3 @@
+module example.com/cilium-ipam/rawloop
+
+go 1.26
