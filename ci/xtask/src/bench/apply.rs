@@ -105,8 +105,7 @@ fn fastest(nodes: usize, raw: impl Fn(Peer, usize) -> Result<f64>) -> Result<Pee
 
 /// With the tool's own choice of how many writes are in flight.
 fn run_tool(tool: &Tool, plane: &ControlPlane, pools: &Pools, nodes: usize) -> Result<Applied> {
-    let [apply, approve, kubeconfig] =
-        ["apply", "--auto-approve", "--kubeconfig"].map(OsStr::new);
+    let [apply, approve, kubeconfig] = ["apply", "--auto-approve", "--kubeconfig"].map(OsStr::new);
     let server = plane.kubeconfig().as_os_str();
     let words = tool.words(&[apply, pools.path(), approve, kubeconfig, server]);
     let began = Instant::now();

@@ -138,12 +138,7 @@ impl Peer {
     }
 
     /// Sends the PATCHes in a process of its own; returns how many the server takes per second.
-    pub fn rate(
-        self,
-        programs: &Programs,
-        plane: &ControlPlane,
-        patches: &[Patch],
-    ) -> Result<f64> {
+    pub fn rate(self, programs: &Programs, plane: &ControlPlane, patches: &[Patch]) -> Result<f64> {
         let mut lines = String::new();
         for Patch { path, body } in patches {
             lines += &(json!({"path": path, "body": body}).to_string() + "\n");

@@ -25,7 +25,7 @@ impl<'de> Deserializer<'de> for Covered<'_> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match (self.shape, self.count) {
-            (Shape::Map, _) | (Shape::Fields, Count::One) => {
+            (Shape::Map | Shape::Fields, _) => {
                 let none = std::iter::empty::<(&str, &str)>();
                 visitor.visit_map(MapDeserializer::new(none))
             }
@@ -33,7 +33,7 @@ impl<'de> Deserializer<'de> for Covered<'_> {
                 count: Count::One,
                 ..self
             }))),
-            (Shape::Text | Shape::Time | Shape::Fields, _) => visitor.visit_borrowed_str("x"),
+            (Shape::Text | Shape::Time, _) => visitor.visit_borrowed_str("x"),
             (Shape::Integer, _) => visitor.visit_i64(1),
             (Shape::Flag, _) => visitor.visit_bool(true),
             (Shape::Message(fields), _) => visitor.visit_map(Each {
@@ -56,7 +56,9 @@ impl<'de> Deserializer<'de> for Covered<'_> {
     ) -> Result<V::Value, Error> {
         if let (Shape::Message(fields), Count::One) = (self.shape, self.count) {
             let is_missing = |name: &&&str| fields.iter().all(|field| field.name != **name);
-            self.missing.borrow_mut().extend(read.iter().filter(is_missing));
+            self.missing
+                .borrow_mut()
+                .extend(read.iter().filter(is_missing));
         }
         self.deserialize_any(visitor)
     }
