@@ -1,6 +1,7 @@
 //! Selects the OpenStack cloud by flags and environment variables, like OpenStack's own clients.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::failure::Failure;
 use super::{Common, output};
@@ -25,7 +26,7 @@ impl Common {
             scope,
         );
         match self.verbose {
-            true => openstack.reporting(print_request),
+            true => openstack.reporting(Arc::new(print_request)),
             false => openstack,
         }
     }

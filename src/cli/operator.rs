@@ -23,7 +23,7 @@ const HASTE: SignedDuration = SignedDuration::from_secs(1);
 /// Keep the cluster as its IPPools, NodeAssignments, ServiceAssignments and Policy say.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Serve `/livez`, `/readyz` and `/metrics` on this address.
+    /// Serve `/livez`, `/healthz`, `/readyz` and `/metrics` on this address.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
     listen: SocketAddr,
     /// Serve the map of the last plan to browsers on this port of 127.0.0.1, or on this address. It

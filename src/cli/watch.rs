@@ -26,7 +26,7 @@ use ipam_controller::{
 pub(super) struct Arguments {
     #[command(flatten)]
     files: Files,
-    /// Serve `/livez`, `/readyz` and `/metrics` on this address, such as `127.0.0.1:9464`.
+    /// Serve `/livez`, `/healthz`, `/readyz` and `/metrics` on this address, such as `127.0.0.1:9464`.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// Serve the map of the last plan to browsers on this port of 127.0.0.1, or on this address. It

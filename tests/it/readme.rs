@@ -5,6 +5,7 @@ mod blocks;
 mod exit_codes;
 mod generated;
 mod json_formats;
+pub mod metrics;
 mod on_a_server;
 mod running;
 

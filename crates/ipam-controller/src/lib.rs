@@ -11,7 +11,6 @@ mod apply_loop;
 mod aside;
 mod claim_store;
 pub mod history;
-mod http_server;
 mod lease;
 pub mod migration;
 mod openstack;

@@ -157,6 +157,11 @@ fn liveness_by_age(port: &Port, epochs: &Epochs) -> Liveness {
 pub struct GarbageCandidates(BTreeMap<Id, Duration>);
 
 impl GarbageCandidates {
+    /// The number of candidates at the last sync.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Updates the candidates with those of this sync, and returns those that were candidates for
     /// `grace` without a gap. `now` is the time of a monotonic clock.
     pub fn expired(

@@ -1,5 +1,6 @@
 //! The command line of the daemon. Must never know what the daemon does.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ Usage: neutron-node [OPTIONS]
                             [/var/run/secrets/kubernetes.io/serviceaccount]
       --cloud NAME          with --pod-cidrs-on: the cloud [the only one]
       --clouds-file FILE    with --pod-cidrs-on: the file with that cloud [/etc/openstack/clouds.yaml]
+      --listen [ADDRESS:]PORT
+                            serve /livez, /healthz, /readyz and /metrics there; a port alone is one of 127.0.0.1
       --state-directory DIR folder of cached logins and of pools without a configuration
                             [/var/lib/cni/cilium-ipam-neutron]
   -h, --help
@@ -53,6 +56,8 @@ pub(super) struct Arguments {
     pub(super) run_mode: RunMode,
     pub(super) state: PathBuf,
     pub(super) pod_cidrs: Option<PodCidrs>,
+    /// Where to serve metrics and health.
+    pub(super) listen: Option<SocketAddr>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +92,7 @@ impl Arguments {
             run_mode: RunMode::Loop,
             state: STATE_DIRECTORY.into(),
             pod_cidrs: None,
+            listen: None,
         };
         let (mut on, mut node_name, mut cloud) = (None, node_name, None);
         let mut service_account = PathBuf::from("/var/run/secrets/kubernetes.io/serviceaccount");
@@ -106,6 +112,9 @@ impl Arguments {
                 Arg::Long("service-account") => service_account = parser.value()?.into(),
                 Arg::Long("cloud") => cloud = Some(parser.value()?.string()?),
                 Arg::Long("clouds-file") => clouds_file = parser.value()?.into(),
+                Arg::Long("listen") => {
+                    arguments.listen = Some(listen(&parser.value()?.string()?)?);
+                }
                 Arg::Long("state-directory") => arguments.state = parser.value()?.into(),
                 other => return Err(other.unexpected()),
             }
@@ -145,6 +154,16 @@ fn seconds(parser: &mut Parser) -> Result<Duration, lexopt::Error> {
     }
 }
 
+/// An address and a port, or a port of loopback.
+fn listen(text: &str) -> Result<SocketAddr, lexopt::Error> {
+    if let Ok(port) = text.parse() {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    text.parse().map_err(|_| {
+        "--listen: expected a port or an address with a port, such as 9465 or 0.0.0.0:9465".into()
+    })
+}
+
 fn interface(text: &str) -> Result<VmInterface, lexopt::Error> {
     if let Ok(id) = text.parse() {
         return Ok(VmInterface::Port(id));
@@ -160,6 +179,19 @@ mod tests {
 
     fn read(words: &[&str], node_name: Option<&str>) -> Result<Request, lexopt::Error> {
         Arguments::read(Parser::from_args(words), node_name.map(str::to_owned))
+    }
+
+    #[test]
+    fn a_port_alone_is_one_of_loopback() {
+        let listens = |text: &str| match read(&["--listen", text], None) {
+            Ok(Request::Run(arguments)) => arguments.listen.map(|address| address.to_string()),
+            _ => None,
+        };
+        assert_eq!(listens("9465").as_deref(), Some("127.0.0.1:9465"));
+        assert_eq!(listens("[::1]:0").as_deref(), Some("[::1]:0"));
+        for bad in ["", "localhost:1", "10.0.0.1", "70000"] {
+            assert_eq!(listens(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod after_boot;
 mod arguments;
+mod daemon;
 mod evidence;
 mod fill;
 mod garbage;
@@ -12,13 +13,13 @@ mod networks;
 mod pairs;
 mod pod_cidrs;
 mod sync;
+mod telemetry;
 #[cfg(test)]
 mod torn_writes;
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use lexopt::Parser;
@@ -26,9 +27,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::arguments::{Arguments, HELP, Request, RunMode};
-use crate::network_state::{NetworkState, SyncResult};
-use crate::networks::{networks, orphaned_pools};
-use neutron_cni::cni::CniError;
+use crate::daemon::Daemon;
+use crate::telemetry::Telemetry;
 use retry::jittered;
 
 /// Exit code for invalid arguments.
@@ -64,12 +64,23 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let mut daemon = Daemon {
-        arguments,
-        began: Instant::now(),
-        states: BTreeMap::new(),
-        reported: BTreeMap::new(),
-    };
+    let telemetry = Telemetry::new(arguments.interval);
+    if let Some(address) = arguments.listen
+        && arguments.run_mode == RunMode::Loop
+    {
+        match telemetry::serve(address, telemetry.clone()) {
+            Ok(address) => log("health", &format!("listening on {address}")),
+            Err(why) => {
+                eprintln!("neutron-node: --listen {address}: {why}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    run(Daemon::new(arguments, telemetry), &shutdown)
+}
+
+/// Syncs until a signal, or once.
+fn run(mut daemon: Daemon, shutdown: &Receiver<()>) -> ExitCode {
     loop {
         let errors = daemon.sync();
         if daemon.arguments.run_mode == RunMode::Once {
@@ -99,88 +110,6 @@ fn shutdown_signal() -> std::io::Result<Receiver<()>> {
         }
     });
     Ok(receiver)
-}
-
-/// The result of one run for a network, by name.
-type Results = Vec<(String, Result<SyncResult, CniError>)>;
-
-struct Daemon {
-    arguments: Arguments,
-    began: Instant,
-    states: BTreeMap<String, NetworkState>,
-    /// The last error of each network. Each is reported once.
-    reported: BTreeMap<String, String>,
-}
-
-impl Daemon {
-    /// Syncs everything once. Returns the number of networks with an error.
-    fn sync(&mut self) -> usize {
-        let mut results: Results = Vec::new();
-        let listed = networks(&self.arguments.networks);
-        let is_complete = listed
-            .as_ref()
-            .is_ok_and(|networks| networks.values().all(Result::is_ok));
-        match listed {
-            Err(error) => results.push(("networks".to_owned(), Err(error))),
-            Ok(networks) => {
-                for (name, settings) in orphaned_pools(&networks, &self.arguments.state)
-                    .into_iter()
-                    .chain(networks)
-                {
-                    let state = self.states.entry(name.clone()).or_default();
-                    let result = settings
-                        .and_then(|settings| state.sync(&settings, &self.arguments, self.began));
-                    results.push((name, result));
-                }
-            }
-        }
-        if let Some(wanted) = &self.arguments.pod_cidrs {
-            let state = self.states.entry("pod CIDRs".to_owned()).or_default();
-            let result = pod_cidrs::sync(wanted, state, self.arguments.neutron_interval);
-            results.push(("pod CIDRs".to_owned(), result));
-        }
-        if !is_complete {
-            // These networks may be configured in a file that is invalid now.
-            let unlisted = self
-                .reported
-                .keys()
-                .filter(|name| !results.iter().any(|(listed, _)| listed == *name));
-            let unlisted: Results = unlisted
-                .map(|name| (name.clone(), Ok(SyncResult::NotDue)))
-                .collect();
-            results.extend(unlisted);
-        }
-        self.report_changes(results);
-        self.reported.len()
-    }
-
-    /// Reports new errors, and networks that recovered. An error lasts until a sync succeeds.
-    fn report_changes(&mut self, results: Results) {
-        let error_of = |(name, result): (String, Result<SyncResult, CniError>)| {
-            let error = match result {
-                Ok(SyncResult::Done) => return None,
-                Ok(SyncResult::NotDue) => self.reported.get(&name).cloned()?,
-                Err(CniError {
-                    code: _,
-                    message,
-                    details,
-                }) => format!("{message} ({details})"),
-            };
-            Some((name, error))
-        };
-        let errors: BTreeMap<String, String> = results.into_iter().filter_map(error_of).collect();
-        for (name, error) in &errors {
-            if self.reported.get(name) != Some(error) {
-                log(name, error);
-            }
-        }
-        for name in self.reported.keys() {
-            if !errors.contains_key(name) {
-                log(name, "recovered");
-            }
-        }
-        self.reported = errors;
-    }
 }
 
 /// Writes one line of the log.

@@ -10,6 +10,7 @@ use ipam_core::neutron::Id;
 use neutron_cni::cni::{Attachment, CniError};
 use neutron_cni::state::{Confirmed, NodeState};
 use neutron_cni::{DaemonConfig, GarbageCandidates, Settings};
+use openstack::OnRequest;
 
 /// Longer than an ADD may take.
 const LONGEST_ADD: Duration = Duration::from_mins(2);
@@ -29,6 +30,22 @@ pub(super) struct NetworkState {
     /// Interfaces whose files are damaged. Reported once.
     pub(super) unreadable: BTreeSet<Attachment>,
     pub(super) pairs_limit: Option<PairsLimit>,
+    /// Ports that the plugin created for interfaces, at the last sync.
+    pub(super) own_ports: usize,
+    /// The pool at the last run.
+    pool_counts: PortCounts,
+    /// The sync of this run, if there was one.
+    synced: Option<SyncOutcome>,
+}
+
+/// Numbers of ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PortCounts {
+    pub(super) attached: usize,
+    pub(super) free: usize,
+    pub(super) deleting: usize,
+    /// Free ports that the configuration asks for.
+    pub(super) wanted: usize,
 }
 
 /// When the VM's port reached Neutron's limit on pairs, and the number of addresses that was too
@@ -48,8 +65,9 @@ pub(super) enum SyncResult {
     NotDue,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SyncOutcome {
+/// How a sync with Neutron went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SyncOutcome {
     Succeeded,
     Failed,
 }
@@ -61,22 +79,40 @@ impl NetworkState {
         settings: &Settings,
         arguments: &Arguments,
         began: Instant,
+        on_request: Option<&OnRequest>,
     ) -> Result<SyncResult, CniError> {
         let node_state = NodeState::of(settings)?;
         let daemon_config = settings.daemon_config()?;
+        let begin = |config| NeutronSync::begin(settings, &node_state, config, on_request);
+        let result = self.sync_if_due(
+            &node_state,
+            daemon_config.clone(),
+            arguments,
+            |state, config| begin(config)?.run(state, arguments, began.elapsed()),
+        );
+        self.count_pool(&node_state, &daemon_config);
+        result
+    }
+
+    fn sync_if_due(
+        &mut self,
+        node_state: &NodeState,
+        daemon_config: DaemonConfig,
+        arguments: &Arguments,
+        sync: impl FnOnce(&mut NetworkState, DaemonConfig) -> Result<(), CniError>,
+    ) -> Result<SyncResult, CniError> {
         // No port exists for this network, and none is to be created.
         if daemon_config == DaemonConfig::default() && !node_state.node_file().exists() {
             return Ok(SyncResult::Done);
         }
-        let devices = devices_needing_pairs(&node_state, &daemon_config)?;
+        let devices = devices_needing_pairs(node_state, &daemon_config)?;
         let is_urgent = self.last_succeeded()
-            && (needs_ports(&node_state, &daemon_config)?
+            && (needs_ports(node_state, &daemon_config)?
                 || !devices.is_subset(&self.known_devices));
         if !is_urgent && !self.is_due(arguments.neutron_interval) {
             return Ok(SyncResult::NotDue);
         }
-        let outcome = NeutronSync::begin(settings, &node_state, daemon_config)
-            .and_then(|sync| sync.run(self, arguments, began.elapsed()));
+        let outcome = sync(self, daemon_config);
         self.record(&outcome);
         outcome.map(|()| SyncResult::Done)
     }
@@ -95,6 +131,36 @@ impl NetworkState {
             SyncOutcome::Failed
         };
         self.last_sync = Some((Instant::now(), outcome));
+        self.synced = Some(outcome);
+    }
+
+    /// The sync since the last call, if there was one.
+    pub(super) fn take_synced(&mut self) -> Option<SyncOutcome> {
+        self.synced.take()
+    }
+
+    /// Numbers of ports, as far as they are known.
+    pub(super) fn port_counts(&self) -> PortCounts {
+        PortCounts {
+            attached: self.pool_counts.attached + self.own_ports,
+            ..self.pool_counts
+        }
+    }
+
+    /// Counts the ports in the files. Keeps the numbers if a file cannot be read.
+    fn count_pool(&mut self, node_state: &NodeState, daemon_config: &DaemonConfig) {
+        self.pool_counts.wanted = daemon_config.pool.map_or(0, |size| size.free);
+        if !node_state.pool().exists() {
+            return;
+        }
+        if let Ok(ports) = node_state.pool().ports() {
+            self.pool_counts = PortCounts {
+                attached: ports.held.len(),
+                free: ports.free.len(),
+                deleting: ports.deleting.len(),
+                wanted: self.pool_counts.wanted,
+            };
+        }
     }
 
     /// A sync that failed is not urgent: it waits for its interval.

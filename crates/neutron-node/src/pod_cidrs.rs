@@ -16,7 +16,7 @@ use ipam_core::net::Block;
 use neutron_cni::Source;
 use neutron_cni::cni::{CniError, ErrorCode};
 use neutron_cni::plugin::{cloud, session_cache};
-use openstack::{HttpNeutron, get_json};
+use openstack::{HttpNeutron, OnRequest, get_json};
 use private_files::{read_small, state_folder};
 
 /// Reads the Node and keeps the pairs, if the last sync is at least this old.
@@ -24,16 +24,17 @@ pub(super) fn sync(
     wanted: &PodCidrs,
     state: &mut NetworkState,
     interval: Duration,
+    on_request: Option<&OnRequest>,
 ) -> Result<SyncResult, CniError> {
     if !state.is_due(interval) {
         return Ok(SyncResult::NotDue);
     }
-    let outcome = sync_now(wanted);
+    let outcome = sync_now(wanted, on_request);
     state.record(&outcome);
     outcome.map(|()| SyncResult::Done)
 }
 
-fn sync_now(wanted: &PodCidrs) -> Result<(), CniError> {
+fn sync_now(wanted: &PodCidrs, on_request: Option<&OnRequest>) -> Result<(), CniError> {
     let node = node(&wanted.node_name, &wanted.service_account)?;
     let ranges = pod_cidrs(&node)?;
     let source = Source::File {
@@ -45,7 +46,8 @@ fn sync_now(wanted: &PodCidrs) -> Result<(), CniError> {
         USER_AGENT,
         session_cache(wanted.state.clone()),
         Instant::now() + DEADLINE,
-    )?;
+    )?
+    .reporting(on_request.cloned());
     let folder = state_folder(&wanted.state)?;
     let keeper = PairsKeeper::new(&wanted.on, folder, "pod CIDRs", &neutron)?;
     Ok(keeper.keep_ranges(&neutron, &ranges)?)

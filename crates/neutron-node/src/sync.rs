@@ -17,7 +17,9 @@ use neutron_cni::state::{Confirmed, NodeState};
 use neutron_cni::{
     AttachmentRequest, DaemonConfig, Owner, PoolPorts, PooledPort, Settings, Upkeep, upkeep,
 };
-use openstack::{HttpNeutron, Neutron, NeutronError, Port, PortFilter, Retries, VmPorts};
+use openstack::{
+    HttpNeutron, Neutron, NeutronError, OnRequest, Port, PortFilter, Retries, VmPorts,
+};
 
 /// How long to wait for another daemon on this node. Then that daemon does the work.
 const DAEMON_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -43,6 +45,7 @@ impl<'l> NeutronSync<'l, HttpNeutron> {
         settings: &Settings,
         node_state: &'l NodeState,
         daemon_config: DaemonConfig,
+        on_request: Option<&OnRequest>,
     ) -> Result<NeutronSync<'l, HttpNeutron>, CniError> {
         // A pooled port has nothing that a single Pod asked for.
         let request = settings.request(&CniArguments::default())?;
@@ -53,7 +56,8 @@ impl<'l> NeutronSync<'l, HttpNeutron> {
             USER_AGENT,
             session_cache(node_state.state().to_owned()),
             until,
-        )?;
+        )?
+        .reporting(on_request.cloned());
         let last = neutron.until(now + settings.deadline);
         Ok(NeutronSync {
             node_state,
@@ -114,6 +118,8 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
             .iter()
             .map(|port| port.device_id.clone())
             .collect();
+        let is_own = |port: &&Port| port.device_owner == Owner::Pod.as_str();
+        state.own_ports = at_neutron.iter().filter(is_own).count();
         let size = self.daemon_config.pool;
         let needs = upkeep(&ports, &at_neutron, &self.name, &self.request, size);
         self.report_lost(state, &needs);

@@ -3,37 +3,31 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use crate::readme::metrics::{PROGRAMS, registered};
 use crate::support::{Folder, repository};
 
 #[test]
 fn alerts_and_the_dashboard_name_metrics_that_there_are() {
     // A metric without a value is not printed, so the names are read where they are registered.
-    let source = std::fs::read_to_string(
-        repository().join("crates/ipam-controller/src/telemetry/metrics/mod.rs"),
-    )
-    .unwrap();
-    let registered = source
-        .split("registry.register")
-        .skip(1)
-        .filter_map(|call| call.split('"').nth(1));
-    let known: BTreeSet<String> = registered
-        .map(|name| format!("cilium_ipam_{name}"))
+    let known: BTreeSet<String> = PROGRAMS
+        .iter()
+        .flat_map(|program| {
+            let names = registered(program).into_iter();
+            names.map(|(name, ..)| format!("{}{name}", program.prefix))
+        })
         .collect();
-    assert!(known.len() > 15, "{known:?}");
+    assert!(known.len() > 25, "{known:?}");
     for file in ["alerts.yaml", "dashboard.json"] {
         let text = std::fs::read_to_string(repository().join("ci/chart/files").join(file)).unwrap();
         let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let mut named = 0;
-        for (at, _) in text.match_indices("cilium_ipam_") {
+        let named_at = PROGRAMS
+            .iter()
+            .flat_map(|program| text.match_indices(program.prefix));
+        for (at, _) in named_at {
             let name: String = text[at..].chars().take_while(|c| is_word(*c)).collect();
-            let family = ["_total", "_seconds_bucket"]
-                .iter()
-                .find_map(|end| name.strip_suffix(end))
-                .unwrap_or(&name);
-            assert!(
-                known.contains(family.trim_end_matches("_total")),
-                "{file} names {name}, of {known:?}"
-            );
+            let family = name.trim_end_matches("_bucket");
+            assert!(known.contains(family), "{file} names {name}, of {known:?}");
             named += 1;
         }
         assert!(named > 8, "{file}");

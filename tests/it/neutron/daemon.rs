@@ -82,7 +82,12 @@ impl DaemonSet {
 
     /// One round.
     pub fn once(&self) -> i32 {
-        self.command(&["--once"]).status().unwrap().code().unwrap()
+        self.ends_with(&["--once"])
+    }
+
+    /// The exit status of a daemon that ends by itself.
+    pub fn ends_with(&self, arguments: &[&str]) -> i32 {
+        self.command(arguments).status().unwrap().code().unwrap()
     }
 
     fn command(&self, arguments: &[&str]) -> Command {

@@ -7,6 +7,7 @@ mod daemon;
 mod faults;
 mod garbage;
 mod guest;
+mod health;
 mod input;
 mod lists;
 mod nic;

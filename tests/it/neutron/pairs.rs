@@ -345,7 +345,15 @@ fn the_pod_cidrs_of_its_node_are_let_out() {
         .unwrap();
     let container = &daemon_set["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["command"], json!(["/neutron-node"]));
-    assert_eq!(container["args"], json!(["--pod-cidrs-on=eth0"]));
+    assert_eq!(
+        container["args"],
+        json!(["--listen=127.0.0.1:9465", "--pod-cidrs-on=eth0"])
+    );
+    let probe = &container["livenessProbe"]["httpGet"];
+    assert_eq!(
+        (&probe["host"], &probe["port"]),
+        (&json!("127.0.0.1"), &json!(9465))
+    );
     installed.server.nodes([node("n1", json!({}))]);
     let folder = tempfile::tempdir().unwrap();
     let account = folder.path().join("account");

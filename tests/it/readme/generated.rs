@@ -27,7 +27,7 @@ fn the_kept_pages_are_as_the_program_makes_them() {
         ("reference/exit-codes.md", super::exit_codes::page()),
         ("reference/fields.md", fields()),
         ("reference/json.md", super::json_formats::page()),
-        ("reference/metrics.md", metrics()),
+        ("reference/metrics.md", super::metrics::page()),
         ("pictures/plan.svg", plan_picture()),
     ];
     for (name, text) in pages {
@@ -192,89 +192,6 @@ fn the_groups_of_other_projects_are_listed() {
     let (_, listed) = page.split_once("of other projects**").unwrap();
     let listed = listed.split_once(", and in groups below").unwrap().0;
     assert_eq!(listed.matches('`').count() / 2, groups.len(), "{listed}");
-}
-
-/// The labels of the metrics that have any. The registry tells them only with samples.
-const LABELS: [(&str, &str); 10] = [
-    ("pool_blocks", "`pool`, `family`, `state`"),
-    ("pool_nodes", "`pool`"),
-    ("pool_exhausted", "`pool`"),
-    ("blocked", "`kind`"),
-    ("misplaced_nodes", "`reason`"),
-    ("waiting", "`hazard`"),
-    ("findings", "`rule`, `severity`"),
-    ("writes_total", "`kind`, `outcome`"),
-    ("source_revision", "`revision`"),
-    ("build_info", "`version`"),
-];
-
-const METRIC_NOTES: &str = "
-`misplaced_nodes` always has every reason, and `findings` always has `block-held-twice`. `conflicts` are
-lost races, `errors` problems with the API server. `source_revision` has the applied commit of
-`watch --revision`. `rollbacks` rises after [a restore of etcd](../how-to/restore-etcd.md).
-";
-
-/// A metric as it is registered: name, kind, and meaning.
-fn registered() -> Vec<(String, &'static str, String)> {
-    let file = "crates/ipam-controller/src/telemetry/metrics/mod.rs";
-    let source = std::fs::read_to_string(repository().join(file)).unwrap();
-    let between = |text: &str, before: &str, after: &str| {
-        let (_, rest) = text.split_once(before)?;
-        Some(rest.split_once(after)?.0.to_owned())
-    };
-    let mut found = Vec::new();
-    for call in source.split("registry.register").skip(1) {
-        let call = call.split_once(");").unwrap().0;
-        let name = between(call, "\"", "\",").unwrap();
-        let rest = call.split_once("\",").unwrap().1.trim_start();
-        let help = between(rest, "\"", "\",").filter(|_| rest.starts_with('"'));
-        let help = help.unwrap_or_else(|| {
-            let variable = rest.split_once(',').unwrap().0;
-            between(&source, &format!("let {variable} = \""), "\";").unwrap()
-        });
-        let of_field = between(call, "self.", ".clone()")
-            .map(|field| between(&source, &format!("    {field}: "), ",\n").unwrap());
-        let (kind, suffix) = match of_field.as_deref() {
-            None => ("info", "_info"),
-            Some(kind) if kind.contains("Counter") => ("counter", "_total"),
-            Some("Histogram") => ("histogram", "_seconds"),
-            Some(_) => ("gauge", ""),
-        };
-        found.push((name + suffix, kind, help));
-    }
-    found
-}
-
-fn metrics() -> String {
-    let mut page = format!(
-        "{NOTE}\n\n# Metrics\n\n`watch --listen 127.0.0.1:9464` and the operator answer `/metrics` in the format of OpenMetrics. Alert\nrules and a Grafana dashboard are in the chart: `monitoring` in its values, and `ci/chart/files`.\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n"
-    );
-    for (name, kind, help) in registered() {
-        let labels = LABELS
-            .iter()
-            .find(|(labelled, _)| *labelled == name)
-            .map_or("", |(_, labels)| labels);
-        writeln!(
-            page,
-            "| `cilium_ipam_{name}` | {kind} | {labels} | {help} |"
-        )
-        .unwrap();
-    }
-    // Without samples, the registry shows only the metrics without labels.
-    let text = ipam_controller::Telemetry::default().text();
-    let shown: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("# HELP "))
-        .collect();
-    assert!(shown.len() >= 10, "{text}");
-    for line in shown {
-        let (name, help) = line.split_once(' ').unwrap();
-        let help = help.trim_end_matches('.');
-        let is_there = |row: &str| row.starts_with(&format!("| `{name}")) && row.contains(help);
-        assert!(page.lines().any(is_there), "{line}\n{page}");
-    }
-    page.push_str(METRIC_NOTES);
-    page
 }
 
 const PLAN_STYLE: &str = "  <style>

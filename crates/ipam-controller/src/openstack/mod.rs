@@ -147,7 +147,7 @@ impl Session {
             Some((known, neutron)) if known == cloud => neutron.until(until),
             _ => HttpNeutron::new(cloud.clone(), USER_AGENT, SessionCache::Disabled, until)
                 .map_err(|error| Fault::of(&error))?
-                .reporting(self.on_request),
+                .reporting(self.on_request.clone()),
         };
         let answer = request(&neutron);
         *last = Some((cloud, neutron));

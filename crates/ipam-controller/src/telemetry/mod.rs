@@ -11,11 +11,8 @@ use std::time::Duration;
 use self::metrics::Metrics;
 use super::ControllerEvent;
 use crate::apply::Outcome;
-use crate::http_server::{Answer, Site, Visit};
+use http_server::{Health, Reports};
 use ipam_planner::plan::Overview;
-
-/// `Content-Type` of OpenMetrics 1.0.
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Everything that the server shows.
 #[derive(Debug, Default)]
@@ -27,26 +24,10 @@ pub struct Telemetry {
     error: Mutex<Option<String>>,
 }
 
-/// The answer to `/readyz`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Readiness {
-    Ready,
-    /// With the reason.
-    Unready(String),
-}
-
 impl Telemetry {
     /// Marks the process as ready: it has read everything that it needs.
     pub fn set_ready(&self) {
         self.is_ready.store(true, Ordering::Relaxed);
-    }
-
-    fn readiness(&self) -> Readiness {
-        if !self.is_ready.load(Ordering::Relaxed) {
-            return Readiness::Unready("not everything was read yet".to_owned());
-        }
-        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        error.clone().map_or(Readiness::Ready, Readiness::Unready)
     }
 
     fn set_error(&self, error: Option<String>) {
@@ -104,19 +85,20 @@ impl Telemetry {
     }
 }
 
-/// For kubelet and Prometheus: `/livez`, `/readyz`, `/metrics`. It must never show a secret.
-impl Site for Telemetry {
-    const PATIENCE: Duration = Duration::from_secs(10);
+impl Reports for Telemetry {
+    fn liveness(&self) -> Health {
+        Health::Healthy
+    }
 
-    async fn answer(&self, visit: Visit) -> Answer {
-        match visit.path.as_str() {
-            "/livez" => Answer::line("ok"),
-            "/readyz" => match self.readiness() {
-                Readiness::Ready => Answer::line("ok"),
-                Readiness::Unready(why) => Answer::unavailable(&why),
-            },
-            "/metrics" => Answer::of(OPEN_METRICS, self.text()),
-            _ => Answer::not_found(),
+    fn readiness(&self) -> Health {
+        if !self.is_ready.load(Ordering::Relaxed) {
+            return Health::Unhealthy("not everything was read yet".to_owned());
         }
+        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        error.clone().map_or(Health::Healthy, Health::Unhealthy)
+    }
+
+    fn metrics(&self) -> String {
+        self.text()
     }
 }

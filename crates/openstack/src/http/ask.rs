@@ -105,7 +105,7 @@ impl HttpNeutron {
             cloud: self.cloud.clone(),
             logins: self.logins.clone(),
             until,
-            on_request: self.on_request,
+            on_request: self.on_request.clone(),
             session: self.session.clone(),
             secrets: self.secrets.clone(),
             budget: RefCell::new(budget()),
@@ -228,7 +228,7 @@ impl HttpNeutron {
     ) -> Result<T, NeutronError> {
         let began = Instant::now();
         let answer = send();
-        if let Some(on_request) = self.on_request {
+        if let Some(on_request) = &self.on_request {
             let failure = answer.as_ref().map(|(status, _)| *status).map_err(why);
             on_request(&SentRequest {
                 method,
@@ -424,7 +424,7 @@ mod tests {
                 .unwrap();
         let until = Instant::now() + Duration::from_millis(300);
         let neutron = HttpNeutron::new(cloud, "test", SessionCache::Disabled, until).unwrap();
-        let neutron = neutron.reporting(Some(report));
+        let neutron = neutron.reporting(Some(Arc::new(report)));
         neutron.log_in().unwrap_err();
         let expected = format!("POST {keystone}/auth/tokens Err(\"no answer in time\")");
         assert_eq!(*REPORTED.lock().unwrap(), [expected]);

@@ -1,6 +1,7 @@
 //! Reports each request to an observer. It must never see headers, bodies or queries: they may have
 //! credentials.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::NeutronError;
@@ -17,7 +18,7 @@ pub struct SentRequest<'r> {
 }
 
 /// Called with each request.
-pub type OnRequest = fn(&SentRequest<'_>);
+pub type OnRequest = Arc<dyn Fn(&SentRequest<'_>) + Send + Sync>;
 
 /// The reason without the words that name the service.
 pub(super) fn why(error: &NeutronError) -> String {

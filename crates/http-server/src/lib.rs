@@ -1,5 +1,8 @@
 //! A small HTTP server, for health, metrics and the map. It only reads: of a request it sees the
 //! method, the path and the host. It must never know what it shows.
+#![forbid(unsafe_code)]
+
+mod health;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -16,6 +19,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+
+pub use health::{Health, Reports};
 
 /// Connections at the same time.
 const CONNECTIONS: usize = 512;

@@ -1,0 +1,133 @@
+//! The loop over the networks of the node, and the errors that it reports.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::arguments::Arguments;
+use crate::log;
+use crate::network_state::{NetworkState, SyncResult};
+use crate::networks::{networks, orphaned_pools};
+use crate::pod_cidrs;
+use crate::telemetry::Telemetry;
+use neutron_cni::Settings;
+use neutron_cni::cni::CniError;
+use openstack::OnRequest;
+
+/// The name of `--pod-cidrs-on` among the networks.
+const POD_CIDRS: &str = "pod CIDRs";
+
+/// The result of one run for a network, by name.
+type Results = Vec<(String, Result<SyncResult, CniError>)>;
+
+/// The daemon between two runs.
+pub(super) struct Daemon {
+    pub(super) arguments: Arguments,
+    began: Instant,
+    telemetry: Arc<Telemetry>,
+    states: BTreeMap<String, NetworkState>,
+    /// The last error of each network. Each is reported once.
+    reported: BTreeMap<String, String>,
+}
+
+impl Daemon {
+    pub(super) fn new(arguments: Arguments, telemetry: Arc<Telemetry>) -> Daemon {
+        Daemon {
+            arguments,
+            began: Instant::now(),
+            telemetry,
+            states: BTreeMap::new(),
+            reported: BTreeMap::new(),
+        }
+    }
+
+    /// Syncs everything once. Returns the number of networks with an error.
+    pub(super) fn sync(&mut self) -> usize {
+        let on_request = Some(self.telemetry.on_request());
+        let mut results: Results = Vec::new();
+        let listed = networks(&self.arguments.networks);
+        let is_complete = listed
+            .as_ref()
+            .is_ok_and(|networks| networks.values().all(Result::is_ok));
+        match listed {
+            Err(error) => results.push(("networks".to_owned(), Err(error))),
+            Ok(networks) => {
+                for (name, settings) in orphaned_pools(&networks, &self.arguments.state)
+                    .into_iter()
+                    .chain(networks)
+                {
+                    let result = settings.and_then(|settings| {
+                        self.sync_network(&name, &settings, on_request.as_ref())
+                    });
+                    results.push((name, result));
+                }
+            }
+        }
+        if let Some(wanted) = &self.arguments.pod_cidrs {
+            self.telemetry.step();
+            let state = self.states.entry(POD_CIDRS.to_owned()).or_default();
+            let interval = self.arguments.neutron_interval;
+            let result = pod_cidrs::sync(wanted, state, interval, on_request.as_ref());
+            let synced = state.take_synced();
+            self.telemetry.network(POD_CIDRS, state, synced);
+            results.push((POD_CIDRS.to_owned(), result));
+        }
+        if !is_complete {
+            // These networks may be configured in a file that is invalid now.
+            let unlisted = self
+                .reported
+                .keys()
+                .filter(|name| !results.iter().any(|(listed, _)| listed == *name));
+            let unlisted: Results = unlisted
+                .map(|name| (name.clone(), Ok(SyncResult::NotDue)))
+                .collect();
+            results.extend(unlisted);
+        }
+        let names: BTreeSet<String> = results.iter().map(|(name, _)| name.clone()).collect();
+        self.report_changes(results);
+        self.telemetry.run_ended(names, &self.reported);
+        self.reported.len()
+    }
+
+    fn sync_network(
+        &mut self,
+        name: &str,
+        settings: &Settings,
+        on_request: Option<&OnRequest>,
+    ) -> Result<SyncResult, CniError> {
+        self.telemetry.step();
+        let state = self.states.entry(name.to_owned()).or_default();
+        let result = state.sync(settings, &self.arguments, self.began, on_request);
+        let synced = state.take_synced();
+        self.telemetry.network(name, state, synced);
+        result
+    }
+
+    /// Reports new errors, and networks that recovered. An error lasts until a sync succeeds.
+    fn report_changes(&mut self, results: Results) {
+        let error_of = |(name, result): (String, Result<SyncResult, CniError>)| {
+            let error = match result {
+                Ok(SyncResult::Done) => return None,
+                Ok(SyncResult::NotDue) => self.reported.get(&name).cloned()?,
+                Err(CniError {
+                    code: _,
+                    message,
+                    details,
+                }) => format!("{message} ({details})"),
+            };
+            Some((name, error))
+        };
+        let errors: BTreeMap<String, String> = results.into_iter().filter_map(error_of).collect();
+        for (name, error) in &errors {
+            if self.reported.get(name) != Some(error) {
+                log(name, error);
+            }
+        }
+        for name in self.reported.keys() {
+            if !errors.contains_key(name) {
+                log(name, "recovered");
+            }
+        }
+        self.reported = errors;
+    }
+}
