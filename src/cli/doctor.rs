@@ -140,7 +140,7 @@ pub(super) async fn examined(
         .map(|loaded| &loaded.desired);
     if let Some(desired) = desired {
         common
-            .openstack(Scope::Subnets)
+            .openstack(Scope::Ports)
             .observe_into(desired, &mut observed)
             .await;
     }

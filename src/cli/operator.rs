@@ -72,7 +72,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         parallelism: arguments.parallelism,
         telemetry: Arc::new(Telemetry::default()),
         server,
-        openstack: common.openstack(Scope::Subnets),
+        openstack: common.openstack(Scope::Ports),
     };
     let output_closed = printer.output_closed();
     let ending = async {

@@ -69,7 +69,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         interval: arguments.interval,
         parallelism: arguments.parallelism,
         holder: holder(),
-        openstack: common.openstack_for(&first.desired, Scope::Subnets).await?,
+        openstack: common.openstack_for(&first.desired, Scope::Ports).await?,
     };
     let mut printer = EventPrinter::new(arguments.output, common.detail());
     let telemetry = match arguments.listen {

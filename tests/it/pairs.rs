@@ -6,12 +6,13 @@ use std::slice;
 
 use serde_json::{Value, json};
 
-use super::subnets::{NETWORK, OTHER, SUBNET as VM, finding, observed, of_nodes, planned};
+use super::subnets::{NETWORK, OTHER, SUBNET as VM, desired, finding, observed, of_nodes, planned};
 use super::support::{holds, node};
 use ipam_cilium::observed::{BlindSpot, Observed, ObservedKind};
 use ipam_core::model::{Hazard, IpamMode, Severity};
 use ipam_core::neutron::{Id, PortSecurity, VmPort};
-use ipam_planner::plan::{Change, Plan, PortChange};
+use ipam_planner::doctor::examine;
+use ipam_planner::plan::{Change, Plan, PortChange, unattended};
 
 const PAIRS: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {neutron: {allowedAddressPairs: PodCIDRs}}\n";
 
@@ -378,4 +379,79 @@ fn of_several_ports_the_nodes_own_one_changes() {
         assert!(ports(&plan).is_empty(), "{plan:#?}");
         assert!(finding(&plan, "address-pairs-no-port").message.contains(VM));
     }
+}
+
+/// `watch` and the operator do not wait with what Pods need for a person who approves removals.
+#[test]
+fn additions_are_applied_unattended_and_removals_wait() {
+    let stale = || vec![port(&["203.0.113.9", "10.20.9.0/24"])];
+    let observed = seen(&[vm("n", "10.20.7.0/24")], stale());
+    let parted = |policy: &str| {
+        let documents = [of_nodes("10.20.0.0/16"), policy.to_owned()];
+        let plan = planned(&documents, &observed);
+        let parted = unattended(&plan, &desired(&documents), &observed, &BTreeSet::new());
+        let of_port = |changes: &[Change]| {
+            let ports = changes.iter().filter_map(Change::as_port);
+            ports.cloned().collect::<Vec<PortChange>>()
+        };
+        (of_port(&parted.applied), of_port(&parted.waiting))
+    };
+    let (applied, waiting) = parted(PAIRS);
+    let [additions] = &applied[..] else {
+        panic!("{applied:#?}")
+    };
+    assert_eq!(texts(&additions.added), ["10.20.7.0/24"]);
+    assert_eq!(
+        (
+            additions.removed.len(),
+            additions.hazard(),
+            additions.revision
+        ),
+        (0, Hazard::None, 7)
+    );
+    let allowed: BTreeSet<&str> = additions
+        .pairs
+        .iter()
+        .map(|pair| pair.ip_address.as_str())
+        .collect();
+    assert_eq!(
+        allowed,
+        ["10.20.7.0/24", "10.20.9.0/24", "203.0.113.9"].into()
+    );
+    assert_eq!(
+        (waiting.len(), texts(&waiting[0].removed)),
+        (1, vec!["10.20.9.0/24".to_owned()])
+    );
+    let disruptive = PAIRS.replace("spec: {", "spec: {unattended: disruptive, ");
+    let (applied, waiting) = parted(&disruptive);
+    assert_eq!((applied.len(), waiting.len()), (1, 0));
+    assert_eq!(texts(&applied[0].removed), ["10.20.9.0/24"]);
+}
+
+#[test]
+fn doctor_tells_what_ports_lack_and_what_they_allow_without_need() {
+    let rules = |observed: &Observed| -> Vec<(Severity, &'static str)> {
+        let findings = examine(Some(&desired(&rack())), observed, &[]);
+        let of_pairs = findings
+            .iter()
+            .filter(|finding| finding.rule.0.starts_with("address-pairs-"));
+        of_pairs
+            .map(|finding| (finding.severity, finding.rule.0))
+            .collect()
+    };
+    let node = vm("n", "10.20.7.0/24");
+    let with = |pairs: &[&str]| rules(&seen(slice::from_ref(&node), vec![port(pairs)]));
+    let (missing, stale) = (
+        (Severity::Error, "address-pairs-missing"),
+        (Severity::Warning, "address-pairs-stale"),
+    );
+    assert_eq!(with(&["10.20.7.0/24", "203.0.113.9"]), []);
+    assert_eq!(with(&[]), [missing]);
+    assert_eq!(with(&["10.20.7.0/24", "10.20.9.0/24"]), [stale]);
+    assert_eq!(with(&["10.20.9.0/24"]), [missing, stale]);
+    // Without a block, it has no Pods whose packets could be lost.
+    assert_eq!(rules(&seen(&[vm("n", "")], vec![port(&[])])), []);
+    let mut unread = seen(slice::from_ref(&node), vec![]);
+    unread.ports = Some([(VM.parse().unwrap(), Err("no answer".to_owned()))].into());
+    assert_eq!(rules(&unread), [(Severity::Error, "address-pairs-unread")]);
 }

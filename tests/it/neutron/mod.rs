@@ -24,3 +24,4 @@ mod second_way;
 mod support;
 mod tls;
 mod warm;
+mod watch_pairs;

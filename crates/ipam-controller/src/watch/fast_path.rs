@@ -15,9 +15,10 @@ use ipam_cilium::observed::{Node, ObjectVersion, Observed, Reader};
 use ipam_cluster::{Cluster, ClusterError, DirtyNodes, Follow};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
+use ipam_desired::AddressPairs;
 use ipam_planner::plan::{Change, NewNodes, Plan, PlannedState, Selection, node_changes};
 
-/// Time until the next whole plan after a change that is not urgent, such as a deleted node.
+/// Time until the next whole plan after a change that can wait, such as a deleted node.
 const SOON: Duration = Duration::from_secs(5);
 
 /// What the last whole plan left.
@@ -262,6 +263,10 @@ impl<C: Follow> Worker<'_, C> {
                 return Some(Ok(after));
             }
             known.note(&tried.applied);
+            if loaded.desired.policy.address_pairs == AddressPairs::PodCidrs {
+                // Their ports do not let these blocks through yet.
+                known.within(SOON);
+            }
             if let Some(reported) = &mut self.reported.waiting {
                 reported.nodes = reported.nodes.max(known.blocks.len());
             }

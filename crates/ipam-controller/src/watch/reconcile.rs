@@ -12,7 +12,7 @@ use super::{ControllerEvent, OnEvent, Planned, Waiting, WaitingChange, Worker};
 use crate::apply::{Event, Outcome};
 use crate::lease::{Attempt, Lease, Timing};
 use crate::{
-    Applied, BATCH, Job, NoPorts, OnConflict, Sending, apply_until_settled, aside, observe_and_plan,
+    Applied, BATCH, Job, OnConflict, Sending, apply_until_settled, aside, observe_and_plan,
 };
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Cluster, ClusterError, Follow, LeaseName, Snapshot};
@@ -40,10 +40,17 @@ fn earliest(times: impl IntoIterator<Item = Option<Duration>>) -> Option<Duratio
     times.into_iter().flatten().min()
 }
 
-fn waits_for_neutron(plan: &Plan) -> bool {
-    plan.blocked
+fn waits_for_neutron(plan: &Plan, observed: &Observed) -> bool {
+    let is_blocked = plan
+        .blocked
         .iter()
-        .any(|blocked| matches!(blocked.reason, BlockedReason::NeutronUnknown(_)))
+        .any(|blocked| matches!(blocked.reason, BlockedReason::NeutronUnknown(_)));
+    is_blocked || has_unread_ports(observed)
+}
+
+fn has_unread_ports(observed: &Observed) -> bool {
+    let ports = observed.ports.iter().flat_map(|seen| seen.values());
+    ports.into_iter().any(Result::is_err)
 }
 
 impl<C: Follow> Worker<'_, C> {
@@ -73,7 +80,10 @@ impl<C: Follow> Worker<'_, C> {
         self.write_backoff.prune(Instant::now());
         let known = Known::after(&plan, &loaded, &observed, self.interval);
         let (ready, due) = self.backed_off(parted.applied);
-        let due = earliest([due, waits_for_neutron(&plan).then_some(NEUTRON_RETRY)]);
+        let due = earliest([
+            due,
+            waits_for_neutron(&plan, &observed).then_some(NEUTRON_RETRY),
+        ]);
         let (new, others): (Vec<Change>, Vec<Change>) =
             ready.into_iter().partition(Change::gives_to_a_new_node);
         // Without changes it still quarantines the blocks of dead claims.
@@ -174,6 +184,7 @@ impl<C: Follow> Worker<'_, C> {
             }
         };
         let (parallelism, stop) = (self.parallelism, self.stop.clone());
+        let ports = self.openstack.clone();
         let mut sending = Sending {
             batch: BATCH,
             parallelism,
@@ -182,7 +193,7 @@ impl<C: Follow> Worker<'_, C> {
             on_event: &mut on_write,
         };
         let (applied, failure) =
-            apply_until_settled(cluster, &NoPorts, job, observed, changes, &mut sending).await;
+            apply_until_settled(cluster, &ports, job, observed, changes, &mut sending).await;
         let tried = self.note(applied, on_event);
         on_event(ControllerEvent::Sending(0));
         match failure {

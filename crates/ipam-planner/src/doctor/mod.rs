@@ -22,6 +22,7 @@ mod operator_errors;
 mod placement;
 mod pod_pool_use;
 mod pod_pools;
+mod port_pairs;
 mod ranges;
 mod route_dump;
 mod service_annotations;
@@ -30,6 +31,7 @@ mod waiting;
 mod without_block;
 
 use crate::check;
+use crate::plan::plan;
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{Finding, NodeName, ObjectRef, Rule, Severity, grouped_digits};
 use ipam_desired::Desired;
@@ -88,7 +90,9 @@ pub fn examine(
         findings.extend(check::examination(desired, observed));
         findings.extend(ranges::outside_pools(desired, observed));
         findings.extend(capacity::of_pools(desired, observed));
-        findings.extend(placement::of_plan(desired, observed));
+        let plan = plan(desired, observed, Vec::new());
+        findings.extend(placement::of_plan(&plan));
+        findings.extend(port_pairs::of_plan(&plan, observed));
     }
     findings.extend(capacity::of_cluster_pool(observed));
     findings.extend(pod_pool_use::exhausted(desired, observed));

@@ -3,23 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding;
-use crate::plan::{Misplaced, MisplacedReason, Plan, plan};
-use ipam_cilium::observed::Observed;
+use crate::plan::{Misplaced, MisplacedReason, Plan};
 use ipam_core::model::{Finding, NodeName, PoolName, Rule, Severity, grouped_digits};
-use ipam_desired::Desired;
 
 /// Findings of a plan about held blocks: one for each reason and pool, and one for each object that
 /// fills a pool alone.
-pub(super) fn of_plan(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let mut plan = plan(desired, observed, Vec::new());
-    plan.findings
-        .retain(|finding| finding.rule == Rule("one-node-fills-pool"));
-    plan.findings.iter_mut().for_each(|finding| {
-        finding.consequence = "other nodes do not get these blocks".to_owned();
+pub(super) fn of_plan(plan: &Plan) -> Vec<Finding> {
+    let fillers = plan
+        .findings
+        .iter()
+        .filter(|finding| finding.rule == Rule("one-node-fills-pool"));
+    let fillers = fillers.map(|finding| {
+        let consequence = "other nodes do not get these blocks".to_owned();
+        Finding {
+            consequence,
+            ..finding.clone()
+        }
     });
-    let mut findings = misplaced(&plan);
-    findings.append(&mut plan.findings);
-    findings
+    misplaced(plan).into_iter().chain(fillers).collect()
 }
 
 fn misplaced(plan: &Plan) -> Vec<Finding> {

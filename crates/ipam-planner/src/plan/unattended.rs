@@ -72,10 +72,17 @@ fn harmless(changes: &[Change], worst: Hazard) -> (Vec<Change>, Vec<Change>) {
         let must_wait = change.hazard() > worst || !change.needs_approval().is_empty();
         if must_wait || (in_order && is_held_back) {
             is_held_back |= in_order;
+            applied.extend(harmless_part(change, worst));
             waiting.push(change.clone());
         } else {
             applied.push(change.clone());
         }
     }
     (applied, waiting)
+}
+
+/// The additions of a port whose removals wait: without them, Pods have no network.
+fn harmless_part(change: &Change, worst: Hazard) -> Option<Change> {
+    let additions = change.as_port()?.additions()?;
+    (additions.hazard() <= worst).then(|| Change::Port(Box::new(additions)))
 }

@@ -12,7 +12,7 @@ use ipam_cilium::observed::{Node, Observed, Reading};
 use ipam_core::net::Block;
 
 /// Blocks of which Pods of a node have addresses, or may get addresses at any moment.
-pub(super) fn in_use(observed: &Observed, node: &Node) -> BTreeSet<Block> {
+pub(crate) fn in_use(observed: &Observed, node: &Node) -> BTreeSet<Block> {
     let held = observed.holds(node);
     let read = held
         .iter()

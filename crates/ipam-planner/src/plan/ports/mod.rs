@@ -16,6 +16,7 @@ use ipam_cilium::observed::Node;
 use ipam_core::model::{Hazard, NodeName};
 use ipam_core::neutron::{Id, Pair, PairsChange, VmPort};
 
+pub(crate) use allowed::in_use as blocks_in_use;
 pub(super) use planner::{PortsPlan, plan, unplanned};
 pub(super) use saved::{is_gone, shows, unseen};
 pub(super) use undo::{inverted, undone};
@@ -70,6 +71,19 @@ impl PortChange {
             revision,
             cause,
         }
+    }
+
+    /// The additions alone, where the change also removes ranges.
+    pub(super) fn additions(&self) -> Option<PortChange> {
+        if self.added.is_empty() || self.removed.is_empty() || self.cause == PortCause::Undo {
+            return None;
+        }
+        let kept = self.removed.iter().copied().map(Pair::of);
+        Some(PortChange {
+            removed: BTreeSet::new(),
+            pairs: kept.chain(self.pairs.iter().cloned()).collect(),
+            ..self.clone()
+        })
     }
 
     /// A removed range may cut off Pods.

@@ -49,7 +49,7 @@ pub(in crate::plan) fn unplanned(desired: &Desired, observed: &Observed) -> Opti
             Severity::Info,
             "address-pairs-unseen",
             "allowed_address_pairs of VMs' ports are not read here",
-            "`apply` keeps them, and so does `neutron-node --pod-cidrs-on` on each node",
+            "`apply`, `watch` and the operator keep them on a live cluster",
         ));
     }
     let unknown = || {
