@@ -127,7 +127,7 @@ fn a_pool_beside_the_subnet_gives_its_blocks() {
 }
 
 #[test]
-fn a_pool_over_the_subnet_is_refused_by_name_and_its_blocks_avoid_it() {
+fn a_pool_over_the_subnet_is_told_by_name_and_its_blocks_avoid_it() {
     for (range, cidr, free) in [
         ("10.1.0.0/24", "10.1.0.0/16", "10.1.1.0/24"),
         ("10.1.0.0/26", "10.1.0.0/16", "10.1.1.0/24"),
@@ -150,17 +150,17 @@ fn a_pool_over_the_subnet_is_refused_by_name_and_its_blocks_avoid_it() {
         }
         let plan = planned(&[of_nodes(cidr), subnet_pool("vm", SUBNET)], &observed);
         assert_eq!(given(&plan), [free], "{plan:#?}");
-        let refusal = &plan.refusals[0];
-        assert_eq!(refusal.rule.0, "neutron-overlap");
-        assert!(
-            refusal.waiver.is_none() && refusal.message.contains("pool `rack` overlaps pool `vm`"),
-            "{refusal:?}"
+        assert_eq!(
+            (plan.refusals.len(), plan.blocked.len()),
+            (0, 0),
+            "{plan:#?}"
         );
         let overlap = finding(&plan, "neutron-overlap");
         assert_eq!(
             (overlap.severity, overlap.origin.is_some()),
             (Severity::Error, true)
         );
+        assert!(overlap.message.contains("pool `rack` overlaps pool `vm`"));
     }
 }
 
@@ -325,7 +325,8 @@ fn nodes_that_join_later_avoid_the_subnet_and_wait_where_a_pool_overlaps_it() {
 
 #[test]
 fn a_pool_that_a_subnet_leaves_nothing_of_is_no_reason_to_take_another_one() {
-    let observed = observed(&[node("n", "a", "")], &[(SUBNET, there("10.1.0.0/16"))]);
+    let nodes = [node("n", "a", "")];
+    let observed = observed(&nodes, &[(SUBNET, there("10.1.0.0/16"))]);
     let other = pool(
         "spare",
         "{cidrs: [10.30.0.0/16], blockSize: 24, priority: -1}",
@@ -338,7 +339,20 @@ fn a_pool_that_a_subnet_leaves_nothing_of_is_no_reason_to_take_another_one() {
         ],
         &observed,
     );
-    assert_eq!(plan.refusals[0].rule.0, "neutron-overlap", "{plan:#?}");
+    assert!(
+        plan.refusals.is_empty() && plan.changes.is_empty(),
+        "{plan:#?}"
+    );
+    let [blocked] = &plan.blocked[..] else {
+        panic!("{plan:#?}")
+    };
+    assert_eq!(blocked.reason.code(), "neutron-overlap");
+    assert!(
+        blocked
+            .reason
+            .to_string()
+            .contains("pool `rack` overlaps pool `vm`")
+    );
     let of_others = pool(
         "rack",
         "{cidrs: [10.1.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: b}}}",
@@ -545,4 +559,35 @@ fn a_service_is_not_pinned_to_an_address_of_a_subnet() {
             plan.blocked
         );
     }
+}
+
+#[test]
+fn an_overlap_stops_only_what_overlaps() {
+    let nodes = [("n1", "a"), ("n2", "a"), ("n3", "b")].map(|(name, rack)| node(name, rack, ""));
+    let of = |rack: &str, cidr: &str| {
+        let selector = format!("nodeSelector: {{matchLabels: {{rack: {rack}}}}}");
+        pool(
+            rack,
+            &format!("{{cidrs: [{cidr}], blockSize: 24, {selector}}}"),
+        )
+    };
+    let documents = [
+        of("a", "10.1.0.0/23"),
+        of("b", "10.30.0.0/16"),
+        subnet_pool("vm", SUBNET),
+    ];
+    let subnet = [(SUBNET, there("10.1.0.0/24"))];
+    let plan = planned(&documents, &observed(&nodes, &subnet));
+    assert!(plan.refusals.is_empty(), "{plan:#?}");
+    assert_eq!(given(&plan), ["10.1.1.0/24", "10.30.0.0/24"]);
+    let blocked: Vec<String> = plan.blocked.iter().map(|one| one.target.name()).collect();
+    assert_eq!(blocked, ["n2"]);
+    // A held block that overlaps is not written to a further field.
+    let annotations = r#""annotations":{"network.cilium.io/ipv4-pod-cidr":"10.1.0.0/24"},"uid""#;
+    let annotated = node("n1", "a", "").replace("\"uid\"", annotations);
+    let plan = planned(&documents, &observed(&[annotated], &subnet));
+    assert!(
+        given(&plan).iter().all(|block| block != "10.1.0.0/24"),
+        "{plan:#?}"
+    );
 }

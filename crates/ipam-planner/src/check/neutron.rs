@@ -16,7 +16,7 @@ pub(super) fn overlapping(desired: &Desired, observed: &Observed) -> Vec<Finding
             Finding::new(Severity::Error, Rule("neutron-overlap"), overlap.message()).about(about);
         let finding = finding.at(overlap.origin, format!("overlaps {}", overlap.range));
         let finding = finding.and(&overlap.pool.subnet_origin, "this subnet");
-        finding.help("give each pool its own addresses; Neutron gives those of a subnet to ports")
+        finding.help(SubnetOverlap::HELP)
     };
     SubnetPools::resolve(desired, observed)
         .overlaps()

@@ -215,6 +215,10 @@ pub struct SubnetOverlap<'d> {
 }
 
 impl SubnetOverlap<'_> {
+    /// The way out.
+    pub const HELP: &'static str =
+        "give each pool addresses of its own; Neutron gives those of a subnet to ports";
+
     /// In one sentence.
     pub fn message(&self) -> String {
         let SubnetOverlap {

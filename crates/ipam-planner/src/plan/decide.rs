@@ -3,7 +3,7 @@
 use super::allocation::{Allocator, NodePools, given};
 use super::blocked::{Blocked, BlockedReason};
 use super::candidates::Candidates;
-use super::change::{Change, NodeChange, Target};
+use super::change::{Change, NodeChange, Reason, Target};
 use super::file_blocks::FileBlocks;
 use super::kept_addresses::KeptAddresses;
 use super::misplaced::Placement;
@@ -12,9 +12,9 @@ use super::owners::AddressOwners;
 use super::supply::{foreign, supply};
 use super::{Plan, digest, drift, lb, misplaced, pins, pod_pools, ports};
 use crate::check;
-use crate::openstack::SubnetPools;
+use crate::openstack::{Overlapping, SubnetOverlap, SubnetPools};
 use ipam_cilium::observed::{Node, Observed, Reading};
-use ipam_core::alloc::{Outcome, Supply};
+use ipam_core::alloc::{Outcome, PassedOver, Supply};
 use ipam_core::claims::Claims;
 use ipam_core::model::{Finding, NodeName, PoolName};
 use ipam_core::net::{Block, RangeIndex};
@@ -68,6 +68,35 @@ fn by_approval_and_pool(change: &Change) -> Option<(bool, Option<PoolName>, Node
         let is_approved = change.needs_approval.is_empty();
         (is_approved, change.pool.clone(), change.node.clone())
     })
+}
+
+/// The first subnet that keeps a node from a block: the block would overlap it, or a better pool is
+/// full because of it.
+fn over_subnet<'o, 'd>(
+    change: &NodeChange,
+    overlaps: &'o [SubnetOverlap<'d>],
+) -> Option<&'o SubnetOverlap<'d>> {
+    let is_over = |overlap: &&SubnetOverlap<'_>| match overlap.other {
+        Overlapping::Pool(name) => {
+            let mut blocks = change.after.iter();
+            passes_over_full(change, name) || blocks.any(|block| block.overlaps(overlap.range))
+        }
+        Overlapping::AddressPool(_) => false,
+    };
+    overlaps.iter().find(is_over)
+}
+
+fn passes_over_full(change: &NodeChange, pool: &PoolName) -> bool {
+    match &change.reason {
+        Reason::LowestFree { passed_over } => passed_over
+            .iter()
+            .any(|passed| passed.pool == *pool && passed.why == PassedOver::Full),
+        Reason::Pinned
+        | Reason::MovedByPin { .. }
+        | Reason::PinnedInPart
+        | Reason::HeldElsewhere { .. }
+        | Reason::Undo => false,
+    }
 }
 
 /// Oldest first, then by name: a later node never takes what an earlier one would have got.
@@ -213,6 +242,7 @@ impl<'p> Planner<'p> {
         let mut placement =
             Placement::new(self.desired, self.observed, &self.supply, &files, owners);
         let subnets = SubnetPools::resolve(self.desired, self.observed);
+        let overlaps = subnets.overlaps();
         for (pools, outcome) in nodes.iter().zip(outcomes) {
             let NodePools {
                 node,
@@ -234,6 +264,10 @@ impl<'p> Planner<'p> {
                 (Ok(Some(change)), Some(unresolved)) if self.makes_real(node, &change) => {
                     Err(BlockedReason::NeutronUnknown(Box::new(unresolved.clone())))
                 }
+                (Ok(Some(change)), None) => match over_subnet(&change, &overlaps) {
+                    Some(overlap) => Err(BlockedReason::NeutronOverlap(overlap.message())),
+                    None => Ok(Some(change)),
+                },
                 (decided, _) => decided,
             };
             match decided {

@@ -54,7 +54,7 @@ impl PlannedState {
         let is_paused = desired.policy.activity == Activity::Paused;
         let subnets = SubnetPools::resolve(desired, observed);
         let is_unresolved = subnets.unresolved().is_some();
-        // Blocks of such a pool are refused, and so are those of another pool in its place.
+        // A node that such a pool leaves without a block is blocked, and not served by another pool.
         let has_overlap = subnets
             .overlaps()
             .iter()

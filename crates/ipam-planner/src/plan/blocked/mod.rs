@@ -16,7 +16,7 @@ use strum::{IntoStaticStr, VariantNames};
 
 use super::change::Target;
 use super::lb::LbObstacle;
-use crate::openstack::UnresolvedSubnet;
+use crate::openstack::{SubnetOverlap, UnresolvedSubnet};
 use ipam_core::model::Origin;
 use ipam_core::net::Family;
 
@@ -62,6 +62,9 @@ pub enum BlockedReason {
     LoadBalancing(Box<LbObstacle>),
     /// The addresses of a Neutron subnet are unknown, so no block is known to be free.
     NeutronUnknown(Box<UnresolvedSubnet>),
+    /// The block would overlap a Neutron subnet, or a better pool is full because of one. The
+    /// overlap in one sentence.
+    NeutronOverlap(String),
     /// `cilium-config` was not found.
     NoCilium,
     /// A pod-CIDR field of the object is no CIDR.
@@ -87,6 +90,7 @@ impl BlockedReason {
             BlockedReason::Undo(obstacle) => obstacle.into(),
             BlockedReason::LoadBalancing(obstacle) => obstacle.code(),
             BlockedReason::NeutronUnknown(_)
+            | BlockedReason::NeutronOverlap(_)
             | BlockedReason::NoCilium
             | BlockedReason::Unreadable(_)
             | BlockedReason::NoIdentity
@@ -113,6 +117,9 @@ impl BlockedReason {
             BlockedReason::LoadBalancing(obstacle) => obstacle.explain(),
             BlockedReason::NeutronUnknown(subnet) => {
                 Explanation::new(subnet.to_string(), subnet.help())
+            }
+            BlockedReason::NeutronOverlap(overlap) => {
+                Explanation::new(overlap.clone(), SubnetOverlap::HELP)
             }
             BlockedReason::NoCilium => Explanation::new(
                 "no cilium-config was found, so the field that Cilium reads is unknown",
@@ -258,6 +265,7 @@ mod tests {
                 "migrating",
                 "mode-of-another-allocator",
                 "mode-unknown",
+                "neutron-overlap",
                 "neutron-unknown",
                 "no-cilium",
                 "no-identity",
