@@ -455,3 +455,28 @@ fn doctor_tells_what_ports_lack_and_what_they_allow_without_need() {
     unread.ports = Some([(VM.parse().unwrap(), Err("no answer".to_owned()))].into());
     assert_eq!(rules(&unread), [(Severity::Error, "address-pairs-unread")]);
 }
+
+/// Virtual addresses of VRRP or BIRD inside a pool: with their own hardware address, or single.
+#[test]
+fn virtual_addresses_stay() {
+    let mut shared = port(&["10.20.6.1", "10.20.6.1/32", "10.20.9.0/24"]);
+    let vrrp = json!({"ip_address": "10.20.8.0/24", "mac_address": "00:00:5e:00:01:07"});
+    shared.pairs.push(serde_json::from_value(vrrp).unwrap());
+    let plan = planned(&rack(), &seen(&[vm("n", "10.20.7.0/24")], vec![shared]));
+    assert_eq!(
+        change(&plan),
+        (
+            vec!["10.20.7.0/24".to_owned()],
+            vec!["10.20.9.0/24".to_owned()]
+        )
+    );
+    assert_eq!(ports(&plan)[0].pairs.len(), 4);
+    // Blocks of one address look the same.
+    let single = super::support::pool("rack", "{cidrs: [10.20.6.0/28], blockSize: 32}");
+    let held = vm("n", "10.20.6.2/32");
+    let plan = planned(
+        &documents(&single),
+        &seen(&[held], vec![port(&["10.20.6.1"])]),
+    );
+    assert_eq!(change(&plan), (vec!["10.20.6.2/32".to_owned()], vec![]));
+}

@@ -326,10 +326,13 @@ impl<'p> PortPlanner<'p> {
     }
 
     /// Whether a range is a block as the pools give them, and nothing else uses it: a foreign pair
-    /// may well name some address of a pool.
+    /// may well name some address of a pool. A single address is never ours, whatever the size of
+    /// blocks: keepalived and BIRD share virtual addresses that way.
     fn is_ours(&self, range: &IpNet) -> bool {
-        block_of(range)
-            .is_some_and(|block| self.files.owning_pool(block).is_ok() && !self.owners.uses(block))
+        let is_single = range.prefix_len() == range.max_prefix_len();
+        block_of(range).is_some_and(|block| {
+            !is_single && self.files.owning_pool(block).is_ok() && !self.owners.uses(block)
+        })
     }
 }
 
