@@ -19,8 +19,8 @@ const PREFIX: &str = "CILIUM_IPAM";
 /// Flags that select the cluster.
 const OF_CLUSTER: [&str; 4] = ["cluster_file", "kubeconfig", "context", "patience"];
 
-/// Flags that select OpenStack's cloud.
-const OF_OPENSTACK: [&str; 2] = ["clouds_file", "os_cloud"];
+/// Flags that select OpenStack.
+const OF_OPENSTACK: [&str; 3] = ["clouds_file", "os_cloud", "neutron_file"];
 
 /// Commands that read no cluster.
 const WITHOUT_CLUSTER: [&str; 6] = [

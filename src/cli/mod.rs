@@ -112,6 +112,10 @@ struct Common {
     /// The cloud in that file. Default: `OS_CLOUD`, or the only cloud.
     #[arg(long, global = true, value_name = "NAME")]
     os_cloud: Option<String>,
+    /// Use a Neutron in this file instead of OpenStack: JSON with `ports` and `subnets` as Neutron's
+    /// API lists them. `apply` writes address pairs there.
+    #[arg(long, global = true, value_name = "FILE", conflicts_with_all = ["clouds_file", "os_cloud"])]
+    neutron_file: Option<PathBuf>,
     /// How long to retry when the API server fails or is busy, such as `30s`.
     #[arg(long, global = true, value_name = "DURATION", default_value = "30s", value_parser = duration::duration)]
     patience: SignedDuration,
@@ -306,6 +310,7 @@ impl Common {
             context,
             file("clouds-file", &self.clouds_file),
             cloud,
+            file("neutron-file", &self.neutron_file),
         ];
         parts.into_iter().flatten().collect()
     }

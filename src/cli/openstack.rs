@@ -10,8 +10,11 @@ use ipam_desired::Desired;
 use openstack::{SentRequest, clouds_files};
 
 impl Common {
-    /// The selected OpenStack cloud. Reads no files yet.
+    /// The selected OpenStack cloud, or the recorded Neutron. Reads no files yet.
     pub(super) fn openstack(&self, scope: Scope) -> OpenStack {
+        if let Some(path) = &self.neutron_file {
+            return OpenStack::recorded(path.clone(), scope);
+        }
         let named = self
             .clouds_file
             .clone()

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::support::{Folder, repository, run};
+use serde_json::Value;
+
+use super::support::{Folder, Ran, repository, run};
 
 fn examples() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(repository().join("examples")).unwrap();
@@ -21,6 +23,9 @@ pub fn copy(example: &Path) -> Folder {
         "cluster.yaml",
         std::fs::read(example.join("cluster.yaml")).unwrap(),
     );
+    if let Ok(recorded) = std::fs::read(example.join("neutron.json")) {
+        folder.write("neutron.json", recorded);
+    }
     for entry in std::fs::read_dir(example.join("pools")).unwrap() {
         let path = entry.unwrap().path();
         folder.write(
@@ -31,6 +36,15 @@ pub fn copy(example: &Path) -> Folder {
     folder
 }
 
+/// Runs a command on the example's cluster, and on its Neutron if it has one.
+fn on(folder: &Folder, command: &[&str]) -> Ran {
+    let neutron: &[&str] = match folder.path().join("neutron.json").exists() {
+        true => &["--neutron-file", "neutron.json"],
+        false => &[],
+    };
+    folder.run(&[command, &["--cluster", "cluster.yaml"], neutron].concat())
+}
+
 #[test]
 fn every_example_gives_its_plan_and_applies() {
     let examples = examples();
@@ -38,23 +52,11 @@ fn every_example_gives_its_plan_and_applies() {
     for example in examples {
         let name = example.file_name().unwrap().to_str().unwrap();
         let folder = copy(&example);
-        let plan = folder
-            .run(&["plan", "--cluster", "cluster.yaml", "--fail-on", "never"])
-            .expect(0);
+        let plan = on(&folder, &["plan", "--fail-on", "never"]).expect(0);
         insta::assert_snapshot!(format!("example_{name}"), plan.all());
-        folder
-            .run(&["apply", "--cluster", "cluster.yaml", "--auto-approve"])
-            .expect(0);
-        let again = folder
-            .run(&[
-                "plan",
-                "--cluster",
-                "cluster.yaml",
-                "--detailed-exitcode",
-                "--fail-on",
-                "never",
-            ])
-            .expect(0);
+        on(&folder, &["apply", "--auto-approve"]).expect(0);
+        let again = ["plan", "--detailed-exitcode", "--fail-on", "never"];
+        let again = on(&folder, &again).expect(0);
         // With blocked changes, those come first.
         let headline = again.stdout.lines().next().unwrap_or_default();
         assert!(
@@ -138,4 +140,55 @@ fn schema_accepts_every_example_and_refuses_what_validate_refuses() {
             kind
         );
     }
+}
+
+/// `apply` writes into the recorded Neutron as into a real one.
+#[test]
+fn a_recorded_neutron_keeps_what_apply_writes() {
+    let folder = copy(&repository().join("examples/openstack"));
+    let pairs = || -> Vec<Vec<String>> {
+        let recorded: Value = serde_json::from_str(&folder.read("neutron.json")).unwrap();
+        let ports = recorded["ports"].as_array().unwrap().iter();
+        let of_port = |port: &Value| {
+            let pairs = port["allowed_address_pairs"].as_array().unwrap().iter();
+            let texts = pairs.map(|pair| pair["ip_address"].as_str().unwrap().to_owned());
+            texts.collect()
+        };
+        ports.map(of_port).collect()
+    };
+    let told = on(&folder, &["doctor", "pools", "--fail-on", "never"])
+        .expect(0)
+        .all();
+    for rule in ["address-pairs-missing", "address-pairs-stale"] {
+        assert!(told.contains(rule), "{told}");
+    }
+    let undo = ["apply", "--auto-approve", "--undo-out", "undo.json"];
+    on(&folder, &undo).expect(0);
+    assert_eq!(
+        pairs(),
+        [
+            vec!["10.9.0.200", "10.20.0.0/24"],
+            vec!["10.20.1.0/24", "10.9.0.200"],
+            vec!["10.20.2.0/24"]
+        ]
+    );
+    on(&folder, &["apply", "undo.json", "--auto-approve"]).expect(0);
+    assert!(pairs()[1].contains(&"10.20.9.0/24".to_owned()));
+    let missing = [
+        "plan",
+        "--cluster",
+        "cluster.yaml",
+        "--neutron-file",
+        "none.json",
+    ];
+    let told = folder.run(&missing).expect(8).all();
+    assert!(told.contains("none.json"), "{told}");
+    let both = [
+        "plan",
+        "--neutron-file",
+        "neutron.json",
+        "--os-cloud",
+        "lab",
+    ];
+    assert!(folder.run(&both).code != 0);
 }

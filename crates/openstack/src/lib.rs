@@ -8,6 +8,7 @@ mod http;
 mod insecure_setting;
 mod keep_pairs;
 mod login;
+mod recorded;
 mod retries;
 
 pub use api::{
@@ -19,4 +20,5 @@ pub use http::{HttpNeutron, OnRequest, SentRequest, get_json};
 pub use insecure_setting::InsecureSetting;
 pub use keep_pairs::{PairsOutcome, PairsPatch, VmPorts, keep_pairs, missing_ranges, write_pairs};
 pub use login::SessionCache;
+pub use recorded::RecordedNeutron;
 pub use retries::{NextAttempt, Retries, retry_until_answered};

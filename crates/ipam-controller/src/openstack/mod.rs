@@ -2,6 +2,7 @@
 //!
 //! Nothing that Neutron answers is kept between plans, and no token leaves the process.
 
+mod client;
 mod observe;
 mod write;
 
@@ -11,10 +12,13 @@ use std::time::{Duration, Instant};
 
 use tokio::task::spawn_blocking;
 
+use self::client::Client;
 use ipam_cluster::ClusterError;
 use ipam_core::model::{Finding, Rule, Severity};
 use ipam_desired::{AddressPairs, Desired};
-use openstack::{Cloud, HttpNeutron, InsecureSetting, NeutronError, OnRequest, SessionCache};
+use openstack::{
+    Cloud, HttpNeutron, InsecureSetting, NeutronError, OnRequest, RecordedNeutron, SessionCache,
+};
 use private_files::read_small;
 
 /// Limit for reading all subnets, for reading the ports of one batch of VMs, and for one write.
@@ -53,8 +57,16 @@ pub enum Scope {
     Ports,
 }
 
+/// Where Neutron is.
+#[derive(Clone)]
+enum Place {
+    Cloud(CloudsLocation),
+    /// A recording, with its path.
+    File(PathBuf),
+}
+
 struct Session {
-    location: CloudsLocation,
+    place: Place,
     /// Receives each request.
     on_request: Option<OnRequest>,
     /// The last login, reused while the credentials stay the same.
@@ -89,9 +101,18 @@ impl Fault {
 impl OpenStack {
     /// Reads nothing yet.
     pub fn new(location: CloudsLocation, scope: Scope) -> OpenStack {
+        OpenStack::at(Place::Cloud(location), scope)
+    }
+
+    /// A Neutron that was recorded in this file. Reads nothing yet.
+    pub fn recorded(path: PathBuf, scope: Scope) -> OpenStack {
+        OpenStack::at(Place::File(path), scope)
+    }
+
+    fn at(place: Place, scope: Scope) -> OpenStack {
         OpenStack {
             session: Arc::new(Session {
-                location,
+                place,
                 on_request: None,
                 last: Mutex::default(),
             }),
@@ -104,7 +125,7 @@ impl OpenStack {
     pub fn reporting(self, on_request: OnRequest) -> OpenStack {
         OpenStack {
             session: Arc::new(Session {
-                location: self.session.location.clone(),
+                place: self.session.place.clone(),
                 on_request: Some(on_request),
                 last: Mutex::default(),
             }),
@@ -138,8 +159,15 @@ impl OpenStack {
 
 impl Session {
     /// Runs a request with the credentials as they are now: a mounted file may have changed.
-    fn with<T>(&self, request: impl FnOnce(&HttpNeutron) -> Result<T, Fault>) -> Result<T, Fault> {
-        let cloud = self.location.read()?;
+    fn with<T>(&self, request: impl FnOnce(&Client) -> Result<T, Fault>) -> Result<T, Fault> {
+        let cloud = match &self.place {
+            Place::Cloud(location) => location.read()?,
+            Place::File(path) => {
+                // Writes replace the whole file.
+                let _one_at_a_time = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+                return request(&Client::File(RecordedNeutron::new(path)));
+            }
+        };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         // The limit starts once the session is free.
         let until = Instant::now() + PATIENCE;
@@ -149,8 +177,11 @@ impl Session {
                 .map_err(|error| Fault::of(&error))?
                 .reporting(self.on_request.clone()),
         };
-        let answer = request(&neutron);
-        *last = Some((cloud, neutron));
+        let client = Client::Server(Box::new(neutron));
+        let answer = request(&client);
+        if let Client::Server(neutron) = client {
+            *last = Some((cloud, *neutron));
+        }
         answer
     }
 

@@ -7,12 +7,13 @@ use std::time::Instant;
 
 use tokio::task::spawn_blocking;
 
+use super::client::Client;
 use super::{ABANDONED, OpenStack, PATIENCE};
 use ipam_cilium::observed::{Observed, SeenPorts, SeenSubnet, SeenSubnets};
 use ipam_core::net::Block;
 use ipam_core::neutron::Id;
 use ipam_desired::Desired;
-use openstack::{HttpNeutron, NetworkFacts, NeutronError, Subnet};
+use openstack::{NeutronError, Subnet};
 
 /// VMs per request for ports: their ids fill about two kilobytes of the URL.
 const VMS_PER_REQUEST: usize = 50;
@@ -73,7 +74,7 @@ impl OpenStack {
 }
 
 /// After the first failure the remaining requests are skipped.
-fn read_ports(neutron: &HttpNeutron, vms: &BTreeSet<Id>) -> SeenPorts {
+fn read_ports(neutron: &Client, vms: &BTreeSet<Id>) -> SeenPorts {
     let mut seen = SeenPorts::new();
     let mut failure: Option<String> = None;
     let vms: Vec<Id> = vms.iter().cloned().collect();
@@ -97,7 +98,7 @@ fn read_ports(neutron: &HttpNeutron, vms: &BTreeSet<Id>) -> SeenPorts {
 }
 
 /// After the first failure the remaining requests are skipped.
-fn read_subnets(neutron: &HttpNeutron, wanted: &BTreeSet<Id>) -> SeenSubnets {
+fn read_subnets(neutron: &Client, wanted: &BTreeSet<Id>) -> SeenSubnets {
     let mut failure: Option<String> = None;
     let mut seen = SeenSubnets::new();
     for id in wanted {

@@ -7,7 +7,7 @@ use super::{ABANDONED, OpenStack};
 use crate::ports::PortWriter;
 use ipam_cluster::WriteError;
 use ipam_planner::plan::PortChange;
-use openstack::{NeutronError, PairsPatch, write_pairs};
+use openstack::{NeutronError, PairsPatch};
 
 impl PortWriter for OpenStack {
     async fn write_pairs(&self, change: &PortChange) -> Result<(), WriteError> {
@@ -18,7 +18,7 @@ impl PortWriter for OpenStack {
             revision: change.revision,
         };
         let outcome =
-            spawn_blocking(move || session.with(|neutron| Ok(write_pairs(neutron, &port, &patch))));
+            spawn_blocking(move || session.with(|neutron| Ok(neutron.write_pairs(&port, &patch))));
         match outcome.await {
             Ok(Ok(answer)) => answer.map_err(write_error),
             Ok(Err(fault)) => Err(WriteError::Refused(fault.why())),

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::http::ask::Question;
-use crate::http::objects::{WrittenNetwork, WrittenSubnet, object};
+use crate::http::objects::{WrittenNetwork, object};
 use crate::{
     Network, NetworkFacts, Neutron, NeutronError, NewPort, NextAttempt, Port, PortFilter, Retries,
     Subnet, Wanted,
@@ -28,6 +28,8 @@ use retry::Backoff;
 pub use ask::HttpNeutron;
 pub use ask::get_json;
 pub(super) use keystone::Session;
+pub(crate) use objects::WrittenSubnet;
+pub(crate) use pairs::by_vm;
 pub use report::{OnRequest, SentRequest};
 
 /// Ports per page of a list.

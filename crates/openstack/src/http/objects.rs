@@ -16,7 +16,7 @@ pub(super) struct WrittenNetwork {
 }
 
 #[derive(Deserialize)]
-pub(super) struct WrittenSubnet {
+pub(crate) struct WrittenSubnet {
     network_id: Id,
     cidr: IpNet,
     gateway_ip: Option<IpAddr>,
@@ -33,7 +33,7 @@ struct WrittenRoute {
 }
 
 impl WrittenSubnet {
-    pub(super) fn subnet(self) -> Subnet {
+    pub(crate) fn subnet(self) -> Subnet {
         let route = |route: WrittenRoute| HostRoute {
             destination: route.destination,
             nexthop: route.nexthop,

@@ -50,24 +50,29 @@ impl HttpNeutron {
     /// # Errors
     /// Fails if Neutron refuses or does not answer.
     pub fn ports_of_vms(&self, vms: &[Id]) -> Result<BTreeMap<Id, Vec<VmPort>>, NeutronError> {
-        let mut of_vms: BTreeMap<Id, Vec<VmPort>> =
-            vms.iter().map(|vm| (vm.clone(), Vec::new())).collect();
         let wanted: Vec<_> = vms.iter().map(|vm| ("device_id", vm.to_string())).collect();
-        for port in self.list_vm_ports(wanted)? {
-            let vm = port
-                .device_id
-                .parse()
-                .ok()
-                .filter(|vm: &Id| vm.to_string() == port.device_id);
-            if let Some(ports) = vm.and_then(|vm| of_vms.get_mut(&vm)) {
-                ports.push(port);
-            }
-        }
-        Ok(of_vms)
+        Ok(by_vm(vms, self.list_vm_ports(wanted)?))
     }
 
     fn list_vm_ports(&self, mut query: Vec<(&str, String)>) -> Result<Vec<VmPort>, NeutronError> {
         query.extend(FIELDS.map(|field| ("fields", field.to_owned())));
         self.pages(query, |port: &VmPort| &port.id)
     }
+}
+
+/// Those of the ports that a VM of these has.
+pub(crate) fn by_vm(vms: &[Id], ports: Vec<VmPort>) -> BTreeMap<Id, Vec<VmPort>> {
+    let mut of_vms: BTreeMap<Id, Vec<VmPort>> =
+        vms.iter().map(|vm| (vm.clone(), Vec::new())).collect();
+    for port in ports {
+        let vm = port
+            .device_id
+            .parse()
+            .ok()
+            .filter(|vm: &Id| vm.to_string() == port.device_id);
+        if let Some(ports) = vm.and_then(|vm| of_vms.get_mut(&vm)) {
+            ports.push(port);
+        }
+    }
+    of_vms
 }
