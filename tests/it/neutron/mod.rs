@@ -10,6 +10,7 @@ mod gone_node;
 mod guest;
 mod health;
 mod input;
+mod learned;
 mod lists;
 mod nic;
 mod node;
