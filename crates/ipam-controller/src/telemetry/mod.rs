@@ -6,7 +6,6 @@ mod metrics;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use self::metrics::Metrics;
 use super::ControllerEvent;
