@@ -41,6 +41,7 @@ fn no_expression_takes_more_than_its_budget_allows() {
         "plan.changes.map(a, plan.changes).size() > 0".to_owned(),
         "pools.map(a, pools.map(b, {'a': b})).size() > 0".to_owned(),
         "pools.map(a, pools.map(b, string(b))).size() > 0".to_owned(),
+        "pools.map(a, pools.map(b, cidr('fd00::/64'))).size() > 0".to_owned(),
         "pools.all(a, pools.all(b, b.none == 1))".to_owned(),
         repeated("['aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa']", ".map(x, x + x)"),
         repeated("[1]", ".map(x, {'a': x, 'b': x})"),
