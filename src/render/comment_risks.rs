@@ -143,9 +143,11 @@ fn losing_address<'p>(
             .words("; to lose them on purpose, plan again with ")
             .value(&format!("--waive {waiver}")),
     };
+    let mut answers = loss.answers();
+    answers.push(("Way out", way_out));
     Risk {
-        what: loss.phrase(),
-        answers: vec![("way out", way_out)],
+        what: loss.headline(),
+        answers,
         subject: Subject::Loss(loss),
     }
 }

@@ -66,7 +66,21 @@ impl Loss<'_> {
 
     /// `Service a/b loses 20.0.10.1 now: no pool covers it; …`
     pub(super) fn phrase(&self) -> Phrase {
-        let shown = self.services.iter().take(limit(Detail::Short));
+        let parts = self.answers();
+        parts
+            .into_iter()
+            .fold(self.headline(), |phrase, (what, part)| {
+                let label = match what {
+                    "Cause" => "; the cause: ",
+                    "Services" => "; these: ",
+                    _ => "; ",
+                };
+                phrase.words(label).then(part)
+            })
+    }
+
+    /// `Service a/b loses 20.0.10.1 now: no pool covers it`
+    pub(super) fn headline(&self) -> Phrase {
         let head = match &self.services[..] {
             [(service, address)] => Phrase::new("Service ")
                 .value(&name(service))
@@ -78,23 +92,28 @@ impl Loss<'_> {
                 self.verb("lose")
             )),
         };
-        let why = head
-            .words(&format!(" {}: ", self.time()))
-            .sentence(&self.lost.reason);
-        let why = match self.change {
-            Some(change) => why.words("; the cause: ").then(cause(change)),
-            None => why,
-        };
-        let all = match self.services.len() {
-            1 => why,
-            several => {
-                let all = list(why.words("; these: "), shown);
-                match several.saturating_sub(limit(Detail::Short)) {
-                    0 => all,
-                    more => all.words(&format!(" and {} more", grouped_digits(more))),
-                }
-            }
-        };
+        head.words(&format!(" {}: ", self.time()))
+            .sentence(&self.lost.reason)
+    }
+
+    /// The change that is the cause, the Services if they are several, and what they get then.
+    pub(super) fn answers(&self) -> Vec<(&'static str, Phrase)> {
+        let cause = self.change.map(|change| ("Cause", cause(change)));
+        let services = (self.services.len() > 1).then(|| {
+            let shown = self.services.iter().take(limit(Detail::Short));
+            let all = list(Phrase::default(), shown);
+            let all = match self.services.len().saturating_sub(limit(Detail::Short)) {
+                0 => all,
+                more => all.words(&format!(" and {} more", grouped_digits(more))),
+            };
+            ("Services", all)
+        });
+        let then = self.afterwards().map(|then| ("Afterwards", then));
+        [cause, services, then].into_iter().flatten().collect()
+    }
+
+    /// `it then gets …; it then waits: …`
+    fn afterwards(&self) -> Option<Phrase> {
         let who = match self.services.len() {
             1 => "it",
             _ => "each",
@@ -103,15 +122,12 @@ impl Loss<'_> {
             Some((service, _)) if service.certainty != "certain" => "may wait",
             _ => "then waits",
         };
-        let instead = |phrase: Phrase, then: &&str| {
-            let phrase = phrase.words(&format!("; {who} then "));
-            phrase.sentence(then)
-        };
-        let all = self.then.iter().fold(all, instead);
-        self.waits().fold(all, |phrase, why| {
-            let phrase = phrase.words(&format!("; {who} {waits}: "));
-            phrase.sentence(why)
-        })
+        let then = self.then.iter();
+        let then = then.map(|then| Phrase::new(&format!("{who} then ")).sentence(then));
+        let waiting = self.waits();
+        let waiting = waiting.map(|why| Phrase::new(&format!("{who} {waits}: ")).sentence(why));
+        then.chain(waiting)
+            .reduce(|before, next| before.words("; ").then(next))
     }
 
     fn waits(&self) -> impl Iterator<Item = &str> {

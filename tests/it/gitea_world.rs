@@ -65,7 +65,8 @@ runs:
   using: composite
   steps:
   - shell: bash
-    run: grep '"version": *"2.1.0"' "$FILE"
+    run: |
+      grep '"version": *"2.1.0"' "$FILE"
     env:
       FILE: ${{ inputs.sarif_file }}
 "#;
