@@ -161,10 +161,10 @@ func (server *Server) send(method, path string, body []byte) error {
 		return err
 	}
 	request.Header.Set("Authorization", "Bearer "+server.token)
-	request.Header.Set("Content-Type", "application/merge-patch+json")
-	request.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
-	if method != http.MethodPatch {
-		request.Header.Set("Accept", "application/json")
+	request.Header.Set("Accept", "application/json")
+	if method == http.MethodPatch {
+		request.Header.Set("Content-Type", "application/merge-patch+json")
+		request.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
 	}
 	answer, err := server.client.Do(request)
 	if err != nil {
