@@ -46,6 +46,10 @@ impl<C: Follow> ListVisitor for Reported<'_, C> {
         self.visitor.object(json)
     }
 
+    fn protobuf(&mut self, kind: ObservedKind, object: &[u8]) -> Result<(), ReadError> {
+        self.visitor.protobuf(kind, object)
+    }
+
     fn known(&mut self, json: &str, understood: &Understood) -> Result<(), ReadError> {
         self.visitor.known(json, understood)
     }

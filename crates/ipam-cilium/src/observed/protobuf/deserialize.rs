@@ -299,8 +299,28 @@ fn time(message: &[u8]) -> Result<Option<String>, Error> {
             seconds = wire.number().map_err(fault)?.cast_signed();
         }
     }
-    let time = Timestamp::from_second(seconds).map_err(Error::custom)?;
-    Ok(Some(time.to_string()))
+    Ok(Some(rfc3339(seconds)))
+}
+
+/// Any client may write a time that jiff does not know, and one object must not make a whole list
+/// unreadable. Go writes such a time by the proleptic Gregorian calendar, too (`time.RFC3339`).
+fn rfc3339(seconds: i64) -> String {
+    const OF_DAY: i64 = 86_400;
+    /// Days and years of a cycle of the calendar.
+    const CYCLE: (i64, i64) = (146_097, 400);
+    if let Ok(time) = Timestamp::from_second(seconds) {
+        return time.to_string();
+    }
+    let cycles = seconds.div_euclid(CYCLE.0 * OF_DAY);
+    let within = seconds.rem_euclid(CYCLE.0 * OF_DAY);
+    // 1970 to 2370, which jiff knows.
+    let Ok(time) = Timestamp::from_second(within) else {
+        return String::new();
+    };
+    let text = time.to_string();
+    let (year, rest) = text.split_at(4);
+    let year = year.parse::<i64>().unwrap_or(0) + cycles * CYCLE.1;
+    format!("{year:04}{rest}")
 }
 
 /// The JSON text of a `metav1.FieldsV1`.

@@ -10,7 +10,7 @@ use prost::Message as _;
 use serde_json::{Value, json};
 
 use self::generated::{node, pod, service};
-use self::messages::{ListMeta, Node, NodeList, ObjectMeta, TypeMeta, Unknown};
+use self::messages::{ListMeta, Node, NodeList, ObjectMeta, Time, TypeMeta, Unknown};
 use super::{ProtobufList, ProtobufStatus, WireError, value_of_protobuf};
 use crate::observed::{Encoding, ObservedKind, Reader, cheapest_encoding, slim};
 
@@ -193,4 +193,35 @@ fn an_unreadable_object_is_named() {
     );
     assert_eq!(cheapest_encoding(ObservedKind::CiliumNode), Encoding::Json);
     assert!(value_of_protobuf(ObservedKind::CiliumNode, &node).is_err());
+}
+
+/// Any client may write such a time, and it must not make the whole list unreadable.
+#[test]
+fn a_time_far_away_is_read_as_go_writes_it() {
+    for (seconds, text) in [
+        (253_402_300_799, "9999-12-31T23:59:59Z"),
+        (253_402_300_800, "10000-01-01T00:00:00Z"),
+        (1 << 40, "36812-02-20T00:36:16Z"),
+        (i64::MIN, "-292277022657-01-27T08:29:52Z"),
+        (i64::MAX, "292277026596-12-04T15:30:07Z"),
+    ] {
+        let created = Time {
+            seconds: Some(seconds),
+            nanos: None,
+        };
+        let metadata = ObjectMeta {
+            name: Some("n".to_owned()),
+            created: Some(created),
+            ..ObjectMeta::default()
+        };
+        let node = Node {
+            metadata: Some(metadata),
+            ..Node::default()
+        };
+        let bytes = node.encode_to_vec();
+        let value = value_of_protobuf(ObservedKind::Node, &bytes).unwrap();
+        assert_eq!(value["metadata"]["creationTimestamp"], text);
+        let mut reader = Reader::default();
+        assert!(reader.protobuf(ObservedKind::Node, &bytes).is_ok());
+    }
 }
