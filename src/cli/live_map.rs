@@ -1,15 +1,15 @@
 //! The map over HTTP, for browsers: read-only. Must never know how a plan is made.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::failure::Failure;
 use crate::render::map::{html, svg};
 use crate::render::printable;
-use ipam_controller::{Answer, ControllerEvent, HttpServer, Site, Visit};
+use ipam_controller::{Answer, Bytes, ControllerEvent, HttpServer, Site, Visit};
 use ipam_core::net::Address;
 use ipam_planner::map::AddressMap;
 
@@ -17,7 +17,43 @@ use ipam_planner::map::AddressMap;
 const QUEUE: usize = 64;
 
 /// A map, or why there is none.
-pub(super) type Made = Result<Arc<AddressMap>, String>;
+pub(super) type Made = Result<Arc<Drawn>, String>;
+
+/// A map with its pages, each drawn once: many visitors must cost a leader little more than one.
+pub(super) struct Drawn {
+    map: AddressMap,
+    html: OnceLock<Page>,
+    svg: OnceLock<Page>,
+}
+
+/// A page, or why there is none.
+type Page = Result<Bytes, String>;
+
+impl Drawn {
+    /// No page is drawn before a visitor asks for it.
+    pub(super) fn new(map: AddressMap) -> Drawn {
+        Drawn {
+            map,
+            html: OnceLock::new(),
+            svg: OnceLock::new(),
+        }
+    }
+
+    fn html(&self) -> Page {
+        let draw = || {
+            html(&self.map)
+                .map(Bytes::from)
+                .map_err(|why| why.to_string())
+        };
+        self.html.get_or_init(draw).clone()
+    }
+
+    fn svg(&self) -> Page {
+        self.svg
+            .get_or_init(|| Ok(Bytes::from(svg(&self.map))))
+            .clone()
+    }
+}
 
 /// Where the maps come from.
 enum Maps {
@@ -38,7 +74,7 @@ enum Visitors {
 
 impl Visitors {
     fn of(address: SocketAddr) -> Visitors {
-        match address.ip().is_loopback() {
+        match address.ip().to_canonical().is_loopback() {
             true => Visitors::ThisMachine,
             false => Visitors::Anyone,
         }
@@ -60,9 +96,14 @@ impl Visitors {
 pub(super) struct LiveMap {
     maps: Maps,
     visitors: Visitors,
+    /// One page is drawn at a time: drawing shares its threads with the evaluation of rules.
+    drawing: Arc<Semaphore>,
 }
 
 impl Site for LiveMap {
+    /// Each slow one may keep a large page in memory.
+    const CONNECTIONS: usize = 16;
+
     /// A large cluster is read and planned meanwhile.
     const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -71,22 +112,27 @@ impl Site for LiveMap {
             let why = "this map is for this machine: open it by its loopback address";
             return Answer::forbidden(why);
         }
-        let draw: fn(&AddressMap) -> serde_json::Result<String> = match visit.path.as_str() {
-            "/" => html,
-            "/map.svg" => |map| Ok(svg(map)),
+        let (kind, draw): (_, fn(&Drawn) -> Page) = match visit.path.as_str() {
+            "/" => ("text/html; charset=utf-8", Drawn::html),
+            "/map.svg" => ("image/svg+xml", Drawn::svg),
             _ => return Answer::not_found(),
-        };
-        let kind = match visit.path.as_str() {
-            "/" => "text/html; charset=utf-8",
-            _ => "image/svg+xml",
         };
         let map = match self.map().await {
             Ok(map) => map,
             Err(why) => return unavailable(&why),
         };
-        match tokio::task::spawn_blocking(move || draw(&map)).await {
-            Ok(Ok(text)) => Answer::of(kind, text),
-            Ok(Err(why)) => unavailable(&why.to_string()),
+        let Ok(turn) = self.drawing.clone().acquire_owned().await else {
+            return unavailable("the program ends");
+        };
+        // The turn ends with the drawing, even if the visitor leaves before.
+        let drawn = tokio::task::spawn_blocking(move || {
+            let page = draw(&map);
+            drop(turn);
+            page
+        });
+        match drawn.await {
+            Ok(Ok(page)) => Answer::of(kind, page),
+            Ok(Err(why)) => unavailable(&why),
             Err(why) => unavailable(&why.to_string()),
         }
     }
@@ -139,7 +185,11 @@ impl MapServer {
     async fn bind(address: SocketAddr, maps: Maps) -> Result<Self, Failure> {
         let server = HttpServer::bind(address).await?;
         let visitors = Visitors::of(server.address()?);
-        let site = Arc::new(LiveMap { maps, visitors });
+        let site = Arc::new(LiveMap {
+            maps,
+            visitors,
+            drawing: Arc::new(Semaphore::new(1)),
+        });
         Ok(MapServer { server, site })
     }
 
@@ -150,11 +200,11 @@ impl MapServer {
     /// Keeps the map of a plan, and forgets it when another replica leads.
     pub(super) fn on_event(&self, event: &ControllerEvent<'_>) {
         let made = match event {
-            ControllerEvent::Planned(planned) => Ok(Arc::new(AddressMap::new(
-                &planned.loaded.desired,
-                planned.observed,
-                planned.plan,
-            ))),
+            ControllerEvent::Planned(planned) => {
+                let desired = &planned.loaded.desired;
+                let map = AddressMap::new(desired, planned.observed, planned.plan);
+                Ok(Arc::new(Drawn::new(map)))
+            }
             ControllerEvent::Standby(_) => {
                 Err("this replica is on standby: another one leads".to_owned())
             }
@@ -199,7 +249,8 @@ mod tests {
 
     #[test]
     fn only_names_of_this_machine_reach_a_loopback_address() {
-        let here = Visitors::of("127.0.0.1:1".parse().unwrap());
+        let here = Visitors::of("[::ffff:127.0.0.1]:1".parse().unwrap());
+        assert_eq!(here, Visitors::of("127.0.0.1:1".parse().unwrap()));
         for host in ["127.0.0.1", "localhost", "127.9.9.9", "::1"] {
             assert!(here.has(Some(host)), "{host}");
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::failure::Failure;
 use super::files::{Files, output_file};
 use super::interruption::shutdown_signal;
-use super::live_map::{MapServer, listen_address};
+use super::live_map::{Drawn, MapServer, listen_address};
 use super::show::read_and_plan;
 use super::{Common, ExitStatus, live_map, output};
 use crate::render::map::{html, svg};
@@ -86,7 +86,8 @@ async fn live(
             // Those who wait share one map.
             let mut waiting = vec![first];
             waiting.extend(std::iter::from_fn(|| asked.try_recv().ok()));
-            let made = made(arguments, common).await.map(Arc::new);
+            let made = made(arguments, common).await;
+            let made = made.map(|map| Arc::new(Drawn::new(map)));
             let made = made.map_err(|failure| failure.brief(common.detail()));
             for visitor in waiting {
                 // A visitor may have left.

@@ -10,10 +10,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::{HeaderName, HeaderValue};
 use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -21,15 +22,24 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 pub use health::{Health, Reports};
-
-/// Connections at the same time.
-const CONNECTIONS: usize = 512;
+pub use hyper::body::Bytes;
 
 /// Limit for reading the headers of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Pause after a failed accept, such as without free file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// No copy is kept, and no page of another site may show or read an answer.
+const CLOSED: [(HeaderName, &str); 4] = [
+    (header::CACHE_CONTROL, "no-store"),
+    (header::CONTENT_SECURITY_POLICY, "frame-ancestors 'none'"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+];
 
 /// What a visitor asks for.
 #[derive(Clone, Debug)]
@@ -51,7 +61,7 @@ pub struct Answer {
 
 impl Answer {
     /// A body of this `Content-Type`.
-    pub fn of(kind: &'static str, body: String) -> Answer {
+    pub fn of(kind: &'static str, body: impl Into<Bytes>) -> Answer {
         Answer {
             status: StatusCode::OK,
             kind,
@@ -90,6 +100,9 @@ impl Answer {
 
 /// What a server shows.
 pub trait Site: Send + Sync + 'static {
+    /// Connections at the same time.
+    const CONNECTIONS: usize = 512;
+
     /// Limit for a whole connection.
     const PATIENCE: Duration;
 
@@ -124,7 +137,7 @@ impl HttpServer {
 
     /// Answers requests while it is polled.
     pub async fn serve<S: Site>(&self, site: &Arc<S>) -> Infallible {
-        let permits = Arc::new(Semaphore::new(CONNECTIONS));
+        let permits = Arc::new(Semaphore::new(S::CONNECTIONS));
         loop {
             let Ok(permit) = permits.clone().acquire_owned().await else {
                 return std::future::pending().await;
@@ -170,9 +183,10 @@ async fn answer<S: Site>(request: Request<Incoming>, site: &S) -> Response<Full<
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
-    let no_store = header::HeaderValue::from_static("no-store");
-    headers.insert(header::CACHE_CONTROL, no_store);
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    for (name, value) in CLOSED {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
     response
 }
 

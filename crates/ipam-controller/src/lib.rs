@@ -32,7 +32,7 @@ use ipam_planner::check;
 use ipam_planner::plan::{Change, Intent, Plan, PlanDocument, Refusal, Selection, plan, plan_undo};
 
 pub use apply_loop::{Applied, BATCH, OnConflict, Sending, apply_until_settled};
-pub use http_server::{Answer, HttpServer, Site, Visit};
+pub use http_server::{Answer, Bytes, HttpServer, Site, Visit};
 pub use lease::{Attempt, Held, Lease, Lock, OtherHolder, Timing};
 pub use openstack::{CloudsLocation, OpenStack, Scope};
 pub use operator::{Operator, operate};
