@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::arguments::Arguments;
-use crate::learned::Learned;
 use crate::log;
 use crate::network_state::{NetworkState, SyncResult};
-use crate::networks::{Networks, networks, orphaned_pools};
+use crate::networks::{networks, orphaned_pools};
 use crate::pod_cidrs;
 use crate::telemetry::Telemetry;
 use neutron_cni::Settings;
@@ -26,7 +25,6 @@ pub(super) struct Daemon {
     pub(super) arguments: Arguments,
     began: Instant,
     telemetry: Arc<Telemetry>,
-    learned: Learned,
     states: BTreeMap<String, NetworkState>,
     /// The last error of each network. Each is reported once.
     reported: BTreeMap<String, String>,
@@ -38,7 +36,6 @@ impl Daemon {
             arguments,
             began: Instant::now(),
             telemetry,
-            learned: Learned::default(),
             states: BTreeMap::new(),
             reported: BTreeMap::new(),
         }
@@ -54,8 +51,7 @@ impl Daemon {
             .is_ok_and(|networks| networks.values().all(Result::is_ok));
         match listed {
             Err(error) => results.push(("networks".to_owned(), Err(error))),
-            Ok(mut networks) => {
-                networks.extend(self.learned_networks(&networks));
+            Ok(networks) => {
                 for (name, settings) in orphaned_pools(&networks, &self.arguments.state)
                     .into_iter()
                     .chain(networks)
@@ -63,7 +59,6 @@ impl Daemon {
                     let result = settings.and_then(|settings| {
                         self.sync_network(&name, &settings, on_request.as_ref())
                     });
-                    self.forget_empty(&name, &result);
                     results.push((name, result));
                 }
             }
@@ -92,26 +87,6 @@ impl Daemon {
         self.report_changes(results);
         self.telemetry.run_ended(names, &self.reported);
         self.reported.len()
-    }
-
-    fn learned_networks(&mut self, known: &Networks) -> Networks {
-        let Arguments {
-            results,
-            state,
-            grace,
-            ..
-        } = &self.arguments;
-        self.learned
-            .networks(known, (results, state), (Instant::now(), *grace))
-    }
-
-    /// Forgets a network that was emptied and has no ports, once Neutron has confirmed that.
-    fn forget_empty(&mut self, name: &str, result: &Result<SyncResult, CniError>) {
-        let state = self.states.get(name);
-        let has_none = state.is_none_or(|state| state.port_counts().is_none());
-        if self.learned.is_emptied(name) && matches!(result, Ok(SyncResult::Done)) && has_none {
-            self.learned.forget(name, &self.arguments.state);
-        }
     }
 
     fn sync_network(

@@ -9,7 +9,6 @@ mod evidence;
 mod fill;
 mod garbage;
 mod gone_node;
-mod learned;
 mod network_state;
 mod networks;
 mod pairs;

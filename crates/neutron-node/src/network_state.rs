@@ -72,19 +72,6 @@ pub(super) enum SyncOutcome {
     Failed,
 }
 
-impl PortCounts {
-    /// Whether there are no ports.
-    pub(super) fn is_none(&self) -> bool {
-        let PortCounts {
-            attached,
-            free,
-            deleting,
-            wanted: _,
-        } = self;
-        attached + free + deleting == 0
-    }
-}
-
 impl NetworkState {
     /// Reads the node's files, and asks Neutron if the files require it or the last sync is old.
     pub(super) fn sync(

@@ -120,20 +120,6 @@ fn of_file(path: &Path) -> Networks {
             return Networks::from([(path.display().to_string(), Err(fault))]);
         }
     };
-    let settings = plugins_of(&written).into_iter().map(|plugin| {
-        let settings = Settings::read(plugin.to_string().as_bytes());
-        let name = settings.as_ref().map_or_else(
-            |_| path.display().to_string(),
-            |settings| settings.network_name.clone(),
-        );
-        (name, settings)
-    });
-    settings.collect()
-}
-
-/// The plugins of a configuration with our `ipam`, each as a runtime passes it: with the name and the
-/// version of the list.
-pub(super) fn plugins_of(written: &Value) -> Vec<Value> {
     let plugins = match &written["plugins"] {
         Value::Array(plugins) => plugins.clone(),
         _ => vec![written.clone()],
@@ -143,7 +129,12 @@ pub(super) fn plugins_of(written: &Value) -> Vec<Value> {
         for key in ["name", "cniVersion"] {
             plugin[key] = written[key].clone();
         }
-        plugin
+        let settings = Settings::read(plugin.to_string().as_bytes());
+        let name = settings.as_ref().map_or_else(
+            |_| path.display().to_string(),
+            |settings| settings.network_name.clone(),
+        );
+        (name, settings)
     })
     .collect()
 }

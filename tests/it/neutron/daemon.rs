@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::wait_until;
@@ -44,17 +43,11 @@ impl DaemonSet {
 
     /// The runtime's records, in the format of libcni.
     pub fn remember(&self, container: &str, addresses: &[String]) {
-        self.remember_of(container, addresses, &json!(null));
-    }
-
-    /// The same, with the configuration of the network, as libcni keeps it.
-    pub fn remember_of(&self, container: &str, addresses: &[String], configuration: &Value) {
-        let configuration = BASE64_STANDARD.encode(configuration.to_string());
         let ips: Vec<Value> = addresses
             .iter()
             .map(|address| json!({"address": address}))
             .collect();
-        let cached = json!({"kind": "cniCacheV1", "containerId": container, "ifName": "eth0", "networkName": "examplenet", "config": configuration, "result": {"ips": ips}});
+        let cached = json!({"kind": "cniCacheV1", "containerId": container, "ifName": "eth0", "networkName": "examplenet", "result": {"ips": ips}});
         fs::write(
             self.results().join(format!("examplenet-{container}-eth0")),
             cached.to_string(),
@@ -68,10 +61,6 @@ impl DaemonSet {
 
     pub fn results(&self) -> PathBuf {
         self.folder.path().join("results")
-    }
-
-    pub fn state(&self) -> PathBuf {
-        self.folder.path().join("state")
     }
 
     /// The output of the daemons so far.
@@ -113,7 +102,9 @@ impl DaemonSet {
             .arg(self.folder.path().join("net.d"))
             .arg("--results")
             .arg(self.results());
-        command.arg("--state-directory").arg(self.state());
+        command
+            .arg("--state-directory")
+            .arg(self.folder.path().join("state"));
         command
             .args(["--interval", "1", "--look", "1"])
             .args(arguments);

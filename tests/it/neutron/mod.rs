@@ -10,7 +10,6 @@ mod gone_node;
 mod guest;
 mod health;
 mod input;
-mod learned;
 mod lists;
 mod nic;
 mod node;
