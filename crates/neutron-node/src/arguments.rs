@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
 
-use crate::gone_node;
 use neutron_cni::{STATE_DIRECTORY, VmInterface};
 
 /// The text of `--help`.
@@ -15,7 +14,6 @@ Serves the CNI plugin cni-ipam-neutron on this node, as the configurations of it
 a warm pool of Neutron ports, deletes garbage ports, and keeps the allowed_address_pairs of the VM's port.
 
 Usage: neutron-node [OPTIONS]
-       neutron-node gc --node NAME [OPTIONS]    delete the ports of a node that is gone for good
 
       --networks DIR        folder with network configurations; repeatable [/etc/cni/net.d]
       --results DIR         folder with a container runtime's cache of results; repeatable
@@ -44,8 +42,6 @@ pub(super) enum Request {
     Help,
     Version,
     Run(Box<Arguments>),
-    /// `gc`; `None` for its help.
-    Gc(Option<gone_node::Arguments>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,12 +97,8 @@ impl Arguments {
         let (mut on, mut node_name, mut cloud) = (None, node_name, None);
         let mut service_account = PathBuf::from("/var/run/secrets/kubernetes.io/serviceaccount");
         let mut clouds_file = PathBuf::from("/etc/openstack/clouds.yaml");
-        let mut is_first = true;
         while let Some(argument) = parser.next()? {
             match argument {
-                Arg::Value(word) if is_first && word == "gc" => {
-                    return gone_node::Arguments::read(&mut parser).map(Request::Gc);
-                }
                 Arg::Short('h') | Arg::Long("help") => return Ok(Request::Help),
                 Arg::Short('V') | Arg::Long("version") => return Ok(Request::Version),
                 Arg::Long("networks") => arguments.networks.push(parser.value()?.into()),
@@ -126,7 +118,6 @@ impl Arguments {
                 Arg::Long("state-directory") => arguments.state = parser.value()?.into(),
                 other => return Err(other.unexpected()),
             }
-            is_first = false;
         }
         if arguments.networks.is_empty() {
             arguments.networks.push("/etc/cni/net.d".into());
@@ -218,11 +209,6 @@ mod tests {
             (vec![PathBuf::from("/r")], None)
         );
         assert_eq!(read(&["-h"], None).unwrap(), Request::Help);
-        assert!(matches!(
-            read(&["gc", "--node", "n"], None),
-            Ok(Request::Gc(Some(_)))
-        ));
-        assert!(read(&["--once", "gc", "--node", "n"], None).is_err());
         for bad in [
             &["--grace", "0"][..],
             &["--look", "1d"],
