@@ -113,8 +113,10 @@ struct Common {
     #[arg(long, global = true, value_name = "NAME")]
     os_cloud: Option<String>,
     /// Use a Neutron in this file instead of OpenStack: JSON with `ports` and `subnets` as Neutron's
-    /// API lists them. `apply` writes address pairs there.
-    #[arg(long, global = true, value_name = "FILE", conflicts_with_all = ["clouds_file", "os_cloud"])]
+    /// API lists them. `apply` writes address pairs there. Only with a cluster in a file: pairs of a
+    /// recording say nothing about a live cluster.
+    #[arg(long, global = true, value_name = "FILE", requires = "cluster_file",
+        conflicts_with_all = ["clouds_file", "os_cloud"])]
     neutron_file: Option<PathBuf>,
     /// How long to retry when the API server fails or is busy, such as `30s`.
     #[arg(long, global = true, value_name = "DURATION", default_value = "30s", value_parser = duration::duration)]

@@ -29,7 +29,7 @@ pub(super) fn writes(plan: &PlanDocument) -> String {
 pub(super) fn none_moved(plan: &PlanDocument) -> &'static str {
     let moves = plan.changes.iter().any(ChangeDocument::moves_a_block);
     match (moves, plan.intent) {
-        (false, Intent::Files) => "; 0 nodes moved",
+        (false, Intent::Files) => "; 0 nodes move",
         (true, Intent::Files) | (_, Intent::Undo) => "",
     }
 }

@@ -106,7 +106,7 @@ fn a_plan_of_5000_nodes_with_300_refusals_fits_and_begins_with_the_worst() {
         .collect();
     assert!(places.is_sorted(), "{places:?} in {page}");
     assert!(!page.contains("| `rack-0` | `zone-0` |"), "{page}");
-    assert!(page.contains("; 0 nodes moved"), "{page}");
+    assert!(page.contains("; 0 nodes move"), "{page}");
     assert!(!page.contains("--expect-digest"), "{page}");
     assert!(
         page.contains("`cilium-ipam plan clusters/prod/pools --full`"),
@@ -128,7 +128,7 @@ fn a_plan_without_risk_says_so_and_how_to_apply_exactly_it() {
     assert_text_only(&page);
     let first = page.lines().next().unwrap();
     assert_eq!(first, "### `pools` on `lab`: nothing in use changes");
-    let second = "\n\n**Merging this writes 7 changes:** 7 nodes get a block (a range of Pod addresses); 0 nodes moved. No running workload is affected.\n\n**Check:** the job of this comment passes, so it does not stop the merge.\n";
+    let second = "\n\n**Merging this writes 7 changes:** 7 nodes get a block (a range of Pod addresses); 0 nodes move. No running workload is affected.\n\n**Check:** the job of this comment passes, so it does not stop the merge.\n";
     assert!(page[first.len()..].starts_with(second), "{page}");
     assert!(!page.contains("Look at first"), "{page}");
     let undo = "\nOnce written, 7 changes cannot be undone: a node's `spec.podCIDRs` can be written only once.\n";

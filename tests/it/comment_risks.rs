@@ -163,7 +163,7 @@ fn a_lost_address_has_its_cause_beside_it() {
     let cause = "the cause: pool `public` changes from `203.0.113.0/24` to `203.0.113.0/25` (`pools/public.yaml:3`)";
     for line in [
         "### `pools`: refused. 1 refusal, 1 address lost, 2 addresses may be lost".to_owned(),
-        "**The apply job will write nothing:** the whole plan is refused by `lost-addresses`. Without this refusal, the job would write 1 change: 1 LoadBalancer pool shrinks and is adopted; 0 nodes moved. `cilium-ipam watch` and `cilium-ipam operator` write none of it without a person, either.".to_owned(),
+        "**The apply job will write nothing:** the whole plan is refused by `lost-addresses`. Without this refusal, the job would write 1 change: 1 LoadBalancer pool shrinks and is adopted; 0 nodes move. `cilium-ipam watch` and `cilium-ipam operator` write none of it without a person, either.".to_owned(),
         "**destructive:** pool `public` shrinks, and cilium-ipam manages it from then on".to_owned(),
         "**Look at first:** Service `shop/dns` would lose `203.0.113.200` if this were applied: no pool covers it".to_owned(),
         "- **Cause:** pool `public` changes from `203.0.113.0/24` to `203.0.113.0/25` (`pools/public.yaml:3`)".to_owned(),
@@ -210,7 +210,7 @@ fn drift_is_told_as_a_difference_with_its_writer_and_what_a_merge_does() {
     assert_text_only(&text);
     for part in [
         "### `pools`: 1 field differs from Git\n",
-        "**Merging this writes nothing:** there is nothing to change; 0 nodes moved.\n",
+        "**Merging this writes nothing:** there is nothing to change; 0 nodes move.\n",
         "<details open><summary>the cluster differs from Git in 1 field, as it is now</summary>",
         "| field | last written by | a merge writes | objects |",
         "| `kubectl-annotate` at `2026-02-01T10:00:00Z` | nothing of it | `n` shows `10.20.9.0/24`, expected `10.20.5.0/24` |",

@@ -337,7 +337,7 @@ fn the_pod_cidrs_of_its_node_are_let_out() {
     let vm = port_of_vm(&stack, &network);
     let installed = Installed::new(
         &kubernetes("1.19.3", None),
-        "--set neutronNode.enabled=true --set neutronNode.podCIDRsOn=eth0",
+        "--set neutronNode.enabled=true --set neutronNode.podCIDRsOn=eth0 --set neutronNode.port=9465",
     );
     let plane = &installed.server.plane;
     let daemon_set = plane
