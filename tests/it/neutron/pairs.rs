@@ -443,7 +443,7 @@ fn the_pod_cidrs_of_its_node_are_let_out() {
     plane.list(&format!("{GROUP}/ippools")).unwrap();
 }
 
-fn clouds_file(stack: &OpenStack, folder: &std::path::Path) -> std::path::PathBuf {
+pub fn clouds_file(stack: &OpenStack, folder: &std::path::Path) -> std::path::PathBuf {
     use std::os::unix::fs::PermissionsExt;
     use testbed::openstack::{DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER};
     let auth = json!({"auth_url": stack.keystone_url(), "username": MEMBER_USER, "password": MEMBER_PASSWORD,
