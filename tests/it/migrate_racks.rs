@@ -27,7 +27,8 @@ pub const IPV6_SIZE: u8 = 120;
 
 /// The IPv6 range of a rack in dual stack.
 pub fn ipv6_range(rack: &str) -> String {
-    format!("fd00:20:{}::/104", rack.trim_start_matches('r'))
+    // Not 0, which a written address leaves out.
+    format!("fd00:20:a{}::/104", rack.trim_start_matches('r'))
 }
 
 /// Fields of a Node that belong to people: they must never change.
