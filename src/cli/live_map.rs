@@ -16,7 +16,7 @@ use ipam_planner::map::AddressMap;
 /// Visits that wait for one map.
 const QUEUE: usize = 64;
 
-/// A map, or why there is none.
+/// A map, or the reason for its absence.
 pub(super) type Made = Result<Arc<Drawn>, String>;
 
 /// A map with its pages, each drawn once: many visitors must cost a leader little more than one.
@@ -26,7 +26,7 @@ pub(super) struct Drawn {
     svg: OnceLock<Page>,
 }
 
-/// A page, or why there is none.
+/// A page, or the reason for its absence.
 type Page = Result<Bytes, String>;
 
 impl Drawn {

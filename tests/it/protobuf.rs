@@ -1,4 +1,4 @@
-//! A real API server's objects: what is read of them in Protobuf is what is read of their JSON.
+//! A real API server's objects: the views of their Protobuf are those of their JSON.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use super::comment_forges::{Answer, TOKEN, ok, serve};
 use super::review_world::COMMIT;
 use super::support::{Folder, KUBERNETES, Ran, cluster, node, pool, program, ran};
 
-/// Applies after a commit that has no pull request as far as the token sees. `pulls` is the answer
+/// Applies after a commit for which the token sees no pull request. `pulls` is the answer
 /// to a list of pull requests.
 fn applied(pulls: Answer) -> Ran {
     let api = serve(move |asked| {

@@ -1,5 +1,5 @@
 //! Panics of `cel` that print nothing. The rule, or the expression, has no result then, and its
-//! owner is told so; the text of a panic is about code, and may hold values of the plan.
+//! finding says so; the text of a panic is about code, and may hold values of the plan.
 
 use std::cell::Cell;
 use std::panic::{set_hook, take_hook};

@@ -139,7 +139,7 @@ impl NetworkState {
         self.synced.take()
     }
 
-    /// Numbers of ports, as far as they are known.
+    /// The numbers of ports that are known.
     pub(super) fn port_counts(&self) -> PortCounts {
         PortCounts {
             attached: self.pool_counts.attached + self.own_ports,

@@ -1,5 +1,5 @@
-//! Two measurements that take turns, so that whatever else the machine does meets both. It must
-//! never know what is measured.
+//! Two measurements that take turns, so that a disturbance meets both. It must never know what is
+//! measured.
 
 use anyhow::Result;
 use xtask::line::{Limit, Line};

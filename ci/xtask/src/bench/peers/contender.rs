@@ -190,7 +190,7 @@ impl Contender {
     }
 }
 
-/// Its definition, as far as a client needs it, and one ClusterCIDR for all nodes.
+/// The fields of its definition that a client needs, and one ClusterCIDR for all nodes.
 fn install_cluster_cidr(plane: &ControlPlane) -> Result<()> {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});

@@ -13,6 +13,7 @@ use xtask::line::Line;
 use xtask::tool::Tool;
 use xtask::{cluster, objects};
 
+use crate::pairs::{PAIRS, Pairs};
 use crate::samples::Samples;
 use contender::Contender;
 use differ::Differ;
@@ -20,8 +21,6 @@ use fresh::{Figures, Stage};
 
 /// The size of the documented figure.
 pub const NODES: usize = 2_000;
-/// Rounds of those that are done within seconds. The others take one.
-const ROUNDS: usize = 7;
 const RANGE: &str = "10.16.0.0/12";
 const BLOCK_SIZE: u8 = 24;
 
@@ -59,11 +58,11 @@ pub fn run(tool: &Path, nodes: usize, arguments: &Arguments) -> Result<()> {
     differences(&stage, arguments.kapp.as_deref())
 }
 
-/// The quick ones by turns, so that both meet the same server; the others once.
+/// Those that are done within seconds by turns, in pairs; the others once.
 fn fresh_nodes(stage: &Stage<'_>, arguments: &Arguments) -> Result<()> {
     let quick = [Contender::Operator, Contender::ControllerManagerUnlimited];
     let mut of_quick: [Vec<Figures>; 2] = Default::default();
-    for round in 0..ROUNDS {
+    for round in 0..PAIRS {
         for turn in 0..quick.len() {
             let index = (round + turn) % quick.len();
             of_quick[index].push(stage.serve(&quick[index])?);
@@ -114,22 +113,17 @@ fn row(contender: &Contender, figures: &[Figures]) -> String {
     )
 }
 
-/// Whether every round agrees on who is faster; else the spread allows no verdict.
 fn conclude(nodes: usize, ours: &[Figures], theirs: &[Figures]) {
-    let mut ratios = Samples::default();
-    let pairs = ours.iter().zip(theirs);
-    pairs.for_each(|(ours, theirs)| ratios.add(ours.seconds / theirs.seconds));
+    let mut pairs = Pairs::default();
+    for (ours, theirs) in ours.iter().zip(theirs) {
+        pairs.add(ours.seconds, theirs.seconds);
+    }
     println!(
         "seconds of the operator in those of kube-controller-manager with its limits lifted: {}",
-        ratios.spread_of(2)
+        pairs.spread()
     );
-    Line::new("peers")
-        .with("nodes", nodes)
-        .with("rounds", ours.len())
-        .at_most("ratio", ratios.median(), "limit", 1.0)
-        .measured("lowest", ratios.min())
-        .measured("highest", ratios.max())
-        .print();
+    let line = Line::new("peers").with("nodes", nodes);
+    pairs.at_most(line, "ratio", 1.0).print();
 }
 
 /// What shows the difference between files and the cluster, for as many objects as each can do in
