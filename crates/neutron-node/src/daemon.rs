@@ -9,7 +9,7 @@ use crate::log;
 use crate::network_state::{NetworkState, SyncResult};
 use crate::networks::{networks, orphaned_pools};
 use crate::pod_cidrs;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Listing, Telemetry};
 use neutron_cni::Settings;
 use neutron_cni::cni::CniError;
 use openstack::OnRequest;
@@ -46,9 +46,10 @@ impl Daemon {
         let on_request = Some(self.telemetry.on_request());
         let mut results: Results = Vec::new();
         let listed = networks(&self.arguments.networks);
-        let is_complete = listed
-            .as_ref()
-            .is_ok_and(|networks| networks.values().all(Result::is_ok));
+        let listing = match &listed {
+            Ok(networks) if networks.values().all(Result::is_ok) => Listing::Complete,
+            Ok(_) | Err(_) => Listing::Partial,
+        };
         match listed {
             Err(error) => results.push(("networks".to_owned(), Err(error))),
             Ok(networks) => {
@@ -72,7 +73,7 @@ impl Daemon {
             self.telemetry.network(POD_CIDRS, state, synced);
             results.push((POD_CIDRS.to_owned(), result));
         }
-        if !is_complete {
+        if listing == Listing::Partial {
             // These networks may be configured in a file that is invalid now.
             let unlisted = self
                 .reported
@@ -85,7 +86,7 @@ impl Daemon {
         }
         let names: BTreeSet<String> = results.iter().map(|(name, _)| name.clone()).collect();
         self.report_changes(results);
-        self.telemetry.run_ended(names, &self.reported);
+        self.telemetry.run_ended(names, listing, &self.reported);
         self.reported.len()
     }
 

@@ -32,8 +32,16 @@ pub(super) struct Telemetry {
 struct Progress {
     /// When the daemon last began the work on a network, or a pause.
     last_step: Instant,
-    /// The networks and the errors of the last whole run; `None` before it.
-    last_run: Option<(BTreeSet<String>, BTreeMap<String, String>)>,
+    /// The networks of the last whole run, and those with an error; `None` before it.
+    last_run: Option<(BTreeSet<String>, BTreeSet<String>)>,
+}
+
+/// Whether a run could list all networks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listing {
+    Complete,
+    /// Others may be configured in a file that cannot be read.
+    Partial,
 }
 
 impl Telemetry {
@@ -65,8 +73,13 @@ impl Telemetry {
         self.metrics.network(name, state, synced);
     }
 
-    /// Records the end of a run: the networks, and the errors that last.
-    pub(super) fn run_ended(&self, networks: BTreeSet<String>, errors: &BTreeMap<String, String>) {
+    /// Records the end of a run: the networks, whether they are all, and the errors that last.
+    pub(super) fn run_ended(
+        &self,
+        mut networks: BTreeSet<String>,
+        listing: Listing,
+        errors: &BTreeMap<String, String>,
+    ) {
         for name in &networks {
             let failing = match errors.contains_key(name) {
                 true => Failing::Yes,
@@ -77,9 +90,12 @@ impl Telemetry {
         let mut progress = self.lock();
         progress.last_step = Instant::now();
         if let Some((before, _)) = &progress.last_run {
-            self.metrics.forget(&(before - &networks));
+            match listing {
+                Listing::Complete => self.metrics.forget(&(before - &networks)),
+                Listing::Partial => networks.extend(before.iter().cloned()),
+            }
         }
-        progress.last_run = Some((networks, errors.clone()));
+        progress.last_run = Some((networks, errors.keys().cloned().collect()));
     }
 
     fn liveness_at(&self, now: Instant) -> Health {
@@ -102,16 +118,16 @@ impl Reports for Telemetry {
     }
 
     fn readiness(&self) -> Health {
-        let Some((_, errors)) = &self.lock().last_run else {
+        let Some((_, failing)) = &self.lock().last_run else {
             return Health::Unhealthy("no run has ended yet".to_owned());
         };
-        if errors.is_empty() {
+        if failing.is_empty() {
             return Health::Healthy;
         }
-        let lines = errors
-            .iter()
-            .map(|(name, error)| format!("{name}: {error}"));
-        Health::Unhealthy(lines.collect::<Vec<_>>().join("\n"))
+        // Everyone on the network can read this: the errors, with addresses and paths, are in the
+        // log.
+        let names: Vec<&str> = failing.iter().map(String::as_str).collect();
+        Health::Unhealthy(format!("failing, see the log: {}", names.join(", ")))
     }
 
     fn metrics(&self) -> String {
@@ -146,10 +162,10 @@ mod tests {
         let telemetry = Telemetry::new(Duration::from_secs(5));
         assert_ne!(telemetry.readiness(), Health::Healthy);
         let errors = BTreeMap::from([("pods".to_owned(), "no answer".to_owned())]);
-        telemetry.run_ended(networks(&["pods", "more"]), &errors);
-        let unready = Health::Unhealthy("pods: no answer".to_owned());
+        telemetry.run_ended(networks(&["pods", "more"]), Listing::Complete, &errors);
+        let unready = Health::Unhealthy("failing, see the log: pods".to_owned());
         assert_eq!(telemetry.readiness(), unready);
-        telemetry.run_ended(networks(&["pods"]), &BTreeMap::new());
+        telemetry.run_ended(networks(&["pods"]), Listing::Complete, &BTreeMap::new());
         assert_eq!(telemetry.readiness(), Health::Healthy);
     }
 
@@ -160,9 +176,15 @@ mod tests {
         for name in ["pods", "more"] {
             telemetry.network(name, &state, Some(SyncOutcome::Succeeded));
         }
-        telemetry.run_ended(networks(&["pods", "more"]), &BTreeMap::new());
+        telemetry.run_ended(
+            networks(&["pods", "more"]),
+            Listing::Complete,
+            &BTreeMap::new(),
+        );
+        // Its file may only be unreadable for a moment.
+        telemetry.run_ended(networks(&["pods"]), Listing::Partial, &BTreeMap::new());
         assert!(telemetry.metrics().contains("network=\"more\""));
-        telemetry.run_ended(networks(&["pods"]), &BTreeMap::new());
+        telemetry.run_ended(networks(&["pods"]), Listing::Complete, &BTreeMap::new());
         let text = telemetry.metrics();
         assert!(!text.contains("network=\"more\""), "{text}");
         let sample = "neutron_node_ports{network=\"pods\",state=\"attached\"} 0";
