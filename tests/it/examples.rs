@@ -174,6 +174,8 @@ fn a_recorded_neutron_keeps_what_apply_writes() {
     );
     on(&folder, &["apply", "undo.json", "--auto-approve"]).expect(0);
     assert!(pairs()[1].contains(&"10.20.9.0/24".to_owned()));
+    // The third node keeps its block: `spec.podCIDRs` can be written only once.
+    assert_eq!(pairs()[2], ["10.20.2.0/24"]);
     let missing = [
         "plan",
         "--cluster",

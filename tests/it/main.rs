@@ -67,6 +67,7 @@ mod neutron;
 mod node_config;
 mod operator;
 mod pairs;
+mod pairs_applied;
 mod parse_node;
 mod policy_test;
 mod properties;

@@ -428,6 +428,48 @@ fn additions_are_applied_unattended_and_removals_wait() {
     assert_eq!(texts(&applied[0].removed), ["10.20.9.0/24"]);
 }
 
+/// What Pods need does not wait for a refusal that has nothing to do with it.
+#[test]
+fn additions_are_applied_though_other_changes_are_refused() {
+    let no_nodes = PAIRS.replace(
+        "spec: {",
+        "spec: {rules: [{name: none, expression: \"plan.changes.all(c, c.kind != 'Node')\"}], ",
+    );
+    let documents = [of_nodes("10.20.0.0/16"), no_nodes];
+    let parted = |node: String, pairs: &[&str]| {
+        let observed = seen(
+            &[node, super::support::node("new", "a", "")],
+            vec![port(pairs)],
+        );
+        let plan = planned(&documents, &observed);
+        let parted = unattended(&plan, &desired(&documents), &observed, &BTreeSet::new());
+        assert!(!parted.refusals.is_empty(), "{parted:#?}");
+        let texts = |changes: &[Change]| {
+            let mut texts: Vec<String> =
+                changes.iter().map(|one| one.target().to_string()).collect();
+            texts.sort();
+            texts
+        };
+        (
+            texts(&parted.applied),
+            texts(&parted.waiting),
+            parted.applied,
+        )
+    };
+    let of_port = format!("Port/{OTHER}");
+    let (applied, waiting, changes) = parted(vm("n", "10.20.7.0/24"), &["10.20.9.0/24"]);
+    assert_eq!(applied, slice::from_ref(&of_port));
+    assert_eq!(waiting, ["Node/new", &of_port]);
+    let port = changes[0].as_port().unwrap();
+    assert_eq!(
+        (texts(&port.added), port.removed.len()),
+        (vec!["10.20.7.0/24".to_owned()], 0)
+    );
+    // The node has no block until the refused change is applied.
+    let (applied, waiting, _) = parted(vm("n", ""), &[]);
+    assert_eq!((applied.len(), waiting.len()), (0, 3), "{waiting:?}");
+}
+
 #[test]
 fn doctor_tells_what_ports_lack_and_what_they_allow_without_need() {
     let rules = |observed: &Observed| -> Vec<(Severity, &'static str)> {

@@ -2,6 +2,7 @@
 //!
 //! It decides nothing: it reports a failed write, and never replaces it by another one.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,6 +11,7 @@ use futures_util::stream::FuturesUnordered;
 
 use crate::ports::PortWriter;
 use ipam_cluster::{Cluster, Write, WriteError};
+use ipam_core::model::NodeName;
 use ipam_planner::plan::{Change, Sequence};
 
 /// What became of a change. As text it is the label `outcome` of the metric `writes`.
@@ -54,53 +56,79 @@ impl Stop {
     }
 }
 
-/// The outcome for the rest of a sequence after one change of it was not applied.
+/// Changes that were not applied, as far as later changes depend on them.
 #[derive(Debug, Default)]
-pub struct BlockedSequence(Option<Outcome>);
+pub struct Unapplied {
+    /// The outcome for the rest of the sequence.
+    sequence: Option<Outcome>,
+    /// The outcome for ports that wait for a block of this node.
+    nodes: BTreeMap<NodeName, Outcome>,
+}
 
-impl BlockedSequence {
-    fn note(&mut self, change: &Change, outcome: &Outcome) {
-        if change.sequence() == Sequence::AfterThoseBefore && *outcome != Outcome::Applied {
-            let before = || {
-                format!(
-                    "not sent, because {} before it was not applied",
-                    change.target()
-                )
-            };
-            // A change that lost a race is planned again, and so are the later ones.
-            self.0 = Some(match outcome {
-                Outcome::Superseded(_) => Outcome::Superseded(before()),
-                _ => Outcome::Refused(before()),
-            });
+impl Unapplied {
+    pub(super) fn note(&mut self, change: &Change, outcome: &Outcome) {
+        if *outcome == Outcome::Applied {
+            return;
+        }
+        let why = || {
+            format!(
+                "not sent, because {} before it was not applied",
+                change.target()
+            )
+        };
+        // A change that lost a race is planned again, and so are those that depend on it.
+        let dependent = || match outcome {
+            Outcome::Superseded(_) => Outcome::Superseded(why()),
+            _ => Outcome::Refused(why()),
+        };
+        if change.sequence() == Sequence::AfterThoseBefore {
+            self.sequence = Some(dependent());
+        } else if let Some(node) = change.as_node() {
+            self.nodes.insert(node.node.clone(), dependent());
         }
     }
+
+    fn outcome_for(&self, change: &Change) -> Option<&Outcome> {
+        if change.sequence() == Sequence::AfterThoseBefore {
+            return self.sequence.as_ref();
+        }
+        let port = change.as_port().filter(|_| awaits_a_block(change))?;
+        self.nodes.get(&port.node)
+    }
+}
+
+/// Whether a port comes to allow a block that another change gives to its node.
+fn awaits_a_block(change: &Change) -> bool {
+    change
+        .as_port()
+        .is_some_and(|port| !port.awaited.is_empty())
 }
 
 /// Sends the changes, at most `parallelism` at a time, and returns their outcomes in the same
 /// order. Stops if the server denies all access or does not answer. A single refused write only
-/// blocks the later changes of its sequence.
+/// blocks the later changes that depend on it.
 pub async fn apply<C: Cluster>(
     (cluster, ports): (&C, &impl PortWriter),
     changes: &[Change],
     parallelism: NonZeroUsize,
     stop: &Stop,
-    blocked_sequence: &mut BlockedSequence,
+    unapplied: &mut Unapplied,
     on_event: &mut (dyn FnMut(Event<'_>) + Send),
 ) -> Vec<Outcome> {
     let mut outcomes = vec![Outcome::NotTried; changes.len()];
     let mut waiting = changes.iter().enumerate().peekable();
     let mut in_flight = FuturesUnordered::new();
+    let mut nodes_in_flight = 0_usize;
     loop {
         while in_flight.len() < parallelism.get() && !stop.is_requested() {
-            let must_wait = |change: &Change| {
-                change.sequence() == Sequence::AfterThoseBefore && !in_flight.is_empty()
+            let must_wait = |change: &Change| match change.sequence() {
+                Sequence::AfterThoseBefore => !in_flight.is_empty(),
+                Sequence::Any => nodes_in_flight > 0 && awaits_a_block(change),
             };
             let Some((index, change)) = waiting.next_if(|(_, change)| !must_wait(change)) else {
                 break;
             };
-            if let (Sequence::AfterThoseBefore, Some(outcome)) =
-                (change.sequence(), &blocked_sequence.0)
-            {
+            if let Some(outcome) = unapplied.outcome_for(change) {
                 outcomes[index] = outcome.clone();
                 on_event(Event::Finished {
                     change,
@@ -108,6 +136,7 @@ pub async fn apply<C: Cluster>(
                 });
                 continue;
             }
+            nodes_in_flight += usize::from(change.as_node().is_some());
             in_flight.push(async move { (index, write(cluster, ports, change).await) });
         }
         let Some((index, result)) = in_flight.next().await else {
@@ -119,8 +148,9 @@ pub async fn apply<C: Cluster>(
         ) {
             stop.request();
         }
+        nodes_in_flight -= usize::from(changes[index].as_node().is_some());
         outcomes[index] = Outcome::from(result);
-        blocked_sequence.note(&changes[index], &outcomes[index]);
+        unapplied.note(&changes[index], &outcomes[index]);
         on_event(Event::Finished {
             change: &changes[index],
             outcome: &outcomes[index],

@@ -15,7 +15,7 @@ pub use applied::Applied;
 use self::applied::is_unsaved;
 use self::recheck::{claims_hidden, lost, reobserve};
 use crate::Job;
-use crate::apply::{BlockedSequence, Event, Outcome, Stop, apply};
+use crate::apply::{Event, Outcome, Stop, Unapplied, apply};
 use crate::claim_store::{ClaimCapacity, ClaimStore};
 use crate::ports::PortWriter;
 use crate::prepare::{Prepared, prepare};
@@ -70,8 +70,17 @@ pub async fn apply_until_settled<C: Cluster>(
         return (Applied::from(approved), Some(hidden));
     }
     let approved_losses = lost(&effects(&approved, &observed));
-    let mut due: Vec<(usize, Change)> = approved.iter().cloned().enumerate().collect();
+    let due = approved.iter().cloned().enumerate();
+    // The list of Nodes may be older than the confirmation, and only the port has a revision.
+    let (unconfirmed, mut due): (Vec<_>, Vec<_>) =
+        due.partition(|(_, change)| removes_pairs(change));
     let mut applied = Applied::from(approved);
+    for (index, _) in unconfirmed {
+        applied.supersede(
+            index,
+            "the Nodes must be read again before a port allows less",
+        );
+    }
     let mut failure = None;
     let mut idle_passes = 0;
     while idle_passes < MAX_IDLE_PASSES {
@@ -81,7 +90,7 @@ pub async fn apply_until_settled<C: Cluster>(
             ports,
             applied: &mut applied,
             sending,
-            blocked_sequence: BlockedSequence::default(),
+            unapplied: Unapplied::default(),
         };
         failure = pass.apply_once(job, &observed, due).await;
         if failure.is_some()
@@ -115,6 +124,12 @@ pub async fn apply_until_settled<C: Cluster>(
     (applied, failure)
 }
 
+fn removes_pairs(change: &Change) -> bool {
+    change
+        .as_port()
+        .is_some_and(|port| !port.removed.is_empty())
+}
+
 /// A batch whose blocks are claimed. Changes are with their index in the plan.
 struct ClaimedBatch {
     writable: Vec<(usize, Change)>,
@@ -132,7 +147,7 @@ struct Pass<'p, 's, C, P> {
     ports: &'p P,
     applied: &'p mut Applied,
     sending: &'p mut Sending<'s>,
-    blocked_sequence: BlockedSequence,
+    unapplied: Unapplied,
 }
 
 impl<C: Cluster, P: PortWriter> Pass<'_, '_, C, P> {
@@ -201,11 +216,16 @@ impl<C: Cluster, P: PortWriter> Pass<'_, '_, C, P> {
             refused,
             left,
         } = claimed;
-        for (index, why) in refused {
-            self.applied.outcomes[index].1 = Outcome::Refused(why);
-        }
-        for (index, why) in superseded {
-            self.applied.supersede(index, &why);
+        let refused = refused
+            .into_iter()
+            .map(|(index, why)| (index, Outcome::Refused(why)));
+        let superseded = superseded
+            .into_iter()
+            .map(|(index, why)| (index, Outcome::Superseded(why)));
+        for (index, outcome) in refused.chain(superseded) {
+            let (change, of_change) = &mut self.applied.outcomes[index];
+            self.unapplied.note(change, &outcome);
+            *of_change = outcome;
         }
         for change in left.into_iter().rev() {
             due.push_front(change);
@@ -229,7 +249,7 @@ impl<C: Cluster, P: PortWriter> Pass<'_, '_, C, P> {
             &changes,
             self.sending.parallelism,
             self.sending.stop,
-            &mut self.blocked_sequence,
+            &mut self.unapplied,
             &mut on_event,
         )
         .await;

@@ -16,7 +16,9 @@ use crate::{
 };
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Cluster, ClusterError, Follow, LeaseName, Snapshot};
-use ipam_planner::plan::{BlockedReason, Change, Plan, Selection, Sequence, Unattended};
+use ipam_planner::plan::{
+    BlockedReason, Change, Plan, Selection, Sequence, Unattended, without_awaited_pairs,
+};
 
 /// Shortest pause for which [`ControllerEvent::Undone`] is reported.
 const REPORTED_PAUSE: Duration = Duration::from_secs(8);
@@ -142,8 +144,8 @@ impl<C: Follow> Worker<'_, C> {
         lease.hold(lock, work).await
     }
 
-    /// Drops the changes that must pause, and the later changes of their sequences. Returns the
-    /// shortest pause with the rest.
+    /// Drops the changes that must pause, and what depends on them. Returns the shortest pause with
+    /// the rest.
     pub(super) fn backed_off(&self, changes: Vec<Change>) -> (Vec<Change>, Option<Duration>) {
         let now = Instant::now();
         let mut due: Option<Duration> = None;
@@ -159,7 +161,7 @@ impl<C: Follow> Worker<'_, C> {
                 ready.push(change);
             }
         }
-        (ready, due)
+        (without_awaited_pairs(ready), due)
     }
 
     pub(super) async fn apply<T: Cluster>(

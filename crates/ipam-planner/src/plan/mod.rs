@@ -73,7 +73,7 @@ pub use pod_pools::{PodPoolCause, PodPoolChange, PodPoolObject, PodPoolSpec};
 pub(crate) use pod_pools::{plan as plan_pod_pools, priority_in};
 pub use pool_use::{PoolUse, RangeUse, pool_use, range_use};
 pub(crate) use ports::blocks_in_use;
-pub use ports::{PortCause, PortChange};
+pub use ports::{PortCause, PortChange, without_awaited_pairs};
 pub use refusals::{Refusal, exceeded_limits, refusals};
 pub use rule_cases::{CaseOutcome, TestedCase, TestedPolicy, test_policy};
 pub use selection::{LeftOut, Selected, Selection};

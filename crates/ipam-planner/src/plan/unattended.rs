@@ -1,8 +1,9 @@
 //! Which changes of a plan may be applied unattended, and which wait for a person.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::change::{Change, Sequence};
+use super::change::{Change, Sequence, Target};
+use super::ports::without_awaited_pairs;
 use super::refusals::{Refusal, refusals};
 use super::{Plan, effects};
 use ipam_cilium::observed::Observed;
@@ -17,8 +18,8 @@ pub struct Unattended {
     /// Changes that wait for a person: their hazard exceeds the Policy, a block needs approval, or
     /// they depend on a change that waits.
     pub waiting: Vec<Change>,
-    /// Refusals of the changes that would be applied. Then only blocks of new nodes are applied, if
-    /// they are not refused too.
+    /// Refusals of the changes that would be applied. Then only blocks of new nodes are applied, and
+    /// ports come to allow what their nodes hold, if they are not refused too.
     pub refusals: Vec<Refusal>,
 }
 
@@ -40,32 +41,57 @@ pub fn unattended(
         refusals.retain(|refusal| !refusal.is_waived(waivers));
         refusals
     };
-    let (mut applied, mut waiting) = harmless(&plan.changes, desired.policy.unattended);
-    let refusals = match waiting.is_empty() {
+    let applied = harmless(&plan.changes, desired.policy.unattended);
+    let refusals = match applied == plan.changes {
         // The plan was judged with just these changes.
         true => plan.unwaived(waivers).cloned().collect(),
         false => against(&applied),
     };
-    if !refusals.is_empty() {
-        let (new, rest): (Vec<Change>, Vec<Change>) =
-            applied.into_iter().partition(Change::gives_to_a_new_node);
-        waiting.extend(rest);
-        applied = if new.is_empty() || against(&new).is_empty() {
-            new
-        } else {
-            waiting.extend(new);
-            Vec::new()
-        };
-    }
+    let applied = match refusals.is_empty() {
+        true => applied,
+        false => urgent(applied, against),
+    };
+    let applied = without_awaited_pairs(applied);
     Unattended {
+        waiting: left(&plan.changes, &applied),
         applied,
-        waiting,
         refusals,
     }
 }
 
-fn harmless(changes: &[Change], worst: Hazard) -> (Vec<Change>, Vec<Change>) {
-    let (mut applied, mut waiting) = (Vec::new(), Vec::new());
+/// The changes that are not applied, or only in part.
+fn left(changes: &[Change], applied: &[Change]) -> Vec<Change> {
+    let applied: BTreeMap<Target, &Change> = applied
+        .iter()
+        .map(|change| (change.target(), change))
+        .collect();
+    let is_left = |change: &&Change| applied.get(&change.target()) != Some(change);
+    changes.iter().filter(is_left).cloned().collect()
+}
+
+/// Of changes that are refused as a whole: blocks of new nodes, and what ports come to allow. Pods
+/// have no network without them.
+fn urgent(changes: Vec<Change>, against: impl Fn(&[Change]) -> Vec<Refusal>) -> Vec<Change> {
+    let (new, rest): (Vec<Change>, Vec<Change>) =
+        changes.into_iter().partition(Change::gives_to_a_new_node);
+    let new = match new.is_empty() || against(&new).is_empty() {
+        true => new,
+        false => Vec::new(),
+    };
+    let additions: Vec<Change> = rest.iter().filter_map(additions).collect();
+    if additions.is_empty() {
+        return new;
+    }
+    let with_pairs = without_awaited_pairs([&new[..], &additions].concat());
+    match against(&with_pairs).is_empty() {
+        true => with_pairs,
+        false => new,
+    }
+}
+
+/// The changes within the hazard.
+fn harmless(changes: &[Change], worst: Hazard) -> Vec<Change> {
+    let mut applied = Vec::new();
     let mut is_held_back = false;
     for change in changes {
         let in_order = change.sequence() == Sequence::AfterThoseBefore;
@@ -73,16 +99,19 @@ fn harmless(changes: &[Change], worst: Hazard) -> (Vec<Change>, Vec<Change>) {
         if must_wait || (in_order && is_held_back) {
             is_held_back |= in_order;
             applied.extend(harmless_part(change, worst));
-            waiting.push(change.clone());
         } else {
             applied.push(change.clone());
         }
     }
-    (applied, waiting)
+    applied
 }
 
 /// The additions of a port whose removals wait: without them, Pods have no network.
 fn harmless_part(change: &Change, worst: Hazard) -> Option<Change> {
+    additions(change).filter(|additions| additions.hazard() <= worst)
+}
+
+fn additions(change: &Change) -> Option<Change> {
     let additions = change.as_port()?.additions()?;
-    (additions.hazard() <= worst).then(|| Change::Port(Box::new(additions)))
+    Some(Change::Port(Box::new(additions)))
 }

@@ -274,7 +274,7 @@ impl<'p> PortPlanner<'p> {
             expected: wanted.clone(),
             seen: seen.copied().collect(),
         }));
-        let change = PortChange::new(node, port, change, PortCause::Drift);
+        let change = PortChange::new(self.observed, node, port, change, PortCause::Drift);
         self.plan.changes.push(Change::Port(Box::new(change)));
     }
 

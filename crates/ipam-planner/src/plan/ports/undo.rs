@@ -41,6 +41,7 @@ pub(in crate::plan) fn inverted(changes: &[&Change]) -> (Vec<Change>, Vec<Blocke
         if !added.is_empty() || !removed.is_empty() {
             undone.push(Change::Port(Box::new(PortChange {
                 added,
+                awaited: BTreeSet::new(),
                 removed,
                 // The whole list is known only when the undo is planned against the cluster.
                 pairs: Vec::new(),
@@ -123,7 +124,8 @@ pub(in crate::plan) fn undone(
     {
         return block.and_then(|block| blocked(UndoObstacle::CannotBeGivenBack(block)));
     }
-    Some(Ok(PortChange::new(node, port, change, PortCause::Undo)))
+    let undo = PortChange::new(observed, node, port, change, PortCause::Undo);
+    Some(Ok(undo))
 }
 
 /// Those of the ranges that the node keeps.

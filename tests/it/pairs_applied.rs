@@ -1,0 +1,159 @@
+//! Ports that an apply writes, with a cluster in a file and a recorded Neutron: in which order, and
+//! what happens if the cluster changes after the plan.
+
+use std::num::NonZeroUsize;
+
+use serde_json::Value;
+
+use super::examples::copy;
+use super::support::{Folder, repository};
+use ipam_cluster::{FileCluster, Opening};
+use ipam_config::source::Location;
+use ipam_controller::apply::{Outcome, Stop};
+use ipam_controller::{
+    BATCH, Job, Loaded, OnConflict, OpenStack, Scope, Sending, apply_until_settled, load,
+    observe_and_plan,
+};
+use ipam_planner::plan::{Change, Selection};
+
+/// The example `openstack`: the second VM's port allows a stale block, the third node is new.
+struct Example {
+    folder: Folder,
+    loaded: Loaded,
+    openstack: OpenStack,
+}
+
+impl Example {
+    fn new() -> Example {
+        let folder = copy(&repository().join("examples/openstack"));
+        let loaded = load(&Location::from(folder.join("pools").as_path()));
+        let openstack = OpenStack::recorded(folder.join("neutron.json"), Scope::Ports);
+        Example {
+            folder,
+            loaded,
+            openstack,
+        }
+    }
+
+    /// Plans, lets the cluster change, and applies the plan.
+    fn apply(
+        &self,
+        on_conflict: OnConflict,
+        meanwhile: impl FnOnce(&Folder),
+    ) -> Vec<(Change, Outcome)> {
+        let job = Job {
+            openstack: Some(&self.openstack),
+            selection: Selection::EVERYTHING,
+            ..Job::files(&self.loaded)
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let open = || FileCluster::open(&self.folder.join("cluster.yaml"), Opening::Read).unwrap();
+        runtime.block_on(async {
+            let (observed, plan) = observe_and_plan(&open(), &job).await.unwrap();
+            meanwhile(&self.folder);
+            let (stop, mut on_event) = (Stop::default(), |_: ipam_controller::apply::Event<'_>| {});
+            let mut sending = Sending {
+                batch: BATCH,
+                parallelism: NonZeroUsize::new(8).unwrap(),
+                on_conflict,
+                stop: &stop,
+                on_event: &mut on_event,
+            };
+            let changes = plan.changes.clone();
+            let cluster = open();
+            let sent = apply_until_settled(
+                &cluster,
+                &self.openstack,
+                &job,
+                observed,
+                changes,
+                &mut sending,
+            );
+            let (applied, failure) = sent.await;
+            assert!(failure.is_none(), "{failure:?}");
+            applied.outcomes
+        })
+    }
+
+    /// The ranges that the port of a worker allows.
+    fn allowed(&self, worker: usize) -> Vec<String> {
+        let recorded: Value = serde_json::from_str(&self.folder.read("neutron.json")).unwrap();
+        let pairs = &recorded["ports"][worker - 1]["allowed_address_pairs"];
+        let texts = pairs.as_array().unwrap().iter();
+        texts
+            .map(|pair| pair["ip_address"].as_str().unwrap().to_owned())
+            .collect()
+    }
+}
+
+/// Replaces text in the cluster's file.
+fn edit(folder: &Folder, from: &str, to: &str) {
+    let text = folder.read("cluster.yaml");
+    assert!(text.contains(from), "{text}");
+    folder.write("cluster.yaml", text.replacen(from, to, 1));
+}
+
+fn outcome_of(outcomes: &[(Change, Outcome)], target: &str) -> Outcome {
+    let found = outcomes
+        .iter()
+        .find(|(change, _)| change.target().to_string().contains(target));
+    found.unwrap_or_else(|| panic!("{outcomes:#?}")).1.clone()
+}
+
+#[test]
+fn a_port_does_not_allow_a_block_that_its_node_did_not_get() {
+    let example = Example::new();
+    let outcomes = example.apply(OnConflict::Leave, |folder| {
+        edit(
+            folder,
+            "name: worker-3, labels: {",
+            "name: worker-3, uid: other, labels: {",
+        )
+    });
+    assert!(matches!(
+        outcome_of(&outcomes, "worker-3"),
+        Outcome::Superseded(_)
+    ));
+    let Outcome::Superseded(why) = outcome_of(&outcomes, "30000000-") else {
+        panic!("{outcomes:#?}")
+    };
+    assert!(
+        why.contains("worker-3") && why.contains("was not applied"),
+        "{why}"
+    );
+    assert_eq!(outcome_of(&outcomes, "10000000-"), Outcome::Applied);
+    assert_eq!(example.allowed(1), ["10.9.0.200", "10.20.0.0/24"]);
+    assert!(example.allowed(3).is_empty());
+}
+
+/// The port's revision does not tell that its node got the block meanwhile.
+#[test]
+fn a_port_allows_less_only_if_the_nodes_still_say_so() {
+    let example = Example::new();
+    let outcomes = example.apply(OnConflict::Replan, |_| {});
+    assert!(
+        outcomes
+            .iter()
+            .all(|(_, outcome)| *outcome == Outcome::Applied),
+        "{outcomes:#?}"
+    );
+    assert_eq!(example.allowed(2), ["10.20.1.0/24", "10.9.0.200"]);
+
+    let example = Example::new();
+    let outcomes = example.apply(OnConflict::Replan, |folder| {
+        edit(
+            folder,
+            "podCIDRs: [10.20.1.0/24]",
+            "podCIDRs: [10.20.9.0/24]",
+        );
+        edit(folder, "podCIDR: 10.20.1.0/24", "podCIDR: 10.20.9.0/24");
+    });
+    assert!(
+        matches!(outcome_of(&outcomes, "20000000-"), Outcome::Superseded(_)),
+        "{outcomes:#?}"
+    );
+    assert!(example.allowed(2).contains(&"10.20.9.0/24".to_owned()));
+}
