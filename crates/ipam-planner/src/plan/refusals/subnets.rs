@@ -18,11 +18,17 @@ pub(super) fn refusals(changes: &[Change], desired: &Desired, observed: &Observe
         .overlaps()
         .into_iter();
     let concerned = overlaps.filter(|overlap| changes.iter().any(|change| gives(change, overlap)));
-    let refusal = |overlap: SubnetOverlap<'_>| Refusal {
+    let refusal = |overlap: SubnetOverlap<'_>| {
+        Refusal {
         rule: Rule("neutron-overlap"),
-        message: overlap.message(),
-        help: SubnetOverlap::HELP.to_owned(),
+        message: format!(
+            "the plan would give addresses of a Neutron subnet: {}",
+            overlap.message()
+        ),
+        help: "this cannot be undone while the ranges overlap; Neutron gives those of a subnet to ports"
+            .to_owned(),
         waiver: None,
+    }
     };
     concerned.map(refusal).collect()
 }
