@@ -471,6 +471,40 @@ fn additions_are_applied_though_other_changes_are_refused() {
 }
 
 #[test]
+fn one_cause_is_one_finding_for_all_nodes() {
+    let vm_of = |index: usize| format!("{index:08x}-9d65-4b7e-8d1e-6f0c1d5a9b11");
+    let nodes: Vec<String> = (0..2_000)
+        .map(|index| {
+            let block = holds(&format!("10.20.{}.{}/28", index / 16, index % 16 * 16));
+            let provider = format!("\"providerID\":\"openstack:///{}\",{block}", vm_of(index));
+            node(&format!("n{index:04}"), "a", &provider)
+        })
+        .collect();
+    let mut seen = observed(&nodes, &[]);
+    let vms = (0..1_990).map(|index| vm_of(index).parse().unwrap());
+    seen.ports = Some(
+        vms.map(|vm: Id| (vm, Err("no answer in time".to_owned())))
+            .collect(),
+    );
+    let plan = planned(&rack(), &seen);
+    let messages = |rule: &str| -> Vec<String> {
+        let found = plan
+            .findings
+            .iter()
+            .filter(|finding| finding.rule.0 == rule);
+        found.map(|finding| finding.message.clone()).collect()
+    };
+    assert_eq!(
+        messages("address-pairs-unread"),
+        ["the ports of the VMs of 1,990 nodes, as of `n0000`, cannot be read: no answer in time"]
+    );
+    assert_eq!(
+        messages("address-pairs-unseen"),
+        ["the ports of the VMs of 10 nodes, as of `n1990`, are not read yet"]
+    );
+}
+
+#[test]
 fn doctor_tells_what_ports_lack_and_what_they_allow_without_need() {
     let rules = |observed: &Observed| -> Vec<(Severity, &'static str)> {
         let findings = examine(Some(&desired(&rack())), observed, &[]);
@@ -521,4 +555,17 @@ fn virtual_addresses_stay() {
         &seen(&[held], vec![port(&["10.20.6.1"])]),
     );
     assert_eq!(change(&plan), (vec!["10.20.6.2/32".to_owned()], vec![]));
+    // Of a pool whose blocks are single addresses, such a pair may have been a block.
+    let single = documents(&super::support::pool(
+        "rack",
+        "{cidrs: [10.20.6.0/24], blockSize: 32}",
+    ));
+    let observed = seen(
+        &[vm("n", "10.20.6.7/32")],
+        vec![port(&["10.20.6.1", "10.20.6.7"])],
+    );
+    let plan = planned(&single, &observed);
+    assert!(ports(&plan).is_empty(), "{plan:#?}");
+    let kept = finding(&plan, "address-pairs-single-kept");
+    assert_eq!(kept.severity, Severity::Info);
 }

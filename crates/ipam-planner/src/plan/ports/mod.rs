@@ -7,6 +7,7 @@ mod document;
 mod planner;
 mod saved;
 mod undo;
+mod unplanned;
 
 use std::collections::BTreeSet;
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipnet::IpNet;
 
 use super::allowed::{block_of, in_use, obstacle};
+use super::unplanned::Unplanned;
 use super::{PortCause, PortChange};
 use crate::openstack::SubnetPools;
 use crate::plan::change::{Action, Change, Target, node_changes};
@@ -15,17 +16,13 @@ use crate::plan::drift::{Drift, PairsDrift};
 use crate::plan::file_blocks::FileBlocks;
 use crate::plan::owners::AddressOwners;
 use ipam_cilium::observed::{ModeSeen, Node, Observed};
-use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef, Rule, Severity, grouped_digits};
+use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef, Rule, Severity};
 use ipam_core::net::Block;
 use ipam_core::neutron::{Id, PortSecurity, VmPort};
 use ipam_desired::{AddressPairs, Desired};
 
 /// Prefix of `device_owner` of a VM's port.
 const VM_OWNER: &str = "compute:";
-
-/// Help where Neutron gave no answer.
-const LET_NEUTRON_BE_ASKED: &str =
-    "let Neutron be asked: see --clouds-file and --os-cloud; until then the pairs stay";
 
 /// The part of a plan that is about ports.
 #[derive(Default)]
@@ -73,16 +70,24 @@ pub(in crate::plan) fn plan(
         return PortsPlan::default();
     };
     let mut planner = PortPlanner::new(desired, observed, owners, changes);
-    planner.report_nodes_without_vm();
+    let without_vm = observed.nodes.values().filter(|node| node.vm().is_none());
+    planner.unplanned.without_vm = without_vm.map(AsRef::as_ref).collect();
     for (vm, nodes) in vms(observed) {
         match (nodes.as_slice(), seen.get(&vm)) {
             ([node], Some(Ok(ports))) => planner.plan_ports(node, &vm, ports),
-            ([node], Some(Err(why))) => planner.report_unread(node, &vm, why),
-            ([node], None) => planner.report_unread(node, &vm, "Neutron was not asked"),
+            ([node], Some(Err(why))) => planner.unplanned.unread.entry(why).or_default().push(node),
+            ([node], None) => planner.unplanned.not_read_yet.push(node),
             (nodes, _) => planner.report_shared_vm(&vm, nodes),
         }
     }
-    planner.plan
+    let PortPlanner {
+        unplanned,
+        mut plan,
+        ..
+    } = planner;
+    plan.findings
+        .extend(unplanned.findings(observed.nodes.len()));
+    plan
 }
 
 fn vms(observed: &Observed) -> BTreeMap<Id, Vec<&Node>> {
@@ -106,6 +111,7 @@ struct PortPlanner<'p> {
     /// Blocks that any field shows for each node, whether this Cilium reads the field or not: after
     /// a change of its settings, agents still use the blocks that they read before.
     shown: BTreeMap<&'p NodeName, BTreeSet<IpNet>>,
+    unplanned: Unplanned<'p>,
     plan: PortsPlan,
 }
 
@@ -142,6 +148,7 @@ impl<'p> PortPlanner<'p> {
             files: FileBlocks::new(desired),
             given: given.collect(),
             shown,
+            unplanned: Unplanned::default(),
             plan: PortsPlan::default(),
         }
     }
@@ -151,32 +158,6 @@ impl<'p> PortPlanner<'p> {
         let finding =
             Finding::new(Severity::Error, Rule(rule), message).about(ObjectRef::node(&node.name));
         self.plan.findings.push(finding.help(help));
-    }
-
-    fn report_unread(&mut self, node: &Node, vm: &Id, why: &str) {
-        let why = why.escape_debug();
-        let message = format!("the ports of VM {vm} cannot be read: {why}");
-        self.report(node, "address-pairs-unread", message, LET_NEUTRON_BE_ASKED);
-    }
-
-    fn report_nodes_without_vm(&mut self) {
-        let mut without = self
-            .observed
-            .nodes
-            .values()
-            .filter(|node| node.vm().is_none());
-        if let Some(first) = without.next() {
-            let message = format!(
-                "{} of {} nodes are not VMs of OpenStack by their `spec.providerID`, as `{}`: their ports are not planned",
-                grouped_digits(without.count() + 1),
-                grouped_digits(self.observed.nodes.len()),
-                first.name
-            );
-            let finding = Finding::new(Severity::Info, Rule("address-pairs-no-vm"), message);
-            self.plan
-                .findings
-                .push(finding.help("cloud-provider-openstack writes it: `openstack:///ID`"));
-        }
     }
 
     /// At most one of the Nodes runs on the VM, and which one is unknown.
@@ -195,7 +176,7 @@ impl<'p> PortPlanner<'p> {
             .push(finding.help("delete the Nodes that no longer exist"));
     }
 
-    fn plan_ports(&mut self, node: &Node, vm: &Id, ports: &[VmPort]) {
+    fn plan_ports(&mut self, node: &'p Node, vm: &Id, ports: &[VmPort]) {
         let of_vm: Vec<&VmPort> = ports
             .iter()
             .filter(|port| port.device_owner.starts_with(VM_OWNER))
@@ -240,7 +221,7 @@ impl<'p> PortPlanner<'p> {
         }
     }
 
-    fn plan_port(&mut self, node: &Node, port: &VmPort, pairs: &NodePairs) {
+    fn plan_port(&mut self, node: &'p Node, port: &VmPort, pairs: &NodePairs) {
         let NodePairs {
             wanted,
             kept,
@@ -249,19 +230,19 @@ impl<'p> PortPlanner<'p> {
         } = pairs;
         let looks_stale =
             |range: &IpNet| *is_readable && !kept.contains(range) && self.is_ours(range);
-        let mut ranges = port
-            .pairs
-            .iter()
-            .filter_map(|pair| pair.own_range(&port.mac_address));
-        let has_stale = doubt.is_some() && ranges.any(|range| looks_stale(&range));
+        let has_stale = doubt.is_some() && ranges(port).any(|range| looks_stale(&range));
         let change = port.change(wanted, |range| doubt.is_none() && looks_stale(range));
         if let Some(why) = doubt.as_ref().filter(|_| has_stale) {
-            let message = format!(
-                "its port {} keeps pairs that look stale, because {why}",
-                port.id
-            );
-            let help = "the next plan that sees everything removes them";
-            self.report(node, "address-pairs-kept", message, help);
+            self.unplanned
+                .doubted
+                .entry(why.clone())
+                .or_default()
+                .push(node);
+        }
+        let lone = ranges(port)
+            .find(|range| *is_readable && !kept.contains(range) && self.is_single_of_a_pool(range));
+        if lone.is_some() {
+            self.unplanned.with_single_addresses.push(node);
         }
         let Some(change) = change else {
             self.plan.unchanged.push(Target::Port(port.id.clone()));
@@ -329,11 +310,27 @@ impl<'p> PortPlanner<'p> {
     /// may well name some address of a pool. A single address is never ours, whatever the size of
     /// blocks: keepalived and BIRD share virtual addresses that way.
     fn is_ours(&self, range: &IpNet) -> bool {
-        let is_single = range.prefix_len() == range.max_prefix_len();
-        block_of(range).is_some_and(|block| {
-            !is_single && self.files.owning_pool(block).is_ok() && !self.owners.uses(block)
-        })
+        !is_single(range) && self.is_unused_of_a_pool(range)
     }
+
+    fn is_single_of_a_pool(&self, range: &IpNet) -> bool {
+        is_single(range) && self.is_unused_of_a_pool(range)
+    }
+
+    fn is_unused_of_a_pool(&self, range: &IpNet) -> bool {
+        block_of(range)
+            .is_some_and(|block| self.files.owning_pool(block).is_ok() && !self.owners.uses(block))
+    }
+}
+
+fn is_single(range: &IpNet) -> bool {
+    range.prefix_len() == range.max_prefix_len()
+}
+
+/// The ranges that a port allows with its own hardware address.
+fn ranges(port: &VmPort) -> impl Iterator<Item = IpNet> {
+    let pairs = port.pairs.iter();
+    pairs.filter_map(|pair| pair.own_range(&port.mac_address))
 }
 
 /// The only port of the VM, or those that have an address of the node. A further NIC may be a
