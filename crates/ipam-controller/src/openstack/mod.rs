@@ -1,7 +1,9 @@
 //! The OpenStack behind the nodes: finds its credentials and keeps one session for them.
 //!
-//! Nothing that Neutron answers is kept between plans, and no token leaves the process.
+//! Nothing that Neutron answers is kept between plans, except ports that a background thread reads
+//! for a process that goes on. No token leaves the process.
 
+mod background;
 mod client;
 mod observe;
 mod write;
@@ -12,7 +14,9 @@ use std::time::{Duration, Instant};
 
 use tokio::task::spawn_blocking;
 
+use self::background::BackgroundPorts;
 use self::client::Client;
+use ipam_cilium::observed::Node;
 use ipam_cluster::ClusterError;
 use ipam_core::model::{Finding, Rule, Severity};
 use ipam_desired::{AddressPairs, Desired};
@@ -46,6 +50,8 @@ pub struct CloudsLocation {
 pub struct OpenStack {
     session: Arc<Session>,
     scope: Scope,
+    /// Reads the ports, where plans must not wait for them.
+    background: Option<Arc<BackgroundPorts>>,
 }
 
 /// What is read from OpenStack.
@@ -117,6 +123,7 @@ impl OpenStack {
                 last: Mutex::default(),
             }),
             scope,
+            background: None,
         }
     }
 
@@ -125,11 +132,37 @@ impl OpenStack {
     pub fn reporting(self, on_request: OnRequest) -> OpenStack {
         OpenStack {
             session: Arc::new(Session {
-                place: self.session.place.clone(),
                 on_request: Some(on_request),
-                last: Mutex::default(),
+                ..self.session.fresh()
             }),
-            scope: self.scope,
+            ..self
+        }
+    }
+
+    /// The same cloud. A plan does not wait for the ports: it has those that a background thread
+    /// read last, and again after `max_age`.
+    #[must_use]
+    pub fn with_ports_in_background(self, max_age: Duration) -> OpenStack {
+        let session = Arc::new(self.session.fresh());
+        OpenStack {
+            background: Some(BackgroundPorts::new(session, max_age)),
+            ..self
+        }
+    }
+
+    /// Waits until the background thread has read ports that no plan has seen. Never ready without
+    /// such a thread.
+    pub async fn ports_changed(&self) {
+        match &self.background {
+            Some(background) => background.changed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Has the ports of the VMs of these nodes read in the background.
+    pub fn read_ports_of<'n>(&self, nodes: impl Iterator<Item = &'n Node>) {
+        if let Some(background) = &self.background {
+            background.read(nodes.filter_map(Node::vm).collect());
         }
     }
 
@@ -158,6 +191,15 @@ impl OpenStack {
 }
 
 impl Session {
+    /// The same place, without a login.
+    fn fresh(&self) -> Session {
+        Session {
+            place: self.place.clone(),
+            on_request: self.on_request.clone(),
+            last: Mutex::default(),
+        }
+    }
+
     /// Runs a request with the credentials as they are now: a mounted file may have changed.
     fn with<T>(&self, request: impl FnOnce(&Client) -> Result<T, Fault>) -> Result<T, Fault> {
         let cloud = match &self.place {

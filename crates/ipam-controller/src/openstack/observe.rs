@@ -2,7 +2,7 @@
 //!
 //! The result names each unread subnet and port with the reason; it never omits one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use tokio::task::spawn_blocking;
@@ -11,12 +11,12 @@ use super::client::Client;
 use super::{ABANDONED, OpenStack, PATIENCE};
 use ipam_cilium::observed::{Observed, SeenPorts, SeenSubnet, SeenSubnets};
 use ipam_core::net::Block;
-use ipam_core::neutron::Id;
+use ipam_core::neutron::{Id, VmPort};
 use ipam_desired::Desired;
 use openstack::{NeutronError, Subnet};
 
 /// VMs per request for ports: their ids fill about two kilobytes of the URL.
-const VMS_PER_REQUEST: usize = 50;
+pub(super) const VMS_PER_REQUEST: usize = 50;
 
 impl OpenStack {
     /// Adds what the files need from OpenStack to what was seen of the cluster.
@@ -25,7 +25,10 @@ impl OpenStack {
         if self.reads_ports(desired) {
             observed.ports = Some(self.ports(observed).await);
         }
-        observed.findings.extend(self.session.insecure_settings());
+        let background = self.background.as_ref().map(|ports| ports.session());
+        for session in std::iter::once(&*self.session).chain(background) {
+            observed.findings.extend(session.insecure_settings());
+        }
     }
 
     /// The ports of the nodes that are VMs.
@@ -35,6 +38,9 @@ impl OpenStack {
             .values()
             .filter_map(|node| node.vm())
             .collect();
+        if let Some(background) = &self.background {
+            return background.of(&wanted);
+        }
         let (session, vms) = (self.session.clone(), wanted.clone());
         let seen =
             spawn_blocking(move || session.with(|neutron| Ok(read_ports(neutron, &vms)))).await;
@@ -81,10 +87,7 @@ fn read_ports(neutron: &Client, vms: &BTreeSet<Id>) -> SeenPorts {
     for some in vms.chunks(VMS_PER_REQUEST) {
         let answer = match &failure {
             Some(why) => Err(why.clone()),
-            None => neutron
-                .until(Instant::now() + PATIENCE)
-                .ports_of_vms(some)
-                .map_err(|error| error.to_string()),
+            None => ports_of_vms(neutron, some),
         };
         match answer {
             Ok(ports) => seen.extend(ports.into_iter().map(|(vm, ports)| (vm, Ok(ports)))),
@@ -95,6 +98,17 @@ fn read_ports(neutron: &Client, vms: &BTreeSet<Id>) -> SeenPorts {
         }
     }
     seen
+}
+
+/// The ports of at most [`VMS_PER_REQUEST`] VMs.
+pub(super) fn ports_of_vms(
+    neutron: &Client,
+    vms: &[Id],
+) -> Result<BTreeMap<Id, Vec<VmPort>>, String> {
+    neutron
+        .until(Instant::now() + PATIENCE)
+        .ports_of_vms(vms)
+        .map_err(|error| error.to_string())
 }
 
 /// After the first failure the remaining requests are skipped.

@@ -19,7 +19,11 @@ impl PortWriter for OpenStack {
         };
         let outcome =
             spawn_blocking(move || session.with(|neutron| Ok(neutron.write_pairs(&port, &patch))));
-        match outcome.await {
+        let outcome = outcome.await;
+        if let Some(background) = &self.background {
+            background.read_again(&change.port);
+        }
+        match outcome {
             Ok(Ok(answer)) => answer.map_err(write_error),
             Ok(Err(fault)) => Err(WriteError::Refused(fault.why())),
             Err(_) => Err(WriteError::Unknown(ABANDONED.to_owned())),
@@ -35,7 +39,7 @@ fn write_error(error: NeutronError) -> WriteError {
         NeutronError::Unavailable(_) => WriteError::Unknown(error.to_string()),
         NeutronError::Unreachable(_) => WriteError::Busy(error.to_string()),
         NeutronError::TooManyPairs => WriteError::Refused(format!(
-            "{error}; raise `max_allowed_address_pair` of Neutron (default 10), or give nodes fewer and wider blocks"
+            "{error}; raise `max_allowed_address_pair` of Neutron (default 10), or give nodes fewer and wider blocks; if the port also allows a stale range, `apply` removes it"
         )),
         _ => WriteError::Refused(error.to_string()),
     }

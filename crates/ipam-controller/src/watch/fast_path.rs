@@ -19,7 +19,7 @@ use ipam_desired::AddressPairs;
 use ipam_planner::plan::{Change, NewNodes, Plan, PlannedState, Selection, node_changes};
 
 /// Time until the next whole plan after a change that can wait, such as a deleted node.
-const SOON: Duration = Duration::from_secs(5);
+pub(super) const SOON: Duration = Duration::from_secs(5);
 
 /// What the last whole plan left.
 #[derive(Debug)]
@@ -238,6 +238,10 @@ impl<C: Follow> Worker<'_, C> {
             let cache = self.cache;
             let uncached = cache.uncached();
             let openstack = self.openstack.clone();
+            let keeps_pairs = loaded.desired.policy.address_pairs == AddressPairs::PodCidrs;
+            if keeps_pairs {
+                openstack.read_ports_of(observed.nodes.values().map(AsRef::as_ref));
+            }
             let job = Job {
                 loaded: &loaded,
                 undo: None,
@@ -263,7 +267,7 @@ impl<C: Follow> Worker<'_, C> {
                 return Some(Ok(after));
             }
             known.note(&tried.applied);
-            if loaded.desired.policy.address_pairs == AddressPairs::PodCidrs {
+            if keeps_pairs {
                 // Their ports do not let these blocks through yet.
                 known.within(SOON);
             }

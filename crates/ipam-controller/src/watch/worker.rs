@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::fast_path::Known;
+use super::fast_path::{Known, SOON};
 use super::files::Files;
 use super::write_backoff::WriteBackoff;
 use super::{ControllerEvent, OnEvent, Waiting};
@@ -82,7 +82,7 @@ impl<'w, C: Follow> Worker<'w, C> {
             interval,
             parallelism,
             holder,
-            openstack,
+            openstack: openstack.with_ports_in_background(interval),
             stop: Arc::default(),
             write_backoff: WriteBackoff::default(),
             reported: LastReported::default(),
@@ -118,6 +118,7 @@ impl<'w, C: Follow> Worker<'w, C> {
                 () = &mut ending => return,
                 () = self.cache.moved() => {}
                 () = self.files.changed() => {}
+                () = self.openstack.ports_changed() => self.plan_soon(),
                 () = tokio::time::sleep(due) => {}
             }
             self.report_files(on_event);
@@ -163,6 +164,13 @@ impl<'w, C: Follow> Worker<'w, C> {
         } else {
             due
         })
+    }
+
+    /// Makes a whole plan due that does not delay new nodes.
+    fn plan_soon(&mut self) {
+        if let Some(known) = &mut self.known {
+            known.within(SOON);
+        }
     }
 
     fn report_files(&mut self, on_event: &mut OnEvent<'_>) {
