@@ -10,7 +10,7 @@ const OF_A_MOVE: &str = "they keep their addresses until the node's Cilium agent
 const BY_A_SETTING: &str = "the new block is written to a `CiliumNodeConfig` for this node. Its agent reads that when it starts, and takes this block in place of the one in `Node.spec.podCIDRs`. That field can be written only once, so it shows the old block for good, and no other node gets that block.";
 
 /// Unlike others, Pods of DaemonSets stay on a drained node.
-const AFTER_A_DRAIN: &str = ", restart its agent afterwards, delete the Pods that a drain leaves (those of DaemonSets), and then uncordon it";
+const AFTER_A_DRAIN: &str = ", restart its agent after the apply job, delete the Pods that a drain leaves (those of DaemonSets), and then uncordon it";
 
 /// What a reader asks about a move, with the answers that are known.
 pub(super) fn answers(
@@ -68,5 +68,5 @@ fn way_out(change: &ChangeDocument, intent: Intent, occasion: Occasion) -> Phras
 fn way_back(change: &ChangeDocument) -> Phrase {
     Phrase::new("pin ")
         .value(&change.before.join(" "))
-        .words(" in place of the new block, or apply the undo plan, which takes the whole apply back; then drain the node and restart its agent again. To remove the pin is not enough")
+        .words(" in place of the new block, or apply the undo plan, which takes back all of the apply that can be undone; then drain the node and restart its agent again. Once the block is written, removing the pin is not enough")
 }

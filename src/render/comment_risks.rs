@@ -63,7 +63,8 @@ impl<'p> Risk<'p> {
     }
 }
 
-/// The worst risk, and the riskiest change if that is another one: one line for each.
+/// The worst risk, and the riskiest change or what is wrong, if that is another one: one line for
+/// each.
 pub(super) fn worst<'p>(
     plan: &'p PlanDocument,
     losses: &'p [Loss<'p>],
@@ -84,9 +85,11 @@ pub(super) fn worst<'p>(
         Some(felt) => (Some(felt), None),
         None => {
             let change = riskiest_disruptive(plan, occasion);
-            match wrong() {
-                Some(wrong) => (Some(wrong), change),
-                None => (change, None),
+            // A refused change does no harm yet.
+            match (wrong(), plan.refusals.is_empty()) {
+                (Some(wrong), true) if change.is_some() => (change, Some(wrong)),
+                (Some(wrong), _) => (Some(wrong), change),
+                (None, _) => (change, None),
             }
         }
     };
@@ -97,7 +100,7 @@ pub(super) fn worst<'p>(
     let first = first.map(|risk| risk.line("Look at first"));
     let second = second.map(|risk| {
         risk.line(match plan.refusals.is_empty() {
-            true => "Riskiest change",
+            true => "Then",
             false => "Riskiest change, if nothing refused it",
         })
     });

@@ -163,7 +163,11 @@ impl Loss<'_> {
         match self.change {
             Some(change) if change.kind != "Service" => Phrase::new("keep the addresses in ")
                 .value(&change.name)
-                .words(" until the clients of the Services use others"),
+                .words(
+                    " until the Services have others: pin each Service to an address that stays (",
+                )
+                .value("ServiceAssignment")
+                .words(") when its clients can follow"),
             _ => Phrase::new(
                 "keep the address in a pool that selects the Service, until its clients use another",
             ),

@@ -11,7 +11,7 @@ use super::human_approval::unapproved;
 use super::markdown_objects::ADDRESS_POOL;
 use super::markup::{Markup, Phrase};
 use super::text::count;
-use ipam_planner::plan::{ChangeDocument, Intent, PlanDocument};
+use ipam_planner::plan::{ChangeDocument, Intent, PlanDocument, RefusalDocument};
 
 const WATCH: &str = "cilium-ipam watch";
 const OPERATOR: &str = "cilium-ipam operator";
@@ -43,12 +43,8 @@ fn problems(plan: &PlanDocument) -> Vec<String> {
     let errors = plan.summary.errors.saturating_sub(refused);
     let counts = [
         (plan.refusals.len(), "refusal", "refusals"),
-        (lost.certain, "address lost", "addresses lost"),
-        (
-            lost.possible,
-            "address may be lost",
-            "addresses may be lost",
-        ),
+        lost.certain(&plan.refusals),
+        lost.possible(&plan.refusals),
         (
             destructive(plan),
             "destructive change",
@@ -129,6 +125,34 @@ impl LossCounts {
 
     fn is_none(&self) -> bool {
         self.certain + self.possible == 0
+    }
+
+    /// The addresses that go, in words of one and of several.
+    fn certain(&self, refusals: &[RefusalDocument]) -> (usize, &'static str, &'static str) {
+        match refusals.is_empty() {
+            true => (self.certain, "address lost", "addresses lost"),
+            false => (
+                self.certain,
+                "address would be lost",
+                "addresses would be lost",
+            ),
+        }
+    }
+
+    /// The addresses that may go, in words of one and of several.
+    fn possible(&self, refusals: &[RefusalDocument]) -> (usize, &'static str, &'static str) {
+        match refusals.is_empty() {
+            true => (
+                self.possible,
+                "address may be lost",
+                "addresses may be lost",
+            ),
+            false => (
+                self.possible,
+                "address might be lost",
+                "addresses might be lost",
+            ),
+        }
     }
 }
 
@@ -254,8 +278,8 @@ fn besides(unattended: Unattended<'_>) -> Phrase {
 fn in_spite_of_errors(plan: &PlanDocument) -> &'static str {
     match plan.summary.errors {
         0 => "",
-        1 => " The error below stops none of this.",
-        _ => " The errors below stop none of this.",
+        1 => " The error below stops none of these writes.",
+        _ => " The errors below stop none of these writes.",
     }
 }
 

@@ -25,7 +25,7 @@ const WORDS: [(&str, &[&str], &str); 6] = [
     (
         "Blocked",
         &["blocked"],
-        "a wanted change that cannot be made now",
+        "a wanted change that cannot be made now; on a node without a block, no Pod gets an address",
     ),
     (
         "Misplaced",

@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use testbed::{Client, Gitea, PATIENCE, wait_until};
 
-use super::comment::big_plan;
+use super::comment_big::big_plan;
 use super::support::{Folder, Ran, program, ran, repository};
 
 /// A Gitea with a repository of `owner` that `bot` may write to, and a pull request.

@@ -54,21 +54,21 @@ fn the_riskiest_change_is_named_beside_what_is_wrong() {
     );
     assert_eq!(
         lines[1],
-        "**Merging this writes 42 changes:** 1 node moves to another block (a range of Pod addresses) when its agent restarts, 41 nodes get a block; 3 blocked objects stay as they are. The error below stops none of this."
+        "**Merging this writes 42 changes:** 1 node moves to another block (a range of Pod addresses) when its agent restarts, 41 nodes get a block; 3 blocked objects stay as they are. The error below stops none of these writes."
     );
-    let first = "**Look at first:** error `pool-exhausted`: pool `b`";
-    assert!(lines[2].starts_with(first), "{text}");
-    assert!(lines[2].contains("; **way out:** "), "{text}");
     assert_eq!(
-        lines[3..8],
+        lines[2..7],
         [
-            "**Riskiest change:** node `db-7` moves from `10.20.5.0/24` to `10.20.9.0/24` when its Cilium agent restarts, pinned by `pools/pin.yaml:3`",
+            "**Look at first:** node `db-7` moves from `10.20.5.0/24` to `10.20.9.0/24` when its Cilium agent restarts, pinned by `pools/pin.yaml:3`",
             "- **Pods:** they keep their addresses until the node's Cilium agent restarts. No job restarts it: a person, a reboot or an upgrade does. Pods that still have an address of the old block then lose their network, until they are created again.",
             "- **How:** the new block is written to a `CiliumNodeConfig` for this node. Its agent reads that when it starts, and takes this block in place of the one in `Node.spec.podCIDRs`. That field can be written only once, so it shows the old block for good, and no other node gets that block.",
-            "- **Way out:** remove the pin, and the node keeps `10.20.5.0/24`; or drain the node before the merge, restart its agent afterwards, delete the Pods that a drain leaves (those of DaemonSets), and then uncordon it",
-            "- **Way back:** pin `10.20.5.0/24` in place of the new block, or apply the undo plan, which takes the whole apply back; then drain the node and restart its agent again. To remove the pin is not enough",
+            "- **Way out:** remove the pin, and the node keeps `10.20.5.0/24`; or drain the node before the merge, restart its agent after the apply job, delete the Pods that a drain leaves (those of DaemonSets), and then uncordon it",
+            "- **Way back:** pin `10.20.5.0/24` in place of the new block, or apply the undo plan, which takes back all of the apply that can be undone; then drain the node and restart its agent again. Once the block is written, removing the pin is not enough",
         ]
     );
+    let then = "**Then:** error `pool-exhausted`: pool `b`";
+    assert!(lines[7].starts_with(then), "{text}");
+    assert!(lines[7].contains("; **way out:** "), "{text}");
     assert_eq!(
         lines[8],
         "**Check:** the job of this comment fails (exit code 2) because of errors. A branch that requires it does not take the merge."
@@ -134,7 +134,10 @@ fn an_address_that_a_new_pool_takes_counts_once() {
     let text = dry_run(folder.path(), &["pools", "--cluster-file", "cluster.json"]);
     let text = text.expect(2).stdout;
     let title = text.lines().next().unwrap();
-    assert_eq!(title, "### `pools`: refused. 1 refusal, 1 address lost");
+    assert_eq!(
+        title,
+        "### `pools`: refused. 1 refusal, 1 address would be lost"
+    );
     assert!(text.contains("**destructive:** pool `new`"), "{text}");
 }
 
@@ -162,15 +165,15 @@ fn a_lost_address_has_its_cause_beside_it() {
     assert_text_only(&text);
     let cause = "the cause: pool `public` changes from `203.0.113.0/24` to `203.0.113.0/25` (`pools/public.yaml:3`)";
     for line in [
-        "### `pools`: refused. 1 refusal, 1 address lost, 2 addresses may be lost".to_owned(),
+        "### `pools`: refused. 1 refusal, 1 address would be lost, 2 addresses might be lost".to_owned(),
         "**The apply job will write nothing:** the whole plan is refused by `lost-addresses`. Without this refusal, the job would write 1 change: 1 LoadBalancer pool shrinks and is adopted; 0 nodes move. `cilium-ipam watch` and `cilium-ipam operator` write none of it without a person, either.".to_owned(),
         "**destructive:** pool `public` shrinks, and cilium-ipam manages it from then on".to_owned(),
         "**Look at first:** Service `shop/dns` would lose `203.0.113.200` if this were applied: no pool covers it".to_owned(),
         "- **Cause:** pool `public` changes from `203.0.113.0/24` to `203.0.113.0/25` (`pools/public.yaml:3`)".to_owned(),
         "- **Afterwards:** it then gets an IPv4 address of public".to_owned(),
-        "- **Way out:** keep the addresses in `public` until the clients of the Services use others; to lose them on purpose, pass `--waive lost-addresses=3` to `comment` and to `apply`".to_owned(),
+        "- **Way out:** keep the addresses in `public` until the Services have others: pin each Service to an address that stays (`ServiceAssignment`) when its clients can follow; to lose them on purpose, pass `--waive lost-addresses=3` to `comment` and to `apply`".to_owned(),
         format!(
-            "- **address at risk:** 2 Services might lose an address if this were applied: its block of the pool changes, and Cilium serves its Services anew, so another Service may get it first; {cause}; these: `shop/api` `203.0.113.11`, `shop/web` `203.0.113.10`"
+            "- **address at risk:** 2 Services might lose an address if this were applied: the range of the pool with this address changes, and Cilium then gives the addresses of that range anew, so another Service may get it first; {cause}; these: `shop/api` `203.0.113.11`, `shop/web` `203.0.113.10`"
         ),
     ] {
         assert!(text.lines().any(|shown| shown == line), "{line} in {text}");

@@ -8,6 +8,7 @@ mod claimed;
 mod cluster_file;
 mod cluster_pool;
 mod comment;
+mod comment_big;
 mod comment_forges;
 mod comment_gitea;
 mod comment_risks;

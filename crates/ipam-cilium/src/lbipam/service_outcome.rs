@@ -37,7 +37,7 @@ ipam_core::text_enum! {
         /// The Services that have it may no longer share it.
         NoLongerShared = "the Services that have it may not share it",
         /// The operator takes back the addresses of a block that changes.
-        BlockEdited = "its block of the pool changes, and Cilium serves its Services anew",
+        BlockEdited = "the range of the pool with this address changes, and Cilium then gives the addresses of that range anew",
         /// Several pools may have given it.
         UnknownPool = "several pools may have given it",
     }

@@ -200,7 +200,7 @@ impl<'p> Allocator<'p> {
         let blocks = if *missing == 1 { "block" } else { "blocks" };
         let left = match largest_free_run {
             Some(run) => format!("the largest free run is {run}"),
-            None => "nothing is free".to_owned(),
+            None => "no block is left".to_owned(),
         };
         let short = grouped_digits(missing);
         let message = format!("pool `{pool}` is {short} {family} {blocks} short; {left}");
