@@ -71,7 +71,13 @@ pub(super) fn worst<'p>(
     occasion: Occasion,
 ) -> (Vec<String>, Told<'p>) {
     let felt = losses.first();
-    let felt = felt.map(|loss| losing_address(loss, &plan.refusals, occasion));
+    let has_risks = losses.iter().any(|loss| !loss.is_certain());
+    let counted = if has_risks {
+        " (the number counts those at risk, too)"
+    } else {
+        ""
+    };
+    let felt = felt.map(|loss| losing_address(loss, &plan.refusals, occasion, counted));
     let felt = felt.or_else(|| of_hazard(plan, "destructive").map(destructive));
     let wrong = || {
         let wrong = by_risk(&plan.refusals).into_iter().next().map(refusal);
@@ -128,6 +134,7 @@ fn losing_address<'p>(
     loss: &'p Loss<'p>,
     refusals: &[RefusalDocument],
     occasion: Occasion,
+    counted: &str,
 ) -> Risk<'p> {
     let mut refusals = refusals.iter().filter(|refusal| refusal.rule == LOST);
     let waiver = refusals.find_map(|refusal| refusal.waiver.as_deref());
@@ -140,11 +147,13 @@ fn losing_address<'p>(
             .words(" to ")
             .value("comment")
             .words(" and to ")
-            .value("apply"),
+            .value("apply")
+            .words(counted),
         (Some(waiver), Occasion::Apply) => loss
             .way_out()
             .words("; to lose them on purpose, plan again with ")
-            .value(&format!("--waive {waiver}")),
+            .value(&format!("--waive {waiver}"))
+            .words(counted),
     };
     let mut answers = loss.answers();
     answers.push(("Way out", way_out));

@@ -145,7 +145,7 @@ impl Loss<'_> {
         }
     }
 
-    fn is_certain(&self) -> bool {
+    pub(super) fn is_certain(&self) -> bool {
         self.lost.certainty == "certain"
     }
 

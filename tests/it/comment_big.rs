@@ -17,7 +17,7 @@ pub(super) fn big_world() -> Folder {
         // Beside the Service CIDR.
         let cidr = format!("10.{}.0.0/18", 100 + rack);
         let spec = format!("{{cidrs: [{cidr}], blockSize: 24, nodeSelector: {selector}}}");
-        let _ = write!(pools, "{}---\n", pool(&format!("rack-{rack}"), &spec));
+        let _ = writeln!(pools, "{}---", pool(&format!("rack-{rack}"), &spec));
     }
     let edge = "{cidrs: [172.20.0.0/24], blockSize: 24, nodeSelector: {matchLabels: {rack: edge}}}";
     pools += &pool("edge", edge);

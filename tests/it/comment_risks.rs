@@ -171,7 +171,7 @@ fn a_lost_address_has_its_cause_beside_it() {
         "**Look at first:** Service `shop/dns` would lose `203.0.113.200` if this were applied: no pool covers it".to_owned(),
         "- **Cause:** pool `public` changes from `203.0.113.0/24` to `203.0.113.0/25` (`pools/public.yaml:3`)".to_owned(),
         "- **Afterwards:** it then gets an IPv4 address of public".to_owned(),
-        "- **Way out:** keep the addresses in `public` until the Services have others: pin each Service to an address that stays (`ServiceAssignment`) when its clients can follow; to lose them on purpose, pass `--waive lost-addresses=3` to `comment` and to `apply`".to_owned(),
+        "- **Way out:** keep the addresses in `public` until the Services have others: pin each Service to an address that stays (`ServiceAssignment`) when its clients can follow; to lose them on purpose, pass `--waive lost-addresses=3` to `comment` and to `apply` (the number counts those at risk, too)".to_owned(),
         format!(
             "- **address at risk:** 2 Services might lose an address if this were applied: the range of the pool with this address changes, and Cilium then gives the addresses of that range anew, so another Service may get it first; {cause}; these: `shop/api` `203.0.113.11`, `shop/web` `203.0.113.10`"
         ),

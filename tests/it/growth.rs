@@ -23,8 +23,11 @@ fn help(settings: &str, cidrs: &str, others: &[&str]) -> String {
 
 #[test]
 fn the_next_range_overlaps_nothing() {
-    let add =
-        |next: &str| format!("add a CIDR to its `cidrs`, for example {next}, which nothing uses");
+    let add = |next: &str| {
+        format!(
+            "add a CIDR to its `cidrs`, for example {next}, which nothing in these files or this cluster uses"
+        )
+    };
     assert_eq!(help(KUBERNETES, "10.20.0.0/24", &[]), add("10.20.1.0/24"));
     let held = node("m", "z", &holds("10.20.1.0/25"));
     let lb = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumLoadBalancerIPPool","metadata":{"name":"lb","uid":"l","resourceVersion":"7"},"spec":{"blocks":[{"cidr":"10.20.2.0/26"}]}}"#;
@@ -56,9 +59,12 @@ fn agents_know_the_native_routing_range_first() {
     let native = |cidr| help(&format!("{KUBERNETES}{NATIVE}"), cidr, &[]);
     assert_eq!(
         native("10.20.255.0/24"),
-        "add a CIDR to its `cidrs`, for example 10.21.0.0/24, which nothing uses; before that, widen `ipv4-native-routing-cidr` (now 10.20.0.0/16) and restart the agents, or IPv4 packets to its Pods are masqueraded"
+        "add a CIDR to its `cidrs`, for example 10.21.0.0/24, which nothing in these files or this cluster uses; before that, widen `ipv4-native-routing-cidr` (now 10.20.0.0/16) and restart the agents, or IPv4 packets to its Pods are masqueraded"
     );
-    assert!(native("10.20.0.0/24").ends_with("10.20.1.0/24, which nothing uses"));
+    assert!(
+        native("10.20.0.0/24")
+            .ends_with("10.20.1.0/24, which nothing in these files or this cluster uses")
+    );
 }
 
 #[test]
@@ -75,11 +81,11 @@ fn the_operator_of_cilium_accepts_the_range() {
             "10.20.0.0/24",
             &[operator]
         ),
-        "add a CIDR to its `cidrs`, for example 10.30.0.0/24, which nothing uses"
+        "add a CIDR to its `cidrs`, for example 10.30.0.0/24, which nothing in these files or this cluster uses"
     );
     assert_eq!(
         help(&settings("10.20.0.0/24"), "10.20.0.0/24", &[operator]),
-        "append a CIDR to `cluster-pool-ipv4-cidr` in cilium-config, for example 10.20.1.0/24, which nothing uses, and restart cilium-operator; then add it to the pool's `cidrs`"
+        "append a CIDR to `cluster-pool-ipv4-cidr` in cilium-config, for example 10.20.1.0/24, which nothing in these files or this cluster uses, and restart cilium-operator; then add it to the pool's `cidrs`"
     );
 }
 

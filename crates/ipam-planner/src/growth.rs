@@ -65,7 +65,7 @@ impl<'g> Growth<'g> {
         };
         if let Some(next) = accepted {
             return format!(
-                "add a CIDR to its `cidrs`, for example {next}, which nothing uses{}",
+                "add a CIDR to its `cidrs`, for example {next}, which nothing in these files or this cluster uses{}",
                 self.needs(next)
             );
         }
@@ -74,7 +74,7 @@ impl<'g> Growth<'g> {
             .filter(|_| !of_operator.is_empty())
         {
             Some(next) => format!(
-                "append a CIDR to `{}` in cilium-config, for example {next}, which nothing uses, and restart cilium-operator; then add it to the pool's `cidrs`{}",
+                "append a CIDR to `{}` in cilium-config, for example {next}, which nothing in these files or this cluster uses, and restart cilium-operator; then add it to the pool's `cidrs`{}",
                 setting(family),
                 self.needs(next)
             ),
@@ -90,7 +90,9 @@ impl<'g> Growth<'g> {
             .and_then(|last| self.next_private(*last, last.size()));
         let example = next.map(|next| {
             let needs = self.needs(next);
-            format!(", for example {next}, which nothing uses{needs}")
+            format!(
+                ", for example {next}, which nothing in these files or this cluster uses{needs}"
+            )
         });
         format!(
             "append a CIDR to `{}` in cilium-config, never change the existing ones, and restart cilium-operator{}",
