@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
 
-use neutron_cni::{STATE_DIRECTORY, VmInterface};
+use neutron_cni::STATE_DIRECTORY;
 
 /// The text of `--help`.
 pub(super) const HELP: &str = "\
@@ -22,13 +22,6 @@ Usage: neutron-node [OPTIONS]
       --look SECONDS        longest interval between syncs with Neutron [60]
       --grace SECONDS       how long a port must look like garbage before it is deleted [600]
       --once                run once and exit; deletes no garbage, because that takes two runs
-      --pod-cidrs-on PORT   allow the Node's pod CIDRs on this port of the VM: an interface of the node with the port's
-                            hardware address, or the port's id
-      --node-name NAME      with --pod-cidrs-on: the Node [$NODE_NAME]
-      --service-account DIR with --pod-cidrs-on: token and certificates for Kubernetes
-                            [/var/run/secrets/kubernetes.io/serviceaccount]
-      --cloud NAME          with --pod-cidrs-on: the cloud [the only one]
-      --clouds-file FILE    with --pod-cidrs-on: the file with that cloud [/etc/openstack/clouds.yaml]
       --listen [ADDRESS:]PORT
                             serve /livez, /healthz, /readyz and /metrics there; a port alone is one of 127.0.0.1
       --state-directory DIR folder of cached logins and of pools without a configuration
@@ -55,7 +48,6 @@ pub(super) struct Arguments {
     pub(super) grace: Duration,
     pub(super) run_mode: RunMode,
     pub(super) state: PathBuf,
-    pub(super) pod_cidrs: Option<PodCidrs>,
     /// Where to serve metrics and health.
     pub(super) listen: Option<SocketAddr>,
 }
@@ -66,23 +58,9 @@ pub(super) enum RunMode {
     Loop,
 }
 
-/// The arguments of `--pod-cidrs-on`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PodCidrs {
-    pub(super) on: VmInterface,
-    pub(super) node_name: String,
-    pub(super) service_account: PathBuf,
-    pub(super) cloud: Option<String>,
-    pub(super) clouds_file: PathBuf,
-    pub(super) state: PathBuf,
-}
-
 impl Arguments {
-    /// Parses the command line; `node_name` is the default of `--node-name`.
-    pub(super) fn read(
-        mut parser: Parser,
-        node_name: Option<String>,
-    ) -> Result<Request, lexopt::Error> {
+    /// Parses the command line.
+    pub(super) fn read(mut parser: Parser) -> Result<Request, lexopt::Error> {
         let mut arguments = Arguments {
             networks: Vec::new(),
             results: Vec::new(),
@@ -91,12 +69,8 @@ impl Arguments {
             grace: Duration::from_mins(10),
             run_mode: RunMode::Loop,
             state: STATE_DIRECTORY.into(),
-            pod_cidrs: None,
             listen: None,
         };
-        let (mut on, mut node_name, mut cloud) = (None, node_name, None);
-        let mut service_account = PathBuf::from("/var/run/secrets/kubernetes.io/serviceaccount");
-        let mut clouds_file = PathBuf::from("/etc/openstack/clouds.yaml");
         while let Some(argument) = parser.next()? {
             match argument {
                 Arg::Short('h') | Arg::Long("help") => return Ok(Request::Help),
@@ -107,11 +81,6 @@ impl Arguments {
                 Arg::Long("look") => arguments.neutron_interval = seconds(&mut parser)?,
                 Arg::Long("grace") => arguments.grace = seconds(&mut parser)?,
                 Arg::Long("once") => arguments.run_mode = RunMode::Once,
-                Arg::Long("pod-cidrs-on") => on = Some(interface(&parser.value()?.string()?)?),
-                Arg::Long("node-name") => node_name = Some(parser.value()?.string()?),
-                Arg::Long("service-account") => service_account = parser.value()?.into(),
-                Arg::Long("cloud") => cloud = Some(parser.value()?.string()?),
-                Arg::Long("clouds-file") => clouds_file = parser.value()?.into(),
                 Arg::Long("listen") => {
                     arguments.listen = Some(listen(&parser.value()?.string()?)?);
                 }
@@ -126,19 +95,6 @@ impl Arguments {
             arguments.results = ["/var/lib/cni/results", "/var/lib/cni/multus/results"]
                 .map(PathBuf::from)
                 .to_vec();
-        }
-        if let Some(on) = on {
-            let node_name = node_name
-                .ok_or("--pod-cidrs-on requires --node-name, or NODE_NAME in the environment")?;
-            let state = arguments.state.clone();
-            arguments.pod_cidrs = Some(PodCidrs {
-                on,
-                node_name,
-                service_account,
-                cloud,
-                clouds_file,
-                state,
-            });
         }
         Ok(Request::Run(Box::new(arguments)))
     }
@@ -164,26 +120,17 @@ fn listen(text: &str) -> Result<SocketAddr, lexopt::Error> {
     })
 }
 
-fn interface(text: &str) -> Result<VmInterface, lexopt::Error> {
-    if let Ok(id) = text.parse() {
-        return Ok(VmInterface::Port(id));
-    }
-    text.parse()
-        .map(VmInterface::Interface)
-        .map_err(|why| format!("--pod-cidrs-on: {why}").into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(words: &[&str], node_name: Option<&str>) -> Result<Request, lexopt::Error> {
-        Arguments::read(Parser::from_args(words), node_name.map(str::to_owned))
+    fn read(words: &[&str]) -> Result<Request, lexopt::Error> {
+        Arguments::read(Parser::from_args(words))
     }
 
     #[test]
     fn a_port_alone_is_one_of_loopback() {
-        let listens = |text: &str| match read(&["--listen", text], None) {
+        let listens = |text: &str| match read(&["--listen", text]) {
             Ok(Request::Run(arguments)) => arguments.listen.map(|address| address.to_string()),
             _ => None,
         };
@@ -196,40 +143,30 @@ mod tests {
 
     #[test]
     fn valid_arguments_are_taken_and_others_refused() {
-        let Ok(Request::Run(arguments)) = read(&["--grace", "7", "--once", "--results=/r"], None)
-        else {
+        let Ok(Request::Run(arguments)) = read(&["--grace", "7", "--once", "--results=/r"]) else {
             panic!()
         };
         assert_eq!(
             (arguments.grace, arguments.run_mode),
             (Duration::from_secs(7), RunMode::Once)
         );
-        assert_eq!(
-            (arguments.results, arguments.pod_cidrs),
-            (vec![PathBuf::from("/r")], None)
-        );
-        assert_eq!(read(&["-h"], None).unwrap(), Request::Help);
+        assert_eq!(arguments.results, [PathBuf::from("/r")]);
+        assert_eq!(read(&["-h"]).unwrap(), Request::Help);
         for bad in [
             &["--grace", "0"][..],
             &["--look", "1d"],
             &["x"],
-            &["--pod-cidrs-on", "eth0"],
             &["--nonsense"],
         ] {
-            assert!(read(bad, None).is_err(), "{bad:?}");
+            assert!(read(bad).is_err(), "{bad:?}");
         }
-        assert!(read(&["--pod-cidrs-on", "a b"], Some("n")).is_err());
-        let Ok(Request::Run(arguments)) = read(&["--networks=/a", "--networks", "/b"], None) else {
+        let Ok(Request::Run(arguments)) = read(&["--networks=/a", "--networks", "/b"]) else {
             panic!()
         };
         assert_eq!(arguments.networks, ["/a", "/b"].map(PathBuf::from));
-        let Ok(Request::Run(arguments)) = read(&["--pod-cidrs-on", "eth0"], Some("n")) else {
+        let Ok(Request::Run(arguments)) = read(&[]) else {
             panic!()
         };
         assert_eq!(arguments.networks, [PathBuf::from("/etc/cni/net.d")]);
-        assert_eq!(
-            arguments.pod_cidrs.unwrap().on,
-            VmInterface::Interface("eth0".parse().unwrap())
-        );
     }
 }

@@ -8,14 +8,10 @@ use crate::arguments::Arguments;
 use crate::log;
 use crate::network_state::{NetworkState, SyncResult};
 use crate::networks::{networks, orphaned_pools};
-use crate::pod_cidrs;
 use crate::telemetry::{Listing, Telemetry};
 use neutron_cni::Settings;
 use neutron_cni::cni::CniError;
 use openstack::OnRequest;
-
-/// The name of `--pod-cidrs-on` among the networks.
-const POD_CIDRS: &str = "pod CIDRs";
 
 /// The result of one run for a network, by name.
 type Results = Vec<(String, Result<SyncResult, CniError>)>;
@@ -63,15 +59,6 @@ impl Daemon {
                     results.push((name, result));
                 }
             }
-        }
-        if let Some(wanted) = &self.arguments.pod_cidrs {
-            self.telemetry.step();
-            let state = self.states.entry(POD_CIDRS.to_owned()).or_default();
-            let interval = self.arguments.neutron_interval;
-            let result = pod_cidrs::sync(wanted, state, interval, on_request.as_ref());
-            let synced = state.take_synced();
-            self.telemetry.network(POD_CIDRS, state, synced);
-            results.push((POD_CIDRS.to_owned(), result));
         }
         if listing == Listing::Partial {
             // These networks may be configured in a file that is invalid now.

@@ -11,7 +11,6 @@ mod garbage;
 mod network_state;
 mod networks;
 mod pairs;
-mod pod_cidrs;
 mod sync;
 mod telemetry;
 #[cfg(test)]
@@ -19,7 +18,6 @@ mod torn_writes;
 
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
 
 use jiff::Timestamp;
 use lexopt::Parser;
@@ -34,15 +32,12 @@ use retry::jittered;
 /// Exit code for invalid arguments.
 const USAGE: u8 = 2;
 
-/// Limit for the requests of one run that no configuration limits.
-const DEADLINE: Duration = Duration::from_secs(30);
-
 /// How this program names itself to OpenStack and Kubernetes.
 const USER_AGENT: &str = concat!("neutron-node/", env!("CARGO_PKG_VERSION"));
 
 /// Runs until SIGTERM or SIGINT.
 fn main() -> ExitCode {
-    let arguments = match Arguments::read(Parser::from_env(), std::env::var("NODE_NAME").ok()) {
+    let arguments = match Arguments::read(Parser::from_env()) {
         Ok(Request::Help) => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

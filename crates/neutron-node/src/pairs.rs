@@ -1,6 +1,5 @@
 //! The `allowed_address_pairs` of the VM's port. A file records which pairs this daemon wrote; it
-//! changes no others. Both ways to keep pairs go through here: those of networks and
-//! `--pod-cidrs-on`.
+//! changes no others.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -16,7 +16,7 @@ pub use api::{
     Wanted,
 };
 pub use clouds::{Access, Cloud, CloudsError, Named, Project, Trust, clouds_files};
-pub use http::{HttpNeutron, OnRequest, SentRequest, get_json};
+pub use http::{HttpNeutron, OnRequest, SentRequest};
 pub use insecure_setting::InsecureSetting;
 pub use keep_pairs::{PairsOutcome, PairsPatch, VmPorts, keep_pairs, missing_ranges, write_pairs};
 pub use login::SessionCache;

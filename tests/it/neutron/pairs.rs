@@ -11,8 +11,7 @@ use super::daemon::{Daemon, DaemonSet, in_pool};
 use super::support::{Plugin, stack};
 use crate::chart::Installed;
 use crate::operator::GROUP;
-use crate::server::{kubernetes, node};
-use crate::support::node_program;
+use crate::server::kubernetes;
 
 /// Daemons that write, and the addresses that each allows.
 const WRITERS: usize = 6;
@@ -326,93 +325,27 @@ fn ranges_instead_of_addresses(stack: &OpenStack, network: &str) {
     assert_eq!(pairs(stack, &vm), ["10.1.0.0/25".to_owned()].into());
 }
 
-/// In a cluster that the chart was installed into, with the rights that it gives.
+/// In a cluster that the chart was installed into.
 #[test]
-fn the_pod_cidrs_of_its_node_are_let_out() {
-    let stack = or_skip!(stack(&Options::default()));
-    let network = stack.create_network("pods").unwrap();
-    stack
-        .create_subnet(&network, "10.1.0.0/24", &json!({}))
-        .unwrap();
-    let vm = port_of_vm(&stack, &network);
+fn the_chart_runs_the_daemon_without_rights() {
     let installed = Installed::new(
         &kubernetes("1.19.3", None),
-        "--set neutronNode.enabled=true --set neutronNode.podCIDRsOn=eth0 --set neutronNode.port=9465",
+        "--set neutronNode.enabled=true --set neutronNode.port=9465",
     );
     let plane = &installed.server.plane;
     let daemon_set = plane
         .get("/apis/apps/v1/namespaces/kube-system/daemonsets/cilium-ipam-neutron-node")
         .unwrap();
-    let container = &daemon_set["spec"]["template"]["spec"]["containers"][0];
+    let pod = &daemon_set["spec"]["template"]["spec"];
+    assert_eq!(pod["automountServiceAccountToken"], json!(false));
+    let container = &pod["containers"][0];
     assert_eq!(container["command"], json!(["/neutron-node"]));
-    assert_eq!(
-        container["args"],
-        json!(["--listen=127.0.0.1:9465", "--pod-cidrs-on=eth0"])
-    );
+    assert_eq!(container["args"], json!(["--listen=127.0.0.1:9465"]));
     let probe = &container["livenessProbe"]["httpGet"];
     assert_eq!(
         (&probe["host"], &probe["port"]),
         (&json!("127.0.0.1"), &json!(9465))
     );
-    installed.server.nodes([node("n1", json!({}))]);
-    let folder = tempfile::tempdir().unwrap();
-    let account = folder.path().join("account");
-    plane
-        .write_service_account("kube-system", "cilium-ipam-neutron-node", &account)
-        .unwrap();
-    let clouds = clouds_file(&stack, folder.path());
-    std::fs::create_dir(folder.path().join("net.d")).unwrap();
-    let (host, port) = plane
-        .server_url()
-        .trim_start_matches("https://")
-        .rsplit_once(':')
-        .unwrap();
-    let run = || {
-        let mut daemon = std::process::Command::new(node_program("neutron-node"));
-        daemon
-            .env_clear()
-            .env("NODE_NAME", "n1")
-            .env("KUBERNETES_SERVICE_HOST", host)
-            .env("KUBERNETES_SERVICE_PORT", port);
-        daemon
-            .args(["--once", "--pod-cidrs-on", &vm, "--networks"])
-            .arg(folder.path().join("net.d"));
-        daemon
-            .arg("--service-account")
-            .arg(&account)
-            .arg("--clouds-file")
-            .arg(&clouds);
-        daemon.arg("--results").arg(folder.path().join("results"));
-        daemon
-            .arg("--state-directory")
-            .arg(folder.path().join("state"));
-        let output = daemon.output().unwrap();
-        (
-            output.status.code().unwrap(),
-            String::from_utf8_lossy(&output.stderr).into_owned(),
-        )
-    };
-    let (code, said) = run();
-    assert!(code == 1 && said.contains("has no pod CIDRs yet"), "{said}");
-    let change =
-        json!({"spec": {"podCIDR": "10.20.0.0/24", "podCIDRs": ["10.20.0.0/24", "fd00:20::/64"]}});
-    plane.patch("/api/v1/nodes/n1", &change).unwrap();
-    let (code, said) = run();
-    assert_eq!(
-        (code, pairs(&stack, &vm)),
-        (
-            0,
-            ["10.20.0.0/24", "fd00:20::/64"].map(str::to_owned).into()
-        ),
-        "{said}"
-    );
-    std::fs::write(account.join("token"), "of somebody else").unwrap();
-    let (code, said) = run();
-    assert!(
-        code == 1 && said.contains("Kubernetes answers 401") && !said.contains("somebody"),
-        "{said}"
-    );
-    assert_eq!(pairs(&stack, &vm).len(), 2);
     installed.make(
         "cilium-ipam-upgrade",
         "--set neutronNode.enabled=true --set operator.enabled=false",

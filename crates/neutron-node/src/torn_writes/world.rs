@@ -78,8 +78,7 @@ impl World {
         let machine = Rc::new(SimulatedMachine::new(&state, seed, sabotage));
         private_files::simulated::install(machine.clone());
         let results = format!("--results={}", folder.path().join("results").display());
-        let Ok(Request::Run(arguments)) = Arguments::read(Parser::from_args([results]), None)
-        else {
+        let Ok(Request::Run(arguments)) = Arguments::read(Parser::from_args([results])) else {
             panic!("the arguments are valid");
         };
         World {

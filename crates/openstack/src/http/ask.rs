@@ -358,32 +358,6 @@ fn certificates(path: &str) -> Result<Vec<Certificate<'static>>, NeutronError> {
     }
 }
 
-/// GETs JSON from another service with a bearer token. Trusts the certificates in this file only.
-/// Returns the status and the body.
-///
-/// # Errors
-/// Fails if the certificates cannot be read or the service does not answer within `wait`.
-pub fn get_json(
-    url: &str,
-    token: &str,
-    user_agent: &str,
-    certificates_in: &str,
-    wait: Duration,
-) -> Result<(u16, Value), NeutronError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider);
-    let tls = tls
-        .root_certs(RootCerts::from(certificates(certificates_in)?))
-        .build();
-    let answer = agent(&tls, user_agent, wait)
-        .get(url)
-        .header("Authorization", format!("Bearer {token}"))
-        .call();
-    let mut secrets = Secrets::default();
-    secrets.add(token);
-    read(answer, &secrets).map(|(status, body)| (status.as_u16(), body))
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;

@@ -26,7 +26,6 @@ use private_files::kept;
 use retry::Backoff;
 
 pub use ask::HttpNeutron;
-pub use ask::get_json;
 pub(super) use keystone::Session;
 pub(crate) use objects::WrittenSubnet;
 pub(crate) use pairs::by_vm;
