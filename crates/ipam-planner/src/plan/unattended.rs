@@ -10,6 +10,9 @@ use ipam_cilium::observed::Observed;
 use ipam_core::model::{Hazard, Waiver};
 use ipam_desired::{Activity, Desired};
 
+/// How often additions of pairs are judged for one plan.
+const MAX_JUDGEMENTS: usize = 64;
+
 /// The changes of a plan, divided into those that are applied and those that wait.
 #[derive(Clone, Debug, Default)]
 pub struct Unattended {
@@ -82,11 +85,29 @@ fn urgent(changes: Vec<Change>, against: impl Fn(&[Change]) -> Vec<Refusal>) -> 
     if additions.is_empty() {
         return new;
     }
-    let with_pairs = without_awaited_pairs([&new[..], &additions].concat());
-    match against(&with_pairs).is_empty() {
-        true => with_pairs,
-        false => new,
+    with_allowed(new, &additions, against)
+}
+
+/// Adds those of the pairs that nothing refuses together with the changes. A refusal may be about a
+/// few of them, so they are judged by halves; the rest waits after [`MAX_JUDGEMENTS`].
+fn with_allowed(
+    changes: Vec<Change>,
+    pairs: &[Change],
+    against: impl Fn(&[Change]) -> Vec<Refusal>,
+) -> Vec<Change> {
+    let mut allowed = changes;
+    let mut parts = vec![pairs];
+    for _ in 0..MAX_JUDGEMENTS {
+        let Some(part) = parts.pop() else { break };
+        let together = without_awaited_pairs([&allowed[..], part].concat());
+        if against(&together).is_empty() {
+            allowed = together;
+        } else if part.len() > 1 {
+            let (some, others) = part.split_at(part.len() / 2);
+            parts.extend([others, some]);
+        }
     }
+    allowed
 }
 
 /// The changes within the hazard.

@@ -233,16 +233,12 @@ impl<'p> PortPlanner<'p> {
         let has_stale = doubt.is_some() && ranges(port).any(|range| looks_stale(&range));
         let change = port.change(wanted, |range| doubt.is_none() && looks_stale(range));
         if let Some(why) = doubt.as_ref().filter(|_| has_stale) {
-            self.unplanned
-                .doubted
-                .entry(why.clone())
-                .or_default()
-                .push(node);
+            self.unplanned.doubts(node, why);
         }
         let lone = ranges(port)
             .find(|range| *is_readable && !kept.contains(range) && self.is_single_of_a_pool(range));
         if lone.is_some() {
-            self.unplanned.with_single_addresses.push(node);
+            self.unplanned.keeps_single_addresses(node);
         }
         let Some(change) = change else {
             self.plan.unchanged.push(Target::Port(port.id.clone()));

@@ -19,7 +19,17 @@ pub(super) struct Unplanned<'n> {
     pub(super) with_single_addresses: Vec<&'n Node>,
 }
 
-impl Unplanned<'_> {
+impl<'n> Unplanned<'n> {
+    /// A port of the node keeps stale pairs.
+    pub(super) fn doubts(&mut self, node: &'n Node, why: &str) {
+        once(self.doubted.entry(why.to_owned()).or_default(), node);
+    }
+
+    /// A port of the node keeps single addresses.
+    pub(super) fn keeps_single_addresses(&mut self, node: &'n Node) {
+        once(&mut self.with_single_addresses, node);
+    }
+
     /// The findings, for a cluster of so many nodes.
     pub(super) fn findings(&self, nodes: usize) -> Vec<Finding> {
         let mut findings = Vec::new();
@@ -73,6 +83,13 @@ impl Unplanned<'_> {
         );
         let finding = Finding::new(Severity::Info, Rule("address-pairs-no-vm"), message);
         Some(finding.help("cloud-provider-openstack writes it: `openstack:///ID`"))
+    }
+}
+
+/// Nodes come one by one, some with several ports.
+fn once<'n>(nodes: &mut Vec<&'n Node>, node: &'n Node) {
+    if nodes.last().is_none_or(|last| last.name != node.name) {
+        nodes.push(node);
     }
 }
 
