@@ -107,7 +107,7 @@ pub(super) fn report(
             Outcome::Superseded(why) => {
                 report.not_applied.push(line(&format!("superseded: {why}")))
             }
-            Outcome::Refused(why) => report.not_applied.push(line(why)),
+            Outcome::Refused(why) | Outcome::NotSent(why) => report.not_applied.push(line(why)),
             Outcome::NotTried => report
                 .not_applied
                 .push(line("not tried, because applying stopped before")),

@@ -16,7 +16,7 @@ pub(super) fn fault(outcome: &Outcome) -> Option<String> {
         Outcome::Superseded(why) => Some(format!(
             "changed concurrently, will be planned again: {why}"
         )),
-        Outcome::Refused(why) | Outcome::Unknown(why) => Some(why.clone()),
+        Outcome::Refused(why) | Outcome::NotSent(why) | Outcome::Unknown(why) => Some(why.clone()),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It decides nothing: it reports a failed write, and never replaces it by another one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,6 +26,8 @@ pub enum Outcome {
     Refused(String),
     /// No answer came, so it may have been written.
     Unknown(String),
+    /// Not sent: a change that it depends on was not applied.
+    NotSent(String),
     /// Not sent: the apply stopped before it.
     NotTried,
 }
@@ -79,13 +81,25 @@ impl Unapplied {
         // A change that lost a race is planned again, and so are those that depend on it.
         let dependent = || match outcome {
             Outcome::Superseded(_) => Outcome::Superseded(why()),
-            _ => Outcome::Refused(why()),
+            _ => Outcome::NotSent(why()),
         };
         if change.sequence() == Sequence::AfterThoseBefore {
             self.sequence = Some(dependent());
         } else if let Some(node) = change.as_node() {
             self.nodes.insert(node.node.clone(), dependent());
         }
+    }
+
+    /// The changes of nodes that are neither applied nor due.
+    pub(super) fn beside(due: &[(usize, Change)], outcomes: &[(Change, Outcome)]) -> Unapplied {
+        let due: BTreeSet<usize> = due.iter().map(|(index, _)| *index).collect();
+        let mut unapplied = Unapplied::default();
+        for (index, (change, outcome)) in outcomes.iter().enumerate() {
+            if change.as_node().is_some() && !due.contains(&index) {
+                unapplied.note(change, outcome);
+            }
+        }
+        unapplied
     }
 
     fn outcome_for(&self, change: &Change) -> Option<&Outcome> {

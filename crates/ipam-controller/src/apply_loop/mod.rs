@@ -5,7 +5,7 @@
 mod applied;
 mod recheck;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZeroUsize;
 
 use futures_util::future::join;
@@ -74,13 +74,9 @@ pub async fn apply_until_settled<C: Cluster>(
     // The list of Nodes may be older than the confirmation, and only the port has a revision.
     let (unconfirmed, mut due): (Vec<_>, Vec<_>) =
         due.partition(|(_, change)| removes_pairs(change));
+    let mut unconfirmed: BTreeSet<usize> =
+        unconfirmed.into_iter().map(|(index, _)| index).collect();
     let mut applied = Applied::from(approved);
-    for (index, _) in unconfirmed {
-        applied.supersede(
-            index,
-            "the Nodes must be read again before a port allows less",
-        );
-    }
     let mut failure = None;
     let mut idle_passes = 0;
     while idle_passes < MAX_IDLE_PASSES {
@@ -88,18 +84,20 @@ pub async fn apply_until_settled<C: Cluster>(
         let mut pass = Pass {
             cluster,
             ports,
+            unapplied: Unapplied::beside(&due, &applied.outcomes),
             applied: &mut applied,
             sending,
-            unapplied: Unapplied::default(),
         };
         failure = pass.apply_once(job, &observed, due).await;
-        if failure.is_some()
-            || !applied.has_superseded()
-            || sending.on_conflict == OnConflict::Leave
-        {
+        let is_settled = !applied.has_superseded() && unconfirmed.is_empty();
+        let stops = sending.stop.is_requested() || sending.on_conflict == OnConflict::Leave;
+        if failure.is_some() || is_settled || stops {
             break;
         }
-        (observed, due) = match reobserve(cluster, job, &approved_losses, &mut applied).await {
+        let is_idle = applied.applied() == before && unconfirmed.is_empty();
+        let unconfirmed = std::mem::take(&mut unconfirmed);
+        let fresh = reobserve(cluster, job, &approved_losses, &mut applied, &unconfirmed).await;
+        (observed, due) = match fresh {
             Ok((_, due)) if due.is_empty() || sending.stop.is_requested() => break,
             Ok(seen) => seen,
             Err(error) => {
@@ -108,11 +106,7 @@ pub async fn apply_until_settled<C: Cluster>(
                 break;
             }
         };
-        idle_passes = if applied.applied() > before {
-            0
-        } else {
-            idle_passes + 1
-        };
+        idle_passes = if is_idle { idle_passes + 1 } else { 0 };
     }
     match cluster.finish().await {
         Ok(()) => applied.report_saved(sending.on_event),

@@ -34,12 +34,14 @@ pub(super) fn claims_hidden(observed: &Observed) -> Option<ClusterError> {
 }
 
 /// Observes again. A superseded change that the object shows by now counts as applied: an answer
-/// was lost, or another apply wrote the same. Returns the changes to send again, by index.
+/// was lost, or another apply wrote the same. Returns the changes to send, by index: those that were
+/// superseded, and those that were not sent because they are `unconfirmed`.
 pub(super) async fn reobserve<C: Cluster>(
     cluster: &C,
     job: &Job<'_>,
     approved_losses: &Lost,
     applied: &mut Applied,
+    unconfirmed: &BTreeSet<usize>,
 ) -> Result<(Observed, Vec<(usize, Change)>), ClusterError> {
     let (observed, plan) = observe_and_plan(cluster, job).await?;
     if let Some(hidden) = claims_hidden(&observed) {
@@ -54,7 +56,8 @@ pub(super) async fn reobserve<C: Cluster>(
     let mut again: Vec<(usize, Change)> = Vec::new();
     let mut broken_sequence = Sequence::Any;
     for (index, (approved, outcome)) in applied.outcomes.iter_mut().enumerate() {
-        if !matches!(outcome, Outcome::Superseded(_)) {
+        let is_unconfirmed = unconfirmed.contains(&index);
+        if !is_unconfirmed && !matches!(outcome, Outcome::Superseded(_)) {
             continue;
         }
         match fresh.get(&approved.target()) {
@@ -64,6 +67,10 @@ pub(super) async fn reobserve<C: Cluster>(
                     && broken_sequence == change.sequence() => {}
             Some(change) if identity(change) == identity(approved) => {
                 again.push((index, (*change).clone()))
+            }
+            // What the object shows by now, another client has done.
+            _ if is_unconfirmed => {
+                *outcome = Outcome::Superseded("the cluster has changed since the plan".to_owned());
             }
             _ if shows(&observed, &ChangeDocument::from(&*approved)) => *outcome = Outcome::Applied,
             _ if approved.sequence() == Sequence::AfterThoseBefore => {
