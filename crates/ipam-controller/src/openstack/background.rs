@@ -30,9 +30,20 @@ pub(super) struct BackgroundPorts {
 #[derive(Default)]
 struct State {
     known: BTreeMap<Id, Answer>,
+    /// The VM of each port that was read.
+    vm_of: BTreeMap<Id, Id>,
     /// VMs to read. The thread ends when there are none.
-    queued: BTreeSet<Id>,
+    queued: BTreeSet<(Urgency, Id)>,
+    /// VMs whose ports were written while the thread read them.
+    outdated: BTreeSet<Id>,
     thread: Thread,
+}
+
+/// Nodes without pairs come before a look whether anything has changed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Urgency {
+    Unknown,
+    Due,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -81,26 +92,46 @@ impl BackgroundPorts {
     pub(super) fn of(self: &Arc<Self>, vms: &BTreeSet<Id>) -> SeenPorts {
         let mut state = self.state();
         state.known.retain(|vm, _| vms.contains(vm));
-        let due: BTreeSet<Id> = vms
-            .iter()
-            .filter(|vm| {
-                let answer = state.known.get(*vm);
-                answer.is_none_or(|answer| answer.is_due(self.max_age))
-            })
-            .cloned()
-            .collect();
+        state.vm_of.retain(|_, vm| vms.contains(vm));
+        let to_read = vms.iter().filter_map(|vm| match state.known.get(vm) {
+            None => Some((Urgency::Unknown, vm.clone())),
+            Some(answer) if answer.is_due(self.max_age) => Some((Urgency::Due, vm.clone())),
+            Some(_) => None,
+        });
+        let to_read: BTreeSet<(Urgency, Id)> = to_read.collect();
         let known = state.known.iter();
         let seen = known
             .map(|(vm, answer)| (vm.clone(), answer.ports.clone()))
             .collect();
-        drop(state);
-        self.read(due);
+        self.enqueue(state, to_read);
         seen
     }
 
     /// Has the ports of these VMs read, whatever is known of them.
-    pub(super) fn read(self: &Arc<Self>, vms: BTreeSet<Id>) {
+    pub(super) fn read(self: &Arc<Self>, vms: impl Iterator<Item = Id>) {
+        let vms = vms.map(|vm| (Urgency::Unknown, vm)).collect();
+        self.enqueue(self.state(), vms);
+    }
+
+    /// Forgets the ports of the VM with this port, and has them read.
+    pub(super) fn read_again(self: &Arc<Self>, port: &Id) {
         let mut state = self.state();
+        let Some(vm) = state.vm_of.get(port).cloned() else {
+            return;
+        };
+        state.known.remove(&vm);
+        state.outdated.insert(vm.clone());
+        self.enqueue(state, [(Urgency::Unknown, vm)].into());
+    }
+
+    /// Forgets everything.
+    pub(super) fn forget(&self) {
+        let mut state = self.state();
+        state.known.clear();
+        state.queued.clear();
+    }
+
+    fn enqueue(self: &Arc<Self>, mut state: MutexGuard<'_, State>, vms: BTreeSet<(Urgency, Id)>) {
         state.queued.extend(vms);
         if state.queued.is_empty() || state.thread == Thread::Reading {
             return;
@@ -111,40 +142,31 @@ impl BackgroundPorts {
         spawn_blocking(move || this.read_queued());
     }
 
-    /// Forgets the ports of the VM with this port, and has them read.
-    pub(super) fn read_again(self: &Arc<Self>, port: &Id) {
-        let mut state = self.state();
-        let has_port = |answer: &Answer| {
-            let mut ports = answer.ports.iter().flatten();
-            ports.any(|one| one.id == *port)
-        };
-        let of_vm = state.known.extract_if(.., |_, answer| has_port(answer));
-        let vms: BTreeSet<Id> = of_vm.map(|(vm, _)| vm).collect();
-        drop(state);
-        self.read(vms);
-    }
-
-    fn read_queued(&self) {
+    fn read_queued(self: Arc<Self>) {
         // Also after a panic.
-        let _idle = Idle(self);
-        let mut has_changed = false;
-        loop {
-            let mut state = self.state();
-            let vms: Vec<Id> = state.queued.iter().take(VMS_PER_REQUEST).cloned().collect();
-            if vms.is_empty() {
-                // Under the lock: a later `read` starts another thread.
-                state.thread = Thread::Idle;
-                break;
-            }
-            state.queued.retain(|vm| !vms.contains(vm));
-            drop(state);
+        let _idle = Idle(&self);
+        while let Some(vms) = self.next_batch() {
             let answer = self.session.with(|neutron| Ok(ports_of_vms(neutron, &vms)));
             let answer = answer.unwrap_or_else(|fault| Err(fault.why()));
-            has_changed |= self.state().store(vms, answer);
+            if self.state().store(vms, answer) {
+                self.changed.notify_one();
+            }
         }
-        if has_changed {
-            self.changed.notify_one();
+    }
+
+    /// The VMs that are read next. `None` ends the thread: nothing is left, or no plan is made any
+    /// more.
+    fn next_batch(self: &Arc<Self>) -> Option<Vec<Id>> {
+        let mut state = self.state();
+        let batch = || state.queued.pop_first().map(|(_, vm)| vm);
+        let vms: BTreeSet<Id> = std::iter::from_fn(batch).take(VMS_PER_REQUEST).collect();
+        if vms.is_empty() || Arc::strong_count(self) == 1 {
+            // Under the lock: a later `enqueue` starts another thread.
+            state.thread = Thread::Idle;
+            return None;
         }
+        state.outdated.retain(|vm| !vms.contains(vm));
+        Some(vms.into_iter().collect())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -154,7 +176,7 @@ impl BackgroundPorts {
 
 impl State {
     /// Returns whether anything differs from what was known. After a failure, the rest of the queue
-    /// fails likewise.
+    /// fails likewise. Answers that are older than a write are dropped.
     fn store(&mut self, vms: Vec<Id>, answer: Result<BTreeMap<Id, Vec<VmPort>>, String>) -> bool {
         let read_at = Instant::now();
         let seen: Vec<(Id, Result<Vec<VmPort>, String>)> = match answer {
@@ -164,14 +186,19 @@ impl State {
                 .collect(),
             Err(why) => {
                 let queued = std::mem::take(&mut self.queued);
-                let failed = vms.into_iter().chain(queued);
+                let failed = vms.into_iter().chain(queued.into_iter().map(|(_, vm)| vm));
                 failed.map(|vm| (vm, Err(why.clone()))).collect()
             }
         };
         let mut has_changed = false;
         for (vm, ports) in seen {
+            if ports.is_ok() && self.outdated.remove(&vm) {
+                continue;
+            }
             let before = self.known.get(&vm).map(|answer| &answer.ports);
             has_changed |= before != Some(&ports);
+            let ids = ports.iter().flatten().map(|port| port.id.clone());
+            self.vm_of.extend(ids.map(|id| (id, vm.clone())));
             self.known.insert(vm, Answer { ports, read_at });
         }
         has_changed
@@ -256,9 +283,29 @@ mod tests {
         world.record(5);
         assert_eq!(world.revision(), Some(Ok(4)), "it is not due");
         world.ports.read_again(&PORT.parse().unwrap());
-        assert_eq!(world.revision(), None, "it was written since");
+        assert_ne!(world.revision(), Some(Ok(4)), "it was written since");
         world.ports.changed().await;
         assert_eq!(world.revision(), Some(Ok(5)));
+    }
+
+    /// An answer that is older than a write does not count.
+    #[tokio::test]
+    async fn a_write_during_the_read_makes_it_read_again() {
+        let world = World::new(Duration::from_hours(1));
+        world.record(4);
+        world.revision();
+        world.ports.changed().await;
+        world.idle().await;
+        let vm: Id = VM.parse().unwrap();
+        let older = world.ports.state().known[&vm].ports.clone().unwrap();
+        {
+            let mut state = world.ports.state();
+            state.known.remove(&vm);
+            state.outdated.insert(vm.clone());
+            let answer = BTreeMap::from([(vm.clone(), older)]);
+            assert!(!state.store(vec![vm], Ok(answer)));
+        }
+        assert_eq!(world.revision(), None);
     }
 
     #[tokio::test]

@@ -75,8 +75,10 @@ struct Session {
     place: Place,
     /// Receives each request.
     on_request: Option<OnRequest>,
-    /// The last login, reused while the credentials stay the same.
+    /// The last login, reused while the credentials stay the same. Locked while a request lasts.
     last: Mutex<Option<(Cloud, HttpNeutron)>>,
+    /// Settings of the last login that let others read or forge the answers.
+    insecure: Mutex<Vec<InsecureSetting>>,
 }
 
 /// Why OpenStack gives no answer.
@@ -121,6 +123,7 @@ impl OpenStack {
                 place,
                 on_request: None,
                 last: Mutex::default(),
+                insecure: Mutex::default(),
             }),
             scope,
             background: None,
@@ -162,7 +165,7 @@ impl OpenStack {
     /// Has the ports of the VMs of these nodes read in the background.
     pub fn read_ports_of<'n>(&self, nodes: impl Iterator<Item = &'n Node>) {
         if let Some(background) = &self.background {
-            background.read(nodes.filter_map(Node::vm).collect());
+            background.read(nodes.filter_map(Node::vm));
         }
     }
 
@@ -197,6 +200,7 @@ impl Session {
             place: self.place.clone(),
             on_request: self.on_request.clone(),
             last: Mutex::default(),
+            insecure: Mutex::default(),
         }
     }
 
@@ -222,18 +226,21 @@ impl Session {
         let client = Client::Server(Box::new(neutron));
         let answer = request(&client);
         if let Client::Server(neutron) = client {
+            let insecure = neutron.insecure_settings();
             *last = Some((cloud, *neutron));
+            *self.insecure.lock().unwrap_or_else(PoisonError::into_inner) = insecure;
         }
         answer
     }
 
-    /// Settings that let others read or forge the answers; empty before the first request.
+    /// Settings that let others read or forge the answers; empty before the first request. Does not
+    /// wait for a request.
     fn insecure_settings(&self) -> Vec<Finding> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let settings = last
-            .as_ref()
-            .map(|(_, neutron)| neutron.insecure_settings())
-            .unwrap_or_default();
+        let settings = self
+            .insecure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let finding = |setting: InsecureSetting| {
             let rule = Rule("openstack-insecure");
             Finding::new(Severity::Warning, rule, setting.to_string()).help(setting.way_out())

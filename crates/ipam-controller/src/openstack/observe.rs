@@ -22,8 +22,10 @@ impl OpenStack {
     /// Adds what the files need from OpenStack to what was seen of the cluster.
     pub async fn observe_into(&self, desired: &Desired, observed: &mut Observed) {
         observed.subnets = self.subnets(desired).await;
-        if self.reads_ports(desired) {
-            observed.ports = Some(self.ports(observed).await);
+        match (self.reads_ports(desired), &self.background) {
+            (true, _) => observed.ports = Some(self.ports(observed).await),
+            (false, Some(background)) => background.forget(),
+            (false, None) => {}
         }
         let background = self.background.as_ref().map(|ports| ports.session());
         for session in std::iter::once(&*self.session).chain(background) {

@@ -260,7 +260,7 @@ impl<C: Follow> Worker<'_, C> {
                 )
                 .await
             {
-                Ok(tried) => tried,
+                Ok(tried) => self.paused(tried),
                 Err(error) => return Some(Err(error)),
             };
             if let Some(after) = tried.again {

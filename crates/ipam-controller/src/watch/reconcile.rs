@@ -26,6 +26,9 @@ const REPORTED_PAUSE: Duration = Duration::from_secs(8);
 /// Pause while another process holds the lock.
 const LOCKED: Duration = Duration::from_secs(2);
 
+/// How long ports are written before new nodes have their turn.
+const PORTS_FOR: Duration = Duration::from_secs(5);
+
 /// Pause before Neutron is read again, if nodes wait for a subnet that it did not answer for.
 const NEUTRON_RETRY: Duration = Duration::from_secs(15);
 
@@ -92,6 +95,7 @@ impl<C: Follow> Worker<'_, C> {
         let tried = self
             .apply(snapshot, &job, observed, new, OnConflict::Leave, on_event)
             .await?;
+        let tried = self.paused(tried);
         if !others.is_empty() {
             // The next fast path would not know what this finds and writes.
             let after_others = self.others(&job, on_event).await?;
@@ -129,19 +133,51 @@ impl<C: Follow> Worker<'_, C> {
             let (observed, plan) = observe_and_plan(&uncached, job).await?;
             let parted = aside::part(&plan, &job.loaded.desired, &observed, self.waivers).await;
             let (ready, due) = self.backed_off(parted.applied);
-            let tried = self
-                .apply(
-                    &uncached,
-                    job,
-                    observed,
-                    ready,
-                    OnConflict::Replan,
-                    on_event,
-                )
-                .await?;
-            Ok(earliest([due, tried.again]))
+            let (ports, others): (Vec<Change>, Vec<Change>) = ready
+                .into_iter()
+                .partition(|change| change.as_port().is_some());
+            let again = match others.is_empty() {
+                true => self.ports(job, observed, ports, on_event).await?,
+                false => {
+                    // Ports follow in the next plan, when their nodes have their blocks.
+                    let more = (!ports.is_empty()).then_some(Duration::ZERO);
+                    let conflicts = OnConflict::Replan;
+                    let tried = self
+                        .apply(&uncached, job, observed, others, conflicts, on_event)
+                        .await?;
+                    earliest([self.paused(tried).again, more])
+                }
+            };
+            Ok(earliest([due, again]))
         };
         lease.hold(lock, work).await
+    }
+
+    /// Writes ports for a few seconds: nodes that join must not wait for many of them, or for a
+    /// Neutron that is slow. Returns the time until the rest is due.
+    async fn ports(
+        &mut self,
+        job: &Job<'_>,
+        observed: Observed,
+        ports: Vec<Change>,
+        on_event: &mut OnEvent<'_>,
+    ) -> Result<Option<Duration>, ClusterError> {
+        let (stop, uncached) = (self.stop.clone(), self.cache.uncached());
+        let tried = {
+            let conflicts = OnConflict::Replan;
+            let writing = self.apply(&uncached, job, observed, ports, conflicts, on_event);
+            let mut writing = std::pin::pin!(writing);
+            tokio::select! {
+                biased;
+                tried = &mut writing => tried?,
+                () = tokio::time::sleep(PORTS_FOR) => {
+                    stop.request();
+                    let tried = writing.await?;
+                    return Ok(Some(tried.again.unwrap_or_default()));
+                }
+            }
+        };
+        Ok(self.paused(tried).again)
     }
 
     /// Drops the changes that must pause, and what depends on them. Returns the shortest pause with
@@ -200,13 +236,19 @@ impl<C: Follow> Worker<'_, C> {
         on_event(ControllerEvent::Sending(0));
         match failure {
             Some(error) => Err(error),
-            None if tried.is_certain => Ok(tried),
-            // A conflict with a heartbeat or another apply is over soon. A server that denies all
-            // access is not.
-            None => Ok(Tried {
+            None => Ok(tried),
+        }
+    }
+
+    /// Pauses after changes that were not written. A conflict with a heartbeat or another apply is
+    /// over soon. A server that denies all access is not.
+    pub(super) fn paused(&mut self, tried: Tried) -> Tried {
+        match tried.is_certain {
+            true => tried,
+            false => Tried {
                 again: Some(self.next_pause()),
                 ..tried
-            }),
+            },
         }
     }
 
@@ -218,7 +260,11 @@ impl<C: Follow> Worker<'_, C> {
             is_certain: true,
         };
         for (change, outcome) in outcomes.outcomes {
-            if matches!(outcome, Outcome::NotTried | Outcome::Superseded(_)) {
+            let was_sent = !matches!(
+                outcome,
+                Outcome::NotTried | Outcome::NotSent(_) | Outcome::Superseded(_)
+            );
+            if !was_sent {
                 if matches!(outcome, Outcome::Superseded(_)) {
                     on_event(ControllerEvent::Conflict(&change.target()));
                 }

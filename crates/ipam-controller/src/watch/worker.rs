@@ -82,7 +82,8 @@ impl<'w, C: Follow> Worker<'w, C> {
             interval,
             parallelism,
             holder,
-            openstack: openstack.with_ports_in_background(interval),
+            // So that each plan has what is older than the plan before it read again.
+            openstack: openstack.with_ports_in_background(interval / 2),
             stop: Arc::default(),
             write_backoff: WriteBackoff::default(),
             reported: LastReported::default(),
