@@ -1,7 +1,6 @@
 //! `apply`: carries out a plan. A fresh plan needs approval; a saved one, or one that a pull request
 //! showed, is applied as reviewed.
 
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
@@ -15,6 +14,7 @@ use super::failure::Failure;
 use super::files::{Revision, output_file};
 use super::interruption::Interruption;
 use super::lock::{acquired, holder};
+use super::parallelism::parallelism;
 use super::plan_file::{self, Expectation, PlanOrigin};
 use super::progress::Progress;
 use super::safety_arguments::SafetyArguments;
@@ -28,7 +28,7 @@ use ipam_cluster::{Cluster, ClusterError, LeaseName, Opening, replace_private_fi
 use ipam_config::source::Location;
 use ipam_controller::apply::Event;
 use ipam_controller::{
-    Applied, BATCH, Job, Lease, Lock, OnConflict, OpenStack, Scope, Sending, Timing,
+    Applied, BATCH, Job, Lease, Lock, OnConflict, OpenStack, Parallelism, Scope, Sending, Timing,
     apply_until_settled, observe_and_plan,
 };
 use ipam_planner::plan::{Change, Intent, Plan, PlanDocument, RefusalDocument};
@@ -45,9 +45,9 @@ pub(super) struct Arguments {
     /// Apply without confirmation, also an undo plan.
     #[arg(long)]
     auto_approve: bool,
-    /// Maximum number of concurrent writes.
-    #[arg(long, value_name = "N", default_value = "16")]
-    parallelism: NonZeroUsize,
+    /// Maximum number of concurrent writes. `auto`: as many as the server gains from, 4 to 64.
+    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = parallelism)]
+    parallelism: Parallelism,
     /// How long to wait for another apply that holds the lock, such as `90s` or `5m`.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     lock_timeout: SignedDuration,
@@ -318,7 +318,7 @@ impl Run<'_> {
         let mut on_event = |event: Event<'_>| progress.event(&event);
         let mut sending = Sending {
             batch: BATCH,
-            parallelism: self.arguments.parallelism,
+            limit: self.arguments.parallelism.into(),
             on_conflict: OnConflict::Replan,
             stop: self.interruption.stop(),
             on_event: &mut on_event,

@@ -40,6 +40,7 @@ mod names;
 mod openstack;
 mod operator;
 mod output;
+mod parallelism;
 mod plan;
 mod plan_file;
 mod planning;

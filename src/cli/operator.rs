@@ -1,7 +1,6 @@
 //! `operator`: runs inside the cluster and keeps it as its custom resources say.
 
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +11,13 @@ use super::failure::Failure;
 use super::interruption::shutdown_signal;
 use super::live_map::{MapServer, listen_address};
 use super::lock::holder;
+use super::parallelism::parallelism;
 use super::target::live;
 use super::watch::interval;
 use super::{Common, ExitStatus, Format, live_map};
-use ipam_controller::{ControllerEvent, HttpServer, Operator, Scope, Telemetry, operate};
+use ipam_controller::{
+    ControllerEvent, HttpServer, Operator, Parallelism, Scope, Telemetry, operate,
+};
 
 /// How long to retry a renewal of the leader's lease. A late renewal is useless.
 const HASTE: SignedDuration = SignedDuration::from_secs(1);
@@ -37,9 +39,9 @@ pub(super) struct Arguments {
     /// Interval between full re-plans, at least `1s`.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = interval)]
     interval: Duration,
-    /// Maximum number of concurrent writes.
-    #[arg(long, value_name = "N", default_value = "16")]
-    parallelism: NonZeroUsize,
+    /// Maximum number of concurrent writes. `auto`: as many as the server gains from, 4 to 64.
+    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = parallelism)]
+    parallelism: Parallelism,
     /// Output format. `json` prints one object per line.
     #[arg(long, short, value_enum, default_value = "human")]
     output: Format,

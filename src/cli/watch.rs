@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +12,13 @@ use super::files::Files;
 use super::interruption::shutdown_signal;
 use super::live_map::{MapServer, listen_address};
 use super::lock::holder;
+use super::parallelism::parallelism;
 use super::safety_arguments::SafetyArguments;
 use super::target::Target;
 use super::{Common, ExitStatus, Format, live_map, valid};
 use ipam_cluster::{ClusterCache, Opening};
 use ipam_controller::{
-    ControllerEvent, Directory, HttpServer, Scope, Telemetry, Watch, load, watch,
+    ControllerEvent, Directory, HttpServer, Parallelism, Scope, Telemetry, Watch, load, watch,
 };
 
 /// Keep a cluster as the files say.
@@ -36,9 +36,9 @@ pub(super) struct Arguments {
     /// Interval between full re-plans, at least `1s`.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = interval)]
     interval: Duration,
-    /// Maximum number of concurrent writes.
-    #[arg(long, value_name = "N", default_value = "16")]
-    parallelism: NonZeroUsize,
+    /// Maximum number of concurrent writes. `auto`: as many as the server gains from, 4 to 64.
+    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = parallelism)]
+    parallelism: Parallelism,
     #[command(flatten)]
     safety_arguments: SafetyArguments,
     /// Output format. `json` prints one object per line.

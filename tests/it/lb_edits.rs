@@ -143,7 +143,7 @@ impl Bench {
             let (stop, mut on_event) = (Stop::default(), |_: Event<'_>| {});
             let mut sending = Sending {
                 batch: BATCH,
-                parallelism: NonZeroUsize::MIN,
+                limit: NonZeroUsize::MIN.into(),
                 on_conflict: OnConflict::Replan,
                 stop: &stop,
                 on_event: &mut on_event,

@@ -71,7 +71,7 @@ impl Example {
             let (stop, mut on_event) = (Stop::default(), |_: ipam_controller::apply::Event<'_>| {});
             let mut sending = Sending {
                 batch: BATCH,
-                parallelism: NonZeroUsize::new(8).unwrap(),
+                limit: NonZeroUsize::new(8).unwrap().into(),
                 on_conflict,
                 stop: &stop,
                 on_event: &mut on_event,

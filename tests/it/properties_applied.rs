@@ -441,7 +441,7 @@ pub(super) fn apply(folder: &Folder, loaded: &Loaded, saved: Option<&PlanDocumen
     let on_conflict = OnConflict::Replan;
     let mut sending = Sending {
         batch: parallelism,
-        parallelism,
+        limit: parallelism.into(),
         on_conflict,
         stop: &stop,
         on_event: &mut |_| {},

@@ -138,7 +138,7 @@ async fn send<C: Cluster>(
     let stop = Stop::default();
     let mut sending = Sending {
         batch,
-        parallelism,
+        limit: parallelism.into(),
         on_conflict: OnConflict::Replan,
         stop: &stop,
         on_event: &mut |_| {},

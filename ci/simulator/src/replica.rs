@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use crate::sabotage::Saboteur;
 use ipam_cluster::{ClusterCache, Role};
 use ipam_controller::{
-    CloudsLocation, ControllerEvent, Loaded, OpenStack, Scope, Source, Watch, watch,
+    CloudsLocation, ControllerEvent, Loaded, OpenStack, Parallelism, Scope, Source, Watch, watch,
 };
 
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -161,7 +161,7 @@ fn watching(parallelism: NonZeroUsize) -> Watch<Unchanged> {
         source: Unchanged,
         waivers: BTreeSet::new(),
         interval: INTERVAL,
-        parallelism,
+        parallelism: Parallelism::Fixed(parallelism),
         holder: "a replica".to_owned(),
         openstack: OpenStack::new(CloudsLocation::default(), Scope::Subnets),
     }

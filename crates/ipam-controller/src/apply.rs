@@ -3,12 +3,13 @@
 //! It decides nothing: it reports a failed write, and never replaces it by another one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use tokio::time::Instant;
 
+use crate::concurrency::ConcurrencyLimit;
 use crate::ports::PortWriter;
 use ipam_cluster::{Cluster, Write, WriteError};
 use ipam_core::model::NodeName;
@@ -118,13 +119,13 @@ fn awaits_a_block(change: &Change) -> bool {
         .is_some_and(|port| !port.awaited.is_empty())
 }
 
-/// Sends the changes, at most `parallelism` at a time, and returns their outcomes in the same
+/// Sends the changes, as many at a time as `limit` says, and returns their outcomes in the same
 /// order. Stops if the server denies all access or does not answer. A single refused write only
 /// blocks the later changes that depend on it.
 pub async fn apply<C: Cluster>(
     (cluster, ports): (&C, &impl PortWriter),
     changes: &[Change],
-    parallelism: NonZeroUsize,
+    limit: &mut ConcurrencyLimit,
     stop: &Stop,
     unapplied: &mut Unapplied,
     on_event: &mut (dyn FnMut(Event<'_>) + Send),
@@ -133,8 +134,9 @@ pub async fn apply<C: Cluster>(
     let mut waiting = changes.iter().enumerate().peekable();
     let mut in_flight = FuturesUnordered::new();
     let mut nodes_in_flight = 0_usize;
+    limit.begin(Instant::now());
     loop {
-        while in_flight.len() < parallelism.get() && !stop.is_requested() {
+        while in_flight.len() < limit.now().get() && !stop.is_requested() {
             let must_wait = |change: &Change| match change.sequence() {
                 Sequence::AfterThoseBefore => !in_flight.is_empty(),
                 Sequence::Any => nodes_in_flight > 0 && awaits_a_block(change),
@@ -156,6 +158,7 @@ pub async fn apply<C: Cluster>(
         let Some((index, result)) = in_flight.next().await else {
             return outcomes;
         };
+        limit.answered(Instant::now());
         if matches!(
             result,
             Err(WriteError::Forbidden(_) | WriteError::Busy(_) | WriteError::Unknown(_))

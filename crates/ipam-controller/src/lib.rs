@@ -10,6 +10,7 @@ pub mod status;
 mod apply_loop;
 mod aside;
 mod claim_store;
+mod concurrency;
 pub mod history;
 mod lease;
 pub mod migration;
@@ -32,6 +33,7 @@ use ipam_planner::check;
 use ipam_planner::plan::{Change, Intent, Plan, PlanDocument, Refusal, Selection, plan, plan_undo};
 
 pub use apply_loop::{Applied, BATCH, OnConflict, Sending, apply_until_settled};
+pub use concurrency::{ConcurrencyLimit, Parallelism};
 pub use http_server::{Answer, Bytes, HttpServer, Site, Visit};
 pub use lease::{Attempt, Held, Lease, Lock, OtherHolder, Timing};
 pub use openstack::{CloudsLocation, OpenStack, Scope};

@@ -82,7 +82,7 @@ fn apply(cluster: &FileCluster, observed: Observed, plan: Plan) -> Option<Applie
     );
     let mut sending = Sending {
         batch,
-        parallelism,
+        limit: parallelism.into(),
         on_conflict: OnConflict::Replan,
         stop: &stop,
         on_event: &mut on_event,

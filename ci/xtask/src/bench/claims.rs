@@ -200,7 +200,7 @@ async fn apply_all(cluster: &Watched, loaded: &Loaded, nodes: usize) -> Result<(
     let parallelism = NonZeroUsize::new(CONNECTIONS).context("no connections")?;
     let mut sending = Sending {
         batch: BATCH,
-        parallelism,
+        limit: parallelism.into(),
         on_conflict: OnConflict::Replan,
         stop: &stop,
         on_event: &mut |_| {},

@@ -17,6 +17,7 @@ use self::recheck::{claims_hidden, lost, reobserve};
 use crate::Job;
 use crate::apply::{Event, Outcome, Stop, Unapplied, apply};
 use crate::claim_store::{ClaimCapacity, ClaimStore};
+use crate::concurrency::ConcurrencyLimit;
 use crate::ports::PortWriter;
 use crate::prepare::{Prepared, prepare};
 use ipam_cilium::observed::Observed;
@@ -45,7 +46,7 @@ pub struct Sending<'s> {
     /// Changes whose blocks are claimed together.
     pub batch: NonZeroUsize,
     /// Writes in flight at the same time.
-    pub parallelism: NonZeroUsize,
+    pub limit: ConcurrencyLimit,
     /// What happens to changes that lost a race.
     pub on_conflict: OnConflict,
     /// Requests an early end.
@@ -163,7 +164,7 @@ impl<C: Cluster, P: PortWriter> Pass<'_, '_, C, P> {
                 self.sending.batch.get().min(due.len())
             };
             let batch: Vec<(usize, Change)> = due.drain(..size).collect();
-            let parallelism = self.sending.parallelism;
+            let parallelism = self.sending.limit.now();
             let is_alone = writable.is_empty();
             let (done, outcome) = join(
                 self.send(std::mem::take(&mut writable)),
@@ -241,7 +242,7 @@ impl<C: Cluster, P: PortWriter> Pass<'_, '_, C, P> {
         let outcomes = apply(
             (self.cluster, self.ports),
             &changes,
-            self.sending.parallelism,
+            &mut self.sending.limit,
             self.sending.stop,
             &mut self.unapplied,
             &mut on_event,

@@ -10,7 +10,6 @@ mod status_writer;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::future::Future;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +19,8 @@ use self::leader::{Candidate, Election};
 use self::objects::{ObjectSource, Objects};
 use self::status_writer::{StatusWriter, WriterMode};
 use super::{
-    ControllerEvent, HttpServer, Loaded, OnEvent, OpenStack, Source, Telemetry, Watch, watch,
+    ControllerEvent, HttpServer, Loaded, OnEvent, OpenStack, Parallelism, Source, Telemetry, Watch,
+    watch,
 };
 use ipam_cluster::ClusterCache;
 use ipam_cluster::live::LiveCluster;
@@ -36,7 +36,7 @@ pub struct Operator {
     /// Longest time between two whole plans.
     pub interval: Duration,
     /// Writes in flight at the same time.
-    pub parallelism: NonZeroUsize,
+    pub parallelism: Parallelism,
     /// Metrics and health.
     pub telemetry: Arc<Telemetry>,
     /// Serves the telemetry.

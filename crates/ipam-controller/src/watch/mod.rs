@@ -15,12 +15,11 @@ mod write_backoff;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::future::Future;
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use self::files::Files;
 use self::worker::Worker;
-use super::{Loaded, OpenStack};
+use super::{Loaded, OpenStack, Parallelism};
 use ipam_cluster::{ClusterCache, Follow, Role};
 use ipam_core::model::Waiver;
 
@@ -42,7 +41,7 @@ pub struct Watch<S> {
     /// Longest time between two whole plans.
     pub interval: Duration,
     /// Writes in flight at the same time.
-    pub parallelism: NonZeroUsize,
+    pub parallelism: Parallelism,
     /// Identity of this process in the lock.
     pub holder: String,
     /// Where subnets are read.

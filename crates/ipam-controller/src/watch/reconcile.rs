@@ -221,17 +221,19 @@ impl<C: Follow> Worker<'_, C> {
                 });
             }
         };
-        let (parallelism, stop) = (self.parallelism, self.stop.clone());
+        let stop = self.stop.clone();
         let ports = self.openstack.clone();
         let mut sending = Sending {
             batch: BATCH,
-            parallelism,
+            limit: self.limit.clone(),
             on_conflict,
             stop: &stop,
             on_event: &mut on_write,
         };
         let (applied, failure) =
             apply_until_settled(cluster, &ports, job, observed, changes, &mut sending).await;
+        let limit = sending.limit;
+        self.limit = limit;
         let tried = self.note(applied, on_event);
         on_event(ControllerEvent::Sending(0));
         match failure {

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
-use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +16,10 @@ use super::fast_path::{Known, SOON};
 use super::files::Files;
 use super::write_backoff::WriteBackoff;
 use super::{ControllerEvent, OnEvent, Waiting};
-use crate::OpenStack;
 use crate::apply::Stop;
 use crate::claim_store::quarantine_forgotten;
 use crate::lease::OtherHolder;
+use crate::{ConcurrencyLimit, OpenStack, Parallelism};
 use ipam_cluster::{ClusterCache, Follow, Rollback};
 use ipam_core::model::Waiver;
 use ipam_desired::Activity;
@@ -45,7 +44,7 @@ pub(super) struct Worker<'w, C> {
     pub(super) files: &'w Files,
     pub(super) waivers: &'w BTreeSet<Waiver>,
     pub(super) interval: Duration,
-    pub(super) parallelism: NonZeroUsize,
+    pub(super) limit: ConcurrencyLimit,
     pub(super) holder: String,
     pub(super) openstack: OpenStack,
     /// Ends this reconcile early.
@@ -71,7 +70,7 @@ impl<'w, C: Follow> Worker<'w, C> {
         cache: &'w ClusterCache<C>,
         files: &'w Files,
         waivers: &'w BTreeSet<Waiver>,
-        (interval, parallelism): (Duration, NonZeroUsize),
+        (interval, parallelism): (Duration, Parallelism),
         holder: String,
         openstack: OpenStack,
     ) -> Worker<'w, C> {
@@ -80,7 +79,7 @@ impl<'w, C: Follow> Worker<'w, C> {
             files,
             waivers,
             interval,
-            parallelism,
+            limit: parallelism.into(),
             holder,
             // So that each plan has what is older than the plan before it read again.
             openstack: openstack.with_ports_in_background(interval / 2),

@@ -265,7 +265,7 @@ async fn apply(file: &Path, loaded: &Loaded) -> Result<usize> {
     let stop = Stop::default();
     let mut sending = Sending {
         batch: BATCH,
-        parallelism: PARALLELISM,
+        limit: PARALLELISM.into(),
         on_conflict: OnConflict::Replan,
         stop: &stop,
         on_event: &mut |_| {},
