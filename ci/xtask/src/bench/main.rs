@@ -14,7 +14,6 @@ mod doctor;
 mod file;
 mod growth;
 mod join;
-mod mass_join;
 mod pairs;
 mod peers;
 mod plan;
@@ -73,9 +72,6 @@ enum Command {
     /// A node that joins while `watch` runs, on a real API server, against one raw PATCH; 5,000
     /// nodes.
     Join,
-    /// Nodes that are created all at once while the operator runs, against
-    /// kube-controller-manager's node-ipam-controller; 2,000 nodes.
-    Newcomers,
     /// Every program that gives nodes blocks on fresh nodes, and every one that shows differences;
     /// 2,000 nodes.
     Peers(peers::Arguments),
@@ -132,7 +128,6 @@ fn run(arguments: &Arguments) -> Result<()> {
         Command::Services => services::run(tool, nodes.unwrap_or(services::SERVICES)),
         Command::Doctor => doctor::run(tool, nodes.unwrap_or(doctor::NODES)),
         Command::Join => join::run(tool, nodes.unwrap_or(join::NODES)),
-        Command::Newcomers => mass_join::run(tool, nodes.unwrap_or(mass_join::NODES)),
         Command::Peers(arguments) => peers::run(tool, nodes.unwrap_or(peers::NODES), arguments),
         Command::Cni => cni::run(plugin, nodes.unwrap_or(cni::TURNS)),
         Command::Growth { shape } => growth::run(nodes.unwrap_or(growth::LARGEST), shape),
@@ -146,7 +141,11 @@ fn run(arguments: &Arguments) -> Result<()> {
             alloc::run(nodes.unwrap_or(alloc::BLOCKS))?;
             claims::run(nodes.unwrap_or(claims::NODES))?;
             join::run(tool, nodes.unwrap_or(join::NODES))?;
-            mass_join::run(tool, nodes.unwrap_or(mass_join::NODES))?;
+            peers::run(
+                tool,
+                nodes.unwrap_or(peers::NODES),
+                &peers::Arguments::default(),
+            )?;
             cni::run(plugin, nodes.unwrap_or(cni::TURNS))
         }
         Command::Timed(arguments) => timed::run(arguments),

@@ -25,7 +25,7 @@ const RANGE: &str = "10.16.0.0/12";
 const BLOCK_SIZE: u8 = 24;
 
 /// Programs that the testbed cannot build, because no proxy has their modules.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct Arguments {
     /// A node-ipam-controller of kubernetes-sigs, built from its sources.
     #[arg(long, value_name = "FILE")]
