@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::text::{is_harmful, unicode_escape};
+use super::text::{has_harmful, is_harmful, unicode_escape};
 
 /// Prefixes without `##`: Travis CI's folds and GitLab's sections.
 const SECTIONS: [&str; 4] = [
@@ -33,7 +33,7 @@ enum Escaping {
 /// colours, tabs and line feeds.
 pub fn log_text(text: &str) -> Cow<'_, str> {
     let safe = escaped(text, &commands(text), Escaping::Backslash);
-    if !safe.contains(is_harmful) {
+    if !has_harmful(&safe) {
         return safe;
     }
     let mut printed = String::with_capacity(safe.len());
@@ -102,6 +102,10 @@ fn commands(text: &str) -> Vec<usize> {
 /// beyond ASCII.
 fn bracketed(text: &str) -> Vec<usize> {
     let mut found = Vec::new();
+    // Long texts without one are common, and bytes are looked at many at a time.
+    if text.bytes().filter(|byte| *byte == b'#').count() < 2 {
+        return found;
+    }
     let (mut last, mut hashes) = (0, 0);
     for (at, c) in visible(text) {
         match c {

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::log_command::json_without_commands;
 pub use ipam_core::model::{count, grouped_digits};
-pub(super) use ipam_core::text::is_harmful;
 pub use ipam_core::text::printable;
+pub(super) use ipam_core::text::{has_harmful, is_harmful};
 
 /// Colours of the terminal. The printing code strips them if the stream is no terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(super) fn unicode_escape(c: char) -> String {
 /// characters in strings only. No part of it is a command of a CI system.
 pub fn sanitized_json(json: &str) -> Cow<'_, str> {
     let json = json_without_commands(json);
-    if !json.contains(is_harmful) {
+    if !has_harmful(&json) {
         return json;
     }
     let spell = |c: char| {

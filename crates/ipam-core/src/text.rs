@@ -16,9 +16,16 @@ pub fn is_harmful(c: char) -> bool {
     invisible || (c.is_control() && c != '\n' && c != '\t')
 }
 
+/// Whether any character of the text [`is_harmful`].
+pub fn has_harmful(text: &str) -> bool {
+    // Most texts are plain, and bytes are looked at many at a time.
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
+    !text.bytes().all(is_plain) && text.contains(is_harmful)
+}
+
 /// The text with each harmful character escaped.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_harmful) {
+    if !has_harmful(text) {
         return Cow::Borrowed(text);
     }
     Cow::Owned(
@@ -51,6 +58,13 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_has_what_one_of_its_characters_is() {
+        for c in '\0'..=char::MAX {
+            assert_eq!(has_harmful(&format!("a{c}b")), is_harmful(c), "{c:?}");
+        }
+    }
 
     #[test]
     fn a_quoted_text_is_on_one_line_and_can_be_copied() {
