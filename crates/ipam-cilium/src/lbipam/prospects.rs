@@ -130,14 +130,19 @@ impl Rivalry {
             families.filter(|of| *of == family).count() as u128
         };
         let waiting = Family::BOTH.map(|family| (family, waiting(family)));
+        let is_contested = |range: Range| {
+            let mut inside = contested.range(range.first()..=range.last());
+            inside.next().is_some()
+        };
         let has_contested = |pool: &&AddressPool| {
             let mut ranges = pool.ranges.iter().map(|range| range.range);
-            ranges.any(|range| {
-                contested
-                    .range(range.first()..=range.last())
-                    .next()
-                    .is_some()
-            })
+            ranges.any(is_contested)
+        };
+        // Cilium gives the addresses of an edited range anew, in any order.
+        let is_given_anew = |pool: &AddressPool, family: Family| {
+            let ranges = pool.ranges.iter().map(|range| range.range);
+            let mut ranges = ranges.filter(|range| Family::of(range.first()) == family);
+            ranges.any(is_contested)
         };
         let is_scarce = |pool: &AddressPool, family: Family, waiting: u128| {
             let rivals = awaited.intersection(&contested);
@@ -148,7 +153,8 @@ impl Rivalry {
             let wanted = wanted.copied().unwrap_or_default();
             let counts = evaluated.counts.get(&pool.name);
             let free = counts.map_or(0, |counts| counts.available_of(family));
-            rivals > 0 && free < wanted.saturating_add(rivals).saturating_add(waiting)
+            (rivals > 0 || is_given_anew(pool, family))
+                && free < wanted.saturating_add(rivals).saturating_add(waiting)
         };
         let overlaps = conflicts(pools, state);
         let is_by_chance = |pool: &&AddressPool| {

@@ -217,6 +217,32 @@ fn addresses_of_the_other_family_are_not_room() {
     }
 }
 
+/// Up to 1.18.1, the holders of the kept half, those of the lost half and those that wait are
+/// served in any order: on a real 1.16.6, `f` stayed without an address.
+#[test]
+fn nothing_is_certain_where_too_few_addresses_are_given_anew() {
+    let held = ["a", "b", "c", "d"].into_iter().zip(0..);
+    let mut services: Vec<_> = held
+        .map(|(name, last)| service(name, &[&format!("10.7.0.{last}")], None))
+        .collect();
+    services.extend(["e", "f"].map(|name| service(name, &[], None)));
+    let before = pool("a", "10.7.0.0-10.7.0.3");
+    for (range, expected) in [
+        ("10.7.0.2-10.7.0.5", Certainty::LeftToChance),
+        ("10.7.0.2-10.7.0.9", Certainty::Certain),
+    ] {
+        let observed = observed_on("1.16.6", std::slice::from_ref(&before), &services);
+        let edit = change(&observed, "a", range);
+        let effects = effects([&edit], &observed);
+        for name in ["e", "f"] {
+            let mut services = effects.services.iter();
+            let one = services.find(|one| one.service.name() == name);
+            let certainty = one.map(|one| one.gains[0].certainty);
+            assert_eq!(certainty, Some(expected), "{name} of {range}");
+        }
+    }
+}
+
 #[test]
 fn holders_of_a_moved_block_are_served_before_those_that_wait() {
     let services = [
