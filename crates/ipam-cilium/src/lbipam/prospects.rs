@@ -130,20 +130,24 @@ impl Rivalry {
             families.filter(|of| *of == family).count() as u128
         };
         let waiting = Family::BOTH.map(|family| (family, waiting(family)));
-        let is_contested = |range: Range| {
-            let mut inside = contested.range(range.first()..=range.last());
-            inside.next().is_some()
-        };
         let has_contested = |pool: &&AddressPool| {
             let mut ranges = pool.ranges.iter().map(|range| range.range);
-            ranges.any(is_contested)
+            ranges.any(|range| {
+                let mut inside = contested.range(range.first()..=range.last());
+                inside.next().is_some()
+            })
         };
-        // Cilium gives the addresses of an edited range anew, in any order.
-        let is_given_anew = |pool: &AddressPool, family: Family| {
-            let ranges = pool.ranges.iter().map(|range| range.range);
-            let mut ranges = ranges.filter(|range| Family::of(range.first()) == family);
-            ranges.any(is_contested)
+        // A busy operator serves those that lose an address, and those that wait, in any order.
+        let moves = |family: Family| {
+            let loses = |one: &ServiceOutcome| {
+                let addresses = one.loses.iter().chain(&one.contested);
+                let mut families = addresses.map(|(address, _)| Family::of(*address));
+                families.any(|of| of == family)
+            };
+            matches!(state, OperatorState::Running(_)) && evaluated.outcomes.values().any(loses)
         };
+        let moves = Family::BOTH.map(|family| (family, moves(family)));
+        let is_given_anew = |family: Family| moves.contains(&(family, true));
         let is_scarce = |pool: &AddressPool, family: Family, waiting: u128| {
             let rivals = awaited.intersection(&contested);
             let rivals = rivals.filter(|address| Family::of(**address) == family);
@@ -153,7 +157,7 @@ impl Rivalry {
             let wanted = wanted.copied().unwrap_or_default();
             let counts = evaluated.counts.get(&pool.name);
             let free = counts.map_or(0, |counts| counts.available_of(family));
-            (rivals > 0 || is_given_anew(pool, family))
+            (rivals > 0 || is_given_anew(family))
                 && free < wanted.saturating_add(rivals).saturating_add(waiting)
         };
         let overlaps = conflicts(pools, state);
