@@ -10,6 +10,8 @@ use crate::golang::workspace;
 
 /// What the script exits with where Debian cannot be reached (EX_TEMPFAIL).
 const CANNOT_HERE: i32 = 75;
+/// Where a package has libraries.
+const LIBRARY_FOLDER: &str = "usr/lib/x86_64-linux-gnu";
 /// Moves the cache, as it does for the programs.
 const CACHE_VARIABLE: &str = "CILIUM_IPAM_TESTBED_CACHE";
 
@@ -19,6 +21,19 @@ const CACHE_VARIABLE: &str = "CILIUM_IPAM_TESTBED_CACHE";
 /// [`Error::Missing`] where Debian cannot be reached; otherwise when it cannot be unpacked.
 pub fn debian(package: &str, program: &str) -> Result<PathBuf> {
     debian_file(package, &format!("usr/bin/{program}"))
+}
+
+/// The value of `LD_LIBRARY_PATH` for these libraries, each of its package.
+///
+/// # Errors
+/// As [`debian_file`].
+pub fn library_folders(libraries: &[(&str, &str)]) -> Result<String> {
+    let mut folders = Vec::new();
+    for (package, library) in libraries {
+        let path = debian_file(package, &format!("{LIBRARY_FOLDER}/{library}"))?;
+        folders.extend(path.parent().map(|folder| folder.display().to_string()));
+    }
+    Ok(folders.join(":"))
 }
 
 /// A file of a package, by its path from the root.

@@ -21,6 +21,7 @@ const ASSETS: [Program; 3] = [Program::KubeApiserver, Program::Etcd, Program::Ku
 const KUBERNETES_MINOR: &str = "36";
 const KUBERNETES_RELEASE: &str = "1.36.3";
 const HELM_RELEASE: &str = "3.22.0";
+const CONTAINERD_RELEASE: &str = "2.4.2";
 
 /// A release line of Cilium whose programs the testbed can build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -158,8 +159,18 @@ pub enum Program {
     KubeScheduler,
     /// Kubernetes' own kubelet without containers, and the runtime that it asks.
     HollowKubelet,
+    /// Kubernetes' own kubelet.
+    Kubelet,
+    /// Translates the addresses of Services on a node.
+    KubeProxy,
     /// The usual client.
     Kubectl,
+    /// The container runtime.
+    Containerd,
+    /// Keeps a Pod's containers for it.
+    ContainerdShim,
+    /// Its command line.
+    Ctr,
     /// Cilium's operator, for clusters that Cilium does the IPAM of.
     CiliumOperator(CiliumVersion),
     /// Says which pod CIDR an agent would use for a Node. See [`parse_node`](crate::parse_node).
@@ -210,7 +221,12 @@ impl Program {
             Self::KubeControllerManager => "kube-controller-manager".to_owned(),
             Self::KubeScheduler => "kube-scheduler".to_owned(),
             Self::HollowKubelet => "hollowkubelet".to_owned(),
+            Self::Kubelet => "kubelet".to_owned(),
+            Self::KubeProxy => "kube-proxy".to_owned(),
             Self::Kubectl => "kubectl".to_owned(),
+            Self::Containerd => "containerd".to_owned(),
+            Self::ContainerdShim => "containerd-shim-runc-v2".to_owned(),
+            Self::Ctr => "ctr".to_owned(),
             Self::CiliumOperator(version) => format!("cilium-operator-{}", version.release()),
             Self::ParseNodeOracle => "parsenode".to_owned(),
             Self::NodeSettingsOracle => "nodesettings".to_owned(),
@@ -244,7 +260,14 @@ impl Program {
             }
             Self::KubeScheduler => kubernetes("k8s.io/kubernetes/cmd/kube-scheduler"),
             Self::HollowKubelet => kubernetes("./hollowkubelet"),
+            Self::Kubelet => kubernetes("k8s.io/kubernetes/cmd/kubelet"),
+            Self::KubeProxy => kubernetes("k8s.io/kubernetes/cmd/kube-proxy"),
             Self::Kubectl => kubernetes("k8s.io/kubernetes/cmd/kubectl"),
+            Self::Containerd => containerd("github.com/containerd/containerd/v2/cmd/containerd"),
+            Self::ContainerdShim => {
+                containerd("github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2")
+            }
+            Self::Ctr => containerd("github.com/containerd/containerd/v2/cmd/ctr"),
             Self::CidrsetBenchmark => kubernetes("./cidrset"),
             Self::RawLoop => plain("rawloop", "."),
             Self::CiliumOperator(version) => Recipe {
@@ -310,6 +333,16 @@ fn plain(module: &'static str, package: &'static str) -> Recipe {
         tags: "",
         linker_flags: "-s -w".to_owned(),
         cgo: Cgo::Without,
+    }
+}
+
+/// With the version that its release has, and without what needs headers in C.
+fn containerd(package: &'static str) -> Recipe {
+    let version = "github.com/containerd/containerd/v2/version.Version";
+    Recipe {
+        tags: "no_btrfs no_zfs no_devmapper",
+        linker_flags: format!("-s -w -X {version}={CONTAINERD_RELEASE}"),
+        ..plain("containerd", package)
     }
 }
 

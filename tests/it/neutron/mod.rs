@@ -1,5 +1,5 @@
 //! `cni-ipam-neutron` and `cni-vm-nic` against a real Neutron and a real Keystone, and
-//! `cni-unnumbered-ptp` behind them.
+//! `cni-unnumbered-ptp` behind them; with plugins alone, and under a real kubelet.
 
 mod chained;
 mod clouds;
@@ -9,6 +9,7 @@ mod garbage;
 mod guest;
 mod health;
 mod input;
+mod kubelet;
 mod lists;
 mod nic;
 mod node;

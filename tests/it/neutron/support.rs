@@ -1,13 +1,9 @@
 //! Runs the plugin as a container runtime does, and looks at what it leaves at Neutron.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread::scope;
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::OpenStack;
@@ -196,15 +192,4 @@ pub fn ports(stack: &OpenStack, network: &str) -> Vec<String> {
         .collect();
     devices.sort();
     devices
-}
-
-/// Runs `work` in a thread that has entered the namespace.
-pub fn within<T: Send>(netns: &File, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-    scope(|scope| {
-        let inside = scope.spawn(|| {
-            move_into_link_name_space(netns.as_fd(), Some(LinkNameSpaceType::Network))?;
-            work()
-        });
-        inside.join().unwrap()
-    })
 }

@@ -1,7 +1,6 @@
 //! `cni-vm-nic` on a node that is a network namespace, with links whose ports a real Neutron has.
 
 mod device;
-mod loopback_relay;
 mod races;
 mod refused;
 mod second_way;

@@ -7,9 +7,8 @@ use std::process::Child;
 use std::sync::MutexGuard;
 
 use serde_json::{Value, json};
-use testbed::OpenStack;
+use testbed::{LoopbackRelay, OpenStack};
 
-use super::loopback_relay::LoopbackRelay;
 use crate::neutron::node::Node;
 use crate::neutron::support::{Plugin, finish};
 use crate::support::Ran;
@@ -24,7 +23,7 @@ impl Machine {
     pub fn new(stack: &OpenStack) -> testbed::Result<Machine> {
         let node = Node::new()?;
         let relays = [stack.keystone_url(), stack.neutron_url()]
-            .map(|url| LoopbackRelay::new(&node.own_netns(), &url));
+            .map(|url| LoopbackRelay::new(&node.own_netns(), &url).unwrap());
         Ok(Machine { node, relays })
     }
 

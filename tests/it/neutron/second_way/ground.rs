@@ -3,15 +3,15 @@
 
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testbed::wait_until;
+use testbed::{wait_until, within};
 
 use crate::neutron::node::Node;
-use crate::neutron::support::{finish, within};
+use crate::neutron::support::finish;
 use crate::support::Ran;
 
 /// The node's addresses on the uplink, and one on another link.
@@ -20,12 +20,42 @@ pub const ELSEWHERE_ON_NODE: &str = "192.0.2.9";
 /// The router's addresses on the uplink's network, and one behind it.
 pub const OF_ROUTER: [&str; 2] = ["10.7.0.1", "fd07::1"];
 pub const BEHIND_ROUTER: &str = "198.51.100.1";
+pub const BEHIND_ROUTER_V6: &str = "2001:db8::1";
 
 /// The port of all servers.
 pub const PORT: u16 = 8080;
 
 /// Limit for a connection that must not work.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A line of shell that gives a node the uplink `up0`, another link, and the router with this
+/// namespace behind the uplink. The node forwards.
+pub fn uplink(router: &Path) -> String {
+    let router = router.display();
+    let at_router = format!("nsenter --net={router} ip");
+    let ([node_v4, node_v6], [router_v4, router_v6]) = (OF_NODE, OF_ROUTER);
+    format!(
+        "set -e
+        echo 1 > /proc/sys/net/ipv4/ip_forward
+        echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
+        ip link add up0 type veth peer name up1
+        ip link add other0 type veth peer name other1
+        ip link set up1 netns {router}
+        for link in up0 other0 other1; do ip link set $link up; done
+        {at_router} link set up1 up
+        ip address add {node_v4}/24 dev up0
+        ip address add {node_v6}/64 dev up0 nodad
+        ip address add {ELSEWHERE_ON_NODE}/24 dev other0
+        {at_router} address add {router_v4}/24 dev up1
+        {at_router} address add {router_v6}/64 dev up1 nodad
+        {at_router} address add {BEHIND_ROUTER}/32 dev lo
+        {at_router} address add {BEHIND_ROUTER_V6}/128 dev lo
+        ip route add default via {router_v4}
+        ip -6 route add default via {router_v6}
+        # As a router, it answers at the first address of the subnet, which is Neutron's gateway.
+        nsenter --net={router} sh -c 'echo 1 > /proc/sys/net/ipv6/conf/all/forwarding'"
+    )
+}
 
 /// A node whose kernel filters sources strictly. The router is the namespace of a Pod.
 pub struct Ground {
@@ -37,40 +67,9 @@ impl Ground {
         let node = Node::new()?;
         let ground = Ground { node };
         ground.be_strict(None);
-        let node = &ground.node;
-        for line in ["4/ip_forward", "6/conf/all/forwarding"] {
-            let line = format!("echo 1 > /proc/sys/net/ipv{line}");
-            node.shell(None, &line).expect(0);
-        }
-        node.add_pod("router");
-        node.ip(None, "link add up0 type veth peer name up1");
-        node.ip(None, "link add other0 type veth peer name other1");
-        let router = node.netns("router");
-        node.ip(None, &format!("link set up1 netns {}", router.display()));
-        for link in ["up0", "other0", "other1"] {
-            node.ip(None, &format!("link set {link} up"));
-        }
-        node.ip(Some("router"), "link set up1 up");
-        let [of_node, of_router] = [OF_NODE, OF_ROUTER];
-        node.ip(None, &format!("address add {}/24 dev up0", of_node[0]));
-        node.ip(
-            None,
-            &format!("address add {}/64 dev up0 nodad", of_node[1]),
-        );
-        node.ip(
-            None,
-            &format!("address add {ELSEWHERE_ON_NODE}/24 dev other0"),
-        );
-        let router = Some("router");
-        node.ip(router, &format!("address add {}/24 dev up1", of_router[0]));
-        node.ip(
-            router,
-            &format!("address add {}/64 dev up1 nodad", of_router[1]),
-        );
-        node.ip(router, &format!("address add {BEHIND_ROUTER}/32 dev lo"));
-        for via in of_router {
-            node.ip(None, &format!("route add default via {via}"));
-        }
+        ground.node.add_pod("router");
+        let router = ground.node.netns("router");
+        ground.node.shell(None, &uplink(&router)).expect(0);
         Ok(ground)
     }
 

@@ -1,14 +1,14 @@
 //! `cni-unnumbered-ptp` behind other plugins: a second way into Pods that are network namespaces.
 
 mod faults;
-mod ground;
+pub mod ground;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use testbed::openstack::Options;
-use testbed::{OpenStack, debian_file, or_skip};
+use testbed::{OpenStack, debian_file, library_folders, or_skip};
 
 use self::ground::{BEHIND_ROUTER, ELSEWHERE_ON_NODE, Ground, OF_NODE, OF_ROUTER, PORT};
 use super::input::snippets;
@@ -26,9 +26,6 @@ const LIBRARIES: [(&str, &str); 5] = [
     ("libxtables12", "libxtables.so.12"),
 ];
 
-/// Where a package of Debian has libraries.
-const LIBRARY_FOLDER: &str = "usr/lib/x86_64-linux-gnu";
-
 /// `nft` of Debian.
 struct Nft {
     program: PathBuf,
@@ -38,12 +35,7 @@ struct Nft {
 impl Nft {
     fn new() -> testbed::Result<Nft> {
         let program = debian_file("nftables", "usr/sbin/nft")?;
-        let mut folders = Vec::new();
-        for (package, library) in LIBRARIES {
-            let path = debian_file(package, &format!("{LIBRARY_FOLDER}/{library}"))?;
-            folders.push(path.parent().unwrap().display().to_string());
-        }
-        let libraries = folders.join(":");
+        let libraries = library_folders(&LIBRARIES)?;
         Ok(Nft { program, libraries })
     }
 
@@ -60,7 +52,7 @@ impl Nft {
 
 /// The documented list with another main plugin, as this kernel has no `ipvlan`, and with Services
 /// of both families.
-fn documented(addresses: &Plugin) -> String {
+pub fn documented(addresses: &Plugin) -> String {
     let is_it = |list: &Value| list["plugins"][1]["type"] == "cni-unnumbered-ptp";
     let lists = snippets("json").into_iter();
     let mut lists = lists.map(|text| serde_json::from_str::<Value>(&text).unwrap());
@@ -73,7 +65,7 @@ fn documented(addresses: &Plugin) -> String {
     list.to_string()
 }
 
-fn neutron_network(stack: &OpenStack) -> String {
+pub fn neutron_network(stack: &OpenStack) -> String {
     let network = stack.create_network("one-port").unwrap();
     for cidr in ["10.7.0.0/24", "fd07::/64"] {
         stack.create_subnet(&network, cidr, &json!({})).unwrap();

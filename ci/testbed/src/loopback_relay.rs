@@ -6,12 +6,14 @@ use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, spawn};
 
-use crate::neutron::support::within;
+use crate::error::{Error, Result};
+use crate::netns::within;
 
 /// A running relay. Dropping it closes it.
+#[derive(Debug)]
 pub struct LoopbackRelay {
     ends: Arc<AtomicBool>,
     address: String,
@@ -22,18 +24,17 @@ pub struct LoopbackRelay {
 
 impl LoopbackRelay {
     /// Relays from this namespace to the server of this URL.
-    pub fn new(netns: &Path, url: &str) -> LoopbackRelay {
-        let address = url
-            .split("//")
-            .nth(1)
-            .unwrap()
-            .split('/')
-            .next()
-            .unwrap()
-            .to_owned();
-        let netns = File::open(netns).unwrap();
+    ///
+    /// # Errors
+    /// Fails if there is no such namespace, or if its port is taken there.
+    pub fn new(netns: &Path, url: &str) -> Result<Self> {
+        let behind_scheme = url.split_once("//").map_or(url, |(_, rest)| rest);
+        let (address, _) = behind_scheme.split_once('/').unwrap_or((behind_scheme, ""));
+        let address = address.to_owned();
+        let netns = File::open(netns).map_err(Error::file(netns))?;
         // A socket stays in the namespace in which it was made.
-        let listener = within(&netns, || TcpListener::bind(&address)).unwrap();
+        let listener =
+            within(&netns, || TcpListener::bind(&address)).map_err(Error::file(&address))?;
         let ends = Arc::new(AtomicBool::new(false));
         let gate = Arc::new(Mutex::new(()));
         let (seen, to, passed) = (ends.clone(), address.clone(), gate.clone());
@@ -42,25 +43,26 @@ impl LoopbackRelay {
                 if seen.load(Ordering::Relaxed) {
                     return;
                 }
-                drop(passed.lock().unwrap());
+                drop(passed.lock());
                 // If the server is down, the client's connection closes as well.
                 if let Ok(server) = TcpStream::connect(&to) {
-                    join(client, server);
+                    let _ = join(&client, &server);
                 }
             }
         });
-        LoopbackRelay {
+        Ok(Self {
             ends,
             address,
             gate,
             netns,
             thread: Some(thread),
-        }
+        })
     }
 
     /// New connections wait until the guard is dropped.
+    #[must_use]
     pub fn hold(&self) -> MutexGuard<'_, ()> {
-        self.gate.lock().unwrap()
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -75,14 +77,13 @@ impl Drop for LoopbackRelay {
 }
 
 /// Copies in both directions, each until its end.
-fn join(client: TcpStream, server: TcpStream) {
-    for (mut from, mut to) in [
-        (client.try_clone().unwrap(), server.try_clone().unwrap()),
-        (server, client),
-    ] {
+fn join(client: &TcpStream, server: &TcpStream) -> io::Result<()> {
+    for (from, to) in [(client, server), (server, client)] {
+        let (mut from, mut to) = (from.try_clone()?, to.try_clone()?);
         spawn(move || {
             let _ = io::copy(&mut from, &mut to);
             let _ = to.shutdown(Shutdown::Write);
         });
     }
+    Ok(())
 }

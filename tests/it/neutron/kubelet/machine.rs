@@ -1,0 +1,242 @@
+//! A node with a kubelet and containerd, whose Pods have ports of a real Neutron, in a cluster of a
+//! real API server.
+
+use std::net::IpAddr;
+use std::os::unix::fs::symlink;
+
+use serde_json::{Value, json};
+use testbed::{
+    CniPlugin, ContainerNode, ControlPlane, OpenStack, Options, Output, PATIENCE, Program, build,
+    debian_file, wait_until,
+};
+
+use crate::neutron::second_way::ground::{OF_NODE, uplink};
+use crate::support::node_program;
+
+/// The Node.
+pub const NODE: &str = "n1";
+/// What the servers of Pods, of the node and of the router listen on.
+pub const PORT: u16 = 8080;
+/// Service ranges of both families.
+const SERVICES: &str = "10.96.0.0/16,fd00:96::/112";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+const PLUGINS: [CniPlugin; 2] = [CniPlugin::Macvlan, CniPlugin::HostLocal];
+const OWN_PLUGINS: [&str; 2] = ["cni-ipam-neutron", "cni-unnumbered-ptp"];
+
+/// A container that serves the client's address at `/cgi-bin/client`.
+const SERVE: &str = r#"mkdir -p /tmp/cgi-bin
+printf '#!/bin/sh\necho\necho "$REMOTE_ADDR"\n' > /tmp/cgi-bin/client
+chmod 755 /tmp/cgi-bin/client
+exec httpd -f -p 8080 -h /tmp"#;
+
+/// A machine with one node.
+pub struct Machine<'s> {
+    pub node: ContainerNode,
+    pub plane: ControlPlane,
+    stack: &'s OpenStack,
+    busybox: String,
+}
+
+impl<'s> Machine<'s> {
+    /// Starts containerd and the kubelet. The networks must be there first: `networks` has the name
+    /// of each file, and its text.
+    pub fn new(stack: &'s OpenStack, networks: &[(&str, &str)]) -> testbed::Result<Machine<'s>> {
+        let mut wanted = vec![Program::KubeApiserver, Program::Etcd, Program::KubeProxy];
+        wanted.extend(ContainerNode::PROGRAMS);
+        wanted.extend(PLUGINS.map(Program::CniPlugin));
+        let programs = build(&wanted)?;
+        let node = ContainerNode::new(&programs, NODE)?;
+        for plugin in PLUGINS {
+            let program = programs.path(Program::CniPlugin(plugin))?;
+            symlink(program, node.plugins().join(plugin.name())).unwrap();
+        }
+        for name in OWN_PLUGINS {
+            symlink(node_program(name), node.plugins().join(name)).unwrap();
+        }
+        for (file, text) in networks {
+            std::fs::write(node.networks().join(file), text).unwrap();
+        }
+        let options = Options {
+            service_cluster_ip_range: SERVICES.to_owned(),
+            ..Options::default()
+        };
+        let plane = ControlPlane::start(&programs, options)?;
+        let busybox = debian_file("busybox-static", "bin/busybox")?;
+        let mut machine = Machine {
+            node,
+            plane,
+            stack,
+            busybox: busybox.display().to_string(),
+        };
+        machine.connect();
+        let urls = [stack.keystone_url(), stack.neutron_url()];
+        for url in urls
+            .iter()
+            .map(String::as_str)
+            .chain([machine.plane.server_url()])
+        {
+            machine.node.reach(url)?;
+        }
+        machine.start();
+        Ok(machine)
+    }
+
+    /// The node's links, and the router's servers.
+    fn connect(&mut self) {
+        self.shell("ip netns add router && ip -n router link set lo up");
+        self.shell(&uplink(std::path::Path::new("/run/netns/router")));
+    }
+
+    fn start(&mut self) {
+        self.node.start_containerd().unwrap();
+        let addresses = format!("--node-ip={}", OF_NODE.join(","));
+        self.node.start_kubelet(&self.plane, &[&addresses]).unwrap();
+    }
+
+    /// The machine loses its power, and everything is started again.
+    pub fn reboot(&mut self) {
+        self.node.reboot().unwrap();
+        self.connect();
+        self.start();
+    }
+
+    /// A server like those of Pods, on the node or in a network namespace of it.
+    pub fn serve(&mut self, name: &str, netns: Option<&str>) {
+        let script = SERVE.replace("/tmp", &format!("/run/{name}"));
+        let script = script
+            .replace("httpd", &format!("{} httpd", self.busybox))
+            .replace("#!/bin/sh", &format!("#!{} sh", self.busybox));
+        let mut line = vec!["sh".to_owned(), "-c".to_owned(), script];
+        if let Some(netns) = netns {
+            line.splice(0..0, ["ip", "netns", "exec", netns].map(str::to_owned));
+        }
+        self.node.start(name, &line).unwrap();
+    }
+
+    /// What a line of shell prints on the node.
+    #[track_caller]
+    pub fn shell(&self, line: &str) -> String {
+        ok(line, self.node.shell(line).unwrap())
+    }
+
+    /// What a line of shell prints in a Pod.
+    #[track_caller]
+    pub fn exec(&self, pod: &str, line: &str) -> String {
+        ok(line, self.node.exec(pod, line).unwrap())
+    }
+
+    /// Creates a Pod, with more in its `spec`.
+    pub fn create(&self, name: &str, more: &Value) {
+        self.plane.create(PODS, &manifest(name, more)).unwrap();
+    }
+
+    /// Requests the deletion of a Pod.
+    pub fn delete(&self, name: &str) {
+        let path = format!("{PODS}/{name}?gracePeriodSeconds=1");
+        self.plane.delete(&path).unwrap();
+    }
+
+    /// Waits until a Pod runs; its addresses, IPv4 first.
+    #[track_caller]
+    pub fn running(&self, name: &str) -> Vec<String> {
+        let mut seen = Value::Null;
+        let waited = wait_until(name, PATIENCE, || {
+            seen = self.plane.get(&format!("{PODS}/{name}"))?;
+            let is_ready = seen["status"]["containerStatuses"][0]["ready"] == true;
+            Ok(is_ready.then_some(()))
+        });
+        assert!(waited.is_ok(), "{seen:#}\n{}", self.node.log("kubelet"));
+        let given = seen["status"]["podIPs"].as_array().unwrap();
+        given
+            .iter()
+            .map(|ip| ip["ip"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    /// The names of the Pods that the API server has.
+    pub fn pods(&self) -> Vec<String> {
+        let listed = self.plane.list(PODS).unwrap();
+        let name = |pod: &Value| pod["metadata"]["name"].as_str().unwrap().to_owned();
+        listed.iter().map(name).collect()
+    }
+
+    #[track_caller]
+    pub fn wait(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let waited = wait_until(what, PATIENCE, || Ok(is_so().then_some(())));
+        assert!(waited.is_ok(), "{what}:\n{}", self.node.log("kubelet"));
+    }
+
+    /// The addresses of each port of a network.
+    pub fn ports(&self, network: &str) -> Vec<Vec<String>> {
+        let ports = self.stack.ports(&format!("network_id={network}")).unwrap();
+        let addresses = |port: &Value| {
+            let fixed = port["fixed_ips"].as_array().unwrap().iter();
+            let mut all: Vec<String> = fixed
+                .map(|one| one["ip_address"].as_str().unwrap().to_owned())
+                .collect();
+            all.sort();
+            all
+        };
+        let mut all: Vec<_> = ports.iter().map(addresses).collect();
+        all.sort();
+        all
+    }
+
+    /// The client's address as the server at `to` sees it, from a Pod.
+    #[track_caller]
+    pub fn client_of(&self, pod: &str, to: &str, port: u16) -> IpAddr {
+        client(&self.exec(pod, &format!("timeout 10 wget -q -O - {}", url(to, port))))
+    }
+
+    /// The same from the node, or from a network namespace of it.
+    #[track_caller]
+    pub fn client_of_node(&self, netns: Option<&str>, to: &str, port: u16) -> IpAddr {
+        let inside = netns.map_or(String::new(), |netns| format!("ip netns exec {netns} "));
+        let line = format!(
+            "{inside}timeout 10 {} wget -q -O - {}",
+            self.busybox,
+            url(to, port)
+        );
+        client(&self.shell(&line))
+    }
+}
+
+/// A Pod of the node, which serves.
+pub fn manifest(name: &str, more: &Value) -> Value {
+    let container = json!({"name": "main", "image": ContainerNode::IMAGE, "imagePullPolicy": "Never",
+        "command": ["sh", "-c", SERVE]});
+    let mut spec = json!({"nodeName": NODE, "containers": [container], "dnsPolicy": "Default",
+        "terminationGracePeriodSeconds": 1, "enableServiceLinks": false});
+    for (field, value) in more.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "spec": spec})
+}
+
+#[track_caller]
+fn ok(line: &str, output: Output) -> String {
+    let Output {
+        code,
+        stdout,
+        stderr,
+    } = output;
+    assert_eq!(code, 0, "{line}: {stdout}{stderr}");
+    stdout
+}
+
+fn url(to: &str, port: u16) -> String {
+    let host = if to.contains(':') {
+        format!("[{to}]")
+    } else {
+        to.to_owned()
+    };
+    format!("http://{host}:{port}/cgi-bin/client")
+}
+
+/// busybox writes IPv6 addresses in brackets, and IPv4 ones as parts of IPv6.
+fn client(text: &str) -> IpAddr {
+    let address = text.trim().trim_matches(['[', ']']);
+    address.parse::<IpAddr>().unwrap().to_canonical()
+}
