@@ -24,12 +24,13 @@ pub enum Liveness {
 }
 
 /// The caches of the node's container runtimes (libcni's: a file for each interface that was added
-/// and not deleted).
+/// and not deleted). They outlive a boot, and a runtime that loses its own state (containerd 2.4
+/// without `/var/lib/containerd`) sends no DEL for what they name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remembered {
     pub attachments: BTreeSet<Attachment>,
-    /// Addresses of these interfaces.
-    pub addresses: BTreeSet<IpAddr>,
+    /// Addresses, and which of these interfaces have them.
+    pub addresses: BTreeMap<IpAddr, BTreeSet<Attachment>>,
 }
 
 /// The ages of the evidence on this node.
@@ -76,12 +77,8 @@ impl Remembered {
         record: Option<AttachmentRecord>,
         epochs: &Epochs,
     ) -> Liveness {
-        let is_remembered = self
-            .attachments
-            .iter()
-            .any(|attachment| attachment.to_string() == port.device_id);
         match record {
-            _ if is_remembered || self.has_address_of(port) => Liveness::Possible,
+            _ if self.has(&port.device_id, port, record) => Liveness::Possible,
             Some(record) => record.liveness(),
             None => liveness_by_age(port, epochs),
         }
@@ -95,9 +92,7 @@ impl Remembered {
         record: Option<AttachmentRecord>,
     ) -> Liveness {
         match record {
-            _ if self.attachments.contains(holder) || self.has_address_of(port) => {
-                Liveness::Possible
-            }
+            _ if self.has(&holder.to_string(), port, record) => Liveness::Possible,
             Some(record) => record.liveness(),
             // Each ADD writes its record before it takes a port, so the records were lost.
             None => Liveness::Possible,
@@ -106,17 +101,25 @@ impl Remembered {
 
     /// Of an interface that may hold a pooled port without a file.
     pub fn unknown_port_liveness(&self, port: &Port, epochs: &Epochs) -> Liveness {
-        if self.has_address_of(port) {
+        if self.holders_of(port).next().is_some() {
             Liveness::Possible
         } else {
             liveness_by_age(port, epochs)
         }
     }
 
-    fn has_address_of(&self, port: &Port) -> bool {
-        port.fixed_ips
-            .iter()
-            .any(|fixed| self.addresses.contains(&fixed.ip_address))
+    /// Whether a cache has the interface or its port's addresses. What it says of an interface of an
+    /// earlier boot itself does not count: no interface survives a boot.
+    fn has(&self, interface: &str, port: &Port, record: Option<AttachmentRecord>) -> bool {
+        let is_of_earlier_boot = record.is_some_and(|record| record.boot == Boot::Earlier);
+        let is_it = |one: &Attachment| one.to_string() == interface;
+        let mut others = self.holders_of(port).filter(|one| !is_it(one));
+        others.next().is_some() || (!is_of_earlier_boot && self.attachments.iter().any(is_it))
+    }
+
+    fn holders_of(&self, port: &Port) -> impl Iterator<Item = &Attachment> {
+        let fixed = port.fixed_ips.iter();
+        fixed.flat_map(|fixed| self.addresses.get(&fixed.ip_address).into_iter().flatten())
     }
 }
 
@@ -236,23 +239,40 @@ mod tests {
         Some(AttachmentRecord { boot, netns })
     }
 
+    /// A cache that has these interfaces, all with the port's address.
+    fn cache(interfaces: &[Attachment]) -> Remembered {
+        let interfaces: BTreeSet<Attachment> = interfaces.iter().cloned().collect();
+        Remembered {
+            addresses: [("10.0.0.7".parse().unwrap(), interfaces.clone())].into(),
+            attachments: interfaces,
+        }
+    }
+
+    fn other() -> Attachment {
+        Attachment {
+            container: "d".parse().unwrap(),
+            ..holder()
+        }
+    }
+
     #[test]
     fn an_interface_in_a_runtime_cache_is_alive() {
         let by_name = Remembered {
             attachments: [holder()].into(),
             ..Remembered::default()
         };
-        let by_address = Remembered {
-            addresses: ["10.0.0.7".parse().unwrap()].into(),
-            ..Remembered::default()
-        };
+        let by_address = cache(&[other()]);
         let (old, over) = (
             port("2026-11-23T01:00:00Z"),
-            record(Boot::Earlier, Netns::Gone),
+            record(Boot::This, Netns::Gone),
         );
-        for remembered in [&by_name, &by_address] {
+        for remembered in [&by_name, &by_address, &cache(&[holder()])] {
             assert_eq!(
                 remembered.port_liveness(&old, over, &epochs(Some("00:30"))),
+                Liveness::Possible
+            );
+            assert_eq!(
+                remembered.port_liveness(&old, None, &epochs(Some("00:30"))),
                 Liveness::Possible
             );
             assert_eq!(
@@ -264,6 +284,21 @@ mod tests {
             by_address.unknown_port_liveness(&old, &epochs(None)),
             Liveness::Possible
         );
+    }
+
+    #[test]
+    fn what_a_cache_says_of_an_earlier_boot_does_not_count() {
+        let old = port("2026-11-23T01:00:00Z");
+        let over = record(Boot::Earlier, Netns::Gone);
+        let liveness = |remembered: &Remembered| {
+            let liveness = remembered.port_liveness(&old, over, &epochs(Some("00:30")));
+            let of_holder = remembered.holder_liveness(&holder(), &old, over);
+            assert_eq!(of_holder, liveness);
+            liveness
+        };
+        assert_eq!(liveness(&cache(&[holder()])), Liveness::Gone);
+        let shared = cache(&[holder(), other()]);
+        assert_eq!(liveness(&shared), Liveness::Possible, "another one has it");
     }
 
     #[test]

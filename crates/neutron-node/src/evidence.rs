@@ -59,11 +59,12 @@ fn read(folder: &Path, remembered: &mut Remembered) -> io::Result<()> {
             container: text("containerId").parse().map_err(|_| nonsense())?,
             interface: text("ifName").parse().map_err(|_| nonsense())?,
         };
-        remembered.attachments.insert(attachment);
         let ips = cached["result"]["ips"].as_array().into_iter().flatten();
-        remembered
-            .addresses
-            .extend(ips.filter_map(|ip| address_of(ip["address"].as_str()?)));
+        for address in ips.filter_map(|ip| address_of(ip["address"].as_str()?)) {
+            let holders = remembered.addresses.entry(address).or_default();
+            holders.insert(attachment.clone());
+        }
+        remembered.attachments.insert(attachment);
     }
     Ok(())
 }
@@ -86,8 +87,9 @@ mod tests {
         let cached = json!({"containerId": "c", "ifName": "eth0", "result": {"ips": [{"address": "10.0.0.7/24"}]}});
         fs::write(there.join("net-c-eth0"), cached.to_string()).unwrap();
         let known = remembered(&[absent, there.clone()]).unwrap();
-        assert_eq!(known.addresses, ["10.0.0.7".parse().unwrap()].into());
         assert_eq!(known.attachments.first().unwrap().to_string(), "c/eth0");
+        let expected = ("10.0.0.7".parse().unwrap(), known.attachments.clone());
+        assert_eq!(known.addresses, [expected].into());
         fs::write(there.join("net-d-eth0"), "{}").unwrap();
         assert!(
             remembered(&[there])
