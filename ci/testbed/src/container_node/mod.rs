@@ -341,14 +341,35 @@ impl ContainerNode {
         ))
     }
 
+    /// The id of the sandbox of a Pod, the newest if there are several.
+    ///
+    /// # Errors
+    /// Fails if the Pod has none.
+    pub fn sandbox(&self, pod: &str) -> Result<String> {
+        self.newest(pod, "sandbox")
+    }
+
     /// The id of the container of a Pod.
     fn container(&self, pod: &str) -> Result<String> {
+        self.newest(pod, "container")
+    }
+
+    /// Of a kind that containerd labels.
+    fn newest(&self, pod: &str, kind: &str) -> Result<String> {
         let filter = format!(
-            r#"labels."io.cri-containerd.kind"==container,labels."io.kubernetes.pod.name"=={pod}"#
+            r#"labels."io.cri-containerd.kind"=={kind},labels."io.kubernetes.pod.name"=={pod}"#
         );
         let listed = self.ctr(&format!("containers list --quiet '{filter}'"))?;
-        let missing = || Error::unreadable(format!("the containers of {pod}"), "there is none");
-        listed.lines().last().map(str::to_owned).ok_or_else(missing)
+        let mut newest = None;
+        for id in listed.lines() {
+            let info = self.ctr(&format!("containers info {id}"))?;
+            let info: serde_json::Value = serde_json::from_str(&info)
+                .map_err(|why| Error::unreadable(format!("container {id}"), why))?;
+            let created = info["CreatedAt"].as_str().unwrap_or_default().to_owned();
+            newest = newest.max(Some((created, id.to_owned())));
+        }
+        let missing = || Error::unreadable(format!("the {kind} of {pod}"), "there is none");
+        newest.map(|(_, id)| id).ok_or_else(missing)
     }
 
     /// The process of a Pod's container, by its number on the node.

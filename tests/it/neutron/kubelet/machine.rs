@@ -1,8 +1,10 @@
 //! A node with a kubelet and containerd, whose Pods have ports of a real Neutron, in a cluster of a
 //! real API server.
 
+use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::net::IpAddr;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use serde_json::{Value, json};
 use testbed::{
@@ -19,6 +21,10 @@ pub const NODE: &str = "n1";
 pub const PORT: u16 = 8080;
 /// Service ranges of both families.
 const SERVICES: &str = "10.96.0.0/16,fd00:96::/112";
+/// The file in `/var/lib` to which plugins add their commands.
+const COMMANDS: &str = "cni-commands";
+/// The name of the daemon's process on the node.
+pub const DAEMON: &str = "neutron-node";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 const PLUGINS: [CniPlugin; 2] = [CniPlugin::Macvlan, CniPlugin::HostLocal];
@@ -29,6 +35,14 @@ const SERVE: &str = r#"mkdir -p /tmp/cgi-bin
 printf '#!/bin/sh\necho\necho "$REMOTE_ADDR"\n' > /tmp/cgi-bin/client
 chmod 755 /tmp/cgi-bin/client
 exec httpd -f -p 8080 -h /tmp"#;
+
+/// What of the disk is there after a reboot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Disk {
+    Whole,
+    /// containerd begins anew.
+    WithoutContainerd,
+}
 
 /// A machine with one node.
 pub struct Machine<'s> {
@@ -52,7 +66,7 @@ impl<'s> Machine<'s> {
             symlink(program, node.plugins().join(plugin.name())).unwrap();
         }
         for name in OWN_PLUGINS {
-            symlink(node_program(name), node.plugins().join(name)).unwrap();
+            write_plugin(&node, name);
         }
         for (file, text) in networks {
             std::fs::write(node.networks().join(file), text).unwrap();
@@ -95,8 +109,12 @@ impl<'s> Machine<'s> {
     }
 
     /// The machine loses its power, and everything is started again.
-    pub fn reboot(&mut self) {
+    pub fn reboot(&mut self, disk: Disk) {
         self.node.reboot().unwrap();
+        if disk == Disk::WithoutContainerd {
+            let state = self.node.var_lib().join("containerd");
+            std::fs::remove_dir_all(state).unwrap();
+        }
         self.connect();
         self.start();
     }
@@ -137,6 +155,12 @@ impl<'s> Machine<'s> {
         self.plane.delete(&path).unwrap();
     }
 
+    /// Removes a Pod's object without waiting for its kubelet.
+    pub fn delete_at_once(&self, name: &str) {
+        let path = format!("{PODS}/{name}?gracePeriodSeconds=0");
+        self.plane.delete(&path).unwrap();
+    }
+
     /// Waits until a Pod runs; its addresses, IPv4 first.
     #[track_caller]
     pub fn running(&self, name: &str) -> Vec<String> {
@@ -154,11 +178,45 @@ impl<'s> Machine<'s> {
             .collect()
     }
 
+    /// The object of a Pod.
+    pub fn pod(&self, name: &str) -> Value {
+        self.plane.get(&format!("{PODS}/{name}")).unwrap()
+    }
+
     /// The names of the Pods that the API server has.
     pub fn pods(&self) -> Vec<String> {
         let listed = self.plane.list(PODS).unwrap();
         let name = |pod: &Value| pod["metadata"]["name"].as_str().unwrap().to_owned();
         listed.iter().map(name).collect()
+    }
+
+    /// Which commands of CNI the runtime has sent so far.
+    pub fn cni_commands(&self) -> BTreeSet<String> {
+        let record = std::fs::read_to_string(self.node.var_lib().join(COMMANDS)).unwrap();
+        record.lines().map(str::to_owned).collect()
+    }
+
+    /// Waits until the ports of a network are exactly those of these running Pods.
+    #[track_caller]
+    pub fn wait_for_ports(&self, network: &str, pods: &[&str]) {
+        let mut expected: Vec<Vec<String>> = pods.iter().map(|pod| self.running(pod)).collect();
+        expected.iter_mut().for_each(|addresses| addresses.sort());
+        expected.sort();
+        let mut seen = Vec::new();
+        let waited = wait_until("the ports", PATIENCE, || {
+            seen = self.ports(network);
+            Ok((seen == expected).then_some(()))
+        });
+        let log = self.node.log(DAEMON);
+        assert!(waited.is_ok(), "{seen:?} instead of {expected:?}\n{log}");
+    }
+
+    /// Starts the node's daemon, which looks every second and is patient for five.
+    pub fn start_daemon(&mut self) {
+        let networks = format!("--networks={}", self.node.networks().display());
+        let mut line = vec![node_program("neutron-node").display().to_string(), networks];
+        line.extend(["--interval=1", "--look=1", "--grace=5"].map(str::to_owned));
+        self.node.start(DAEMON, &line).unwrap();
     }
 
     #[track_caller]
@@ -200,6 +258,16 @@ impl<'s> Machine<'s> {
         );
         client(&self.shell(&line))
     }
+}
+
+/// The plugin, which records its commands.
+fn write_plugin(node: &ContainerNode, name: &str) {
+    let (record, program) = (node.var_lib().join(COMMANDS), node_program(name));
+    let (record, program) = (record.display(), program.display());
+    let script = format!("#!/bin/sh\necho \"$CNI_COMMAND\" >> {record}\nexec {program}\n");
+    let path = node.plugins().join(name);
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
 }
 
 /// A Pod of the node, which serves.

@@ -1,4 +1,5 @@
 //! The plugins under a real kubelet and a real containerd.
 
+mod lifecycle;
 mod machine;
 mod ways;

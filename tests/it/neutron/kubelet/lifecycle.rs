@@ -1,0 +1,148 @@
+//! What happens to a node and its Pods, and that the ports afterwards are those of its Pods.
+
+use serde_json::json;
+use testbed::openstack::Options;
+use testbed::{ContainerNode, Ending, OpenStack, or_skip};
+
+use super::machine::{DAEMON, Disk, Machine, manifest};
+use super::ways::one_port;
+use crate::neutron::second_way::neutron_network;
+use crate::neutron::support::{Plugin, stack};
+
+#[test]
+fn after_each_event_of_a_node_the_ports_are_those_of_its_pods() {
+    let stack = or_skip!(stack(&Options::default()));
+    let network = neutron_network(&stack);
+    let plugin = Plugin::new(&stack, &network, "n1").with("deadlineSeconds", json!(10));
+    let list = one_port(&plugin);
+    let mut machine = or_skip!(Machine::new(&stack, &[("10-one-port.conflist", &list)]));
+    machine.start_daemon();
+    machine.create("a", &json!({}));
+    machine.wait_for_ports(&network, &["a"]);
+    a_static_pod(&machine, &network);
+    a_sandbox_ends(&machine, &network);
+    programs_restart(&mut machine, &network);
+    openstack_is_away(&machine, &stack, &network);
+    a_pod_is_evicted(&machine, &network);
+    the_node_reboots(&mut machine, &network);
+    the_runtime_loses_its_state(&mut machine, &network);
+    // containerd 2.4.2 sends neither CHECK nor GC.
+    let sent = machine.cni_commands();
+    assert_eq!(sent, ["ADD", "DEL", "STATUS"].map(str::to_owned).into());
+}
+
+fn a_static_pod(machine: &Machine<'_>, network: &str) {
+    let mut pod = manifest("static", &json!({}));
+    pod["spec"].as_object_mut().unwrap().remove("nodeName");
+    machine
+        .node
+        .add_static_pod("static.json", &pod.to_string())
+        .unwrap();
+    machine.wait("the mirror Pod", || {
+        machine.pods().contains(&"static-n1".to_owned())
+    });
+    machine.wait_for_ports(network, &["a", "static-n1"]);
+    machine.node.remove_static_pod("static.json").unwrap();
+    machine.wait("it to go", || machine.pods() == ["a"]);
+    machine.wait_for_ports(network, &["a"]);
+}
+
+/// The kubelet makes a new one for the same Pod.
+fn a_sandbox_ends(machine: &Machine<'_>, network: &str) {
+    let sandbox = machine.node.sandbox("a").unwrap();
+    let kill = format!("tasks kill --signal SIGKILL {sandbox}");
+    machine.node.ctr(&kill).unwrap();
+    machine.wait("a new sandbox", || {
+        machine
+            .node
+            .sandbox("a")
+            .is_ok_and(|newest| newest != sandbox)
+    });
+    machine.wait("its container", || restarts(machine, "a") == 1);
+    machine.wait_for_ports(network, &["a"]);
+}
+
+/// Each of them is killed and starts again. Pods go on, and Pods come and go afterwards.
+fn programs_restart(machine: &mut Machine<'_>, network: &str) {
+    let before = machine.running("a");
+    for name in ["containerd", "kubelet", DAEMON] {
+        for ending in [Ending::Killed, Ending::Terminated] {
+            machine.node.restart(name, ending).unwrap();
+            machine.create("b", &json!({}));
+            machine.wait_for_ports(network, &["a", "b"]);
+            machine.delete("b");
+            machine.wait("it to go", || machine.pods() == ["a"]);
+            machine.wait_for_ports(network, &["a"]);
+        }
+    }
+    assert_eq!(machine.running("a"), before);
+    assert_eq!(restarts(machine, "a"), 1);
+}
+
+/// A Pod is deleted while Neutron does not answer, and another one is created.
+fn openstack_is_away(machine: &Machine<'_>, stack: &OpenStack, network: &str) {
+    machine.create("gone", &json!({}));
+    machine.wait_for_ports(network, &["a", "gone"]);
+    stack.neutron().stop();
+    machine.delete("gone");
+    machine.create("late", &json!({}));
+    let complaints = |what: &str| machine.node.log("kubelet").matches(what).count();
+    machine.wait("an ADD to fail", || {
+        complaints("failed to setup network for sandbox") > 0
+    });
+    stack.neutron().start().unwrap();
+    machine.wait("both", || machine.pods() == ["a", "late"]);
+    machine.wait_for_ports(network, &["a", "late"]);
+    machine.delete("late");
+    machine.wait("it to go", || machine.pods() == ["a"]);
+    machine.wait_for_ports(network, &["a"]);
+}
+
+/// It writes more into its volume than it may. Its object stays; its sandbox and its port do not.
+fn a_pod_is_evicted(machine: &Machine<'_>, network: &str) {
+    let writes = "dd if=/dev/zero of=/data/file bs=1M count=4; exec sleep 1000";
+    let volume = json!({
+        "volumes": [{"name": "data", "emptyDir": {"sizeLimit": "1Mi"}}],
+        "containers": [{"name": "main", "image": ContainerNode::IMAGE, "imagePullPolicy": "Never",
+            "command": ["sh", "-c", writes], "volumeMounts": [{"name": "data", "mountPath": "/data"}]}],
+    });
+    machine.create("full", &volume);
+    machine.wait("the eviction", || {
+        let status = machine.pod("full")["status"].clone();
+        status["phase"] == "Failed" && status["reason"] == "Evicted"
+    });
+    machine.wait_for_ports(network, &["a"]);
+    machine.delete("full");
+    machine.wait("it to go", || machine.pods() == ["a"]);
+}
+
+/// Without a call of any plugin. Neutron still has the ports of all Pods; two of them are deleted
+/// from the cluster while the node is off.
+fn the_node_reboots(machine: &mut Machine<'_>, network: &str) {
+    for pod in ["b", "c", "kept"] {
+        machine.create(pod, &json!({}));
+    }
+    machine.wait_for_ports(network, &["a", "b", "c", "kept"]);
+    machine.delete("a");
+    machine.wait("it to go", || machine.pods() == ["b", "c", "kept"]);
+    machine.node.end("kubelet", Ending::Killed).unwrap();
+    machine.delete_at_once("b");
+    machine.delete_at_once("c");
+    machine.reboot(Disk::Whole);
+    machine.start_daemon();
+    machine.wait("the restart", || restarts(machine, "kept") == 1);
+    machine.wait_for_ports(network, &["kept"]);
+}
+
+/// It no longer knows the sandboxes of before. The caches of CNI's results still have them.
+fn the_runtime_loses_its_state(machine: &mut Machine<'_>, network: &str) {
+    machine.reboot(Disk::WithoutContainerd);
+    machine.start_daemon();
+    machine.wait("the restart", || restarts(machine, "kept") == 2);
+    machine.wait_for_ports(network, &["kept"]);
+}
+
+fn restarts(machine: &Machine<'_>, pod: &str) -> u64 {
+    let count = &machine.pod(pod)["status"]["containerStatuses"][0]["restartCount"];
+    count.as_u64().unwrap_or_default()
+}
