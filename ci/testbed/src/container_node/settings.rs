@@ -31,7 +31,7 @@ restrict_oom_score_adj = true
 [plugins.'io.containerd.cri.v1.runtime'.cni]
 bin_dirs = ['{plugins}']
 conf_dir = '{networks}'
-max_conf_num = 0
+max_conf_num = 2
 use_internal_loopback = true
 
 [plugins.'io.containerd.cri.v1.runtime'.containerd]

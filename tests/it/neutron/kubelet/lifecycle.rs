@@ -9,13 +9,16 @@ use super::ways::one_port;
 use crate::neutron::second_way::neutron_network;
 use crate::neutron::support::{Plugin, stack};
 
+/// Of the network's configuration.
+const FILE: &str = "10-one-port.conflist";
+
 #[test]
 fn after_each_event_of_a_node_the_ports_are_those_of_its_pods() {
     let stack = or_skip!(stack(&Options::default()));
     let network = neutron_network(&stack);
     let plugin = Plugin::new(&stack, &network, "n1").with("deadlineSeconds", json!(10));
     let list = one_port(&plugin);
-    let mut machine = or_skip!(Machine::new(&stack, &[("10-one-port.conflist", &list)]));
+    let mut machine = or_skip!(Machine::new(&stack, &[(FILE, &list)]));
     machine.start_daemon();
     machine.create("a", &json!({}));
     machine.wait_for_ports(&network, &["a"]);
@@ -26,6 +29,7 @@ fn after_each_event_of_a_node_the_ports_are_those_of_its_pods() {
     a_pod_is_evicted(&machine, &network);
     the_node_reboots(&mut machine, &network);
     the_runtime_loses_its_state(&mut machine, &network);
+    the_configuration_becomes_wrong(&machine, &list);
     // containerd 2.4.2 sends neither CHECK nor GC.
     let sent = machine.cni_commands();
     assert_eq!(sent, ["ADD", "DEL", "STATUS"].map(str::to_owned).into());
@@ -140,6 +144,22 @@ fn the_runtime_loses_its_state(machine: &mut Machine<'_>, network: &str) {
     machine.start_daemon();
     machine.wait("the restart", || restarts(machine, "kept") == 2);
     machine.wait_for_ports(network, &["kept"]);
+}
+
+/// containerd asks the plugin for its status, and the kubelet tells the reason.
+fn the_configuration_becomes_wrong(machine: &Machine<'_>, list: &str) {
+    let path = machine.node.networks().join(FILE);
+    let wrong = list.replace(r#""deadlineSeconds":10"#, r#""deadlineSeconds":5"#);
+    assert_ne!(wrong, list);
+    std::fs::write(&path, wrong).unwrap();
+    let ready = || machine.node_condition("Ready");
+    machine.wait("the reason", || {
+        let message = ready()["message"].to_string();
+        message.contains("`ipam.deadlineSeconds` must be a whole number from 10 to 110")
+    });
+    assert_eq!(ready()["status"], "False");
+    std::fs::write(&path, list).unwrap();
+    machine.wait("the Node", || ready()["status"] == "True");
 }
 
 fn restarts(machine: &Machine<'_>, pod: &str) -> u64 {

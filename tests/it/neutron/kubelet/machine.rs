@@ -27,7 +27,7 @@ const COMMANDS: &str = "cni-commands";
 pub const DAEMON: &str = "neutron-node";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-const PLUGINS: [CniPlugin; 2] = [CniPlugin::Macvlan, CniPlugin::HostLocal];
+const PLUGINS: [CniPlugin; 3] = [CniPlugin::Macvlan, CniPlugin::Ptp, CniPlugin::HostLocal];
 const OWN_PLUGINS: [&str; 2] = ["cni-ipam-neutron", "cni-unnumbered-ptp"];
 
 /// A container that serves the client's address at `/cgi-bin/client`.
@@ -167,8 +167,7 @@ impl<'s> Machine<'s> {
         let mut seen = Value::Null;
         let waited = wait_until(name, PATIENCE, || {
             seen = self.plane.get(&format!("{PODS}/{name}"))?;
-            let is_ready = seen["status"]["containerStatuses"][0]["ready"] == true;
-            Ok(is_ready.then_some(()))
+            Ok(is_ready(&seen).then_some(()))
         });
         assert!(waited.is_ok(), "{seen:#}\n{}", self.node.log("kubelet"));
         let given = seen["status"]["podIPs"].as_array().unwrap();
@@ -176,6 +175,34 @@ impl<'s> Machine<'s> {
             .iter()
             .map(|ip| ip["ip"].as_str().unwrap().to_owned())
             .collect()
+    }
+
+    /// A condition of the Node; null without it.
+    pub fn node_condition(&self, kind: &str) -> Value {
+        let node = self.plane.get(&format!("/api/v1/nodes/{NODE}")).unwrap();
+        let mut all = node["status"]["conditions"].as_array().unwrap().iter();
+        all.find(|one| one["type"] == kind)
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    pub fn is_ready(&self, name: &str) -> bool {
+        is_ready(&self.pod(name))
+    }
+
+    /// Kills the plugins that run on the node, or will soon; whether there were any.
+    pub fn kill_plugins(&self) -> bool {
+        let line = r#"killed=1
+            for look in $(seq 100); do
+                for process in /proc/[0-9]*; do
+                    read -r name < $process/comm || continue
+                    case $name in cni-*) kill -KILL ${process#/proc/} && killed=0;; esac
+                done 2>/dev/null
+                [ $killed = 0 ] && exit
+                sleep 0.02
+            done
+            exit 1"#;
+        self.node.shell(line).unwrap().code == 0
     }
 
     /// The object of a Pod.
@@ -207,8 +234,19 @@ impl<'s> Machine<'s> {
             seen = self.ports(network);
             Ok((seen == expected).then_some(()))
         });
-        let log = self.node.log(DAEMON);
-        assert!(waited.is_ok(), "{seen:?} instead of {expected:?}\n{log}");
+        let evidence = || format!("{}{}", self.evidence(), self.node.log(DAEMON));
+        assert!(
+            waited.is_ok(),
+            "{seen:?} instead of {expected:?}\n{}",
+            evidence()
+        );
+    }
+
+    /// What the node knows of interfaces: files of the runtime and of the plugins, and namespaces.
+    fn evidence(&self) -> String {
+        let look = "cd /var/lib/cni && grep -r '' . | cut -c 1-2000; ls /run/netns; ip -o link";
+        let known = self.node.shell(look).unwrap().stdout;
+        known + &self.node.ctr("containers list").unwrap()
     }
 
     /// Starts the node's daemon, which looks every second and is patient for five.
@@ -281,6 +319,10 @@ pub fn manifest(name: &str, more: &Value) -> Value {
     }
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
         "spec": spec})
+}
+
+fn is_ready(pod: &Value) -> bool {
+    pod["status"]["containerStatuses"][0]["ready"] == true
 }
 
 #[track_caller]

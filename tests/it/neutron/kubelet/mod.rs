@@ -2,4 +2,7 @@
 
 mod lifecycle;
 mod machine;
+mod many;
+mod proxy;
+mod two_interfaces;
 mod ways;

@@ -5,16 +5,14 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use testbed::openstack::Options;
-use testbed::{Program, build, debian_file, library_folders, or_skip};
+use testbed::{debian_file, library_folders, or_skip};
 
 use super::machine::{Machine, PORT};
+use super::proxy::{SERVICE, SERVICE_PORT, create_service, start_kube_proxy};
 use crate::neutron::second_way::ground::{BEHIND_ROUTER, BEHIND_ROUTER_V6, OF_NODE};
 use crate::neutron::second_way::{documented, neutron_network};
 use crate::neutron::support::{Plugin, stack};
 
-/// The addresses of the Service, and its port.
-const SERVICE: [&str; 2] = ["10.96.0.80", "fd00:96::80"];
-const SERVICE_PORT: u16 = 80;
 const OUTSIDE: [&str; 2] = [BEHIND_ROUTER, BEHIND_ROUTER_V6];
 /// The interfaces of a Pod.
 const PORT_LINK: &str = "eth0";
@@ -43,7 +41,7 @@ fn a_pod_of_one_port_reaches_pods_services_its_node_and_the_outside() {
     machine.serve("on-node", None);
     machine.serve("outside", Some("router"));
     create_service(&machine, &b);
-    start_kube_proxy(&mut machine);
+    start_kube_proxy(&mut machine, &["--masquerade-all"]);
     capture(&mut machine, &tcpdump, "a");
     for family in [0, 1] {
         from_a_pod(&machine, family, &a, &b);
@@ -125,53 +123,6 @@ pub fn one_port(addresses: &Plugin) -> String {
     let routes = json!([{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]);
     ipam.insert("routes".to_owned(), routes);
     list.to_string()
-}
-
-/// A Service of both families with this backend. The test writes the slices that
-/// kube-controller-manager would write.
-fn create_service(machine: &Machine<'_>, backend: &[String]) {
-    let ports = json!([{"name": "http", "port": SERVICE_PORT, "targetPort": PORT}]);
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
-        "spec": {"clusterIPs": SERVICE, "clusterIP": SERVICE[0], "ipFamilyPolicy": "RequireDualStack",
-            "ports": ports},
-    });
-    let services = "/api/v1/namespaces/default/services";
-    machine.plane.create(services, &service).unwrap();
-    for (address, family) in backend.iter().zip(["IPv4", "IPv6"]) {
-        let slice = json!({
-            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": family,
-            "metadata": {"name": format!("web-{}", family.to_lowercase()),
-                "labels": {"kubernetes.io/service-name": "web"}},
-            "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
-            "ports": [{"name": "http", "port": PORT, "protocol": "TCP"}],
-        });
-        let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
-        machine.plane.create(slices, &slice).unwrap();
-    }
-}
-
-/// Waits until it has rules for the Service.
-fn start_kube_proxy(machine: &mut Machine<'_>) {
-    let programs = build(&[Program::KubeProxy]).unwrap();
-    let program = programs.path(Program::KubeProxy).unwrap();
-    let line = [
-        program.display().to_string(),
-        format!("--kubeconfig={}", machine.plane.kubeconfig().display()),
-        "--proxy-mode=nftables".to_owned(),
-        "--masquerade-all".to_owned(),
-        "--hostname-override=n1".to_owned(),
-        "--conntrack-max-per-core=0".to_owned(),
-        "--conntrack-min=0".to_owned(),
-    ];
-    machine.node.start("kube-proxy", &line).unwrap();
-    let has_rules = |family: &str, service: &str| {
-        let nft = format!("{} list table {family} kube-proxy", machine.node.nft());
-        machine.node.shell(&nft).unwrap().stdout.contains(service)
-    };
-    machine.wait("kube-proxy", || {
-        has_rules("ip", SERVICE[0]) && has_rules("ip6", SERVICE[1])
-    });
 }
 
 /// Debian's `tcpdump`, as a line of shell begins with it.

@@ -1,0 +1,95 @@
+//! Two interfaces for each Pod, by containerd's own `max_conf_num`.
+
+use serde_json::{Value, json};
+use testbed::openstack::Options;
+use testbed::{OpenStack, or_skip};
+
+use super::machine::{Machine, PORT};
+use super::proxy::{SERVICE, SERVICE_PORT, create_service, start_kube_proxy};
+use crate::neutron::input::snippets;
+use crate::neutron::second_way::ground::{OF_NODE, OF_ROUTER};
+use crate::neutron::support::{Plugin, stack};
+
+#[test]
+fn containerd_attaches_a_pod_to_two_networks() {
+    let stack = or_skip!(stack(&Options::default()));
+    let main = stack.create_network("main").unwrap();
+    stack
+        .create_subnet(&main, "10.7.0.0/24", &json!({}))
+        .unwrap();
+    let leg = stack.create_network("leg").unwrap();
+    let pools = json!({"allocation_pools": [{"start": "10.8.0.10", "end": "10.8.0.250"}]});
+    stack.create_subnet(&leg, "10.8.0.0/24", &pools).unwrap();
+    let lists = [
+        documented(&stack, "main", &main),
+        documented(&stack, "leg", &leg),
+    ];
+    let files = [
+        ("10-main.conflist", lists[0].as_str()),
+        ("20-leg.conflist", &lists[1]),
+    ];
+    let mut machine = or_skip!(Machine::new(&stack, &files));
+    machine.serve("on-node", None);
+    machine.serve("behind", Some("router"));
+    // The network of the legs is behind the node.
+    machine.shell(&format!(
+        "ip -n router route add 10.8.0.0/24 via {}",
+        OF_NODE[0]
+    ));
+    create_service(&machine, &[OF_ROUTER[0].to_owned()]);
+    start_kube_proxy(&mut machine, &[]);
+    for pod in ["a", "b"] {
+        machine.create(pod, &json!({}));
+    }
+    let [a, b] = ["a", "b"].map(|pod| machine.running(pod).swap_remove(0));
+    assert_eq!(
+        machine.ports(&main),
+        sorted(vec![vec![a.clone()], vec![b.clone()]])
+    );
+    let legs = machine.ports(&leg).concat();
+    assert_eq!(legs.len(), 2, "{legs:?}");
+    assert_eq!(
+        machine.client_of("a", &b, PORT).to_string(),
+        a,
+        "Pod to Pod"
+    );
+    for (to, port) in [(OF_NODE[0], PORT), (SERVICE[0], SERVICE_PORT)] {
+        let seen = machine.client_of("a", to, port).to_string();
+        assert!(legs.contains(&seen), "{to} sees {seen}, not of {legs:?}");
+    }
+    for pod in ["a", "b"] {
+        machine.delete(pod);
+    }
+    for network in [&main, &leg] {
+        machine.wait_for_ports(network, &[]);
+    }
+}
+
+/// The documented list of this name on this network of Neutron, with `macvlan` because this kernel
+/// has no `ipvlan`.
+fn documented(stack: &OpenStack, name: &str, network: &str) -> String {
+    let mut lists = snippets("json")
+        .into_iter()
+        .map(|text| text.parse::<Value>().unwrap());
+    let mut list = lists.find(|list| list["name"] == name).unwrap();
+    let plugin = &mut list["plugins"][0];
+    if plugin["type"] == "ipvlan" {
+        plugin["type"] = json!("macvlan");
+        plugin["mode"] = json!("bridge");
+        plugin["master"] = json!("up0");
+    }
+    let of_plugin = Plugin::new(stack, network, "n1").configuration["ipam"].clone();
+    let ipam = plugin["ipam"].as_object_mut().unwrap();
+    for field in ["cloud", "networks"] {
+        ipam.remove(field);
+    }
+    for field in ["openstackConf", "neutronConf", "node"] {
+        ipam.insert(field.to_owned(), of_plugin[field].clone());
+    }
+    list.to_string()
+}
+
+fn sorted<T: Ord>(mut all: Vec<T>) -> Vec<T> {
+    all.sort();
+    all
+}
