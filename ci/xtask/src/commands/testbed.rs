@@ -10,7 +10,7 @@ use testbed::{
 use xtask::fleet;
 
 /// All programs of the tests, except the agents of the slow ones.
-pub const PROGRAMS: [Program; 17] = [
+pub const PROGRAMS: [Program; 22] = [
     Program::KubeApiserver,
     Program::Etcd,
     Program::Etcdctl,
@@ -18,7 +18,12 @@ pub const PROGRAMS: [Program; 17] = [
     Program::KubeControllerManager,
     Program::KubeScheduler,
     Program::HollowKubelet,
+    Program::Kubelet,
+    Program::KubeProxy,
     Program::Kubectl,
+    Program::Containerd,
+    Program::ContainerdShim,
+    Program::Ctr,
     Program::Kwok,
     Program::Helm,
     Program::MetalLbController,
