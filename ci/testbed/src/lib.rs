@@ -50,6 +50,7 @@ mod settled;
 mod skip;
 mod snapshot;
 mod tls;
+pub mod usage;
 mod vm;
 mod wait;
 

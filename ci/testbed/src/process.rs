@@ -14,6 +14,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::usage;
 use crate::wait::wait_until;
 
 /// SIGTERM first; SIGKILL after the time that a server may need to write its state, or at once on
@@ -117,27 +118,12 @@ impl Server {
 
     /// The most memory that it has had so far, in MiB.
     pub(crate) fn peak_rss_mib(&self) -> Result<f64> {
-        let status = format!("/proc/{}/status", self.pid()?);
-        let text = std::fs::read_to_string(&status).map_err(Error::file(&status))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
-        Ok(kib.ok_or_else(|| Error::unreadable(status, "no VmHWM"))? / 1024.0)
+        usage::peak_rss_mib(self.pid()?)
     }
 
     /// The processor time that it has used so far, in seconds.
     pub(crate) fn cpu_seconds(&self) -> Result<f64> {
-        const TICKS_A_SECOND: f64 = 100.0;
-        let stat = format!("/proc/{}/stat", self.pid()?);
-        let text = std::fs::read_to_string(&stat).map_err(Error::file(&stat))?;
-        // User and system time are the 12th and 13th field behind the name in parentheses.
-        let behind = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let ticks: f64 = behind
-            .split_whitespace()
-            .skip(11)
-            .take(2)
-            .filter_map(|field| field.parse::<f64>().ok())
-            .sum();
-        Ok(ticks / TICKS_A_SECOND)
+        usage::cpu_seconds(self.pid()?)
     }
 
     fn pid(&self) -> Result<u32> {

@@ -16,4 +16,3 @@ pub mod running;
 #[cfg(feature = "prove")]
 pub mod stopping;
 pub mod tool;
-pub mod usage;

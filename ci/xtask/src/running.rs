@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
+use testbed::usage;
 
 #[cfg(feature = "prove")]
 use crate::stopping;
 use crate::tool::Tool;
-use crate::usage;
 
 /// Far longer than any expected event takes.
 const AT_MOST: Duration = Duration::from_secs(120);
@@ -108,7 +108,7 @@ impl Running {
     /// # Errors
     /// Fails if it has ended.
     pub fn cpu_ms(&self) -> Result<f64> {
-        usage::cpu_ms(self.child.id())
+        Ok(usage::cpu_seconds(self.child.id())? * 1e3)
     }
 
     /// The memory that it has now, in MiB.
@@ -116,7 +116,7 @@ impl Running {
     /// # Errors
     /// Fails if it has ended.
     pub fn rss_mib(&self) -> Result<f64> {
-        usage::rss_mib(self.child.id())
+        Ok(usage::rss_mib(self.child.id())?)
     }
 
     /// The most memory that it has had so far, in MiB.
@@ -124,7 +124,7 @@ impl Running {
     /// # Errors
     /// Fails if it has ended.
     pub fn peak_rss_mib(&self) -> Result<f64> {
-        usage::peak_rss_mib(self.child.id())
+        Ok(usage::peak_rss_mib(self.child.id())?)
     }
 }
 

@@ -6,10 +6,10 @@ use std::process::{Child, Stdio};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use testbed::{CiliumVersion, ControlPlane, ControllerManager, Operator, wait_until};
+use testbed::{CiliumVersion, ControlPlane, ControllerManager, Operator, usage, wait_until};
 use xtask::running::Running;
 use xtask::tool::clean;
-use xtask::{fleet, node, usage};
+use xtask::{fleet, node};
 
 use super::fresh::Stage;
 
@@ -68,7 +68,7 @@ impl Started {
             Started::Operator(running) => running.cpu_ms()? / 1e3,
             Started::Manager(manager) => manager.cpu_seconds()?,
             Started::Cilium(operator) => operator.cpu_seconds()?,
-            Started::Other(other) => usage::cpu_ms(other.0.id())? / 1e3,
+            Started::Other(other) => usage::cpu_seconds(other.0.id())?,
         })
     }
 
