@@ -5,7 +5,7 @@ use super::comment_changes::{NODES, further_rows};
 use super::comment_moves::what_it_means;
 use super::human::short_name;
 use super::markdown_page::{Entry, Fold, Page, Table, UpTo};
-use super::markup::{Phrase, code, codes, prose};
+use super::markup::{Markup, Phrase, code, codes, prose};
 use super::natural::by_name;
 use super::text::count;
 use ipam_planner::plan::{ChangeDocument, Intent};
@@ -60,19 +60,12 @@ fn moving_nodes(page: &mut Page<'_>, moves: &[&ChangeDocument]) {
             pin.unwrap_or_else(|| prose(&c.reason)),
         ]
     };
-    let mut rows = page.each(moves.iter().take(NODES), |_| 1, row);
-    rows.extend(further_rows(moves.len()));
-    page.table(Table {
-        title: Phrase::new(&format!(
-            "move when their agents restart, {}",
-            count(moves.len(), "node")
-        )),
-        heading: ["node", "from", "to", "pinned by"],
-        rows,
-        noun: "move",
-        fold: Fold::Open,
-        up_to: UpTo(6),
-    });
+    let title = Phrase::new(&format!(
+        "move when their agents restart, {}",
+        count(moves.len(), "node")
+    ));
+    let heading = ["node", "from", "to", "pinned by"];
+    open_table(page, moves, (title, heading, "move"), row);
 }
 
 /// Changes that take effect only when an agent restarts, but move nothing.
@@ -85,33 +78,37 @@ fn restarts(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
     match same(changes, |change| change.reason.clone()) {
         Some(reason) => {
             let row = |c: &&ChangeDocument| [name(c), codes(&c.before), codes(&c.after)];
-            let mut rows = page.each(changes.iter().take(NODES), |_| 1, row);
-            rows.extend(further_rows(changes.len()));
-            page.table(Table {
-                title: title.words(": ").sentence(&reason),
-                heading: ["object", "before", "after"],
-                rows,
-                noun: "disruptive change",
-                fold: Fold::Open,
-                up_to: UpTo(6),
-            });
+            let title = title.words(": ").sentence(&reason);
+            let heading = ["object", "before", "after"];
+            open_table(page, changes, (title, heading, "disruptive change"), row);
         }
         None => {
             let row = |c: &&ChangeDocument| {
                 [name(c), codes(&c.before), codes(&c.after), prose(&c.reason)]
             };
-            let mut rows = page.each(changes.iter().take(NODES), |_| 1, row);
-            rows.extend(further_rows(changes.len()));
-            page.table(Table {
-                title,
-                heading: ["object", "before", "after", "why"],
-                rows,
-                noun: "disruptive change",
-                fold: Fold::Open,
-                up_to: UpTo(6),
-            });
+            let heading = ["object", "before", "after", "why"];
+            open_table(page, changes, (title, heading, "disruptive change"), row);
         }
     }
+}
+
+/// A table that is never folded away, with a title, a heading and a noun.
+fn open_table<const N: usize>(
+    page: &mut Page<'_>,
+    changes: &[&ChangeDocument],
+    (title, heading, noun): (Phrase, [&str; N], &'static str),
+    row: impl Fn(&&ChangeDocument) -> [Markup; N],
+) {
+    let mut rows = page.each(changes.iter().take(NODES), |_| 1, row);
+    rows.extend(further_rows(changes.len()));
+    page.table(Table {
+        title,
+        heading,
+        rows,
+        noun,
+        fold: Fold::Open,
+        up_to: UpTo(6),
+    });
 }
 
 /// The text that two or more changes have in common.
