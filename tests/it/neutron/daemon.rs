@@ -96,8 +96,11 @@ impl DaemonSet {
             .append(true)
             .open(self.folder.path().join("log"))
             .unwrap();
-        let mut command = Command::new(node_program("neutron-node"));
+        // It ends with the thread that started it, also if the test is killed.
+        let mut command = Command::new("setpriv");
         command
+            .args(["--pdeathsig", "KILL"])
+            .arg(node_program("neutron-node"))
             .arg("--networks")
             .arg(self.folder.path().join("net.d"))
             .arg("--results")
