@@ -23,9 +23,18 @@ pub enum Liveness {
     Gone,
 }
 
-/// The caches of the node's container runtimes (libcni's: a file for each interface that was added
-/// and not deleted). They outlive a boot, and a runtime that loses its own state (containerd 2.4
-/// without `/var/lib/containerd`) sends no DEL for what they name.
+/// A file in the cache of a container runtime (libcni's: one for each interface that was added and
+/// not deleted). It outlives a boot, and a runtime that loses its own state (containerd 2.4 without
+/// `/var/lib/containerd`) never removes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CachedResult {
+    pub attachment: Attachment,
+    pub addresses: Vec<IpAddr>,
+    /// When the file was written; `None` if that is unknown.
+    pub written: Option<Timestamp>,
+}
+
+/// The interfaces of the node's container runtimes, from their caches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remembered {
     pub attachments: BTreeSet<Attachment>,
@@ -70,6 +79,30 @@ pub enum Netns {
 }
 
 impl Remembered {
+    /// Skips what an earlier boot left: files from before this boot, of interfaces without a record
+    /// of this boot. One alone is not enough, as clocks are set and records can be lost.
+    pub fn of(
+        results: Vec<CachedResult>,
+        epochs: &Epochs,
+        record: impl Fn(&Attachment) -> Option<AttachmentRecord>,
+    ) -> Remembered {
+        let mut remembered = Remembered::default();
+        for result in results {
+            let is_old = result.written.is_some_and(|written| written < epochs.boot);
+            let is_of_this_boot =
+                || record(&result.attachment).is_some_and(|record| record.boot == Boot::This);
+            if is_old && !is_of_this_boot() {
+                continue;
+            }
+            for address in result.addresses {
+                let holders = remembered.addresses.entry(address).or_default();
+                holders.insert(result.attachment.clone());
+            }
+            remembered.attachments.insert(result.attachment);
+        }
+        remembered
+    }
+
     /// Of a port that was created for one interface.
     pub fn port_liveness(
         &self,
@@ -108,13 +141,15 @@ impl Remembered {
         }
     }
 
-    /// Whether a cache has the interface or its port's addresses. What it says of an interface of an
-    /// earlier boot itself does not count: no interface survives a boot.
+    /// Whether a cache has the interface or its port's addresses. The interface's own entry does not
+    /// count if its record is of an earlier boot and its namespace is gone. The record alone is not
+    /// enough: a daemon in a container may see another boot id than the plugin.
     fn has(&self, interface: &str, port: &Port, record: Option<AttachmentRecord>) -> bool {
-        let is_of_earlier_boot = record.is_some_and(|record| record.boot == Boot::Earlier);
+        let is_over = record
+            .is_some_and(|record| record.boot == Boot::Earlier && record.netns == Netns::Gone);
         let is_it = |one: &Attachment| one.to_string() == interface;
         let mut others = self.holders_of(port).filter(|one| !is_it(one));
-        others.next().is_some() || (!is_of_earlier_boot && self.attachments.iter().any(is_it))
+        others.next().is_some() || (!is_over && self.attachments.iter().any(is_it))
     }
 
     fn holders_of(&self, port: &Port) -> impl Iterator<Item = &Attachment> {
@@ -299,6 +334,33 @@ mod tests {
         assert_eq!(liveness(&cache(&[holder()])), Liveness::Gone);
         let shared = cache(&[holder(), other()]);
         assert_eq!(liveness(&shared), Liveness::Possible, "another one has it");
+        for netns in [Netns::There, Netns::NotVisible] {
+            let cached = cache(&[holder()]);
+            let liveness = cached.port_liveness(&old, record(Boot::Earlier, netns), &epochs(None));
+            assert_eq!(liveness, Liveness::Possible, "{netns:?}");
+        }
+    }
+
+    #[test]
+    fn files_of_an_earlier_boot_do_not_count() {
+        let remembers = |written: Option<&str>, record: Option<AttachmentRecord>| {
+            let result = CachedResult {
+                attachment: other(),
+                addresses: vec!["10.0.0.7".parse().unwrap()],
+                written: written.map(at),
+            };
+            let remembered = Remembered::of(vec![result], &epochs(None), |_| record);
+            assert_eq!(remembered.attachments.len(), remembered.addresses.len());
+            !remembered.attachments.is_empty()
+        };
+        let (this, earlier) = (
+            record(Boot::This, Netns::Gone),
+            record(Boot::Earlier, Netns::Gone),
+        );
+        assert!(!remembers(Some("09:59"), earlier) && !remembers(Some("09:59"), None));
+        assert!(remembers(Some("09:59"), this), "the clock was set since");
+        assert!(remembers(Some("10:00"), None), "its record was lost");
+        assert!(remembers(Some("10:00"), earlier) && remembers(None, None));
     }
 
     #[test]

@@ -9,23 +9,23 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use neutron_cni::cni::{Attachment, address_of};
-use neutron_cni::{Epochs, Remembered};
+use neutron_cni::{CachedResult, Epochs};
 use private_files::boot;
 
 /// Reads the caches of the runtimes. Fails if no folder exists or a file is invalid: then no
 /// interface is known to be gone.
-pub(super) fn remembered(folders: &[PathBuf]) -> Result<Remembered, String> {
-    let mut remembered = Remembered::default();
+pub(super) fn cached_results(folders: &[PathBuf]) -> Result<Vec<CachedResult>, String> {
+    let mut results = Vec::new();
     let mut seen = 0;
     for folder in folders {
-        match read(folder, &mut remembered) {
+        match read(folder, &mut results) {
             Ok(()) => seen += 1,
             Err(why) if why.kind() == ErrorKind::NotFound => {}
             Err(why) => return Err(format!("{}: {why}", folder.display())),
         }
     }
     if seen > 0 {
-        Ok(remembered)
+        Ok(results)
     } else {
         Err("no folder of `--results` exists, so the runtime's cache is unknown".to_owned())
     }
@@ -34,12 +34,16 @@ pub(super) fn remembered(folders: &[PathBuf]) -> Result<Remembered, String> {
 /// The ages of the kernel and of the plugin's files; `None` if `/proc/stat` has no boot time.
 pub(super) fn epochs(node_file: &Path) -> Option<Epochs> {
     let boot = Timestamp::try_from(boot::time()?).ok()?;
-    let written = fs::metadata(node_file).and_then(|metadata| metadata.modified());
-    let files = written.ok().and_then(|at| Timestamp::try_from(at).ok());
+    let files = modified(node_file);
     Some(Epochs { boot, files })
 }
 
-fn read(folder: &Path, remembered: &mut Remembered) -> io::Result<()> {
+fn modified(path: &Path) -> Option<Timestamp> {
+    let written = fs::metadata(path).and_then(|metadata| metadata.modified());
+    written.ok().and_then(|at| Timestamp::try_from(at).ok())
+}
+
+fn read(folder: &Path, results: &mut Vec<CachedResult>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let bytes = match fs::read(&path) {
@@ -60,11 +64,13 @@ fn read(folder: &Path, remembered: &mut Remembered) -> io::Result<()> {
             interface: text("ifName").parse().map_err(|_| nonsense())?,
         };
         let ips = cached["result"]["ips"].as_array().into_iter().flatten();
-        for address in ips.filter_map(|ip| address_of(ip["address"].as_str()?)) {
-            let holders = remembered.addresses.entry(address).or_default();
-            holders.insert(attachment.clone());
-        }
-        remembered.attachments.insert(attachment);
+        results.push(CachedResult {
+            attachment,
+            addresses: ips
+                .filter_map(|ip| address_of(ip["address"].as_str()?))
+                .collect(),
+            written: modified(&path),
+        });
     }
     Ok(())
 }
@@ -79,20 +85,23 @@ mod tests {
     fn a_missing_folder_and_an_invalid_file_are_no_evidence() {
         let folder = tempfile::tempdir().unwrap();
         let (there, absent) = (folder.path().to_owned(), folder.path().join("absent"));
-        assert!(remembered(std::slice::from_ref(&absent)).is_err());
+        assert!(cached_results(std::slice::from_ref(&absent)).is_err());
         assert_eq!(
-            remembered(&[there.clone(), absent.clone()]),
-            Ok(Remembered::default())
+            cached_results(&[there.clone(), absent.clone()]),
+            Ok(Vec::new())
         );
         let cached = json!({"containerId": "c", "ifName": "eth0", "result": {"ips": [{"address": "10.0.0.7/24"}]}});
         fs::write(there.join("net-c-eth0"), cached.to_string()).unwrap();
-        let known = remembered(&[absent, there.clone()]).unwrap();
-        assert_eq!(known.attachments.first().unwrap().to_string(), "c/eth0");
-        let expected = ("10.0.0.7".parse().unwrap(), known.attachments.clone());
-        assert_eq!(known.addresses, [expected].into());
+        let known = cached_results(&[absent, there.clone()]).unwrap();
+        assert_eq!(known[0].attachment.to_string(), "c/eth0");
+        assert_eq!(
+            known[0].addresses,
+            ["10.0.0.7".parse::<std::net::IpAddr>().unwrap()]
+        );
+        assert!(known[0].written.is_some());
         fs::write(there.join("net-d-eth0"), "{}").unwrap();
         assert!(
-            remembered(&[there])
+            cached_results(&[there])
                 .unwrap_err()
                 .contains("net-d-eth0 is not a result of libcni")
         );

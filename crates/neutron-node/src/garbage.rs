@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::arguments::Arguments;
-use crate::evidence::{epochs, remembered};
+use crate::evidence::{cached_results, epochs};
 use crate::log;
 use crate::network_state::NetworkState;
 use crate::sync::{NeutronSync, run_all};
@@ -30,10 +30,10 @@ impl Evidence {
     /// Reads the evidence. Fails with the reason if it is incomplete.
     fn read<N>(sync: &NeutronSync<'_, N>, arguments: &Arguments) -> Result<Evidence, String> {
         let epochs = epochs(&sync.node_state.node_file()).ok_or("/proc/stat has no boot time")?;
-        Ok(Evidence {
-            remembered: remembered(&arguments.results)?,
-            epochs,
-        })
+        let records = sync.node_state.attachment_records();
+        let results = cached_results(&arguments.results)?;
+        let remembered = Remembered::of(results, &epochs, |attachment| records.read(attachment));
+        Ok(Evidence { remembered, epochs })
     }
 }
 
