@@ -31,4 +31,53 @@ impl Observed {
             Some((&**node, seen.iter().find(|port| port.id == *id)?))
         })
     }
+
+    /// Number of nodes whose VM's ports were not read yet, or could not be read. None of them if the
+    /// files ask for no ports.
+    pub fn nodes_with_unread_ports(&self) -> usize {
+        let Some(seen) = &self.ports else { return 0 };
+        let vms = self.nodes.values().filter_map(|node| node.vm());
+        vms.filter(|vm| !matches!(seen.get(vm), Some(Ok(_))))
+            .count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::read_node::read_node;
+    use super::super::view::NodeView;
+    use super::*;
+
+    fn node(number: u32) -> Arc<Node> {
+        let text = format!(
+            r#"{{"metadata": {{"name": "n{number}"}}, "spec": {{"providerID": "openstack:///{}"}}}}"#,
+            id(number)
+        );
+        let view: NodeView<'_> = serde_json::from_str(&text).unwrap();
+        Arc::new(read_node(&view).0.unwrap())
+    }
+
+    fn id(number: u32) -> Id {
+        let text = format!("00000000-0000-4000-8000-{number:012}");
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn nodes_whose_ports_are_unknown_are_counted() {
+        let nodes = (1..=4).map(node);
+        let mut observed = Observed {
+            nodes: nodes.map(|node| (node.name.clone(), node)).collect(),
+            ..Observed::default()
+        };
+        assert_eq!(
+            observed.nodes_with_unread_ports(),
+            0,
+            "no ports are asked for"
+        );
+        let failed = Err("it does not answer".to_owned());
+        observed.ports = Some([(id(1), Ok(Vec::new())), (id(2), failed)].into());
+        assert_eq!(observed.nodes_with_unread_ports(), 3);
+    }
 }

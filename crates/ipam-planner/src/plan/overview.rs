@@ -24,6 +24,8 @@ pub struct Overview {
     pub service_pins: BTreeMap<ServiceName, Progress>,
     /// Number of observed nodes.
     pub nodes: usize,
+    /// Number of nodes whose Neutron ports are not known.
+    pub nodes_with_unread_ports: usize,
     /// Blocked changes, with the reason.
     pub blocked: BTreeMap<Target, String>,
     /// Limits and protections that refuse the plan, each with the way out.
@@ -126,6 +128,7 @@ impl Overview {
                 .map(|name| (name.clone(), service_pin(name)))
                 .collect(),
             nodes: observed.nodes.len(),
+            nodes_with_unread_ports: observed.nodes_with_unread_ports(),
             refusals: plan
                 .refusals
                 .iter()

@@ -30,6 +30,7 @@ pub(super) struct Metrics {
     pool_nodes: Family<Labels, Number>,
     pool_exhausted: Family<Labels, Number>,
     nodes: Number,
+    unread_ports: Number,
     blocked: Family<Labels, Number>,
     misplaced: Family<Labels, Number>,
     waiting: Family<Labels, Number>,
@@ -60,6 +61,7 @@ impl Default for Metrics {
             pool_nodes: Family::default(),
             pool_exhausted: Family::default(),
             nodes: Number::default(),
+            unread_ports: Number::default(),
             blocked: Family::default(),
             misplaced: Family::default(),
             waiting: Family::default(),
@@ -103,6 +105,11 @@ impl Metrics {
             self.pool_exhausted.clone(),
         );
         registry.register("nodes", "Nodes in the cluster", self.nodes.clone());
+        registry.register(
+            "nodes_with_unread_ports",
+            "Nodes whose Neutron ports were not read yet, or could not be read",
+            self.unread_ports.clone(),
+        );
         registry.register(
             "blocked",
             "Blocked changes, by kind of object",

@@ -146,6 +146,8 @@ impl Metrics {
             .iter()
             .for_each(|(name, pool)| self.pool(name, pool));
         self.nodes.set(count(overview.nodes));
+        self.unread_ports
+            .set(count(overview.nodes_with_unread_ports));
         self.blocked.clear();
         for kind in [
             "Node",
