@@ -23,6 +23,24 @@ pub fn debian(package: &str, program: &str) -> Result<PathBuf> {
     debian_file(package, &format!("usr/bin/{program}"))
 }
 
+/// What `nft` loads.
+const NFT_LIBRARIES: [(&str, &str); 5] = [
+    ("libnftables1", "libnftables.so.1"),
+    ("libnftnl11", "libnftnl.so.11"),
+    ("libmnl0", "libmnl.so.0"),
+    ("libjansson4", "libjansson.so.4"),
+    ("libxtables12", "libxtables.so.12"),
+];
+
+/// `nft`, and its `LD_LIBRARY_PATH`.
+///
+/// # Errors
+/// As [`debian_file`].
+pub fn nft() -> Result<(PathBuf, String)> {
+    let program = debian_file("nftables", "usr/sbin/nft")?;
+    Ok((program, library_folders(&NFT_LIBRARIES)?))
+}
+
 /// The value of `LD_LIBRARY_PATH` for these libraries, each of its package.
 ///
 /// # Errors

@@ -60,7 +60,7 @@ pub use cilium::{CiliumInstallation, install_cilium, install_crds};
 pub use client::Client;
 pub use container_node::{ContainerNode, Output};
 pub use control_plane::{BorrowedControlPlane, ControlPlane, Options, User};
-pub use debian::{debian, debian_file, library_folders};
+pub use debian::{debian, debian_file, library_folders, nft};
 pub use error::{Error, Result};
 pub use faults::{Fault, Faults, Seen};
 pub use gitea::Gitea;

@@ -60,7 +60,6 @@ impl LoopbackRelay {
     }
 
     /// New connections wait until the guard is dropped.
-    #[must_use]
     pub fn hold(&self) -> MutexGuard<'_, ()> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }

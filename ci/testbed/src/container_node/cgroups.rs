@@ -15,12 +15,12 @@ pub(super) struct Cgroups {
 }
 
 impl Cgroups {
-    /// Named as the run's folder, which is unique on the machine.
+    /// Named as this process and the run's folder.
     pub(super) fn new(run: &Path) -> Result<Self> {
-        sweep(run);
+        sweep();
         let run = run.file_name().unwrap_or_default().to_string_lossy();
         let cgroups = Self {
-            name: format!("/{PREFIX}{run}"),
+            name: format!("/{PREFIX}{}-{run}", std::process::id()),
         };
         let hierarchies = hierarchies();
         if hierarchies.is_empty() {
@@ -65,13 +65,15 @@ fn hierarchies() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Removes the groups of runs that were killed: their folders are gone.
-fn sweep(run: &Path) {
+/// Removes the groups of runs that were killed: their processes are gone.
+fn sweep() {
     for hierarchy in hierarchies() {
         for entry in fs::read_dir(hierarchy).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let of = name.strip_prefix(PREFIX).map(|of| run.with_file_name(of));
-            if of.is_some_and(|folder| !folder.exists()) {
+            let of = name
+                .strip_prefix(PREFIX)
+                .and_then(|of| of.split('-').next());
+            if of.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
                 remove(&entry.path());
             }
         }

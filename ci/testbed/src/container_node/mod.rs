@@ -6,6 +6,7 @@
 //! into [`ContainerNode::plugins`].
 
 mod cgroups;
+mod containers;
 mod image;
 mod namespaces;
 mod processes;
@@ -16,7 +17,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use crate::control_plane::ControlPlane;
-use crate::debian::{debian_file, library_folders};
+use crate::debian::{debian_file, library_folders, nft};
 use crate::error::{Error, Result};
 use crate::folder::RunFolder;
 use crate::loopback_relay::LoopbackRelay;
@@ -34,15 +35,8 @@ pub use self::namespaces::Output;
 const CONTAINERD: &str = "containerd";
 const KUBELET: &str = "kubelet";
 
-/// What Debian's `runc` and `nft` load.
-const LIBRARIES: [(&str, &str); 6] = [
-    ("libseccomp2", "libseccomp.so.2"),
-    ("libnftables1", "libnftables.so.1"),
-    ("libnftnl11", "libnftnl.so.11"),
-    ("libmnl0", "libmnl.so.0"),
-    ("libjansson4", "libjansson.so.4"),
-    ("libxtables12", "libxtables.so.12"),
-];
+/// What Debian's `runc` loads.
+const RUNC_LIBRARIES: [(&str, &str); 1] = [("libseccomp2", "libseccomp.so.2")];
 
 const SOCKET: &str = "/run/containerd/containerd.sock";
 /// Containerd's own namespace of what kubelets request.
@@ -52,9 +46,9 @@ const CONTAINERD_NAMESPACE: &str = "k8s.io";
 #[derive(Debug)]
 pub struct ContainerNode {
     // Dropped in this order.
-    processes: Processes,
     relays: Vec<LoopbackRelay>,
     namespaces: Namespaces,
+    processes: Processes,
     cgroups: Cgroups,
     programs: Programs,
     servers: Vec<String>,
@@ -87,10 +81,13 @@ impl ContainerNode {
             fs::create_dir(&path).map_err(Error::file(&path))?;
         }
         link_programs(programs, &folder)?;
+        // The kubelet's watcher of the OOM killer reads it.
+        let refused = |why| Error::missing("containers", format!("/dev/kmsg: {why}"));
+        fs::File::open("/dev/kmsg").map_err(refused)?;
         let cgroups = Cgroups::new(folder.path())?;
         image::write(folder.path())?;
         let boot = folder.write("boot-id", &boot_id(1))?;
-        let libraries = library_folders(&LIBRARIES)?;
+        let libraries = libraries()?;
         let namespaces = Namespaces::new(folder.path(), &boot, &libraries)?;
         let node = Self {
             processes: Processes::default(),
@@ -141,7 +138,7 @@ impl ContainerNode {
         fs::write(&path, manifest).map_err(Error::file(&path))
     }
 
-    /// Takes it away again.
+    /// Removes the manifest of a static Pod.
     ///
     /// # Errors
     /// Fails if there is no such file.
@@ -176,12 +173,13 @@ impl ContainerNode {
         self.namespaces.shell(line)
     }
 
-    /// Starts containerd and loads the image [`ContainerNode::IMAGE`].
+    /// Starts containerd and loads the image [`ContainerNode::IMAGE`]. Each Pod is attached to at most
+    /// this number of networks.
     ///
     /// # Errors
     /// Fails if it does not answer.
-    pub fn start_containerd(&mut self) -> Result<()> {
-        let settings = settings::containerd(self.folder.path());
+    pub fn start_containerd(&mut self, networks: usize) -> Result<()> {
+        let settings = settings::containerd(self.folder.path(), networks);
         let settings = self.write("containerd.toml", &settings)?;
         let line = [
             self.programs
@@ -229,6 +227,11 @@ impl ContainerNode {
                 Err(Error::Status { status: 404, .. }) => return Ok(None),
                 other => other?,
             };
+            // What the API server has may be of an earlier boot.
+            let boot = &node["status"]["nodeInfo"]["bootID"];
+            if boot.as_str() != Some(boot_id(self.boots).trim()) {
+                return Ok(None);
+            }
             let conditions = node["status"]["conditions"].as_array();
             let is_ready = conditions.is_some_and(|all| {
                 all.iter()
@@ -264,8 +267,8 @@ impl ContainerNode {
         self.processes.restart(name, ending)
     }
 
-    /// Ends the whole node as a power cut does, and boots it again with the same disk and without any
-    /// network. Nothing runs on it then.
+    /// Kills all processes at once, and boots the node again without any network. Nothing runs on it
+    /// then. Files stay as they are, and the kernel's boot time does not change.
     ///
     /// # Errors
     /// Fails if there cannot be namespaces any more.
@@ -275,7 +278,7 @@ impl ContainerNode {
         self.processes = Processes::default();
         self.boots += 1;
         let boot = self.folder.write("boot-id", &boot_id(self.boots))?;
-        let libraries = library_folders(&LIBRARIES)?;
+        let libraries = libraries()?;
         self.namespaces = Namespaces::new(self.folder.path(), &boot, &libraries)?;
         for url in std::mem::take(&mut self.servers) {
             self.reach(&url)?;
@@ -309,82 +312,6 @@ impl ContainerNode {
             .to_string()
     }
 
-    /// Runs containerd's command line; what it prints.
-    ///
-    /// # Errors
-    /// Fails if it does.
-    pub fn ctr(&self, words: &str) -> Result<String> {
-        let ctr = self.programs.path(Program::Ctr)?.display();
-        let line = format!("{ctr} --address {SOCKET} --namespace {CONTAINERD_NAMESPACE} {words}");
-        let output = self.shell(&line)?;
-        if output.code == 0 {
-            return Ok(output.stdout);
-        }
-        Err(Error::Failed {
-            program: format!("ctr {words}"),
-            stderr: output.stderr,
-        })
-    }
-
-    /// Runs a line of shell in the container of a running Pod.
-    ///
-    /// # Errors
-    /// Fails if the Pod has no container, or if it cannot be started.
-    pub fn exec(&self, pod: &str, line: &str) -> Result<Output> {
-        let container = self.container(pod)?;
-        let ctr = self.programs.path(Program::Ctr)?.display();
-        // Quotes in the line are the container's.
-        let quoted = line.replace('\'', r"'\''");
-        let exec = format!("tasks exec --exec-id {container}-exec {container} sh -c '{quoted}'");
-        self.shell(&format!(
-            "{ctr} --address {SOCKET} --namespace {CONTAINERD_NAMESPACE} {exec}"
-        ))
-    }
-
-    /// The id of the sandbox of a Pod, the newest if there are several.
-    ///
-    /// # Errors
-    /// Fails if the Pod has none.
-    pub fn sandbox(&self, pod: &str) -> Result<String> {
-        self.newest(pod, "sandbox")
-    }
-
-    /// The id of the container of a Pod.
-    fn container(&self, pod: &str) -> Result<String> {
-        self.newest(pod, "container")
-    }
-
-    /// Of a kind that containerd labels.
-    fn newest(&self, pod: &str, kind: &str) -> Result<String> {
-        let filter = format!(
-            r#"labels."io.cri-containerd.kind"=={kind},labels."io.kubernetes.pod.name"=={pod}"#
-        );
-        let listed = self.ctr(&format!("containers list --quiet '{filter}'"))?;
-        let mut newest = None;
-        for id in listed.lines() {
-            let info = self.ctr(&format!("containers info {id}"))?;
-            let info: serde_json::Value = serde_json::from_str(&info)
-                .map_err(|why| Error::unreadable(format!("container {id}"), why))?;
-            let created = info["CreatedAt"].as_str().unwrap_or_default().to_owned();
-            newest = newest.max(Some((created, id.to_owned())));
-        }
-        let missing = || Error::unreadable(format!("the {kind} of {pod}"), "there is none");
-        newest.map(|(_, id)| id).ok_or_else(missing)
-    }
-
-    /// The process of a Pod's container, by its number on the node.
-    ///
-    /// # Errors
-    /// Fails if the Pod's container does not run.
-    pub fn pid(&self, pod: &str) -> Result<u32> {
-        let container = self.container(pod)?;
-        let listed = self.ctr("tasks list")?;
-        let is_it = |line: &&str| line.starts_with(&container);
-        let line = listed.lines().find(is_it);
-        let pid = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
-        pid.ok_or_else(|| Error::unreadable(format!("the tasks of {pod}"), listed))
-    }
-
     /// Programs that containerd and the kubelet look for by name.
     fn path_variable(&self) -> String {
         let own = self.folder.path().join("programs");
@@ -397,9 +324,15 @@ fn boot_id(boots: u32) -> String {
     format!("00000000-0000-4000-8000-{boots:012}\n")
 }
 
+/// The `LD_LIBRARY_PATH` of Debian's programs on the node.
+fn libraries() -> Result<String> {
+    let (_, of_nft) = nft()?;
+    Ok(format!("{}:{of_nft}", library_folders(&RUNC_LIBRARIES)?))
+}
+
 fn link_programs(programs: &Programs, folder: &RunFolder) -> Result<()> {
     let runc = debian_file("runc", "usr/sbin/runc")?;
-    let nft = debian_file("nftables", "usr/sbin/nft")?;
+    let (nft, _) = nft()?;
     let shim = programs.path(Program::ContainerdShim)?;
     let all = [
         ("runc", runc.as_path()),

@@ -1,21 +1,29 @@
 //! The namespaces of a node: network, mounts and processes. The first process in them ends when its
 //! standard input does, and the kernel ends all others with it.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use crate::error::{Error, Result};
 
-/// Arguments: what `/var/lib` is, and the file of the boot's id. `wait` reaps the orphans of all
-/// other processes.
+/// Arguments: the node's folder, and the file of the boot's id. The kubelet sets the kernel settings
+/// below, which are the machine's: files with its values stand in for them. `wait` reaps the orphans
+/// of all other processes.
 const FIRST_PROCESS: &str = r#"
 set -e
 ip link set lo up
 mount -t tmpfs none /run
 mkdir -p /run/netns
-mount --bind "$1" /var/lib
+mount -t tmpfs none /var/log
+mount --bind "$1/var-lib" /var/lib
 mount --bind "$2" /proc/sys/kernel/random/boot_id
+for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \
+    kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
+    file="$1/sysctl-$(basename "${setting%=*}")"
+    echo "${setting#*=}" > "$file"
+    mount --bind "$file" "/proc/sys/${setting%=*}"
+done
 exec 3<&0
 cat <&3 >/dev/null &
 echo ready
@@ -29,7 +37,7 @@ pub struct Output {
     pub code: i32,
     /// What it printed.
     pub stdout: String,
-    /// What it complained about.
+    /// Its standard error.
     pub stderr: String,
 }
 
@@ -49,10 +57,11 @@ impl Namespaces {
         holder
             .args(["--net", "--mount", "--pid", "--fork", "--kill-child"])
             .args(["--mount-proc", "sh", "-c", FIRST_PROCESS, "sh"])
-            .arg(folder.join("var-lib"))
+            .arg(folder)
             .arg(boot)
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut holder = holder.spawn().map_err(|why| missing(&why.to_string()))?;
         let lifeline = holder.stdin.take();
         let mut line = String::new();
@@ -67,10 +76,26 @@ impl Namespaces {
             libraries: libraries.to_owned(),
         };
         if line != "ready\n" {
-            return Err(missing("`unshare --net --mount --pid` is refused"));
+            return Err(namespaces.refused());
         }
         namespaces.first = only_child(namespaces.holder.id())?;
         Ok(namespaces)
+    }
+
+    /// Why the first process is not ready: only a refusal of `unshare` itself is the machine's.
+    fn refused(&mut self) -> Error {
+        drop(self.lifeline.take());
+        let mut stderr = String::new();
+        if let Some(mut pipe) = self.holder.stderr.take() {
+            let _ = pipe.read_to_string(&mut stderr);
+        }
+        if stderr.starts_with("unshare:") {
+            return missing(&stderr);
+        }
+        Error::Failed {
+            program: "the first process of a node".to_owned(),
+            stderr,
+        }
     }
 
     pub(super) fn netns(&self) -> PathBuf {

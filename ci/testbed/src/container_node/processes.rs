@@ -1,7 +1,7 @@
 //! Processes of a node by their names: started, ended alone, started again.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::process::Ending;
 use crate::wait::{PATIENCE, wait_until};
 
-/// Dropping it waits for nothing: the end of the namespaces ends the processes.
+/// Drop it after the namespaces, whose end ends the processes.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     all: BTreeMap<String, Process>,
@@ -23,6 +23,7 @@ struct Process {
     command: Command,
     /// `nsenter`, whose child the process is.
     parent: Child,
+    log: PathBuf,
 }
 
 impl Processes {
@@ -32,7 +33,12 @@ impl Processes {
         let errors = output.try_clone().map_err(Error::file(log))?;
         command.stdout(output).stderr(errors);
         let parent = command.spawn().map_err(Error::file("nsenter"))?;
-        let process = Process { command, parent };
+        let log = log.to_owned();
+        let process = Process {
+            command,
+            parent,
+            log,
+        };
         self.all.insert(name.to_owned(), process);
         Ok(())
     }
@@ -43,13 +49,16 @@ impl Processes {
             Ending::Terminated => Signal::TERM,
             Ending::Killed => Signal::KILL,
         };
-        // It may not have started yet, and it may have ended by itself.
+        // It may not have started yet.
         let child = wait_until(name, PATIENCE, || {
-            let has_ended = matches!(process.parent.try_wait(), Ok(Some(_)));
-            let child = only_child(process.parent.id()).ok();
-            Ok((has_ended || child.is_some()).then_some(child))
+            if let Ok(Some(_)) = process.parent.try_wait() {
+                let log = fs::read_to_string(&process.log).unwrap_or_default();
+                let program = name.to_owned();
+                return Err(Error::Ended { program, log });
+            }
+            Ok(only_child(process.parent.id()).ok())
         })?;
-        if let Some(pid) = child.and_then(|child| Pid::from_raw(child.cast_signed())) {
+        if let Some(pid) = Pid::from_raw(child.cast_signed()) {
             let _ = kill_process(pid, signal);
         }
         process.parent.wait().map_err(Error::file("nsenter"))?;
@@ -71,7 +80,7 @@ impl Processes {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Its child has ended with the namespaces, or ends with them.
-        let _ = self.parent.try_wait();
+        // The namespaces have ended before, and its child with them.
+        let _ = self.parent.wait();
     }
 }

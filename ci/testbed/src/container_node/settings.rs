@@ -9,9 +9,9 @@ use super::image::IMAGE;
 
 /// What limits this machine, not the node, is switched off: AppArmor, and OOM scores below the
 /// machine's own.
-pub(super) fn containerd(folder: &Path) -> String {
-    let (plugins, networks) = (folder.join("bin"), folder.join("net.d"));
-    let (plugins, networks) = (plugins.display(), networks.display());
+pub(super) fn containerd(folder: &Path, networks: usize) -> String {
+    let (plugins, lists) = (folder.join("bin"), folder.join("net.d"));
+    let (plugins, lists) = (plugins.display(), lists.display());
     format!(
         r#"version = 3
 root = '/var/lib/containerd'
@@ -30,8 +30,8 @@ restrict_oom_score_adj = true
 
 [plugins.'io.containerd.cri.v1.runtime'.cni]
 bin_dirs = ['{plugins}']
-conf_dir = '{networks}'
-max_conf_num = 2
+conf_dir = '{lists}'
+max_conf_num = {networks}
 use_internal_loopback = true
 
 [plugins.'io.containerd.cri.v1.runtime'.containerd]
@@ -43,7 +43,7 @@ runtime_type = 'io.containerd.runc.v2'
     )
 }
 
-/// With no parts of the machine reserved, and with looks at Pods and folders as often as it allows.
+/// With no parts of the machine reserved, and with the shortest intervals that the kubelet allows.
 pub(super) fn kubelet(folder: &Path, cgroup: &str) -> String {
     json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -66,6 +66,7 @@ pub(super) fn kubelet(folder: &Path, cgroup: &str) -> String {
         "serializeImagePulls": false,
         "staticPodPath": folder.join("manifests"),
         "syncFrequency": "1s",
+        "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "volumeStatsAggPeriod": "1s",
     })
     .to_string()
