@@ -4,7 +4,7 @@ use serde_json::json;
 use testbed::openstack::Options;
 use testbed::{ContainerNode, Ending, OpenStack, or_skip};
 
-use super::machine::{DAEMON, Disk, Machine, manifest};
+use super::machine::{DAEMON, Disk, Machine, PORT, manifest};
 use super::ways::one_port;
 use crate::neutron::second_way::neutron_network;
 use crate::neutron::support::{Plugin, stack};
@@ -19,7 +19,7 @@ fn after_each_event_of_a_node_the_ports_are_those_of_its_pods() {
     let plugin = Plugin::new(&stack, &network, "n1").with("deadlineSeconds", json!(10));
     let list = one_port(&plugin);
     let mut machine = or_skip!(Machine::new(&stack, &[(FILE, &list)]));
-    machine.start_daemon();
+    machine.start_daemon(1);
     machine.create("a", &json!({}));
     machine.wait_for_ports(&network, &["a"]);
     a_static_pod(&machine, &network);
@@ -53,6 +53,7 @@ fn a_static_pod(machine: &Machine<'_>, network: &str) {
 
 /// The kubelet makes a new one for the same Pod.
 fn a_sandbox_ends(machine: &Machine<'_>, network: &str) {
+    let before = machine.port_ids(network);
     let sandbox = machine.node.sandbox("a").unwrap();
     let kill = format!("tasks kill --signal SIGKILL {sandbox}");
     machine.node.ctr(&kill).unwrap();
@@ -64,6 +65,7 @@ fn a_sandbox_ends(machine: &Machine<'_>, network: &str) {
     });
     machine.wait("its container", || restarts(machine, "a") == 1);
     machine.wait_for_ports(network, &["a"]);
+    assert!(machine.port_ids(network).is_disjoint(&before), "a new port");
 }
 
 /// Each of them is killed and starts again. Pods go on, and Pods come and go afterwards.
@@ -83,17 +85,26 @@ fn programs_restart(machine: &mut Machine<'_>, network: &str) {
     assert_eq!(restarts(machine, "a"), 1);
 }
 
-/// A Pod is deleted while Neutron does not answer, and another one is created.
+/// A Pod is deleted while OpenStack does not answer, and another one is created.
 fn openstack_is_away(machine: &Machine<'_>, stack: &OpenStack, network: &str) {
     machine.create("gone", &json!({}));
     machine.wait_for_ports(network, &["a", "gone"]);
     stack.neutron().stop();
+    stack.keystone().stop();
     machine.delete("gone");
     machine.create("late", &json!({}));
-    let complaints = |what: &str| machine.node.log("kubelet").matches(what).count();
-    machine.wait("an ADD to fail", || {
-        complaints("failed to setup network for sandbox") > 0
+    let fails = |what: &str, pod: &str| {
+        let log = machine.node.log("kubelet");
+        log.lines()
+            .any(|line| line.contains(what) && line.contains(&format!("default/{pod}")))
+    };
+    machine.wait("an ADD and a DEL to fail", || {
+        fails("CreatePodSandboxError", "late") && fails("KillPodSandboxError", "gone")
     });
+    assert!(machine.pod("gone")["metadata"]["deletionTimestamp"].is_string());
+    let of_a = machine.running("a").swap_remove(0);
+    machine.client_of_node(None, &of_a, PORT);
+    stack.keystone().start().unwrap();
     stack.neutron().start().unwrap();
     machine.wait("both", || machine.pods() == ["a", "late"]);
     machine.wait_for_ports(network, &["a", "late"]);
@@ -132,16 +143,18 @@ fn the_node_reboots(machine: &mut Machine<'_>, network: &str) {
     machine.node.end("kubelet", Ending::Killed).unwrap();
     machine.delete_at_once("b");
     machine.delete_at_once("c");
+    let before = machine.port_ids(network);
     machine.reboot(Disk::Whole);
-    machine.start_daemon();
+    machine.start_daemon(1);
     machine.wait("the restart", || restarts(machine, "kept") == 1);
     machine.wait_for_ports(network, &["kept"]);
+    assert!(machine.port_ids(network).is_disjoint(&before), "new ports");
 }
 
 /// It no longer knows the sandboxes of before. The caches of CNI's results still have them.
 fn the_runtime_loses_its_state(machine: &mut Machine<'_>, network: &str) {
     machine.reboot(Disk::WithoutContainerd);
-    machine.start_daemon();
+    machine.start_daemon(1);
     machine.wait("the restart", || restarts(machine, "kept") == 2);
     machine.wait_for_ports(network, &["kept"]);
 }

@@ -28,7 +28,7 @@ pub const DAEMON: &str = "neutron-node";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 const PLUGINS: [CniPlugin; 3] = [CniPlugin::Macvlan, CniPlugin::Ptp, CniPlugin::HostLocal];
-const OWN_PLUGINS: [&str; 2] = ["cni-ipam-neutron", "cni-unnumbered-ptp"];
+const OWN_PLUGINS: [&str; 3] = ["cni-ipam-neutron", "cni-unnumbered-ptp", "cni-vm-nic"];
 
 /// A container that serves the client's address at `/cgi-bin/client`.
 const SERVE: &str = r#"mkdir -p /tmp/cgi-bin
@@ -40,7 +40,7 @@ exec httpd -f -p 8080 -h /tmp"#;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Disk {
     Whole,
-    /// containerd begins anew.
+    /// Without containerd's state.
     WithoutContainerd,
 }
 
@@ -50,6 +50,8 @@ pub struct Machine<'s> {
     pub plane: ControlPlane,
     stack: &'s OpenStack,
     busybox: String,
+    /// How many each Pod is attached to.
+    networks: usize,
 }
 
 impl<'s> Machine<'s> {
@@ -82,6 +84,7 @@ impl<'s> Machine<'s> {
             plane,
             stack,
             busybox: busybox.display().to_string(),
+            networks: networks.len(),
         };
         machine.connect();
         let urls = [stack.keystone_url(), stack.neutron_url()];
@@ -103,7 +106,7 @@ impl<'s> Machine<'s> {
     }
 
     fn start(&mut self) {
-        self.node.start_containerd().unwrap();
+        self.node.start_containerd(self.networks).unwrap();
         let addresses = format!("--node-ip={}", OF_NODE.join(","));
         self.node.start_kubelet(&self.plane, &[&addresses]).unwrap();
     }
@@ -190,19 +193,42 @@ impl<'s> Machine<'s> {
         is_ready(&self.pod(name))
     }
 
-    /// Kills the plugins that run on the node, or will soon; whether there were any.
+    /// Kills the plugins that attach or detach Pods on the node, or will soon; whether there were any.
+    /// A STATUS is left alone: without its answer the node is not ready for seconds.
     pub fn kill_plugins(&self) -> bool {
         let line = r#"killed=1
             for look in $(seq 100); do
                 for process in /proc/[0-9]*; do
                     read -r name < $process/comm || continue
-                    case $name in cni-*) kill -KILL ${process#/proc/} && killed=0;; esac
+                    case $name in cni-*) ;; *) continue ;; esac
+                    grep -aqz 'CNI_COMMAND=[AD]' $process/environ || continue
+                    kill -KILL ${process#/proc/} && killed=0
                 done 2>/dev/null
                 [ $killed = 0 ] && exit
                 sleep 0.02
             done
             exit 1"#;
         self.node.shell(line).unwrap().code == 0
+    }
+
+    /// The devices of a network's ports, without the free ones of the warm pool.
+    pub fn pods_ports(&self, network: &str) -> Vec<String> {
+        let ports = self.stack.ports(&format!("network_id={network}")).unwrap();
+        let free = self
+            .node
+            .shell("ls /var/lib/cni/cilium-ipam-neutron/pool/*/free");
+        let free = free.unwrap().stdout;
+        let is_free = |port: &&Value| free.contains(port["id"].as_str().unwrap());
+        let device = |port: &Value| port["device_id"].as_str().unwrap().to_owned();
+        let of_pods = ports.iter().filter(|port| !is_free(port));
+        of_pods.map(device).collect()
+    }
+
+    /// The ids of a network's ports.
+    pub fn port_ids(&self, network: &str) -> BTreeSet<String> {
+        let ports = self.stack.ports(&format!("network_id={network}")).unwrap();
+        let id = |port: &Value| port["id"].as_str().unwrap().to_owned();
+        ports.iter().map(id).collect()
     }
 
     /// The object of a Pod.
@@ -226,11 +252,13 @@ impl<'s> Machine<'s> {
     /// Waits until the ports of a network are exactly those of these running Pods.
     #[track_caller]
     pub fn wait_for_ports(&self, network: &str, pods: &[&str]) {
-        let mut expected: Vec<Vec<String>> = pods.iter().map(|pod| self.running(pod)).collect();
-        expected.iter_mut().for_each(|addresses| addresses.sort());
-        expected.sort();
-        let mut seen = Vec::new();
+        let (mut seen, mut expected) = (Vec::new(), Vec::new());
         let waited = wait_until("the ports", PATIENCE, || {
+            expected = pods.iter().map(|pod| self.running(pod)).collect();
+            expected
+                .iter_mut()
+                .for_each(|addresses: &mut Vec<String>| addresses.sort());
+            expected.sort();
             seen = self.ports(network);
             Ok((seen == expected).then_some(()))
         });
@@ -246,14 +274,26 @@ impl<'s> Machine<'s> {
     fn evidence(&self) -> String {
         let look = "cd /var/lib/cni && grep -r '' . | cut -c 1-2000; ls /run/netns; ip -o link";
         let known = self.node.shell(look).unwrap().stdout;
-        known + &self.node.ctr("containers list").unwrap()
+        known + &self.node.ctr("containers list").unwrap_or_default()
     }
 
-    /// Starts the node's daemon, which looks every second and is patient for five.
-    pub fn start_daemon(&mut self) {
+    /// As if the plugins' state directory were an hour old. In its first ten minutes a port without a
+    /// record stays until the next boot, because it may be older than the directory.
+    pub fn age_state_directory(&self) {
+        let file = "/var/lib/cni/cilium-ipam-neutron/node.json";
+        self.wait(file, || {
+            self.node.shell(&format!("test -s {file}")).unwrap().code == 0
+        });
+        self.shell(&format!("touch --date '1 hour ago' {file}"));
+    }
+
+    /// Starts the node's daemon with this longest interval between syncs (seconds) and a grace period
+    /// of 5 s.
+    pub fn start_daemon(&mut self, look: u32) {
         let networks = format!("--networks={}", self.node.networks().display());
         let mut line = vec![node_program("neutron-node").display().to_string(), networks];
-        line.extend(["--interval=1", "--look=1", "--grace=5"].map(str::to_owned));
+        line.extend(["--interval=1", "--grace=5"].map(str::to_owned));
+        line.push(format!("--look={look}"));
         self.node.start(DAEMON, &line).unwrap();
     }
 

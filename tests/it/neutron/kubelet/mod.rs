@@ -5,4 +5,5 @@ mod machine;
 mod many;
 mod proxy;
 mod two_interfaces;
+mod vm_nic;
 mod ways;

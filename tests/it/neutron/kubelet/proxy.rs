@@ -3,7 +3,7 @@
 use serde_json::json;
 use testbed::{Program, build};
 
-use super::machine::{Machine, PORT};
+use super::machine::{Machine, NODE, PORT};
 
 /// The addresses of the Service, and its port.
 pub const SERVICE: [&str; 2] = ["10.96.0.80", "fd00:96::80"];
@@ -41,7 +41,7 @@ pub fn start_kube_proxy(machine: &mut Machine<'_>, flags: &[&str]) {
         program.display().to_string(),
         format!("--kubeconfig={}", machine.plane.kubeconfig().display()),
         "--proxy-mode=nftables".to_owned(),
-        "--hostname-override=n1".to_owned(),
+        format!("--hostname-override={NODE}"),
         "--conntrack-max-per-core=0".to_owned(),
         "--conntrack-min=0".to_owned(),
     ];

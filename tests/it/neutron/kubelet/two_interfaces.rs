@@ -13,20 +13,12 @@ use crate::neutron::support::{Plugin, stack};
 #[test]
 fn containerd_attaches_a_pod_to_two_networks() {
     let stack = or_skip!(stack(&Options::default()));
-    let main = stack.create_network("main").unwrap();
-    stack
-        .create_subnet(&main, "10.7.0.0/24", &json!({}))
-        .unwrap();
-    let leg = stack.create_network("leg").unwrap();
-    let pools = json!({"allocation_pools": [{"start": "10.8.0.10", "end": "10.8.0.250"}]});
-    stack.create_subnet(&leg, "10.8.0.0/24", &pools).unwrap();
-    let lists = [
-        documented(&stack, "main", &main),
-        documented(&stack, "leg", &leg),
-    ];
+    let networks = neutron_networks(&stack);
+    let [main, leg] = &networks;
+    let lists = [("main", main), ("leg", leg)].map(|(name, id)| documented(&stack, name, id));
     let files = [
-        ("10-main.conflist", lists[0].as_str()),
-        ("20-leg.conflist", &lists[1]),
+        ("10-main.conflist", &*lists[0]),
+        ("20-leg.conflist", &*lists[1]),
     ];
     let mut machine = or_skip!(Machine::new(&stack, &files));
     machine.serve("on-node", None);
@@ -41,27 +33,45 @@ fn containerd_attaches_a_pod_to_two_networks() {
     for pod in ["a", "b"] {
         machine.create(pod, &json!({}));
     }
-    let [a, b] = ["a", "b"].map(|pod| machine.running(pod).swap_remove(0));
-    assert_eq!(
-        machine.ports(&main),
-        sorted(vec![vec![a.clone()], vec![b.clone()]])
-    );
-    let legs = machine.ports(&leg).concat();
-    assert_eq!(legs.len(), 2, "{legs:?}");
-    assert_eq!(
-        machine.client_of("a", &b, PORT).to_string(),
-        a,
-        "Pod to Pod"
-    );
-    for (to, port) in [(OF_NODE[0], PORT), (SERVICE[0], SERVICE_PORT)] {
-        let seen = machine.client_of("a", to, port).to_string();
-        assert!(legs.contains(&seen), "{to} sees {seen}, not of {legs:?}");
-    }
+    reach(&machine, &networks);
     for pod in ["a", "b"] {
         machine.delete(pod);
     }
-    for network in [&main, &leg] {
+    for network in &networks {
         machine.wait_for_ports(network, &[]);
+    }
+}
+
+/// Those of the first interfaces and of the legs.
+fn neutron_networks(stack: &OpenStack) -> [String; 2] {
+    [("main", "10.7.0"), ("leg", "10.8.0")].map(|(name, prefix)| {
+        let network = stack.create_network(name).unwrap();
+        let (start, end) = (format!("{prefix}.10"), format!("{prefix}.240"));
+        let pools = json!({"allocation_pools": [{"start": start, "end": end}]});
+        let cidr = format!("{prefix}.0/24");
+        stack.create_subnet(&network, &cidr, &pools).unwrap();
+        network
+    })
+}
+
+/// A Pod sends to Pods from its first interface, and to its node and to Services from its leg.
+fn reach(machine: &Machine<'_>, [main, leg]: &[String; 2]) {
+    let [a, b] = ["a", "b"].map(|pod| machine.running(pod).swap_remove(0));
+    let mut expected = [&a, &b].map(|address| vec![address.clone()]);
+    expected.sort();
+    assert_eq!(machine.ports(main), expected);
+    let of_leg = machine.exec("a", "ip -4 -o address show dev eth1");
+    let legs = machine.ports(leg).concat();
+    assert_eq!(legs.len(), 2, "{legs:?}");
+    let is_it = |leg: &&String| of_leg.contains(&format!(" {leg}/"));
+    let own = legs.iter().find(is_it).expect("a port for eth1");
+    assert_eq!(machine.client_of("a", &b, PORT).to_string(), a);
+    for (to, port) in [(OF_NODE[0], PORT), (SERVICE[0], SERVICE_PORT)] {
+        assert_eq!(
+            machine.client_of("a", to, port).to_string(),
+            *own,
+            "to {to}"
+        );
     }
 }
 
@@ -87,9 +97,4 @@ fn documented(stack: &OpenStack, name: &str, network: &str) -> String {
         ipam.insert(field.to_owned(), of_plugin[field].clone());
     }
     list.to_string()
-}
-
-fn sorted<T: Ord>(mut all: Vec<T>) -> Vec<T> {
-    all.sort();
-    all
 }

@@ -9,7 +9,7 @@ use testbed::{debian_file, library_folders, or_skip};
 
 use super::machine::{Machine, PORT};
 use super::proxy::{SERVICE, SERVICE_PORT, create_service, start_kube_proxy};
-use crate::neutron::second_way::ground::{BEHIND_ROUTER, BEHIND_ROUTER_V6, OF_NODE};
+use crate::neutron::second_way::ground::{BEHIND_ROUTER, BEHIND_ROUTER_V6, OF_NODE, OF_ROUTER};
 use crate::neutron::second_way::{documented, neutron_network};
 use crate::neutron::support::{Plugin, stack};
 
@@ -47,7 +47,7 @@ fn a_pod_of_one_port_reaches_pods_services_its_node_and_the_outside() {
         from_a_pod(&machine, family, &a, &b);
         for (netns, to, what) in [(None, &a, "the node"), (Some("router"), &b, "the outside")] {
             let seen = machine.client_of_node(netns, &to[family], PORT);
-            let own = netns.map_or(OF_NODE[family], |_| of_router(family));
+            let own = netns.map_or(OF_NODE[family], |_| OF_ROUTER[family]);
             assert_eq!(seen, address(own), "{what} to a Pod");
         }
         let seen = machine.client_of_node(None, SERVICE[family], SERVICE_PORT);
@@ -107,11 +107,6 @@ fn ways(machine: &Machine<'_>, a: &[String], b: &[String]) {
 
 fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
-}
-
-/// The address that the router has on the Pods' network.
-fn of_router(family: usize) -> &'static str {
-    crate::neutron::second_way::ground::OF_ROUTER[family]
 }
 
 /// The documented list, on this network of Neutron.

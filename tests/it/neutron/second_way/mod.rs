@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use testbed::openstack::Options;
-use testbed::{OpenStack, debian_file, library_folders, or_skip};
+use testbed::{OpenStack, nft, or_skip};
 
 use self::ground::{BEHIND_ROUTER, ELSEWHERE_ON_NODE, Ground, OF_NODE, OF_ROUTER, PORT};
 use super::input::snippets;
@@ -16,15 +16,6 @@ use super::support::{Plugin, addresses, ports, stack};
 
 /// The port of Services.
 const SERVICE_PORT: u16 = 80;
-
-/// Libraries of `nft`.
-const LIBRARIES: [(&str, &str); 5] = [
-    ("libnftables1", "libnftables.so.1"),
-    ("libnftnl11", "libnftnl.so.11"),
-    ("libmnl0", "libmnl.so.0"),
-    ("libjansson4", "libjansson.so.4"),
-    ("libxtables12", "libxtables.so.12"),
-];
 
 /// `nft` of Debian.
 struct Nft {
@@ -34,8 +25,7 @@ struct Nft {
 
 impl Nft {
     fn new() -> testbed::Result<Nft> {
-        let program = debian_file("nftables", "usr/sbin/nft")?;
-        let libraries = library_folders(&LIBRARIES)?;
+        let (program, libraries) = nft()?;
         Ok(Nft { program, libraries })
     }
 
@@ -67,8 +57,13 @@ pub fn documented(addresses: &Plugin) -> String {
 
 pub fn neutron_network(stack: &OpenStack) -> String {
     let network = stack.create_network("one-port").unwrap();
-    for cidr in ["10.7.0.0/24", "fd07::/64"] {
-        stack.create_subnet(&network, cidr, &json!({})).unwrap();
+    // Not the addresses of the node and of the router.
+    for (cidr, start, end) in [
+        ("10.7.0.0/24", "10.7.0.10", "10.7.0.240"),
+        ("fd07::/64", "fd07::1000", "fd07::ffff"),
+    ] {
+        let pools = json!({"allocation_pools": [{"start": start, "end": end}]});
+        stack.create_subnet(&network, cidr, &pools).unwrap();
     }
     network
 }
