@@ -19,8 +19,8 @@ pub(super) const ARCHIVE: &str = "image.tar";
 const CONFIG: &str = "config.json";
 const LAYER: &str = "layer.tar";
 
-const APPLETS: [&str; 11] = [
-    "sh", "sleep", "timeout", "httpd", "wget", "nc", "ping", "ip", "cat", "dd", "echo",
+const APPLETS: [&str; 12] = [
+    "sh", "seq", "sleep", "timeout", "httpd", "wget", "nc", "ping", "ip", "cat", "dd", "echo",
 ];
 
 pub(super) fn write(folder: &Path) -> Result<()> {

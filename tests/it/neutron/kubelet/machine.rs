@@ -322,19 +322,15 @@ impl<'s> Machine<'s> {
     /// The client's address as the server at `to` sees it, from a Pod.
     #[track_caller]
     pub fn client_of(&self, pod: &str, to: &str, port: u16) -> IpAddr {
-        client(&self.exec(pod, &format!("timeout 10 wget -q -O - {}", url(to, port))))
+        client(&self.exec(pod, &requests("wget", &url(to, port))))
     }
 
     /// The same from the node, or from a network namespace of it.
     #[track_caller]
     pub fn client_of_node(&self, netns: Option<&str>, to: &str, port: u16) -> IpAddr {
         let inside = netns.map_or(String::new(), |netns| format!("ip netns exec {netns} "));
-        let line = format!(
-            "{inside}timeout 10 {} wget -q -O - {}",
-            self.busybox,
-            url(to, port)
-        );
-        client(&self.shell(&line))
+        let wget = format!("{inside}{} wget", self.busybox);
+        client(&self.shell(&requests(&wget, &url(to, port))))
     }
 }
 
@@ -374,6 +370,14 @@ fn ok(line: &str, output: Output) -> String {
     } = output;
     assert_eq!(code, 0, "{line}: {stdout}{stderr}");
     stdout
+}
+
+/// A line of shell that requests this until it is answered: a container runs before its server
+/// listens.
+fn requests(wget: &str, url: &str) -> String {
+    format!(
+        "for try in $(seq 30); do timeout 10 {wget} -q -O - {url} && exit; sleep 1; done; exit 1"
+    )
 }
 
 fn url(to: &str, port: u16) -> String {
