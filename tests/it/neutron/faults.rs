@@ -33,7 +33,9 @@ fn plugin(stack: &OpenStack, network: &str) -> Plugin {
 
 fn a_network_without_a_subnet(stack: &OpenStack) {
     let network = stack.create_network("bare").unwrap();
-    let (code, message) = plugin(stack, &network).refused("ADD", "a");
+    // The first requests to a Neutron that has just started take longer.
+    let patient = plugin(stack, &network).with("deadlineSeconds", json!(60));
+    let (code, message) = patient.refused("ADD", "a");
     assert!(
         code == 7 && message.contains("no subnet"),
         "{code} {message}"
