@@ -10,9 +10,7 @@ impl ContainerNode {
     /// # Errors
     /// Fails if it does.
     pub fn ctr(&self, words: &str) -> Result<String> {
-        let ctr = self.programs.path(Program::Ctr)?.display();
-        let line = format!("{ctr} --address {SOCKET} --namespace {CONTAINERD_NAMESPACE} {words}");
-        let output = self.shell(&line)?;
+        let output = self.run_ctr(words)?;
         if output.code == 0 {
             return Ok(output.stdout);
         }
@@ -28,13 +26,16 @@ impl ContainerNode {
     /// Fails if the Pod has no container, or if it cannot be started.
     pub fn exec(&self, pod: &str, line: &str) -> Result<Output> {
         let container = self.container(pod)?;
-        let ctr = self.programs.path(Program::Ctr)?.display();
         // Quotes in the line are the container's.
         let quoted = line.replace('\'', r"'\''");
         let exec = format!("tasks exec --exec-id {container}-exec {container} sh -c '{quoted}'");
-        self.shell(&format!(
-            "{ctr} --address {SOCKET} --namespace {CONTAINERD_NAMESPACE} {exec}"
-        ))
+        self.run_ctr(&exec)
+    }
+
+    fn run_ctr(&self, words: &str) -> Result<Output> {
+        let ctr = self.programs.path(Program::Ctr)?.display();
+        let line = format!("{ctr} --address {SOCKET} --namespace {CONTAINERD_NAMESPACE} {words}");
+        self.shell(&line)
     }
 
     /// The id of the sandbox of a Pod, the newest if there are several.

@@ -159,12 +159,6 @@ impl ContainerNode {
         Ok(())
     }
 
-    /// The node's network.
-    #[must_use]
-    pub fn netns(&self) -> PathBuf {
-        self.namespaces.netns()
-    }
-
     /// Runs a line of shell on the node.
     ///
     /// # Errors
@@ -217,10 +211,7 @@ impl ContainerNode {
     }
 
     /// Waits until the API server says that the node is ready.
-    ///
-    /// # Errors
-    /// Fails if it does not get ready.
-    pub fn wait_for_kubelet(&self, plane: &ControlPlane) -> Result<()> {
+    fn wait_for_kubelet(&self, plane: &ControlPlane) -> Result<()> {
         let path = format!("/api/v1/nodes/{}", self.name);
         wait_until("the Node to be ready", PATIENCE, || {
             let node = match plane.get(&path) {
@@ -292,11 +283,7 @@ impl ContainerNode {
         fs::read_to_string(self.folder.path().join("log").join(name)).unwrap_or_default()
     }
 
-    /// Waits until containerd answers.
-    ///
-    /// # Errors
-    /// Fails if it does not.
-    pub fn wait_for_containerd(&self) -> Result<()> {
+    fn wait_for_containerd(&self) -> Result<()> {
         wait_until("containerd", PATIENCE, || {
             Ok(self.ctr("version").is_ok().then_some(()))
         })
@@ -319,7 +306,7 @@ impl ContainerNode {
     }
 }
 
-/// `/proc/sys/kernel/random/boot_id` after so many boots.
+/// `/proc/sys/kernel/random/boot_id` after this number of boots.
 fn boot_id(boots: u32) -> String {
     format!("00000000-0000-4000-8000-{boots:012}\n")
 }

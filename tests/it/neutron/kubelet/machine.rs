@@ -213,7 +213,7 @@ impl<'s> Machine<'s> {
 
     /// The devices of a network's ports, without the free ones of the warm pool.
     pub fn pods_ports(&self, network: &str) -> Vec<String> {
-        let ports = self.stack.ports(&format!("network_id={network}")).unwrap();
+        let ports = self.ports_of(network);
         let free = self
             .node
             .shell("ls /var/lib/cni/cilium-ipam-neutron/pool/*/free");
@@ -224,9 +224,14 @@ impl<'s> Machine<'s> {
         of_pods.map(device).collect()
     }
 
+    fn ports_of(&self, network: &str) -> Vec<Value> {
+        let query = format!("network_id={network}");
+        self.stack.ports(&query).unwrap()
+    }
+
     /// The ids of a network's ports.
     pub fn port_ids(&self, network: &str) -> BTreeSet<String> {
-        let ports = self.stack.ports(&format!("network_id={network}")).unwrap();
+        let ports = self.ports_of(network);
         let id = |port: &Value| port["id"].as_str().unwrap().to_owned();
         ports.iter().map(id).collect()
     }
@@ -305,7 +310,7 @@ impl<'s> Machine<'s> {
 
     /// The addresses of each port of a network.
     pub fn ports(&self, network: &str) -> Vec<Vec<String>> {
-        let ports = self.stack.ports(&format!("network_id={network}")).unwrap();
+        let ports = self.ports_of(network);
         let addresses = |port: &Value| {
             let fixed = port["fixed_ips"].as_array().unwrap().iter();
             let mut all: Vec<String> = fixed

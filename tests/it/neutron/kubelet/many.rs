@@ -19,7 +19,7 @@ const PAUSE_MILLIS: usize = 10_000;
 /// Pods whose start is measured, one after another.
 const MEASURED: usize = 20;
 
-/// What is killed: servers start again; plugins are called again by the runtime.
+/// The test kills servers and starts them again. The runtime calls killed plugins again.
 const SERVERS: [&str; 3] = ["kubelet", "containerd", DAEMON];
 const PLUGINS: &str = "plugins";
 
@@ -87,7 +87,7 @@ impl<'s> Churn<'s> {
         })
     }
 
-    /// Waves of Pods, until there were so many and everything was killed.
+    /// Creates and deletes Pods in waves, until this number is reached and each program was killed.
     fn come_and_go(mut self, pods: usize) {
         let start = Instant::now();
         let mut done = 0;
