@@ -169,7 +169,7 @@ fn neutron_is_away(
     unmoved(11, "does not answer", &handover.run(&hasty, "ADD", "a"));
     handover.run(&hasty, "STATUS", "a").expect(0);
     stack.neutron().start().unwrap();
-    handover.run(&hasty, "ADD", "a").expect(0);
+    handover.run(configuration, "ADD", "a").expect(0);
     stack.neutron().stop();
     handover.run(&hasty, "DEL", "a").expect(0);
     stack.neutron().start().unwrap();

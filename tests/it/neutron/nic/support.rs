@@ -50,7 +50,7 @@ impl<'m> Handover<'m> {
         stack
             .create_subnet(&network, &format!("{prefix}.0/24"), &json!({}))
             .unwrap();
-        let plugin = Plugin::new(stack, &network, "n1").with("deadlineSeconds", json!(20));
+        let plugin = Plugin::new(stack, &network, "n1").with("deadlineSeconds", json!(60));
         let (prefix, name) = (prefix.to_owned(), name.to_owned());
         Handover {
             network,
