@@ -25,7 +25,8 @@ pub use commands::{
 pub use conversions::file_error;
 pub use identity::{Identity, Owner, RunId};
 pub use liveness::{
-    AttachmentRecord, Boot, CachedResult, Epochs, GarbageCandidates, Liveness, Netns, Remembered,
+    AttachmentRecord, Boot, CachedResult, Epochs, GarbageCandidates, LATEST_ANSWER, Liveness,
+    Netns, Remembered,
 };
 pub use settings::{
     AttachmentRequest, DaemonConfig, PairsConfig, RouteMtu, STATE_DIRECTORY, Settings, Source,

@@ -14,6 +14,9 @@ use openstack::Port;
 /// Largest difference between the clocks of Neutron and of the node.
 const CLOCKS_APART: SignedDuration = SignedDuration::from_mins(10);
 
+/// Neutron no longer executes a request that is this old.
+pub const LATEST_ANSWER: Duration = Duration::from_mins(10);
+
 /// Whether an interface exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {

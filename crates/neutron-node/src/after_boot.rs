@@ -61,7 +61,7 @@ impl<N> NeutronSync<'_, N> {
         let (pool, records) = (self.node_state.pool(), self.node_state.attachment_records());
         pool.drop_broken(holder);
         if pool.held(holder)?.is_some() && !records.has(holder) {
-            let written = records.write_earlier(holder);
+            let written = records.write_gone(holder);
             written.map_err(|why| file_error(&format!("the record of {holder}"), &why))?;
         }
         Ok(Released::Everything)

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use crate::log;
 use crate::network_state::{NetworkState, PairsLimit};
 use crate::pairs::{PairsError, PairsKeeper};
-use crate::sync::{LATEST_ANSWER, NeutronSync};
+use crate::sync::NeutronSync;
 use neutron_cni::cni::{CniError, ErrorCode};
 use neutron_cni::{
-    Added, Identity, KeptFacts, Leftover, MadeFor, PoolPorts, PooledPort, RunId, Upkeep, add,
-    delete,
+    Added, Identity, KeptFacts, LATEST_ANSWER, Leftover, MadeFor, PoolPorts, PooledPort, RunId,
+    Upkeep, add, delete,
 };
 use openstack::{Neutron, Retries, VmPorts};
 

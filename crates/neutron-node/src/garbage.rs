@@ -90,6 +90,26 @@ pub(super) fn collect<N: Neutron>(
     outcome
 }
 
+/// Removes the records that their DELs kept, and whose ports never came.
+pub(super) fn forget_records<N>(sync: &NeutronSync<'_, N>, at_neutron: &[Port]) {
+    let records = sync.node_state.attachment_records();
+    let has_port = |one: &Attachment| {
+        let device = one.to_string();
+        at_neutron.iter().any(|port| port.device_id == device)
+    };
+    let is_over = |one: &Attachment| records.is_over(one) && !has_port(one);
+    for (attachment, _age) in records.all() {
+        let identity = sync.node_state.identity(&attachment);
+        // The next sync tries again where an ADD or a DEL is running.
+        if is_over(&attachment)
+            && let Ok(_locks) = sync.node_state.locks_for(&identity, Instant::now())
+            && is_over(&attachment)
+        {
+            records.remove(&attachment);
+        }
+    }
+}
+
 /// All garbage of this moment. A recent list of ports is enough: no port gets another user.
 fn find_garbage<N>(
     sync: &NeutronSync<'_, N>,

@@ -15,7 +15,8 @@ use neutron_cni::cni::{Arguments as CniArguments, CniError};
 use neutron_cni::plugin::{CLEANUP_TIME, cloud, session_cache};
 use neutron_cni::state::{Confirmed, NodeState};
 use neutron_cni::{
-    AttachmentRequest, DaemonConfig, Owner, PoolPorts, PooledPort, Settings, Upkeep, upkeep,
+    AttachmentRequest, DaemonConfig, LATEST_ANSWER, Owner, PoolPorts, PooledPort, Settings, Upkeep,
+    upkeep,
 };
 use openstack::{
     HttpNeutron, Neutron, NeutronError, OnRequest, Port, PortFilter, Retries, VmPorts,
@@ -23,9 +24,6 @@ use openstack::{
 
 /// How long to wait for another daemon on this node. Then that daemon does the work.
 const DAEMON_LOCK_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Neutron no longer executes a request that is this old.
-pub(super) const LATEST_ANSWER: Duration = Duration::from_mins(10);
 
 /// One sync with Neutron.
 pub(super) struct NeutronSync<'l, N> {
@@ -143,6 +141,7 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
                 _ => Ok(()),
             },
         ];
+        garbage::forget_records(self, &at_neutron);
         pairs.map(drop)?;
         run_all(outcomes)
     }

@@ -8,8 +8,10 @@ use std::time::Instant;
 use crate::cni::{Attachment, CniError, IpamOutcome};
 use crate::conversions::file_error;
 use crate::plugin::Target;
-use crate::state::{Confirmed, NodeState};
-use crate::{AttachmentRequest, PooledPort, RunId, add, collect_garbage, delete, outcome};
+use crate::state::{Confirmed, Creation, NodeState};
+use crate::{
+    AttachmentRequest, Leftover, PooledPort, RunId, add, collect_garbage, delete, outcome,
+};
 use openstack::{Neutron, Retries};
 
 /// Clients of Neutron for one run.
@@ -56,12 +58,20 @@ where
         if let Some(outcome) = self.pooled_addresses(request, target)? {
             return Ok(outcome);
         }
-        let records = self.node_state.attachment_records();
-        let synced = records.sync(target.attachment);
-        synced.map_err(|why| record_error(target.attachment, &why))?;
         let Clients { neutron, last } = (self.connect)()?;
+        let records = self.node_state.attachment_records();
+        let before = records.begin_create(target.attachment);
+        let before = before.map_err(|why| record_error(target.attachment, &why))?;
         let run = RunId::new(fastrand::u64(..));
-        Ok(add(&neutron, &last, request, &identity, &run)?.outcome)
+        let added = add(&neutron, &last, request, &identity, &run);
+        let leftover = added
+            .as_ref()
+            .map_or_else(|not| not.leftover, |added| added.leftover);
+        // An answer to this run says nothing of an earlier one.
+        if (before, leftover) == (Creation::Answered, Leftover::None) {
+            records.end_create(target.attachment);
+        }
+        Ok(added?.outcome)
     }
 
     /// Releases the interface's ports.
@@ -79,7 +89,7 @@ where
             None => delete(&(self.connect)()?.neutron, &identity)?,
         }
         // Last: without its record, a port may stay until the next boot.
-        self.node_state.attachment_records().remove(attachment);
+        self.node_state.attachment_records().end(attachment);
         Ok(())
     }
 
@@ -105,8 +115,10 @@ where
             return Err(error.into());
         }
         for (attachment, _age) in records.all() {
-            if !valid.contains(&attachment) {
+            if records.is_over(&attachment) {
                 records.remove(&attachment);
+            } else if !valid.contains(&attachment) {
+                records.end(&attachment);
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
-//! Records of interfaces: boot and network namespace. An ADD writes its record before anything else,
-//! and a DEL removes it last. The daemon recognises garbage by it, and a second ADD knows that a port
-//! may exist.
+//! Records of interfaces: boot, network namespace, and whether Neutron may still create a port. An ADD
+//! writes its record before anything else, and a DEL removes it last. The daemon recognises garbage by
+//! it, and a second ADD knows that a port may exist.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cni::Attachment;
 use crate::state::file_names::{attachment, file_name};
-use crate::{AttachmentRecord, Boot, Netns};
+use crate::{AttachmentRecord, Boot, LATEST_ANSWER, Netns};
 use private_files::{boot, disk, kept};
 
 /// Stands for any boot before this one.
@@ -21,6 +21,19 @@ const EARLIER_BOOT: &str = "earlier";
 struct StoredRecord {
     boot: String,
     netns: PathBuf,
+    #[serde(default)]
+    creation: Creation,
+}
+
+/// Whether Neutron may still create a port for an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Creation {
+    /// Every request was answered.
+    #[default]
+    Answered,
+    /// A request was not answered, perhaps because its ADD was killed.
+    Pending,
 }
 
 /// The records of one network on this node.
@@ -44,26 +57,88 @@ impl AttachmentRecords {
 
     /// Writes the record, or replaces it: runtimes may reuse a container's name.
     pub fn write(&self, attachment: &Attachment, netns: &Path) -> io::Result<()> {
-        self.store(attachment, boot::id()?, netns)
+        self.store(attachment, boot::id()?, netns, self.creation(attachment))
     }
 
-    /// Makes a written record survive a crash of the machine. Required before a port is created at
-    /// Neutron, which survives it.
-    pub fn sync(&self, attachment: &Attachment) -> io::Result<()> {
+    /// Records that Neutron will be asked for a port of an interface with a record, and makes the
+    /// record survive a crash of the machine, as the port does. Returns what was recorded before.
+    pub fn begin_create(&self, attachment: &Attachment) -> io::Result<Creation> {
+        let before = self.creation(attachment);
+        self.set_creation(attachment, Creation::Pending)?;
         disk::sync_file(&self.path(attachment))?;
-        disk::sync_folders_up_to(&self.state, &self.folder)
+        disk::sync_folders_up_to(&self.state, &self.folder)?;
+        Ok(before)
     }
 
-    /// Records that an interface without a record is of an earlier boot. The caller must have
+    /// Records that Neutron answered. If this fails, the record outlives its DEL for a while.
+    pub fn end_create(&self, attachment: &Attachment) {
+        let _ = self.set_creation(attachment, Creation::Answered);
+    }
+
+    /// Whether Neutron may still create a port. Of an unreadable record, it may.
+    pub fn creation(&self, attachment: &Attachment) -> Creation {
+        let path = self.path(attachment);
+        match kept::read::<StoredRecord>(&path) {
+            Some(record) => record.creation,
+            None if path.exists() => Creation::Pending,
+            None => Creation::Answered,
+        }
+    }
+
+    fn set_creation(&self, attachment: &Attachment, creation: Creation) -> io::Result<()> {
+        let record: Option<StoredRecord> = kept::read(&self.path(attachment));
+        let record = record.ok_or(ErrorKind::NotFound)?;
+        self.store(attachment, record.boot, &record.netns, creation)
+    }
+
+    /// Records that an interface is gone, whatever its network namespace. The caller must have
     /// evidence, and must keep out ADDs.
-    pub fn write_earlier(&self, attachment: &Attachment) -> io::Result<()> {
-        self.store(attachment, EARLIER_BOOT.to_owned(), Path::new(""))
+    pub fn write_gone(&self, attachment: &Attachment) -> io::Result<()> {
+        let (boot, creation) = (EARLIER_BOOT.to_owned(), self.creation(attachment));
+        self.store(attachment, boot, Path::new(""), creation)
     }
 
-    fn store(&self, attachment: &Attachment, boot: String, netns: &Path) -> io::Result<()> {
+    fn store(
+        &self,
+        attachment: &Attachment,
+        boot: String,
+        netns: &Path,
+        creation: Creation,
+    ) -> io::Result<()> {
         disk::create_folders(&self.folder)?;
         let netns = netns.to_owned();
-        kept::keep(&self.path(attachment), &StoredRecord { boot, netns })
+        let record = StoredRecord {
+            boot,
+            netns,
+            creation,
+        };
+        kept::keep(&self.path(attachment), &record)
+    }
+
+    /// Ends the record after a DEL: removes it, or keeps it for the port that Neutron may still create.
+    pub fn end(&self, attachment: &Attachment) {
+        match self.creation(attachment) {
+            Creation::Answered => self.remove(attachment),
+            // Again, it would never be over.
+            Creation::Pending if self.is_written_gone(attachment) => {}
+            // If this fails, its network namespace and its boot decide.
+            Creation::Pending => drop(self.write_gone(attachment)),
+        }
+    }
+
+    /// Whether [`AttachmentRecords::end`] kept the record, and Neutron creates no port any more.
+    pub fn is_over(&self, attachment: &Attachment) -> bool {
+        let metadata = fs::metadata(self.path(attachment));
+        let written = metadata.and_then(|metadata| metadata.modified()).ok();
+        let age = written.and_then(|at| at.elapsed().ok());
+        self.creation(attachment) == Creation::Pending
+            && self.is_written_gone(attachment)
+            && age.is_some_and(|age| age >= LATEST_ANSWER)
+    }
+
+    fn is_written_gone(&self, attachment: &Attachment) -> bool {
+        let record: Option<StoredRecord> = kept::read(&self.path(attachment));
+        record.is_some_and(|record| record.boot == EARLIER_BOOT)
     }
 
     /// Removes the record. If this fails, the next ADD asks Neutron, and nothing else changes.
@@ -77,7 +152,7 @@ impl AttachmentRecords {
         if !path.exists() {
             return None;
         }
-        let Some(StoredRecord { boot, netns }) = kept::read(&path) else {
+        let Some(StoredRecord { boot, netns, .. }) = kept::read(&path) else {
             let boot = if boot::is_older(&path) {
                 Boot::Earlier
             } else {
@@ -167,6 +242,7 @@ mod tests {
             &StoredRecord {
                 boot: "another".to_owned(),
                 netns: folder.path().to_owned(),
+                creation: Creation::Answered,
             },
         )
         .unwrap();
@@ -185,5 +261,37 @@ mod tests {
         assert_eq!(attachment_records.all().len(), 1);
         attachment_records.remove(&attachment);
         assert!(!attachment_records.has(&attachment));
+    }
+    #[test]
+    fn a_record_outlives_its_del_while_neutron_may_create_a_port() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = AttachmentRecords::of(folder.path(), "net");
+        let attachment = Attachment {
+            container: "c".parse().unwrap(),
+            interface: "eth0".parse().unwrap(),
+        };
+        records.write(&attachment, folder.path()).unwrap();
+        assert_eq!(
+            records.begin_create(&attachment).unwrap(),
+            Creation::Answered
+        );
+        records.write(&attachment, folder.path()).unwrap();
+        assert_eq!(records.creation(&attachment), Creation::Pending);
+        records.end(&attachment);
+        let kept = records.read(&attachment).unwrap();
+        assert_eq!((kept.boot, kept.netns), (Boot::Earlier, Netns::NotVisible));
+        records.write(&attachment, folder.path()).unwrap();
+        assert_eq!(
+            records.begin_create(&attachment).unwrap(),
+            Creation::Pending
+        );
+        records.end_create(&attachment);
+        records.end(&attachment);
+        assert!(!records.has(&attachment));
+        let older = serde_json::json!({"boot": "b", "netns": "/run/netns/a"});
+        kept::keep(&records.path(&attachment), &older).unwrap();
+        assert_eq!(records.creation(&attachment), Creation::Answered);
+        fs::write(records.path(&attachment), "{").unwrap();
+        assert_eq!(records.creation(&attachment), Creation::Pending);
     }
 }

@@ -6,6 +6,6 @@ mod file_names;
 mod node_state;
 mod pool_files;
 
-pub use attachment_records::AttachmentRecords;
+pub use attachment_records::{AttachmentRecords, Creation};
 pub use node_state::NodeState;
 pub use pool_files::{Confirmed, Pool};

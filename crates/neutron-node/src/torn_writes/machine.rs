@@ -160,6 +160,11 @@ impl SimulatedMachine {
         self.inner.borrow_mut().rng.bool()
     }
 
+    /// Whether Neutron executes a creation after its program died.
+    pub(super) fn is_late_in_death(&self) -> bool {
+        self.inner.borrow_mut().rng.bool()
+    }
+
     /// Whether the change is above the folder of the test.
     fn is_elsewhere(&self, change: Change<'_>) -> bool {
         let inner = self.inner.borrow();

@@ -6,6 +6,7 @@
 mod after_boot;
 mod checks;
 mod disk;
+mod late_creation;
 mod machine;
 mod neutron;
 mod world;

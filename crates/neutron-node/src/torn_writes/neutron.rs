@@ -1,4 +1,4 @@
-//! A Neutron that answers at once. A request of a program that dies is done or not.
+//! A Neutron that answers at once. A request of a program that dies is done at once, later, or not.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +28,8 @@ pub(super) struct Client {
 #[derive(Default)]
 pub(super) struct Ports {
     pub(super) all: Vec<Port>,
+    /// Creations that Neutron executes later. They have no address yet.
+    late: Vec<Port>,
     made: u32,
     /// Ports whose DELETE Neutron refuses, and whether it struck.
     undeletable: BTreeMap<Id, Struck>,
@@ -46,16 +48,14 @@ enum Struck {
 
 impl Ports {
     fn create(&mut self, new: &NewPort<'_>) -> Result<Port, NeutronError> {
-        let taken: BTreeSet<IpAddr> = self.all.iter().flat_map(addresses).collect();
-        let is_used = |mac: &String| self.all.iter().any(|port| port.mac_address == *mac);
-        if new.mac.as_ref().is_some_and(is_used) {
-            return Err(NeutronError::MacInUse);
-        }
-        let address = (1..=250)
-            .map(|host| IpAddr::from([10, 0, 0, host]))
-            .find(|address| !taken.contains(address));
+        let requested = self.requested(new);
+        self.execute(requested)
+    }
+
+    /// The port without its address.
+    fn requested(&mut self, new: &NewPort<'_>) -> Port {
         self.made += 1;
-        let port = Port {
+        Port {
             id: format!("00000000-0000-4000-8000-{:012x}", self.made)
                 .parse()
                 .unwrap(),
@@ -65,14 +65,34 @@ impl Ports {
             name: new.name.to_owned(),
             description: new.description.to_owned(),
             mac_address: new.mac.clone().unwrap_or_default(),
-            fixed_ips: vec![PortAddress {
-                subnet_id: new.network.clone(),
-                ip_address: address.ok_or(NeutronError::Exhausted)?,
-            }],
-            created_at: Timestamp::now().to_string(),
-        };
+            fixed_ips: Vec::new(),
+            created_at: String::new(),
+        }
+    }
+
+    fn execute(&mut self, mut port: Port) -> Result<Port, NeutronError> {
+        let is_used = |one: &Port| one.mac_address == port.mac_address;
+        if !port.mac_address.is_empty() && self.all.iter().any(is_used) {
+            return Err(NeutronError::MacInUse);
+        }
+        let taken: BTreeSet<IpAddr> = self.all.iter().flat_map(addresses).collect();
+        let address = (1..=250)
+            .map(|host| IpAddr::from([10, 0, 0, host]))
+            .find(|address| !taken.contains(address));
+        port.fixed_ips = vec![PortAddress {
+            subnet_id: port.network_id.clone(),
+            ip_address: address.ok_or(NeutronError::Exhausted)?,
+        }];
+        port.created_at = Timestamp::now().to_string();
         self.all.push(port.clone());
         Ok(port)
+    }
+
+    /// Executes the creations that were requested and not executed.
+    pub(super) fn execute_late(&mut self) {
+        for port in std::mem::take(&mut self.late) {
+            let _ = self.execute(port);
+        }
     }
 
     fn delete(&mut self, id: &Id) -> Result<(), NeutronError> {
@@ -139,7 +159,15 @@ impl Retries for Client {
 
 impl Neutron for Client {
     fn create_port(&self, port: &NewPort<'_>) -> Result<Port, NeutronError> {
-        self.ask(|ports| ports.create(port))
+        let is_late = self.machine.is_late_in_death();
+        self.ask(|ports| {
+            if is_late && self.machine.is_dead() {
+                let requested = ports.requested(port);
+                ports.late.push(requested);
+                return Err(NeutronError::Unavailable("no answer".to_owned()));
+            }
+            ports.create(port)
+        })
     }
 
     fn ports(&self, filter: &PortFilter<'_>) -> Result<Vec<Port>, NeutronError> {

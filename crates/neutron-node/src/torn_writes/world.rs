@@ -32,7 +32,7 @@ pub(super) const FREE: usize = 2;
 pub(super) struct World {
     rng: Rng,
     folder: TempDir,
-    machine: Rc<SimulatedMachine>,
+    pub(super) machine: Rc<SimulatedMachine>,
     pub(super) neutron: Client,
     arguments: Arguments,
     sabotage: Option<Sabotage>,
@@ -120,6 +120,9 @@ impl World {
             self.name = "n1";
         }
         self.refuse_or_allow();
+        if self.rng.bool() {
+            self.neutron.ports.borrow_mut().execute_late();
+        }
         let fault = match self.rng.u8(..10) {
             0..=2 => Some(Fault::Kill),
             3..=4 => Some(Fault::PowerLoss),
@@ -320,7 +323,9 @@ impl World {
         }
     }
 
+    /// Neutron executes no request that is older.
     pub(super) fn age(&mut self, by: Duration) {
+        self.neutron.ports.borrow_mut().execute_late();
         self.machine.age(by);
         self.neutron.ports.borrow_mut().age(by);
         self.clock += by;

@@ -282,16 +282,6 @@ impl<'s> Machine<'s> {
         known + &self.node.ctr("containers list").unwrap_or_default()
     }
 
-    /// As if the plugins' state directory were an hour old. In its first ten minutes a port without a
-    /// record stays until the next boot, because it may be older than the directory.
-    pub fn age_state_directory(&self) {
-        let file = "/var/lib/cni/cilium-ipam-neutron/node.json";
-        self.wait(file, || {
-            self.node.shell(&format!("test -s {file}")).unwrap().code == 0
-        });
-        self.shell(&format!("touch --date '1 hour ago' {file}"));
-    }
-
     /// Starts the node's daemon with this longest interval between syncs (seconds) and a grace period
     /// of 5 s.
     pub fn start_daemon(&mut self, look: u32) {

@@ -76,7 +76,6 @@ impl<'s> Churn<'s> {
         let plugin = Plugin::new(stack, &network, "n1").with("warmPool", warm_pool);
         let mut machine = Machine::new(stack, &[("10-one-port.conflist", &one_port(&plugin))])?;
         machine.start_daemon(10);
-        machine.age_state_directory();
         let seed = fresh_seed();
         eprintln!("seed {seed}");
         Ok(Churn {
