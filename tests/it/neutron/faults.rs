@@ -31,11 +31,14 @@ fn plugin(stack: &OpenStack, network: &str) -> Plugin {
     Plugin::new(stack, network, "n1").with("deadlineSeconds", json!(10))
 }
 
+/// The first requests to a Neutron that has just started take longer.
+fn patient(plugin: Plugin) -> Plugin {
+    plugin.with("deadlineSeconds", json!(60))
+}
+
 fn a_network_without_a_subnet(stack: &OpenStack) {
     let network = stack.create_network("bare").unwrap();
-    // The first requests to a Neutron that has just started take longer.
-    let patient = plugin(stack, &network).with("deadlineSeconds", json!(60));
-    let (code, message) = patient.refused("ADD", "a");
+    let (code, message) = patient(plugin(stack, &network)).refused("ADD", "a");
     assert!(
         code == 7 && message.contains("no subnet"),
         "{code} {message}"
@@ -171,7 +174,7 @@ fn neutron_is_away(stack: &OpenStack, network: &str) {
     plugin.run("STATUS", "").expect(0);
     stack.neutron().start().unwrap();
     assert_eq!(ports(stack, network), ["a/eth0"]);
-    plugin.del("a");
+    patient(plugin).del("a");
     assert_eq!(ports(stack, network), [""; 0]);
 }
 
