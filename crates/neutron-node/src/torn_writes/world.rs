@@ -119,10 +119,7 @@ impl World {
         if self.rng.u8(..3) == 0 {
             self.name = "n1";
         }
-        self.refuse_or_allow();
-        if self.rng.bool() {
-            self.neutron.ports.borrow_mut().execute_late();
-        }
+        self.change_neutron();
         let fault = match self.rng.u8(..10) {
             0..=2 => Some(Fault::Kill),
             3..=4 => Some(Fault::PowerLoss),
@@ -151,8 +148,8 @@ impl World {
         self.check_living()
     }
 
-    /// Neutron refuses to delete some port for a while.
-    fn refuse_or_allow(&mut self) {
+    /// Neutron refuses to delete some port for a while, or executes late creations.
+    fn change_neutron(&mut self) {
         let mut ports = self.neutron.ports.borrow_mut();
         match self.rng.u8(..10) {
             0 => {
@@ -161,6 +158,7 @@ impl World {
                 refused.iter().for_each(|id| ports.refuse_deletion(id));
             }
             1 => ports.allow_deletion(),
+            2..=6 => ports.execute_late(),
             _ => {}
         }
     }
