@@ -90,14 +90,16 @@ pub(super) fn collect<N: Neutron>(
     outcome
 }
 
-/// Removes the records that their DELs kept, and whose ports never came.
+/// Removes the records that their DELs kept, and whose ports never came. A loss of power may undo that
+/// a DEL released a pooled port. Then the record shows that it is garbage.
 pub(super) fn forget_records<N>(sync: &NeutronSync<'_, N>, at_neutron: &[Port]) {
-    let records = sync.node_state.attachment_records();
+    let (pool, records) = (sync.node_state.pool(), sync.node_state.attachment_records());
     let has_port = |one: &Attachment| {
         let device = one.to_string();
         at_neutron.iter().any(|port| port.device_id == device)
     };
-    let is_over = |one: &Attachment| records.is_over(one) && !has_port(one);
+    let holds_none = |one: &Attachment| matches!(pool.held(one), Ok(None));
+    let is_over = |one: &Attachment| records.is_over(one) && !has_port(one) && holds_none(one);
     for (attachment, _age) in records.all() {
         let identity = sync.node_state.identity(&attachment);
         // The next sync tries again where an ADD or a DEL is running.

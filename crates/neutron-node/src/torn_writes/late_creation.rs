@@ -25,3 +25,9 @@ impl World {
         self.machine.restart();
     }
 }
+
+/// A loss of power gives a pooled port back to an interface whose record was kept.
+#[test]
+fn a_kept_record_shows_that_a_pooled_port_is_free() {
+    super::run(2821, None, &mut super::Figures::default()).unwrap();
+}
