@@ -207,14 +207,18 @@ fn look(netns: &Path) -> Netns {
 mod tests {
     use super::*;
 
+    fn interface() -> Attachment {
+        Attachment {
+            container: "c".parse().unwrap(),
+            interface: "eth0".parse().unwrap(),
+        }
+    }
+
     #[test]
     fn a_record_tells_boot_and_network_namespace() {
         let folder = tempfile::tempdir().unwrap();
         let attachment_records = AttachmentRecords::of(folder.path(), "net");
-        let attachment = Attachment {
-            container: "c".parse().unwrap(),
-            interface: "eth0".parse().unwrap(),
-        };
+        let attachment = interface();
         assert!(
             attachment_records.read(&attachment).is_none() && attachment_records.all().is_empty()
         );
@@ -266,10 +270,7 @@ mod tests {
     fn a_record_outlives_its_del_while_neutron_may_create_a_port() {
         let folder = tempfile::tempdir().unwrap();
         let records = AttachmentRecords::of(folder.path(), "net");
-        let attachment = Attachment {
-            container: "c".parse().unwrap(),
-            interface: "eth0".parse().unwrap(),
-        };
+        let attachment = interface();
         records.write(&attachment, folder.path()).unwrap();
         assert_eq!(
             records.begin_create(&attachment).unwrap(),
