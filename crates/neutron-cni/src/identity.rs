@@ -6,6 +6,7 @@ use std::fmt;
 use ring::digest::{Context, SHA256, digest as sha};
 
 use crate::cni::Attachment;
+use ipam_core::neutron::Id;
 use openstack::Port;
 
 ipam_core::text_enum! {
@@ -34,14 +35,31 @@ pub struct Identity {
 }
 
 /// One run of the plugin. The port's `description` names the run that created it, so that a failed
-/// run deletes its own port and no other.
+/// run deletes its own port and no other. It also names the server of the run, so that the ports of a
+/// server that is gone are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunId(String);
 
+/// How the description of every port of the plugin begins.
+const RUN: &str = "cilium-ipam run ";
+
+/// What stands before the server's id in a description.
+const ON_SERVER: &str = " on server ";
+
 impl RunId {
     /// From 64 random bits.
-    pub fn new(random: u64) -> RunId {
-        RunId(format!("cilium-ipam run {random:016x}"))
+    pub fn new(random: u64, server: Option<&Id>) -> RunId {
+        let run = format!("{RUN}{random:016x}");
+        RunId(match server {
+            Some(server) => format!("{run}{ON_SERVER}{server}"),
+            None => run,
+        })
+    }
+
+    /// The server that the `description` of a port names.
+    pub fn server_of(description: &str) -> Option<Id> {
+        let (_, server) = description.strip_prefix(RUN)?.split_once(ON_SERVER)?;
+        server.parse().ok()
     }
 
     /// The text of `description`.
@@ -148,6 +166,21 @@ mod tests {
             interface: interface.parse().unwrap(),
         };
         Identity::new(node, network, &attachment)
+    }
+
+    #[test]
+    fn a_description_names_the_server_or_none() {
+        let server: Id = "9d01b1c6-4a0f-4d4b-8a3c-1f4f5a6b7c8d".parse().unwrap();
+        let described = RunId::new(1, Some(&server)).to_string();
+        assert_eq!(RunId::server_of(&described), Some(server.clone()));
+        for other in [
+            RunId::new(1, None).to_string(),
+            format!("of another program on server {server}"),
+            format!("{described} and more"),
+            String::new(),
+        ] {
+            assert_eq!(RunId::server_of(&other), None, "{other}");
+        }
     }
 
     #[test]

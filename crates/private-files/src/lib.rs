@@ -166,7 +166,24 @@ fn read(file: File) -> io::Result<String> {
 /// # Errors
 /// Fails if no file identifies the machine, or one that exists cannot be read.
 pub fn node_name() -> Result<String, FileError> {
-    let of = |path: &str| match open(Path::new(path)).and_then(read) {
+    for path in [PRODUCT_UUID, MACHINE_ID] {
+        if let Some(name) = machine_name(path)? {
+            return Ok(name);
+        }
+    }
+    Err(FileError::UnknownMachine)
+}
+
+/// The name of this machine by its firmware; `None` if it has none.
+///
+/// # Errors
+/// Fails if the file exists and cannot be read.
+pub fn product_uuid() -> Result<Option<String>, FileError> {
+    machine_name(PRODUCT_UUID)
+}
+
+fn machine_name(path: &str) -> Result<Option<String>, FileError> {
+    match open(Path::new(path)).and_then(read) {
         // Falling back when a file is unreadable would give one machine two names.
         Err(why) if why.kind() != io::ErrorKind::NotFound => Err(FileError::of(path, &why)),
         Err(_) => Ok(None),
@@ -176,11 +193,5 @@ pub fn node_name() -> Result<String, FileError> {
             let tells = |byte: u8| byte.is_ascii_hexdigit() && !b"0f".contains(&byte);
             Ok(Some(text).filter(|text| text.len() >= 32 && text.bytes().any(tells)))
         }
-    };
-    for path in [PRODUCT_UUID, MACHINE_ID] {
-        if let Some(name) = of(path)? {
-            return Ok(name);
-        }
     }
-    Err(FileError::UnknownMachine)
 }

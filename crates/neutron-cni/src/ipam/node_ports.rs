@@ -62,7 +62,7 @@ where
         let records = self.node_state.attachment_records();
         let before = records.begin_create(target.attachment);
         let before = before.map_err(|why| record_error(target.attachment, &why))?;
-        let run = RunId::new(fastrand::u64(..));
+        let run = RunId::new(fastrand::u64(..), NodeState::server().as_ref());
         let added = add(&neutron, &last, request, &identity, &run);
         let leftover = added
             .as_ref()

@@ -7,7 +7,8 @@ use crate::cni::{Attachment, CniError, ErrorCode};
 use crate::conversions::file_error;
 use crate::state::{AttachmentRecords, Pool};
 use crate::{Identity, Settings};
-use private_files::{Locked, disk, kept, node_name, state_folder};
+use ipam_core::neutron::Id;
+use private_files::{Locked, disk, kept, node_name, product_uuid, state_folder};
 
 /// Stores the name of the node.
 const NODE_FILE: &str = "node.json";
@@ -45,6 +46,12 @@ impl NodeState {
             named,
             node,
         })
+    }
+
+    /// The server of OpenStack that this machine is, if its firmware names one (Nova writes the id
+    /// of a server into its `product_uuid`).
+    pub fn server() -> Option<Id> {
+        product_uuid().ok().flatten()?.parse().ok()
     }
 
     /// The `name` of all ports of this network on this node.

@@ -43,7 +43,7 @@ fn add_once(
         neutron,
         &request(networks),
         &identity(container),
-        &RunId::new(run),
+        &RunId::new(run, None),
     )?;
     Ok(added
         .outcome
@@ -189,7 +189,7 @@ fn lost_answers_leave_one_port_or_none() {
                 }
                 Err(not) => {
                     let mine = of_container(&neutron, "c");
-                    let description = RunId::new(run).to_string();
+                    let description = RunId::new(run, None).to_string();
                     let of_run = |port: &Port| port.description == description;
                     let left = mine.iter().filter(|port| of_run(port)).count();
                     let late = neutron
