@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
 
+use crate::gone_node;
 use neutron_cni::STATE_DIRECTORY;
 
 /// The text of `--help`.
@@ -14,6 +15,7 @@ Serves the CNI plugin cni-ipam-neutron on this node, as the configurations of it
 a warm pool of Neutron ports, deletes garbage ports, and keeps the allowed_address_pairs of the VM's port.
 
 Usage: neutron-node [OPTIONS]
+       neutron-node gc --node NAME [OPTIONS]    delete the ports of a node that is gone for good
 
       --networks DIR        folder with network configurations; repeatable [/etc/cni/net.d]
       --results DIR         folder with a container runtime's cache of results; repeatable
@@ -35,6 +37,8 @@ pub(super) enum Request {
     Help,
     Version,
     Run(Box<Arguments>),
+    /// `gc`; `None` for its help.
+    Gc(Option<gone_node::Arguments>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,8 +75,12 @@ impl Arguments {
             state: STATE_DIRECTORY.into(),
             listen: None,
         };
+        let mut is_first = true;
         while let Some(argument) = parser.next()? {
             match argument {
+                Arg::Value(word) if is_first && word == "gc" => {
+                    return gone_node::Arguments::read(&mut parser).map(Request::Gc);
+                }
                 Arg::Short('h') | Arg::Long("help") => return Ok(Request::Help),
                 Arg::Short('V') | Arg::Long("version") => return Ok(Request::Version),
                 Arg::Long("networks") => arguments.networks.push(parser.value()?.into()),
@@ -87,6 +95,7 @@ impl Arguments {
                 Arg::Long("state-directory") => arguments.state = parser.value()?.into(),
                 other => return Err(other.unexpected()),
             }
+            is_first = false;
         }
         if arguments.networks.is_empty() {
             arguments.networks.push("/etc/cni/net.d".into());
@@ -152,6 +161,11 @@ mod tests {
         );
         assert_eq!(arguments.results, [PathBuf::from("/r")]);
         assert_eq!(read(&["-h"]).unwrap(), Request::Help);
+        assert!(matches!(
+            read(&["gc", "--node", "n"]),
+            Ok(Request::Gc(Some(_)))
+        ));
+        assert!(read(&["--once", "gc", "--node", "n"]).is_err());
         for bad in [
             &["--grace", "0"][..],
             &["--look", "1d"],

@@ -8,6 +8,7 @@ mod daemon;
 mod evidence;
 mod fill;
 mod garbage;
+mod gone_node;
 mod network_state;
 mod networks;
 mod pairs;
@@ -46,6 +47,11 @@ fn main() -> ExitCode {
             println!("neutron-node {}", env!("CARGO_PKG_VERSION"));
             return ExitCode::SUCCESS;
         }
+        Ok(Request::Gc(None)) => {
+            print!("{}", gone_node::HELP);
+            return ExitCode::SUCCESS;
+        }
+        Ok(Request::Gc(Some(arguments))) => return gone_node::run(&arguments),
         Ok(Request::Run(arguments)) => *arguments,
         Err(why) => {
             eprintln!("neutron-node: {why}\nTry `neutron-node --help`.");

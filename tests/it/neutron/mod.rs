@@ -6,6 +6,7 @@ mod clouds;
 mod daemon;
 mod faults;
 mod garbage;
+mod gone_node;
 mod guest;
 mod health;
 mod input;
