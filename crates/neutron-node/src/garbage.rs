@@ -90,24 +90,37 @@ pub(super) fn collect<N: Neutron>(
     outcome
 }
 
-/// Removes the records that their DELs kept, and whose ports never came. A loss of power may undo that
-/// a DEL released a pooled port. Then the record shows that it is garbage.
-pub(super) fn forget_records<N>(sync: &NeutronSync<'_, N>, at_neutron: &[Port]) {
+/// The interfaces for which Neutron creates no port any more. The caller must read this before the ports.
+pub(super) fn forgettable_records<N>(sync: &NeutronSync<'_, N>) -> Vec<Attachment> {
+    let records = sync.node_state.attachment_records();
+    let attachments = records
+        .all()
+        .into_iter()
+        .map(|(attachment, _age)| attachment);
+    attachments
+        .filter(|attachment| records.is_forgettable(attachment))
+        .collect()
+}
+
+/// Removes these records where no port is. Keeps the record of an interface that holds a pooled port: a
+/// loss of power may undo its release, and the record shows that the interface is gone.
+pub(super) fn forget_records<N>(
+    sync: &NeutronSync<'_, N>,
+    forgettable: &[Attachment],
+    at_neutron: &[Port],
+) {
     let (pool, records) = (sync.node_state.pool(), sync.node_state.attachment_records());
-    let has_port = |one: &Attachment| {
-        let device = one.to_string();
-        at_neutron.iter().any(|port| port.device_id == device)
-    };
-    let holds_none = |one: &Attachment| matches!(pool.held(one), Ok(None));
-    let is_over = |one: &Attachment| records.is_over(one) && !has_port(one) && holds_none(one);
-    for (attachment, _age) in records.all() {
-        let identity = sync.node_state.identity(&attachment);
+    for attachment in forgettable {
+        let device = attachment.to_string();
+        let has_port = at_neutron.iter().any(|port| port.device_id == device);
+        let identity = sync.node_state.identity(attachment);
         // The next sync tries again where an ADD or a DEL is running.
-        if is_over(&attachment)
+        if !has_port
             && let Ok(_locks) = sync.node_state.locks_for(&identity, Instant::now())
-            && is_over(&attachment)
+            && matches!(pool.held(attachment), Ok(None))
+            && records.is_forgettable(attachment)
         {
-            records.remove(&attachment);
+            records.remove(attachment);
         }
     }
 }
@@ -161,7 +174,7 @@ fn remove<N: Neutron>(sync: &NeutronSync<'_, N>, garbage: &GarbagePort) -> Resul
         GarbagePort::Port(port) => {
             sync.neutron.delete_port(&port.id)?;
             if let Some(attachment) = attachment_of(&port.device_id) {
-                sync.node_state.attachment_records().remove(&attachment);
+                sync.node_state.attachment_records().end(&attachment);
             }
             log(
                 &name,
@@ -177,7 +190,7 @@ fn remove<N: Neutron>(sync: &NeutronSync<'_, N>, garbage: &GarbagePort) -> Resul
             if let Some(pooled) = pool.held(holder)? {
                 pool.release(holder, &pooled)?;
             }
-            sync.node_state.attachment_records().remove(holder);
+            sync.node_state.attachment_records().end(holder);
             log(
                 &name,
                 &format!("port {id} is free again: its interface {holder} is gone"),

@@ -9,8 +9,8 @@ use crate::sync::NeutronSync;
 use ipam_core::neutron::Id;
 use neutron_cni::cni::{Attachment, CniError};
 use neutron_cni::state::{Confirmed, NodeState};
-use neutron_cni::{DaemonConfig, GarbageCandidates, Settings};
-use openstack::OnRequest;
+use neutron_cni::{DaemonConfig, GarbageCandidates, Owner, Settings};
+use openstack::{OnRequest, Port};
 
 /// Longer than an ADD may take.
 const LONGEST_ADD: Duration = Duration::from_mins(2);
@@ -21,7 +21,7 @@ pub(super) struct NetworkState {
     /// When Neutron was asked last, and how it went.
     last_sync: Option<(Instant, SyncOutcome)>,
     /// The `device_id`s of the ports that the last sync saw.
-    pub(super) known_devices: BTreeSet<String>,
+    known_devices: BTreeSet<String>,
     /// Why no garbage can be recognised. Reported once.
     pub(super) no_evidence: Option<String>,
     pub(super) garbage_candidates: GarbageCandidates,
@@ -31,7 +31,7 @@ pub(super) struct NetworkState {
     pub(super) unreadable: BTreeSet<Attachment>,
     pub(super) pairs_limit: Option<PairsLimit>,
     /// Ports that the plugin created for interfaces, at the last sync.
-    pub(super) own_ports: usize,
+    own_ports: usize,
     /// The pool at the last run.
     pool_counts: PortCounts,
     /// The sync of this run, if there was one.
@@ -73,6 +73,14 @@ pub(super) enum SyncOutcome {
 }
 
 impl NetworkState {
+    /// Records which ports are at Neutron.
+    pub(super) fn record_ports(&mut self, at_neutron: &[Port]) {
+        let devices = at_neutron.iter().map(|port| port.device_id.clone());
+        self.known_devices = devices.collect();
+        let is_own = |port: &&Port| port.device_owner == Owner::Pod.as_str();
+        self.own_ports = at_neutron.iter().filter(is_own).count();
+    }
+
     /// Reads the node's files, and asks Neutron if the files require it or the last sync is old.
     pub(super) fn sync(
         &mut self,
@@ -200,14 +208,16 @@ fn devices_needing_pairs(
         return Ok(BTreeSet::new());
     }
     let held = node_state.pool().ports()?.held;
-    let young = node_state
-        .attachment_records()
+    let records = node_state.attachment_records();
+    let young = records
         .all()
         .into_iter()
         .filter(|(_, age)| *age < LONGEST_ADD)
         .map(|(attachment, _)| attachment);
     Ok(young
         .filter(|attachment| !held.contains_key(attachment))
+        // Of an interface that is gone, a port is garbage.
+        .filter(|attachment| !records.is_gone(attachment))
         .map(|attachment| attachment.to_string())
         .collect())
 }

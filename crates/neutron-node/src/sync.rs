@@ -111,13 +111,9 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
     ) -> Result<(), CniError> {
         // Read the files first: each port in them existed at Neutron before.
         let ports = self.node_state.pool().ports()?;
+        let forgettable = garbage::forgettable_records(self);
         let at_neutron = self.ports_at_neutron()?;
-        state.known_devices = at_neutron
-            .iter()
-            .map(|port| port.device_id.clone())
-            .collect();
-        let is_own = |port: &&Port| port.device_owner == Owner::Pod.as_str();
-        state.own_ports = at_neutron.iter().filter(is_own).count();
+        state.record_ports(&at_neutron);
         let size = self.daemon_config.pool;
         let needs = upkeep(&ports, &at_neutron, &self.name, &self.request, size);
         self.report_lost(state, &needs);
@@ -141,7 +137,7 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
                 _ => Ok(()),
             },
         ];
-        garbage::forget_records(self, &at_neutron);
+        garbage::forget_records(self, &forgettable, &at_neutron);
         pairs.map(drop)?;
         run_all(outcomes)
     }

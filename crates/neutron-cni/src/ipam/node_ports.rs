@@ -69,7 +69,7 @@ where
             .map_or_else(|not| not.leftover, |added| added.leftover);
         // An answer to this run says nothing of an earlier one.
         if (before, leftover) == (Creation::Answered, Leftover::None) {
-            records.end_create(target.attachment);
+            records.record_answer(target.attachment);
         }
         Ok(added?.outcome)
     }
@@ -115,9 +115,13 @@ where
             return Err(error.into());
         }
         for (attachment, _age) in records.all() {
-            if records.is_over(&attachment) {
+            if valid.contains(&attachment) {
+                continue;
+            }
+            // Its ports were deleted above.
+            if records.is_forgettable(&attachment) {
                 records.remove(&attachment);
-            } else if !valid.contains(&attachment) {
+            } else {
                 records.end(&attachment);
             }
         }

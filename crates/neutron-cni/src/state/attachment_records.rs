@@ -1,6 +1,6 @@
 //! Records of interfaces: boot, network namespace, and whether Neutron may still create a port. An ADD
-//! writes its record before anything else, and a DEL removes it last. The daemon recognises garbage by
-//! it, and a second ADD knows that a port may exist.
+//! writes its record before anything else. A DEL removes it last, or keeps it for a port that may still
+//! come. The daemon recognises garbage by it, and a second ADD knows that a port may exist.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -14,8 +14,12 @@ use crate::state::file_names::{attachment, file_name};
 use crate::{AttachmentRecord, Boot, LATEST_ANSWER, Netns};
 use private_files::{boot, disk, kept};
 
-/// Stands for any boot before this one.
-const EARLIER_BOOT: &str = "earlier";
+/// Stands for the boot of an interface that is gone.
+const GONE: &str = "earlier";
+
+/// Age at which a record without a port is not needed: every ADD of that time was answered. A request
+/// begins at most two minutes after the record was written.
+const FORGOTTEN_AFTER: Duration = LATEST_ANSWER.saturating_add(Duration::from_mins(2));
 
 #[derive(Serialize, Deserialize)]
 struct StoredRecord {
@@ -32,7 +36,7 @@ pub enum Creation {
     /// Every request was answered.
     #[default]
     Answered,
-    /// A request was not answered, perhaps because its ADD was killed.
+    /// A request may not be answered yet, or never was, such as that of a killed ADD.
     Pending,
 }
 
@@ -50,7 +54,7 @@ impl AttachmentRecords {
         }
     }
 
-    /// Whether an earlier ADD ran, or a DEL failed to remove the record.
+    /// Whether an earlier ADD ran, and no DEL removed the record.
     pub fn has(&self, attachment: &Attachment) -> bool {
         self.path(attachment).exists()
     }
@@ -70,8 +74,9 @@ impl AttachmentRecords {
         Ok(before)
     }
 
-    /// Records that Neutron answered. If this fails, the record outlives its DEL for a while.
-    pub fn end_create(&self, attachment: &Attachment) {
+    /// Records that Neutron answered. If this fails, the record outlives its DEL for a while. If a crash
+    /// of the machine tears the record, its age shows that it is of an earlier boot.
+    pub fn record_answer(&self, attachment: &Attachment) {
         let _ = self.set_creation(attachment, Creation::Answered);
     }
 
@@ -94,7 +99,7 @@ impl AttachmentRecords {
     /// Records that an interface is gone, whatever its network namespace. The caller must have
     /// evidence, and must keep out ADDs.
     pub fn write_gone(&self, attachment: &Attachment) -> io::Result<()> {
-        let (boot, creation) = (EARLIER_BOOT.to_owned(), self.creation(attachment));
+        let (boot, creation) = (GONE.to_owned(), self.creation(attachment));
         self.store(attachment, boot, Path::new(""), creation)
     }
 
@@ -117,28 +122,31 @@ impl AttachmentRecords {
 
     /// Ends the record after a DEL: removes it, or keeps it for the port that Neutron may still create.
     pub fn end(&self, attachment: &Attachment) {
-        match self.creation(attachment) {
-            Creation::Answered => self.remove(attachment),
-            // Again, it would never be over.
-            Creation::Pending if self.is_written_gone(attachment) => {}
+        let record: Option<StoredRecord> = kept::read(&self.path(attachment));
+        match record {
+            Some(record) if record.creation == Creation::Answered => self.remove(attachment),
+            // Another write would restart its age.
+            Some(record) if record.boot == GONE => {}
             // If this fails, its network namespace and its boot decide.
-            Creation::Pending => drop(self.write_gone(attachment)),
+            Some(_) => drop(self.write_gone(attachment)),
+            None if self.has(attachment) => drop(self.write_gone(attachment)),
+            None => {}
         }
     }
 
-    /// Whether [`AttachmentRecords::end`] kept the record, and Neutron creates no port any more.
-    pub fn is_over(&self, attachment: &Attachment) -> bool {
+    /// Whether the interface is gone, and Neutron creates no port for it any more. Its record is needed
+    /// only while a port exists, at Neutron or in the pool.
+    pub fn is_forgettable(&self, attachment: &Attachment) -> bool {
         let metadata = fs::metadata(self.path(attachment));
         let written = metadata.and_then(|metadata| metadata.modified()).ok();
         let age = written.and_then(|at| at.elapsed().ok());
-        self.creation(attachment) == Creation::Pending
-            && self.is_written_gone(attachment)
-            && age.is_some_and(|age| age >= LATEST_ANSWER)
+        self.is_gone(attachment) && age.is_some_and(|age| age >= FORGOTTEN_AFTER)
     }
 
-    fn is_written_gone(&self, attachment: &Attachment) -> bool {
+    /// Whether the record shows that the interface is gone.
+    pub fn is_gone(&self, attachment: &Attachment) -> bool {
         let record: Option<StoredRecord> = kept::read(&self.path(attachment));
-        record.is_some_and(|record| record.boot == EARLIER_BOOT)
+        record.is_some_and(|record| record.boot == GONE || look(&record.netns) == Netns::Gone)
     }
 
     /// Removes the record. If this fails, the next ADD asks Neutron, and nothing else changes.
@@ -205,6 +213,8 @@ fn look(netns: &Path) -> Netns {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     fn interface() -> Attachment {
@@ -266,6 +276,7 @@ mod tests {
         attachment_records.remove(&attachment);
         assert!(!attachment_records.has(&attachment));
     }
+
     #[test]
     fn a_record_outlives_its_del_while_neutron_may_create_a_port() {
         let folder = tempfile::tempdir().unwrap();
@@ -286,7 +297,7 @@ mod tests {
             records.begin_create(&attachment).unwrap(),
             Creation::Pending
         );
-        records.end_create(&attachment);
+        records.record_answer(&attachment);
         records.end(&attachment);
         assert!(!records.has(&attachment));
         let older = serde_json::json!({"boot": "b", "netns": "/run/netns/a"});
@@ -294,5 +305,44 @@ mod tests {
         assert_eq!(records.creation(&attachment), Creation::Answered);
         fs::write(records.path(&attachment), "{").unwrap();
         assert_eq!(records.creation(&attachment), Creation::Pending);
+    }
+
+    #[test]
+    fn a_record_is_forgettable_when_no_port_can_come() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = AttachmentRecords::of(folder.path(), "net");
+        let attachment = interface();
+        let is_forgettable_at = |age: Duration| {
+            let file = fs::File::open(records.path(&attachment)).unwrap();
+            file.set_modified(SystemTime::now() - age).unwrap();
+            records.is_forgettable(&attachment)
+        };
+        assert!(!records.is_forgettable(&attachment), "there is none");
+        records.write(&attachment, folder.path()).unwrap();
+        // A container of the daemon may see another boot than the plugin: a boot alone proves nothing.
+        let netns = folder.path().to_owned();
+        let boot = "another".to_owned();
+        let creation = Creation::Answered;
+        let other = StoredRecord {
+            boot,
+            netns,
+            creation,
+        };
+        kept::keep(&records.path(&attachment), &other).unwrap();
+        assert!(!is_forgettable_at(FORGOTTEN_AFTER));
+        for path in ["gone", ""] {
+            records
+                .write(&attachment, &folder.path().join(path))
+                .unwrap();
+            if path.is_empty() {
+                records.write_gone(&attachment).unwrap();
+            }
+            assert!(is_forgettable_at(FORGOTTEN_AFTER));
+            assert!(!is_forgettable_at(FORGOTTEN_AFTER - Duration::from_mins(1)));
+            let file = fs::File::open(records.path(&attachment)).unwrap();
+            let tomorrow = SystemTime::now() + FORGOTTEN_AFTER;
+            file.set_modified(tomorrow).unwrap();
+            assert!(!records.is_forgettable(&attachment));
+        }
     }
 }

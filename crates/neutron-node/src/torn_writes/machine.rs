@@ -155,13 +155,8 @@ impl SimulatedMachine {
         }
     }
 
-    /// Whether a step that ends in death is done nevertheless.
-    pub(super) fn is_done_in_death(&self) -> bool {
-        self.inner.borrow_mut().rng.bool()
-    }
-
-    /// Whether Neutron executes a creation after its program died.
-    pub(super) fn is_late_in_death(&self) -> bool {
+    /// Whether a step in which the program dies is done nevertheless, or a request later.
+    pub(super) fn happens_in_death(&self) -> bool {
         self.inner.borrow_mut().rng.bool()
     }
 

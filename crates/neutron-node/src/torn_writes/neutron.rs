@@ -142,7 +142,7 @@ impl Client {
         match self.machine.step() {
             // Neutron needs no space on this disk.
             Step::Go | Step::Refused => request(&mut self.ports.borrow_mut()),
-            Step::Dies if self.machine.is_done_in_death() => {
+            Step::Dies if self.machine.happens_in_death() => {
                 let _ = request(&mut self.ports.borrow_mut());
                 lost()
             }
@@ -159,7 +159,7 @@ impl Retries for Client {
 
 impl Neutron for Client {
     fn create_port(&self, port: &NewPort<'_>) -> Result<Port, NeutronError> {
-        let is_late = self.machine.is_late_in_death();
+        let is_late = self.machine.happens_in_death();
         self.ask(|ports| {
             if is_late && self.machine.is_dead() {
                 let requested = ports.requested(port);
