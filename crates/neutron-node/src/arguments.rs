@@ -9,6 +9,9 @@ use lexopt::{Arg, Parser, ValueExt};
 use crate::gone_node;
 use neutron_cni::STATE_DIRECTORY;
 
+/// Where Kubernetes puts the token of a Pod.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
 /// The text of `--help`.
 pub(super) const HELP: &str = "\
 Serves the CNI plugin cni-ipam-neutron on this node, as the configurations of its networks ask (documentation: how-to/openstack): fills
@@ -18,6 +21,9 @@ Usage: neutron-node [OPTIONS]
        neutron-node gc --node NAME [OPTIONS]    delete the ports of a node that is gone for good
 
       --networks DIR        folder with network configurations; repeatable [/etc/cni/net.d]
+      --attachment-definitions[=DIR]
+                            also serve the networks of NetworkAttachmentDefinitions; DIR is the folder of
+                            a ServiceAccount that may list them [/var/run/secrets/kubernetes.io/serviceaccount]
       --results DIR         folder with a container runtime's cache of results; repeatable
                             [/var/lib/cni/results and /var/lib/cni/multus/results]
       --interval SECONDS    interval between reads of the node's files [5]
@@ -44,6 +50,8 @@ pub(super) enum Request {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Arguments {
     pub(super) networks: Vec<PathBuf>,
+    /// The folder of the ServiceAccount that lists NetworkAttachmentDefinitions; `None` reads none.
+    pub(super) service_account: Option<PathBuf>,
     pub(super) results: Vec<PathBuf>,
     /// Interval between reads of the node's files.
     pub(super) interval: Duration,
@@ -67,6 +75,7 @@ impl Arguments {
     pub(super) fn read(mut parser: Parser) -> Result<Request, lexopt::Error> {
         let mut arguments = Arguments {
             networks: Vec::new(),
+            service_account: None,
             results: Vec::new(),
             interval: Duration::from_secs(5),
             neutron_interval: Duration::from_mins(1),
@@ -84,6 +93,11 @@ impl Arguments {
                 Arg::Short('h') | Arg::Long("help") => return Ok(Request::Help),
                 Arg::Short('V') | Arg::Long("version") => return Ok(Request::Version),
                 Arg::Long("networks") => arguments.networks.push(parser.value()?.into()),
+                Arg::Long("attachment-definitions") => {
+                    let folder = parser.optional_value();
+                    let folder = folder.map_or_else(|| SERVICE_ACCOUNT.into(), PathBuf::from);
+                    arguments.service_account = Some(folder);
+                }
                 Arg::Long("results") => arguments.results.push(parser.value()?.into()),
                 Arg::Long("interval") => arguments.interval = seconds(&mut parser)?,
                 Arg::Long("look") => arguments.neutron_interval = seconds(&mut parser)?,
@@ -178,6 +192,16 @@ mod tests {
             panic!()
         };
         assert_eq!(arguments.networks, ["/a", "/b"].map(PathBuf::from));
+        let account = |words: &[&str]| match read(words) {
+            Ok(Request::Run(arguments)) => arguments.service_account,
+            other => panic!("{other:?}"),
+        };
+        let given = account(&["--attachment-definitions=/a", "--once"]);
+        assert_eq!(given, Some(PathBuf::from("/a")));
+        assert_eq!(
+            account(&["--attachment-definitions"]),
+            Some(SERVICE_ACCOUNT.into())
+        );
         let Ok(Request::Run(arguments)) = read(&[]) else {
             panic!()
         };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::arguments::Arguments;
+use crate::attachment_definitions::AttachmentDefinitions;
 use crate::log;
 use crate::network_state::{NetworkState, SyncResult};
 use crate::networks::{networks, orphaned_pools};
@@ -21,6 +22,7 @@ pub(super) struct Daemon {
     pub(super) arguments: Arguments,
     began: Instant,
     telemetry: Arc<Telemetry>,
+    definitions: Option<AttachmentDefinitions>,
     states: BTreeMap<String, NetworkState>,
     /// The last error of each network. Each is reported once.
     reported: BTreeMap<String, String>,
@@ -28,8 +30,12 @@ pub(super) struct Daemon {
 
 impl Daemon {
     pub(super) fn new(arguments: Arguments, telemetry: Arc<Telemetry>) -> Daemon {
+        let definitions = arguments.service_account.clone().map(|service_account| {
+            AttachmentDefinitions::new(service_account, arguments.neutron_interval)
+        });
         Daemon {
             arguments,
+            definitions,
             began: Instant::now(),
             telemetry,
             states: BTreeMap::new(),
@@ -41,7 +47,10 @@ impl Daemon {
     pub(super) fn sync(&mut self) -> usize {
         let on_request = Some(self.telemetry.on_request());
         let mut results: Results = Vec::new();
-        let listed = networks(&self.arguments.networks);
+        let mut listed = networks(&self.arguments.networks);
+        if let (Some(definitions), Ok(networks)) = (&mut self.definitions, &mut listed) {
+            definitions.extend(networks);
+        }
         let listing = match &listed {
             Ok(networks) if networks.values().all(Result::is_ok) => Listing::Complete,
             Ok(_) | Err(_) => Listing::Partial,

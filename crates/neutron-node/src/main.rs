@@ -4,6 +4,7 @@
 
 mod after_boot;
 mod arguments;
+mod attachment_definitions;
 mod daemon;
 mod evidence;
 mod fill;

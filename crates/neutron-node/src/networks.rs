@@ -16,7 +16,7 @@ use private_files::read_small;
 const EXTENSIONS: [&str; 3] = ["conf", "conflist", "json"];
 
 /// How the name of the plugin ends: `cni-ipam-neutron`, or `ipam-neutron` in 2020.
-const PLUGIN: &str = "ipam-neutron";
+pub(super) const PLUGIN: &str = "ipam-neutron";
 
 /// Settings by name of the network. An invalid file stands under its own path.
 pub(super) type Networks = BTreeMap<String, Result<Settings, CniError>>;
@@ -29,22 +29,29 @@ pub(super) fn networks(folders: &[PathBuf]) -> Result<Networks, CniError> {
         .collect::<Result<_, _>>()?;
     for path in files.into_iter().flatten() {
         for (name, read) in of_file(&path) {
-            let is_other = networks.get(&name).is_some_and(|known| *known != read);
-            let twice = || {
-                CniError::new(
-                    ErrorCode::InvalidConfiguration,
-                    format!(
-                        "two files configure this network differently; one is {}",
-                        path.display()
-                    ),
-                    "give each network its own name",
-                )
-            };
-            let read = if is_other { Err(twice()) } else { read };
-            networks.insert(name, read);
+            add_network(&mut networks, name, read, &path.display().to_string());
         }
     }
     Ok(networks)
+}
+
+/// Adds a network that `place` configures. Two different configurations are an error.
+pub(super) fn add_network(
+    networks: &mut Networks,
+    name: String,
+    read: Result<Settings, CniError>,
+    place: &str,
+) {
+    let is_other = networks.get(&name).is_some_and(|known| *known != read);
+    let twice = || {
+        CniError::new(
+            ErrorCode::InvalidConfiguration,
+            format!("two configurations of this network differ; one is {place}"),
+            "give each network its own name",
+        )
+    };
+    let read = if is_other { Err(twice()) } else { read };
+    networks.insert(name, read);
 }
 
 /// The files of a folder that a runtime would read.
@@ -103,10 +110,10 @@ pub(super) fn orphaned_pools(networks: &Networks, state: &Path) -> Networks {
     errors.collect()
 }
 
-fn of_file(path: &Path) -> Networks {
+fn of_file(path: &Path) -> Vec<(String, Result<Settings, CniError>)> {
     let text = match read_small(path) {
         Ok(text) => text,
-        Err(fault) => return Networks::from([(path.display().to_string(), Err(fault.into()))]),
+        Err(fault) => return vec![(path.display().to_string(), Err(fault.into()))],
     };
     let written: Value = match serde_json::from_str(&text) {
         Ok(written) => written,
@@ -117,9 +124,18 @@ fn of_file(path: &Path) -> Networks {
                 why.column()
             );
             let fault = CniError::new(ErrorCode::Decoding, message, "fix or remove the file");
-            return Networks::from([(path.display().to_string(), Err(fault))]);
+            return vec![(path.display().to_string(), Err(fault))];
         }
     };
+    networks_of(&written, &path.display().to_string())
+}
+
+/// The networks of a configuration in `place`, with their settings as a runtime passes them: with the
+/// name and the version of the list.
+pub(super) fn networks_of(
+    written: &Value,
+    place: &str,
+) -> Vec<(String, Result<Settings, CniError>)> {
     let plugins = match &written["plugins"] {
         Value::Array(plugins) => plugins.clone(),
         _ => vec![written.clone()],
@@ -131,7 +147,7 @@ fn of_file(path: &Path) -> Networks {
         }
         let settings = Settings::read(plugin.to_string().as_bytes());
         let name = settings.as_ref().map_or_else(
-            |_| path.display().to_string(),
+            |_| place.to_owned(),
             |settings| settings.network_name.clone(),
         );
         (name, settings)

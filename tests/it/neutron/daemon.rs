@@ -14,6 +14,7 @@ use crate::support::node_program;
 /// The node's folders.
 pub struct DaemonSet {
     folder: TempDir,
+    environment: Vec<(&'static str, String)>,
 }
 
 /// A running daemon. Dropping it kills it.
@@ -33,7 +34,16 @@ impl DaemonSet {
             let text = plugin.configuration.to_string();
             fs::write(folder.path().join(format!("net.d/{number}.conf")), text).unwrap();
         }
-        DaemonSet { folder }
+        DaemonSet {
+            folder,
+            environment: Vec::new(),
+        }
+    }
+
+    /// With this environment variable.
+    pub fn with(mut self, name: &'static str, value: &str) -> DaemonSet {
+        self.environment.push((name, value.to_owned()));
+        self
     }
 
     /// Another configuration.
@@ -113,6 +123,7 @@ impl DaemonSet {
             .args(arguments);
         command
             .env_clear()
+            .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);

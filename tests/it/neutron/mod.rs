@@ -1,6 +1,7 @@
 //! `cni-ipam-neutron` and `cni-vm-nic` against a real Neutron and a real Keystone, and
 //! `cni-unnumbered-ptp` behind them; with plugins alone, and under a real kubelet.
 
+mod attachment_definitions;
 mod chained;
 mod clouds;
 mod daemon;

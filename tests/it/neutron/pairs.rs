@@ -373,7 +373,9 @@ fn the_chart_runs_the_daemon_without_rights() {
         left("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"),
         Vec::<Value>::new()
     );
-    plane.list(&format!("{GROUP}/ippools")).unwrap();
+    // The server may still prepare the kind that the chart has just made.
+    let served = || Ok(plane.list(&format!("{GROUP}/ippools")).ok());
+    testbed::wait_until("the pools to be served", testbed::PATIENCE, served).unwrap();
 }
 
 pub fn clouds_file(stack: &OpenStack, folder: &std::path::Path) -> std::path::PathBuf {
