@@ -147,14 +147,8 @@ impl Installed {
         until("it looks for the definition", || {
             self.requests().iter().any(looks)
         });
-        until("an Event is there", || {
-            !self
-                .server
-                .plane
-                .list("/api/v1/namespaces/default/events")
-                .unwrap()
-                .is_empty()
-        });
+        let tells = |request: &Right| request.verb == "create" && request.resource == "events";
+        until("it creates an Event", || self.requests().iter().any(tells));
     }
 
     /// Verb, group, resource and namespace of every request of the account; the server must have
