@@ -6,7 +6,7 @@ use serde_json::json;
 use testbed::openstack::Options;
 use testbed::{OpenStack, or_skip};
 
-use super::daemon::{Daemon, DaemonSet};
+use super::daemon::{Daemon, DaemonSet, in_pool};
 use super::support::{Plugin, addresses, finish, ports, stack, start, variables};
 
 #[test]
@@ -19,6 +19,37 @@ fn only_what_nobody_has_any_more_is_deleted() {
     the_runtime_forgot_and_the_network_namespace_went(&stack, &network);
     without_evidence(&stack, &network);
     a_port_of_the_pool_whose_holder_vanished(&stack, &network);
+    ports_of_kuryr_are_left_alone(&stack, &network);
+}
+
+/// As Kuryr creates them, and with names that our ports have.
+fn ports_of_kuryr_are_left_alone(stack: &OpenStack, network: &str) {
+    let plugin = Plugin::new(stack, network, "n3").with("warmPool", json!({"free": 1}));
+    for (owner, device) in [
+        ("compute:kuryr", "vanished/eth0"),
+        ("compute:kuryr", "place-0011223344556677"),
+        ("compute:kuryr", ""),
+        ("trunk:subport", "vanished/eth0"),
+    ] {
+        let kuryr = json!({"device_id": device, "device_owner": owner, "name": "n3/examplenet"});
+        stack.create_port(network, &kuryr).unwrap();
+    }
+    let of_kuryr = || {
+        let mut ports = stack.ports(&format!("network_id={network}")).unwrap();
+        ports.retain(|port| !port["device_owner"].as_str().unwrap().starts_with("cilium"));
+        ports
+    };
+    let before = of_kuryr();
+    let set = DaemonSet::new(&[&plugin]);
+    let daemon = set.start();
+    daemon.wait_until("the pool to be filled", || in_pool(&plugin, "free") == 1);
+    plugin.add("vanished");
+    plugin.del("vanished");
+    let gc = json!({"cni.dev/valid-attachments": []});
+    plugin.run_with("GC", "", &gc).expect(0);
+    looks_again(stack, &daemon);
+    drop(daemon);
+    assert_eq!(of_kuryr(), before, "{}", set.log());
 }
 
 /// An ADD that names a network namespace.
