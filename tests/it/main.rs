@@ -4,6 +4,7 @@
 mod agent;
 mod bad_input;
 mod chart;
+mod cilium_guests;
 mod claimed;
 mod cluster_file;
 mod cluster_pool;

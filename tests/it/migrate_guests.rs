@@ -1,159 +1,15 @@
 //! Two nodes with the real cilium-agent, in QEMU guests: their Pods talk while a node gets another
 //! block, and while the cluster changes its IPAM mode.
 
-use std::cell::RefCell;
-use std::sync::Arc;
-use std::time::Duration;
+use serde_json::json;
+use testbed::agent_nodes::AgentNode;
+use testbed::{Pings, install_cilium};
 
-use serde_json::{Value, json};
-use testbed::agent_nodes::{AgentNode, AgentNodes, SETTINGS};
-use testbed::agent_vm::AgentVm;
-use testbed::{
-    AgentKubelets, AnnotateK8sNode, CiliumInstallation, CiliumVersion, Operator, Options, Pings,
-    Program, install_cilium, wait_until,
-};
+use super::cilium_guests::{Ground, GroundOptions, NODES, installation, operator};
+use super::support::pin;
 
-use super::server::{Server, node};
-use super::support::{pin, pool};
-
-const VERSION: CiliumVersion = CiliumVersion::V1_19;
-const NODES: [&str; 2] = ["n1", "n2"];
-const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
-const PODS: &str = "/api/v1/namespaces/default/pods";
-/// A guest's agent compiles, loads and starts with an emulated processor.
-const LIMIT: Duration = Duration::from_secs(600);
 /// Ten packets are a second.
 const HARMLESS: u32 = 10;
-
-/// The cluster of both guests. Their agents run, in ipam `cluster-pool`.
-struct Ground {
-    // Dropped in this order.
-    _kubelets: AgentKubelets,
-    nodes: Arc<AgentNodes>,
-    operator: RefCell<Option<Operator>>,
-    server: Server,
-}
-
-fn installation(ipam: &str) -> CiliumInstallation {
-    let supply = [
-        ("cluster-pool-ipv4-cidr", "10.20.0.0/16"),
-        ("cluster-pool-ipv4-mask-size", "24"),
-    ];
-    let own = SETTINGS.into_iter().chain(supply);
-    let own = own.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    CiliumInstallation {
-        version: VERSION.release().to_owned(),
-        ipam: ipam.to_owned(),
-        annotate_k8s_node: Some(AnnotateK8sNode::Off),
-        config: own.collect(),
-    }
-}
-
-fn operator(server: &Server, ipam: &str) -> Operator {
-    let ipam = format!("--ipam={ipam}");
-    let flags: &[&str] = match ipam.as_str() {
-        "--ipam=cluster-pool" => &[
-            &ipam,
-            "--enable-ipv6=false",
-            "--cluster-pool-ipv4-cidr=10.20.0.0/16",
-            "--cluster-pool-ipv4-mask-size=24",
-        ],
-        _ => &[&ipam, "--enable-ipv6=false"],
-    };
-    Operator::start(&server.programs, &server.plane, VERSION, flags).unwrap()
-}
-
-impl Ground {
-    fn start() -> Ground {
-        let programs = [
-            Program::CiliumOperator(VERSION),
-            Program::CiliumAgent(VERSION),
-            Program::CiliumCni(VERSION),
-            Program::NodeSettingsOracle,
-        ];
-        let server = Server::start(
-            &installation("cluster-pool"),
-            None,
-            Options::default(),
-            &programs,
-        );
-        let vm = AgentVm::prepare_node(&server.programs, VERSION).unwrap();
-        let operator = operator(&server, "cluster-pool");
-        let hostname = |name| node(name, json!({"kubernetes.io/hostname": name}));
-        server.nodes(NODES.map(hostname));
-        let nodes = AgentNodes::start(&vm, &server.plane, NODES).unwrap();
-        for node in &nodes.nodes {
-            let addresses = json!([{"type": "InternalIP", "address": node.address()}]);
-            let ready = json!([{"type": "Ready", "status": "True"}]);
-            let status = json!({"status": {"addresses": addresses, "conditions": ready}});
-            let path = format!("/api/v1/nodes/{}/status", node.name());
-            server.plane.patch(&path, &status).unwrap();
-        }
-        let nodes = Arc::new(nodes);
-        let ground = Ground {
-            _kubelets: AgentKubelets::start(&nodes, &server.plane, &server.programs),
-            nodes,
-            operator: RefCell::new(Some(operator)),
-            server,
-        };
-        let pool = pool("all", "{cidrs: [10.20.0.0/16], blockSize: 24}");
-        ground.server.folder.write("pools/all.yaml", pool);
-        for name in NODES {
-            ground.await_agent(name);
-        }
-        ground
-    }
-
-    fn node(&self, name: &str) -> &AgentNode {
-        let mut nodes = self.nodes.nodes.iter();
-        nodes.find(|node| node.name() == name).unwrap()
-    }
-
-    /// Waits until the agent is ready, and its endpoints have their programs.
-    fn await_agent(&self, name: &str) {
-        let path =
-            format!("/api/v1/namespaces/kube-system/pods?fieldSelector=spec.nodeName%3D{name}");
-        wait_until(&format!("the agent of {name}"), LIMIT, || {
-            let pods = self.server.plane.list(&path)?;
-            Ok(pods.iter().any(is_ready).then_some(()))
-        })
-        .unwrap_or_else(|error| panic!("{error}\n{}", self.log(name)));
-        self.node(name).await_endpoints().unwrap();
-    }
-
-    fn log(&self, name: &str) -> String {
-        let log = self.node(name).agent_log();
-        let lines: Vec<&str> = log.lines().rev().take(60).collect();
-        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
-    }
-
-    /// Creates a Pod on a node, and waits for its address.
-    fn pod(&self, name: &str, node: &str) -> String {
-        let container = json!([{"name": "main", "image": "none"}]);
-        let spec =
-            json!({"nodeName": node, "containers": container, "terminationGracePeriodSeconds": 5});
-        // A drain refuses Pods that nothing would create again.
-        let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "talk", "uid": "talk", "controller": true});
-        let metadata = json!({"name": name, "ownerReferences": [owner]});
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
-        self.server.plane.create(PODS, &pod).unwrap();
-        wait_until(&format!("the address of {name}"), LIMIT, || {
-            let pod = self.server.plane.get(&format!("{PODS}/{name}"))?;
-            Ok(pod["status"]["podIP"].as_str().map(str::to_owned))
-        })
-        .unwrap_or_else(|error| panic!("{error}\n{}", self.log(node)))
-    }
-
-    fn pod_cidrs(&self, name: &str) -> Value {
-        let cilium_node = self.server.plane.get(&format!("{CILIUM_NODES}/{name}"));
-        cilium_node.unwrap()["spec"]["ipam"]["podCIDRs"].clone()
-    }
-}
-
-fn is_ready(pod: &Value) -> bool {
-    pod["metadata"].get("deletionTimestamp").is_none()
-        && pod["status"]["conditions"][0]["status"] == "True"
-}
 
 /// A ping that goes on.
 struct Talk<'g> {
@@ -214,7 +70,7 @@ fn run_steps(ground: &Ground, migration: &Migration<'_>) {
 /// What the tool says at the end: `cilium-config` and the operator follow the agents.
 fn settle(ground: &Ground, ipam: &str) {
     let plane = &ground.server.plane;
-    install_cilium(plane, &installation(ipam)).unwrap();
+    install_cilium(plane, &installation(ipam, &[])).unwrap();
     drop(ground.operator.take());
     ground
         .operator
@@ -228,7 +84,7 @@ fn settle(ground: &Ground, ipam: &str) {
 #[test]
 #[ignore = "slow: boots QEMU guests; cargo xtask test --agent runs it"]
 fn two_guests_ping_each_other() {
-    let ground = Ground::start();
+    let ground = Ground::start(&GroundOptions::default());
     let [a, b] = [("a", "n1"), ("b", "n2")].map(|(pod, node)| ground.pod(pod, node));
     let talks = [
         Talk::start(&ground, "n1", "a", &b),
@@ -246,7 +102,7 @@ fn two_guests_ping_each_other() {
 #[test]
 #[ignore = "slow: boots QEMU guests; cargo xtask test --agent runs it"]
 fn a_node_moves_in_cluster_pool() {
-    let ground = Ground::start();
+    let ground = Ground::start(&GroundOptions::default());
     let before = ground.pod("moved", "n2");
     ground.pod("stays", "n1");
     let neighbour = ground.pod("neighbour", "n1");
@@ -278,7 +134,7 @@ fn a_node_moves_in_cluster_pool() {
 #[test]
 #[ignore = "slow: boots QEMU guests; cargo xtask test --agent runs it"]
 fn cluster_pool_to_kubernetes_and_back() {
-    let ground = Ground::start();
+    let ground = Ground::start(&GroundOptions::default());
     let addresses =
         [("a", "n1"), ("b", "n2"), ("c", "n2")].map(|(pod, node)| ground.pod(pod, node));
     let [a, b, c] = &addresses;

@@ -148,15 +148,21 @@ impl AgentVm {
     }
 
     /// Makes the guest of [`AgentNodes`](crate::agent_nodes::AgentNodes), which has Cilium's CNI
-    /// plugin beside the agent.
+    /// plugin and perhaps another program beside the agent.
     ///
     /// # Errors
     /// Fails if [`Program::CiliumAgent`] or [`Program::CiliumCni`] of that version was not built,
     /// or a script fails.
-    pub fn prepare_node(programs: &Programs, version: CiliumVersion) -> Result<Self> {
-        let disk = format!("{}-node", version.release());
+    pub fn prepare_node(
+        programs: &Programs,
+        version: CiliumVersion,
+        other: Option<&Path>,
+    ) -> Result<Self> {
+        let name = other.and_then(|path| path.file_name()?.to_str());
+        let disk = format!("{}-{}", version.release(), name.unwrap_or("node"));
         let plugin = programs.path(Program::CiliumCni(version))?;
-        Self::with_programs(programs, version, disk, &[plugin])
+        let more: Vec<&Path> = [plugin].into_iter().chain(other).collect();
+        Self::with_programs(programs, version, disk, &more)
     }
 
     fn with_programs(

@@ -1,5 +1,6 @@
 //! `cni-unnumbered-ptp` behind other plugins: a second way into Pods that are network namespaces.
 
+mod cilium;
 mod faults;
 pub mod ground;
 
