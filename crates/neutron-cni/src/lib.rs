@@ -25,12 +25,14 @@ pub use commands::{
 pub use conversions::file_error;
 pub use identity::{Identity, Owner, RunId};
 pub use liveness::{
-    AttachmentRecord, Boot, CachedResult, Epochs, GarbageCandidates, LATEST_ANSWER, Liveness,
-    Netns, Remembered,
+    AttachmentRecord, Boot, CachedResult, Epochs, GarbageCandidates, LATEST_ANSWER, LATEST_PORT,
+    Liveness, Netns, Remembered,
 };
 pub use settings::{
     AttachmentRequest, DaemonConfig, PairsConfig, RouteMtu, STATE_DIRECTORY, Settings, Source,
     VmInterface,
 };
 pub(crate) use settings::{invalid, shown};
-pub use warm_pool::{KeptFacts, MadeFor, PoolPorts, PoolSize, PooledPort, Upkeep, upkeep};
+pub use warm_pool::{
+    KeptFacts, MadeFor, PoolNode, PoolPorts, PoolSize, PooledPort, Upkeep, upkeep,
+};

@@ -17,6 +17,9 @@ const CLOCKS_APART: SignedDuration = SignedDuration::from_mins(10);
 /// Neutron no longer executes a request that is this old.
 pub const LATEST_ANSWER: Duration = Duration::from_mins(10);
 
+/// How long after a creation was recorded its port may come. A request begins at most two minutes later.
+pub const LATEST_PORT: Duration = LATEST_ANSWER.saturating_add(Duration::from_mins(2));
+
 /// Whether an interface exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
@@ -249,6 +252,7 @@ mod tests {
         Port {
             id: id.clone(),
             network_id: id,
+            project_id: String::new(),
             device_id: "c/eth0".to_owned(),
             device_owner: Owner::Pod.as_str().to_owned(),
             mac_address: String::new(),

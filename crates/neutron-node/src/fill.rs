@@ -10,7 +10,6 @@ use crate::network_state::{NetworkState, PairsLimit};
 use crate::pairs::{PairsError, PairsKeeper};
 use crate::sync::NeutronSync;
 use neutron_cni::cni::{CniError, ErrorCode};
-use neutron_cni::state::NodeState;
 use neutron_cni::{
     Added, Identity, KeptFacts, LATEST_ANSWER, Leftover, MadeFor, PoolPorts, PooledPort, RunId,
     Upkeep, add, delete,
@@ -77,7 +76,7 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
         let identity = Identity::in_pool(&self.name, fastrand::u64(..));
         let slot = &identity.device;
         pool.begin_create(slot)?;
-        let run = RunId::new(fastrand::u64(..), NodeState::server().as_ref());
+        let run = RunId::new(fastrand::u64(..), self.node_state.server().as_ref());
         let added = add(&self.neutron, &self.last, &self.request, &identity, &run);
         let Added { port, leftover, .. } =
             added.inspect_err(|not| self.end_failed_create(slot, not.leftover))?;

@@ -13,6 +13,7 @@ mod gone_node;
 mod network_state;
 mod networks;
 mod pairs;
+mod servers;
 mod sync;
 mod telemetry;
 #[cfg(test)]

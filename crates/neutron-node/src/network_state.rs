@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::arguments::Arguments;
+use crate::servers;
 use crate::sync::NeutronSync;
 use ipam_core::neutron::Id;
 use neutron_cni::cni::{Attachment, CniError};
@@ -92,11 +93,21 @@ impl NetworkState {
         let node_state = NodeState::of(settings)?;
         let daemon_config = settings.daemon_config()?;
         let begin = |config| NeutronSync::begin(settings, &node_state, config, on_request);
+        let is_first = self.last_sync.is_none();
         let result = self.sync_if_due(
             &node_state,
             daemon_config.clone(),
             arguments,
-            |state, config| begin(config)?.run(state, arguments, began.elapsed()),
+            |state, config| {
+                let sync = begin(config)?;
+                // Before ports are created, whose descriptions name it.
+                let recorded = if is_first || node_state.server().is_none() {
+                    servers::record_own(&node_state, &sync.neutron)
+                } else {
+                    Ok(())
+                };
+                sync.run(state, arguments, began.elapsed()).and(recorded)
+            },
         );
         self.count_pool(&node_state, &daemon_config);
         result

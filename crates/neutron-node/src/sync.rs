@@ -15,8 +15,8 @@ use neutron_cni::cni::{Arguments as CniArguments, CniError};
 use neutron_cni::plugin::{CLEANUP_TIME, cloud, session_cache};
 use neutron_cni::state::{Confirmed, NodeState};
 use neutron_cni::{
-    AttachmentRequest, DaemonConfig, LATEST_ANSWER, Owner, PoolPorts, PooledPort, Settings, Upkeep,
-    upkeep,
+    AttachmentRequest, DaemonConfig, LATEST_PORT, Owner, PoolNode, PoolPorts, PooledPort, Settings,
+    Upkeep, upkeep,
 };
 use openstack::{
     HttpNeutron, Neutron, NeutronError, OnRequest, Port, PortFilter, Retries, VmPorts,
@@ -112,10 +112,10 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
         // Read the files first: each port in them existed at Neutron before.
         let ports = self.node_state.pool().ports()?;
         let forgettable = garbage::forgettable_records(self);
+        let pending = self.node_state.pool().pending_creates()?;
         let at_neutron = self.ports_at_neutron()?;
         state.record_ports(&at_neutron);
-        let size = self.daemon_config.pool;
-        let needs = upkeep(&ports, &at_neutron, &self.name, &self.request, size);
+        let needs = self.needs(&ports, &at_neutron);
         self.report_lost(state, &needs);
         let released = self.release_after_boot(&ports, &needs.unknown);
         let retired = self.retire_ports(&needs);
@@ -126,7 +126,7 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
         let pairs = self.keep_pairs(&addresses);
         let outcomes = [
             confirmed,
-            self.delete_unfinished_ports(&needs.unknown),
+            self.delete_unfinished_ports(pending, &needs.unknown),
             retired.and_then(|()| self.delete_marked_ports()),
             garbage::collect(self, &needs.unknown, &at_neutron, state, arguments, now),
             match &pairs {
@@ -140,6 +140,16 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
         garbage::forget_records(self, &forgettable, &at_neutron);
         pairs.map(drop)?;
         run_all(outcomes)
+    }
+
+    fn needs(&self, ports: &PoolPorts, at_neutron: &[Port]) -> Upkeep {
+        let machine = NodeState::machine();
+        let node = PoolNode {
+            port_name: &self.name,
+            machine: machine.as_ref(),
+        };
+        let size = self.daemon_config.pool;
+        upkeep(ports, at_neutron, &node, &self.request, size)
     }
 
     /// Lets Pods take ports, if none in the files is of an earlier boot's interface or gone.
@@ -222,12 +232,16 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
 
     /// Deletes ports of a daemon that was killed before it recorded them, so no Pod has them.
     /// Neutron may create such a port late.
-    fn delete_unfinished_ports(&self, unknown: &[Port]) -> Result<(), CniError> {
+    fn delete_unfinished_ports(
+        &self,
+        pending: Vec<(String, Duration)>,
+        unknown: &[Port],
+    ) -> Result<(), CniError> {
         let pool = self.node_state.pool();
-        run_all(pool.pending_creates()?.into_iter().map(|(slot, age)| {
+        run_all(pending.into_iter().map(|(slot, age)| {
             match unknown.iter().find(|port| port.device_id == slot) {
                 Some(port) => self.neutron.delete_port(&port.id)?,
-                None if age < LATEST_ANSWER => return Ok(()),
+                None if age < LATEST_PORT => return Ok(()),
                 None => {}
             }
             pool.end_create(&slot);

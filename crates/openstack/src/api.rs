@@ -13,6 +13,8 @@ use ipam_core::neutron::{Id, PortAddress};
 pub struct Port {
     pub id: Id,
     pub network_id: Id,
+    #[serde(default)]
+    pub project_id: String,
     /// The container and its interface.
     #[serde(default)]
     pub device_id: String,

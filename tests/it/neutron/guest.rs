@@ -37,6 +37,7 @@ fn pods_on_ipvlan_with_a_leg_to_their_node() {
     pods_with_a_leg(&stack, &node, &networks);
     both_at_once(&stack, &node, &networks);
     pods_of_one_port(&stack, &node, &networks[0]);
+    ports_name_their_server(&stack, &node, &networks[0]);
     assert_eq!(node.links(None), links, "{}", node.guest.console());
     for pod in ["a", "b"] {
         assert_eq!(node.links(Some(pod)), ["lo"]);
@@ -164,6 +165,28 @@ fn pods_of_one_port(stack: &OpenStack, node: &Node, network: &str) {
         node.detach("one-port", pod, "eth0");
     }
     assert_eq!(ports(stack, network), [""; 0]);
+}
+
+/// Only once Neutron has shown that the machine is a server.
+fn ports_name_their_server(stack: &OpenStack, node: &Node, network: &str) {
+    let daemon = "mkdir -p /var/lib/cni/results && /opt/cni/bin/neutron-node --once";
+    let described = || {
+        node.inside(None, daemon).expect(0);
+        node.attach("one-port", "a", "eth0");
+        let filter = format!("network_id={network}&device_owner=cilium-ipam:pod");
+        let description = stack.ports(&filter).unwrap()[0]["description"].take();
+        node.detach("one-port", "a", "eth0");
+        description.as_str().unwrap().to_owned()
+    };
+    assert!(!described().contains(" on server "));
+    let nic = serde_json::json!({"device_id": MACHINE, "device_owner": "compute:nova"});
+    let nic = stack.create_port(network, &nic).unwrap();
+    let description = described();
+    let of_server = format!(" on server {MACHINE}");
+    assert!(description.ends_with(&of_server), "{description}");
+    let nic = format!("/v2.0/ports/{nic}");
+    stack.as_admin().delete(&nic).unwrap();
+    assert!(!described().contains(" on server "));
 }
 
 /// As containerd attaches a Pod to several networks.
@@ -295,7 +318,7 @@ impl Node {
                 0o600,
                 documented_cloud(stack, &credential),
             );
-        for name in ["cni-ipam-neutron", "cni-unnumbered-ptp"] {
+        for name in ["cni-ipam-neutron", "cni-unnumbered-ptp", "neutron-node"] {
             let own = node_program(name);
             files = files.program(&format!("/opt/cni/bin/{name}"), own).unwrap();
         }

@@ -10,7 +10,7 @@ use crate::conversions::file_error;
 use crate::plugin::Target;
 use crate::state::{Confirmed, Creation, NodeState};
 use crate::{
-    AttachmentRequest, Leftover, PooledPort, RunId, add, collect_garbage, delete, outcome,
+    AttachmentRequest, Leftover, PoolNode, PooledPort, RunId, add, collect_garbage, delete, outcome,
 };
 use openstack::{Neutron, Retries};
 
@@ -62,7 +62,7 @@ where
         let records = self.node_state.attachment_records();
         let before = records.begin_create(target.attachment);
         let before = before.map_err(|why| record_error(target.attachment, &why))?;
-        let run = RunId::new(fastrand::u64(..), NodeState::server().as_ref());
+        let run = RunId::new(fastrand::u64(..), self.node_state.server().as_ref());
         let added = add(&neutron, &last, request, &identity, &run);
         let leftover = added
             .as_ref()
@@ -109,20 +109,26 @@ where
         for attachment in ports.unreadable.difference(valid) {
             pool.drop_broken(attachment);
         }
-        let name = self.node_state.port_name();
+        let (all, name) = (records.all(), self.node_state.port_name());
+        let is_forgettable = |attachment: &Attachment| records.is_forgettable(attachment);
+        let forgettable: BTreeSet<Attachment> = all
+            .iter()
+            .map(|(attachment, _age)| attachment.clone())
+            .filter(is_forgettable)
+            .collect();
         let collected = collect_garbage(&(self.connect)()?.neutron, &name, valid)?;
         if let Some(error) = collected.errors.into_iter().next() {
             return Err(error.into());
         }
-        for (attachment, _age) in records.all() {
-            if valid.contains(&attachment) {
+        for (attachment, _age) in &all {
+            // The ports of the others were deleted above.
+            if valid.contains(attachment) {
                 continue;
             }
-            // Its ports were deleted above.
-            if records.is_forgettable(&attachment) {
-                records.remove(&attachment);
+            if forgettable.contains(attachment) {
+                records.remove(attachment);
             } else {
-                records.end(&attachment);
+                records.end(attachment);
             }
         }
         Ok(())
@@ -150,9 +156,13 @@ where
         if !is_first || pool.confirmed() != Confirmed::ThisBoot {
             return Ok(None);
         }
-        let name = self.node_state.port_name();
+        let (name, machine) = (self.node_state.port_name(), NodeState::machine());
+        let node = PoolNode {
+            port_name: &name,
+            machine: machine.as_ref(),
+        };
         pool.take(target.attachment, |pooled| {
-            let fits = pooled.fits(request, &name);
+            let fits = pooled.fits(request, &node);
             fits.then(|| from_files(pooled).ok()).flatten()
         })
     }

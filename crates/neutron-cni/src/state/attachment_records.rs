@@ -11,15 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::cni::Attachment;
 use crate::state::file_names::{attachment, file_name};
-use crate::{AttachmentRecord, Boot, LATEST_ANSWER, Netns};
+use crate::{AttachmentRecord, Boot, LATEST_PORT, Netns};
 use private_files::{boot, disk, kept};
 
 /// Stands for the boot of an interface that is gone.
 const GONE: &str = "earlier";
-
-/// Age at which a record without a port is not needed: every ADD of that time was answered. A request
-/// begins at most two minutes after the record was written.
-const FORGOTTEN_AFTER: Duration = LATEST_ANSWER.saturating_add(Duration::from_mins(2));
 
 #[derive(Serialize, Deserialize)]
 struct StoredRecord {
@@ -140,7 +136,7 @@ impl AttachmentRecords {
         let metadata = fs::metadata(self.path(attachment));
         let written = metadata.and_then(|metadata| metadata.modified()).ok();
         let age = written.and_then(|at| at.elapsed().ok());
-        self.is_gone(attachment) && age.is_some_and(|age| age >= FORGOTTEN_AFTER)
+        self.is_gone(attachment) && age.is_some_and(|age| age >= LATEST_PORT)
     }
 
     /// Whether the record shows that the interface is gone.
@@ -329,7 +325,7 @@ mod tests {
             creation,
         };
         kept::keep(&records.path(&attachment), &other).unwrap();
-        assert!(!is_forgettable_at(FORGOTTEN_AFTER));
+        assert!(!is_forgettable_at(LATEST_PORT));
         for path in ["gone", ""] {
             records
                 .write(&attachment, &folder.path().join(path))
@@ -337,10 +333,10 @@ mod tests {
             if path.is_empty() {
                 records.write_gone(&attachment).unwrap();
             }
-            assert!(is_forgettable_at(FORGOTTEN_AFTER));
-            assert!(!is_forgettable_at(FORGOTTEN_AFTER - Duration::from_mins(1)));
+            assert!(is_forgettable_at(LATEST_PORT));
+            assert!(!is_forgettable_at(LATEST_PORT - Duration::from_mins(1)));
             let file = fs::File::open(records.path(&attachment)).unwrap();
-            let tomorrow = SystemTime::now() + FORGOTTEN_AFTER;
+            let tomorrow = SystemTime::now() + LATEST_PORT;
             file.set_modified(tomorrow).unwrap();
             assert!(!records.is_forgettable(&attachment));
         }

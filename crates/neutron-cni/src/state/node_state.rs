@@ -13,6 +13,9 @@ use private_files::{Locked, disk, kept, node_name, product_uuid, state_folder};
 /// Stores the name of the node.
 const NODE_FILE: &str = "node.json";
 
+/// The folder of the servers that Neutron has shown, by network.
+const SERVERS: &str = "servers";
+
 /// The files of one network.
 pub struct NodeState {
     state: PathBuf,
@@ -48,10 +51,37 @@ impl NodeState {
         })
     }
 
-    /// The server of OpenStack that this machine is, if its firmware names one (Nova writes the id
-    /// of a server into its `product_uuid`).
-    pub fn server() -> Option<Id> {
+    /// The id of this machine by its firmware. Nova writes the id of a server there, but the firmware
+    /// of other machines has an id, too.
+    pub fn machine() -> Option<Id> {
         product_uuid().ok().flatten()?.parse().ok()
+    }
+
+    /// The server that this machine is, if Neutron has shown it to the credentials of this network.
+    pub fn server(&self) -> Option<Id> {
+        let shown: Id = kept::read(&self.server_file())?;
+        (NodeState::machine()? == shown).then_some(shown)
+    }
+
+    /// Records that Neutron shows this server, or none.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written.
+    pub fn record_server(&self, shown: Option<&Id>) -> Result<(), CniError> {
+        let file = self.server_file();
+        state_folder(&self.state)?;
+        let written = match shown {
+            Some(server) => disk::create_folders(&self.state.join(SERVERS))
+                .and_then(|()| kept::keep(&file, server)),
+            None if !file.exists() => Ok(()),
+            None => disk::remove(&file),
+        };
+        written.map_err(|why| file_error(&file.display().to_string(), &why))
+    }
+
+    fn server_file(&self) -> PathBuf {
+        let file = format!("{}.json", self.network_name);
+        self.state.join(SERVERS).join(file)
     }
 
     /// The `name` of all ports of this network on this node.

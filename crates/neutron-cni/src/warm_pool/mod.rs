@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{Identity, Owner};
+use crate::identity::{Identity, Owner, RunId};
 use crate::settings::AttachmentRequest;
 use ipam_core::neutron::Id;
 use openstack::{Network, NetworkFacts, NeutronError, NextAttempt, Port, Retries, Subnet};
@@ -49,6 +49,15 @@ impl MadeFor {
     }
 }
 
+/// A node as its pooled ports tell it.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolNode<'n> {
+    /// The `name` of its ports.
+    pub port_name: &'n str,
+    /// The id of the machine by its firmware.
+    pub machine: Option<&'n Id>,
+}
+
 /// A pooled port, as stored in the node's files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PooledPort {
@@ -57,12 +66,18 @@ pub struct PooledPort {
 }
 
 impl PooledPort {
-    /// Whether an ADD with this request would create such a port, on a node whose ports have this
-    /// name.
-    pub fn fits(&self, request: &AttachmentRequest, name: &str) -> bool {
+    /// Whether an ADD with this request would create such a port on this node.
+    pub fn fits(&self, request: &AttachmentRequest, node: &PoolNode<'_>) -> bool {
         // Neutron chose its addresses, so it fits no request for an address.
         let is_asked_for = request.addresses.is_empty() && self.made_for == MadeFor::of(request);
-        is_asked_for && self.port.name == name && !self.port.fixed_ips.is_empty()
+        let is_of_node = self.port.name == node.port_name && self.is_of_machine(node.machine);
+        is_asked_for && is_of_node && !self.port.fixed_ips.is_empty()
+    }
+
+    /// Whether this machine created it, as far as its description tells. A disk may outlive its server.
+    fn is_of_machine(&self, machine: Option<&Id>) -> bool {
+        let server = RunId::server_of(&self.port.description);
+        server.is_none_or(|server| Some(&server) == machine)
     }
 
     pub fn identity(&self) -> Identity {

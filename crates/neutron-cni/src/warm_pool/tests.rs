@@ -6,6 +6,10 @@ use crate::warm_pool::*;
 use ipam_core::neutron::PortAddress as Address;
 
 const NETWORK: &str = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
+const NODE: PoolNode<'static> = PoolNode {
+    port_name: NAME,
+    machine: None,
+};
 const NAME: &str = "n1/pods";
 const SIZE: PoolSize = PoolSize { free: 2, most: 3 };
 
@@ -30,6 +34,7 @@ fn pooled(number: u32) -> PooledPort {
     let port = Port {
         id,
         network_id: network,
+        project_id: String::new(),
         device_id: Identity::in_pool(NAME, number.into()).device,
         device_owner: Owner::Pool.as_str().to_owned(),
         mac_address: String::new(),
@@ -81,7 +86,7 @@ fn it_is_filled_and_surplus_ports_are_deleted_in_the_order_of_use() {
         upkeep(
             &of_node(free, &[9]),
             &at_neutron(&[1, 2, 3, 4, 5, 9]),
-            NAME,
+            &NODE,
             &request(&[NETWORK]),
             Some(SIZE),
         )
@@ -103,7 +108,7 @@ fn it_is_filled_and_surplus_ports_are_deleted_in_the_order_of_use() {
     let off = upkeep(
         &of_node(&[1], &[9]),
         &at_neutron(&[1, 9]),
-        NAME,
+        &NODE,
         &request(&[NETWORK]),
         None,
     );
@@ -119,7 +124,7 @@ fn ports_deleted_at_neutron_and_unknown_ports_are_reported() {
     let upkeep = upkeep(
         &of_node(&[1, 2], &[3, 4]),
         &at_neutron(&[2, 4, 7]),
-        NAME,
+        &NODE,
         &request(&[NETWORK]),
         Some(SIZE),
     );
@@ -139,7 +144,7 @@ fn ports_of_others_are_not_of_the_pool() {
     let upkeep = upkeep(
         &of_node(&[], &[]),
         &others,
-        NAME,
+        &NODE,
         &request(&[NETWORK]),
         Some(SIZE),
     );
@@ -152,15 +157,38 @@ fn another_configuration_needs_other_ports() {
     let upkeep = upkeep(
         &of_node(&[1, 2], &[]),
         &at_neutron(&[1, 2]),
-        NAME,
+        &NODE,
         &request(&[NETWORK, other]),
         Some(SIZE),
     );
     assert_eq!((upkeep.give_back, upkeep.make), (ids(&[1, 2]), 2));
     let mut asking = request(&[NETWORK]);
     asking.addresses = vec!["10.0.0.7".parse().unwrap()];
-    assert!(pooled(1).fits(&request(&[NETWORK]), NAME) && !pooled(1).fits(&asking, NAME));
-    assert!(!pooled(1).fits(&request(&[NETWORK]), "n2/pods"));
+    assert!(pooled(1).fits(&request(&[NETWORK]), &NODE) && !pooled(1).fits(&asking, &NODE));
+    let other_node = PoolNode {
+        port_name: "n2/pods",
+        ..NODE
+    };
+    assert!(!pooled(1).fits(&request(&[NETWORK]), &other_node));
+}
+
+#[test]
+fn a_port_of_another_server_with_the_same_disk_is_given_back() {
+    let [old, new]: [Id; 2] = ["9d01b1c6", "11111111"].map(|first| {
+        format!("{first}-4a0f-4d4b-8a3c-1f4f5a6b7c8d")
+            .parse()
+            .unwrap()
+    });
+    let needs = |machine: Option<&Id>| {
+        let mut ports = of_node(&[1, 2], &[]);
+        ports.free[0].port.description = RunId::new(1, Some(&old)).to_string();
+        let node = PoolNode { machine, ..NODE };
+        let request = request(&[NETWORK]);
+        upkeep(&ports, &at_neutron(&[1, 2]), &node, &request, Some(SIZE)).give_back
+    };
+    assert_eq!(needs(Some(&old)), ids(&[]));
+    assert_eq!(needs(Some(&new)), ids(&[1]));
+    assert_eq!(needs(None), ids(&[1]));
 }
 
 #[test]
@@ -172,7 +200,7 @@ fn a_port_whose_address_was_changed_is_given_back_or_told() {
     let upkeep = upkeep(
         &of_node(&[1], &[2]),
         &changed,
-        NAME,
+        &NODE,
         &request(&[NETWORK]),
         Some(SIZE),
     );
@@ -191,7 +219,10 @@ fn ports_of_an_earlier_name_of_the_node_are_given_back_and_never_forgotten() {
     let upkeep = upkeep(
         &of_node(&[1], &[2]),
         &[],
-        "n2/pods",
+        &PoolNode {
+            port_name: "n2/pods",
+            ..NODE
+        },
         &request(&[NETWORK]),
         Some(SIZE),
     );

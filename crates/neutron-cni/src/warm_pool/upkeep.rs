@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::cni::Attachment;
 use crate::identity::Owner;
 use crate::settings::AttachmentRequest;
-use crate::warm_pool::{PoolSize, PooledPort};
+use crate::warm_pool::{PoolNode, PoolSize, PooledPort};
 use ipam_core::neutron::Id;
 use openstack::Port;
 
@@ -48,15 +48,16 @@ pub struct Upkeep {
     pub unknown: Vec<Port>,
 }
 
-/// Computes what the pool needs. `at_neutron` are the ports with this `name`, listed after the files
-/// were read, so each port of the files existed then. Without a size, no port stays free.
+/// Computes what the pool needs. `at_neutron` are the ports with the node's `name`, listed after the
+/// files were read, so each port of the files existed then. Without a size, no port stays free.
 pub fn upkeep(
     ports: &PoolPorts,
     at_neutron: &[Port],
-    name: &str,
+    node: &PoolNode<'_>,
     request: &AttachmentRequest,
     size: Option<PoolSize>,
 ) -> Upkeep {
+    let name = node.port_name;
     let is_of_pool = |port: &&Port| port.device_owner == Owner::Pool.as_str() && port.name == name;
     let there: BTreeMap<&Id, &Port> = at_neutron
         .iter()
@@ -77,7 +78,7 @@ pub fn upkeep(
         .free
         .iter()
         .filter(|pooled| !is_gone(pooled))
-        .partition(|pooled| is_as_it_was(pooled) && pooled.fits(request, name));
+        .partition(|pooled| is_as_it_was(pooled) && pooled.fits(request, node));
     let known: BTreeSet<&Id> = ports.all().map(|pooled| &pooled.port.id).collect();
     let lost = ports
         .held

@@ -7,12 +7,10 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::servers::port_of;
 use ipam_core::neutron::Id;
 use neutron_cni::{Owner, RunId};
 use openstack::Port;
-
-/// How the ports of servers begin their `device_owner` (Nova).
-const OF_SERVER: &str = "compute:";
 
 /// A Node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +39,8 @@ pub(super) struct Plan {
     pub(super) kept: Vec<(Kept, usize)>,
     /// A Node that shows that this cluster, this project and the ids of servers belong together.
     pub(super) proof: String,
+    /// The number of ports whose names are hashes, so that they name no node.
+    pub(super) hashed: usize,
 }
 
 /// A port of a server that is gone.
@@ -59,6 +59,9 @@ pub(super) enum Kept {
     Server { server: Id, port: Id },
     /// The description names no server.
     NoServer,
+    /// The port is of another project than the ports of the cluster's Nodes. Neutron shows a project the
+    /// ports of others on its networks, and perhaps not their servers.
+    OtherProject(String),
 }
 
 /// Why nothing may be deleted.
@@ -82,6 +85,9 @@ impl fmt::Display for Kept {
                 "its server {server} exists at OpenStack (port {port}): delete the server first"
             ),
             Kept::NoServer => write!(f, "the description names no server"),
+            Kept::OtherProject(project) => {
+                write!(f, "the project is {}", project.escape_debug())
+            }
         }
     }
 }
@@ -149,35 +155,37 @@ impl Evidence {
         port_of(self.of_servers.get(server)?, server)
     }
 
-    /// A Node whose server has ports of the plugin and is visible at OpenStack.
-    fn proof(&self) -> Option<&LivingNode> {
-        let has_ports = |server: &Id| {
-            let mut servers = self.ports.iter().filter_map(server_of);
-            servers.any(|of_port| of_port == *server)
+    /// A Node whose server has ports of the plugin and is visible at OpenStack, and their project.
+    fn proof(&self) -> Option<(&LivingNode, &str)> {
+        let project_of = |server: &Id| {
+            self.port_of(server)?;
+            let mut ports = self.ports.iter();
+            let port = ports.find(|port| server_of(port).as_ref() == Some(server))?;
+            Some(port.project_id.as_str()).filter(|project| !project.is_empty())
         };
-        let is_proof = |server: &Id| self.port_of(server).is_some() && has_ports(server);
-        self.nodes
-            .iter()
-            .find(|node| node.servers.iter().any(is_proof))
+        let mut nodes = self.nodes.iter();
+        nodes.find_map(|node| Some((node, node.servers.iter().find_map(project_of)?)))
     }
 
-    fn kept(&self, port: &Port) -> Result<Id, Kept> {
+    /// The server of a port that may go, or why it stays.
+    fn gone_server(&self, port: &Port, project: &str) -> Result<Id, Kept> {
         let server = server_of(port).ok_or(Kept::NoServer)?;
+        if port.project_id != project {
+            return Err(Kept::OtherProject(port.project_id.clone()));
+        }
         let mut nodes = self.nodes.iter();
         if let Some(node) = nodes.find(|node| node.servers.contains(&server)) {
             let node = node.name.clone();
             return Err(Kept::Node { server, node });
         }
-        match self.of_servers.get(&server) {
-            Some(ports) => match port_of(ports, &server) {
-                Some(port) => Err(Kept::Server {
-                    server,
-                    port: port.id.clone(),
-                }),
-                None => Ok(server),
-            },
-            // It was not asked for.
-            None => Err(Kept::NoServer),
+        // A server that was not asked for would be missing evidence.
+        let ports = self.of_servers.get(&server).ok_or(Kept::NoServer)?;
+        match port_of(ports, &server) {
+            Some(port) => Err(Kept::Server {
+                server,
+                port: port.id.clone(),
+            }),
+            None => Ok(server),
         }
     }
 }
@@ -194,7 +202,7 @@ pub(super) fn judge(node: &str, evidence: &Evidence) -> Result<Plan, Vec<Refusal
     if !unknown.is_empty() {
         refusals.push(Refusal::UnknownServers(unknown));
     }
-    let Some(proof) = evidence.proof() else {
+    let Some((proof, project)) = evidence.proof() else {
         refusals.push(Refusal::NoProof);
         return Err(refusals);
     };
@@ -208,7 +216,7 @@ pub(super) fn judge(node: &str, evidence: &Evidence) -> Result<Plan, Vec<Refusal
         .iter()
         .filter(|port| node_of(port) == Some(node))
     {
-        match evidence.kept(port) {
+        match evidence.gone_server(port, project) {
             Ok(server) => ports.push(GonePort {
                 port: port.clone(),
                 server,
@@ -220,6 +228,7 @@ pub(super) fn judge(node: &str, evidence: &Evidence) -> Result<Plan, Vec<Refusal
         ports,
         kept: kept.into_iter().collect(),
         proof: proof.name.clone(),
+        hashed: evidence.ports.iter().filter(|port| is_hashed(port)).count(),
     })
 }
 
@@ -230,15 +239,6 @@ pub(super) fn unchanged(plan: &Plan, now: &Plan) -> Vec<GonePort> {
         .filter(|port| now.ports.contains(port))
         .cloned()
         .collect()
-}
-
-/// A port by which Nova gives `server` a network. Databases compare text in their own way.
-pub(super) fn port_of<'p>(ports: &'p [Port], server: &Id) -> Option<&'p Port> {
-    let is_of = |port: &&Port| {
-        port.device_owner.starts_with(OF_SERVER)
-            && port.device_id.parse::<Id>().as_ref() == Ok(server)
-    };
-    ports.iter().find(is_of)
 }
 
 /// The server in the description of a port of the plugin.
@@ -255,6 +255,11 @@ fn node_of(port: &Port) -> Option<&str> {
     }
     let (node, network) = port.name.rsplit_once('/')?;
     (!network.is_empty()).then_some(node)
+}
+
+/// Whether the name was too long for Neutron.
+fn is_hashed(port: &Port) -> bool {
+    port.name.starts_with("sha256:")
 }
 
 #[cfg(test)]
@@ -283,7 +288,7 @@ mod tests {
         let run = RunId::new(u64::from(number), server.map(id).as_ref());
         serde_json::from_value(json!({
             "id": port_id, "network_id": "882ec9ac-44f9-4318-8c67-a2fed2ccca4f", "name": name,
-            "device_owner": owner, "description": run.as_str(),
+            "device_owner": owner, "description": run.as_str(), "project_id": "p",
         }))
         .unwrap()
     }
@@ -311,6 +316,10 @@ mod tests {
                 port(8, "gone/pods", "cilium-ipam:pod", Some(OTHER)),
                 port(9, "gone/pods", "cilium-ipam:pod", Some(LIVING)),
                 port(10, "gone/pods", "cilium-ipam:pod", None),
+                Port {
+                    project_id: "q".to_owned(),
+                    ..port(11, "gone/pods", "cilium-ipam:pod", Some(GONE))
+                },
             ],
             of_servers: BTreeMap::from([
                 (id(LIVING), vec![of_server(LIVING)]),
@@ -341,8 +350,14 @@ mod tests {
             server: id(LIVING),
             node: "n1".to_owned(),
         };
-        let kept = [(in_cluster, 1), (at_openstack, 1), (Kept::NoServer, 1)];
-        assert_eq!(plan.kept, kept);
+        let other_project = Kept::OtherProject("q".to_owned());
+        let kept = [
+            (in_cluster, 1),
+            (at_openstack, 1),
+            (Kept::NoServer, 1),
+            (other_project, 1),
+        ];
+        assert_eq!((plan.kept.as_slice(), plan.hashed), (&kept[..], 1));
         assert_eq!(
             evidence.servers("gone"),
             (vec![id(LIVING), id(OTHER), id(GONE)], vec![id(LIVING)])

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::USER_AGENT;
-use ipam_core::neutron::Id;
-use judge::{Evidence, GonePort, LivingNode, Plan, Refusal, judge, port_of, unchanged};
+use crate::servers::{port_of, ports_of};
+use judge::{Evidence, GonePort, LivingNode, Plan, Refusal, judge, unchanged};
 use neutron_cni::Owner;
 use neutron_cni::cni::CniError;
 use openstack::{
-    Cloud, HttpNeutron, Neutron, NeutronError, Port, PortFilter, SessionCache, clouds_files,
+    Cloud, HttpNeutron, Neutron, NeutronError, PortFilter, SessionCache, clouds_files,
     retry_until_answered,
 };
 use private_files::read_small;
@@ -104,7 +104,8 @@ fn plan(arguments: &Arguments, neutron: &HttpNeutron) -> Result<Plan, Failure> {
             owner: Some(owner.as_str()),
             ..PortFilter::default()
         };
-        ports.extend(listed(neutron, LISTING, &of_owner)?);
+        let neutron = neutron.until(Instant::now() + LISTING);
+        ports.extend(neutron.ports(&of_owner)?);
     }
     let mut evidence = Evidence {
         ports,
@@ -113,34 +114,17 @@ fn plan(arguments: &Arguments, neutron: &HttpNeutron) -> Result<Plan, Failure> {
     };
     let (own, others) = evidence.servers(&arguments.node);
     for server in own {
-        let ports = ports_of(neutron, &server)?;
+        let ports = ports_of(&soon(neutron), &server)?;
         evidence.of_servers.insert(server, ports);
     }
     for server in others.into_iter().take(PROOFS) {
-        let ports = ports_of(neutron, &server)?;
+        let ports = ports_of(&soon(neutron), &server)?;
         evidence.of_servers.insert(server.clone(), ports);
         if evidence.port_of(&server).is_some() {
             break;
         }
     }
     judge(&arguments.node, &evidence).map_err(Failure::Refused)
-}
-
-/// The ports whose `device_id` is this server.
-fn ports_of(neutron: &HttpNeutron, server: &Id) -> Result<Vec<Port>, NeutronError> {
-    let of_server = PortFilter {
-        device: Some(&server.to_string()),
-        ..PortFilter::default()
-    };
-    listed(neutron, DEADLINE, &of_server)
-}
-
-fn listed(
-    neutron: &HttpNeutron,
-    within: Duration,
-    filter: &PortFilter<'_>,
-) -> Result<Vec<Port>, NeutronError> {
-    neutron.until(Instant::now() + within).ports(filter)
 }
 
 fn neutron(arguments: &Arguments) -> Result<HttpNeutron, Failure> {
@@ -161,12 +145,15 @@ fn neutron(arguments: &Arguments) -> Result<HttpNeutron, Failure> {
     let cloud = Cloud::read(&text, name.as_deref())
         .map_err(|why| Failure::Failed(format!("{}: {why}", path.display())))?;
     let until = Instant::now() + DEADLINE;
-    Ok(HttpNeutron::new(
-        cloud,
-        USER_AGENT,
-        SessionCache::Disabled,
-        until,
-    )?)
+    let neutron = HttpNeutron::new(cloud, USER_AGENT, SessionCache::Disabled, until)?;
+    // Once: each client for a request copies the session.
+    neutron.log_in()?;
+    Ok(neutron)
+}
+
+/// The same client for the next request.
+fn soon(neutron: &HttpNeutron) -> HttpNeutron {
+    neutron.until(Instant::now() + DEADLINE)
 }
 
 /// All Nodes of the cluster, or why they are not known.
@@ -198,7 +185,12 @@ fn nodes(arguments: &Arguments) -> Result<Vec<LivingNode>, String> {
 }
 
 fn shown(node: &str, plan: &Plan) -> String {
-    let Plan { ports, kept, proof } = plan;
+    let Plan {
+        ports,
+        kept,
+        proof,
+        hashed,
+    } = plan;
     let mut text = String::new();
     for GonePort { port, server } in ports {
         let addresses = port
@@ -220,6 +212,13 @@ fn shown(node: &str, plan: &Plan) -> String {
     }
     for (why, number) in kept {
         let _ = writeln!(text, "Kept: {} of {node}: {why}.", count(*number));
+    }
+    if *hashed > 0 {
+        let _ = writeln!(
+            text,
+            "Kept: {} of unknown nodes: their names are hashes.",
+            count(*hashed)
+        );
     }
     if !ports.is_empty() {
         let _ = writeln!(
@@ -269,12 +268,11 @@ fn delete(neutron: &HttpNeutron, ports: &[GonePort]) -> Result<(), Failure> {
 
 fn delete_if_gone(neutron: &HttpNeutron, gone: &GonePort) -> Result<(), String> {
     let GonePort { port, server } = gone;
-    let ports = ports_of(neutron, server).map_err(|error| error.to_string())?;
+    let ports = ports_of(&soon(neutron), server).map_err(|error| error.to_string())?;
     if let Some(shown) = port_of(&ports, server) {
         return Err(format!("server {server} exists again (port {})", shown.id));
     }
-    let neutron = neutron.until(Instant::now() + DEADLINE);
-    retry_until_answered(&neutron, |neutron| neutron.delete_port(&port.id))
+    retry_until_answered(&soon(neutron), |neutron| neutron.delete_port(&port.id))
         .map_err(|error| error.to_string())
 }
 

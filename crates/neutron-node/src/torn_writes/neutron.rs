@@ -60,6 +60,7 @@ impl Ports {
                 .parse()
                 .unwrap(),
             network_id: new.network.clone(),
+            project_id: String::new(),
             device_id: new.device.to_owned(),
             device_owner: new.owner.to_owned(),
             name: new.name.to_owned(),

@@ -38,9 +38,10 @@ const PAGE: usize = 500;
 const PAGES: usize = 100;
 
 /// The fields of a port that are read.
-const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 10] = [
     "id",
     "network_id",
+    "project_id",
     "device_id",
     "device_owner",
     "name",

@@ -120,6 +120,7 @@ fn router_port(network: &str) -> Port {
     Port {
         id: "10000000-0000-4000-8000-000000000000".parse().unwrap(),
         network_id: network.parse().unwrap(),
+        project_id: String::new(),
         device_id: String::new(),
         device_owner: "network:router_interface".to_owned(),
         name: String::new(),

@@ -161,6 +161,7 @@ impl Neutron for Simulated {
                 .parse()
                 .unwrap(),
             network_id: port.network.clone(),
+            project_id: String::new(),
             device_id: port.device.to_owned(),
             device_owner: port.owner.to_owned(),
             name: port.name.to_owned(),
