@@ -1,16 +1,14 @@
 //! The command line of the daemon. Must never know what the daemon does.
 
+use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
 
-use crate::gone_node;
+use crate::{gone_node, service_account};
 use neutron_cni::STATE_DIRECTORY;
-
-/// Where Kubernetes puts the token of a Pod.
-const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// The text of `--help`.
 pub(super) const HELP: &str = "\
@@ -21,9 +19,11 @@ Usage: neutron-node [OPTIONS]
        neutron-node gc --node NAME [OPTIONS]    delete the ports of a node that is gone for good
 
       --networks DIR        folder with network configurations; repeatable [/etc/cni/net.d]
-      --attachment-definitions[=DIR]
-                            also serve the networks of NetworkAttachmentDefinitions; DIR is the folder of
-                            a ServiceAccount that may list them [/var/run/secrets/kubernetes.io/serviceaccount]
+      --attachment-definitions NAMESPACE
+                            also serve the networks of the NetworkAttachmentDefinitions in this namespace;
+                            repeatable
+      --service-account DIR folder of the ServiceAccount that may list them
+                            [/var/run/secrets/kubernetes.io/serviceaccount]
       --results DIR         folder with a container runtime's cache of results; repeatable
                             [/var/lib/cni/results and /var/lib/cni/multus/results]
       --interval SECONDS    interval between reads of the node's files [5]
@@ -50,8 +50,10 @@ pub(super) enum Request {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Arguments {
     pub(super) networks: Vec<PathBuf>,
-    /// The folder of the ServiceAccount that lists NetworkAttachmentDefinitions; `None` reads none.
-    pub(super) service_account: Option<PathBuf>,
+    /// The namespaces whose NetworkAttachmentDefinitions are served.
+    pub(super) definitions: Vec<String>,
+    /// The folder of the ServiceAccount that lists them.
+    pub(super) service_account: PathBuf,
     pub(super) results: Vec<PathBuf>,
     /// Interval between reads of the node's files.
     pub(super) interval: Duration,
@@ -75,7 +77,8 @@ impl Arguments {
     pub(super) fn read(mut parser: Parser) -> Result<Request, lexopt::Error> {
         let mut arguments = Arguments {
             networks: Vec::new(),
-            service_account: None,
+            definitions: Vec::new(),
+            service_account: service_account::FOLDER.into(),
             results: Vec::new(),
             interval: Duration::from_secs(5),
             neutron_interval: Duration::from_mins(1),
@@ -94,10 +97,9 @@ impl Arguments {
                 Arg::Short('V') | Arg::Long("version") => return Ok(Request::Version),
                 Arg::Long("networks") => arguments.networks.push(parser.value()?.into()),
                 Arg::Long("attachment-definitions") => {
-                    let folder = parser.optional_value();
-                    let folder = folder.map_or_else(|| SERVICE_ACCOUNT.into(), PathBuf::from);
-                    arguments.service_account = Some(folder);
+                    arguments.definitions.push(namespace(parser.value()?)?);
                 }
+                Arg::Long("service-account") => arguments.service_account = parser.value()?.into(),
                 Arg::Long("results") => arguments.results.push(parser.value()?.into()),
                 Arg::Long("interval") => arguments.interval = seconds(&mut parser)?,
                 Arg::Long("look") => arguments.neutron_interval = seconds(&mut parser)?,
@@ -120,6 +122,17 @@ impl Arguments {
                 .to_vec();
         }
         Ok(Request::Run(Box::new(arguments)))
+    }
+}
+
+/// A name that is safe in a path (a label of DNS).
+fn namespace(text: OsString) -> Result<String, lexopt::Error> {
+    let text = text.string()?;
+    let is_safe = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if !text.is_empty() && text.bytes().all(is_safe) {
+        Ok(text)
+    } else {
+        Err("--attachment-definitions: expected the name of a namespace".into())
     }
 }
 
@@ -192,16 +205,18 @@ mod tests {
             panic!()
         };
         assert_eq!(arguments.networks, ["/a", "/b"].map(PathBuf::from));
-        let account = |words: &[&str]| match read(words) {
-            Ok(Request::Run(arguments)) => arguments.service_account,
-            other => panic!("{other:?}"),
+        let words = [
+            "--attachment-definitions=a",
+            "--attachment-definitions",
+            "b-1",
+        ];
+        let Ok(Request::Run(arguments)) = read(&words) else {
+            panic!()
         };
-        let given = account(&["--attachment-definitions=/a", "--once"]);
-        assert_eq!(given, Some(PathBuf::from("/a")));
-        assert_eq!(
-            account(&["--attachment-definitions"]),
-            Some(SERVICE_ACCOUNT.into())
-        );
+        assert_eq!(arguments.definitions, ["a", "b-1"]);
+        for bad in ["", "a/b", "A", "a?"] {
+            assert!(read(&["--attachment-definitions", bad]).is_err(), "{bad}");
+        }
         let Ok(Request::Run(arguments)) = read(&[]) else {
             panic!()
         };

@@ -1,195 +1,279 @@
-//! Networks that only a NetworkAttachmentDefinition configures. Reads all of them from Kubernetes as a
-//! Pod does, with the token of its ServiceAccount. Must never know Neutron.
+//! Networks that only a NetworkAttachmentDefinition configures. Reads those of some namespaces from
+//! Kubernetes as a Pod does, with the token of its ServiceAccount. Must never know Neutron.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde::Deserialize;
 use serde_json::Value;
-use ureq::Agent;
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
-use crate::USER_AGENT;
+use crate::log;
 use crate::networks::{Networks, PLUGIN, add_network, networks_of};
+use crate::service_account::{ServiceAccount, StatusCode};
+use crate::telemetry::Listing;
+use neutron_cni::Settings;
 use neutron_cni::cni::{CniError, ErrorCode};
-use private_files::read_small;
 
-/// All of them, in any namespace. In one answer, so that none is missing between two pages.
-const PATH: &str = "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions";
+/// Largest configuration in bytes.
+const LARGEST: usize = 64 << 10;
 
-/// Longest time for an answer.
-const DEADLINE: Duration = Duration::from_secs(10);
-
-/// Largest answer in bytes. A definition has at most 1.5 MiB in etcd, and few have 1 KiB.
-const LARGEST: u64 = 64 << 20;
-
-/// How the daemon reports that it cannot list them.
-const REPORTED_AS: &str = "network-attachment-definitions";
-
-/// The definitions as Kubernetes listed them last.
+/// The networks of the definitions as Kubernetes listed them last.
 pub(super) struct AttachmentDefinitions {
-    service_account: PathBuf,
+    namespaces: Vec<String>,
+    service_account: ServiceAccount,
+    /// The state directory, which all of them use.
+    state: PathBuf,
     interval: Duration,
     last_list: Option<Instant>,
-    listed: Vec<Definition>,
-    error: Option<CniError>,
+    /// By namespace.
+    listed: BTreeMap<String, Vec<Definition>>,
+    /// Namespaces whose last answer was 404, while definitions are known.
+    vanished: BTreeSet<String>,
+    /// Names that a file configured since the start of the daemon. Such a file may be broken, or away
+    /// for a moment.
+    of_files: BTreeSet<String>,
+    /// By place. Each is reported once.
+    reported: BTreeMap<String, String>,
 }
 
 /// One that may configure a network of the plugin.
+#[derive(Clone, Debug)]
 struct Definition {
     /// `NAMESPACE/NAME`.
     place: String,
-    /// The name that Multus gives to a configuration without one (`GetCNIConfigFromSpec` in
-    /// `pkg/netattachdef` of the network-attachment-definition-client).
+    /// The networks, or why there are none.
+    networks: Vec<(String, Result<Settings, CniError>)>,
+}
+
+#[derive(Deserialize)]
+struct List {
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
     name: String,
-    configuration: String,
+    namespace: String,
+}
+
+#[derive(Default, Deserialize)]
+struct Spec {
+    #[serde(default)]
+    config: String,
 }
 
 impl AttachmentDefinitions {
-    pub(super) fn new(service_account: PathBuf, interval: Duration) -> AttachmentDefinitions {
+    /// Lists the definitions of these namespaces at most once per `interval`.
+    pub(super) fn new(
+        namespaces: Vec<String>,
+        service_account: &Path,
+        state: &Path,
+        interval: Duration,
+    ) -> AttachmentDefinitions {
         AttachmentDefinitions {
-            service_account,
+            namespaces,
+            service_account: ServiceAccount::of(service_account),
+            state: state.to_owned(),
             interval,
             last_list: None,
-            listed: Vec::new(),
-            error: None,
+            listed: BTreeMap::new(),
+            vanished: BTreeSet::new(),
+            of_files: BTreeSet::new(),
+            reported: BTreeMap::new(),
         }
     }
 
-    /// Adds their networks to those of files. A file wins. While they cannot be listed, the last ones
-    /// count, and an error says that others may exist.
-    pub(super) fn extend(&mut self, networks: &mut Networks) {
+    /// The valid networks of the definitions, without those of files, and whether they are all. While
+    /// they cannot be listed, the last ones count. While a file is invalid, none does: it may configure
+    /// the same network.
+    pub(super) fn networks(&mut self, of_files: &Networks) -> (Networks, Listing) {
+        let mut errors = BTreeMap::new();
         let is_due = |last: Instant| last.elapsed() >= self.interval;
         if self.last_list.is_none_or(is_due) {
             self.last_list = Some(Instant::now());
-            match list(&self.service_account) {
-                Ok(listed) => {
-                    self.listed = listed;
-                    self.error = None;
-                }
-                Err(error) => self.error = Some(error),
+            errors = self.list();
+        } else {
+            let lists = self.reported.iter();
+            let lists = lists.filter(|(place, _)| self.namespaces.contains(place));
+            errors.extend(lists.map(|(place, error)| (place.clone(), error.clone())));
+        }
+        self.of_files.extend(of_files.keys().cloned());
+        let mut defined = Networks::new();
+        for definition in self.listed.values().flatten() {
+            for (name, read) in &definition.networks {
+                add_network(&mut defined, name.clone(), read.clone(), &definition.place);
             }
         }
-        add_networks(&self.listed, networks);
-        if let Some(error) = &self.error {
-            networks.insert(REPORTED_AS.to_owned(), Err(error.clone()));
+        defined.retain(|name, _| !self.of_files.contains(name));
+        let has_invalid_file = of_files.values().any(Result::is_err);
+        let mut networks = Networks::new();
+        for (name, read) in defined {
+            match read {
+                Err(error) => drop(errors.insert(name, shown(&error))),
+                Ok(_) if has_invalid_file => {}
+                Ok(settings) => drop(networks.insert(name, Ok(settings))),
+            }
         }
+        let listing = match errors.is_empty() && !has_invalid_file {
+            true => Listing::Complete,
+            false => Listing::Partial,
+        };
+        self.report(errors);
+        (networks, listing)
     }
-}
 
-fn add_networks(definitions: &[Definition], networks: &mut Networks) {
-    let mut defined = Networks::new();
-    for definition in definitions {
-        for (name, read) in definition.networks() {
-            add_network(&mut defined, name, read, &definition.place);
+    /// Lists each namespace. Returns the errors by namespace.
+    fn list(&mut self) -> BTreeMap<String, String> {
+        let mut errors = BTreeMap::new();
+        for namespace in &self.namespaces {
+            let answer = list(&self.service_account, namespace, &self.state);
+            let is_known = self
+                .listed
+                .get(namespace)
+                .is_some_and(|listed| !listed.is_empty());
+            match answer {
+                // A server that just started may not serve the kind yet.
+                Ok(None) if is_known && self.vanished.insert(namespace.clone()) => {}
+                Ok(listed) => {
+                    self.vanished.remove(namespace);
+                    let listed = listed.unwrap_or_default();
+                    self.listed.insert(namespace.clone(), listed);
+                }
+                Err(error) => {
+                    errors.insert(namespace.clone(), shown(&error));
+                }
+            }
         }
+        errors
     }
-    for (name, read) in defined {
-        networks.entry(name).or_insert(read);
+
+    /// Reports new errors, and those that ended. Other people may create a definition, so an invalid one
+    /// is no error of the daemon.
+    fn report(&mut self, errors: BTreeMap<String, String>) {
+        for (place, error) in &errors {
+            if self.reported.get(place) != Some(error) {
+                log(
+                    "network-attachment-definitions",
+                    &format!("{place}: {error}"),
+                );
+            }
+        }
+        for place in self.reported.keys() {
+            if !errors.contains_key(place) {
+                log(
+                    "network-attachment-definitions",
+                    &format!("{place}: recovered"),
+                );
+            }
+        }
+        self.reported = errors;
     }
 }
 
 impl Definition {
     /// `None` if it configures no network of the plugin. Multus reads a definition without
     /// `spec.config` from a file.
-    fn of(item: &Value) -> Option<Definition> {
-        let (name, namespace) = (&item["metadata"]["name"], &item["metadata"]["namespace"]);
-        let (name, namespace) = (name.as_str()?.to_owned(), namespace.as_str()?);
-        let configuration = item["spec"]["config"].as_str()?;
-        configuration.contains(PLUGIN).then(|| Definition {
-            place: format!("{namespace}/{name}"),
-            name,
-            configuration: configuration.to_owned(),
-        })
-    }
-
-    fn networks(&self) -> Vec<(String, Result<neutron_cni::Settings, CniError>)> {
-        let mut written: Value = match serde_json::from_str(&self.configuration) {
-            Ok(written) => written,
-            Err(why) => {
-                let what = format!("`spec.config` is no valid JSON: {why}");
-                let way_out = "fix the NetworkAttachmentDefinition";
-                let error = CniError::new(ErrorCode::Decoding, what, way_out);
-                return vec![(self.place.clone(), Err(error))];
-            }
+    fn of(item: Item, state: &Path) -> Option<Definition> {
+        let Item { metadata, spec } = item;
+        if !spec.config.contains(PLUGIN) {
+            return None;
+        }
+        let place = format!("{}/{}", metadata.namespace, metadata.name);
+        let networks = match networks_in(&metadata.name, &spec.config, &place, state) {
+            Ok(networks) => networks,
+            Err(error) => vec![(place.clone(), Err(error))],
         };
-        let name = &written["name"];
-        if name.is_null() || name == "" {
-            written["name"] = self.name.as_str().into();
-        }
-        networks_of(&written, &self.place)
+        Some(Definition { place, networks })
     }
 }
 
-fn list(service_account: &Path) -> Result<Vec<Definition>, CniError> {
-    let (status, body) = get(service_account, PATH)?;
-    match (status, body["items"].as_array()) {
-        (200, Some(items)) => Ok(items.iter().filter_map(Definition::of).collect()),
-        // The cluster has no such kind.
-        (404, _) => Ok(Vec::new()),
-        (status, _) => Err(unreadable(format!("Kubernetes answers {status}"))),
+/// The networks in a `spec.config`. A configuration without a name has that of its definition
+/// (`GetCNIConfigFromSpec` in `pkg/netattachdef` of the network-attachment-definition-client).
+fn networks_in(
+    name: &str,
+    config: &str,
+    place: &str,
+    state: &Path,
+) -> Result<Vec<(String, Result<Settings, CniError>)>, CniError> {
+    if config.len() > LARGEST {
+        return Err(invalid("`spec.config` has more than 64 KiB"));
+    }
+    let mut written: Value = serde_json::from_str(config)
+        .ok()
+        .filter(Value::is_object)
+        .ok_or_else(|| invalid("`spec.config` is no object of JSON"))?;
+    let written_name = &written["name"];
+    if written_name.is_null() || written_name == "" {
+        written["name"] = name.into();
+    }
+    let of_any_node = |settings: Settings| {
+        if settings.node.is_some() {
+            Err(invalid(
+                "a definition is for all nodes, so `node` cannot be set",
+            ))
+        } else if settings.state != state {
+            let state = state.display();
+            Err(invalid(&format!("`stateDirectory` must be {state}")))
+        } else {
+            Ok(settings)
+        }
+    };
+    let networks = networks_of(&written, place).into_iter();
+    Ok(networks
+        .map(|(name, read)| (name, read.and_then(of_any_node)))
+        .collect())
+}
+
+fn shown(error: &CniError) -> String {
+    format!("{} ({})", error.message, error.details)
+}
+
+fn invalid(what: &str) -> CniError {
+    let way_out = "fix the NetworkAttachmentDefinition";
+    CniError::new(ErrorCode::InvalidConfiguration, what, way_out)
+}
+
+/// The definitions of a namespace, in one answer, so that none is missing between two pages; `None` if
+/// the cluster has no such kind.
+fn list(
+    service_account: &ServiceAccount,
+    namespace: &str,
+    state: &Path,
+) -> Result<Option<Vec<Definition>>, CniError> {
+    let path =
+        format!("/apis/k8s.cni.cncf.io/v1/namespaces/{namespace}/network-attachment-definitions");
+    let (status, body) = service_account.get(&path)?;
+    match status {
+        StatusCode::OK => {
+            let list: List = serde_json::from_slice(&body)
+                .map_err(|why| unreadable(&format!("the answer is no list: {why}")))?;
+            let items = list.items.into_iter();
+            Ok(Some(
+                items
+                    .filter_map(|item| Definition::of(item, state))
+                    .collect(),
+            ))
+        }
+        StatusCode::NOT_FOUND => Ok(None),
+        status => Err(unreadable(&format!(
+            "Kubernetes answers {}",
+            status.as_u16()
+        ))),
     }
 }
 
-/// The status and the body of an answer.
-fn get(service_account: &Path, path: &str) -> Result<(u16, Value), CniError> {
-    let variable =
-        |name: &str| std::env::var(name).map_err(|_| unreadable(format!("{name} is not set")));
-    let host = variable("KUBERNETES_SERVICE_HOST")?;
-    let port = variable("KUBERNETES_SERVICE_PORT")?;
-    let host = if host.contains(':') {
-        format!("[{host}]")
-    } else {
-        host
-    };
-    let token = read_small(&service_account.join("token"))?;
-    // No error repeats the token.
-    let why = |why: ureq::Error| match why {
-        ureq::Error::Http(_) | ureq::Error::BadUri(_) => {
-            unreadable("the address or the token is invalid".to_owned())
-        }
-        why => unreadable(why.to_string()),
-    };
-    let answer = agent(&read_small(&service_account.join("ca.crt"))?)
-        .get(format!("https://{host}:{port}{path}"))
-        .header("Authorization", format!("Bearer {}", token.trim()))
-        .header("Accept", "application/json")
-        .call()
-        .map_err(why)?;
-    let status = answer.status().as_u16();
-    let body = answer.into_body().into_with_config().limit(LARGEST);
-    let bytes = body.read_to_vec().map_err(why)?;
-    Ok((status, serde_json::from_slice(&bytes).unwrap_or_default()))
-}
-
-/// Trusts these certificates only.
-fn agent(certificates: &str) -> Agent {
-    let certificates = parse_pem(certificates.as_bytes()).filter_map(|item| match item {
-        Ok(PemItem::Certificate(certificate)) => Some(certificate),
-        _ => None,
-    });
-    let certificates: Vec<Certificate<'static>> = certificates.collect();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = TlsConfig::builder()
-        .unversioned_rustls_crypto_provider(provider)
-        .root_certs(RootCerts::from(certificates))
-        .build();
-    Agent::config_builder()
-        .tls_config(tls)
-        .timeout_global(Some(DEADLINE))
-        .http_status_as_error(false)
-        // A redirect could send the token to another server.
-        .max_redirects(0)
-        .proxy(None)
-        .user_agent(USER_AGENT)
-        .build()
-        .new_agent()
-}
-
-fn unreadable(why: String) -> CniError {
+fn unreadable(why: &str) -> CniError {
     CniError::new(
         ErrorCode::TryAgainLater,
-        format!("cannot list the NetworkAttachmentDefinitions: {why}"),
+        format!("cannot list the NetworkAttachmentDefinitions of this namespace: {why}"),
         "the daemon tries again; see `neutronNode.attachmentDefinitions` of the chart",
     )
 }
@@ -199,7 +283,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use neutron_cni::Settings;
+
+    const STATE: &str = "/var/lib/cni/cilium-ipam-neutron";
 
     fn configuration(name: &str, free: usize) -> Value {
         let id = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
@@ -207,10 +292,29 @@ mod tests {
         json!({"cniVersion": "1.1.0", "name": name, "plugins": [{"type": "ptp", "ipam": ipam}]})
     }
 
+    fn with(name: &str, key: &str, value: &str) -> String {
+        let mut written = configuration(name, 1);
+        written["plugins"][0]["ipam"][key] = value.into();
+        written.to_string()
+    }
+
     fn definition(name: &str, config: &str) -> Option<Definition> {
-        Definition::of(
-            &json!({"metadata": {"namespace": "team", "name": name}, "spec": {"config": config}}),
-        )
+        let item =
+            json!({"metadata": {"namespace": "team", "name": name}, "spec": {"config": config}});
+        Definition::of(serde_json::from_value(item).unwrap(), Path::new(STATE))
+    }
+
+    /// Nobody answers its requests.
+    fn definitions(listed: impl IntoIterator<Item = Option<Definition>>) -> AttachmentDefinitions {
+        let mut definitions = AttachmentDefinitions::new(
+            vec!["team".to_owned()],
+            Path::new("/nowhere"),
+            Path::new(STATE),
+            Duration::from_mins(1),
+        );
+        let listed: Vec<Definition> = listed.into_iter().flatten().collect();
+        definitions.listed = [("team".to_owned(), listed)].into();
+        definitions
     }
 
     fn free(networks: &Networks, name: &str) -> Option<usize> {
@@ -218,55 +322,73 @@ mod tests {
         Some(settings.daemon_config().unwrap().pool?.free)
     }
 
+    fn files(configurations: &[Value]) -> Networks {
+        let read = |written: &Value| networks_of(written, "file");
+        configurations.iter().flat_map(read).collect()
+    }
+
     #[test]
     fn a_definition_configures_a_network_as_a_file_does() {
-        let mut nameless = configuration("", 1);
-        nameless["plugins"][0]["ipam"]["warmPool"]["free"] = 7.into();
-        let definitions: Vec<Definition> = [
+        let mut definitions = definitions([
             definition("a", &configuration("pods", 3).to_string()),
-            definition("nameless", &nameless.to_string()),
+            definition("nameless", &configuration("", 7).to_string()),
             definition("in-a-file", &configuration("configured", 5).to_string()),
-            definition("torn", r#"{"ipam": {"type": "ipam-neutron""#),
             definition("twice", &configuration("differ", 1).to_string()),
             definition("other", &configuration("differ", 2).to_string()),
+            definition("torn", r#"{"ipam": {"type": "ipam-neutron""#),
+            definition("list", r#"["ipam-neutron"]"#),
+            definition("large", &with("large", "x", &"x".repeat(LARGEST))),
+            definition("node", &with("node", "node", "n1")),
+            definition("state", &with("state", "stateDirectory", "/var/lib/cni/x")),
             definition("bridge", r#"{"type": "bridge", "ipam": {"type": "dhcp"}}"#),
             definition("invalid of another plugin", "{"),
-            Definition::of(&json!({"metadata": {"namespace": "team", "name": "no config"}})),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        let file = networks_of(&configuration("configured", 4), "file");
-        let mut networks: Networks = file.into_iter().collect();
-        add_networks(&definitions, &mut networks);
+            definition("without", ""),
+        ]);
+        let (networks, listing) = definitions.networks(&files(&[configuration("configured", 4)]));
         let names: Vec<&str> = networks.keys().map(String::as_str).collect();
-        let expected = ["configured", "differ", "nameless", "pods", "team/torn"];
-        assert_eq!(names, expected);
+        assert_eq!(
+            (names.as_slice(), listing),
+            (&["nameless", "pods"][..], Listing::Partial)
+        );
         assert_eq!(free(&networks, "pods"), Some(3));
         assert_eq!(free(&networks, "nameless"), Some(7));
-        assert_eq!(free(&networks, "configured"), Some(4));
-        let message = |name: &str| networks[name].as_ref().unwrap_err().message.clone();
-        assert!(
-            message("differ").contains("team/other"),
-            "{}",
-            message("differ")
-        );
-        assert!(message("team/torn").contains("no valid JSON"));
+        let reported: Vec<&str> = definitions.reported.keys().map(String::as_str).collect();
+        let expected = [
+            "differ",
+            "node",
+            "state",
+            "team",
+            "team/large",
+            "team/list",
+            "team/torn",
+        ];
+        assert_eq!(reported, expected);
+    }
+
+    #[test]
+    fn a_file_that_is_broken_or_away_for_a_moment_keeps_its_network() {
+        let mut definitions = definitions([
+            definition("a", &configuration("pods", 0).to_string()),
+            definition("b", &configuration("other", 0).to_string()),
+        ]);
+        let mut names = |of_files: &Networks| -> Vec<String> {
+            definitions.networks(of_files).0.into_keys().collect()
+        };
+        assert_eq!(names(&files(&[configuration("pods", 4)])), ["other"]);
+        assert_eq!(names(&Networks::new()), ["other"]);
+        let broken = [("pods.conf".to_owned(), Err(invalid("torn")))].into();
+        assert_eq!(names(&broken), [""; 0]);
+        assert_eq!(names(&Networks::new()), ["other"]);
     }
 
     #[test]
     fn without_an_answer_the_last_definitions_count() {
-        let nowhere = tempfile::tempdir().unwrap();
-        let mut definitions =
-            AttachmentDefinitions::new(nowhere.path().to_owned(), Duration::from_mins(1));
-        definitions.listed = definition("a", &configuration("pods", 3).to_string())
-            .into_iter()
-            .collect();
-        let mut networks = Networks::new();
-        definitions.extend(&mut networks);
-        assert_eq!(free(&networks, "pods"), Some(3));
-        assert!(networks[REPORTED_AS].is_err());
-        let settings: Vec<&Settings> = networks.values().flatten().collect();
-        assert_eq!(settings.len(), 1);
+        let mut definitions = definitions([definition("a", &configuration("pods", 3).to_string())]);
+        for _ in 0..2 {
+            let (networks, listing) = definitions.networks(&Networks::new());
+            assert_eq!(free(&networks, "pods"), Some(3));
+            assert_eq!(listing, Listing::Partial);
+            assert!(definitions.reported["team"].contains("cannot ask Kubernetes"));
+        }
     }
 }

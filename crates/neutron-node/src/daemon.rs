@@ -8,7 +8,7 @@ use crate::arguments::Arguments;
 use crate::attachment_definitions::AttachmentDefinitions;
 use crate::log;
 use crate::network_state::{NetworkState, SyncResult};
-use crate::networks::{networks, orphaned_pools};
+use crate::networks::{Networks, networks, orphaned_pools};
 use crate::telemetry::{Listing, Telemetry};
 use neutron_cni::Settings;
 use neutron_cni::cni::CniError;
@@ -30,8 +30,15 @@ pub(super) struct Daemon {
 
 impl Daemon {
     pub(super) fn new(arguments: Arguments, telemetry: Arc<Telemetry>) -> Daemon {
-        let definitions = arguments.service_account.clone().map(|service_account| {
-            AttachmentDefinitions::new(service_account, arguments.neutron_interval)
+        let Arguments {
+            definitions,
+            service_account,
+            state,
+            neutron_interval,
+            ..
+        } = arguments.clone();
+        let definitions = (!definitions.is_empty()).then(|| {
+            AttachmentDefinitions::new(definitions, &service_account, &state, neutron_interval)
         });
         Daemon {
             arguments,
@@ -47,21 +54,26 @@ impl Daemon {
     pub(super) fn sync(&mut self) -> usize {
         let on_request = Some(self.telemetry.on_request());
         let mut results: Results = Vec::new();
-        let mut listed = networks(&self.arguments.networks);
-        if let (Some(definitions), Ok(networks)) = (&mut self.definitions, &mut listed) {
-            definitions.extend(networks);
-        }
+        let listed = networks(&self.arguments.networks);
+        let (defined, defined_listing) = match (&mut self.definitions, &listed) {
+            (Some(definitions), Ok(of_files)) => definitions.networks(of_files),
+            _ => (Networks::new(), Listing::Complete),
+        };
         let listing = match &listed {
-            Ok(networks) if networks.values().all(Result::is_ok) => Listing::Complete,
+            Ok(of_files) if of_files.values().all(Result::is_ok) => defined_listing,
             Ok(_) | Err(_) => Listing::Partial,
         };
         match listed {
             Err(error) => results.push(("networks".to_owned(), Err(error))),
-            Ok(networks) => {
-                for (name, settings) in orphaned_pools(&networks, &self.arguments.state)
-                    .into_iter()
-                    .chain(networks)
-                {
+            Ok(of_files) => {
+                let mut all = of_files.clone();
+                all.extend(defined.clone());
+                let orphaned = match listing {
+                    Listing::Complete => orphaned_pools(&all, &self.arguments.state),
+                    Listing::Partial => Networks::new(),
+                };
+                // A definition cannot delay the networks of files.
+                for (name, settings) in orphaned.into_iter().chain(of_files).chain(defined) {
                     let result = settings.and_then(|settings| {
                         self.sync_network(&name, &settings, on_request.as_ref())
                     });

@@ -14,6 +14,7 @@ mod network_state;
 mod networks;
 mod pairs;
 mod servers;
+mod service_account;
 mod sync;
 mod telemetry;
 #[cfg(test)]

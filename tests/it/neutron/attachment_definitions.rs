@@ -1,12 +1,14 @@
 //! Networks of NetworkAttachmentDefinitions, in a cluster that the chart was installed into.
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 
 use serde_json::{Value, json};
 use testbed::openstack::Options;
 use testbed::{or_skip, wait_until};
 
-use super::daemon::{DaemonSet, in_pool};
+use super::daemon::DaemonSet;
 use super::support::{Plugin, ports, stack};
 use crate::chart::Installed;
 use crate::server::kubernetes;
@@ -27,6 +29,14 @@ fn crd() -> Value {
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
 }
 
+/// A definition names no node, and the machine of the tests may have no id.
+fn name_the_node(state: &Path) {
+    if !Path::new("/etc/machine-id").exists() {
+        fs::DirBuilder::new().mode(0o700).create(state).unwrap();
+        fs::write(state.join("node.json"), json!("n1").to_string()).unwrap();
+    }
+}
+
 #[test]
 fn a_network_of_a_definition_has_a_pool_before_its_first_pod() {
     let stack = or_skip!(stack(&Options::default()));
@@ -36,7 +46,7 @@ fn a_network_of_a_definition_has_a_pool_before_its_first_pod() {
         .unwrap();
     let installed = Installed::new(
         &kubernetes("1.19.3", None),
-        "--set neutronNode.enabled=true --set neutronNode.attachmentDefinitions=true",
+        "--set neutronNode.enabled=true --set neutronNode.attachmentDefinitions[0]=default",
     );
     let plane = &installed.server.plane;
     let folder = tempfile::tempdir().unwrap();
@@ -49,9 +59,15 @@ fn a_network_of_a_definition_has_a_pool_before_its_first_pod() {
     let set = DaemonSet::new(&[])
         .with("KUBERNETES_SERVICE_HOST", host)
         .with("KUBERNETES_SERVICE_PORT", port);
-    let arguments = format!("--attachment-definitions={}", account.display());
+    let account_argument = format!("--service-account={}", account.display());
+    let arguments = [
+        "--attachment-definitions=default",
+        &account_argument,
+        "--grace=1",
+    ];
+    let once = || set.ends_with(&[&arguments[..], &["--once"]].concat());
     // A cluster without the kind has no definitions.
-    assert_eq!(set.ends_with(&["--once", &arguments]), 0, "{}", set.log());
+    assert_eq!(once(), 0, "{}", set.log());
     plane.create(CRDS, &crd()).unwrap();
     let listed = || {
         Ok(plane
@@ -59,21 +75,27 @@ fn a_network_of_a_definition_has_a_pool_before_its_first_pod() {
             .ok())
     };
     wait_until("the kind to be served", testbed::PATIENCE, listed).unwrap();
-    let plugin = Plugin::new(&stack, &network, "n1").with("warmPool", json!({"free": 2}));
+    let plugin = Plugin::new(&stack, &network, "")
+        .with("node", Value::Null)
+        .with("stateDirectory", json!(set.state()))
+        .with("warmPool", json!({"free": 2}));
+    name_the_node(&set.state());
     let config = plugin.configuration.to_string();
     let definition = json!({"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
         "metadata": {"name": "pods", "namespace": "default"}, "spec": {"config": config}});
     let path = format!("{GROUP}/namespaces/default/network-attachment-definitions");
     plane.create(&path, &definition).unwrap();
-    let daemon = set.start_with(&["--grace", "1", &arguments]);
-    daemon.wait_until("the pool to be filled", || in_pool(&plugin, "free") == 2);
+    let daemon = set.start_with(&arguments);
+    daemon.wait_until("the pool to be filled", || {
+        ports(&stack, &network).len() == 2
+    });
     // Without an answer of Kubernetes, nothing is emptied.
     let token = fs::read(account.join("token")).unwrap();
     fs::write(account.join("token"), "of another cluster").unwrap();
     daemon.wait_until("the refusal", || {
         set.log().contains("Kubernetes answers 401")
     });
-    assert_eq!(set.ends_with(&["--once", &arguments]), 1, "{}", set.log());
+    once();
     assert!(!set.log().contains("of another cluster"), "{}", set.log());
     assert!(!set.log().contains("no configuration"), "{}", set.log());
     assert_eq!(ports(&stack, &network).len(), 2);

@@ -73,6 +73,11 @@ impl DaemonSet {
         self.folder.path().join("results")
     }
 
+    /// The state directory of the daemon.
+    pub fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
     /// The output of the daemons so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
@@ -115,9 +120,7 @@ impl DaemonSet {
             .arg(self.folder.path().join("net.d"))
             .arg("--results")
             .arg(self.results());
-        command
-            .arg("--state-directory")
-            .arg(self.folder.path().join("state"));
+        command.arg("--state-directory").arg(self.state());
         command
             .args(["--interval", "1", "--look", "1"])
             .args(arguments);
