@@ -29,15 +29,15 @@ pub struct Arguments {
 /// and `soak` are not either: they take more than 20 seconds, and `.ci/scheduled` runs them, and
 /// `migrate` and `upgrades`.
 const IN_SUITE: [(&str, &[&str]); 11] = [
-    ("simulate", &["--seeds", "10000"]),
+    ("simulate", &["--seeds", "5000"]),
     ("appliers", &[]),
-    ("kills", &["--times", "20"]),
+    ("kills", &["--times", "10"]),
     ("paused", &[]),
     ("restarts", &[]),
     ("restore", &["--rounds", "3"]),
     ("rival", &[]),
     ("leader", &["--nodes", "400"]),
-    ("properties", &["--cases", "1000"]),
+    ("properties", &["--cases", "500"]),
     ("hostile", &[]),
     ("retry", &["--cases", "2000"]),
 ];
