@@ -116,7 +116,7 @@ fn agent_tests(expected: Option<&Expected>) -> Result<()> {
     build(&[Program::CiliumCni(CiliumVersion::V1_19)])?;
     suite(
         &format!(
-            "{SUITE} -- --ignored agent comment_gitea gitea_actions guests operator_1_18 racks transitions --test-threads=1"
+            "{SUITE} -- --ignored agent comment_gitea gitea_actions guests operator_1_18 racks services_of_cilium transitions --test-threads=1"
         ),
         &[],
         expected,
