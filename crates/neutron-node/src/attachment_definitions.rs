@@ -12,8 +12,8 @@ use crate::log;
 use crate::networks::{Networks, PLUGIN, add_network, networks_of};
 use crate::service_account::{ServiceAccount, StatusCode};
 use crate::telemetry::Listing;
-use neutron_cni::Settings;
-use neutron_cni::cni::{CniError, ErrorCode};
+use neutron_cni::cni::{Arguments, CniError, ErrorCode};
+use neutron_cni::{Settings, VmInterface};
 
 /// Largest configuration in bytes.
 const LARGEST: usize = 64 << 10;
@@ -33,6 +33,8 @@ pub(super) struct AttachmentDefinitions {
     /// Names that a file configured since the start of the daemon. Such a file may be broken, or away
     /// for a moment.
     of_files: BTreeSet<String>,
+    /// Why a namespace could not be listed.
+    unlisted: BTreeMap<String, String>,
     /// By place. Each is reported once.
     reported: BTreeMap<String, String>,
 }
@@ -42,8 +44,8 @@ pub(super) struct AttachmentDefinitions {
 struct Definition {
     /// `NAMESPACE/NAME`.
     place: String,
-    /// The networks, or why there are none.
-    networks: Vec<(String, Result<Settings, CniError>)>,
+    /// Its networks, or why it is invalid.
+    networks: Result<Vec<Settings>, CniError>,
 }
 
 #[derive(Deserialize)]
@@ -87,6 +89,7 @@ impl AttachmentDefinitions {
             listed: BTreeMap::new(),
             vanished: BTreeSet::new(),
             of_files: BTreeSet::new(),
+            unlisted: BTreeMap::new(),
             reported: BTreeMap::new(),
         }
     }
@@ -95,32 +98,17 @@ impl AttachmentDefinitions {
     /// they cannot be listed, the last ones count. While a file is invalid, none does: it may configure
     /// the same network.
     pub(super) fn networks(&mut self, of_files: &Networks) -> (Networks, Listing) {
-        let mut errors = BTreeMap::new();
         let is_due = |last: Instant| last.elapsed() >= self.interval;
         if self.last_list.is_none_or(is_due) {
             self.last_list = Some(Instant::now());
-            errors = self.list();
-        } else {
-            let lists = self.reported.iter();
-            let lists = lists.filter(|(place, _)| self.namespaces.contains(place));
-            errors.extend(lists.map(|(place, error)| (place.clone(), error.clone())));
+            self.unlisted = self.list();
         }
         self.of_files.extend(of_files.keys().cloned());
-        let mut defined = Networks::new();
-        for definition in self.listed.values().flatten() {
-            for (name, read) in &definition.networks {
-                add_network(&mut defined, name.clone(), read.clone(), &definition.place);
-            }
-        }
-        defined.retain(|name, _| !self.of_files.contains(name));
+        let (mut networks, mut errors) = self.defined(of_files);
+        errors.extend(self.unlisted.clone());
         let has_invalid_file = of_files.values().any(Result::is_err);
-        let mut networks = Networks::new();
-        for (name, read) in defined {
-            match read {
-                Err(error) => drop(errors.insert(name, shown(&error))),
-                Ok(_) if has_invalid_file => {}
-                Ok(settings) => drop(networks.insert(name, Ok(settings))),
-            }
+        if has_invalid_file {
+            networks.clear();
         }
         let listing = match errors.is_empty() && !has_invalid_file {
             true => Listing::Complete,
@@ -128,6 +116,36 @@ impl AttachmentDefinitions {
         };
         self.report(errors);
         (networks, listing)
+    }
+
+    /// The networks that no file configures, and the errors by place.
+    fn defined(&self, of_files: &Networks) -> (Networks, BTreeMap<String, String>) {
+        let (mut networks, mut errors) = (Networks::new(), BTreeMap::new());
+        for Definition {
+            place,
+            networks: of,
+        } in self.listed.values().flatten()
+        {
+            match of {
+                Err(error) => drop(errors.insert(place.clone(), shown(error))),
+                Ok(settings) => {
+                    for settings in settings {
+                        let name = settings.network_name.clone();
+                        if self.of_files.contains(&name) {
+                            if !of_files.contains_key(&name) {
+                                errors.insert(place.clone(), was_of_a_file(&name));
+                            }
+                            continue;
+                        }
+                        add_network(&mut networks, name, Ok(settings.clone()), place);
+                    }
+                }
+            }
+        }
+        let conflicts = networks.extract_if(.., |_, read| read.is_err());
+        let conflicts = conflicts.filter_map(|(name, read)| Some((name, shown(&read.err()?))));
+        errors.extend(conflicts);
+        (networks, errors)
     }
 
     /// Lists each namespace. Returns the errors by namespace.
@@ -187,10 +205,7 @@ impl Definition {
             return None;
         }
         let place = format!("{}/{}", metadata.namespace, metadata.name);
-        let networks = match networks_in(&metadata.name, &spec.config, &place, state) {
-            Ok(networks) => networks,
-            Err(error) => vec![(place.clone(), Err(error))],
-        };
+        let networks = networks_in(&metadata.name, &spec.config, &place, state);
         Some(Definition { place, networks })
     }
 }
@@ -202,7 +217,7 @@ fn networks_in(
     config: &str,
     place: &str,
     state: &Path,
-) -> Result<Vec<(String, Result<Settings, CniError>)>, CniError> {
+) -> Result<Vec<Settings>, CniError> {
     if config.len() > LARGEST {
         return Err(invalid("`spec.config` has more than 64 KiB"));
     }
@@ -214,22 +229,33 @@ fn networks_in(
     if written_name.is_null() || written_name == "" {
         written["name"] = name.into();
     }
-    let of_any_node = |settings: Settings| {
-        if settings.node.is_some() {
-            Err(invalid(
-                "a definition is for all nodes, so `node` cannot be set",
-            ))
-        } else if settings.state != state {
-            let state = state.display();
-            Err(invalid(&format!("`stateDirectory` must be {state}")))
-        } else {
-            Ok(settings)
-        }
-    };
     let networks = networks_of(&written, place).into_iter();
-    Ok(networks
-        .map(|(name, read)| (name, read.and_then(of_any_node)))
-        .collect())
+    networks
+        .map(|(_, read)| read.and_then(|settings| of_any_node(settings, state)))
+        .collect()
+}
+
+/// Refuses what cannot be right on all nodes, and what no sync could use.
+fn of_any_node(settings: Settings, state: &Path) -> Result<Settings, CniError> {
+    settings.request(&Arguments::default())?;
+    let pairs = settings.daemon_config()?.pairs;
+    let has_port = pairs.is_some_and(|pairs| matches!(pairs.on, VmInterface::Port(_)));
+    if settings.node.is_some() || has_port {
+        return Err(invalid(
+            "a definition is for all nodes, so `node` and `allowedAddressPairs.port` cannot be set",
+        ));
+    }
+    if settings.state != state {
+        let state = state.display();
+        return Err(invalid(&format!("`stateDirectory` must be {state}")));
+    }
+    Ok(settings)
+}
+
+fn was_of_a_file(network: &str) -> String {
+    format!(
+        "a file configured the network {network} since the daemon started (restart the daemon to use the definition)"
+    )
 }
 
 fn shown(error: &CniError) -> String {
@@ -339,6 +365,7 @@ mod tests {
             definition("list", r#"["ipam-neutron"]"#),
             definition("large", &with("large", "x", &"x".repeat(LARGEST))),
             definition("node", &with("node", "node", "n1")),
+            definition("pool", &with("pool", "warmPool", "four")),
             definition("state", &with("state", "stateDirectory", "/var/lib/cni/x")),
             definition("bridge", r#"{"type": "bridge", "ipam": {"type": "dhcp"}}"#),
             definition("invalid of another plugin", "{"),
@@ -355,11 +382,12 @@ mod tests {
         let reported: Vec<&str> = definitions.reported.keys().map(String::as_str).collect();
         let expected = [
             "differ",
-            "node",
-            "state",
             "team",
             "team/large",
             "team/list",
+            "team/node",
+            "team/pool",
+            "team/state",
             "team/torn",
         ];
         assert_eq!(reported, expected);

@@ -54,6 +54,7 @@ impl Daemon {
     pub(super) fn sync(&mut self) -> usize {
         let on_request = Some(self.telemetry.on_request());
         let mut results: Results = Vec::new();
+        self.telemetry.step();
         let listed = networks(&self.arguments.networks);
         let (defined, defined_listing) = match (&mut self.definitions, &listed) {
             (Some(definitions), Ok(of_files)) => definitions.networks(of_files),
@@ -72,7 +73,7 @@ impl Daemon {
                     Listing::Complete => orphaned_pools(&all, &self.arguments.state),
                     Listing::Partial => Networks::new(),
                 };
-                // A definition cannot delay the networks of files.
+                // In a run, a network of a definition cannot delay those of files.
                 for (name, settings) in orphaned.into_iter().chain(of_files).chain(defined) {
                     let result = settings.and_then(|settings| {
                         self.sync_network(&name, &settings, on_request.as_ref())

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::arguments::Arguments;
+use crate::log;
 use crate::servers;
 use crate::sync::NeutronSync;
 use ipam_core::neutron::Id;
 use neutron_cni::cni::{Attachment, CniError};
 use neutron_cni::state::{Confirmed, NodeState};
 use neutron_cni::{DaemonConfig, GarbageCandidates, Owner, Settings};
-use openstack::{OnRequest, Port};
+use openstack::{HttpNeutron, OnRequest, Port};
 
 /// Longer than an ADD may take.
 const LONGEST_ADD: Duration = Duration::from_mins(2);
@@ -33,6 +34,7 @@ pub(super) struct NetworkState {
     pub(super) pairs_limit: Option<PairsLimit>,
     /// Ports that the plugin created for interfaces, at the last sync.
     own_ports: usize,
+    server_look: ServerLook,
     /// The pool at the last run.
     pool_counts: PortCounts,
     /// The sync of this run, if there was one.
@@ -73,6 +75,16 @@ pub(super) enum SyncOutcome {
     Failed,
 }
 
+/// Whether this process has looked for the machine among the servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ServerLook {
+    #[default]
+    Due,
+    /// Reported once.
+    Failed,
+    Done,
+}
+
 impl NetworkState {
     /// Records which ports are at Neutron.
     pub(super) fn record_ports(&mut self, at_neutron: &[Port]) {
@@ -93,7 +105,6 @@ impl NetworkState {
         let node_state = NodeState::of(settings)?;
         let daemon_config = settings.daemon_config()?;
         let begin = |config| NeutronSync::begin(settings, &node_state, config, on_request);
-        let is_first = self.last_sync.is_none();
         let result = self.sync_if_due(
             &node_state,
             daemon_config.clone(),
@@ -101,16 +112,30 @@ impl NetworkState {
             |state, config| {
                 let sync = begin(config)?;
                 // Before ports are created, whose descriptions name it.
-                let recorded = if is_first || node_state.server().is_none() {
-                    servers::record_own(&node_state, &sync.neutron)
-                } else {
-                    Ok(())
-                };
-                sync.run(state, arguments, began.elapsed()).and(recorded)
+                state.look_for_server(&node_state, &sync.neutron);
+                sync.run(state, arguments, began.elapsed())
             },
         );
         self.count_pool(&node_state, &daemon_config);
         result
+    }
+
+    /// Looks whether this machine is a server, until it is one, and once after a start. Without it,
+    /// `gc` keeps more ports than it must, so a failure stops nothing else.
+    fn look_for_server(&mut self, node_state: &NodeState, neutron: &HttpNeutron) {
+        if self.server_look == ServerLook::Done && node_state.server().is_some() {
+            return;
+        }
+        match servers::record_own(node_state, neutron) {
+            Ok(()) => self.server_look = ServerLook::Done,
+            Err(CniError { message, .. }) => {
+                if self.server_look == ServerLook::Due {
+                    let what = format!("cannot tell whether this machine is a server: {message}");
+                    log(&node_state.port_name(), &what);
+                    self.server_look = ServerLook::Failed;
+                }
+            }
+        }
     }
 
     fn sync_if_due(

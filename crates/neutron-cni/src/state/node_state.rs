@@ -63,12 +63,15 @@ impl NodeState {
         (NodeState::machine()? == shown).then_some(shown)
     }
 
-    /// Records that Neutron shows this server, or none.
+    /// Records that Neutron shows this server, or none. Writes nothing if that was known.
     ///
     /// # Errors
     /// Fails if the file cannot be written.
     pub fn record_server(&self, shown: Option<&Id>) -> Result<(), CniError> {
         let file = self.server_file();
+        if kept::read::<Id>(&file).as_ref() == shown {
+            return Ok(());
+        }
         state_folder(&self.state)?;
         let written = match shown {
             Some(server) => disk::create_folders(&self.state.join(SERVERS))

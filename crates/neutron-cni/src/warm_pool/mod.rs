@@ -74,10 +74,12 @@ impl PooledPort {
         is_asked_for && is_of_node && !self.port.fixed_ips.is_empty()
     }
 
-    /// Whether this machine created it, as far as its description tells. A disk may outlive its server.
+    /// Whether no other machine created it, as far as is known. A disk may outlive its server.
     fn is_of_machine(&self, machine: Option<&Id>) -> bool {
-        let server = RunId::server_of(&self.port.description);
-        server.is_none_or(|server| Some(&server) == machine)
+        match (RunId::server_of(&self.port.description), machine) {
+            (Some(server), Some(machine)) => server == *machine,
+            (None, _) | (_, None) => true,
+        }
     }
 
     pub fn identity(&self) -> Identity {
