@@ -1,19 +1,100 @@
 //! The heads of a list's items: the kind of each, and the identity that an API server would give
 //! it.
 
+use std::num::NonZero;
+use std::panic::resume_unwind;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use ipam_cilium::observed::{Head, ObservedKind, without_type_names};
+use ipam_core::text::one_line;
 
+/// Items whose heads are read at once: few enough to need little memory.
+const AT_ONCE: usize = 4096;
+
+/// A list of any kind, of which `items` is not read yet.
 #[derive(Deserialize)]
-pub(super) struct List<'a> {
+struct List<'a> {
     #[serde(default)]
-    pub kind: String,
+    kind: String,
     #[serde(borrow)]
-    pub items: &'a RawValue,
+    items: &'a RawValue,
+}
+
+/// The same, read in one pass. Its errors do not tell the list from its items.
+#[derive(Deserialize)]
+struct ListOfItems<'a> {
+    #[serde(default)]
+    kind: String,
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
+}
+
+/// The items of a `List`, and the text of `items`.
+///
+/// # Errors
+/// Fails if the text is no `List`. The message fits after the file's name.
+pub(super) fn items_of(json: &str) -> Result<(Vec<&RawValue>, &str), String> {
+    if let Ok(ListOfItems { kind, items }) = serde_json::from_str(json)
+        && kind == "List"
+        && let Some(text) = text_around(json, &items)
+    {
+        return Ok((items, text));
+    }
+    let list: List<'_> =
+        serde_json::from_str(json).map_err(|error| format!("it is not a List: {error}"))?;
+    if list.kind != "List" {
+        return Err(format!(
+            "it is a `{}`, not a `List` as `kubectl get nodes,ciliumnodes -o json` prints it",
+            one_line(&list.kind)
+        ));
+    }
+    let items = serde_json::from_str(list.items.get())
+        .map_err(|error| format!("`items` is not a list of objects: {error}"))?;
+    Ok((items, list.items.get()))
+}
+
+/// From the bracket before the first item to the one after the last; `None` without items.
+fn text_around<'a>(json: &'a str, items: &[&'a RawValue]) -> Option<&'a str> {
+    let offset = |item: &RawValue| item.get().as_ptr().addr() - json.as_ptr().addr();
+    let (first, last) = (items.first()?, items.last()?);
+    let start = json[..offset(first)].rfind('[')?;
+    let after = offset(last) + last.get().len();
+    let end = after + json[after..].find(']')? + 1;
+    Some(&json[start..end])
+}
+
+/// Gives the head of each item, in their order. All processors read heads.
+pub(super) fn with_heads(
+    items: &[&RawValue],
+    mut give: impl FnMut(&RawValue, Result<ItemHead, String>),
+) {
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    for items in items.chunks(AT_ONCE) {
+        let each = items.len().div_ceil(threads);
+        let read = |items: &[&RawValue]| -> Vec<Result<ItemHead, String>> {
+            items
+                .iter()
+                .map(|item| ItemHead::read(item.get()))
+                .collect()
+        };
+        let heads: Vec<_> = std::thread::scope(|scope| {
+            let parts = items
+                .chunks(each)
+                .map(|part| scope.spawn(move || read(part)));
+            let parts: Vec<_> = parts.collect();
+            let joined = parts.into_iter().map(|part| part.join());
+            joined
+                .flat_map(|heads| heads.unwrap_or_else(|panic| resume_unwind(panic)))
+                .collect()
+        });
+        for (item, head) in items.iter().zip(heads) {
+            give(item, head);
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -62,7 +143,7 @@ impl ItemHead {
     ///
     /// # Errors
     /// Fails if the item is not an object. The message fits after the item's number.
-    pub(super) fn read(item: &str) -> Result<ItemHead, String> {
+    fn read(item: &str) -> Result<ItemHead, String> {
         let read = serde_json::from_str(item);
         read.map_err(|error: serde_json::Error| {
             format!(

@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 
 use disk::open_file;
 use item_location::ItemLocation;
-use items::List;
+use items::{items_of, with_heads};
 use jiff::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -126,22 +126,17 @@ impl FileCluster {
     }
 
     fn locate_items(&mut self) -> Result<(), String> {
-        let list: List<'_> = serde_json::from_str(&self.json)
-            .map_err(|error| format!("it is not a List: {error}"))?;
-        if list.kind != "List" {
-            return Err(format!(
-                "it is a `{}`, not a `List` as `kubectl get nodes,ciliumnodes -o json` prints it",
-                one_line(&list.kind)
-            ));
-        }
-        let items: Vec<&RawValue> = serde_json::from_str(list.items.get())
-            .map_err(|error| format!("`items` is not a list of objects: {error}"))?;
+        let (items, text) = items_of(&self.json)?;
         let (mut state, mut locations, mut faults) = (State::default(), Vec::new(), Vec::new());
-        for (index, item) in items.iter().enumerate() {
-            if let Err(fault) = self.locate_item(item, &mut state, &mut locations) {
-                faults.push(format!("item {} of its list {fault}", index + 1));
+        let mut number = 0;
+        with_heads(&items, |item, head| {
+            number += 1;
+            let located =
+                head.and_then(|head| self.locate_item(item, &head, &mut state, &mut locations));
+            if let Err(fault) = located {
+                faults.push(format!("item {number} of its list {fault}"));
             }
-        }
+        });
         if let Some((first, more)) = faults.split_first() {
             let more = if more.is_empty() {
                 String::new()
@@ -150,25 +145,25 @@ impl FileCluster {
             };
             return Err(format!("{first}{more}"));
         }
-        self.items = self.range_of(list.items);
+        self.items = self.range_of(text);
         (self.locations, self.state) = (locations, Mutex::new(state));
         self.index_objects()
     }
 
     /// The byte range of a part of the file.
-    fn range_of(&self, raw: &RawValue) -> Range<usize> {
-        let start = raw.get().as_ptr().addr() - self.json.as_ptr().addr();
-        start..start + raw.get().len()
+    fn range_of(&self, part: &str) -> Range<usize> {
+        let start = part.as_ptr().addr() - self.json.as_ptr().addr();
+        start..start + part.len()
     }
 
     /// Adds an item if plans read its kind.
     fn locate_item(
         &self,
         item: &RawValue,
+        head: &ItemHead,
         state: &mut State,
         locations: &mut Vec<(ItemLocation, Range<usize>)>,
     ) -> Result<(), String> {
-        let head = ItemHead::read(item.get())?;
         let version = head.metadata.resource_version.parse().unwrap_or(0);
         state.resource_version = state.resource_version.max(version);
         let Some(kind) = head.observed_kind()? else {
@@ -182,7 +177,7 @@ impl FileCluster {
         }
         locations.push((
             ItemLocation::new(kind, head.metadata.namespace(), &head.metadata.name),
-            self.range_of(item),
+            self.range_of(item.get()),
         ));
         Ok(())
     }
