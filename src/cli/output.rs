@@ -35,28 +35,57 @@ pub(super) fn script(text: &str) -> std::io::Result<()> {
 
 /// Prints data as JSON.
 pub(super) fn json(value: &impl Serialize) -> std::io::Result<()> {
-    let mut stdout = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
-    serde_json::to_writer_pretty(Sanitized(&mut stdout), value)?;
-    stdout.write_all(b"\n")?;
-    stdout.flush()?;
-    Ok(())
+    let mut stdout = Sanitized::new(std::io::stdout().lock());
+    serde_json::to_writer_pretty(&mut stdout, value)?;
+    stdout.end()
 }
 
-/// Escapes everything in JSON that a terminal would interpret. Each write must contain whole
-/// strings, as serde_json does.
-struct Sanitized<W>(W);
+/// Size of a part of a text that is escaped at once, in bytes.
+const PART: usize = 1 << 16;
+
+/// Escapes everything in JSON that a terminal would interpret. Escapes many lines at once: no string
+/// of JSON has a line break.
+struct Sanitized<W> {
+    inner: W,
+    lines: Vec<u8>,
+}
+
+impl<W: Write> Sanitized<W> {
+    fn new(inner: W) -> Sanitized<W> {
+        let lines = Vec::with_capacity(PART + PART / 2);
+        Sanitized { inner, lines }
+    }
+
+    /// Writes the last line.
+    fn end(mut self) -> std::io::Result<()> {
+        self.lines.push(b'\n');
+        self.write_lines()?;
+        self.inner.flush()
+    }
+
+    fn write_lines(&mut self) -> std::io::Result<()> {
+        match std::str::from_utf8(&self.lines) {
+            Ok(text) => self
+                .inner
+                .write_all(render::sanitized_json(text).as_bytes())?,
+            Err(error) => return Err(std::io::Error::other(error)),
+        }
+        self.lines.clear();
+        Ok(())
+    }
+}
 
 impl<W: Write> Write for Sanitized<W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        match std::str::from_utf8(bytes) {
-            Ok(text) => self.0.write_all(render::sanitized_json(text).as_bytes())?,
-            Err(_) => self.0.write_all(bytes)?,
+        self.lines.extend_from_slice(bytes);
+        if self.lines.len() >= PART && bytes.ends_with(b"\n") {
+            self.write_lines()?;
         }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        self.0.flush()
+        Ok(())
     }
 }
 
@@ -106,4 +135,32 @@ pub(super) fn request(method: &str, place: &str, outcome: &Result<u16, &str>, to
 /// All findings of the files as diagnostics.
 pub(super) fn diagnostics(loaded: &Loaded, detail: Detail) -> String {
     render::diagnostics(&loaded.findings, &loaded.documents, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_text_are_escaped_as_the_whole() {
+        let commands = [
+            "##[error]",
+            "\u{1b}[31m",
+            "a\nb",
+            "travis_fold:start:x",
+            "ä",
+        ];
+        let texts: Vec<String> = (0..PART / 4)
+            .map(|index| format!("{} {index}", commands[index % commands.len()]))
+            .collect();
+        let mut written = Vec::new();
+        let mut sanitized = Sanitized::new(&mut written);
+        serde_json::to_writer_pretty(&mut sanitized, &texts).unwrap();
+        sanitized.end().unwrap();
+        assert!(written.len() > 2 * PART);
+        assert_eq!(
+            String::from_utf8(written).unwrap(),
+            json_text(&texts).unwrap()
+        );
+    }
 }
