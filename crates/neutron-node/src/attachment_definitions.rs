@@ -330,7 +330,7 @@ mod tests {
         Definition::of(serde_json::from_value(item).unwrap(), Path::new(STATE))
     }
 
-    /// Nobody answers its requests.
+    /// No server answers its requests.
     fn definitions(listed: impl IntoIterator<Item = Option<Definition>>) -> AttachmentDefinitions {
         let mut definitions = AttachmentDefinitions::new(
             vec!["team".to_owned()],

@@ -90,23 +90,11 @@ pub(super) fn collect<N: Neutron>(
     outcome
 }
 
-/// The interfaces for which Neutron creates no port any more. The caller must read this before the ports.
-pub(super) fn forgettable_records<N>(sync: &NeutronSync<'_, N>) -> Vec<Attachment> {
-    let records = sync.node_state.attachment_records();
-    let attachments = records
-        .all()
-        .into_iter()
-        .map(|(attachment, _age)| attachment);
-    attachments
-        .filter(|attachment| records.is_forgettable(attachment))
-        .collect()
-}
-
-/// Removes these records where no port is. Keeps the record of an interface that holds a pooled port: a
+/// Removes forgettable records where no port is. Keeps the record of an interface that holds a pooled port: a
 /// loss of power may undo its release, and the record shows that the interface is gone.
 pub(super) fn forget_records<N>(
     sync: &NeutronSync<'_, N>,
-    forgettable: &[Attachment],
+    forgettable: &BTreeSet<Attachment>,
     at_neutron: &[Port],
 ) {
     let (pool, records) = (sync.node_state.pool(), sync.node_state.attachment_records());

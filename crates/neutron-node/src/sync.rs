@@ -111,7 +111,7 @@ impl<N: Neutron + VmPorts + Retries> NeutronSync<'_, N> {
     ) -> Result<(), CniError> {
         // Read the files first: each port in them existed at Neutron before.
         let ports = self.node_state.pool().ports()?;
-        let forgettable = garbage::forgettable_records(self);
+        let forgettable = self.node_state.attachment_records().forgettable();
         let pending = self.node_state.pool().pending_creates()?;
         let at_neutron = self.ports_at_neutron()?;
         state.record_ports(&at_neutron);

@@ -8,7 +8,7 @@ use testbed::openstack::{MEMBER_PASSWORD, Options as StackOptions};
 use testbed::{Fault, OpenStack, Options, Program, or_skip};
 
 use super::pairs::clouds_file;
-use super::support::{Plugin, ports, stack};
+use super::support::{Plugin, finish, ports, stack};
 use crate::server::{Server, kubernetes, node};
 use crate::support::{Ran, node_program};
 
@@ -31,7 +31,7 @@ impl Desk<'_> {
 
     fn gc_of(&self, kubeconfig: &Path, more: &[&str]) -> Ran {
         let kubectl = self.server.programs.path(Program::Kubectl).unwrap();
-        let output = Command::new(node_program("neutron-node"))
+        let gc = Command::new(node_program("neutron-node"))
             .args(["gc", "--node=n2", "--kubectl"])
             .arg(kubectl)
             .arg("--clouds-file")
@@ -41,14 +41,10 @@ impl Desk<'_> {
             .env("KUBECONFIG", kubeconfig)
             .env("HOME", self.clouds.parent().unwrap())
             .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        let ran = Ran {
-            code: output.status.code().unwrap_or(-1),
-            stdout: text(output.stdout),
-            stderr: text(output.stderr),
-        };
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let ran = finish(gc.unwrap());
         assert!(!ran.all().contains(MEMBER_PASSWORD), "{}", ran.all());
         ran
     }
@@ -115,7 +111,7 @@ fn the_ports_of_a_node_that_is_gone_are_deleted_and_no_others() {
     let kuryr =
         json!({"device_id": "kuryr", "device_owner": "compute:kuryr", "name": "n2/examplenet"});
     stack.create_port(&network, &kuryr).unwrap();
-    // This one tells no server: the machine of the tests is none.
+    // Its description names no server, because the machine of the tests is none.
     let plugin = Plugin::new(&stack, &network, "n2");
     plugin.add("unknown");
     without_evidence(&desk);

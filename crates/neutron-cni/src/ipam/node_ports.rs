@@ -109,26 +109,20 @@ where
         for attachment in ports.unreadable.difference(valid) {
             pool.drop_broken(attachment);
         }
-        let (all, name) = (records.all(), self.node_state.port_name());
-        let is_forgettable = |attachment: &Attachment| records.is_forgettable(attachment);
-        let forgettable: BTreeSet<Attachment> = all
-            .iter()
-            .map(|(attachment, _age)| attachment.clone())
-            .filter(is_forgettable)
-            .collect();
+        let (forgettable, name) = (records.forgettable(), self.node_state.port_name());
         let collected = collect_garbage(&(self.connect)()?.neutron, &name, valid)?;
         if let Some(error) = collected.errors.into_iter().next() {
             return Err(error.into());
         }
-        for (attachment, _age) in &all {
+        for (attachment, _age) in records.all() {
             // The ports of the others were deleted above.
-            if valid.contains(attachment) {
+            if valid.contains(&attachment) {
                 continue;
             }
-            if forgettable.contains(attachment) {
-                records.remove(attachment);
+            if forgettable.contains(&attachment) {
+                records.remove(&attachment);
             } else {
-                records.end(attachment);
+                records.end(&attachment);
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 //! writes its record before anything else. A DEL removes it last, or keeps it for a port that may still
 //! come. The daemon recognises garbage by it, and a second ADD knows that a port may exist.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -137,6 +138,15 @@ impl AttachmentRecords {
         let written = metadata.and_then(|metadata| metadata.modified()).ok();
         let age = written.and_then(|at| at.elapsed().ok());
         self.is_gone(attachment) && age.is_some_and(|age| age >= LATEST_PORT)
+    }
+
+    /// The interfaces for which Neutron creates no port any more. The caller must read this before it
+    /// lists the ports.
+    pub fn forgettable(&self) -> BTreeSet<Attachment> {
+        let attachments = self.all().into_iter().map(|(attachment, _age)| attachment);
+        attachments
+            .filter(|attachment| self.is_forgettable(attachment))
+            .collect()
     }
 
     /// Whether the record shows that the interface is gone.

@@ -76,7 +76,6 @@ impl NodeState {
         let written = match shown {
             Some(server) => disk::create_folders(&self.state.join(SERVERS))
                 .and_then(|()| kept::keep(&file, server)),
-            None if !file.exists() => Ok(()),
             None => disk::remove(&file),
         };
         written.map_err(|why| file_error(&file.display().to_string(), &why))
