@@ -24,6 +24,14 @@ const MOST_IDLE: usize = 6;
 const GROWING: [&str; 2] = ["etcd.log", "kube-apiserver.log"];
 const CRD_KEYS: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
 
+/// Objects that admission caches. No request shows when the cache drops one.
+const ADMISSION_KEYS: [&str; 4] = [
+    "/registry/validatingadmissionpolicybindings/",
+    "/registry/mutatingadmissionpolicybindings/",
+    "/registry/validatingwebhookconfigurations/",
+    "/registry/mutatingwebhookconfigurations/",
+];
+
 const OF_THE_SERVICE: [&str; 3] = [
     "/api/v1/namespaces/default/services/kubernetes",
     "/api/v1/namespaces/default/endpoints/kubernetes",
@@ -74,9 +82,9 @@ impl BorrowedControlPlane {
             position.map(|position| idle.remove(position))
         };
         let kept = match used.map(Kept::reset) {
-            Some(Ok(kept)) => kept,
+            Some(Ok(Some(kept))) => kept,
             // Whatever the last test did to it.
-            Some(Err(_)) | None => Kept::start(programs, options)?,
+            Some(Ok(None) | Err(_)) | None => Kept::start(programs, options)?,
         };
         Ok(Self { kept: Some(kept) })
     }
@@ -140,12 +148,14 @@ impl Kept {
         })
     }
 
-    /// Undoes what a test did.
-    fn reset(mut self) -> Result<Self> {
-        if let Some(start) = &mut self.start {
-            start.put_back(&self.plane)?;
-        }
-        Ok(self)
+    /// Undoes what a test did; `None` if it cannot be undone.
+    fn reset(mut self) -> Result<Option<Self>> {
+        let deleted = match &mut self.start {
+            Some(start) => start.put_back(&self.plane)?,
+            None => Vec::new(),
+        };
+        let is_remembered = |key: &String| ADMISSION_KEYS.iter().any(|keys| key.starts_with(keys));
+        Ok((!deleted.iter().any(is_remembered)).then_some(self))
     }
 }
 
@@ -160,7 +170,8 @@ impl AfterStart {
         })
     }
 
-    fn put_back(&mut self, plane: &ControlPlane) -> Result<()> {
+    /// Returns etcd's keys of the objects that it deleted.
+    fn put_back(&mut self, plane: &ControlPlane) -> Result<Vec<String>> {
         let folder = plane.folder();
         let deleted = self.keys.put_back(Etcdctl::new(&self.programs, folder))?;
         wait_until_unserved(plane.client(), &deleted)?;
@@ -176,7 +187,7 @@ impl AfterStart {
             file.and_then(|file| file.set_len(0))
                 .map_err(Error::file(&log))?;
         }
-        Ok(())
+        Ok(deleted)
     }
 }
 
@@ -261,11 +272,11 @@ mod tests {
     const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
     const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-    fn borrowed() -> BorrowedControlPlane {
+    /// A range that no other test asks for keeps its control plane to a test.
+    fn borrowed(range: &str) -> BorrowedControlPlane {
         let programs = build(&[Program::KubeApiserver, Program::Etcd]).unwrap();
-        // A range that no other test asks for.
         let options = Options {
-            service_cluster_ip_range: "10.253.0.0/24".to_owned(),
+            service_cluster_ip_range: range.to_owned(),
             ..Options::default()
         };
         BorrowedControlPlane::new(&programs, options).unwrap()
@@ -292,7 +303,7 @@ mod tests {
 
     #[test]
     fn the_next_test_finds_it_as_after_a_start() {
-        let first = borrowed();
+        let first = borrowed("10.253.0.0/24");
         let url = first.server_url().to_owned();
         let maps = first.list(MAPS).unwrap();
         let service = first.get("/api/v1/namespaces/default/services/kubernetes");
@@ -316,7 +327,7 @@ mod tests {
         fs::write(first.folder().join("mine"), "").unwrap();
         drop(first);
 
-        let second = borrowed();
+        let second = borrowed("10.253.0.0/24");
         assert_eq!(second.server_url(), url);
         assert_eq!(second.list(NODES).unwrap(), [json!(null); 0]);
         assert_eq!(second.list(MAPS).unwrap().len(), maps.len());
@@ -330,8 +341,21 @@ mod tests {
     }
 
     #[test]
+    fn one_whose_admission_was_changed_is_not_used_again() {
+        let first = borrowed("10.253.1.0/24");
+        let url = first.server_url().to_owned();
+        let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "mine"},
+            "spec": {"policyName": "none", "validationActions": ["Deny"]}});
+        let bindings = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
+        first.create(bindings, &binding).unwrap();
+        drop(first);
+        assert_ne!(borrowed("10.253.1.0/24").server_url(), url);
+    }
+
+    #[test]
     fn one_that_was_restarted_is_not_used_again() {
-        let mut first = borrowed();
+        let mut first = borrowed("10.253.2.0/24");
         let folder = first.folder().to_owned();
         first.restart_apiserver(crate::Ending::Terminated).unwrap();
         drop(first);
