@@ -5,7 +5,11 @@ use serde_json::{Value, json};
 use testbed::{CiliumInstallation, Client, Options};
 
 use super::server::Server;
-use ipam_cilium::observed::{ObservedKind, ProtobufList, Reader, slim, value_of_protobuf};
+use ipam_cilium::observed::{
+    ObservedKind, ProtobufEvent, ProtobufList, Reader, slim, value_of_protobuf,
+};
+use ipam_cluster::live::{Connection, LiveCluster};
+use ipam_cluster::{Follow, ObjectEvent};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const NODES: &str = "/api/v1/nodes";
@@ -146,4 +150,100 @@ fn objects_read_alike_in_both_encodings() {
     let rest = client.get_as(&path, PROTOBUF).unwrap();
     let rest = ProtobufList::read(&rest).unwrap().unwrap();
     assert_eq!((rest.items.len(), &*rest.next), (1, ""));
+}
+
+/// The first events of a watch.
+fn followed(server: &Server, from: u64, count: usize) -> Vec<Value> {
+    let connection = Connection {
+        kubeconfig: Some(server.plane.kubeconfig().to_owned()),
+        context: None,
+        patience: testbed::PATIENCE,
+    };
+    let (send, mut receive) = tokio::sync::mpsc::unbounded_channel();
+    let mut on_event = |event: ObjectEvent<'_>| {
+        let event = match event {
+            ObjectEvent::Changed(object) => json!({"changed": object}),
+            ObjectEvent::Deleted(object) => json!({"deleted": object}),
+            ObjectEvent::Bookmark(version) => json!({"bookmark": version}),
+        };
+        send.send(event).unwrap();
+    };
+    let mut events = Vec::new();
+    let all = async {
+        while events.len() < count {
+            events.extend(receive.recv().await);
+        }
+    };
+    let follow = async {
+        let cluster = LiveCluster::connect(connection).await.unwrap();
+        let kind = ObservedKind::Node;
+        cluster.follow(kind, "", from, &mut on_event).await
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        tokio::select! {
+            ended = follow => panic!("the watch ended: {ended:?}"),
+            () = all => {}
+        }
+    });
+    events
+}
+
+#[test]
+fn events_read_alike_in_both_encodings() {
+    let installation = CiliumInstallation::default();
+    let server = Server::start(&installation, None, Options::default(), &[]);
+    let client = server.plane.client();
+    let from = client.get(NODES).unwrap()["metadata"]["resourceVersion"].clone();
+    let from: u64 = from.as_str().unwrap().parse().unwrap();
+    create_nodes(&server);
+    client.delete(&format!("{NODES}/bare")).unwrap();
+
+    let path = format!("{NODES}?watch=true&timeoutSeconds=3&resourceVersion={from}");
+    let body = client.get_as(&path, "application/json").unwrap();
+    let lines = serde_json::Deserializer::from_slice(&body).into_iter::<Value>();
+    let in_json: Vec<Value> = lines.map(Result::unwrap).collect();
+    assert!(in_json.len() > 3, "{in_json:#?}");
+    let events = followed(&server, from, in_json.len());
+    assert_eq!(events.len(), in_json.len());
+    for (event, of_json) in events.iter().zip(&in_json) {
+        let (key, object) = event.as_object().unwrap().iter().next().unwrap();
+        let expected = match of_json["type"].as_str().unwrap() {
+            "DELETED" => "deleted",
+            _ => "changed",
+        };
+        assert_eq!(key, expected, "{event:#}");
+        let node = ObservedKind::Node;
+        assert_eq!(slim(node, object), slim(node, &of_json["object"]));
+    }
+}
+
+/// The server sends a bookmark after the objects that exist.
+#[test]
+fn a_bookmark_has_the_moment_that_the_watch_reached() {
+    let installation = CiliumInstallation::default();
+    let server = Server::start(&installation, None, Options::default(), &[]);
+    let client = server.plane.client();
+    server.nodes([json!({"metadata": {"name": "bare"}})]);
+    let nodes = client.get(NODES).unwrap();
+    let listed = nodes["metadata"]["resourceVersion"].as_str().unwrap();
+    let existing = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+    let path = format!("{NODES}?watch=true&allowWatchBookmarks=true&timeoutSeconds=3&{existing}");
+    let body = client.get_as(&path, PROTOBUF).unwrap();
+    let mut events = Vec::new();
+    let mut rest = &body[..];
+    while let Some((length, after)) = rest.split_first_chunk::<4>() {
+        let event;
+        (event, rest) = after.split_at(u32::from_be_bytes(*length) as usize);
+        events.push(ProtobufEvent::read(event).unwrap());
+    }
+    let [ProtobufEvent::Changed(_), ProtobufEvent::Bookmark(mark)] = &events[..] else {
+        panic!("{events:?}");
+    };
+    let mark = value_of_protobuf(ObservedKind::Node, mark.object).unwrap();
+    let reached = mark["metadata"]["resourceVersion"].as_str().unwrap();
+    assert!(reached.parse::<u64>().unwrap() >= listed.parse::<u64>().unwrap());
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use ipam_cilium::observed::{
-    ObservedKind, ProtobufList, ProtobufStatus, Reader, slim, value_of_protobuf,
+    ObservedKind, ProtobufEvent, ProtobufList, ProtobufStatus, Reader, slim, value_of_protobuf,
 };
 
 /// The kinds that are read in this encoding.
@@ -13,7 +13,7 @@ const KINDS: [ObservedKind; 3] = [
     ObservedKind::CiliumAgentPod,
 ];
 
-/// The bytes are an answer, or one object.
+/// The bytes are an answer, an event, or one object.
 pub fn check(data: &[u8]) {
     if let Some(status) = ProtobufStatus::read(data) {
         assert!(status.message.len() <= 3 * data.len() && status.causes.len() <= data.len());
@@ -25,6 +25,15 @@ pub fn check(data: &[u8]) {
         }
         Some(Err(error)) => drop(error.to_string()),
         None => {}
+    }
+    match ProtobufEvent::read(data) {
+        Ok(ProtobufEvent::Error(status)) => assert!(status.message.len() <= 3 * data.len()),
+        Ok(
+            ProtobufEvent::Changed(found)
+            | ProtobufEvent::Deleted(found)
+            | ProtobufEvent::Bookmark(found),
+        ) => check_object(found.object),
+        Err(error) => drop(error.to_string()),
     }
     check_object(data);
 }

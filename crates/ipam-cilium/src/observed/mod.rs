@@ -73,7 +73,8 @@ pub use operator_complaint::OperatorComplaint;
 pub use pod_pools::{DEFAULT_POOL_SETTING, PodRanges, SeenPodPool};
 pub use ports::SeenPorts;
 pub use protobuf::{
-    Encoding, ProtobufList, ProtobufStatus, WireError, cheapest_encoding, value_of_protobuf,
+    Encoding, ProtobufEvent, ProtobufList, ProtobufObject, ProtobufStatus, WireError,
+    cheapest_encoding, value_of_protobuf,
 };
 pub use read::{Definition, Reader, Understood};
 pub use read_error::{ReadError, without_type_names};

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::LiveCluster;
+use super::follow::Watch;
 use super::list::{Listing, Objects};
 use crate::{ClusterError, Following, ObjectEvent, Seen};
 use ipam_desired::CustomKind;
@@ -100,6 +101,12 @@ impl LiveCluster {
         from: u64,
         on_event: &mut (dyn FnMut(ObjectEvent<'_>) + Send),
     ) -> Result<Following, ClusterError> {
-        self.follow_paths(&[kind.path()], "", from, on_event).await
+        let watch = Watch {
+            paths: &[kind.path()],
+            parameters: "",
+            from,
+            viewed: None,
+        };
+        self.follow_paths(watch, on_event).await
     }
 }

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt;
-use http::{Request, StatusCode};
+use http::StatusCode;
 use kube::core::{Status, WatchEvent};
-use serde_json::Value;
 
 use super::LiveCluster;
+use super::events::{Events, events};
 use super::list::parameters;
 use super::paths::collection;
 use super::report::SentRequest;
@@ -63,28 +63,47 @@ impl Follow for LiveCluster {
         on_event: &mut (dyn FnMut(ObjectEvent<'_>) + Send),
     ) -> Result<Following, ClusterError> {
         let query = kind.query(namespace);
-        self.follow_paths(&query.paths, &parameters(&query), from, on_event)
-            .await
+        let watch = Watch {
+            paths: &query.paths,
+            parameters: &parameters(&query),
+            from,
+            viewed: Some(kind),
+        };
+        self.follow_paths(watch, on_event).await
     }
+}
+
+/// A watch to open.
+#[derive(Clone, Copy)]
+pub(super) struct Watch<'w> {
+    pub(super) paths: &'w [String],
+    /// To be appended to another parameter.
+    pub(super) parameters: &'w str,
+    /// The resourceVersion that the first event comes after.
+    pub(super) from: u64,
+    /// The kind whose views read the objects. Without it, whole objects are reported.
+    pub(super) viewed: Option<ObservedKind>,
 }
 
 impl LiveCluster {
     /// Follows the first of these collections that is served.
     pub(super) async fn follow_paths(
         &self,
-        paths: &[String],
-        parameters: &str,
-        from: u64,
+        watch: Watch<'_>,
         on_event: &mut (dyn FnMut(ObjectEvent<'_>) + Send),
     ) -> Result<Following, ClusterError> {
+        let Watch {
+            paths,
+            parameters,
+            from,
+            viewed,
+        } = watch;
         for path in paths {
             let options = format!(
                 "watch=true&allowWatchBookmarks=true&timeoutSeconds={OPEN}&resourceVersion={from}"
             );
-            match self
-                .events(&format!("{path}?{options}{parameters}"), on_event)
-                .await
-            {
+            let uri = format!("{path}?{options}{parameters}");
+            match self.report_events(&uri, viewed, on_event).await {
                 Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => {}
                 Err(kube::Error::Api(status)) if must_be_listed_again(&status) => {
                     return Ok(Following::Lost(status.message.clone()));
@@ -108,17 +127,15 @@ impl LiveCluster {
         Ok(Following::Lost("the server no longer serves it".to_owned()))
     }
 
-    async fn events(
+    async fn report_events(
         &self,
         uri: &str,
+        viewed: Option<ObservedKind>,
         on_event: &mut (dyn FnMut(ObjectEvent<'_>) + Send),
     ) -> Result<Following, kube::Error> {
-        let request = Request::get(uri)
-            .body(Vec::new())
-            .map_err(kube::Error::HttpError)?;
         let client = self.current_client();
         let began = Instant::now();
-        let begun = tokio::time::timeout(BEGINNING, client.request_events::<Value>(request)).await;
+        let begun = tokio::time::timeout(BEGINNING, events(&client, uri, viewed)).await;
         let failure = match &begun {
             Ok(Ok(_)) => None,
             Ok(Err(error)) => Some(sentences::of_request(&self.server, error)),
@@ -130,25 +147,32 @@ impl LiveCluster {
             outcome: failure.as_deref().map_or(Ok(200), Err),
             took: began.elapsed(),
         });
-        let Ok(events) = begun else {
+        match begun {
+            Ok(events) => report_each(events?, on_event).await,
+            Err(_) => Ok(Following::Silent),
+        }
+    }
+}
+
+/// Reports events until the watch ends.
+async fn report_each(
+    mut events: Events,
+    on_event: &mut (dyn FnMut(ObjectEvent<'_>) + Send),
+) -> Result<Following, kube::Error> {
+    loop {
+        let Ok(event) = tokio::time::timeout(SILENCE, events.try_next()).await else {
             return Ok(Following::Silent);
         };
-        let mut events = std::pin::pin!(events?);
-        loop {
-            let Ok(event) = tokio::time::timeout(SILENCE, events.try_next()).await else {
-                return Ok(Following::Silent);
-            };
-            match event? {
-                None => return Ok(Following::Closed),
-                Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                    on_event(ObjectEvent::Changed(&object))
-                }
-                Some(WatchEvent::Deleted(object)) => on_event(ObjectEvent::Deleted(&object)),
-                Some(WatchEvent::Bookmark(mark)) => {
-                    on_event(ObjectEvent::Bookmark(&mark.metadata.resource_version))
-                }
-                Some(WatchEvent::Error(status)) => return Err(kube::Error::Api(status)),
+        match event? {
+            None => return Ok(Following::Closed),
+            Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                on_event(ObjectEvent::Changed(&object))
             }
+            Some(WatchEvent::Deleted(object)) => on_event(ObjectEvent::Deleted(&object)),
+            Some(WatchEvent::Bookmark(mark)) => {
+                on_event(ObjectEvent::Bookmark(&mark.metadata.resource_version))
+            }
+            Some(WatchEvent::Error(status)) => return Err(kube::Error::Api(status)),
         }
     }
 }

@@ -5,6 +5,7 @@
 mod clock;
 mod connection;
 mod custom;
+mod events;
 mod follow;
 mod foreign;
 mod list;

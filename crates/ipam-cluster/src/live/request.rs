@@ -32,7 +32,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const MOST_BYTES: usize = 1 << 30;
 
 /// Media type of the binary encoding.
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// The same for a server or a proxy that may answer in JSON as well.
 const PROTOBUF_OR_JSON: &str = "application/vnd.kubernetes.protobuf, application/json";
@@ -60,7 +60,11 @@ struct StatusCause {
 
 impl From<ProtobufStatus<'_>> for Status {
     fn from(status: ProtobufStatus<'_>) -> Status {
-        let ProtobufStatus { message, causes } = status;
+        let ProtobufStatus {
+            code: _,
+            message,
+            causes,
+        } = status;
         let cause = |message: Cow<'_, str>| StatusCause {
             message: message.into_owned(),
         };

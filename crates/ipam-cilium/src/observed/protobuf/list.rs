@@ -25,20 +25,23 @@ pub struct ProtobufList<'b> {
 /// Why a server refuses.
 #[derive(Debug, Default)]
 pub struct ProtobufStatus<'b> {
+    /// The HTTP status, 0 if it has none.
+    pub code: u64,
     pub message: Cow<'b, str>,
     /// The messages of its causes.
     pub causes: Vec<Cow<'b, str>>,
 }
 
-struct Envelope<'b> {
+/// Wraps each object that is sent: its type and its bytes.
+pub(super) struct Envelope<'b> {
     api_version: Cow<'b, str>,
-    kind: Cow<'b, str>,
-    raw: Option<&'b [u8]>,
+    pub(super) kind: Cow<'b, str>,
+    pub(super) raw: Option<&'b [u8]>,
 }
 
 impl<'b> Envelope<'b> {
     /// `runtime.Unknown`; `None` without the magic number.
-    fn open(body: &'b [u8]) -> Option<Result<Envelope<'b>, WireError>> {
+    pub(super) fn open(body: &'b [u8]) -> Option<Result<Envelope<'b>, WireError>> {
         body.strip_prefix(MAGIC).map(Envelope::read)
     }
 
@@ -138,6 +141,7 @@ impl<'b> ProtobufStatus<'b> {
                         }
                     }
                 }
+                (6, wire) => status.code = wire.number()?,
                 _ => {}
             }
         }

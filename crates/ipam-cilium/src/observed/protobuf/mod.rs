@@ -6,6 +6,7 @@
 mod deserialize;
 mod list;
 mod schema;
+mod watch;
 mod wire;
 
 use serde::Deserialize;
@@ -15,6 +16,7 @@ use self::deserialize::Message;
 use super::{ObservedKind, ReadError};
 
 pub use self::list::{ProtobufList, ProtobufStatus};
+pub use self::watch::{ProtobufEvent, ProtobufObject};
 pub use self::wire::WireError;
 
 /// How a server sends the objects of a kind, if it can.

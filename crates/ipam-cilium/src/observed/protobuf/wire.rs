@@ -16,6 +16,10 @@ pub enum WireError {
     UnknownEncoding,
     #[error("it has no metadata")]
     NoMetadata,
+    #[error("it has no object")]
+    NoObject,
+    #[error("it is an event of an unknown type")]
+    UnknownEvent,
 }
 
 /// The value of a field as it was sent.

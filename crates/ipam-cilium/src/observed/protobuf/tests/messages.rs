@@ -21,6 +21,20 @@ pub struct Unknown {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub struct WatchEvent {
+    #[prost(string, tag = "1")]
+    pub kind: String,
+    #[prost(message, optional, tag = "2")]
+    pub object: Option<RawExtension>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct RawExtension {
+    #[prost(bytes, tag = "1")]
+    pub raw: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub struct TypeMeta {
     #[prost(string, tag = "1")]
     pub api_version: String,

@@ -10,8 +10,10 @@ use prost::Message as _;
 use serde_json::{Value, json};
 
 use self::generated::{node, pod, service};
-use self::messages::{ListMeta, Node, NodeList, ObjectMeta, Time, TypeMeta, Unknown};
-use super::{ProtobufList, ProtobufStatus, WireError, value_of_protobuf};
+use self::messages::{
+    ListMeta, Node, NodeList, ObjectMeta, RawExtension, Time, TypeMeta, Unknown, WatchEvent,
+};
+use super::{ProtobufEvent, ProtobufList, ProtobufStatus, WireError, value_of_protobuf};
 use crate::observed::{Encoding, ObservedKind, Reader, cheapest_encoding, slim};
 
 /// What a reader makes of an object; the text of an error differs by the position in JSON.
@@ -223,5 +225,57 @@ fn a_time_far_away_is_read_as_go_writes_it() {
         assert_eq!(value["metadata"]["creationTimestamp"], text);
         let mut reader = Reader::default();
         assert!(reader.protobuf(ObservedKind::Node, &bytes).is_ok());
+    }
+}
+
+fn event(kind: &str, object: &Unknown) -> Vec<u8> {
+    let event = WatchEvent {
+        kind: kind.to_owned(),
+        object: Some(RawExtension { raw: body(object) }),
+    };
+    event.encode_to_vec()
+}
+
+#[test]
+fn an_event_has_its_type_and_its_object() {
+    let object = enveloped("Node", named("a").encode_to_vec());
+    for kind in ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"] {
+        let event = event(kind, &object);
+        let found = match (kind, ProtobufEvent::read(&event).unwrap()) {
+            ("ADDED" | "MODIFIED", ProtobufEvent::Changed(found))
+            | ("DELETED", ProtobufEvent::Deleted(found))
+            | ("BOOKMARK", ProtobufEvent::Bookmark(found)) => found,
+            (_, other) => panic!("{kind} is {other:?}"),
+        };
+        assert_eq!(found.kind, "Node");
+        let value = value_of_protobuf(ObservedKind::Node, found.object).unwrap();
+        assert_eq!(value["metadata"]["name"], "a");
+    }
+}
+
+#[test]
+fn an_error_event_has_code_and_message() {
+    let status = [&[0x1a, 3][..], b"old", &[0x30, 0x9a, 0x03]].concat();
+    let event = event("ERROR", &enveloped("Status", status));
+    let ProtobufEvent::Error(status) = ProtobufEvent::read(&event).unwrap() else {
+        panic!("it is no error");
+    };
+    assert_eq!((status.code, &*status.message), (410, "old"));
+}
+
+#[test]
+fn bytes_that_are_no_event_are_refused() {
+    let node = enveloped("Node", named("a").encode_to_vec());
+    let whole = event("ADDED", &node);
+    assert_eq!(
+        ProtobufEvent::read(&event("NEWS", &node)).unwrap_err(),
+        WireError::UnknownEvent
+    );
+    assert_eq!(
+        ProtobufEvent::read(&event("ERROR", &node)).unwrap_err(),
+        WireError::NoObject
+    );
+    for cut in 0..whole.len() {
+        assert!(ProtobufEvent::read(&whole[..cut]).is_err(), "{cut}");
     }
 }
