@@ -3,8 +3,9 @@
 
 use super::Common;
 use super::failure::Failure;
+use super::target::Place;
 use ipam_cilium::observed::Observed;
-use ipam_cluster::{Extent, Opening, observe};
+use ipam_cluster::{Extent, Opening, observe, observe_file};
 use ipam_config::source::Location;
 use ipam_controller::{Loaded, Scope, load};
 
@@ -48,6 +49,11 @@ pub(super) async fn read_beside(
 
 /// Reads the cluster that the flags select.
 pub(super) async fn read_cluster(common: &Common, extent: Extent) -> Result<Observed, Failure> {
-    let cluster = common.target(Opening::Read).await?;
-    Ok(observe(&cluster, extent).await?)
+    match Place::of(common)? {
+        Place::File(path) => Ok(observe_file(path, extent).await?),
+        Place::Sysdump(_) | Place::Live => {
+            let cluster = common.target(Opening::Read).await?;
+            Ok(observe(&cluster, extent).await?)
+        }
+    }
 }

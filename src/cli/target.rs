@@ -13,6 +13,30 @@ use ipam_cluster::{
     Opening, Saved, Seen, Sysdump, Write, WriteError, Written,
 };
 
+/// Where the flags say that the cluster is.
+pub(super) enum Place<'c> {
+    File(&'c Path),
+    Sysdump(&'c Path),
+    Live,
+}
+
+impl Place<'_> {
+    pub(super) fn of(common: &Common) -> Result<Place<'_>, Failure> {
+        let Some(path) = &common.cluster_file else {
+            return Ok(Place::Live);
+        };
+        if let Some(name) = path.to_str().filter(|name| is_name_of_kubeconfig(name)) {
+            return Err(Failure::Failed(format!(
+                "there is no file `{name}`, but the kubeconfig has a cluster of this name: --cluster-file takes a file; select a live cluster with --context"
+            )));
+        }
+        Ok(match Sysdump::is_archive(path) {
+            true => Place::Sysdump(path),
+            false => Place::File(path),
+        })
+    }
+}
+
 pub(super) enum Target {
     File(Box<FileCluster>),
     Sysdump(Box<Sysdump>),
@@ -21,18 +45,11 @@ pub(super) enum Target {
 
 impl Target {
     pub(super) async fn open(common: &Common, opening: Opening) -> Result<Target, Failure> {
-        if let Some(path) = &common.cluster_file {
-            if let Some(name) = path.to_str().filter(|name| is_name_of_kubeconfig(name)) {
-                return Err(Failure::Failed(format!(
-                    "there is no file `{name}`, but the kubeconfig has a cluster of this name: --cluster-file takes a file; select a live cluster with --context"
-                )));
-            }
-            if Sysdump::is_archive(path) {
-                return sysdump(path, opening);
-            }
-            return Ok(Target::File(Box::new(FileCluster::open(path, opening)?)));
-        }
-        Ok(Target::Live(live(common, common.patience).await?))
+        Ok(match Place::of(common)? {
+            Place::File(path) => Target::File(Box::new(FileCluster::open(path, opening)?)),
+            Place::Sysdump(path) => sysdump(path, opening)?,
+            Place::Live => Target::Live(live(common, common.patience).await?),
+        })
     }
 }
 

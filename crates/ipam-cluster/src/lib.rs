@@ -29,7 +29,7 @@ use ipam_core::net::Block;
 
 pub use cache::{ClusterCache, DirtyNodes, Role, Rollback, Snapshot, Uncached};
 pub use file::{
-    FileCluster, Opening, open_regular, remove_leftovers_of, replace as replace_file,
+    FileCluster, Opening, observe_file, open_regular, remove_leftovers_of, replace as replace_file,
     replace_private as replace_private_file,
 };
 pub use follow::{Follow, Following, ObjectEvent, Stored};

@@ -43,6 +43,13 @@ pub enum Extent {
 }
 
 impl Extent {
+    /// All kinds that are read.
+    pub(super) fn kinds(self) -> impl Iterator<Item = ObservedKind> {
+        ObservedKind::OF_PLANS
+            .into_iter()
+            .chain(self.more().iter().copied())
+    }
+
     /// The kinds that a plan does not need.
     pub(super) fn more(self) -> &'static [ObservedKind] {
         match self {

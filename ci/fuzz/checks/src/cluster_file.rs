@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::block_on::block_on;
 use crate::{fixtures, plan_invariants};
 use ipam_cilium::observed::{ANNOTATION_KEYS, CLAIMS_NAME, Observed};
-use ipam_cluster::{ClusterError, Extent, FileCluster, Opening, observe, snapshot};
+use ipam_cluster::{ClusterError, Extent, FileCluster, Opening, observe, observe_file, snapshot};
 use ipam_controller::apply::{Event, Outcome, Stop};
 use ipam_controller::{Applied, Job, NoPorts, OnConflict, Sending, apply_until_settled};
 use ipam_planner::plan::{AddressPoolChange, Change, Plan, node_changes};
@@ -58,14 +58,30 @@ fn text(path: &Path) -> String {
 /// The plan for the file; `None` if the file is refused with a reason.
 fn planned(path: &Path) -> Option<(Observed, Plan, FileCluster)> {
     let refused = |error: ClusterError| drop(error.to_string());
-    let cluster = FileCluster::open(path, Opening::Write)
-        .map_err(refused)
-        .ok()?;
-    let observed = block_on(observe(&cluster, Extent::Examination))
-        .map_err(refused)
-        .ok()?;
+    let in_one_pass = block_on(observe_file(path, Extent::Examination));
+    let whole = FileCluster::open(path, Opening::Write).and_then(|cluster| {
+        let observed = block_on(observe(&cluster, Extent::Examination))?;
+        Ok((observed, cluster))
+    });
+    assert_same(whole.as_ref().map(|(observed, _)| observed), in_one_pass);
+    let (observed, cluster) = whole.map_err(refused).ok()?;
     let plan = Job::files(fixtures::directory()).plan(&observed);
     Some((observed, plan, cluster))
+}
+
+/// Both ways to read a file observe the same, or refuse it for the same reason.
+fn assert_same(whole: Result<&Observed, &ClusterError>, one_pass: Result<Observed, ClusterError>) {
+    match (whole, one_pass) {
+        (Ok(whole), Ok(one_pass)) => {
+            let one_pass = Observed {
+                at: whole.at,
+                ..one_pass
+            };
+            assert_eq!(format!("{whole:#?}"), format!("{one_pass:#?}"));
+        }
+        (Err(whole), Err(one_pass)) => assert_eq!(whole.to_string(), one_pass.to_string()),
+        (whole, one_pass) => panic!("{whole:?} is not {one_pass:?}"),
+    }
 }
 
 /// No real server counts so far: there is no next version.

@@ -192,6 +192,7 @@ impl Reader {
         self.choose_settings();
         self.choose_node_configs();
         self.observed.service_ranges.sort_unstable();
+        self.observed.blind_spots.sort_by_key(|spot| spot.kind);
         self.observed.findings.sort();
         self.observed
     }

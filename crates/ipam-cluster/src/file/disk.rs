@@ -86,7 +86,7 @@ pub fn open_regular(path: &Path) -> Result<File> {
 
 /// Whether a path is that of a file that this process was given, such as a pipe from `kubectl`:
 /// opening it waits for nothing.
-fn is_open_already(path: &Path) -> bool {
+pub(super) fn is_open_already(path: &Path) -> bool {
     path == Path::new("/dev/stdin")
         || path.starts_with("/dev/fd")
         || path.starts_with("/proc/self/fd")

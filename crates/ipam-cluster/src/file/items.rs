@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::item_location::ItemLocation;
 use ipam_cilium::observed::{Head, ObservedKind, without_type_names};
 use ipam_core::text::one_line;
 
@@ -132,18 +133,12 @@ pub(super) struct ItemLabels {
     cilium_app: Option<String>,
 }
 
-impl ItemMetadata {
-    pub(super) fn namespace(&self) -> &str {
-        &self.namespace
-    }
-}
-
 impl ItemHead {
     /// Reads the head of an item.
     ///
     /// # Errors
     /// Fails if the item is not an object. The message fits after the item's number.
-    fn read(item: &str) -> Result<ItemHead, String> {
+    pub(super) fn read(item: &str) -> Result<ItemHead, String> {
         let read = serde_json::from_str(item);
         read.map_err(|error: serde_json::Error| {
             format!(
@@ -190,9 +185,24 @@ impl ItemHead {
         })
     }
 
-    /// The object with the UID and resourceVersion that an API server would give it. The UID
-    /// depends only on kind and name, so that the order of objects does not matter.
-    pub(super) fn with_identity(&self, item: &str) -> Result<Value, serde_json::Error> {
+    pub(super) fn location(&self, kind: ObservedKind) -> ItemLocation {
+        ItemLocation::new(kind, &self.metadata.namespace, &self.metadata.name)
+    }
+
+    /// The object with the UID and resourceVersion that an API server would give it; `None` if it
+    /// has both. The UID depends only on kind and name, so that the order of objects does not
+    /// matter.
+    pub(super) fn identified(&self, item: &str) -> Result<Option<Value>, serde_json::Error> {
+        let ItemMetadata {
+            name,
+            namespace,
+            uid,
+            resource_version,
+            ..
+        } = &self.metadata;
+        if !uid.is_empty() && !resource_version.is_empty() {
+            return Ok(None);
+        }
         let mut object: Value = serde_json::from_str(item)?;
         // serde would accept a list too; the API server would not.
         let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
@@ -201,13 +211,6 @@ impl ItemHead {
                 self.kind().escape_debug()
             )));
         };
-        let ItemMetadata {
-            name,
-            namespace,
-            uid,
-            resource_version,
-            ..
-        } = &self.metadata;
         if uid.is_empty() {
             metadata.insert(
                 "uid".to_owned(),
@@ -217,7 +220,7 @@ impl ItemHead {
         if resource_version.is_empty() {
             metadata.insert("resourceVersion".to_owned(), json!("1"));
         }
-        Ok(object)
+        Ok(Some(object))
     }
 }
 

@@ -7,7 +7,9 @@
 
 mod disk;
 mod item_location;
+mod item_splitter;
 mod items;
+mod observe_file;
 mod save;
 mod state;
 mod text;
@@ -39,6 +41,7 @@ pub(crate) use items::ItemHead;
 pub(crate) use text::yaml_documents;
 
 pub use disk::{open_regular, remove_leftovers_of, replace, replace_private};
+pub use observe_file::observe_file;
 
 /// Why a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,16 +172,11 @@ impl FileCluster {
         let Some(kind) = head.observed_kind()? else {
             return Ok(());
         };
-        if head.metadata.uid.is_empty() || head.metadata.resource_version.is_empty() {
-            let object = head
-                .with_identity(item.get())
-                .map_err(|error| error.to_string())?;
+        let identified = head.identified(item.get());
+        if let Some(object) = identified.map_err(|error| error.to_string())? {
             state.identified.insert(locations.len(), object);
         }
-        locations.push((
-            ItemLocation::new(kind, head.metadata.namespace(), &head.metadata.name),
-            self.range_of(item.get()),
-        ));
+        locations.push((head.location(kind), self.range_of(item.get())));
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use cilium_ipam::render::{
     Detail, PageLimit, diagnostics, finding_documents, findings_in_event, log_text,
     markdown_findings,
 };
-use ipam_cluster::{Extent, FileCluster, Opening, observe};
+use ipam_cluster::{Extent, observe_file};
 use ipam_config::documents::{Documents, SourceFile, lower};
 use ipam_core::model::Finding;
 use ipam_desired::Desired;
@@ -228,9 +228,8 @@ fn of_cluster(file: &Path, text: &str) -> Result<Vec<Taken>> {
         .worker_threads(1)
         .build()?;
     let read = || {
-        let cluster = FileCluster::open(file, Opening::Read).ok()?;
         runtime
-            .block_on(observe(&cluster, Extent::Plan))
+            .block_on(observe_file(file, Extent::Plan))
             .ok()
             .map(|observed| observed.nodes.len())
     };
