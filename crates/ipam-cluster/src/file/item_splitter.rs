@@ -51,6 +51,17 @@ enum Quoting {
     Escaped,
 }
 
+impl Quoting {
+    fn after(self, byte: u8) -> Quoting {
+        match (self, byte) {
+            (Quoting::Outside, b'"') | (Quoting::Escaped, _) => Quoting::Inside,
+            (Quoting::Inside, b'\\') => Quoting::Escaped,
+            (Quoting::Inside, b'"') => Quoting::Outside,
+            (same, _) => same,
+        }
+    }
+}
+
 /// The last tokens of the list, if a list of items may follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LastTokens {
@@ -195,19 +206,17 @@ impl<R: Read> ItemSplitter<R> {
             let Some(found) = found else {
                 return bytes.len();
             };
+            let byte = bytes[at + found];
             at += found + 1;
-            match (self.quoting, bytes[at - 1]) {
+            match (self.quoting, byte) {
                 (Quoting::Outside, b'{') => self.depth += 1,
-                (Quoting::Outside, b'}') => {
-                    self.depth -= 1;
-                    if self.depth == 0 {
-                        return at;
-                    }
-                }
-                (Quoting::Outside, _) | (Quoting::Escaped, _) => self.quoting = Quoting::Inside,
-                (Quoting::Inside, b'\\') => self.quoting = Quoting::Escaped,
-                (Quoting::Inside, _) => self.quoting = Quoting::Outside,
+                (Quoting::Outside, b'}') => self.depth -= 1,
+                _ => {}
             }
+            if self.depth == 0 {
+                return at;
+            }
+            self.quoting = self.quoting.after(byte);
         }
         at
     }
@@ -237,18 +246,17 @@ impl<R: Read> ItemSplitter<R> {
             return Err(Irregular);
         }
         self.around.push(byte);
-        match (self.quoting, byte) {
-            (Quoting::Escaped, _) => self.quoting = Quoting::Inside,
-            (Quoting::Inside, b'\\') => self.quoting = Quoting::Escaped,
+        let quoting = self.quoting;
+        self.quoting = quoting.after(byte);
+        match (quoting, byte) {
             (Quoting::Inside, b'"') => {
-                self.quoting = Quoting::Outside;
                 if self.depth == 1 && &self.around[self.string_start..] == b"\"items\"" {
                     self.last = LastTokens::Items;
                 }
             }
-            (Quoting::Inside, _) | (Quoting::Outside, b' ' | b'\n' | b'\r' | b'\t') => {}
+            (Quoting::Inside | Quoting::Escaped, _)
+            | (Quoting::Outside, b' ' | b'\n' | b'\r' | b'\t') => {}
             (Quoting::Outside, b'"') => {
-                self.quoting = Quoting::Inside;
                 self.string_start = self.around.len() - 1;
                 self.last = LastTokens::Other;
             }
