@@ -7,8 +7,7 @@ use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use ipam_cilium::observed::{
-    Encoding, ObservedKind, ProtobufEvent, ProtobufObject, ProtobufStatus, cheapest_encoding,
-    value_of_protobuf,
+    Encoding, ObservedKind, ProtobufEvent, ProtobufObject, cheapest_encoding, value_of_protobuf,
 };
 use kube::Client;
 use kube::client::Body;
@@ -16,7 +15,7 @@ use kube::core::watch::{Bookmark, BookmarkMeta};
 use kube::core::{Status, TypeMeta, WatchEvent};
 use serde_json::Value;
 
-use super::request::PROTOBUF;
+use super::request::{self, PROTOBUF, encoding_of, message_or_code};
 
 /// Bytes before each event: its length, the first byte is the highest (apimachinery
 /// `pkg/util/framer/framer.go` @ 1.36).
@@ -58,32 +57,26 @@ async fn protobuf(client: &Client, uri: &str) -> Result<Option<Body>, kube::Erro
         .body(Body::empty())
         .map_err(kube::Error::HttpError)?;
     let answer = client.send(request).await?;
-    let media_type = answer.headers().get(header::CONTENT_TYPE);
     let is_protobuf = !answer.headers().contains_key(header::CONTENT_ENCODING)
-        && media_type.is_some_and(|value| value.as_bytes().starts_with(PROTOBUF.as_bytes()));
+        && encoding_of(answer.headers()) == Encoding::Protobuf;
     match answer.status() {
         StatusCode::NOT_ACCEPTABLE => Ok(None),
         status if status.is_success() => Ok(is_protobuf.then(|| answer.into_body())),
-        status => Err(kube::Error::Api(refusal(status, answer).await?.boxed())),
+        status => Err(kube::Error::Api(refusal(status, answer).await.boxed())),
     }
 }
 
-async fn refusal(status: StatusCode, answer: Response<Body>) -> Result<Status, kube::Error> {
+async fn refusal(status: StatusCode, answer: Response<Body>) -> Status {
+    let encoding = encoding_of(answer.headers());
     // Without its body, the answer still has its code.
     let body = answer.into_body().collect().await;
     let body = body.map(|body| body.to_bytes()).unwrap_or_default();
-    let message = match ProtobufStatus::read(&body) {
-        Some(status) => status.message.into_owned(),
-        None => serde_json::from_slice(&body).map_or_else(
-            |_| String::from_utf8_lossy(&body).trim().to_owned(),
-            |status: Status| status.message,
-        ),
-    };
-    let message = match message.is_empty() {
-        true => format!("HTTP status {status}"),
-        false => message,
-    };
-    Ok(Status::failure(&message, "").with_code(status.as_u16()))
+    // A proxy may answer in plain text.
+    let message = request::Status::read(encoding, &body).map_or_else(
+        || String::from_utf8_lossy(&body).trim().to_owned(),
+        |status| status.message,
+    );
+    Status::failure(&message_or_code(message, status), "").with_code(status.as_u16())
 }
 
 fn of_protobuf(body: Body, kind: ObservedKind) -> Events {

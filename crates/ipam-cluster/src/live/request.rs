@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use http::{Request, StatusCode, header};
+use http::{HeaderMap, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
@@ -39,9 +39,9 @@ const PROTOBUF_OR_JSON: &str = "application/vnd.kubernetes.protobuf, application
 
 /// The `Status` that the server sends with an error.
 #[derive(Default, Deserialize)]
-struct Status {
+pub(super) struct Status {
     #[serde(default)]
-    message: String,
+    pub(super) message: String,
     #[serde(default)]
     details: StatusDetails,
 }
@@ -84,23 +84,39 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
+/// The encoding of the answer with these headers.
+pub(super) fn encoding_of(headers: &HeaderMap) -> Encoding {
+    match headers.get(header::CONTENT_TYPE) {
+        Some(value) if value.as_bytes().starts_with(PROTOBUF.as_bytes()) => Encoding::Protobuf,
+        _ => Encoding::Json,
+    }
+}
+
+impl Status {
+    /// `None` if the body is no `Status`.
+    pub(super) fn read(encoding: Encoding, body: &[u8]) -> Option<Status> {
+        match encoding {
+            Encoding::Json => serde_json::from_slice(body).ok(),
+            Encoding::Protobuf => ProtobufStatus::read(body).map(Status::from),
+        }
+    }
+}
+
+/// A refusal without a message shows at least its code.
+pub(super) fn message_or_code(message: String, status: StatusCode) -> String {
+    match message.is_empty() {
+        true => format!("HTTP status {status}"),
+        false => message,
+    }
+}
+
 impl Answer {
     fn error(&self) -> Status {
-        match self.encoding {
-            Encoding::Json => serde_json::from_slice(&self.body).unwrap_or_default(),
-            Encoding::Protobuf => ProtobufStatus::read(&self.body)
-                .map(Status::from)
-                .unwrap_or_default(),
-        }
+        Status::read(self.encoding, &self.body).unwrap_or_default()
     }
 
     pub(super) fn message(&self) -> String {
-        let status = self.error();
-        if status.message.is_empty() {
-            format!("HTTP status {}", self.status)
-        } else {
-            status.message
-        }
+        message_or_code(self.error().message, self.status)
     }
 
     /// The message with what the server says about its causes.
@@ -255,16 +271,10 @@ impl LiveCluster {
         let requested = response.headers().get(header::RETRY_AFTER);
         let retry_after =
             requested.and_then(|value| retry_after(value.as_bytes(), SystemTime::now()));
-        let media_type = response.headers().get(header::CONTENT_TYPE);
-        let is_protobuf =
-            media_type.is_some_and(|value| value.as_bytes().starts_with(PROTOBUF.as_bytes()));
         Ok(Answer {
             status,
             retry_after,
-            encoding: match is_protobuf {
-                true => Encoding::Protobuf,
-                false => Encoding::Json,
-            },
+            encoding: encoding_of(response.headers()),
             body: self.body(response.into_body()).await?,
         })
     }
