@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Cluster, ClusterError, ListVisitor, Moment, Seen};
+use super::{Cluster, ClusterError, Extent, ListVisitor, Moment, Seen};
 use ipam_cilium::observed::{ObservedKind, ReadError, slim};
 
 struct Slimming {
@@ -34,10 +34,7 @@ pub async fn snapshot<C: Cluster>(cluster: &C) -> Result<Value, ClusterError> {
     let mut items: Vec<Value> = Vec::new();
     let mut namespace = "kube-system".to_owned();
     let mut moment = Moment::Latest;
-    for kind in ObservedKind::OF_PLANS
-        .into_iter()
-        .chain(ObservedKind::OF_EXAMINATIONS)
-    {
+    for kind in Extent::Examination.kinds() {
         let mut slimming = Slimming {
             kind,
             objects: Vec::new(),

@@ -16,8 +16,8 @@ use self::archive::{Archive, Limits, MIB, Name, Unpacked};
 use self::files::{LOG, has_stem, objects, stem};
 use crate::file::yaml_documents;
 use crate::{
-    Cluster, ClusterError, FileCluster, LeaseName, ListVisitor, LockSeen, Moment, Seen, Write,
-    WriteError, Written,
+    Cluster, ClusterError, Extent, FileCluster, LeaseName, ListVisitor, LockSeen, Moment, Seen,
+    Write, WriteError, Written,
 };
 use ipam_cilium::observed::ObservedKind;
 use ipam_core::text::one_line;
@@ -62,8 +62,7 @@ impl Sysdump {
         let mut reading = Reading::new(archive).map_err(fault)?;
         let mut items = Vec::new();
         let mut unseen = BTreeMap::new();
-        let kinds = ObservedKind::OF_PLANS.into_iter();
-        for kind in kinds.chain(ObservedKind::OF_EXAMINATIONS) {
+        for kind in Extent::Examination.kinds() {
             match reading.kind(kind).map_err(fault)? {
                 Ok(objects) => items.extend(objects),
                 Err(seen) => {
