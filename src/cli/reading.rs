@@ -3,7 +3,7 @@
 
 use super::Common;
 use super::failure::Failure;
-use super::target::Place;
+use super::target::{Place, Target};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Extent, Opening, observe, observe_file};
 use ipam_config::source::Location;
@@ -51,8 +51,8 @@ pub(super) async fn read_beside(
 pub(super) async fn read_cluster(common: &Common, extent: Extent) -> Result<Observed, Failure> {
     match Place::of(common)? {
         Place::File(path) => Ok(observe_file(path, extent).await?),
-        Place::Sysdump(_) | Place::Live => {
-            let cluster = common.target(Opening::Read).await?;
+        place @ (Place::Sysdump(_) | Place::Live) => {
+            let cluster = Target::at(place, common, Opening::Read).await?;
             Ok(observe(&cluster, extent).await?)
         }
     }

@@ -45,7 +45,15 @@ pub(super) enum Target {
 
 impl Target {
     pub(super) async fn open(common: &Common, opening: Opening) -> Result<Target, Failure> {
-        Ok(match Place::of(common)? {
+        Target::at(Place::of(common)?, common, opening).await
+    }
+
+    pub(super) async fn at(
+        place: Place<'_>,
+        common: &Common,
+        opening: Opening,
+    ) -> Result<Target, Failure> {
+        Ok(match place {
             Place::File(path) => Target::File(Box::new(FileCluster::open(path, opening)?)),
             Place::Sysdump(path) => sysdump(path, opening)?,
             Place::Live => Target::Live(live(common, common.patience).await?),
