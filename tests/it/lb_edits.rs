@@ -13,9 +13,10 @@ use tokio::runtime::Runtime;
 
 use super::lb::{POOLS, SERVICES, address_pool, operator, server, service};
 use super::server::Server;
+use super::support::api_server;
 use ipam_cilium::lbipam::{AddressPool, Certainty, Evaluated, OperatorState, evaluate};
 use ipam_cilium::observed::Observed;
-use ipam_cluster::live::{Connection, LiveCluster};
+use ipam_cluster::live::LiveCluster;
 use ipam_cluster::{Extent, observe};
 use ipam_config::source::Location;
 use ipam_controller::apply::{Event, Stop};
@@ -92,11 +93,7 @@ impl Bench {
             .enable_all()
             .build()
             .unwrap();
-        let connection = Connection {
-            kubeconfig: Some(server.plane.kubeconfig().to_owned()),
-            context: None,
-            patience: Duration::from_secs(30),
-        };
+        let connection = api_server(server.plane.kubeconfig(), Duration::from_secs(30));
         let cluster = runtime.block_on(LiveCluster::connect(connection)).unwrap();
         Bench {
             server,

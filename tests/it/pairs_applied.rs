@@ -8,8 +8,8 @@ use testbed::{Options, wait_until};
 
 use super::examples::copy;
 use super::server::{Server, kubernetes, node};
-use super::support::{Folder, repository};
-use ipam_cluster::live::{Connection, LiveCluster};
+use super::support::{Folder, api_server, repository};
+use ipam_cluster::live::LiveCluster;
 use ipam_cluster::{Cluster, FileCluster, Opening};
 use ipam_config::source::Location;
 use ipam_controller::apply::{Outcome, Stop};
@@ -173,11 +173,7 @@ fn nor_after_the_node_was_refused() {
     server.nodes([third, node("probe", json!({}))]);
     refuse_blocks(&server);
     let open = async || {
-        let connection = Connection {
-            kubeconfig: Some(server.plane.kubeconfig().to_owned()),
-            context: None,
-            patience: testbed::PATIENCE,
-        };
+        let connection = api_server(server.plane.kubeconfig(), testbed::PATIENCE);
         LiveCluster::connect(connection).await.unwrap()
     };
     let outcomes = example.apply_to(open, OnConflict::Replan, |_| {});

@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 use testbed::{CiliumInstallation, Client, Options};
 
 use super::server::Server;
+use super::support::api_server;
 use ipam_cilium::observed::{
     ObservedKind, ProtobufEvent, ProtobufList, Reader, slim, value_of_protobuf,
 };
-use ipam_cluster::live::{Connection, LiveCluster};
+use ipam_cluster::live::LiveCluster;
 use ipam_cluster::{Follow, ObjectEvent};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -154,11 +155,7 @@ fn objects_read_alike_in_both_encodings() {
 
 /// The first events of a watch.
 fn followed(server: &Server, from: u64, count: usize) -> Vec<Value> {
-    let connection = Connection {
-        kubeconfig: Some(server.plane.kubeconfig().to_owned()),
-        context: None,
-        patience: testbed::PATIENCE,
-    };
+    let connection = api_server(server.plane.kubeconfig(), testbed::PATIENCE);
     let (send, mut receive) = tokio::sync::mpsc::unbounded_channel();
     let mut on_event = |event: ObjectEvent<'_>| {
         let event = match event {

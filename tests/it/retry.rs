@@ -14,8 +14,8 @@ use fastrand::Rng;
 use serde_json::json;
 
 use super::hostile_server::skip_headers_and_body;
-use super::support::Folder;
-use ipam_cluster::live::{Clock, Connection, LiveCluster};
+use super::support::{Folder, api_server};
+use ipam_cluster::live::{Clock, LiveCluster};
 use ipam_cluster::{Cluster, LeaseName, Operation, Target, Write, WriteError};
 
 /// The client's limits, repeated here on purpose.
@@ -232,11 +232,7 @@ struct Ended {
 
 /// The real client. A server that has never answered is not waited for, so it answers once.
 async fn connect(folder: &Folder, patience: Duration) -> LiveCluster {
-    let connection = Connection {
-        kubeconfig: Some(folder.join("kubeconfig")),
-        context: None,
-        patience,
-    };
+    let connection = api_server(&folder.join("kubeconfig"), patience);
     let cluster = LiveCluster::connect(connection).await.unwrap();
     cluster.lock(LeaseName::Apply).await.unwrap();
     cluster

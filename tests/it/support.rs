@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
+use ipam_cluster::live::Connection;
 use tempfile::TempDir;
 
 /// The programs that run on nodes.
@@ -150,6 +152,15 @@ impl Folder {
 
     pub fn run(&self, arguments: &[&str]) -> Ran {
         run(self.path(), arguments)
+    }
+}
+
+/// The API server of a kubeconfig, for our client.
+pub fn api_server(kubeconfig: &Path, patience: Duration) -> Connection {
+    Connection {
+        kubeconfig: Some(kubeconfig.to_owned()),
+        context: None,
+        patience,
     }
 }
 

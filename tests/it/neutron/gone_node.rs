@@ -111,7 +111,7 @@ fn the_ports_of_a_node_that_is_gone_are_deleted_and_no_others() {
     let kuryr =
         json!({"device_id": "kuryr", "device_owner": "compute:kuryr", "name": "n2/examplenet"});
     stack.create_port(&network, &kuryr).unwrap();
-    // Its description names no server, because the machine of the tests is none.
+    // Its description names no server: the machine of the tests is no server of Nova.
     let plugin = Plugin::new(&stack, &network, "n2");
     plugin.add("unknown");
     without_evidence(&desk);

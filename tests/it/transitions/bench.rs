@@ -9,8 +9,9 @@ use tokio::runtime::Runtime;
 
 use super::scenario::{Scenario, Wave};
 use super::told::{Telling, Verdict, at_restart, compare, of_wave, parts, summary};
+use crate::support::api_server;
 use ipam_cilium::observed::Observed;
-use ipam_cluster::live::{Connection, LiveCluster};
+use ipam_cluster::live::LiveCluster;
 use ipam_cluster::{Extent, observe};
 use ipam_core::model::ServiceName;
 use testbed::{ControlPlane, Options, install_cilium};
@@ -84,11 +85,7 @@ impl Bench {
             .enable_all()
             .build()
             .unwrap();
-        let connection = Connection {
-            kubeconfig: Some(plane.kubeconfig().to_owned()),
-            context: None,
-            patience: Duration::from_secs(30),
-        };
+        let connection = api_server(plane.kubeconfig(), Duration::from_secs(30));
         let cluster = runtime.block_on(LiveCluster::connect(connection)).unwrap();
         let mut bench = Bench {
             plane,
