@@ -80,10 +80,22 @@ impl SelectorIndex {
     /// Places of selectors, each once and in order. No other selector matches these labels.
     fn possible(&self, labels: &Labels) -> Vec<usize> {
         let mut places = self.others.clone();
-        for (key, value) in labels {
-            if let Some(of_key) = self.by_key.get(key) {
-                places.extend(&of_key.with_any_value);
-                places.extend(of_key.by_value.get(value).into_iter().flatten());
+        let mut add = |of_key: &OfKey, value: &str| {
+            places.extend(&of_key.with_any_value);
+            places.extend(of_key.by_value.get(value).into_iter().flatten());
+        };
+        // A node has more labels than most directories have keys in their selectors.
+        if self.by_key.len() < labels.len() {
+            for (key, of_key) in &self.by_key {
+                if let Some(value) = labels.get(key) {
+                    add(of_key, value);
+                }
+            }
+        } else {
+            for (key, value) in labels {
+                if let Some(of_key) = self.by_key.get(key) {
+                    add(of_key, value);
+                }
             }
         }
         places.sort_unstable();
