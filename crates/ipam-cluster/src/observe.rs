@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use futures_util::future::try_join5;
+use futures_util::future::{try_join, try_join4};
 use tokio::sync::oneshot;
 
 use super::{Cluster, ClusterError, ListVisitor, Moment, Seen};
@@ -168,15 +168,6 @@ impl<'c, C: Cluster> Reading<'c, C> {
     async fn all(self) -> Result<Observed, ClusterError> {
         self.kind(ObservedKind::Claims, Moment::Latest, None)
             .await?;
-        self.kind(ObservedKind::CiliumDaemonSet, Moment::Latest, None)
-            .await?;
-        let services = self.kind(ObservedKind::Service, Moment::Latest, None);
-        let small = self.one_by_one(SMALL.into_iter());
-        let small_too = self.one_by_one(
-            SMALL_TOO
-                .into_iter()
-                .chain(self.extent.more().iter().copied()),
-        );
         let (begun, has_begun) = oneshot::channel();
         let cilium_nodes = self.kind(ObservedKind::CiliumNode, Moment::Latest, Some(begun));
         // Of the very same moment: a block can move from the CiliumNode to the Node. When an agent
@@ -186,8 +177,9 @@ impl<'c, C: Cluster> Reading<'c, C> {
             let moment = has_begun.await.unwrap_or(Moment::Latest);
             self.kind(ObservedKind::Node, moment, None).await
         };
-        let (_, cilium_nodes, ..) =
-            try_join5(services, cilium_nodes, nodes, small, small_too).await?;
+        let services = self.kind(ObservedKind::Service, Moment::Latest, None);
+        let (cilium_nodes, ..) =
+            try_join4(cilium_nodes, nodes, services, self.small_kinds()).await?;
         let reader = self
             .reader
             .into_inner()
@@ -203,6 +195,19 @@ impl<'c, C: Cluster> Reading<'c, C> {
             });
         }
         Ok(reader.finish(self.cluster.now()))
+    }
+
+    /// The namespace of the DaemonSet is the one of Cilium's settings.
+    async fn small_kinds(&self) -> Result<(), ClusterError> {
+        self.kind(ObservedKind::CiliumDaemonSet, Moment::Latest, None)
+            .await?;
+        let more = self.extent.more().iter().copied();
+        try_join(
+            self.one_by_one(SMALL.into_iter()),
+            self.one_by_one(SMALL_TOO.into_iter().chain(more)),
+        )
+        .await
+        .map(drop)
     }
 
     /// Lists one kind after the other: a connection for each would cost more than the lists.
