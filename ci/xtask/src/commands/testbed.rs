@@ -59,8 +59,8 @@ pub struct Start {
     /// Nodes with the label `rack`, a, b and c by turns, and none with a block.
     #[arg(long, value_name = "N", default_value_t = 0)]
     nodes: usize,
-    /// The CRDs and settings of this release of Cilium, with `ipam: kubernetes`; for example
-    /// 1.19.3.
+    /// The CRDs and settings of this release of Cilium, with `ipam: kubernetes`, and a CiliumNode
+    /// for each Node; for example 1.19.3.
     #[arg(long, value_name = "RELEASE")]
     cilium: Option<String>,
 }
@@ -92,6 +92,7 @@ fn serve(start: &Start) -> Result<()> {
                 ..CiliumInstallation::default()
             },
         )?;
+        fleet::create_cilium_nodes(&plane, 0..start.nodes)?;
     }
     fleet::create_nodes(&plane, 0..start.nodes)?;
     tell(&programs, &plane)?;
