@@ -64,6 +64,7 @@ mod migrate_multi_pool;
 mod migrate_racks;
 mod migrate_status;
 mod misplaced;
+mod moving_blocks;
 mod multi_pool;
 mod neutron;
 mod node_config;

@@ -16,7 +16,7 @@ use super::{
     AddressPoolsServed, BlindSpot, CiliumNode, Evidence, Node, NodeConfig, NodeConfigs,
     NodeConfigsServed, Observed, PodPoolsServed, SpeakerPeers, StoredClaims, UnfinishedMigration,
 };
-use ipam_core::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
+use ipam_core::model::{CiliumVersion, Finding, NodeName, ObjectRef, Rule, Severity};
 use ipam_core::net::Block;
 
 /// Collects objects into an [`Observed`].
@@ -363,6 +363,22 @@ impl Understood {
                 .0
                 .map(|node| Understood::CiliumNode(Arc::new(node))),
             _ => None,
+        }
+    }
+
+    /// The name of the object.
+    pub fn name(&self) -> &NodeName {
+        match self {
+            Understood::Node(node) => &node.name,
+            Understood::CiliumNode(node) => &node.name,
+        }
+    }
+
+    /// The resourceVersion of the object.
+    pub fn resource_version(&self) -> &str {
+        match self {
+            Understood::Node(node) => &node.resource_version,
+            Understood::CiliumNode(node) => &node.version.resource_version,
         }
     }
 }

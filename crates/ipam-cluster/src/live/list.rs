@@ -9,8 +9,8 @@ use super::request::Answer;
 use crate::{ClusterError, ListVisitor, Seen};
 use ipam_cilium::observed::{Encoding, ObservedKind, Query, ReadError, cheapest_encoding};
 
-/// Objects in one page: client-go's default for chunked lists.
-const PAGE: usize = 500;
+/// Objects in one page. Pages of 500, client-go's default, take the server a fifth longer in all.
+const PAGE: usize = 1_000;
 
 /// Collects whole objects.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ impl<'l> Listing<'l> {
         }
     }
 
-    fn encoding(&self) -> Encoding {
+    pub(super) fn encoding(&self) -> Encoding {
         self.viewed.map_or(Encoding::Json, cheapest_encoding)
     }
 }
@@ -138,7 +138,7 @@ impl LiveCluster {
     }
 }
 
-fn give(
+pub(super) fn give(
     items: &Items<'_>,
     listing: Listing<'_>,
     visitor: &mut dyn ListVisitor,
@@ -160,8 +160,9 @@ fn give(
     Ok(())
 }
 
-/// Why an answer holds no page; `None` where it does.
-fn unreadable(
+/// Why an answer holds no page; `None` where it does. `token` is empty if nothing of the collection
+/// was read before.
+pub(super) fn unreadable(
     resource: &'static str,
     answer: &Answer,
     token: &str,
@@ -187,6 +188,14 @@ pub(super) fn parameters(query: &Query) -> String {
         .iter()
         .map(|(key, value)| format!("&{key}={}", escaped(value)))
         .collect()
+}
+
+/// The parameters of a list of this moment, to be appended to another parameter.
+pub(super) fn at_exactly(version: &str) -> String {
+    format!(
+        "&resourceVersion={}&resourceVersionMatch=Exact",
+        escaped(version)
+    )
 }
 
 /// Percent-encodes a query value.

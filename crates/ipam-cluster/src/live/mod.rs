@@ -8,6 +8,7 @@ mod custom;
 mod events;
 mod follow;
 mod foreign;
+mod large_list;
 mod list;
 mod page;
 mod paths;
@@ -26,7 +27,7 @@ use kube::Client;
 
 use self::clock::SystemClock;
 use self::connection::client;
-use self::list::{Listing, escaped, parameters};
+use self::list::{Listing, at_exactly, parameters};
 use self::paths::collection;
 use super::{
     Cluster, ClusterError, LeaseName, ListVisitor, LockRecord, LockSeen, Moment, Seen, Target,
@@ -90,10 +91,7 @@ impl Cluster for LiveCluster {
         let parameters = parameters(&query);
         let moment = match moment {
             Moment::Latest => String::new(),
-            Moment::Of(version) => format!(
-                "&resourceVersion={}&resourceVersionMatch=Exact",
-                escaped(version)
-            ),
+            Moment::Of(version) => at_exactly(version),
         };
         for path in &query.paths {
             let listing = Listing {
@@ -104,7 +102,12 @@ impl Cluster for LiveCluster {
                 moment: &moment,
                 viewed: Some(kind),
             };
-            match self.pages(listing, visitor).await? {
+            let seen = match (kind, moment.is_empty()) {
+                // The list of Nodes waits for its moment.
+                (ObservedKind::CiliumNode, true) => self.large_list(kind, listing, visitor).await?,
+                _ => self.pages(listing, visitor).await?,
+            };
+            match seen {
                 Seen::NotServed => {}
                 seen => return Ok(seen),
             }

@@ -56,6 +56,12 @@ impl<'b> Page<'b> {
         }
     }
 
+    /// The page with this body.
+    #[cfg(test)]
+    pub(super) fn of_text(body: &'b str, kind: &str) -> Page<'b> {
+        Page::of_json(body.as_bytes(), kind).unwrap()
+    }
+
     fn of_json(body: &'b [u8], kind: &str) -> Result<Page<'b>, String> {
         let page: JsonPage<'_> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
         let JsonPage {

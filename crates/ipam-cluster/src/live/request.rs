@@ -37,6 +37,9 @@ pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// The same for a server or a proxy that may answer in JSON as well.
 const PROTOBUF_OR_JSON: &str = "application/vnd.kubernetes.protobuf, application/json";
 
+/// Media type of a list as a table. A server that makes none may answer with the list.
+pub(super) const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1, application/json";
+
 /// The `Status` that the server sends with an error.
 #[derive(Default, Deserialize)]
 pub(super) struct Status {
@@ -178,6 +181,15 @@ impl LiveCluster {
             Encoding::Json => "application/json",
             Encoding::Protobuf => PROTOBUF_OR_JSON,
         };
+        self.get_accepting(accepted, uri).await
+    }
+
+    /// Accepts an answer of these media types.
+    pub(super) async fn get_accepting(
+        &self,
+        accepted: &str,
+        uri: String,
+    ) -> Result<Answer, ClusterError> {
         let request = || {
             Request::get(&uri)
                 .header(header::ACCEPT, accepted)
