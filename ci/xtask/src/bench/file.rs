@@ -92,7 +92,8 @@ fn measure(tool: &Tool, pools: &Pools, file: &Path, nodes: usize) -> Result<()> 
     Ok(())
 }
 
-fn write(file: &Path, nodes: usize) -> Result<()> {
+/// Writes a cluster of this many nodes without blocks.
+pub fn write(file: &Path, nodes: usize) -> Result<()> {
     let list = List {
         api_version: "v1",
         items: Items(nodes),

@@ -21,6 +21,7 @@ mod process;
 mod raw;
 mod samples;
 mod services;
+mod sizes;
 mod timed;
 
 use std::path::PathBuf;
@@ -86,9 +87,13 @@ enum Command {
         #[arg(default_value = "")]
         shape: String,
     },
-    /// All of them, one after the other.
+    /// `plan`, `doctor`, `apply` and `watch` as the cluster grows: 100 nodes, 1,000 and so on, up to
+    /// `--nodes` on a real API server, and to ten times as many in a JSON file; 10,000 nodes. Takes
+    /// minutes, so `all` leaves it out.
+    Sizes(sizes::Arguments),
+    /// All of them but `sizes`, one after the other.
     All,
-    /// Run a program; print its time and its peak memory.
+    /// Run a program; print its time, its processor time and its peak memory.
     #[command(hide = true)]
     Timed(timed::Arguments),
     /// List every kind that the tool reads, page after page, and discard it.
@@ -131,6 +136,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Command::Peers(arguments) => peers::run(tool, nodes.unwrap_or(peers::NODES), arguments),
         Command::Cni => cni::run(plugin, nodes.unwrap_or(cni::TURNS)),
         Command::Growth { shape } => growth::run(nodes.unwrap_or(growth::LARGEST), shape),
+        Command::Sizes(arguments) => sizes::run(tool, nodes.unwrap_or(sizes::NODES), arguments),
         Command::All => {
             growth::run(growth::LARGEST, "")?;
             doctor::run(tool, nodes.unwrap_or(doctor::NODES))?;

@@ -1,6 +1,7 @@
 //! Starts the measured processes.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -18,6 +19,22 @@ pub fn timed_finding(words: &[&OsStr]) -> Result<Timed> {
     let mut command = this("timed")?;
     command.args(["--finds", "--"]).args(words);
     measured(command)
+}
+
+/// Runs it in this folder, with these variables and no others; also returns its standard output.
+pub fn timed_alone(
+    words: &[&OsStr],
+    folder: &Path,
+    variables: &[(&str, &OsStr)],
+) -> Result<(Timed, String)> {
+    let output = tempfile::NamedTempFile::new().context("no temporary file")?;
+    let mut command = this("timed")?;
+    command.arg("--stdout").arg(output.path());
+    command.arg("--").args(words).current_dir(folder);
+    command.env_clear().envs(variables.iter().copied());
+    let timed = measured(command)?;
+    let text = std::fs::read_to_string(output.path()).context("its output is not text")?;
+    Ok((timed, text))
 }
 
 fn measured(mut timer: Command) -> Result<Timed> {

@@ -18,14 +18,14 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 const MANAGER_FLAGS: [&str; 4] = [
     "--controllers=node-ipam-controller",
     "--allocate-node-cidrs=true",
-    "--cluster-cidr=10.16.0.0/12",
+    "--cluster-cidr=10.0.0.0/11",
     "--node-cidr-mask-size=24",
 ];
 const UNLIMITED: [&str; 2] = ["--kube-api-qps=5000", "--kube-api-burst=10000"];
 const CILIUM_FLAGS: [&str; 4] = [
     "--ipam=cluster-pool",
     "--enable-ipv6=false",
-    "--cluster-pool-ipv4-cidr=10.16.0.0/12",
+    "--cluster-pool-ipv4-cidr=10.0.0.0/11",
     "--cluster-pool-ipv4-mask-size=24",
 ];
 const LISTEN: &str = "--webserver-bind-address=127.0.0.1:0";
@@ -209,4 +209,26 @@ fn install_cluster_cidr(plane: &ControlPlane) -> Result<()> {
         "spec": {"perNodeHostBits": 8, "ipv4": super::RANGE}});
     plane.create(CLUSTER_CIDRS, &cidr)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{BLOCK_SIZE, RANGE};
+    use super::*;
+
+    #[test]
+    fn all_have_the_same_range_and_size() {
+        for flag in [
+            format!("--cluster-cidr={RANGE}"),
+            format!("--node-cidr-mask-size={BLOCK_SIZE}"),
+        ] {
+            assert!(MANAGER_FLAGS.contains(&flag.as_str()), "{flag}");
+        }
+        for flag in [
+            format!("--cluster-pool-ipv4-cidr={RANGE}"),
+            format!("--cluster-pool-ipv4-mask-size={BLOCK_SIZE}"),
+        ] {
+            assert!(CILIUM_FLAGS.contains(&flag.as_str()), "{flag}");
+        }
+    }
 }

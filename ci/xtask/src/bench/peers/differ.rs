@@ -10,6 +10,7 @@ use xtask::pools::Pools;
 use xtask::{fleet, node};
 
 use super::fresh::Stage;
+use super::tofu::Tofu;
 use crate::process::{timed, timed_finding};
 use crate::samples::Samples;
 
@@ -25,13 +26,14 @@ pub enum Differ {
     Kubectl,
     /// This program.
     Kapp(PathBuf),
+    Tofu(Tofu),
 }
 
 impl Differ {
     fn objects(&self) -> usize {
         match self {
             Differ::Tool => MANY,
-            Differ::Kubectl | Differ::Kapp(_) => FEW,
+            Differ::Kubectl | Differ::Kapp(_) | Differ::Tofu(_) => FEW,
         }
     }
 
@@ -58,6 +60,9 @@ impl Differ {
             Differ::Tool => "cilium-ipam | `cilium-ipam plan`",
             Differ::Kubectl => "kubectl 1.36.3 | `kubectl diff -f nodes.json`",
             Differ::Kapp(_) => "kapp | `kapp deploy -a nodes -f nodes.json --diff-run`",
+            Differ::Tofu(_) => {
+                "OpenTofu | `tofu plan -input=false -no-color`, `kubernetes_manifest` with `import`"
+            }
         }
     }
 
@@ -85,6 +90,10 @@ impl Differ {
                 all.extend([file.path().as_os_str(), flag, kubeconfig]);
                 timed(&all)?
             }
+            Differ::Tofu(tofu) => {
+                let blocks = (0..objects).map(|index| (node::name(index), block(index)));
+                tofu.plan(stage.plane.kubeconfig(), &blocks.collect())?
+            }
         };
         Ok(run.milliseconds / 1e3)
     }
@@ -93,7 +102,7 @@ impl Differ {
 /// The Nodes as files would have them, each with its block.
 fn wanted(objects: usize) -> Result<tempfile::NamedTempFile> {
     let node = |index: usize| -> Value {
-        let block = format!("10.{}.{}.0/24", 16 + index / 256, index % 256);
+        let block = block(index);
         let mut node = node::node(index);
         node["spec"]["podCIDR"] = json!(block);
         node["spec"]["podCIDRs"] = json!([block]);
@@ -107,4 +116,9 @@ fn wanted(objects: usize) -> Result<tempfile::NamedTempFile> {
     let file = tempfile::Builder::new().suffix(".json").tempfile()?;
     std::fs::write(file.path(), list.to_string())?;
     Ok(file)
+}
+
+/// The block that files would give a node.
+fn block(index: usize) -> String {
+    format!("10.{}.{}.0/24", 16 + index / 256, index % 256)
 }

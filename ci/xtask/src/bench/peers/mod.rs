@@ -4,6 +4,7 @@
 mod contender;
 mod differ;
 mod fresh;
+mod tofu;
 
 use std::path::{Path, PathBuf};
 
@@ -18,10 +19,12 @@ use crate::samples::Samples;
 use contender::Contender;
 use differ::Differ;
 use fresh::{Figures, Stage};
+use tofu::Tofu;
 
 /// The size of the documented figure.
 pub const NODES: usize = 2_000;
-const RANGE: &str = "10.16.0.0/12";
+/// 8,192 blocks, away from the range of Services and the nodes' own addresses.
+const RANGE: &str = "10.0.0.0/11";
 const BLOCK_SIZE: u8 = 24;
 
 /// Programs that the testbed cannot build, because no proxy has their modules.
@@ -33,6 +36,19 @@ pub struct Arguments {
     /// A kapp, built from its sources.
     #[arg(long, value_name = "FILE")]
     kapp: Option<PathBuf>,
+    /// An OpenTofu, built from its sources. Needs `--tofu-provider`.
+    #[arg(long, value_name = "FILE", requires = "tofu_provider")]
+    tofu: Option<PathBuf>,
+    /// Its provider for Kubernetes: a file `terraform-provider-kubernetes_vX.Y.Z`.
+    #[arg(long, value_name = "FILE", requires = "tofu")]
+    tofu_provider: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn tofu(&self) -> Option<Tofu> {
+        let (program, provider) = self.tofu.clone().zip(self.tofu_provider.clone())?;
+        Some(Tofu { program, provider })
+    }
 }
 
 pub fn run(tool: &Path, nodes: usize, arguments: &Arguments) -> Result<()> {
@@ -55,7 +71,7 @@ pub fn run(tool: &Path, nodes: usize, arguments: &Arguments) -> Result<()> {
         nodes,
     };
     fresh_nodes(&stage, arguments)?;
-    differences(&stage, arguments.kapp.as_deref())
+    differences(&stage, arguments)
 }
 
 /// Those that are done within seconds by turns, in pairs; the others once.
@@ -128,17 +144,21 @@ fn conclude(nodes: usize, ours: &[Figures], theirs: &[Figures]) {
 
 /// What shows the difference between files and the cluster, for as many objects as each can do in
 /// seconds.
-fn differences(stage: &Stage<'_>, kapp: Option<&Path>) -> Result<()> {
+fn differences(stage: &Stage<'_>, arguments: &Arguments) -> Result<()> {
     println!("| program | command | objects | seconds | for each 1,000 objects, s |");
     println!("|---|---|---|---|---|");
     let differs = [Differ::Tool, Differ::Kubectl]
         .into_iter()
-        .chain(kapp.map(|file| Differ::Kapp(file.to_owned())));
+        .chain(arguments.kapp.clone().map(Differ::Kapp))
+        .chain(arguments.tofu().map(Differ::Tofu));
     for differ in differs {
         println!("{}", differ.row(stage)?);
     }
-    if kapp.is_none() {
+    if arguments.kapp.is_none() {
         eprintln!("bench peers: left out: kapp; `--kapp FILE`");
+    }
+    if arguments.tofu.is_none() {
+        eprintln!("bench peers: left out: OpenTofu; `--tofu FILE --tofu-provider FILE`");
     }
     Ok(())
 }
