@@ -1,38 +1,59 @@
-//! Reads a large collection without pages, as of a moment that is known before its objects are. It
-//! must never know what the objects mean.
+//! Reads a large collection without pages, as of a moment that is known before its objects are. Of
+//! an object, it must never know more than the name and the resourceVersion.
 //!
-//! The server answers a list of the newest moment from its memory. Later pages, and a list of an
-//! earlier moment, come from etcd if the kind was not written for some minutes: each compaction
-//! removes the older states of the memory (apiserver `pkg/storage/cacher` @ 1.36). For custom
-//! resources this takes the server four times as long.
+//! From Kubernetes 1.31 on, the server answers a list of the newest moment from its memory. Later
+//! pages, and a list of an earlier moment, come from etcd if the kind was not written for some
+//! minutes: each compaction removes the older states from the memory (apiserver
+//! `pkg/storage/cacher` @ 1.36). For custom resources, this takes the server four times as long.
 //!
-//! So three lists are read: some objects, to see whether there are more; the names of all, which
-//! tell the moment; and all objects, of a later moment. If these are the same names, and no object
-//! was written after the first moment, they are the objects of the first moment: to have been
-//! deleted, an object must be missing; to have been created or created again, it must be newer.
+//! So three lists are read. The first has some objects, and shows whether there are more. The second
+//! has the names of all objects, and tells the moment. The third has all objects, of a later moment.
+//! They are the objects of the moment of the names if they have the same names, and none was
+//! written after that moment: a deleted object would be missing, and a new or replaced one would be
+//! newer.
 
 use std::collections::BTreeSet;
 
-use futures_util::future::try_join;
+use futures_util::future::join;
+use http::{Request, header};
+use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::task::block_in_place;
 
 use super::LiveCluster;
-use super::list::{Listing, at_exactly, give, unreadable};
+use super::list::{Listing, begin, give, page_of, unreadable};
 use super::page::{Items, Page};
-use super::request::{Answer, TABLE};
-use crate::{ClusterError, ListVisitor, Seen};
+use super::request::{Answer, JSON, TABLE};
+use crate::{ClusterError, ListVisitor, Moment, Seen};
 use ipam_cilium::observed::{Encoding, ObservedKind, Understood};
 
 /// Objects of a collection that is not large. A page of them costs less than the names.
 const FEW: usize = 200;
 
+/// Largest collection, in bytes, that is read without pages. The whole answer is kept in memory.
+const MOST: u64 = 64 << 20;
+
+/// First version that answers lists from memory: `ConsistentListFromCache` (apiserver
+/// `pkg/features/kube_features.go` @ 1.36).
+const FROM_MEMORY: (u32, u32) = (1, 31);
+
 /// The names of all objects of one moment.
 struct Names {
     /// The resourceVersion.
-    moment: String,
+    moment: u64,
     names: BTreeSet<String>,
+}
+
+/// How the objects of another list relate to the names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    /// They are those of the moment of the names, and were given to the visitor.
+    Given,
+    /// The list is of an earlier moment.
+    Earlier,
+    /// They may be others.
+    Unknown,
 }
 
 #[derive(Deserialize)]
@@ -68,6 +89,12 @@ struct Parsed<'a> {
     understood: Understood,
 }
 
+#[derive(Deserialize)]
+struct ServerVersion {
+    major: String,
+    minor: String,
+}
+
 impl LiveCluster {
     /// Reads one collection of JSON objects, of its newest moment.
     pub(super) async fn large_list(
@@ -76,85 +103,114 @@ impl LiveCluster {
         listing: Listing<'_>,
         visitor: &mut dyn ListVisitor,
     ) -> Result<Seen, ClusterError> {
-        let Listing {
-            path, parameters, ..
-        } = listing;
-        let few = self.get(format!("{path}?limit={FEW}{parameters}")).await?;
+        let few = self.get(listing.uri(FEW)).await?;
         if let Some(seen) = unreadable(listing.resource, &few, "")? {
             return Ok(seen);
         }
         let page = page_of(&few, listing)?;
         if page.next.is_empty() {
-            begin(&page, visitor)?;
-            give(&page.items, listing, visitor)?;
+            begin(&page, listing, visitor)?;
+            block_in_place(|| give(&page.items, listing, visitor))?;
             return Ok(Seen::All);
         }
+        let is_too_large = estimated_bytes(&page, few.body.len()).is_none_or(|bytes| bytes > MOST);
         drop(page);
+        if is_too_large || !self.lists_from_memory().await {
+            return self.pages(listing, visitor).await;
+        }
         let names = async {
             let names = self.names(listing).await?;
             if let Some(names) = &names {
-                visitor.begun(&names.moment)?;
+                visitor.begun(&names.moment.to_string())?;
             }
-            Ok(names)
+            Ok::<_, ClusterError>(names)
         };
         // The names are asked first, so that their moment is the earlier one.
-        let all = self.get(format!("{path}?limit=0{parameters}"));
-        match try_join(names, all).await? {
-            (None, _) => self.pages(listing, visitor).await,
-            (Some(names), all) => self.of_moment(&names, &all, kind, listing, visitor).await,
+        let (names, all) = join(names, self.all(listing, "")).await;
+        match names? {
+            Some(names) => self.of_moment(&names, all, kind, listing, visitor).await,
+            None => self.pages(listing, visitor).await,
         }
     }
 
-    /// Gives the objects of the moment of the names. `all` are those of another moment.
+    /// Gives the objects of the moment of the names. `all` are those of another moment, if they could
+    /// be read.
     async fn of_moment(
         &self,
         names: &Names,
-        all: &Answer,
+        all: Option<Answer>,
         kind: ObservedKind,
         listing: Listing<'_>,
         visitor: &mut dyn ListVisitor,
     ) -> Result<Seen, ClusterError> {
-        if let Some(seen) = unreadable(listing.resource, all, &names.moment)? {
-            return Ok(seen);
+        let compare = |all: Option<Answer>, visitor: &mut dyn ListVisitor| {
+            all.map_or(Ok(Comparison::Unknown), |all| {
+                block_in_place(|| names.give_if_same(&all, kind, listing, visitor))
+            })
+        };
+        let mut comparison = compare(all, visitor)?;
+        if comparison == Comparison::Earlier {
+            // Another server may have answered.
+            let moment = names.moment;
+            let later = format!("&resourceVersion={moment}&resourceVersionMatch=NotOlderThan");
+            comparison = compare(self.all(listing, &later).await, visitor)?;
         }
-        let all = page_of(all, listing)?;
-        if let Some(objects) = block_in_place(|| names.objects(&all, kind)) {
-            visitor.served(&all.api_version);
-            let give = |object: &Parsed<'_>| visitor.known(object.json, &object.understood);
-            block_in_place(|| objects.iter().try_for_each(give))?;
+        if comparison == Comparison::Given {
             return Ok(Seen::All);
         }
-        let moment = at_exactly(&names.moment);
         let listing = Listing {
-            moment: &moment,
+            moment: &Moment::Of(names.moment.to_string()),
             ..listing
         };
-        self.pages(listing, visitor).await
+        match self.pages(listing, visitor).await? {
+            // It disappeared after that moment.
+            Seen::NotServed => Err(ClusterError::Expired {
+                resource: listing.resource,
+            }),
+            seen => Ok(seen),
+        }
+    }
+
+    /// All objects in one answer. Pages tell why there is none.
+    async fn all(&self, listing: Listing<'_>, moment: &str) -> Option<Answer> {
+        let uri = listing.uri(0) + moment;
+        let request = || {
+            Request::get(&uri)
+                .header(header::ACCEPT, JSON)
+                .body(Body::empty())
+        };
+        let answer = self.send_once(request).await.ok()?;
+        answer.status.is_success().then_some(answer)
     }
 
     /// `None` if the server does not make tables of this kind.
     async fn names(&self, listing: Listing<'_>) -> Result<Option<Names>, ClusterError> {
-        let Listing {
-            path, parameters, ..
-        } = listing;
-        let answer = self
-            .get_accepting(TABLE, format!("{path}?includeObject=None{parameters}"))
-            .await?;
+        let uri = listing.uri(0) + "&includeObject=None";
+        let answer = self.get_accepting(TABLE, uri).await?;
         Ok(block_in_place(|| Names::read(&answer)))
+    }
+
+    /// Whether the server answers lists of the newest moment from its memory.
+    async fn lists_from_memory(&self) -> bool {
+        let answer = self.get("/version".to_owned()).await;
+        let is_new = |answer: Answer| -> Option<bool> {
+            let version: ServerVersion = serde_json::from_slice(&answer.body).ok()?;
+            // Some providers add a plus sign.
+            let minor = version.minor.trim_end_matches('+').parse().ok()?;
+            Some((version.major.parse().ok()?, minor) >= FROM_MEMORY)
+        };
+        answer.ok().and_then(is_new).unwrap_or(false)
     }
 }
 
-fn page_of<'b>(answer: &'b Answer, listing: Listing<'_>) -> Result<Page<'b>, ClusterError> {
-    Page::read(answer, listing.kind).map_err(|message| ClusterError::Malformed {
-        resource: listing.resource,
-        message,
-    })
-}
-
-fn begin(page: &Page<'_>, visitor: &mut dyn ListVisitor) -> Result<(), ClusterError> {
-    visitor.begun(&page.version)?;
-    visitor.served(&page.api_version);
-    Ok(())
+/// The size of the collection whose first page has this many bytes.
+fn estimated_bytes(page: &Page<'_>, bytes: usize) -> Option<u64> {
+    let Items::Json(objects) = &page.items else {
+        return None;
+    };
+    let read = u64::try_from(objects.len()).ok()?;
+    let each = u64::try_from(bytes).ok()?.checked_div(read)?;
+    each.checked_mul(read.checked_add(page.remaining?)?)
 }
 
 impl Names {
@@ -177,26 +233,53 @@ impl Names {
         }
         let name = |row: Row| row.cells.first()?.as_str().map(str::to_owned);
         Some(Names {
-            moment: metadata.resource_version,
+            moment: metadata.resource_version.parse().ok()?,
             names: rows.into_iter().map(name).collect::<Option<_>>()?,
         })
     }
 
-    /// The objects of the moment of the names, if it is sure that these are they.
+    /// Gives these objects to the visitor if they are those of the moment of the names.
+    fn give_if_same(
+        &self,
+        all: &Answer,
+        kind: ObservedKind,
+        listing: Listing<'_>,
+        visitor: &mut dyn ListVisitor,
+    ) -> Result<Comparison, ClusterError> {
+        let Ok(all) = page_of(all, listing) else {
+            return Ok(Comparison::Unknown);
+        };
+        if all
+            .version
+            .parse()
+            .is_ok_and(|later: u64| later < self.moment)
+        {
+            return Ok(Comparison::Earlier);
+        }
+        let Some(objects) = self.objects(&all, kind) else {
+            return Ok(Comparison::Unknown);
+        };
+        visitor.served(&all.api_version);
+        for Parsed { json, understood } in objects {
+            visitor.known(json, &understood)?;
+        }
+        Ok(Comparison::Given)
+    }
+
+    /// The objects of the moment of the names, if it is certain that this list shows them.
     fn objects<'a>(&self, all: &Page<'a>, kind: ObservedKind) -> Option<Vec<Parsed<'a>>> {
         let Items::Json(objects) = &all.items else {
             return None;
         };
-        let moment: u64 = self.moment.parse().ok()?;
         let later: u64 = all.version.parse().ok()?;
-        if later < moment || !all.next.is_empty() {
+        if later < self.moment || !all.next.is_empty() {
             return None;
         }
         let parsed = |object: &&'a RawValue| {
             let json = object.get();
             let understood = Understood::of(kind, json)?;
             let version: u64 = understood.resource_version().parse().ok()?;
-            (version <= moment).then_some(Parsed { json, understood })
+            (version <= self.moment).then_some(Parsed { json, understood })
         };
         let objects: Vec<Parsed<'_>> = objects.iter().map(parsed).collect::<Option<_>>()?;
         let names = objects

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::LiveCluster;
 use super::page::{Items, Page};
 use super::request::Answer;
-use crate::{ClusterError, ListVisitor, Seen};
+use crate::{ClusterError, ListVisitor, Moment, Seen};
 use ipam_cilium::observed::{Encoding, ObservedKind, Query, ReadError, cheapest_encoding};
 
 /// Objects in one page. Pages of 500, client-go's default, take the server a fifth longer in all.
@@ -61,8 +61,7 @@ pub(super) struct Listing<'l> {
     pub(super) path: &'l str,
     /// To be appended to another parameter.
     pub(super) parameters: &'l str,
-    /// The same, for the first page only: a continued list keeps its moment by itself.
-    pub(super) moment: &'l str,
+    pub(super) moment: &'l Moment,
     /// The kind whose views read the objects. Without it, whole objects are read.
     pub(super) viewed: Option<ObservedKind>,
 }
@@ -79,13 +78,37 @@ impl<'l> Listing<'l> {
             kind,
             path,
             parameters,
-            moment: "",
+            moment: &Moment::Latest,
             viewed: None,
         }
     }
 
-    pub(super) fn encoding(&self) -> Encoding {
+    fn encoding(&self) -> Encoding {
         self.viewed.map_or(Encoding::Json, cheapest_encoding)
+    }
+
+    /// The request of the first page, with at most this many objects, or of all if it is 0.
+    pub(super) fn uri(&self, most: usize) -> String {
+        let Listing {
+            path, parameters, ..
+        } = self;
+        let moment = match self.moment {
+            Moment::Latest => String::new(),
+            Moment::Of(version) => format!(
+                "&resourceVersion={}&resourceVersionMatch=Exact",
+                escaped(version)
+            ),
+        };
+        format!("{path}?limit={most}{parameters}{moment}")
+    }
+
+    /// A continued list keeps its moment by itself.
+    fn uri_of_next(&self, token: &str) -> String {
+        let Listing {
+            path, parameters, ..
+        } = self;
+        let next = escaped(token);
+        format!("{path}?limit={PAGE}&continue={next}{parameters}")
     }
 }
 
@@ -96,36 +119,28 @@ impl LiveCluster {
         listing: Listing<'_>,
         visitor: &mut dyn ListVisitor,
     ) -> Result<Seen, ClusterError> {
-        let Listing {
-            resource,
-            path,
-            parameters,
-            moment,
-            ..
-        } = listing;
+        let resource = listing.resource;
         let malformed = |message: String| ClusterError::Malformed { resource, message };
-        let first = format!("{path}?limit={PAGE}{parameters}{moment}");
+        let first = listing.uri(PAGE);
         let mut answer = self.get_in(listing.encoding(), first).await?;
         let mut token = String::new();
         loop {
             if let Some(seen) = unreadable(resource, &answer, &token)? {
                 return Ok(seen);
             }
-            let page = Page::read(&answer, listing.kind).map_err(malformed)?;
+            let page = page_of(&answer, listing)?;
             if !page.next.is_empty() && page.next == token {
                 return Err(malformed(
                     "it continues with the page that it just sent".to_owned(),
                 ));
             }
             if token.is_empty() {
-                visitor.begun(&page.version)?;
-                visitor.served(&page.api_version);
+                begin(&page, listing, visitor)?;
             }
             token = page.next.into_owned();
             let next = (!token.is_empty()).then(|| {
                 let (cluster, encoding) = (self.clone(), listing.encoding());
-                let next = escaped(&token);
-                let uri = format!("{path}?limit={PAGE}&continue={next}{parameters}");
+                let uri = listing.uri_of_next(&token);
                 tokio::spawn(async move { cluster.get_in(encoding, uri).await })
             });
             // Decoding must not delay the next page.
@@ -136,6 +151,32 @@ impl LiveCluster {
             answer = next.await.map_err(|error| malformed(error.to_string()))??;
         }
     }
+}
+
+/// Reads a successful answer.
+pub(super) fn page_of<'b>(
+    answer: &'b Answer,
+    listing: Listing<'_>,
+) -> Result<Page<'b>, ClusterError> {
+    Page::read(answer, listing.kind).map_err(|message| ClusterError::Malformed {
+        resource: listing.resource,
+        message,
+    })
+}
+
+/// Tells the visitor of the first page.
+pub(super) fn begin(
+    page: &Page<'_>,
+    listing: Listing<'_>,
+    visitor: &mut dyn ListVisitor,
+) -> Result<(), ClusterError> {
+    if matches!(listing.moment, Moment::Of(version) if *version != page.version) {
+        let resource = listing.resource;
+        return Err(ClusterError::Expired { resource });
+    }
+    visitor.begun(&page.version)?;
+    visitor.served(&page.api_version);
+    Ok(())
 }
 
 pub(super) fn give(
@@ -188,14 +229,6 @@ pub(super) fn parameters(query: &Query) -> String {
         .iter()
         .map(|(key, value)| format!("&{key}={}", escaped(value)))
         .collect()
-}
-
-/// The parameters of a list of this moment, to be appended to another parameter.
-pub(super) fn at_exactly(version: &str) -> String {
-    format!(
-        "&resourceVersion={}&resourceVersionMatch=Exact",
-        escaped(version)
-    )
 }
 
 /// Percent-encodes a query value.

@@ -27,7 +27,7 @@ use kube::Client;
 
 use self::clock::SystemClock;
 use self::connection::client;
-use self::list::{Listing, at_exactly, parameters};
+use self::list::{Listing, parameters};
 use self::paths::collection;
 use super::{
     Cluster, ClusterError, LeaseName, ListVisitor, LockRecord, LockSeen, Moment, Seen, Target,
@@ -89,22 +89,20 @@ impl Cluster for LiveCluster {
     ) -> Result<Seen, ClusterError> {
         let query = kind.query(namespace);
         let parameters = parameters(&query);
-        let moment = match moment {
-            Moment::Latest => String::new(),
-            Moment::Of(version) => at_exactly(version),
-        };
         for path in &query.paths {
             let listing = Listing {
                 resource: kind.resource(),
                 kind: kind.api_version_and_kind().1,
                 path,
                 parameters: &parameters,
-                moment: &moment,
+                moment,
                 viewed: Some(kind),
             };
-            let seen = match (kind, moment.is_empty()) {
+            let seen = match (kind, moment) {
                 // The list of Nodes waits for its moment.
-                (ObservedKind::CiliumNode, true) => self.large_list(kind, listing, visitor).await?,
+                (ObservedKind::CiliumNode, Moment::Latest) => {
+                    self.large_list(kind, listing, visitor).await?
+                }
                 _ => self.pages(listing, visitor).await?,
             };
             match seen {

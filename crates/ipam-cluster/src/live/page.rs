@@ -17,6 +17,8 @@ pub(super) struct Page<'b> {
     pub(super) version: Cow<'b, str>,
     /// The token of the next page, empty at the end.
     pub(super) next: Cow<'b, str>,
+    /// An estimate of the objects of later pages, if the server makes one.
+    pub(super) remaining: Option<u64>,
     pub(super) items: Items<'b>,
 }
 
@@ -45,6 +47,8 @@ struct PageMetadata {
     next: String,
     #[serde(default, rename = "resourceVersion")]
     resource_version: String,
+    #[serde(default, rename = "remainingItemCount")]
+    remaining: Option<u64>,
 }
 
 impl<'b> Page<'b> {
@@ -54,12 +58,6 @@ impl<'b> Page<'b> {
             Encoding::Json => Page::of_json(&answer.body, kind),
             Encoding::Protobuf => Page::of_protobuf(&answer.body, kind),
         }
-    }
-
-    /// The page with this body.
-    #[cfg(test)]
-    pub(super) fn of_text(body: &'b str, kind: &str) -> Page<'b> {
-        Page::of_json(body.as_bytes(), kind).unwrap()
     }
 
     fn of_json(body: &'b [u8], kind: &str) -> Result<Page<'b>, String> {
@@ -78,6 +76,7 @@ impl<'b> Page<'b> {
             api_version: api_version.into(),
             version: metadata.resource_version.into(),
             next: metadata.next.into(),
+            remaining: metadata.remaining,
             items: Items::Json(items),
         })
     }
@@ -98,6 +97,7 @@ impl<'b> Page<'b> {
             api_version,
             version,
             next,
+            remaining: None,
             items: Items::Protobuf(items),
         })
     }

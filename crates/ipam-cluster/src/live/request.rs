@@ -28,8 +28,8 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from
 /// Longest time for one answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Largest answer. A page of 500 objects of the largest size that etcd takes, 1.5 MiB, is smaller.
-const MOST_BYTES: usize = 1 << 30;
+/// Largest answer. A page of 1,000 objects of the largest size that etcd takes, 1.5 MiB, is smaller.
+const MOST_BYTES: usize = 1 << 31;
 
 /// Bytes for which an answer has room from the start: about a page of Nodes in Protobuf. Memory that
 /// is not written costs nothing, but an answer that outgrows its memory is copied.
@@ -38,7 +38,9 @@ const ROOM: usize = 4 << 20;
 /// Media type of the binary encoding.
 pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// The same for a server or a proxy that may answer in JSON as well.
+pub(super) const JSON: &str = "application/json";
+
+/// Media types for a server or a proxy that may answer in JSON as well.
 const PROTOBUF_OR_JSON: &str = "application/vnd.kubernetes.protobuf, application/json";
 
 /// Media type of a list as a table. A server that makes none may answer with the list.
@@ -182,7 +184,7 @@ impl LiveCluster {
         uri: String,
     ) -> Result<Answer, ClusterError> {
         let accepted = match encoding {
-            Encoding::Json => "application/json",
+            Encoding::Json => JSON,
             Encoding::Protobuf => PROTOBUF_OR_JSON,
         };
         self.get_accepting(accepted, uri).await
@@ -319,14 +321,23 @@ impl LiveCluster {
 mod tests {
     use super::*;
 
-    fn answer(status: u16, message: &str) -> Answer {
-        let body = format!(r#"{{"kind":"Status","message":"{message}"}}"#);
-        Answer {
-            status: StatusCode::from_u16(status).unwrap(),
-            retry_after: Some(Duration::from_secs(1)),
-            encoding: Encoding::Json,
-            body: body.into_bytes(),
+    impl Answer {
+        /// An answer with this body.
+        pub(in crate::live) fn of_json(status: u16, body: &str) -> Answer {
+            Answer {
+                status: StatusCode::from_u16(status).unwrap(),
+                retry_after: Some(Duration::from_secs(1)),
+                encoding: Encoding::Json,
+                body: body.as_bytes().to_vec(),
+            }
         }
+    }
+
+    fn answer(status: u16, message: &str) -> Answer {
+        Answer::of_json(
+            status,
+            &format!(r#"{{"kind":"Status","message":"{message}"}}"#),
+        )
     }
 
     #[test]

@@ -26,7 +26,7 @@ fn object((name, version): (&String, &u64)) -> Value {
 fn list(state: &State, version: u64, next: &str) -> Value {
     json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNodeList",
         "items": state.iter().map(object).collect::<Vec<_>>(),
-        "metadata": {"resourceVersion": version.to_string(), "continue": next}})
+        "metadata": {"resourceVersion": version.to_string(), "continue": next, "remainingItemCount": 1}})
 }
 
 fn table(state: &State, version: u64) -> Value {
@@ -64,14 +64,15 @@ impl ListVisitor for Told {
     }
 }
 
-/// The answers of a server by the parameters of the request.
+/// The answers of a server by the parameters of the request, or by its path if it has none.
 fn cluster(
     answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static,
 ) -> (LiveCluster, Arc<Mutex<Vec<String>>>) {
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = Arc::clone(&asked);
     let service = tower::service_fn(move |request: Request<Body>| {
-        let query = request.uri().query().unwrap_or_default().to_owned();
+        let uri = request.uri();
+        let query = uri.query().unwrap_or(uri.path()).to_owned();
         let (status, body) = answer(&query);
         log.lock().unwrap().push(query);
         let answer = Response::builder()
@@ -118,103 +119,171 @@ async fn listed(
     (told.0, end, asked)
 }
 
-const PROBE: &str = "limit=200";
-const NAMES: &str = "includeObject=None";
+const FIRST: &str = "limit=200";
+const VERSION: &str = "/version";
+const NAMES: &str = "limit=0&includeObject=None";
 const ALL: &str = "limit=0";
+const ALL_AGAIN: &str = "limit=0&resourceVersion=7&resourceVersionMatch=NotOlderThan";
 const EXACTLY: &str = "limit=1000&resourceVersion=7&resourceVersionMatch=Exact";
+const PAGES: &str = "limit=1000";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn few_objects_take_one_request() {
     let (told, end, asked) = listed(|_| (200, list(&state(&[("a", 3)]), 7, ""))).await;
-    assert_eq!(
-        (told, end.as_str()),
-        (vec!["begun 7".to_owned(), "a@3".to_owned()], "All")
-    );
-    assert_eq!(asked, [PROBE]);
+    assert_eq!(told, ["begun 7", "a@3"]);
+    assert_eq!(end, "All");
+    assert_eq!(asked, [FIRST]);
 }
 
-/// A server with two objects, of which the probe shows one; `all` is the later list.
-fn two(query: &str, (status, all): (u16, Value)) -> (u16, Value) {
-    let then = state(&[("a", 3), ("b", 5)]);
-    match query {
-        PROBE => (200, list(&state(&[("a", 3)]), 6, "token")),
-        NAMES => (200, table(&then, 7)),
-        ALL => (status, all),
-        EXACTLY => (200, list(&then, 7, "")),
+/// Two objects, as of the moment of the names and after it.
+fn both() -> State {
+    state(&[("a", 3), ("b", 5)])
+}
+
+/// A server with these objects, of which the first page shows one.
+fn two(query: &str) -> (u16, Value) {
+    let body = match query {
+        FIRST => list(&state(&[("a", 3)]), 6, "token"),
+        VERSION => json!({"major": "1", "minor": "31+"}),
+        NAMES => table(&both(), 7),
+        ALL | ALL_AGAIN | PAGES => list(&both(), 9, ""),
+        EXACTLY => list(&both(), 7, ""),
         other => panic!("{other}"),
-    }
+    };
+    (200, body)
+}
+
+/// What is told and asked if the server answers one request otherwise.
+async fn with(query: &'static str, answer: (u16, Value)) -> (Vec<String>, String, Vec<String>) {
+    listed(move |asked| match asked == query {
+        true => answer.clone(),
+        false => two(asked),
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_that_did_not_change_are_those_of_the_moment_of_their_names() {
-    let same = list(&state(&[("a", 3), ("b", 5)]), 9, "");
-    let (told, end, asked) = listed(move |query| two(query, (200, same.clone()))).await;
+    let (told, end, asked) = listed(two).await;
     assert_eq!(told, ["begun 7", "a@3", "b@5"]);
     assert_eq!(end, "All");
-    assert_eq!(asked, [PROBE, NAMES, ALL]);
+    assert_eq!(asked, [FIRST, VERSION, NAMES, ALL]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_that_may_have_changed_are_listed_as_of_the_moment_of_the_names() {
+    let refused = || json!({"kind": "Status", "message": "no"});
     for (what, all) in [
-        ("written", list(&state(&[("a", 3), ("b", 8)]), 9, "")),
-        ("deleted", list(&state(&[("a", 3)]), 9, "")),
+        ("written", (200, list(&state(&[("a", 3), ("b", 8)]), 9, ""))),
+        ("deleted", (200, list(&state(&[("a", 3)]), 9, ""))),
         (
             "created",
-            list(&state(&[("a", 3), ("b", 5), ("c", 8)]), 9, ""),
+            (200, list(&state(&[("a", 3), ("b", 5), ("c", 8)]), 9, "")),
         ),
-        ("replaced", list(&state(&[("a", 3), ("c", 8)]), 9, "")),
         (
-            "of an earlier moment",
-            list(&state(&[("a", 3), ("b", 5)]), 6, ""),
+            "replaced",
+            (200, list(&state(&[("a", 3), ("c", 8)]), 9, "")),
         ),
-        ("not whole", list(&state(&[("a", 3), ("b", 5)]), 9, "more")),
+        ("not whole", (200, list(&both(), 9, "more"))),
         (
             "without a moment",
-            json!({"kind": "CiliumNodeList", "items": []}),
+            (200, json!({"kind": "CiliumNodeList", "items": []})),
         ),
+        ("a table", (200, table(&both(), 9))),
+        ("hidden", (403, refused())),
+        ("not served", (404, refused())),
+        ("busy", (429, refused())),
+        ("too slow", (504, refused())),
     ] {
-        let (told, end, asked) = listed(move |query| two(query, (200, all.clone()))).await;
+        let (told, end, asked) = with(ALL, all).await;
         assert_eq!(told, ["begun 7", "begun 7", "a@3", "b@5"], "{what}");
         assert_eq!(end, "All", "{what}");
-        assert_eq!(asked, [PROBE, NAMES, ALL, EXACTLY], "{what}");
+        assert_eq!(asked, [FIRST, VERSION, NAMES, ALL, EXACTLY], "{what}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn objects_of_an_earlier_moment_are_read_once_more() {
+    let earlier = (200, list(&both(), 6, ""));
+    let (told, end, asked) = with(ALL, earlier.clone()).await;
+    assert_eq!(told, ["begun 7", "a@3", "b@5"]);
+    assert_eq!(end, "All");
+    assert_eq!(asked, [FIRST, VERSION, NAMES, ALL, ALL_AGAIN]);
+    let (told, end, asked) = listed(move |query| match query {
+        ALL | ALL_AGAIN => earlier.clone(),
+        other => two(other),
+    })
+    .await;
+    assert_eq!(told, ["begun 7", "begun 7", "a@3", "b@5"]);
+    assert_eq!(end, "All");
+    assert_eq!(asked, [FIRST, VERSION, NAMES, ALL, ALL_AGAIN, EXACTLY]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_names_pages_are_read() {
-    let same = || list(&state(&[("a", 3), ("b", 5)]), 9, "");
-    let mut no_name = table(&state(&[("a", 3)]), 7);
+    let mut no_name = table(&both(), 7);
     no_name["columnDefinitions"][0]["format"] = json!("");
-    let mut more = table(&state(&[("a", 3)]), 7);
+    let mut more = table(&both(), 7);
     more["metadata"]["continue"] = json!("token");
+    let mut no_moment = table(&both(), 7);
+    no_moment["metadata"]["resourceVersion"] = json!("");
     for names in [
         (406, json!({"message": "no tables"})),
-        (200, same()),
+        (403, json!({"message": "no tables"})),
+        (200, list(&both(), 9, "")),
         (200, no_name),
         (200, more),
+        (200, no_moment),
     ] {
-        let (told, end, asked) = listed(move |query| match query {
-            NAMES => names.clone(),
-            "limit=1000" => (200, same()),
-            _ => two(query, (200, same())),
-        })
-        .await;
+        let (told, end, asked) = with(NAMES, names).await;
         assert_eq!(told, ["begun 9", "a@3", "b@5"]);
         assert_eq!(end, "All");
-        assert_eq!(asked, [PROBE, NAMES, ALL, "limit=1000"]);
+        assert_eq!(asked, [FIRST, VERSION, NAMES, ALL, PAGES]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_server_and_a_very_large_collection_are_read_in_pages() {
+    for version in [
+        (200, json!({"major": "1", "minor": "30"})),
+        (200, json!({"major": "1"})),
+        (403, json!({"message": "no"})),
+    ] {
+        let (told, _, asked) = with(VERSION, version).await;
+        assert_eq!(told, ["begun 9", "a@3", "b@5"]);
+        assert_eq!(asked, [FIRST, VERSION, PAGES]);
+    }
+    for remaining in [json!(1_000_000), json!(null), json!(u64::MAX)] {
+        let mut first = list(&both(), 6, "token");
+        first["metadata"]["remainingItemCount"] = remaining;
+        let (told, _, asked) = with(FIRST, (200, first)).await;
+        assert_eq!(told, ["begun 9", "a@3", "b@5"]);
+        assert_eq!(asked, [FIRST, PAGES]);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collection_that_disappears_meanwhile_is_not_empty() {
-    let gone = json!({"kind": "Status", "message": "gone"});
-    let (told, end, _) = listed(move |query| two(query, (404, gone.clone()))).await;
+    let gone = || json!({"kind": "Status", "message": "gone"});
+    let (told, end, _) = listed(move |query| match query {
+        ALL | EXACTLY => (404, gone()),
+        other => two(other),
+    })
+    .await;
     assert_eq!(told, ["begun 7"]);
-    assert!(
-        end.contains("refused to list ciliumnodes.cilium.io: gone"),
-        "{end}"
-    );
+    assert!(end.contains("expired while it was read"), "{end}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_another_moment_than_asked_is_not_taken() {
+    let (told, end, _) = listed(move |query| match query {
+        ALL => (504, json!({})),
+        EXACTLY => (200, list(&both(), 8, "")),
+        other => two(other),
+    })
+    .await;
+    assert_eq!(told, ["begun 7"]);
+    assert!(end.contains("expired while it was read"), "{end}");
 }
 
 /// The states of a collection, one after the other. Each step writes or deletes an object.
@@ -242,11 +311,12 @@ proptest! {
         let states = history(&steps);
         let (then, later) = (then.index(states.len()), later.index(states.len()));
         let names = Names {
-            moment: then.to_string(),
+            moment: then as u64,
             names: states[then].keys().cloned().collect(),
         };
         let text = list(&states[later], later as u64, "").to_string();
-        let page = Page::of_text(&text, "CiliumNode");
+        let answer = Answer::of_json(200, &text);
+        let page = Page::read(&answer, "CiliumNode").unwrap();
         let found = names.objects(&page, ObservedKind::CiliumNode);
         let found = found.map(|objects| -> State {
             let parsed = objects.iter().map(|object| &object.understood);
