@@ -55,7 +55,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// `plan` on a real API server, against the raw paged LIST of the same objects; 5,000 nodes.
+    /// `plan` on a real API server, against the raw paged LIST of the same objects, just after a
+    /// write and in a quiet cluster; 5,000 nodes.
     Plan,
     /// `apply` on a real API server, against the fastest of several raw PATCH loops; 2,000 nodes.
     Apply,
@@ -137,27 +138,36 @@ fn run(arguments: &Arguments) -> Result<()> {
         Command::Cni => cni::run(plugin, nodes.unwrap_or(cni::TURNS)),
         Command::Growth { shape } => growth::run(nodes.unwrap_or(growth::LARGEST), shape),
         Command::Sizes(arguments) => sizes::run(tool, nodes.unwrap_or(sizes::NODES), arguments),
-        Command::All => {
-            growth::run(growth::LARGEST, "")?;
-            doctor::run(tool, nodes.unwrap_or(doctor::NODES))?;
-            services::run(tool, nodes.unwrap_or(services::SERVICES))?;
-            plan::run(tool, nodes.unwrap_or(plan::NODES))?;
-            apply::run(tool, nodes.unwrap_or(apply::NODES))?;
-            file::run(tool, nodes.unwrap_or(file::NODES))?;
-            alloc::run(nodes.unwrap_or(alloc::BLOCKS))?;
-            claims::run(nodes.unwrap_or(claims::NODES))?;
-            join::run(tool, nodes.unwrap_or(join::NODES))?;
-            peers::run(
-                tool,
-                nodes.unwrap_or(peers::NODES),
-                &peers::Arguments::default(),
-            )?;
-            cni::run(plugin, nodes.unwrap_or(cni::TURNS))
-        }
+        Command::All => all(arguments),
         Command::Timed(arguments) => timed::run(arguments),
         Command::RawList { kubeconfig } => {
             raw::list(&testbed::Client::of_kubeconfig(kubeconfig)?).map(drop)
         }
         Command::Allocator(arguments) => allocator::run(arguments),
     }
+}
+
+/// Every benchmark but `sizes`, which takes long.
+fn all(arguments: &Arguments) -> Result<()> {
+    let Arguments {
+        tool,
+        nodes,
+        plugin,
+        ..
+    } = arguments;
+    growth::run(growth::LARGEST, "")?;
+    doctor::run(tool, nodes.unwrap_or(doctor::NODES))?;
+    services::run(tool, nodes.unwrap_or(services::SERVICES))?;
+    plan::run(tool, nodes.unwrap_or(plan::NODES))?;
+    apply::run(tool, nodes.unwrap_or(apply::NODES))?;
+    file::run(tool, nodes.unwrap_or(file::NODES))?;
+    alloc::run(nodes.unwrap_or(alloc::BLOCKS))?;
+    claims::run(nodes.unwrap_or(claims::NODES))?;
+    join::run(tool, nodes.unwrap_or(join::NODES))?;
+    peers::run(
+        tool,
+        nodes.unwrap_or(peers::NODES),
+        &peers::Arguments::default(),
+    )?;
+    cni::run(plugin, nodes.unwrap_or(cni::TURNS))
 }

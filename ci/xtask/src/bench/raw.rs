@@ -1,4 +1,4 @@
-//! The limits on a real API server: the tool's requests alone. Answers are read to their end and
+//! The limits on a real API server: requests alone, as kubectl would send them. Answers are read to their end and
 //! discarded; connections are warm, and no process starts.
 
 use std::fmt::{self, Display};
@@ -13,7 +13,7 @@ use xtask::tool::clean;
 
 use ipam_cilium::observed::ObservedKind;
 
-/// The same page size as the tool's.
+/// The page size of kubectl and client-go.
 const PAGE: usize = 500;
 /// Where to search a page for its continue token, at both ends: in custom resources, `metadata`
 /// comes last.
