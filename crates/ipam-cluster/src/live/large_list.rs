@@ -126,7 +126,7 @@ impl LiveCluster {
             Ok::<_, ClusterError>(names)
         };
         // The names are asked first, so that their moment is the earlier one.
-        let (names, all) = join(names, self.all(listing, "")).await;
+        let (names, all) = join(names, self.all(listing.uri(0))).await;
         match names? {
             Some(names) => self.of_moment(&names, all, kind, listing, visitor).await,
             None => self.pages(listing, visitor).await,
@@ -153,7 +153,7 @@ impl LiveCluster {
             // Another server may have answered.
             let moment = names.moment;
             let later = format!("&resourceVersion={moment}&resourceVersionMatch=NotOlderThan");
-            comparison = compare(self.all(listing, &later).await, visitor)?;
+            comparison = compare(self.all(listing.uri(0) + &later).await, visitor)?;
         }
         if comparison == Comparison::Given {
             return Ok(Seen::All);
@@ -172,14 +172,18 @@ impl LiveCluster {
     }
 
     /// All objects in one answer. Pages tell why there is none.
-    async fn all(&self, listing: Listing<'_>, moment: &str) -> Option<Answer> {
-        let uri = listing.uri(0) + moment;
-        let request = || {
-            Request::get(&uri)
-                .header(header::ACCEPT, JSON)
-                .body(Body::empty())
-        };
-        let answer = self.send_once(request).await.ok()?;
+    async fn all(&self, uri: String) -> Option<Answer> {
+        let cluster = self.clone();
+        // A task of its own: while other lists are decoded, the server must not wait.
+        let reading = tokio::spawn(async move {
+            let request = || {
+                Request::get(&uri)
+                    .header(header::ACCEPT, JSON)
+                    .body(Body::empty())
+            };
+            cluster.send_once(request).await
+        });
+        let answer = reading.await.ok()?.ok()?;
         answer.status.is_success().then_some(answer)
     }
 
