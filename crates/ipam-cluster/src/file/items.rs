@@ -189,10 +189,10 @@ impl ItemHead {
         ItemLocation::new(kind, &self.metadata.namespace, &self.metadata.name)
     }
 
-    /// The object with the UID and resourceVersion that an API server would give it; `None` if it
-    /// has both. The UID depends only on kind and name, so that the order of objects does not
-    /// matter.
-    pub(super) fn identified(&self, item: &str) -> Result<Option<Value>, serde_json::Error> {
+    /// The object as JSON text, with the UID and resourceVersion that an API server would give it;
+    /// `None` if it has both. The UID depends only on kind and name, so that the order of objects
+    /// does not matter.
+    pub(super) fn identified(&self, item: &str) -> Result<Option<String>, serde_json::Error> {
         let ItemMetadata {
             name,
             namespace,
@@ -220,7 +220,7 @@ impl ItemHead {
         if resource_version.is_empty() {
             metadata.insert("resourceVersion".to_owned(), json!("1"));
         }
-        Ok(Some(object))
+        Ok(Some(object.to_string()))
     }
 }
 

@@ -229,10 +229,8 @@ impl Cluster for FileCluster {
             .enumerate()
             .filter(|(_, (location, _))| location.kind == kind);
         for (index, (_, location)) in of_kind.filter(|(index, _)| !state.deleted.contains(index)) {
-            match state.object(index) {
-                Some(object) => visitor.object(&object.to_string())?,
-                None => visitor.object(&self.json[location.clone()])?,
-            }
+            let as_read = || &self.json[location.clone()];
+            visitor.object(state.json(index).unwrap_or_else(as_read))?;
         }
         for (_, object) in state
             .created

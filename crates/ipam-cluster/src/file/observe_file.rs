@@ -129,11 +129,10 @@ fn item_of(text: &[u8], extent: Extent) -> Result<Option<Item>, Irregular> {
     let Some(kind) = head.observed_kind().map_err(|_| Irregular)? else {
         return Ok(None);
     };
-    let identified = head.identified(text).map_err(|_| Irregular)?;
+    let json = head.identified(text).map_err(|_| Irregular)?;
     if !extent.kinds().any(|of| of == kind) {
         return Ok(None);
     }
-    let json = identified.map(|object| object.to_string());
     let content = match Understood::of(kind, json.as_deref().unwrap_or(text)) {
         Some(understood) => Content::Understood(understood),
         None => Content::Json(json.unwrap_or_else(|| text.to_owned())),

@@ -59,7 +59,7 @@ impl FileCluster {
                 at = location.end + cut_comma(&mut text, &self.json[location.end..]);
             } else if let Some(object) = state.changed.get(&index) {
                 text.push_str(&self.json[at..location.start]);
-                text.push_str(&pretty(object).map_err(|error| error.to_string())?);
+                text.push_str(object);
                 at = location.end;
             }
         }

@@ -11,16 +11,18 @@ use super::super::{WriteError, Written};
 use super::disk::Lock;
 use super::item_location::ItemLocation;
 use super::items::uid_of;
+use super::text::pretty;
 use ipam_cilium::observed::ObjectVersion;
 
 /// Objects that differ from the file as it was read.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Patched objects, by their position in the file.
-    pub(super) changed: BTreeMap<usize, Value>,
-    /// Objects with the identity that an API server would give them. The file gets it only when
-    /// they are written.
-    pub(super) identified: BTreeMap<usize, Value>,
+    /// Patched objects as the file will show them, by their position there. A tree of values would
+    /// take several times as much memory.
+    pub(super) changed: BTreeMap<usize, String>,
+    /// Objects with the identity that an API server would give them, as JSON text. The file gets it
+    /// only when they are written.
+    pub(super) identified: BTreeMap<usize, String>,
     /// Created objects.
     pub(super) created: BTreeMap<ItemLocation, Value>,
     /// Deleted objects, by their position in the file.
@@ -55,9 +57,10 @@ pub(super) trait Base {
 }
 
 impl State {
-    /// An object that differs from the file, by its position there.
-    pub(super) fn object(&self, index: usize) -> Option<&Value> {
-        self.changed.get(&index).or(self.identified.get(&index))
+    /// The JSON text of an object that differs from the file, by its position there.
+    pub(super) fn json(&self, index: usize) -> Option<&str> {
+        let json = self.changed.get(&index).or(self.identified.get(&index))?;
+        Some(json)
     }
 
     /// Patches an object.
@@ -82,9 +85,14 @@ impl State {
         let object = self.next_version(patched(&before, patch)?)?;
         let version = version_of(&object);
         match index {
-            None => self.created.insert(location.clone(), object),
-            Some(index) => self.changed.insert(index, object),
-        };
+            None => {
+                self.created.insert(location.clone(), object);
+            }
+            Some(index) => {
+                self.changed
+                    .insert(index, pretty(&object).map_err(refused)?);
+            }
+        }
         Ok(Written { version })
     }
 
@@ -162,12 +170,11 @@ impl State {
     }
 
     fn object_at(&self, base: &impl Base, index: usize) -> Result<Value, WriteError> {
-        match self.object(index) {
-            Some(object) => Ok(object.clone()),
-            None => base
-                .object(index)
-                .map_err(|error| WriteError::Refused(error.to_string())),
+        match self.json(index) {
+            Some(json) => serde_json::from_str(json),
+            None => base.object(index),
         }
+        .map_err(refused)
     }
 
     /// The object at the next resourceVersion.
@@ -179,4 +186,8 @@ impl State {
         self.unsaved += 1;
         Ok(object)
     }
+}
+
+fn refused(error: serde_json::Error) -> WriteError {
+    WriteError::Refused(error.to_string())
 }
