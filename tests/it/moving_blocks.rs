@@ -20,7 +20,7 @@ const ANNOTATION: &str = "network.cilium.io/ipv4-pod-cidr";
 const NODES: usize = 240;
 /// Nodes whose block moves.
 const MOVING: usize = 6;
-const OBSERVATIONS: usize = 40;
+const OBSERVATIONS: usize = 20;
 
 fn name(index: usize) -> String {
     format!("n{index:03}")

@@ -27,8 +27,8 @@ const RSS_LIMIT_MIB: f64 = 40.0;
 
 /// Instead of the server's 5 minutes.
 const COMPACTION: Duration = Duration::from_secs(30);
-/// Every interval, the server compacts what is older than the interval before; every 15 s, its memory
-/// follows (apiserver `pkg/storage/etcd3/compact.go` and `pkg/storage/cacher/compactor.go` @ 1.36).
+/// Every interval, the server compacts what is older than the interval before; every 15 s, its cache
+/// drops it too (apiserver `pkg/storage/etcd3/compact.go` and `pkg/storage/cacher/compactor.go` @ 1.36).
 const FORGOTTEN: Duration = Duration::from_secs(2 * COMPACTION.as_secs() + 20);
 
 /// How long ago the last CiliumNode was written.

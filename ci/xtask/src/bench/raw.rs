@@ -1,5 +1,5 @@
-//! The limits on a real API server: requests alone, as kubectl would send them. Answers are read to their end and
-//! discarded; connections are warm, and no process starts.
+//! The limits on a real API server: requests alone, as kubectl would send them. Answers are read to
+//! their end and discarded; connections are warm, and no process starts.
 
 use std::fmt::{self, Display};
 use std::io::Write;

@@ -104,3 +104,77 @@ fn cut_comma(before: &mut String, behind: &str) -> usize {
 fn is_worth_keeping(created: &Value) -> bool {
     created["data"][CLAIMS_KEY] != json!(Claims::default().to_json())
 }
+
+#[cfg(test)]
+mod tests {
+    use ipam_core::model::NodeName;
+
+    use super::*;
+    use crate::file::Opening;
+    use crate::file::text::yaml_to_json;
+    use crate::{Cluster, ListVisitor, Moment, Operation, Target, Write};
+    use ipam_cilium::observed::{ObservedKind, ReadError};
+
+    #[derive(Default)]
+    struct Objects(Vec<Value>);
+
+    impl ListVisitor for Objects {
+        fn object(&mut self, json: &str) -> Result<(), ReadError> {
+            self.0.push(serde_json::from_str(json).unwrap());
+            Ok(())
+        }
+    }
+
+    fn annotate(name: &str, key: &str, value: &str) -> Write {
+        let name: NodeName = name.parse().unwrap();
+        let patch = json!({"metadata": {"annotations": {key: value}}});
+        Write {
+            target: Target::Node(name),
+            operation: Operation::Patch(patch),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_object_that_is_written_twice_is_listed_and_saved_as_it_is_at_last() {
+        let node =
+            |name: &str| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [node("a"), node("b")]});
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("cluster.json", list.to_string()),
+            ("cluster.yaml", serde_yaml::to_string(&list).unwrap()),
+        ] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            let cluster = FileCluster::open(&path, Opening::Write).unwrap();
+            for write in [
+                annotate("a", "note", "n\u{e4}ive \"\n"),
+                annotate("a", "more", "x"),
+            ] {
+                cluster.write(&write).await.unwrap();
+            }
+            let mut listed = Objects::default();
+            let nodes = ObservedKind::Node;
+            cluster
+                .list(nodes, "", &Moment::Latest, &mut listed)
+                .await
+                .unwrap();
+            let annotations = json!({"note": "n\u{e4}ive \"\n", "more": "x"});
+            assert_eq!(listed.0[0]["metadata"]["annotations"], annotations);
+            cluster.finish().await.unwrap();
+            let saved = std::fs::read_to_string(&path).unwrap();
+            let json = if name.ends_with("json") {
+                assert!(
+                    saved.contains("\n                \"annotations\": {"),
+                    "{saved}"
+                );
+                saved
+            } else {
+                yaml_to_json(&saved).unwrap()
+            };
+            let saved: Value = serde_json::from_str(&json).unwrap();
+            assert_eq!(saved["items"][0]["metadata"]["annotations"], annotations);
+            assert_eq!(saved["items"][1], node("b"));
+        }
+    }
+}

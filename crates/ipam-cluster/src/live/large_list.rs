@@ -13,26 +13,28 @@
 //! newer.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 
-use futures_util::future::join;
-use http::{Request, header};
-use kube::client::Body;
+use futures_util::future::{Either, select};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::task::block_in_place;
+use tokio::task::{JoinSet, block_in_place};
 
 use super::LiveCluster;
 use super::list::{Listing, begin, give, page_of, unreadable};
 use super::page::{Items, Page};
-use super::request::{Answer, JSON, TABLE};
+use super::request::{Answer, TABLE};
 use crate::{ClusterError, ListVisitor, Moment, Seen};
 use ipam_cilium::observed::{Encoding, ObservedKind, Understood};
 
 /// Objects of a collection that is not large. A page of them costs less than the names.
 const FEW: usize = 200;
 
-/// Largest collection, in bytes, that is read without pages. The whole answer is kept in memory.
-const MOST: u64 = 64 << 20;
+/// Largest collection, in bytes as its first page lets expect, that is read without pages.
+const MOST: usize = 64 << 20;
+
+/// Largest answer, in bytes: it is kept in memory as a whole.
+const MOST_IN_FACT: usize = 2 * MOST;
 
 /// First version that answers lists from memory: `ConsistentListFromCache` (apiserver
 /// `pkg/features/kube_features.go` @ 1.36).
@@ -115,9 +117,22 @@ impl LiveCluster {
         }
         let is_too_large = estimated_bytes(&page, few.body.len()).is_none_or(|bytes| bytes > MOST);
         drop(page);
+        drop(few);
         if is_too_large || !self.lists_from_memory().await {
             return self.pages(listing, visitor).await;
         }
+        match self.names_and_all(listing, visitor).await? {
+            Some((names, all)) => self.of_moment(&names, all, kind, listing, visitor).await,
+            None => self.pages(listing, visitor).await,
+        }
+    }
+
+    /// Tells the visitor the moment of the names. `None` without names; all objects may be missing.
+    async fn names_and_all(
+        &self,
+        listing: Listing<'_>,
+        visitor: &mut dyn ListVisitor,
+    ) -> Result<Option<(Names, Option<Answer>)>, ClusterError> {
         let names = async {
             let names = self.names(listing).await?;
             if let Some(names) = &names {
@@ -126,10 +141,12 @@ impl LiveCluster {
             Ok::<_, ClusterError>(names)
         };
         // The names are asked first, so that their moment is the earlier one.
-        let (names, all) = join(names, self.all(listing.uri(0))).await;
-        match names? {
-            Some(names) => self.of_moment(&names, all, kind, listing, visitor).await,
-            None => self.pages(listing, visitor).await,
+        match select(pin!(names), pin!(self.all(listing.uri(0)))).await {
+            Either::Left((names, all)) => match names? {
+                Some(names) => Ok(Some((names, all.await))),
+                None => Ok(None),
+            },
+            Either::Right((all, names)) => Ok(names.await?.map(|names| (names, all))),
         }
     }
 
@@ -173,17 +190,14 @@ impl LiveCluster {
 
     /// All objects in one answer. Pages tell why there is none.
     async fn all(&self, uri: String) -> Option<Answer> {
-        let cluster = self.clone();
+        let cluster = LiveCluster {
+            largest_answer: self.largest_answer.min(MOST_IN_FACT),
+            ..self.clone()
+        };
         // A task of its own: while other lists are decoded, the server must not wait.
-        let reading = tokio::spawn(async move {
-            let request = || {
-                Request::get(&uri)
-                    .header(header::ACCEPT, JSON)
-                    .body(Body::empty())
-            };
-            cluster.send_once(request).await
-        });
-        let answer = reading.await.ok()?.ok()?;
+        let mut reading = JoinSet::new();
+        reading.spawn(async move { cluster.get_once(&uri).await });
+        let answer = reading.join_next().await?.ok()?.ok()?;
         answer.status.is_success().then_some(answer)
     }
 
@@ -196,7 +210,7 @@ impl LiveCluster {
 
     /// Whether the server answers lists of the newest moment from its memory.
     async fn lists_from_memory(&self) -> bool {
-        let answer = self.get("/version".to_owned()).await;
+        let answer = self.get_once("/version").await;
         let is_new = |answer: Answer| -> Option<bool> {
             let version: ServerVersion = serde_json::from_slice(&answer.body).ok()?;
             // Some providers add a plus sign.
@@ -208,13 +222,13 @@ impl LiveCluster {
 }
 
 /// The size of the collection whose first page has this many bytes.
-fn estimated_bytes(page: &Page<'_>, bytes: usize) -> Option<u64> {
+fn estimated_bytes(page: &Page<'_>, bytes: usize) -> Option<usize> {
     let Items::Json(objects) = &page.items else {
         return None;
     };
-    let read = u64::try_from(objects.len()).ok()?;
-    let each = u64::try_from(bytes).ok()?.checked_div(read)?;
-    each.checked_mul(read.checked_add(page.remaining?)?)
+    let each = bytes.checked_div(objects.len())?;
+    let remaining = usize::try_from(page.remaining?).ok()?;
+    each.checked_mul(objects.len().checked_add(remaining)?)
 }
 
 impl Names {

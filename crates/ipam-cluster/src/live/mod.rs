@@ -29,6 +29,7 @@ use self::clock::SystemClock;
 use self::connection::client;
 use self::list::{Listing, parameters};
 use self::paths::collection;
+use self::request::MOST_BYTES;
 use super::{
     Cluster, ClusterError, LeaseName, ListVisitor, LockRecord, LockSeen, Moment, Seen, Target,
     Write, WriteError, Written,
@@ -51,6 +52,8 @@ pub struct LiveCluster {
     has_answered: Arc<AtomicBool>,
     clock: Arc<dyn Clock>,
     on_request: Option<OnRequest>,
+    /// In bytes.
+    largest_answer: usize,
 }
 
 impl LiveCluster {
@@ -69,6 +72,7 @@ impl LiveCluster {
             has_answered: Arc::default(),
             clock: Arc::new(SystemClock::new()),
             on_request: None,
+            largest_answer: MOST_BYTES,
         })
     }
 

@@ -18,7 +18,7 @@ pub(super) struct Page<'b> {
     /// The token of the next page, empty at the end.
     pub(super) next: Cow<'b, str>,
     /// An estimate of the objects of later pages, if the server makes one.
-    pub(super) remaining: Option<u64>,
+    pub(super) remaining: Option<i64>,
     pub(super) items: Items<'b>,
 }
 
@@ -48,7 +48,7 @@ struct PageMetadata {
     #[serde(default, rename = "resourceVersion")]
     resource_version: String,
     #[serde(default, rename = "remainingItemCount")]
-    remaining: Option<u64>,
+    remaining: Option<i64>,
 }
 
 impl<'b> Page<'b> {

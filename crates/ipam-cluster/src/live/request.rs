@@ -29,7 +29,7 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Largest answer. A page of 1,000 objects of the largest size that etcd takes, 1.5 MiB, is smaller.
-const MOST_BYTES: usize = 1 << 31;
+pub(super) const MOST_BYTES: usize = 1 << 31;
 
 /// Bytes for which an answer has room from the start: about a page of Nodes in Protobuf. Memory that
 /// is not written costs nothing, but an answer that outgrows its memory is copied.
@@ -38,7 +38,7 @@ const ROOM: usize = 4 << 20;
 /// Media type of the binary encoding.
 pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-pub(super) const JSON: &str = "application/json";
+const JSON: &str = "application/json";
 
 /// Media types for a server or a proxy that may answer in JSON as well.
 const PROTOBUF_OR_JSON: &str = "application/vnd.kubernetes.protobuf, application/json";
@@ -245,6 +245,16 @@ impl LiveCluster {
         }
     }
 
+    /// Asks for JSON once, whatever the server answers.
+    pub(super) async fn get_once(&self, uri: &str) -> Result<Answer, String> {
+        let request = || {
+            Request::get(uri)
+                .header(header::ACCEPT, JSON)
+                .body(Body::empty())
+        };
+        self.send_once(request).await
+    }
+
     /// Sends a request once, whatever the server answers. Only a rejected token is read again.
     pub(super) async fn send_once(
         &self,
@@ -304,8 +314,8 @@ impl LiveCluster {
             let Ok(data) = frame.into_data() else {
                 continue;
             };
-            if body.len() + data.len() > MOST_BYTES {
-                let most = MOST_BYTES >> 20;
+            if body.len() + data.len() > self.largest_answer {
+                let most = self.largest_answer >> 20;
                 return Err(format!(
                     "the API server {} sends an answer of more than {most} MiB",
                     self.server

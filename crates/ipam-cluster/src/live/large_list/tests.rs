@@ -15,6 +15,9 @@ use crate::live::{Connection, LiveCluster};
 use crate::{Cluster, Moment};
 use ipam_cilium::observed::ReadError;
 
+/// Larger than all lists but one.
+const LARGEST_ANSWER: usize = 1 << 16;
+
 /// Names with their resourceVersions.
 type State = BTreeMap<String, u64>;
 
@@ -93,6 +96,7 @@ fn cluster(
         has_answered: Arc::default(),
         clock: Arc::new(SystemClock::new()),
         on_request: None,
+        largest_answer: LARGEST_ANSWER,
     };
     (cluster, asked)
 }
@@ -220,6 +224,29 @@ async fn objects_of_an_earlier_moment_are_read_once_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_once_more_is_listed_as_of_the_moment_of_the_names() {
+    let (told, end, asked) = listed(|query| match query {
+        ALL => (200, list(&both(), 6, "")),
+        ALL_AGAIN => (504, json!({"message": "Too large resource version"})),
+        other => two(other),
+    })
+    .await;
+    assert_eq!(told, ["begun 7", "begun 7", "a@3", "b@5"]);
+    assert_eq!(end, "All");
+    assert_eq!(asked, [FIRST, VERSION, NAMES, ALL, ALL_AGAIN, EXACTLY]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_larger_than_expected_is_read_in_pages() {
+    let mut large = list(&both(), 9, "");
+    large["items"][0]["spec"]["padding"] = json!("x".repeat(LARGEST_ANSWER));
+    let (told, end, asked) = with(ALL, (200, large)).await;
+    assert_eq!(told, ["begun 7", "begun 7", "a@3", "b@5"]);
+    assert_eq!(end, "All");
+    assert_eq!(asked, [FIRST, VERSION, NAMES, ALL, EXACTLY]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_names_pages_are_read() {
     let mut no_name = table(&both(), 7);
     no_name["columnDefinitions"][0]["format"] = json!("");
@@ -235,11 +262,15 @@ async fn without_names_pages_are_read() {
         (200, more),
         (200, no_moment),
     ] {
-        let (told, end, asked) = with(NAMES, names).await;
+        let (told, end, mut asked) = with(NAMES, names).await;
         assert_eq!(told, ["begun 9", "a@3", "b@5"]);
         assert_eq!(end, "All");
-        assert_eq!(asked, [FIRST, VERSION, NAMES, ALL, PAGES]);
+        // All objects may be asked for before the answer.
+        asked.retain(|asked| asked != ALL);
+        assert_eq!(asked, [FIRST, VERSION, NAMES, PAGES]);
     }
+    let (told, end, _) = with(NAMES, (500, json!({"message": "broken"}))).await;
+    assert_eq!((told.len(), end.as_str()), (3, "All"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -253,7 +284,7 @@ async fn an_older_server_and_a_very_large_collection_are_read_in_pages() {
         assert_eq!(told, ["begun 9", "a@3", "b@5"]);
         assert_eq!(asked, [FIRST, VERSION, PAGES]);
     }
-    for remaining in [json!(1_000_000), json!(null), json!(u64::MAX)] {
+    for remaining in [json!(1_000_000), json!(null), json!(-1), json!(i64::MAX)] {
         let mut first = list(&both(), 6, "token");
         first["metadata"]["remainingItemCount"] = remaining;
         let (told, _, asked) = with(FIRST, (200, first)).await;
