@@ -1,7 +1,8 @@
 //! The picture of `bench sizes`: processor time over nodes, both axes logarithmic, in light and in
 //! dark. It must never know how a cost is measured.
 
-use super::series::{Place, SMALLEST, Series, float, grouped};
+use super::series::{Place, SMALLEST, Series, float};
+use ipam_core::model::grouped_digits;
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 460.0;
@@ -240,7 +241,7 @@ fn ticked(value: f64) -> String {
         clippy::cast_sign_loss,
         reason = "a number of nodes or of seconds"
     )]
-    grouped(value.round() as usize)
+    grouped_digits(value.round() as usize)
 }
 
 #[cfg(test)]

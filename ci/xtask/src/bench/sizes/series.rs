@@ -1,6 +1,8 @@
 //! The costs of a command at growing sizes: tables of them, and how fast they grow. It must never
 //! know how a cost is measured.
 
+use ipam_core::model::grouped_digits;
+
 /// The smallest size.
 pub const SMALLEST: usize = 100;
 /// How many times as many nodes the next size has.
@@ -203,7 +205,7 @@ fn table(
 ) -> String {
     let mut text = "| command |".to_owned();
     for nodes in sizes {
-        text += &format!(" {} nodes |", grouped(*nodes));
+        text += &format!(" {} nodes |", grouped_digits(*nodes));
     }
     text = text + "\n|---|" + &"---|".repeat(sizes.len()) + "\n";
     for series in all {
@@ -214,14 +216,6 @@ fn table(
         text += "\n";
     }
     text
-}
-
-/// `10,000`.
-pub fn grouped(number: usize) -> String {
-    match number {
-        0..1_000 => number.to_string(),
-        _ => format!("{},{:03}", grouped(number / 1_000), number % 1_000),
-    }
 }
 
 #[cfg(test)]
