@@ -47,15 +47,13 @@ struct Names {
     names: BTreeSet<String>,
 }
 
-/// How the objects of another list relate to the names.
+/// Why a list may not show the objects of the moment of the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
-    /// They are those of the moment of the names, and were given to the visitor.
-    Given,
+enum Doubt {
     /// The list is of an earlier moment.
     Earlier,
-    /// They may be others.
-    Unknown,
+    /// It could not be read, or an object may have changed.
+    Other,
 }
 
 #[derive(Deserialize)]
@@ -140,7 +138,7 @@ impl LiveCluster {
             }
             Ok::<_, ClusterError>(names)
         };
-        // The names are asked first, so that their moment is the earlier one.
+        // The request for the names goes first, so that their moment is the earlier one.
         match select(pin!(names), pin!(self.all(listing.uri(0)))).await {
             Either::Left((names, all)) => match names? {
                 Some(names) => Ok(Some((names, all.await))),
@@ -160,19 +158,15 @@ impl LiveCluster {
         listing: Listing<'_>,
         visitor: &mut dyn ListVisitor,
     ) -> Result<Seen, ClusterError> {
-        let compare = |all: Option<Answer>, visitor: &mut dyn ListVisitor| {
-            all.map_or(Ok(Comparison::Unknown), |all| {
-                block_in_place(|| names.give_if_same(&all, kind, listing, visitor))
-            })
-        };
-        let mut comparison = compare(all, visitor)?;
-        if comparison == Comparison::Earlier {
+        let mut given = names.give(all, kind, listing, visitor)?;
+        if given == Err(Doubt::Earlier) {
             // Another server may have answered.
             let moment = names.moment;
             let later = format!("&resourceVersion={moment}&resourceVersionMatch=NotOlderThan");
-            comparison = compare(self.all(listing.uri(0) + &later).await, visitor)?;
+            let all = self.all(listing.uri(0) + &later).await;
+            given = names.give(all, kind, listing, visitor)?;
         }
-        if comparison == Comparison::Given {
+        if given.is_ok() {
             return Ok(Seen::All);
         }
         let listing = Listing {
@@ -188,7 +182,7 @@ impl LiveCluster {
         }
     }
 
-    /// All objects in one answer. Pages tell why there is none.
+    /// All objects in one answer, if the server gives one; pages show its reason.
     async fn all(&self, uri: String) -> Option<Answer> {
         let cluster = LiveCluster {
             largest_answer: self.largest_answer.min(MOST_IN_FACT),
@@ -256,42 +250,45 @@ impl Names {
         })
     }
 
-    /// Gives these objects to the visitor if they are those of the moment of the names.
-    fn give_if_same(
+    /// Gives the objects of this answer to the visitor, if it is certain that they are those of the
+    /// moment of the names.
+    fn give(
         &self,
-        all: &Answer,
+        all: Option<Answer>,
         kind: ObservedKind,
         listing: Listing<'_>,
         visitor: &mut dyn ListVisitor,
-    ) -> Result<Comparison, ClusterError> {
-        let Ok(all) = page_of(all, listing) else {
-            return Ok(Comparison::Unknown);
+    ) -> Result<Result<(), Doubt>, ClusterError> {
+        let Some(all) = all else {
+            return Ok(Err(Doubt::Other));
         };
-        if all
-            .version
-            .parse()
-            .is_ok_and(|later: u64| later < self.moment)
-        {
-            return Ok(Comparison::Earlier);
-        }
-        let Some(objects) = self.objects(&all, kind) else {
-            return Ok(Comparison::Unknown);
-        };
-        visitor.served(&all.api_version);
-        for Parsed { json, understood } in objects {
-            visitor.known(json, &understood)?;
-        }
-        Ok(Comparison::Given)
+        block_in_place(|| {
+            let Ok(all) = page_of(&all, listing) else {
+                return Ok(Err(Doubt::Other));
+            };
+            let objects = match self.objects(&all, kind) {
+                Ok(objects) => objects,
+                Err(doubt) => return Ok(Err(doubt)),
+            };
+            visitor.served(&all.api_version);
+            for Parsed { json, understood } in objects {
+                visitor.known(json, &understood)?;
+            }
+            Ok(Ok(()))
+        })
     }
 
     /// The objects of the moment of the names, if it is certain that this list shows them.
-    fn objects<'a>(&self, all: &Page<'a>, kind: ObservedKind) -> Option<Vec<Parsed<'a>>> {
+    fn objects<'a>(&self, all: &Page<'a>, kind: ObservedKind) -> Result<Vec<Parsed<'a>>, Doubt> {
         let Items::Json(objects) = &all.items else {
-            return None;
+            return Err(Doubt::Other);
         };
-        let later: u64 = all.version.parse().ok()?;
-        if later < self.moment || !all.next.is_empty() {
-            return None;
+        let later: u64 = all.version.parse().map_err(|_| Doubt::Other)?;
+        if later < self.moment {
+            return Err(Doubt::Earlier);
+        }
+        if !all.next.is_empty() {
+            return Err(Doubt::Other);
         }
         let parsed = |object: &&'a RawValue| {
             let json = object.get();
@@ -299,15 +296,16 @@ impl Names {
             let version: u64 = understood.resource_version().parse().ok()?;
             (version <= self.moment).then_some(Parsed { json, understood })
         };
-        let objects: Vec<Parsed<'_>> = objects.iter().map(parsed).collect::<Option<_>>()?;
-        let names = objects
+        let objects: Option<Vec<Parsed<'_>>> = objects.iter().map(parsed).collect();
+        let objects = objects.ok_or(Doubt::Other)?;
+        let names: BTreeSet<&str> = objects
             .iter()
-            .map(|object| object.understood.name().as_str());
-        let are_the_same = names
-            .collect::<BTreeSet<&str>>()
-            .into_iter()
-            .eq(&self.names);
-        are_the_same.then_some(objects)
+            .map(|object| object.understood.name().as_str())
+            .collect();
+        match names.into_iter().eq(&self.names) {
+            true => Ok(objects),
+            false => Err(Doubt::Other),
+        }
     }
 }
 

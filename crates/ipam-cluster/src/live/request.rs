@@ -158,6 +158,12 @@ pub(super) fn is_ahead_of_the_server(code: u16, message: &str) -> bool {
     code == StatusCode::GATEWAY_TIMEOUT.as_u16() && message.contains("Too large resource version")
 }
 
+fn get_request(uri: &str, accepted: &str) -> Result<Request<Body>, http::Error> {
+    Request::get(uri)
+        .header(header::ACCEPT, accepted)
+        .body(Body::empty())
+}
+
 impl LiveCluster {
     /// Reads the credentials again: an expired token may have been replaced.
     pub(super) async fn reconnect(&self) -> Result<(), String> {
@@ -196,12 +202,7 @@ impl LiveCluster {
         accepted: &str,
         uri: String,
     ) -> Result<Answer, ClusterError> {
-        let request = || {
-            Request::get(&uri)
-                .header(header::ACCEPT, accepted)
-                .body(Body::empty())
-        };
-        self.send_patiently(request)
+        self.send_patiently(|| get_request(&uri, accepted))
             .await
             .map_err(ClusterError::Unreachable)
     }
@@ -247,12 +248,7 @@ impl LiveCluster {
 
     /// Asks for JSON once, whatever the server answers.
     pub(super) async fn get_once(&self, uri: &str) -> Result<Answer, String> {
-        let request = || {
-            Request::get(uri)
-                .header(header::ACCEPT, JSON)
-                .body(Body::empty())
-        };
-        self.send_once(request).await
+        self.send_once(|| get_request(uri, JSON)).await
     }
 
     /// Sends a request once, whatever the server answers. Only a rejected token is read again.
