@@ -471,13 +471,13 @@ mod tests {
     fn broken_rules_are_noticed() {
         let setups = Setups::new();
         // Early bookmarks need more lives than a build without optimisations has time for; `prove
-        // simulate` tries them all.
+        // simulate` tries them all. Of the others, lost notices show in the fewest: one in twenty.
         for sabotage in Sabotage::OF_LIVES
             .into_iter()
             .filter(|sabotage| *sabotage != Sabotage::EarlyBookmarks)
         {
             assert!(
-                first_failed_life(sabotage, &setups, 0..60).is_some(),
+                first_failed_life(sabotage, &setups, 0..200).is_some(),
                 "{sabotage:?}"
             );
         }

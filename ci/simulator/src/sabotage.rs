@@ -77,7 +77,7 @@ impl Sabotage {
                 ..faults
             },
             Sabotage::LostNotices => Faults {
-                lost_notice: 100,
+                lost_notice: 300,
                 ..faults
             },
             Sabotage::None
