@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, Permissions, TryLockError};
-use std::io::{Error, ErrorKind, Result, Write as _};
+use std::io::{BufWriter, Error, ErrorKind, Result, Write as _};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -104,7 +104,9 @@ fn is_same(file: &File, path: &Path) -> Result<bool> {
 /// # Errors
 /// Nothing was replaced.
 pub fn replace(path: &Path, text: &str) -> Result<()> {
-    Replacement::of(path)?.write(text, mode_of(path))?.persist()
+    Replacement::of(path)?
+        .write(&[text], mode_of(path))?
+        .persist()
 }
 
 /// The same, and the file has mode 0600 from its first byte on, whatever mode it had.
@@ -112,17 +114,18 @@ pub fn replace(path: &Path, text: &str) -> Result<()> {
 /// # Errors
 /// As for [`replace`].
 pub fn replace_private(path: &Path, text: &str) -> Result<()> {
-    Replacement::of(path)?.write(text, None)?.persist()
+    Replacement::of(path)?.write(&[text], None)?.persist()
 }
 
-/// The same of a locked file; the lock goes over to the new one before others can see it.
-pub(super) fn replace_locked(path: &Path, text: &str, lock: &mut Option<Lock>) -> Result<()> {
+/// The same of a locked file, with a text in parts; the lock goes over to the new file before others
+/// can see it.
+pub(super) fn replace_locked(path: &Path, parts: &[&str], lock: &mut Option<Lock>) -> Result<()> {
     if let Some(Lock(file)) = lock
         && !is_same(file, path)?
     {
         return Err(Error::other("another program has replaced it"));
     }
-    let replacement = Replacement::of(path)?.write(text, mode_of(path))?;
+    let replacement = Replacement::of(path)?.write(parts, mode_of(path))?;
     let next = Lock::take(replacement.file.as_file().try_clone()?).map_err(Error::from)?;
     replacement.persist()?;
     *lock = Some(next);
@@ -134,6 +137,9 @@ fn mode_of(path: &Path) -> Option<Permissions> {
         .ok()
         .map(|metadata| metadata.permissions())
 }
+
+/// Bytes that are written at once. Each write costs the file system about as much as a few pages.
+const BUFFER: usize = 1 << 20;
 
 /// A file that takes the place of another one.
 struct Replacement {
@@ -155,8 +161,13 @@ impl Replacement {
         })
     }
 
-    fn write(mut self, text: &str, mode: Option<Permissions>) -> Result<Replacement> {
-        self.file.as_file_mut().write_all(text.as_bytes())?;
+    fn write(mut self, parts: &[&str], mode: Option<Permissions>) -> Result<Replacement> {
+        let mut writer = BufWriter::with_capacity(BUFFER, self.file.as_file_mut());
+        for part in parts {
+            writer.write_all(part.as_bytes())?;
+        }
+        writer.flush()?;
+        drop(writer);
         if let Some(mode) = mode {
             self.file.as_file().set_permissions(mode)?;
         }
@@ -331,7 +342,7 @@ mod tests {
         let (folder, path) = file();
         let (_, mut lock) = open_file(&path, Opening::Write).unwrap();
         for text in ["new", "newer"] {
-            replace_locked(&path, text, &mut lock).unwrap();
+            replace_locked(&path, &[text], &mut lock).unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
             assert!(matches!(
                 open_file(&path, Opening::Write),
@@ -349,13 +360,16 @@ mod tests {
         let (_, mut lock) = open_file(&path, Opening::Write).unwrap();
         std::fs::write(folder.path().join("other"), "theirs").unwrap();
         std::fs::rename(folder.path().join("other"), &path).unwrap();
-        assert!(replace_locked(&path, "new", &mut lock).is_err());
+        assert!(replace_locked(&path, &["new"], &mut lock).is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "theirs");
     }
 
     /// A temporary file of a killed process.
     fn leftover(path: &Path) -> PathBuf {
-        let left = Replacement::of(path).unwrap().write("half", None).unwrap();
+        let left = Replacement::of(path)
+            .unwrap()
+            .write(&["ha", "lf"], None)
+            .unwrap();
         let (file, left) = left.file.keep().unwrap();
         drop(file);
         left
@@ -380,7 +394,7 @@ mod tests {
         let path = folder.path().join("plan.json");
         let slow = Replacement::of(&path).unwrap();
         replace_private(&path, "fast").unwrap();
-        let slow = slow.write("slow", None).unwrap();
+        let slow = slow.write(&["slow"], None).unwrap();
         slow.persist().unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "slow");
         assert_eq!(names(folder.path()), ["plan.json"]);

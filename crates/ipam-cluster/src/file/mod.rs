@@ -174,7 +174,9 @@ impl FileCluster {
         };
         let identified = head.identified(item.get());
         if let Some(object) = identified.map_err(|error| error.to_string())? {
-            state.identified.insert(locations.len(), object);
+            state
+                .identified
+                .insert(locations.len(), object.into_boxed_str());
         }
         locations.push((head.location(kind), self.range_of(item.get())));
         Ok(())

@@ -1,5 +1,7 @@
 //! Renders a cluster file with all writes, and decides when to save it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Value, json};
 
 use super::super::{ClusterError, Saved};
@@ -42,55 +44,91 @@ impl FileCluster {
             path: self.path.display().to_string(),
             message,
         };
-        let text = self.render(state).map_err(fault)?;
-        replace_locked(&self.path, &text, &mut state.lock)
-            .map_err(|error| fault(error.to_string()))?;
+        self.replace(state).map_err(fault)?;
         (state.unsaved, state.disk) = (0, Disk::Saved);
         Ok(())
     }
 
-    /// The file with all changes in place.
-    fn render(&self, state: &State) -> Result<String, String> {
-        let mut text = String::with_capacity(self.json.len() + state.changed.len() * 200);
+    fn replace(&self, state: &mut State) -> Result<(), String> {
+        let State {
+            changed,
+            deleted,
+            created,
+            lock,
+            ..
+        } = state;
+        let created = created_texts(created.values())?;
+        let parts = self.parts(changed, deleted, &created);
+        let replaced = match self.format {
+            Format::Json => replace_locked(&self.path, &parts, lock),
+            Format::Yaml => replace_locked(&self.path, &[&json_to_yaml(&parts.concat())?], lock),
+        };
+        replaced.map_err(|error| error.to_string())
+    }
+
+    /// The list with all changes in place, in parts: JSON needs no memory for a second copy.
+    fn parts<'t>(
+        &'t self,
+        changed: &'t BTreeMap<usize, Box<str>>,
+        deleted: &BTreeSet<usize>,
+        created: &'t [String],
+    ) -> Vec<&'t str> {
+        let mut parts = Vec::new();
         let mut at = 0;
         for (index, (_, location)) in self.locations.iter().enumerate() {
-            if state.deleted.contains(&index) {
-                text.push_str(&self.json[at..location.start]);
-                at = location.end + cut_comma(&mut text, &self.json[location.end..]);
-            } else if let Some(object) = state.changed.get(&index) {
-                text.push_str(&self.json[at..location.start]);
-                text.push_str(object);
+            if deleted.contains(&index) {
+                parts.push(&self.json[at..location.start]);
+                at = location.end + cut_comma(&mut parts, &self.json[location.end..]);
+            } else if let Some(object) = changed.get(&index) {
+                parts.extend([&self.json[at..location.start], object]);
                 at = location.end;
             }
         }
         let end = self.items.end - 1;
-        text.push_str(self.json[at.min(end)..end].trim_end());
-        for object in state
-            .created
-            .values()
-            .filter(|object| is_worth_keeping(object))
-        {
-            text.push_str(if text.trim_end().ends_with('[') {
+        parts.push(&self.json[at.min(end)..end]);
+        trim_end(&mut parts);
+        for object in created {
+            let is_first = parts.last().is_some_and(|last| last.ends_with('['));
+            let before = if is_first {
                 "\n        "
             } else {
                 ",\n        "
-            });
-            text.push_str(&pretty(object).map_err(|error| error.to_string())?);
+            };
+            parts.extend([before, object]);
         }
-        text.push_str(&self.json[self.json[..end].trim_end().len()..]);
-        match self.format {
-            Format::Json => Ok(text),
-            Format::Yaml => json_to_yaml(&text),
+        parts.push(&self.json[self.json[..end].trim_end().len()..]);
+        parts
+    }
+}
+
+fn created_texts<'v>(created: impl Iterator<Item = &'v Value>) -> Result<Vec<String>, String> {
+    let texts = created
+        .filter(|object| is_worth_keeping(object))
+        .map(pretty);
+    texts
+        .collect::<Result<_, _>>()
+        .map_err(|error| error.to_string())
+}
+
+/// Removes white space from the end.
+fn trim_end(parts: &mut Vec<&str>) {
+    while let Some(last) = parts.pop() {
+        let trimmed = last.trim_end();
+        if !trimmed.is_empty() {
+            parts.push(trimmed);
+            return;
         }
     }
 }
 
 /// Removes the comma before a deleted item. Before a first item there is none: then it returns the
 /// length of the comma behind it, to be skipped.
-fn cut_comma(before: &mut String, behind: &str) -> usize {
-    before.truncate(before.trim_end().len());
-    if before.ends_with(',') {
-        before.pop();
+fn cut_comma(before: &mut Vec<&str>, behind: &str) -> usize {
+    trim_end(before);
+    if let Some(last) = before.last_mut()
+        && let Some(rest) = last.strip_suffix(',')
+    {
+        *last = rest;
         return 0;
     }
     let rest = behind.trim_start();
@@ -108,12 +146,13 @@ fn is_worth_keeping(created: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use ipam_core::model::NodeName;
+    use proptest::prelude::*;
 
     use super::*;
     use crate::file::Opening;
     use crate::file::text::yaml_to_json;
     use crate::{Cluster, ListVisitor, Moment, Operation, Target, Write};
-    use ipam_cilium::observed::{ObservedKind, ReadError};
+    use ipam_cilium::observed::{ObjectVersion, ObservedKind, ReadError};
 
     #[derive(Default)]
     struct Objects(Vec<Value>);
@@ -175,6 +214,97 @@ mod tests {
             let saved: Value = serde_json::from_str(&json).unwrap();
             assert_eq!(saved["items"][0]["metadata"]["annotations"], annotations);
             assert_eq!(saved["items"][1], node("b"));
+        }
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Step {
+        Keep,
+        Patch,
+        Delete,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![Just(Step::Keep), Just(Step::Patch), Just(Step::Delete)]
+    }
+
+    fn cilium_node(name: &str, note: &str) -> Value {
+        let metadata = json!({
+            "name": name, "uid": "u", "resourceVersion": "1", "annotations": {"note": note}
+        });
+        json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": metadata})
+    }
+
+    fn write_of(name: &str, operation: Operation) -> Write {
+        Write {
+            target: Target::CiliumNode(name.parse().unwrap()),
+            operation,
+        }
+    }
+
+    fn operation_of(step: Step) -> Option<Operation> {
+        let patch = json!({"metadata": {"annotations": {"note": "new"}}});
+        let version = ObjectVersion {
+            uid: "u".to_owned(),
+            resource_version: "1".to_owned(),
+        };
+        match step {
+            Step::Keep => None,
+            Step::Patch => Some(Operation::Patch(patch)),
+            Step::Delete => Some(Operation::Delete(version)),
+        }
+    }
+
+    /// Names and notes of the items in a saved file.
+    fn notes(saved: &str) -> Vec<(Value, Value)> {
+        let list: Value = serde_json::from_str(saved).unwrap();
+        let items = list["items"].as_array().unwrap().iter();
+        items
+            .map(|item| {
+                let metadata = &item["metadata"];
+                let note = metadata["annotations"]["note"].clone();
+                (metadata["name"].clone(), note)
+            })
+            .collect()
+    }
+
+    proptest! {
+        // Each case waits for the disk.
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_saved_file_has_the_objects_that_were_left_and_created(
+            steps in prop::collection::vec(step(), 0..6),
+            created in 0..3_usize,
+            is_pretty: bool,
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let items: Vec<_> = (0..steps.len()).map(|index| cilium_node(&format!("n{index}"), "old")).collect();
+            let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+            let text = if is_pretty { serde_json::to_string_pretty(&list) } else { serde_json::to_string(&list) };
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("cluster.json");
+            std::fs::write(&path, text.unwrap()).unwrap();
+            let cluster = FileCluster::open(&path, Opening::Write).unwrap();
+            let mut expected = Vec::new();
+            for (index, step) in steps.iter().enumerate() {
+                let name = format!("n{index}");
+                if let Some(operation) = operation_of(*step) {
+                    runtime.block_on(cluster.write(&write_of(&name, operation))).unwrap();
+                }
+                let note = if *step == Step::Patch { "new" } else { "old" };
+                if *step != Step::Delete {
+                    expected.push((json!(name), json!(note)));
+                }
+            }
+            for index in 0..created {
+                let name = format!("c{index}");
+                let create = Operation::Create(cilium_node(&name, "created"));
+                runtime.block_on(cluster.write(&write_of(&name, create))).unwrap();
+                expected.push((json!(name), json!("created")));
+            }
+            runtime.block_on(cluster.finish()).unwrap();
+            prop_assert_eq!(notes(&std::fs::read_to_string(&path).unwrap()), expected);
         }
     }
 }

@@ -19,10 +19,10 @@ use ipam_cilium::observed::ObjectVersion;
 pub(super) struct State {
     /// Patched objects as the file will show them, by their position there. A tree of values would
     /// take several times as much memory.
-    pub(super) changed: BTreeMap<usize, String>,
+    pub(super) changed: BTreeMap<usize, Box<str>>,
     /// Objects with the identity that an API server would give them, as JSON text. The file gets it
     /// only when they are written.
-    pub(super) identified: BTreeMap<usize, String>,
+    pub(super) identified: BTreeMap<usize, Box<str>>,
     /// Created objects.
     pub(super) created: BTreeMap<ItemLocation, Value>,
     /// Deleted objects, by their position in the file.
@@ -89,8 +89,8 @@ impl State {
                 self.created.insert(location.clone(), object);
             }
             Some(index) => {
-                self.changed
-                    .insert(index, pretty(&object).map_err(refused)?);
+                let text = pretty(&object).map_err(refused)?;
+                self.changed.insert(index, text.into_boxed_str());
             }
         }
         Ok(Written { version })
