@@ -39,7 +39,7 @@ enum Command {
     #[command(subcommand)]
     Testbed(testbed::Command),
     /// Measure against limits of the same run: plan, apply, file, alloc, claims, services, doctor,
-    /// join, peers, cni, growth or all.
+    /// join, peers, cni, growth, sizes, table or all.
     #[command(disable_help_flag = true)]
     Bench(bench::Arguments),
     /// Try to break what the tool promises: model, simulate, appliers, kills, paused, restarts,

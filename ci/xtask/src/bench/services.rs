@@ -77,21 +77,21 @@ fn measure(tool: &Tool, plane: &ControlPlane, services: usize) -> Result<()> {
             "not what is to be measured: {summary}"
         );
     }
-    let (mut warm, mut rss) = (Samples::default(), Samples::default());
-    let mut with_one = Pairs::default();
-    let with_all = Pairs::measure(
-        || Ok(timed(&tool.words(&as_words(&of_all)))?.milliseconds),
-        || {
-            warm.add(raw::list(plane.client())?.milliseconds);
-            let list = timed(&listing)?.milliseconds;
-            let run = timed(&tool.words(&as_words(&of_one)))?;
-            rss.add(run.peak_rss_mib);
-            with_one.add(run.milliseconds, list);
-            Ok(list)
-        },
+    let mut rss = Samples::default();
+    let mut plan_of = |arguments: &[OsString]| -> Result<f64> {
+        let run = timed(&tool.words(&as_words(arguments)))?;
+        rss.add(run.peak_rss_mib);
+        Ok(run.milliseconds)
+    };
+    let list = || Ok(timed(&listing)?.milliseconds);
+    let with_one = Pairs::measure(|| plan_of(&of_one), list)?;
+    let with_all = Pairs::measure(|| plan_of(&of_all), list)?;
+    let warm = Pairs::measure(
+        || plan_of(&of_one),
+        || Ok(raw::list(plane.client())?.milliseconds),
     )?;
-    println!("raw LIST, warm connection, ms: {}", warm.spread());
-    println!("raw LIST, whole process, ms: {}", with_all.theirs.spread());
+    println!("raw LIST, warm connection, ms: {}", warm.theirs.spread());
+    println!("raw LIST, whole process, ms: {}", with_one.theirs.spread());
     println!(
         "plan --output json, one pool edited, whole process, ms: {}",
         with_one.ours.spread()
@@ -106,12 +106,9 @@ fn measure(tool: &Tool, plane: &ControlPlane, services: usize) -> Result<()> {
         .with("pools", POOLS);
     with_one
         .at_most(line, "ratio", RATIO_LIMIT)
-        .measured(
-            "ratio_all_edited",
-            with_all.ours.median() / with_all.theirs.median(),
-        )
-        .measured("ratio_warm", with_one.ours.median() / warm.median())
-        .measured("raw_list_ms", with_all.theirs.median())
+        .measured("ratio_all_edited", with_all.ratio())
+        .measured("ratio_warm", warm.ratio())
+        .measured("raw_list_ms", with_one.theirs.median())
         .at_most("peak_rss_mib", rss.max(), "rss_limit_mib", RSS_LIMIT_MIB)
         .print();
     Ok(())

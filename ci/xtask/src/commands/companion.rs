@@ -91,17 +91,14 @@ pub fn run_alone(program: &str, arguments: &[String], guard: Guard) -> Result<()
 }
 
 /// Builds the tool and the companion for `verb`; runs the companion with these arguments behind
-/// the guard.
+/// the guard. The companion takes the tool that the variable of the environment names, if it is set.
 pub fn run(verb: &str, arguments: &[String], guard: Guard) -> Result<()> {
     let companion = format!("xtask-{verb}");
     let folder = build(&["cilium-ipam", &companion])?;
+    let tool = std::env::var_os(TOOL_VARIABLE);
+    let tool = tool.map_or_else(|| folder.join("cilium-ipam"), PathBuf::from);
     let mut command = guard.around(Command::new(folder.join(&companion)));
-    finish(
-        &companion,
-        command
-            .args(arguments)
-            .env(TOOL_VARIABLE, folder.join("cilium-ipam")),
-    )
+    finish(&companion, command.args(arguments).env(TOOL_VARIABLE, tool))
 }
 
 /// Runs a program in the root of the repository, to its end.

@@ -37,7 +37,7 @@ impl Differ {
         }
     }
 
-    /// Measures it, and says so in a row.
+    /// Measures it; returns the row of the table.
     pub fn row(&self, stage: &Stage<'_>) -> Result<String> {
         let objects = self.objects();
         fleet::create_nodes(stage.plane, 0..objects)?;
@@ -49,7 +49,7 @@ impl Differ {
         #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
         let each = seconds.median() / objects as f64 * 1e3;
         Ok(format!(
-            "| {} | {objects} | {} | {each:.1} |",
+            "| {} | {objects} | {} | {each:.2} |",
             self.shown(),
             seconds.spread_of(2)
         ))

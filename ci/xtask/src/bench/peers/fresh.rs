@@ -10,7 +10,7 @@ use xtask::tool::Tool;
 
 use super::contender::Contender;
 
-/// How long a program may take at least; what it has served by then is its figure.
+/// The shortest limit; what a program has served by its limit is its figure.
 pub const LIMIT: Duration = Duration::from_secs(100);
 /// More for many nodes: the limits of kube-controller-manager's client allow 20 writes a second.
 const LIMIT_FOR_EACH: Duration = Duration::from_millis(60);
@@ -76,14 +76,27 @@ impl Stage<'_> {
         Ok(figures)
     }
 
-    fn create_and_wait(&self, contender: &Contender) -> Result<(usize, f64)> {
-        let all: Vec<_> = (0..self.nodes)
-            .map(|index| contender.object(index))
-            .collect();
-        let newest = contender.path(self.nodes - 1);
+    /// Seconds in which the server creates the nodes while no program gives them blocks.
+    pub fn create_alone(&self, contender: &Contender) -> Result<f64> {
+        let began = self.create(contender)?;
+        let seconds = began.elapsed().as_secs_f64();
+        self.plane.delete(contender.collection())?;
+        Ok(seconds)
+    }
+
+    /// Creates the nodes. Returns when the first creation began.
+    fn create(&self, contender: &Contender) -> Result<Instant> {
+        let objects = (0..self.nodes).map(|index| contender.object(index));
+        let all: Vec<_> = objects.collect();
         let began = Instant::now();
         self.plane
             .create_many(contender.collection(), &all, CONNECTIONS)?;
+        Ok(began)
+    }
+
+    fn create_and_wait(&self, contender: &Contender) -> Result<(usize, f64)> {
+        let newest = contender.path(self.nodes - 1);
+        let began = self.create(contender)?;
         let mut looked = Instant::now();
         let (limit, pause) = (self.limit(), self.times(LOOK_AT_ALL_FOR_EACH));
         let mut last_has_one = false;

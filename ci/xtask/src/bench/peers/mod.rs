@@ -8,7 +8,7 @@ mod tofu;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use testbed::{CiliumVersion, Program, build};
 use xtask::line::Line;
 use xtask::tool::Tool;
@@ -23,9 +23,11 @@ use tofu::Tofu;
 
 /// The size of the documented figure.
 pub const NODES: usize = 2_000;
-/// 8,192 blocks, away from the range of Services and the nodes' own addresses.
+/// Away from the range of Services and the nodes' own addresses.
 const RANGE: &str = "10.0.0.0/11";
 const BLOCK_SIZE: u8 = 24;
+/// Blocks of this size in the range.
+const BLOCKS: usize = 8_192;
 
 /// Programs that the testbed cannot build, because no proxy has their modules.
 #[derive(Debug, Default, clap::Args)]
@@ -52,6 +54,10 @@ impl Arguments {
 }
 
 pub fn run(tool: &Path, nodes: usize, arguments: &Arguments) -> Result<()> {
+    ensure!(
+        nodes <= BLOCKS,
+        "{RANGE} has {BLOCKS} blocks: --nodes must be at most {BLOCKS}"
+    );
     let tool = Tool::new(tool)?;
     let programs = build(&[
         Program::KubeApiserver,
@@ -70,15 +76,20 @@ pub fn run(tool: &Path, nodes: usize, arguments: &Arguments) -> Result<()> {
         plane: &plane,
         nodes,
     };
-    fresh_nodes(&stage, arguments)?;
-    differences(&stage, arguments)
+    let [ours, theirs] = fresh_nodes(&stage, arguments)?;
+    differences(&stage, arguments)?;
+    conclude(nodes, &ours, &theirs);
+    Ok(())
 }
 
-/// Those that are done within seconds by turns, in pairs; the others once.
-fn fresh_nodes(stage: &Stage<'_>, arguments: &Arguments) -> Result<()> {
+/// Those that are done within seconds by turns, in pairs; the others once. Returns the figures of the
+/// former.
+fn fresh_nodes(stage: &Stage<'_>, arguments: &Arguments) -> Result<[Vec<Figures>; 2]> {
     let quick = [Contender::Operator, Contender::ControllerManagerUnlimited];
     let mut of_quick: [Vec<Figures>; 2] = Default::default();
+    let mut creation = Samples::default();
     for round in 0..PAIRS {
+        creation.add(stage.create_alone(&quick[0])?);
         for turn in 0..quick.len() {
             let index = (round + turn) % quick.len();
             of_quick[index].push(stage.serve(&quick[index])?);
@@ -91,6 +102,11 @@ fn fresh_nodes(stage: &Stage<'_>, arguments: &Arguments) -> Result<()> {
         "| program | command | nodes | seconds | writes | its CPU, s | the server's CPU, s | peak memory, MiB |"
     );
     println!("|---|---|---|---|---|---|---|---|");
+    println!(
+        "| none: the nodes are only created | | {} | {} | | | | |",
+        stage.nodes,
+        creation.spread()
+    );
     for (contender, figures) in quick.iter().zip(&of_quick) {
         println!("{}", row(contender, figures));
     }
@@ -100,9 +116,7 @@ fn fresh_nodes(stage: &Stage<'_>, arguments: &Arguments) -> Result<()> {
     if arguments.node_ipam_controller.is_none() {
         eprintln!("bench peers: left out: node-ipam-controller; `--node-ipam-controller FILE`");
     }
-    let [ours, theirs] = of_quick;
-    conclude(stage.nodes, &ours, &theirs);
-    Ok(())
+    Ok(of_quick)
 }
 
 fn samples(figures: &[Figures], of: impl Fn(&Figures) -> f64) -> Samples {
