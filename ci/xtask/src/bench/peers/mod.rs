@@ -29,6 +29,9 @@ const BLOCK_SIZE: u8 = 24;
 /// Blocks of this size in the range.
 const BLOCKS: usize = 8_192;
 
+/// How often the nodes are created while no program gives them blocks.
+const CREATIONS: usize = 3;
+
 /// Programs that the testbed cannot build, because no proxy has their modules.
 #[derive(Debug, Default, clap::Args)]
 pub struct Arguments {
@@ -89,7 +92,9 @@ fn fresh_nodes(stage: &Stage<'_>, arguments: &Arguments) -> Result<[Vec<Figures>
     let mut of_quick: [Vec<Figures>; 2] = Default::default();
     let mut creation = Samples::default();
     for round in 0..PAIRS {
-        creation.add(stage.create_alone(&quick[0])?);
+        if round < CREATIONS {
+            creation.add(stage.create_alone(&quick[0])?);
+        }
         for turn in 0..quick.len() {
             let index = (round + turn) % quick.len();
             of_quick[index].push(stage.serve(&quick[index])?);
