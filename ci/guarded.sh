@@ -24,7 +24,11 @@ covered=(/var/lib /run "$home")
 open=("$here" "${CARGO_HOME:-$home/.cargo}" "${RUSTUP_HOME:-$home/.rustup}" "${TMPDIR:-/tmp}"
     "${CARGO_TARGET_DIR:-$here}" "${CILIUM_IPAM_TESTBED_CACHE:-$here}")
 if command -v go >/dev/null; then
-    open+=("$(go env GOCACHE)" "$(go env GOMODCACHE)")
+    gopath=$(go env GOPATH)
+    # There, go notes how far it has read the database of checksums. It downloads nothing without.
+    checksums=${gopath%%:*}/pkg/sumdb
+    mkdir -p "$checksums"
+    open+=("$(go env GOCACHE)" "$(go env GOMODCACHE)" "$checksums")
 fi
 
 trap_at() { mkdir -p "$(dirname "$scratch/traps$1")" && printf '%s\n' "$2" > "$scratch/traps$1"; }
