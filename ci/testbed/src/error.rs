@@ -17,12 +17,12 @@ pub enum Error {
     )]
     NoGo(#[source] std::io::Error),
     /// A `go` command failed.
-    #[error("`go {command}` failed:\n{stderr}")]
+    #[error("`go {command}` failed:\n{told}")]
     Go {
         /// Its arguments.
         command: String,
         /// What it said.
-        stderr: String,
+        told: String,
     },
     /// This machine lacks something that a test needs. The test is skipped, not failed.
     #[error("{what} cannot be had here: {why}")]

@@ -138,9 +138,11 @@ fn go_with(folder: &Path, arguments: &[&str], cgo: Cgo) -> Result<String> {
         .output()
         .map_err(Error::NoGo)?;
     if !output.status.success() {
+        // With `-json`, go writes its errors to the standard output.
+        let told = [output.stderr, output.stdout].concat();
         return Err(Error::Go {
             command: arguments.join(" "),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            told: String::from_utf8_lossy(&told).into_owned(),
         });
     }
     String::from_utf8(output.stdout).map_err(|why| Error::unreadable("the answer of go", why))
