@@ -102,7 +102,7 @@ fn is_same(file: &File, path: &Path) -> Result<bool> {
 /// a machine that loses its power. The mode stays; a new file has mode 0600.
 ///
 /// # Errors
-/// Nothing was replaced.
+/// Nothing was replaced, or the folder could not be brought to disk.
 pub fn replace(path: &Path, text: &str) -> Result<()> {
     Replacement::of(path)?
         .write(&[text], mode_of(path))?
@@ -127,9 +127,9 @@ pub(super) fn replace_locked(path: &Path, parts: &[&str], lock: &mut Option<Lock
     }
     let replacement = Replacement::of(path)?.write(parts, mode_of(path))?;
     let next = Lock::take(replacement.file.as_file().try_clone()?).map_err(Error::from)?;
-    replacement.persist()?;
+    let folder = replacement.rename()?;
     *lock = Some(next);
-    Ok(())
+    sync(&folder)
 }
 
 fn mode_of(path: &Path) -> Option<Permissions> {
@@ -176,24 +176,33 @@ impl Replacement {
     }
 
     fn persist(self) -> Result<()> {
+        sync(&self.rename()?)
+    }
+
+    /// Takes the place of the other file. Returns the folder, which is not on disk yet.
+    fn rename(self) -> Result<PathBuf> {
         let Replacement {
             target,
             folder,
             file,
         } = self;
         file.persist(&target).map_err(|error| error.error)?;
-        // Not every file system can do this, and those that cannot need not.
-        match File::open(folder).and_then(|folder| folder.sync_all()) {
+        Ok(folder)
+    }
+}
+
+/// Brings a folder to disk. Not every file system can do this, and those that cannot need not.
+fn sync(folder: &Path) -> Result<()> {
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        Err(error)
+            if !matches!(
+                error.kind(),
+                ErrorKind::InvalidInput | ErrorKind::Unsupported
+            ) =>
+        {
             Err(error)
-                if !matches!(
-                    error.kind(),
-                    ErrorKind::InvalidInput | ErrorKind::Unsupported
-                ) =>
-            {
-                Err(error)
-            }
-            _ => Ok(()),
         }
+        _ => Ok(()),
     }
 }
 
