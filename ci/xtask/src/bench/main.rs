@@ -153,7 +153,7 @@ fn run(command: &Command, arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// Without those that need Neutron or other programs, and those that compare no two programs.
+/// Those of the first table of the page "Benchmarks", but for `cni`, which needs Neutron.
 fn table() -> Vec<Command> {
     vec![
         Command::Plan,

@@ -138,7 +138,8 @@ fn mode_of(path: &Path) -> Option<Permissions> {
         .map(|metadata| metadata.permissions())
 }
 
-/// Bytes that are written at once. Each write costs the file system about as much as a few pages.
+/// Bytes that are written at once. With 8 KiB, writes take a fifth of the processor time of `apply` to
+/// a large file.
 const BUFFER: usize = 1 << 20;
 
 /// A file that takes the place of another one.

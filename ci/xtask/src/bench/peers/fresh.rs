@@ -10,7 +10,7 @@ use xtask::tool::Tool;
 
 use super::contender::Contender;
 
-/// The shortest limit; what a program has served by its limit is its figure.
+/// The shortest limit. The figures of a program count the nodes that it has served by its limit.
 pub const LIMIT: Duration = Duration::from_secs(100);
 /// More for many nodes: the limits of kube-controller-manager's client allow 20 writes a second.
 const LIMIT_FOR_EACH: Duration = Duration::from_millis(60);
