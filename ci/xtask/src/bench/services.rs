@@ -78,17 +78,20 @@ fn measure(tool: &Tool, plane: &ControlPlane, services: usize) -> Result<()> {
         );
     }
     let mut rss = Samples::default();
-    let mut plan_of = |arguments: &[OsString]| -> Result<f64> {
-        let run = timed(&tool.words(&as_words(arguments)))?;
+    let mut plan_with_one = || {
+        let run = timed(&tool.words(&as_words(&of_one)))?;
         rss.add(run.peak_rss_mib);
         Ok(run.milliseconds)
     };
     let list = || Ok(timed(&listing)?.milliseconds);
-    let with_one = Pairs::measure(|| plan_of(&of_one), list)?;
-    let with_all = Pairs::measure(|| plan_of(&of_all), list)?;
+    let with_one = Pairs::measure(&mut plan_with_one, list)?;
     let warm = Pairs::measure(
-        || plan_of(&of_one),
+        plan_with_one,
         || Ok(raw::list(plane.client())?.milliseconds),
+    )?;
+    let with_all = Pairs::measure(
+        || Ok(timed(&tool.words(&as_words(&of_all)))?.milliseconds),
+        list,
     )?;
     println!("raw LIST, warm connection, ms: {}", warm.theirs.spread());
     println!("raw LIST, whole process, ms: {}", with_one.theirs.spread());
