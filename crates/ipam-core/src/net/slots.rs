@@ -4,13 +4,13 @@
 //! leaves are not stored. So a /48 with /64 blocks needs memory only for the blocks in use, and the
 //! search for the lowest free slot skips full leaves.
 
+mod leaf;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::{Block, BlockSize, Range};
-
-const WORDS: usize = 64;
-const LEAF_SLOTS: u128 = (WORDS * 64) as u128;
+use leaf::{LEAF_SLOTS, Leaf};
 
 /// Free and taken slots of a range, which is divided into blocks of one size.
 #[derive(Clone, Debug)]
@@ -24,60 +24,6 @@ pub struct Slots {
     taken: u128,
     /// The leaf of the lowest free slot. It is not in `partial`, because most allocations use it.
     current: Option<(u128, Leaf)>,
-}
-
-#[derive(Clone, Debug)]
-struct Leaf {
-    words: [u64; WORDS],
-    /// A set bit marks a full word.
-    full_words: u64,
-}
-
-impl Leaf {
-    const EMPTY: Leaf = Leaf {
-        words: [0; WORDS],
-        full_words: 0,
-    };
-
-    fn is_full(&self) -> bool {
-        self.full_words == u64::MAX
-    }
-
-    fn lowest_free(&self) -> Option<usize> {
-        let word = self.full_words.trailing_ones() as usize;
-        (word < WORDS).then(|| word * 64 + self.words[word].trailing_ones() as usize)
-    }
-
-    /// Takes the slots `first..=last` of this leaf, and returns how many of them were free.
-    fn take(&mut self, first: usize, last: usize) -> u32 {
-        let mut newly = 0;
-        for word in first / 64..=last / 64 {
-            let low = if word == first / 64 { first % 64 } else { 0 };
-            let high = if word == last / 64 { last % 64 } else { 63 };
-            let mask = (u64::MAX >> (63 - high)) & (u64::MAX << low);
-            newly += (mask & !self.words[word]).count_ones();
-            self.words[word] |= mask;
-            if self.words[word] == u64::MAX {
-                self.full_words |= 1 << word;
-            }
-        }
-        newly
-    }
-
-    /// Takes one slot, which must be free.
-    fn take_free(&mut self, slot: usize) {
-        let word = &mut self.words[slot / 64];
-        *word |= 1 << (slot % 64);
-        if *word == u64::MAX {
-            self.full_words |= 1 << (slot / 64);
-        }
-    }
-
-    fn overlaps(&self, first: usize, last: usize) -> bool {
-        let mut probe = Leaf::EMPTY;
-        probe.take(first, last);
-        probe.words.iter().zip(&self.words).any(|(a, b)| a & b != 0)
-    }
 }
 
 impl Slots {
@@ -157,6 +103,26 @@ impl Slots {
         );
         self.take_in_leaf(last_leaf, 0, (last % LEAF_SLOTS) as usize);
         self.take_whole_leaves(first_leaf + 1, last_leaf);
+    }
+
+    /// Frees every slot that overlaps `range`, and returns the range of these slots; `None` if the
+    /// range lies outside.
+    pub fn release(&mut self, range: &Range) -> Option<Range> {
+        let (first, last) = self.slots_of(range)?;
+        let (first_leaf, last_leaf) = (first / LEAF_SLOTS, last / LEAF_SLOTS);
+        self.store_current();
+        let within = |slot: u128| (slot % LEAF_SLOTS) as usize;
+        if first_leaf == last_leaf {
+            self.release_in_leaf(first_leaf, within(first), within(last));
+        } else {
+            self.release_in_leaf(first_leaf, within(first), LEAF_SLOTS as usize - 1);
+            self.release_in_leaf(last_leaf, 0, within(last));
+            self.release_whole_leaves(first_leaf + 1, last_leaf);
+        }
+        let (start, bits) = (self.range.numbers().0, self.size.host_bits());
+        let end = start + (last << bits) + ((1 << bits) - 1);
+        let family = self.range.family();
+        Some(Range::from_numbers(family, start + (first << bits), end))
     }
 
     /// How many slots overlap `range`.
@@ -323,6 +289,49 @@ impl Slots {
         self.add_full_run(from, to - 1);
     }
 
+    fn release_in_leaf(&mut self, index: u128, first: usize, last: usize) {
+        let mut leaf = match self.cut_full_runs(index, index + 1) {
+            0 => self.partial.remove(&index).unwrap_or(Leaf::EMPTY),
+            _ => Leaf::FULL,
+        };
+        self.taken -= u128::from(leaf.release(first, last));
+        self.store_leaf(index, leaf);
+    }
+
+    /// Frees all slots of the leaves `from..to`, of which none is the last one of the range.
+    fn release_whole_leaves(&mut self, from: u128, to: u128) {
+        if from >= to {
+            return;
+        }
+        let partial: Vec<u128> = self.partial.range(from..to).map(|(&i, _)| i).collect();
+        let partly: u128 = partial
+            .iter()
+            .filter_map(|index| self.partial.remove(index))
+            .map(|leaf| leaf.count_taken())
+            .sum();
+        self.taken -= self.cut_full_runs(from, to) * LEAF_SLOTS + partly;
+    }
+
+    /// Removes the leaves `from..to` from the runs of full leaves, and returns how many were in
+    /// them.
+    fn cut_full_runs(&mut self, from: u128, to: u128) -> u128 {
+        let runs = self.full.range(..to).rev();
+        let runs = runs.take_while(|(_, end)| **end >= from);
+        let runs: Vec<(u128, u128)> = runs.map(|(&start, &end)| (start, end)).collect();
+        let mut cut = 0;
+        for (start, end) in runs {
+            self.full.remove(&start);
+            if start < from {
+                self.full.insert(start, from - 1);
+            }
+            if end >= to {
+                self.full.insert(to, end);
+            }
+            cut += end.min(to - 1) - start.max(from) + 1;
+        }
+        cut
+    }
+
     fn add_full_run(&mut self, first: u128, last: u128) {
         let (mut first, mut last) = (first, last);
         if let Some((&start, &end)) = self.full.range(..=first).next_back()
@@ -342,15 +351,6 @@ impl Slots {
                 place.insert(last);
             }
         }
-    }
-}
-
-impl Leaf {
-    fn count_taken(&self) -> u128 {
-        self.words
-            .iter()
-            .map(|word| u128::from(word.count_ones()))
-            .sum()
     }
 }
 
@@ -397,6 +397,24 @@ mod tests {
     }
 
     #[test]
+    fn a_wide_part_is_freed_at_once() {
+        let mut slots = slots("8000::/1", 128);
+        slots.take(&"8000::/1".parse().unwrap());
+        let freed = slots.release(&"9000::/4".parse().unwrap()).unwrap();
+        assert_eq!(freed.to_string(), "9000::/4");
+        assert_eq!((slots.free(), slots.full.len()), (1 << 124, 2));
+        assert_eq!(slots.take_lowest().unwrap().to_string(), "9000::/128");
+        assert_eq!(
+            slots
+                .release(&"fd00::/16".parse().unwrap())
+                .unwrap()
+                .to_string(),
+            "fd00::/16"
+        );
+        assert!(slots.release(&"10.0.0.0/8".parse().unwrap()).is_none());
+    }
+
+    #[test]
     fn a_block_must_fit() {
         let size = BlockSize::new(super::super::Family::Ipv4, 16).unwrap();
         assert!(Slots::new("10.0.0.0/24".parse().unwrap(), size).is_none());
@@ -407,23 +425,28 @@ mod tests {
         #[test]
         fn equals_a_set_of_slots(
             prefix_len in 26u64..=32,
-            takes in prop::collection::vec((0u32..16_384, 0u32..6_000, any::<bool>()), 0..40),
+            takes in prop::collection::vec((0u32..16_384, 0u32..12_000, 0u8..4), 0..40),
         ) {
             let mut real = slots("10.0.0.0/18", prefix_len);
             let shift = 32 - prefix_len;
             let mut oracle: BTreeSet<u32> = BTreeSet::new();
             let all = 16_384u32 >> shift;
-            for (start, length, lowest) in takes {
-                if lowest {
+            for (start, length, operation) in takes {
+                let end = (start + length).min(16_383);
+                let touched: Vec<u32> = (start >> shift..=end >> shift).collect();
+                let family = super::super::Family::Ipv4;
+                let number = |address: u32| 0x0a00_0000 + u128::from(address);
+                let range = Range::from_numbers(family, number(start), number(end));
+                if operation == 0 {
+                    let aligned = Range::from_numbers(family, number(start >> shift << shift), number(end | ((1 << shift) - 1)));
+                    prop_assert_eq!(real.release(&range), Some(aligned));
+                    touched.iter().for_each(|slot| { oracle.remove(slot); });
+                } else if operation == 1 {
                     let expected = (0..all).find(|slot| !oracle.contains(slot));
                     oracle.extend(expected);
                     let first = expected.map(|slot| u128::from(0x0a00_0000 + (slot << shift)));
                     prop_assert_eq!(real.take_lowest().map(|b| b.range().numbers().0), first);
                 } else {
-                    let end = (start + length).min(16_383);
-                    let family = super::super::Family::Ipv4;
-                    let range = Range::from_numbers(family, 0x0a00_0000 + u128::from(start), 0x0a00_0000 + u128::from(end));
-                    let touched: Vec<u32> = (start >> shift..=end >> shift).collect();
                     prop_assert_eq!(real.is_free(&range), touched.iter().all(|slot| !oracle.contains(slot)));
                     real.take(&range);
                     oracle.extend(touched);
