@@ -3,6 +3,7 @@
 
 mod agent;
 mod bad_input;
+mod changed_nodes;
 mod chart;
 mod cilium_guests;
 mod claimed;

@@ -12,7 +12,7 @@ use ipam_core::model::Severity;
 use ipam_core::net::Block;
 use ipam_desired::Desired;
 use ipam_planner::check;
-use ipam_planner::plan::{Plan, PlanDocument, PlannedState, node_changes, plan};
+use ipam_planner::plan::{ChangedNodes, Plan, PlanDocument, PlannedState, node_changes, plan};
 
 /// A small world: two pools of eight blocks, a fallback of four, and up to twenty nodes.
 #[derive(Clone, Debug)]
@@ -354,20 +354,26 @@ proptest! {
         world.nodes[first..].iter_mut().for_each(|(_, held)| *held = None);
         let whole = planned(&world, &BTreeMap::new())?;
         let whole = given(&whole);
-        let before = World { nodes: world.nodes[..first].to_vec(), ..world.clone() };
-        let (desired, observed) = (before.desired().unwrap(), before.observed(&BTreeMap::new()));
-        let plan = plan(&desired, &observed, Vec::new());
-        let mut standing = PlannedState::after(&plan, &desired, &observed).unwrap();
+        let after = |count: usize| {
+            let world = World { nodes: world.nodes[..count].to_vec(), ..world.clone() };
+            let (desired, observed) = (world.desired().unwrap(), world.observed(&BTreeMap::new()));
+            let plan = plan(&desired, &observed, Vec::new());
+            PlannedState::after(&plan, &desired, &observed).unwrap()
+        };
+        let mut standing = after(first);
         let all = world.observed(&BTreeMap::new());
         for index in first..world.nodes.len() {
             let name = format!("n{index:02}");
             let node = all.nodes.values().find(|node| node.name.as_str() == name).unwrap().clone();
-            let newcomers = standing.newcomers(&desired, all.claims.clone(), all.at, vec![(node, None)]);
-            if world.pins.iter().any(|(pinned, _)| *pinned == index) {
-                prop_assert!(newcomers.is_none(), "a pin takes a whole plan");
+            let names = [node.name.clone()].into();
+            let seen = Observed { nodes: [(node.name.clone(), node)].into(), claims: all.claims.clone(), at: all.at, ..Observed::default() };
+            let newcomers = standing.plan_changed(ChangedNodes { names, seen });
+            let Some(newcomers) = newcomers else {
+                // Only a node that waits for others takes a whole plan.
+                prop_assert!(!whole.contains_key(&name), "{}", name);
+                standing = after(index + 1);
                 continue;
-            }
-            let newcomers = newcomers.unwrap();
+            };
             let served: Vec<Block> = newcomers.changes.iter().flat_map(|change| change.as_node().unwrap().after.clone()).collect();
             prop_assert_eq!(served.first(), whole.get(&name), "{}", name);
             prop_assert_eq!(newcomers.blocked.is_empty(), whole.contains_key(&name));

@@ -128,6 +128,9 @@ pub struct Observed {
     pub cilium: Cilium,
     /// Blocks of objects that belong to no known node.
     pub unattributed: Vec<Block>,
+    /// Blocks that disappeared from one object, and may show in another one that is not reported
+    /// yet.
+    pub tombstones: BTreeSet<Block>,
     /// Service CIDRs.
     pub service_ranges: Vec<Range>,
     /// The cluster's first family: that of the first CIDR of the ServiceCIDR `kubernetes`.

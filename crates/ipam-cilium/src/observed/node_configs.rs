@@ -3,23 +3,26 @@
 //! A cluster can have one for each node, so no query walks over all of them.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use super::{Node, NodeConfig, Observed};
 use ipam_core::model::{Labels, SelectorIndex};
 
-/// `CiliumNodeConfig`s, sorted by name: a later one wins.
+/// `CiliumNodeConfig`s, sorted by name: a later one wins. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct NodeConfigs {
-    sorted: Vec<NodeConfig>,
-    selectors: SelectorIndex,
+    sorted: Arc<[NodeConfig]>,
+    selectors: Arc<SelectorIndex>,
 }
 
 impl NodeConfigs {
     pub fn new(mut configs: Vec<NodeConfig>) -> NodeConfigs {
         configs.sort_by(|a, b| a.name.cmp(&b.name));
         NodeConfigs {
-            selectors: SelectorIndex::new(configs.iter().map(|config| &config.nodes)),
-            sorted: configs,
+            selectors: Arc::new(SelectorIndex::new(
+                configs.iter().map(|config| &config.nodes),
+            )),
+            sorted: configs.into(),
         }
     }
 

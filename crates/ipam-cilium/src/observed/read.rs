@@ -165,7 +165,7 @@ impl Reader {
 
     /// Reserves a block of an object that was just deleted.
     pub fn tombstone(&mut self, block: Block) {
-        self.observed.unattributed.push(block);
+        self.observed.tombstones.insert(block);
     }
 
     /// Namespace of Cilium's DaemonSet, once it was read.

@@ -7,10 +7,11 @@ mod catch_up;
 mod events;
 mod writes;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::cached_kind::{CachedKind, PendingWrite, WITH_BLOCKS, claims_version};
+use super::cached_kind::{CachedKind, PendingWrite, claims_version};
 use super::rollback::{self, Rollback, WritesSeen};
 use crate::Seen;
 use ipam_cilium::observed::ObservedKind;
@@ -46,6 +47,8 @@ pub(super) struct State {
     pub(super) kinds: BTreeMap<ObservedKind, CachedKind>,
     /// Blocks that disappeared from an object, with the resourceVersion at which they did.
     tombstones: Vec<(Block, u64)>,
+    /// How many cached objects show each block.
+    shown: BTreeMap<Block, usize>,
     /// Our writes that the cache does not show yet, by object, each with the number of its answer.
     pending_writes: BTreeMap<(ObservedKind, String), (PendingWrite, u64)>,
     /// Blocks that the pending writes give to nodes.
@@ -124,6 +127,7 @@ impl State {
         self.kinds = kinds;
         self.begin_to_follow();
         self.tombstones.clear();
+        self.count_shown();
         self.dirty = None;
         self.trouble.clear();
         self.relists_done = epoch.relists_requested;
@@ -304,18 +308,37 @@ impl State {
     /// Blocks that disappeared from one object and may show in another one that is not reported
     /// yet.
     pub(super) fn tombstones(&self) -> BTreeSet<Block> {
-        let mut tombstones: BTreeSet<Block> =
-            self.tombstones.iter().map(|(block, _)| *block).collect();
-        if !tombstones.is_empty() {
-            let kinds = WITH_BLOCKS.iter().filter_map(|kind| self.kinds.get(kind));
-            let shown = kinds
-                .flat_map(|cached| cached.objects.values())
-                .flat_map(|object| &object.blocks);
-            shown.for_each(|block| {
-                tombstones.remove(block);
-            });
-        }
+        let tombstones = self.tombstones.iter().map(|(block, _)| *block);
         tombstones
+            .filter(|block| !self.shown.contains_key(block))
+            .collect()
+    }
+
+    /// Counts the blocks that all objects show.
+    fn count_shown(&mut self) {
+        self.shown.clear();
+        let objects = self
+            .kinds
+            .values()
+            .flat_map(|cached| cached.objects.values());
+        for block in objects.flat_map(|object| &object.blocks) {
+            *self.shown.entry(*block).or_default() += 1;
+        }
+    }
+
+    /// Counts the blocks of an object that replaces another one.
+    fn recount_shown(&mut self, before: &[Block], after: &[Block]) {
+        for block in after {
+            *self.shown.entry(*block).or_default() += 1;
+        }
+        for block in before {
+            if let Entry::Occupied(mut count) = self.shown.entry(*block) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+        }
     }
 
     /// Names of the nodes that changed since the last call or the last

@@ -67,6 +67,12 @@ impl Telemetry {
                         .for_each(|(name, pool)| self.metrics.pool(name, pool));
                 }
             }
+            ControllerEvent::NodesChanged(changed) => {
+                if let Some(overview) = self.lock().as_mut() {
+                    overview.update(&changed.update);
+                    self.metrics.overview_update(overview, &changed.update);
+                }
+            }
             ControllerEvent::Unhealthy(why) => self.set_error(Some((*why).to_owned())),
             ControllerEvent::Recovered => self.set_error(None),
             // Data of another term may be old.

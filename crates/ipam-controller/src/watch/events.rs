@@ -2,15 +2,18 @@
 //!
 //! It only carries data; the reader decides what to show.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Loaded;
 use crate::apply::Outcome;
-use ipam_cilium::observed::Observed;
+use ipam_cilium::observed::{Node, Observed};
 use ipam_cluster::Rollback;
 use ipam_core::model::Hazard;
 use ipam_desired::Activity;
-use ipam_planner::plan::{Change, Plan, Refusal, Target, UnapprovedBlock};
+use ipam_planner::plan::{
+    BlockedReason, Change, OverviewUpdate, Plan, Refusal, Target, UnapprovedBlock,
+};
 
 /// One report.
 #[derive(Debug)]
@@ -34,8 +37,8 @@ pub enum ControllerEvent<'n> {
     Planned(&'n Planned<'n>),
     /// What is not done, each time that differs from the last report.
     Waiting(&'n Waiting),
-    /// Number of nodes in the cluster.
-    Nodes(usize),
+    /// Nodes changed after the last whole plan.
+    NodesChanged(&'n ChangedNodesReport),
     /// Another process was faster; the change is planned again.
     Conflict(&'n Target),
     /// Another process keeps undoing our write; the object is left alone for this long.
@@ -65,6 +68,15 @@ pub struct Planned<'n> {
     pub loaded: &'n Loaded,
     /// The cluster.
     pub observed: &'n Observed,
+}
+
+/// Nodes that changed after the last whole plan.
+#[derive(Clone, Debug)]
+pub struct ChangedNodesReport {
+    /// What becomes of the numbers of that plan.
+    pub update: OverviewUpdate,
+    /// Nodes that are blocked from now on, or for another reason.
+    pub blocked: Vec<(Arc<Node>, BlockedReason)>,
 }
 
 /// A change that waits for a person.

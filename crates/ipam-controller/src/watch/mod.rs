@@ -24,7 +24,7 @@ use ipam_cluster::{ClusterCache, Follow, Role};
 use ipam_core::model::Waiver;
 
 pub use directory::Directory;
-pub use events::{ControllerEvent, OnEvent, Planned, Waiting, WaitingChange};
+pub use events::{ChangedNodesReport, ControllerEvent, OnEvent, Planned, Waiting, WaitingChange};
 
 /// Where the files come from.
 pub trait Source: Send {

@@ -103,7 +103,7 @@ impl<C: Follow> Worker<'_, C> {
         }
         let due = earliest([due, tried.again]);
         if let Some(mut known) = known.filter(|_| tried.is_certain) {
-            known.note(&tried.applied);
+            known.written(&tried.applied);
             known.within(due.unwrap_or(self.interval));
             self.known = Some(known);
         }

@@ -55,7 +55,7 @@ pub(super) struct Worker<'w, C> {
     retry: Retry,
     /// Whether this reconcile failed: nothing is tried before the pause is over.
     must_pause: bool,
-    /// What the last whole plan left, where new nodes can be served from it.
+    /// What the last whole plan left for nodes that change.
     pub(super) known: Option<Known>,
     /// When the first event that led to this reconcile arrived.
     pub(super) first_event_at: Instant,

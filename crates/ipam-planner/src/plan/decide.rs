@@ -17,7 +17,7 @@ use ipam_cilium::observed::{Node, Observed, Reading};
 use ipam_core::alloc::{Outcome, PassedOver, Supply};
 use ipam_core::claims::Claims;
 use ipam_core::model::{Finding, NodeName, PoolName};
-use ipam_core::net::{Block, RangeIndex};
+use ipam_core::net::{Block, Range, RangeIndex};
 use ipam_desired::Desired;
 
 /// Plans from the files and the cluster. `file_findings` are the findings about the files; the
@@ -36,29 +36,27 @@ pub fn plan(desired: &Desired, observed: &Observed, file_findings: Vec<Finding>)
     planner.finish()
 }
 
-/// The part of a plan that is about the blocks of nodes, in no order. Nothing else in a plan changes
-/// it.
+/// The part of a plan that is about the blocks of nodes. Nothing else in a plan changes it.
 pub(crate) fn plan_nodes(desired: &Desired, observed: &Observed) -> Plan {
-    let claims = observed.live_claims(desired.policy.quarantine);
-    let mut planner = Planner::new(desired, observed, &claims, supply(desired));
-    planner.nodes();
-    planner.plan
+    let (_, (plan, _)) = plan_nodes_from(desired, observed, supply(desired));
+    plan
 }
 
-/// Blocks for new nodes, from a supply in which everything else is taken.
-pub(super) fn plan_new_nodes(
+/// The part of a plan that is about nodes, from a supply in which everything else is taken. Also
+/// returns what the pools give, even to nodes whose change is blocked.
+pub(super) fn plan_nodes_from(
     desired: &Desired,
     observed: &Observed,
     supply: Supply,
-) -> (Supply, Plan) {
+) -> (Supply, (Plan, Vec<Range>)) {
     let claims = observed.live_claims(desired.policy.quarantine);
     let mut planner = Planner::new(desired, observed, &claims, supply);
-    planner.blocks_of_nodes();
+    planner.nodes();
     planner
         .plan
         .changes
         .sort_by_cached_key(by_approval_and_pool);
-    (planner.supply, planner.plan)
+    (planner.supply, (planner.plan, planner.given))
 }
 
 /// The order in which nodes' changes are shown and sent. Those that a person must approve come
@@ -111,6 +109,8 @@ struct Planner<'p> {
     observed: &'p Observed,
     claims: &'p Claims,
     supply: Supply,
+    /// What the pools give.
+    given: Vec<Range>,
     plan: Plan,
 }
 
@@ -126,6 +126,7 @@ impl<'p> Planner<'p> {
             observed,
             claims,
             supply,
+            given: Vec::new(),
             plan: Plan::default(),
         }
     }
@@ -166,7 +167,9 @@ impl<'p> Planner<'p> {
         };
         let (outcomes, exhausted) = allocator.allocate(&mut self.supply, &nodes);
         self.plan.findings.extend(exhausted);
-        self.decide(&nodes, &owners, outcomes);
+        let given = given(&nodes, &outcomes);
+        self.given = given.iter().map(|(range, _)| *range).collect();
+        self.decide(&nodes, &owners, RangeIndex::new(given), outcomes);
     }
 
     /// Ipam `multi-pool`: Cilium's operator gives nodes blocks of pools on demand.
@@ -222,6 +225,7 @@ impl<'p> Planner<'p> {
         &mut self,
         nodes: &[NodePools<'_>],
         owners: &AddressOwners<'_>,
+        given: RangeIndex<&NodeName>,
         outcomes: Vec<Outcome>,
     ) {
         if self.desired.leaves_nodes_to_others() {
@@ -230,7 +234,6 @@ impl<'p> Planner<'p> {
             return;
         }
         let files = FileBlocks::new(self.desired);
-        let given = RangeIndex::new(given(nodes, &outcomes));
         let changes = NodePlanner::new(
             self.desired,
             self.observed,

@@ -20,6 +20,7 @@ mod lb;
 mod misplaced;
 mod node_planner;
 mod overview;
+mod overview_update;
 mod owners;
 mod pins;
 mod planned_state;
@@ -68,7 +69,8 @@ pub use lb::{
 };
 pub use misplaced::{Misplaced, MisplacedReason};
 pub use overview::{BlockCounts, Overview, PoolOverview, Progress};
-pub use planned_state::{NewNodes, PlannedState};
+pub use overview_update::{MisplacedUpdate, OverviewUpdate, PoolUpdate};
+pub use planned_state::{ChangedNodes, ChangedNodesPlan, NextWholePlan, PlannedState};
 pub use pod_pools::{PodPoolCause, PodPoolChange, PodPoolObject, PodPoolSpec};
 pub(crate) use pod_pools::{plan as plan_pod_pools, priority_in};
 pub use pool_use::{PoolUse, RangeUse, pool_use, range_use};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use strum::VariantNames;
 
-use super::change::{Change, NodeChange, Target};
+use super::change::{Change, NodeChange, Reason, Target};
 use super::supply::supply;
 use super::{MisplacedReason, Plan, pool_use};
 use ipam_cilium::observed::Observed;
@@ -154,6 +154,10 @@ impl Overview {
             return;
         };
         pool.nodes += usize::from(change.before.is_empty());
+        if change.reason == Reason::Pinned {
+            // A pinned block counts as used before.
+            return;
+        }
         for block in change
             .after
             .iter()

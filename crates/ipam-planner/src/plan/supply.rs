@@ -37,12 +37,19 @@ pub(super) fn foreign(
     observed: &Observed,
     kept_addresses: &KeptAddresses<'_>,
 ) -> Vec<Range> {
+    let machines = kept_addresses.machines.iter().copied();
+    let tombstones = observed.tombstones.iter().map(|block| block.range());
+    let fixed = fixed_ranges(desired, observed).into_iter();
+    merge(fixed.chain(machines).chain(tombstones))
+}
+
+/// The foreign ranges that stay whatever nodes do.
+pub(super) fn fixed_ranges(desired: &Desired, observed: &Observed) -> Vec<Range> {
     let is_machine = |user: &OtherUser<'_>| matches!(user, OtherUser::Machine(_));
     let used = observed
         .used_by_others()
         .filter(|(_, user)| !is_machine(user))
         .map(|(range, _)| range);
-    let used = used.chain(kept_addresses.machines.iter().copied());
     let wanted = desired
         .address_pools
         .values()

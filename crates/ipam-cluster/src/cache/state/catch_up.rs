@@ -183,9 +183,6 @@ impl State {
         was_caught_up: bool,
     ) -> CacheEffect {
         let has_expired = self.expire_tombstones();
-        if has_expired {
-            self.dirty = None;
-        }
         let has_caught_up = !was_caught_up && self.is_caught_up();
         if has_caught_up {
             self.catch_ups += 1;

@@ -86,7 +86,9 @@ impl State {
         if !is_same {
             self.mark_dirty(kind, &key);
         }
-        let lost = old.into_iter().flat_map(|old| old.blocks);
+        let before = old.map(|old| old.blocks).unwrap_or_default();
+        self.recount_shown(&before, &new.blocks);
+        let lost = before.into_iter();
         self.tombstones.extend(
             lost.filter(|block| !new.blocks.contains(block))
                 .map(|block| (block, at)),
@@ -146,11 +148,10 @@ impl State {
         if is_shown {
             self.pending_writes.remove(&object);
         }
-        self.tombstones.extend(
-            old.into_iter()
-                .flat_map(|old| old.blocks)
-                .map(|block| (block, at)),
-        );
+        let lost = old.map(|old| old.blocks).unwrap_or_default();
+        self.recount_shown(&lost, &[]);
+        self.tombstones
+            .extend(lost.into_iter().map(|block| (block, at)));
         self.mark_dirty(kind, &object.1);
     }
 

@@ -11,15 +11,15 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::StatusWriter;
-use crate::Loaded;
 use crate::event::{EVENT_NAMESPACE, EventKind, EventSubject, EventText};
-use ipam_cilium::observed::Observed;
+use crate::{ChangedNodesReport, Loaded};
+use ipam_cilium::observed::{Node, Observed};
 use ipam_cluster::live::LiveCluster;
 use ipam_cluster::{Cluster, Operation, Target, Write};
 use ipam_config::custom_resources::StoredObject;
 use ipam_core::model::{NodeName, Severity};
 use ipam_desired::CustomKind;
-use ipam_planner::plan::{NodeChange, Plan, Target as Planned};
+use ipam_planner::plan::{BlockedReason, NodeChange, Plan, Target as Planned};
 
 /// Pause between two Events.
 const BETWEEN_EVENTS: Duration = Duration::from_millis(50);
@@ -83,17 +83,32 @@ impl StatusWriter {
             let Some(seen) = observed.nodes.get(node) else {
                 continue;
             };
-            let reason = blocked.reason.to_string();
-            let is_reported = self.lock().blocked.get(node) == Some(&reason);
-            let message = format!("{reason}; {}", blocked.reason.unblock());
-            let about = EventSubject::node(node.as_str(), &seen.uid);
-            if is_reported
-                || self.queue(about, EventKind::Warning, "PodCIDRBlocked", message) == Queued::Yes
-            {
-                now.insert(node.clone(), reason);
-            }
+            now.extend(self.report_blocked_node(seen, &blocked.reason));
         }
         self.lock().blocked = now;
+    }
+
+    /// Reports what the plan for changed nodes added to the last whole plan.
+    pub(super) fn report_newly_blocked(&self, changed: &ChangedNodesReport) {
+        let no_longer = changed.update.blocked.iter();
+        for (node, _) in no_longer.filter(|(_, reason)| reason.is_none()) {
+            self.lock().blocked.remove(node);
+        }
+        for (node, reason) in &changed.blocked {
+            let reported = self.report_blocked_node(node, reason);
+            self.lock().blocked.extend(reported);
+        }
+    }
+
+    /// The node and the reason, if that is reported.
+    fn report_blocked_node(&self, node: &Node, why: &BlockedReason) -> Option<(NodeName, String)> {
+        let reason = why.to_string();
+        let is_reported = self.lock().blocked.get(&node.name) == Some(&reason);
+        let message = format!("{reason}; {}", why.unblock());
+        let about = EventSubject::node(node.name.as_str(), &node.uid);
+        let is_reported = is_reported
+            || self.queue(about, EventKind::Warning, "PodCIDRBlocked", message) == Queued::Yes;
+        is_reported.then(|| (node.name.clone(), reason))
     }
 
     pub(super) fn report_exhausted(&self) {

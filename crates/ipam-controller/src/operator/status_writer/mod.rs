@@ -117,6 +117,7 @@ impl StatusWriter {
                 self.report_blocked(planned.plan, planned.observed);
                 self.report_exhausted();
             }
+            ControllerEvent::NodesChanged(changed) => self.report_newly_blocked(changed),
             ControllerEvent::Waiting(waiting) => self.lock().waiting = waiting.for_a_person.len(),
             ControllerEvent::Finished {
                 change,

@@ -11,7 +11,7 @@ use crate::apply::Outcome;
 use crate::{ControllerEvent, Loaded, Waiting};
 use ipam_core::model::{Hazard, PoolName, Rule, Severity};
 use ipam_desired::Activity;
-use ipam_planner::plan::{Overview, PoolOverview, Target};
+use ipam_planner::plan::{Overview, OverviewUpdate, PoolOverview, Target};
 
 #[expect(
     clippy::cast_precision_loss,
@@ -61,8 +61,8 @@ impl Metrics {
                 self.wrote(target, "superseded");
             }
             ControllerEvent::Waiting(waiting) => self.waiting(waiting),
-            ControllerEvent::Nodes(nodes) => {
-                self.nodes.set(*nodes as f64);
+            ControllerEvent::NodesChanged(changed) => {
+                self.nodes.set(count(changed.update.nodes));
             }
             ControllerEvent::Undone(..) => {
                 self.undone.inc();
@@ -148,6 +148,44 @@ impl Metrics {
         self.nodes.set(count(overview.nodes));
         self.unread_ports
             .set(count(overview.nodes_with_unread_ports));
+        self.blocked(overview);
+        self.misplaced(overview);
+        self.findings.clear();
+        // An alert on an absent metric never fires and never resolves.
+        let always = ["block-held-twice", "address-held-twice"]
+            .map(|rule| ((Severity::Error, Rule(rule)), 0));
+        for ((severity, rule), found) in always
+            .iter()
+            .map(|(key, zero)| (key, zero))
+            .chain(&overview.findings)
+        {
+            let labels = vec![
+                ("rule", rule.to_string()),
+                ("severity", severity.to_string()),
+            ];
+            self.findings.get_or_create(&labels).set(count(*found));
+        }
+    }
+
+    /// Replaces the numbers that an update changed.
+    pub(in crate::telemetry) fn overview_update(
+        &self,
+        overview: &Overview,
+        update: &OverviewUpdate,
+    ) {
+        let changed = update.pools.keys();
+        changed
+            .filter_map(|name| overview.pools.get_key_value(name))
+            .for_each(|(name, pool)| self.pool(name, pool));
+        if !update.blocked.is_empty() {
+            self.blocked(overview);
+        }
+        if !update.misplaced.is_empty() {
+            self.misplaced(overview);
+        }
+    }
+
+    fn blocked(&self, overview: &Overview) {
         self.blocked.clear();
         for kind in [
             "Node",
@@ -164,26 +202,14 @@ impl Metrics {
                 .get_or_create(&vec![("kind", kind.to_owned())])
                 .set(count(blocked));
         }
+    }
+
+    fn misplaced(&self, overview: &Overview) {
         self.misplaced.clear();
         for (code, nodes) in &overview.misplaced {
             self.misplaced
                 .get_or_create(&vec![("reason", (*code).to_owned())])
                 .set(count(*nodes));
-        }
-        self.findings.clear();
-        // An alert on an absent metric never fires and never resolves.
-        let always = ["block-held-twice", "address-held-twice"]
-            .map(|rule| ((Severity::Error, Rule(rule)), 0));
-        for ((severity, rule), found) in always
-            .iter()
-            .map(|(key, zero)| (key, zero))
-            .chain(&overview.findings)
-        {
-            let labels = vec![
-                ("rule", rule.to_string()),
-                ("severity", severity.to_string()),
-            ];
-            self.findings.get_or_create(&labels).set(count(*found));
         }
     }
 

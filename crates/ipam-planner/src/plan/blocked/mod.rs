@@ -99,6 +99,36 @@ impl BlockedReason {
         }
     }
 
+    /// Whether it follows from the files, the settings of the cluster and the object itself: no
+    /// change of another Node or CiliumNode unblocks it.
+    pub fn is_of_object_alone(&self) -> bool {
+        match self {
+            BlockedReason::WritePath(_)
+            | BlockedReason::NoCilium
+            | BlockedReason::Unreadable(_)
+            | BlockedReason::NoIdentity
+            | BlockedReason::FamilyMissing(_)
+            | BlockedReason::Operator(OperatorObstacle::Gives | OperatorObstacle::Unseen)
+            | BlockedReason::Node(NodeObstacle::NoPool)
+            | BlockedReason::Pin(
+                PinObstacle::FamilyOff(_)
+                | PinObstacle::WouldMove { .. }
+                | PinObstacle::PoolDisabled(_)
+                | PinObstacle::InMultiPool,
+            ) => true,
+            BlockedReason::Operator(_)
+            | BlockedReason::Node(_)
+            | BlockedReason::Pin(_)
+            | BlockedReason::PodPool(_)
+            | BlockedReason::NodeConfig(_)
+            | BlockedReason::Undo(_)
+            | BlockedReason::LoadBalancing(_)
+            | BlockedReason::NeutronUnknown(_)
+            | BlockedReason::NeutronOverlap(_)
+            | BlockedReason::ManagedByAnother(_) => false,
+        }
+    }
+
     /// What would unblock it.
     pub fn unblock(&self) -> String {
         self.explain().unblock

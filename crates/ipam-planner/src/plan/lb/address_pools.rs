@@ -252,6 +252,7 @@ impl Users {
         let unattributed = observed
             .unattributed
             .iter()
+            .chain(&observed.tombstones)
             .map(|block| (block.range(), AddressUser::Unattributed));
         let subnets = SubnetPools::resolve(desired, observed);
         let of_neutron = subnets
