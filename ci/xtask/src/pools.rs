@@ -20,6 +20,12 @@ impl Pools {
     /// # Errors
     /// Fails if it cannot be written.
     pub fn racks() -> Result<Self> {
+        Self::of(&Self::rack_documents())
+    }
+
+    /// The documents of [`Pools::racks`].
+    #[must_use]
+    pub fn rack_documents() -> String {
         let mut text = String::new();
         for (rack, range) in RACKS.iter().zip(RANGES) {
             let selector = format!("nodeSelector: {{matchLabels: {{rack: {rack}}}}}");
@@ -28,7 +34,7 @@ impl Pools {
                 &format!("cidrs: [{range}], blockSize: {BLOCK_SIZE}, {selector}"),
             );
         }
-        Self::of(&text)
+        text
     }
 
     /// These documents.

@@ -12,6 +12,7 @@ mod apply;
 mod claims;
 mod cni;
 mod doctor;
+mod events;
 mod file;
 mod growth;
 mod join;
@@ -75,6 +76,10 @@ enum Command {
     /// A node that joins while `watch` runs, on a real API server, against one raw PATCH; 5,000
     /// nodes.
     Join,
+    /// The processor time of `watch` for a node that joins, with and without a pin, changes its rack
+    /// or is deleted, and for a heartbeat, against a cluster of 500 nodes, in each ipam mode; 5,000
+    /// nodes. Takes minutes, so `all` leaves it out.
+    Events,
     /// Every program that gives nodes blocks on fresh nodes, and every one that shows differences;
     /// 2,000 nodes.
     Peers(peers::Arguments),
@@ -96,7 +101,7 @@ enum Command {
     /// Those of the published table, one after the other: `plan`, `services`, `doctor`, `apply`,
     /// `file`, `join` and `alloc`.
     Table,
-    /// All of them but `sizes`, one after the other.
+    /// All of them but `sizes` and `events`, one after the other.
     All,
     /// Run a program; print its time, its processor time and its peak memory.
     #[command(hide = true)]
@@ -139,6 +144,7 @@ fn run(command: &Command, arguments: &Arguments) -> Result<()> {
         Command::Services => services::run(tool, nodes.unwrap_or(services::SERVICES)),
         Command::Doctor => doctor::run(tool, nodes.unwrap_or(doctor::NODES)),
         Command::Join => join::run(tool, nodes.unwrap_or(join::NODES)),
+        Command::Events => events::run(tool, nodes.unwrap_or(events::NODES)),
         Command::Peers(arguments) => peers::run(tool, nodes.unwrap_or(peers::NODES), arguments),
         Command::Cni => cni::run(plugin, nodes.unwrap_or(cni::TURNS)),
         Command::Growth { shape } => growth::run(nodes.unwrap_or(growth::LARGEST), shape),
