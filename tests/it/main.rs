@@ -3,7 +3,6 @@
 
 mod agent;
 mod bad_input;
-mod changed_nodes;
 mod chart;
 mod cilium_guests;
 mod claimed;
@@ -76,6 +75,7 @@ mod parse_node;
 mod policy_test;
 mod properties;
 mod properties_applied;
+mod properties_changed;
 mod properties_undone;
 mod protobuf;
 mod readme;

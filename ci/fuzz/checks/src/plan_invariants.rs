@@ -208,7 +208,8 @@ fn foreign(desired: &Desired, observed: &Observed) -> Vec<Range> {
         .values()
         .flat_map(|node| node.addresses.iter().map(|address| Range::from(*address)));
     let balancers = observed.load_balancer_ranges().map(|(_, range)| range);
-    let unattributed = observed.unattributed.iter().map(|block| block.range());
+    let unattributed = observed.unattributed.iter().chain(&observed.tombstones);
+    let unattributed = unattributed.map(|block| block.range());
     let others = observed
         .service_ranges
         .iter()

@@ -65,6 +65,10 @@ impl Known {
         self.due = self.due.min(Instant::now() + time);
     }
 
+    pub(super) fn time_left(&self) -> Duration {
+        self.due.saturating_duration_since(Instant::now())
+    }
+
     fn is_due(&self) -> bool {
         self.due <= Instant::now()
     }
@@ -145,7 +149,7 @@ impl<C: Follow> Worker<'_, C> {
             }
         }
         self.report_changed(&ChangedNodesReport { update, blocked }, on_event);
-        let due = known.due.saturating_duration_since(Instant::now());
+        let due = known.time_left();
         self.known = Some(known);
         Some(Ok(due))
     }

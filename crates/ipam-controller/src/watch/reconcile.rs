@@ -105,7 +105,9 @@ impl<C: Follow> Worker<'_, C> {
         if let Some(mut known) = known.filter(|_| tried.is_certain) {
             known.written(&tried.applied);
             known.within(due.unwrap_or(self.interval));
+            let due = known.time_left();
             self.known = Some(known);
+            return Ok(Some(due));
         }
         Ok(due)
     }

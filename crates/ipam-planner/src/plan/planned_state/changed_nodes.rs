@@ -45,7 +45,7 @@ pub struct ChangedNodesPlan {
 pub enum NextWholePlan {
     /// These nodes change nothing for others.
     InTime,
-    /// What other nodes wait for, or what is found about them, may have changed.
+    /// Other nodes may wait for this, or findings about them may be others now.
     Soon,
 }
 

@@ -126,9 +126,11 @@ impl PlannedState {
     /// Addresses that stay taken whatever nodes do.
     fn take_fixed(&mut self, desired: &Desired, observed: &Observed) {
         let in_pools = |range: &Range, pools: &Supply| !pools.parts(range).is_empty();
-        let mut fixed = fixed_ranges(desired, observed);
-        fixed.retain(|range| in_pools(range, self.taken.free()));
-        self.rest.unattributed = fixed.iter().flat_map(Range::blocks).collect();
+        let fixed = fixed_ranges(desired, observed);
+        let in_pools = fixed
+            .iter()
+            .filter(|range| in_pools(range, self.taken.free()));
+        self.rest.unattributed = in_pools.flat_map(Range::blocks).collect();
         // The setting of a node stays when its Node goes.
         let settings = observed.node_configs.iter();
         let settings = settings.flat_map(|config| config.ranges().map(Block::range));

@@ -1,4 +1,4 @@
-//! What is known of single nodes. Must never know what other nodes have.
+//! The state of single nodes. Must never know the addresses of other nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use ipam_core::alloc::Supply;
 use ipam_core::model::NodeName;
 use ipam_core::net::{Block, Range};
 
-/// What is known of a Node and of the CiliumNode of that name.
+/// The state of a Node and of the CiliumNode of that name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeState {
     pub(super) presence: Presence,
@@ -67,11 +67,13 @@ impl NodeState {
 
     /// Whether it takes less than before.
     pub(super) fn takes_less_than(&self, before: &NodeState) -> bool {
-        let is_left = |(range, _): &(Range, Taker)| {
-            let mut kept = self.kept.iter();
-            kept.any(|(other, _)| other.contains(range))
+        let taken = |state: &NodeState| -> Vec<Range> {
+            let kept = state.kept.iter().filter(|(_, taker)| taker.takes());
+            kept.map(|(range, _)| *range).collect()
         };
-        !before.kept.iter().all(is_left)
+        let after = taken(self);
+        let is_left = |range: &Range| after.iter().any(|other| other.contains(range));
+        !taken(before).iter().all(is_left)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Whether a change of nodes may matter to others: to what waits for addresses, and to what is
-//! reported about them.
+//! Whether a change of nodes may matter to other nodes, which may wait for addresses, and to findings
+//! about them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,7 +58,7 @@ impl PlannedState {
         }
     }
 
-    /// Notes whether something that waits may get addresses now. It comes before new nodes.
+    /// Notes whether something that waits may get addresses now. It gets them before new nodes do.
     pub(super) fn notice_freed(&mut self, step: &Step<'_>, reservations: &Reservations) {
         let mut nodes = step.nodes();
         let is_freed = !reservations.ended.is_empty()
@@ -80,7 +80,9 @@ impl PlannedState {
         let is_of_others = |(name, before, after): (&NodeName, &NodeState, NodeState)| {
             let is_unexpected = before.is_known() && !before.is_shown_as_written(&after);
             let mut changed = before.blocks.symmetric_difference(&after.blocks);
+            let mut new = after.kept.iter().filter(|kept| !before.kept.contains(kept));
             (is_unexpected && self.waiting != Waiting::Nothing)
+                || new.any(|(range, _)| self.taken.is_of_something_else(range))
                 || changed.any(|block| self.is_wanted_by_another(block, name))
                 || self.machine_in_pools(before) != self.machine_in_pools(&after)
         };

@@ -1,5 +1,5 @@
-//! Which addresses are taken and by whom, so that they become free one by one. Knows nothing of
-//! plans.
+//! Which addresses are taken and by whom, so that they become free one by one. Must never know why a
+//! node gets a block.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ impl Taker {
         }
     }
 
-    fn takes(&self) -> bool {
+    pub(super) fn takes(&self) -> bool {
         !matches!(self, Taker::Shown(_))
     }
 }
@@ -59,7 +59,7 @@ impl TakenAddresses {
         }
     }
 
-    /// The pools without what is taken.
+    /// The pools without the taken addresses.
     pub(super) fn free(&self) -> &Supply {
         &self.free
     }
@@ -136,6 +136,12 @@ impl TakenAddresses {
     pub(super) fn is_in_block_of_another(&self, range: &Range, node: &NodeName) -> bool {
         let mut takers = self.takers.overlapping(range);
         takers.any(|(_, taker)| matches!(taker, Taker::Node(other) if other != node))
+    }
+
+    /// Whether something other than nodes and their pins has a part of this range.
+    pub(super) fn is_of_something_else(&self, range: &Range) -> bool {
+        let mut takers = self.takers.overlapping(range);
+        takers.any(|(_, taker)| *taker == Taker::Other)
     }
 
     /// Whether a part of this range is held by a node or pinned.
@@ -223,6 +229,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
         fn gives_back_as_if_it_had_never_been_taken(
             changes in prop::collection::vec((0u32..2_048, 0u32..6, 0u8..12, any::<bool>()), 0..40),

@@ -148,6 +148,33 @@ fn pod_pools() -> &'static [Value] {
     })
 }
 
+/// All objects beside nodes.
+fn fixed_objects(mode: Mode) -> &'static [(ObservedKind, String)] {
+    static OBJECTS: [OnceLock<Vec<(ObservedKind, String)>>; MODES.len()] =
+        [const { OnceLock::new() }; MODES.len()];
+    OBJECTS[mode as usize].get_or_init(|| {
+        let objects = cluster("1.19.3", &mode.settings(), &[mode.operator()]);
+        let objects: Value = serde_json::from_str(&objects).unwrap();
+        let mut items = objects["items"].as_array().unwrap().clone();
+        if mode == Mode::MultiPool {
+            items.extend(pod_pools().iter().cloned());
+        }
+        let known = items.iter().filter_map(|item| {
+            let kind = match item["kind"].as_str().unwrap() {
+                "ConfigMap" => ObservedKind::CiliumConfig,
+                "DaemonSet" => ObservedKind::CiliumDaemonSet,
+                "Deployment" => ObservedKind::CiliumOperator,
+                "ServiceCIDR" => ObservedKind::ServiceCidr,
+                "CiliumPodIPPool" => ObservedKind::PodIpPool,
+                "CiliumNodeConfig" => ObservedKind::CiliumNodeConfig,
+                _ => return None,
+            };
+            Some((kind, item.to_string()))
+        });
+        known.collect()
+    })
+}
+
 /// The Node and the CiliumNode of one name.
 #[derive(Clone, Debug, Default)]
 struct Member {
@@ -286,23 +313,8 @@ impl World {
 
     fn observed(&self, tombstones: &BTreeSet<Block>) -> Observed {
         let mut reader = Reader::default();
-        let objects = cluster("1.19.3", &self.mode.settings(), &[self.mode.operator()]);
-        let objects: Value = serde_json::from_str(&objects).unwrap();
-        let mut items = objects["items"].as_array().unwrap().clone();
-        if self.mode == Mode::MultiPool {
-            items.extend(pod_pools().iter().cloned());
-        }
-        for item in &items {
-            let kind = match item["kind"].as_str().unwrap() {
-                "ConfigMap" => ObservedKind::CiliumConfig,
-                "DaemonSet" => ObservedKind::CiliumDaemonSet,
-                "Deployment" => ObservedKind::CiliumOperator,
-                "ServiceCIDR" => ObservedKind::ServiceCidr,
-                "CiliumPodIPPool" => ObservedKind::PodIpPool,
-                "CiliumNodeConfig" => ObservedKind::CiliumNodeConfig,
-                _ => continue,
-            };
-            reader.object(kind, &item.to_string()).unwrap();
+        for (kind, object) in fixed_objects(self.mode) {
+            reader.object(*kind, object).unwrap();
         }
         let mut observed = self.seen(&self.members.keys().copied().collect(), reader);
         observed.tombstones.clone_from(tombstones);
@@ -512,7 +524,7 @@ fn histories() -> impl Strategy<Value = Vec<(Vec<Operation>, bool)>> {
 /// `cargo xtask prove properties` asks for more.
 fn cases() -> u32 {
     let cases = std::env::var("PROPTEST_CASES").ok();
-    cases.and_then(|cases| cases.parse().ok()).unwrap_or(300)
+    cases.and_then(|cases| cases.parse().ok()).unwrap_or(150)
 }
 
 /// Steps that pass until a whole plan that is due soon.
