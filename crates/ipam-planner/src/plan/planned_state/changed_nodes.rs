@@ -72,11 +72,15 @@ impl PlannedState {
         let forget = |name: &NodeName| (name.clone(), self.forget(name));
         let before: BTreeMap<NodeName, NodeState> = names.iter().map(forget).collect();
         let reservations = self.reserve_now(&observed);
+        // What waits has waited for all of that time.
+        if self.waiting != Waiting::Nothing && !reservations.ended.is_empty() {
+            return None;
+        }
         let after = self.take_apart(&before, &observed)?;
         let plan = self.plan(&names, &observed);
         self.accept(&plan, &observed)?;
         let blocked = self.block(&plan, &names, &observed)?;
-        self.notice_freed(&Step::new(&before, &after), &reservations);
+        self.notice_freed(&Step::new(&before, &after));
         if self.waiting == Waiting::ForFreed && !plan.changes.is_empty() {
             return None;
         }

@@ -39,9 +39,10 @@ impl NodeState {
         self.presence != Presence::NoNode || !self.kept.is_empty()
     }
 
-    /// Notes blocks that a plan gives to the node of this name, and that are not written yet.
+    /// Notes blocks that a plan gives to the node of this name, and that are not written yet. Of a
+    /// block that it shows already, others may have the part that it does not keep.
     pub(super) fn will_get(&mut self, name: &NodeName, blocks: &[Block]) {
-        let planned = blocks.iter();
+        let planned = blocks.iter().filter(|block| !self.blocks.contains(block));
         let planned = planned.map(|block| (block.range(), Taker::Planned(name.clone())));
         self.kept.extend(planned);
     }

@@ -59,10 +59,9 @@ impl PlannedState {
     }
 
     /// Notes whether something that waits may get addresses now. It gets them before new nodes do.
-    pub(super) fn notice_freed(&mut self, step: &Step<'_>, reservations: &Reservations) {
+    pub(super) fn notice_freed(&mut self, step: &Step<'_>) {
         let mut nodes = step.nodes();
-        let is_freed = !reservations.ended.is_empty()
-            || nodes.any(|(_, before, after)| after.takes_less_than(before));
+        let is_freed = nodes.any(|(_, before, after)| after.takes_less_than(before));
         if self.waiting == Waiting::Something && is_freed {
             self.waiting = Waiting::ForFreed;
         }
