@@ -33,9 +33,20 @@ pub fn start() -> Result<ControlPlane> {
 /// # Errors
 /// Fails if it does not start.
 pub fn start_with(programs: &Programs, options: Options) -> Result<ControlPlane> {
+    start_as(programs, options, &CiliumInstallation::default())
+}
+
+/// The same with this Cilium.
+///
+/// # Errors
+/// Fails if it does not start.
+pub fn start_as(
+    programs: &Programs,
+    options: Options,
+    cilium: &CiliumInstallation,
+) -> Result<ControlPlane> {
     let plane = ControlPlane::start(programs, options)?;
-    let cilium = CiliumInstallation::default();
     install_crds(&plane, &cilium.version)?;
-    install_cilium(&plane, &cilium)?;
+    install_cilium(&plane, cilium)?;
     Ok(plane)
 }

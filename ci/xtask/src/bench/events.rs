@@ -7,10 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use testbed::{
-    CiliumInstallation, ControlPlane, PATIENCE, Program, build, install_cilium, install_crds,
-    wait_until,
-};
+use testbed::{CiliumInstallation, ControlPlane, PATIENCE, Program, build, wait_until};
 use xtask::line::Line;
 use xtask::pools::{Pools, pin};
 use xtask::running::{Running, http_get};
@@ -71,7 +68,6 @@ pub fn run(tool: &Path, nodes: usize) -> Result<()> {
 
 fn start(ipam: &str) -> Result<ControlPlane> {
     let programs = build(&[Program::KubeApiserver, Program::Etcd])?;
-    let plane = ControlPlane::start(&programs, cluster::options())?;
     let config = [
         ("cluster-pool-ipv4-cidr", "10.0.0.0/8"),
         ("cluster-pool-ipv4-mask-size", "26"),
@@ -83,8 +79,7 @@ fn start(ipam: &str) -> Result<ControlPlane> {
             .into(),
         ..CiliumInstallation::default()
     };
-    install_crds(&plane, &cilium.version)?;
-    install_cilium(&plane, &cilium)?;
+    let plane = cluster::start_as(&programs, cluster::options(), &cilium)?;
     if ipam == "cluster-pool" {
         plane.patch(OPERATOR, &json!({"spec": {"replicas": 0}}))?;
     }

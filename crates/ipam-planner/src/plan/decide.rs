@@ -43,7 +43,7 @@ pub(crate) fn plan_nodes(desired: &Desired, observed: &Observed) -> Plan {
 }
 
 /// The part of a plan that is about nodes, from a supply in which everything else is taken. Also
-/// returns what the pools give, even to nodes whose change is blocked.
+/// returns the blocks that pools give, even to nodes whose change is blocked.
 pub(super) fn plan_nodes_from(
     desired: &Desired,
     observed: &Observed,

@@ -9,8 +9,9 @@ use super::change::{Change, NodeChange, Reason, Target};
 use super::supply::supply;
 use super::{MisplacedReason, Plan, pool_use};
 use ipam_cilium::observed::Observed;
+use ipam_core::alloc::PoolSupply;
 use ipam_core::model::{NodeName, PoolName, Rule, ServiceName, Severity};
-use ipam_core::net::Family;
+use ipam_core::net::{Family, Slots};
 use ipam_desired::Desired;
 
 /// The numbers of a plan.
@@ -67,6 +68,33 @@ pub struct BlockCounts {
     pub reserved: u128,
     /// Free for nodes.
     pub free: u128,
+}
+
+impl BlockCounts {
+    /// Those of one family of a pool, from its supply without the blocks that nodes hold or that are
+    /// pinned, and from its supply without everything that is taken.
+    pub(super) fn of(
+        without_held: &PoolSupply,
+        without_taken: &PoolSupply,
+        family: Family,
+    ) -> BlockCounts {
+        let sum = |supply: &PoolSupply, count: fn(&Slots) -> u128| -> u128 {
+            let slots = supply.slots().iter();
+            let slots = slots.filter(|slots| slots.size().family() == family);
+            slots.map(count).sum()
+        };
+        let (total, used, free) = (
+            sum(without_taken, Slots::count),
+            sum(without_held, Slots::taken),
+            sum(without_taken, Slots::free),
+        );
+        BlockCounts {
+            total,
+            used,
+            reserved: total - used - free,
+            free,
+        }
+    }
 }
 
 /// The progress of a pin.

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::kept_addresses::KeptAddresses;
+use super::overview::BlockCounts;
 use super::supply::{foreign, supply};
 use ipam_cilium::observed::Observed;
-use ipam_core::alloc::{PoolSupply, Supply};
+use ipam_core::alloc::Supply;
 use ipam_core::model::{Labels, PoolName, SelectorIndex};
 use ipam_core::net::{Block, Family, Range, Slots, largest_gap, merge};
 use ipam_desired::{Desired, Pool};
@@ -126,19 +127,12 @@ pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d
             continue;
         };
         for family in pool.families() {
-            let sum = |supply: &PoolSupply, count: fn(&Slots) -> u128| -> u128 {
-                supply
-                    .slots()
-                    .iter()
-                    .filter(|slots| slots.size().family() == family)
-                    .map(count)
-                    .sum()
-            };
-            let (total, used, free) = (
-                sum(all, Slots::count),
-                sum(nodes_only, Slots::taken),
-                sum(all, Slots::free),
-            );
+            let BlockCounts {
+                total,
+                used,
+                reserved,
+                free,
+            } = BlockCounts::of(nodes_only, all, family);
             let ranges = pool
                 .ranges
                 .iter()
@@ -151,7 +145,7 @@ pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d
                 family,
                 total,
                 used,
-                reserved: total - used - free,
+                reserved,
                 free,
                 longest_free,
                 nodes: nodes.get(&pool.name).copied().unwrap_or_default(),

@@ -254,7 +254,7 @@ impl PlannedState {
         after
     }
 
-    /// Notes what the nodes are now.
+    /// Notes the new states of the nodes.
     fn update(
         &mut self,
         before: BTreeMap<NodeName, NodeState>,

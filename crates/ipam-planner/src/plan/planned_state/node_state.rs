@@ -28,7 +28,7 @@ pub(super) enum Presence {
     Node,
     /// There is one, and our write of its block is not reported yet.
     WrittenNode,
-    /// There is none. There may be a CiliumNode.
+    /// The cluster has no such Node, and perhaps a CiliumNode.
     #[default]
     NoNode,
 }

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use crate::plan::overview::BlockCounts;
-use ipam_core::alloc::{PoolId, PoolSupply, Supply};
+use ipam_core::alloc::{PoolId, Supply};
 use ipam_core::model::NodeName;
-use ipam_core::net::{BlockMap, Family, Range, Slots};
+use ipam_core::net::{BlockMap, Family, Range};
 
 /// What takes an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,22 +170,7 @@ impl TakenAddresses {
     pub(super) fn counts(&self, pool: PoolId) -> BTreeMap<Family, BlockCounts> {
         let (free, without_held) = (self.free.pool(pool), self.without_held.pool(pool));
         let families = Family::BOTH.into_iter().filter(|family| free.has(*family));
-        let counts = families.map(|family| {
-            let sum = |supply: &PoolSupply, count: fn(&Slots) -> u128| -> u128 {
-                let slots = supply.slots().iter();
-                let slots = slots.filter(|slots| slots.size().family() == family);
-                slots.map(count).sum()
-            };
-            let total = sum(free, Slots::count);
-            let (used, free) = (sum(without_held, Slots::taken), sum(free, Slots::free));
-            let counts = BlockCounts {
-                total,
-                used,
-                reserved: total - used - free,
-                free,
-            };
-            (family, counts)
-        });
+        let counts = families.map(|family| (family, BlockCounts::of(without_held, free, family)));
         counts.collect()
     }
 }
@@ -193,7 +178,7 @@ impl TakenAddresses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ipam_core::alloc::AllocationMode;
+    use ipam_core::alloc::{AllocationMode, PoolSupply};
     use ipam_core::model::PerFamily;
     use ipam_core::net::{Block, BlockSize};
     use proptest::prelude::*;
