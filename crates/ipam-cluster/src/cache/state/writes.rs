@@ -39,6 +39,9 @@ impl State {
             }
             Ok(Written { version }) => {
                 self.claims_written = self.claims_written.max(number(version));
+                if self.are_claims_from_the_past() {
+                    return self.request_relist();
+                }
                 // The watch may have been faster than the answer.
                 if self.claims_seen() >= self.claims_written {
                     self.claims_caught_up();
@@ -51,6 +54,14 @@ impl State {
         } else {
             CacheEffect::None
         }
+    }
+
+    /// Whether our claims do not show, although the cache has reached a later moment: the server
+    /// went back in time before it wrote them.
+    fn are_claims_from_the_past(&self) -> bool {
+        let claims = self.kinds.get(&ObservedKind::Claims);
+        claims
+            .is_some_and(|claims| self.claims_seen() == 0 && claims.reached >= self.claims_written)
     }
 
     fn await_event_of(
@@ -87,7 +98,10 @@ impl State {
         else {
             return;
         };
-        if !cached.satisfies(&key, &pending) {
+        // Claims that are deleted stay cached. So claims that do not show are not reported yet, or
+        // the server wrote them after it had gone back in time.
+        let are_claims_unseen = kind == ObservedKind::Claims && !cached.objects.contains_key(&key);
+        if are_claims_unseen || !cached.satisfies(&key, &pending) {
             self.pending_writes.insert((kind, key), (pending, answer));
         }
     }

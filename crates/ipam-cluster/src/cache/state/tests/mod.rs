@@ -239,6 +239,44 @@ fn a_write_that_lists_do_not_have_tells_that_the_cluster_went_back() {
 }
 
 #[test]
+fn a_quarantine_of_a_server_that_went_back_once_more_settles_nothing() {
+    let mut state = state();
+    state.set_role(Role::Leader);
+    let lists = |at: &str| {
+        let mut lists = self::state().kinds;
+        lists.values_mut().for_each(|cached| cached.begin(at));
+        for kind in [ObservedKind::Node, ObservedKind::Claims] {
+            lists.get_mut(&kind).unwrap().objects = Arc::default();
+        }
+        lists
+    };
+    let epoch = state.begin_relist();
+    state.replace(lists("1000"), epoch);
+    assert_eq!(forgotten(&state), ["10.0.0.0/24 n"]);
+    // Before the quarantine is written, the server goes back to an earlier resourceVersion.
+    let resting = r#"{"format_version":"1.0","resting":[{"block":"10.0.0.0/24","node":"n","free_at":"2026-01-02T03:04:05Z"}]}"#;
+    let quarantine = Write {
+        target: Target::Claims,
+        operation: Operation::Create(
+            json!({"data": {(ipam_cilium::observed::CLAIMS_KEY): resting}}),
+        ),
+    };
+    state.writing(&quarantine);
+    assert_eq!(
+        state.written(&quarantine, &answered(4)),
+        CacheEffect::Resync
+    );
+    let rollback = state.rollback().unwrap();
+    state.rollback_is_settled(&rollback);
+    assert!(!state.is_complete());
+    for at in ["1000", "5"] {
+        let epoch = state.begin_relist();
+        state.replace(lists(at), epoch);
+        assert_eq!(forgotten(&state), ["10.0.0.0/24 n"], "{at}");
+    }
+}
+
+#[test]
 fn claims_that_are_deleted_are_kept_in_mind() {
     let mut state = state();
     let mut full = claims(11);
