@@ -33,6 +33,8 @@ pub(crate) struct EventCounts {
 }
 
 pub(crate) struct Replica {
+    /// The number of its client.
+    pub(crate) client: u32,
     role: Sender<Role>,
     gate: Arc<Gate>,
     task: JoinHandle<()>,
@@ -89,6 +91,7 @@ impl Replica {
         parallelism: NonZeroUsize,
         counts: Arc<EventCounts>,
     ) -> Replica {
+        let number = client.client.number();
         let (role, roles) = channel(Role::Standby);
         let gate = Arc::<Gate>::default();
         let future = Box::pin(run(client, loaded, parallelism, counts, roles));
@@ -96,7 +99,12 @@ impl Replica {
             future,
             gate: gate.clone(),
         });
-        Replica { role, gate, task }
+        Replica {
+            client: number,
+            role,
+            gate,
+            task,
+        }
     }
 
     pub(crate) fn take(&self, role: Role) {

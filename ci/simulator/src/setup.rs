@@ -7,6 +7,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use serde_json::{Value, json};
 
+use crate::sabotage::Sabotage;
 use ipam_config::documents::{Documents, SourceFile, lower};
 use ipam_controller::Loaded;
 use ipam_core::model::{NodeName, Severity};
@@ -32,6 +33,8 @@ pub(crate) struct Directory {
 pub struct Setups {
     of_applies: Vec<Setup>,
     of_lives: Vec<Setup>,
+    /// Among the first of them, each broken rule shows in few lives.
+    sabotaged: usize,
 }
 
 const POOLS: &str = "
@@ -139,19 +142,10 @@ impl Setups {
                 settings: json!({"ipam": "cluster-pool"}),
             },
         ];
-        let of_lives = vec![
-            Setup {
-                directories: vec![Directory::new(&[ROOM, &policy("node-spec")])],
-                settings: closed,
-            },
-            Setup {
-                directories: vec![Directory::new(&[ROOM, &policy("node-annotation")])],
-                settings: open,
-            },
-        ];
         Setups {
             of_applies,
-            of_lives,
+            of_lives: of_lives(closed, open),
+            sabotaged: 2,
         }
     }
 
@@ -161,9 +155,27 @@ impl Setups {
     }
 
     /// One for processes that follow the cluster.
-    pub(crate) fn choose_for_life(&self, rng: &mut Rng) -> &Setup {
-        &self.of_lives[rng.usize(..self.of_lives.len())]
+    pub(crate) fn choose_for_life(&self, rng: &mut Rng, sabotage: Sabotage) -> &Setup {
+        let setups = match sabotage {
+            Sabotage::None => self.of_lives.len(),
+            _ => self.sabotaged,
+        };
+        &self.of_lives[rng.usize(..setups)]
     }
+}
+
+fn of_lives(closed: Value, open: Value) -> Vec<Setup> {
+    let pins = pin("n1", "10.0.0.4/30") + &pin("n4", "10.0.0.128/30");
+    let setup = |write_path: &str, pins: &str, settings: Value| Setup {
+        directories: vec![Directory::new(&[ROOM, &policy(write_path), pins])],
+        settings,
+    };
+    vec![
+        setup("node-spec", "", closed.clone()),
+        setup("node-annotation", "", open),
+        setup("node-spec", &pins, closed),
+        setup("cilium-node", &pins, json!({"ipam": "cluster-pool"})),
+    ]
 }
 
 impl Default for Setups {

@@ -58,7 +58,7 @@ pub enum Clock {
 #[derive(Debug)]
 /// A client of a simulated cluster.
 pub struct SimClient {
-    name: u32,
+    number: u32,
     clock: Clock,
     cluster: SimCluster,
     pins: Arc<BTreeMap<NodeName, Vec<Block>>>,
@@ -68,19 +68,24 @@ pub struct SimClient {
 
 impl SimClient {
     pub(super) fn new(
-        name: u32,
+        number: u32,
         cluster: SimCluster,
         pins: Arc<BTreeMap<NodeName, Vec<Block>>>,
         clock: Clock,
     ) -> SimClient {
         SimClient {
-            name,
+            number,
             clock,
             cluster,
             pins,
             taking: Taking::Forbidden,
             listed_at: AtomicU64::new(0),
         }
+    }
+
+    /// Its number among the clients of its cluster.
+    pub fn number(&self) -> u32 {
+        self.number
     }
 
     /// The client of an undo, which may take blocks away from nodes.
@@ -161,10 +166,14 @@ impl Cluster for SimClient {
             }
             let listed = list(&mut state, kind, moment)?;
             *state.server.lists.entry(kind).or_default() += 1;
+            if state.server.memory.is_none() {
+                let read = state.server.read.entry(self.number).or_default();
+                read.insert(kind);
+            }
             state.note(|| {
                 format!(
                     "client {} lists {} as of {}",
-                    self.name,
+                    self.number,
                     kind.resource(),
                     listed.0
                 )
@@ -195,9 +204,9 @@ impl Cluster for SimClient {
         let run = self.reached().await.map_err(unknown)?;
         let answer = {
             let mut state = self.cluster.lock();
-            state.note(|| format!("client {} writes {:?}", self.name, write.target));
+            state.note(|| format!("client {} writes {:?}", self.number, write.target));
             let answer = answer(&mut state, &sender, write);
-            state.note(|| format!("client {} gets {answer:?}", self.name));
+            state.note(|| format!("client {} gets {answer:?}", self.number));
             answer
         };
         self.others().await;

@@ -189,6 +189,7 @@ impl SimState {
                 shown["metadata"]["ownerReferences"] = owner;
                 shown["spec"] = spec;
                 self.put(key, shown, Writer::Other);
+                self.agent_forgets(name);
             }
             None => self.create(json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode",
                 "metadata": {"name": name, "ownerReferences": owner}, "spec": spec})),

@@ -1,6 +1,6 @@
 //! The API server in front of the store: its watches, its runs, and a store that goes back in time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -81,6 +81,8 @@ pub(super) struct Server {
     sent: u64,
     /// Lists of each kind that were answered.
     pub(super) lists: BTreeMap<ObservedKind, usize>,
+    /// Kinds of which each client has read the restored store, by its number.
+    pub(super) read: BTreeMap<u32, BTreeSet<ObservedKind>>,
     happened: Arc<Notify>,
 }
 
@@ -127,6 +129,7 @@ impl SimCluster {
             Revision::Bumped => state.server.newest + BUMP,
         };
         state.history.clear();
+        state.server.read.clear();
         match (revision, state.server.serving) {
             // The server's own watch of the store waits for a moment that is yet to come, so it
             // gets no events.
@@ -141,12 +144,24 @@ impl SimCluster {
         }
     }
 
-    /// Starts the server, ends it, or cuts it off.
+    /// Whether a client has listed everything since the last restore.
+    pub fn has_read(&self, client: u32) -> bool {
+        let state = self.lock();
+        let read = state.server.read.get(&client);
+        read.is_some_and(|read| {
+            ObservedKind::OF_PLANS
+                .iter()
+                .all(|kind| read.contains(kind))
+        })
+    }
+
+    /// Starts the server, ends it, or cuts it off. A server that ends drops what it has not done.
     pub fn serve(&self, serving: Serving) {
         let mut state = self.lock();
         state.note(|| format!("the API server is {serving:?}"));
         let before = std::mem::replace(&mut state.server.serving, serving);
         if [before, serving].contains(&Serving::Down) {
+            state.late.clear();
             state.begin_run();
         } else {
             state.server.happened.notify_waiters();

@@ -145,12 +145,12 @@ impl SimCluster {
 
     /// A new client. A write that breaks one of its `pins` is a violation.
     pub fn client(&self, pins: Arc<BTreeMap<NodeName, Vec<Block>>>, clock: Clock) -> SimClient {
-        let name = {
+        let number = {
             let mut state = self.lock();
             state.clients += 1;
             state.clients
         };
-        SimClient::new(name, self.clone(), pins, clock)
+        SimClient::new(number, self.clone(), pins, clock)
     }
 
     /// Descriptions of the broken rules.
