@@ -113,14 +113,19 @@ impl LiveCluster {
             block_in_place(|| give(&page.items, listing, visitor))?;
             return Ok(Seen::All);
         }
-        let is_too_large = estimated_bytes(&page, few.body.len()).is_none_or(|bytes| bytes > MOST);
+        let expected = estimated_bytes(&page, few.body.len()).filter(|bytes| *bytes <= MOST);
         drop(page);
         drop(few);
-        if is_too_large || !self.lists_from_memory().await {
-            return self.pages(listing, visitor).await;
-        }
-        match self.names_and_all(listing, visitor).await? {
-            Some((names, all)) => self.of_moment(&names, all, kind, listing, visitor).await,
+        let expected = match expected {
+            Some(expected) if self.lists_from_memory().await => expected,
+            _ => return self.pages(listing, visitor).await,
+        };
+        let whole = self.with_room_for(expected);
+        match self.names_and_all(&whole, listing, visitor).await? {
+            Some((names, all)) => {
+                let lists = (&whole, all);
+                self.of_moment(&names, lists, kind, listing, visitor).await
+            }
             None => self.pages(listing, visitor).await,
         }
     }
@@ -128,6 +133,7 @@ impl LiveCluster {
     /// Tells the visitor the moment of the names. `None` without names; all objects may be missing.
     async fn names_and_all(
         &self,
+        whole: &LiveCluster,
         listing: Listing<'_>,
         visitor: &mut dyn ListVisitor,
     ) -> Result<Option<(Names, Option<Answer>)>, ClusterError> {
@@ -139,7 +145,7 @@ impl LiveCluster {
             Ok::<_, ClusterError>(names)
         };
         // The request for the names goes first, so that their moment is the earlier one.
-        match select(pin!(names), pin!(self.all(listing.uri(0)))).await {
+        match select(pin!(names), pin!(whole.all(listing.uri(0)))).await {
             Either::Left((names, all)) => match names? {
                 Some(names) => Ok(Some((names, all.await))),
                 None => Ok(None),
@@ -149,11 +155,11 @@ impl LiveCluster {
     }
 
     /// Gives the objects of the moment of the names. `all` are those of another moment, if they could
-    /// be read.
+    /// be read; `whole` reads them again.
     async fn of_moment(
         &self,
         names: &Names,
-        all: Option<Answer>,
+        (whole, all): (&LiveCluster, Option<Answer>),
         kind: ObservedKind,
         listing: Listing<'_>,
         visitor: &mut dyn ListVisitor,
@@ -163,7 +169,7 @@ impl LiveCluster {
             // Another server may have answered.
             let moment = names.moment;
             let later = format!("&resourceVersion={moment}&resourceVersionMatch=NotOlderThan");
-            let all = self.all(listing.uri(0) + &later).await;
+            let all = whole.all(listing.uri(0) + &later).await;
             given = names.give(all, kind, listing, visitor)?;
         }
         if given.is_ok() {
@@ -182,12 +188,18 @@ impl LiveCluster {
         }
     }
 
+    /// The same server, for answers of about this many bytes.
+    fn with_room_for(&self, bytes: usize) -> LiveCluster {
+        LiveCluster {
+            largest_answer: self.largest_answer.min(MOST_IN_FACT),
+            room_for_answer: bytes + bytes / 8,
+            ..self.clone()
+        }
+    }
+
     /// All objects in one answer, if the server gives one; pages show its reason.
     async fn all(&self, uri: String) -> Option<Answer> {
-        let cluster = LiveCluster {
-            largest_answer: self.largest_answer.min(MOST_IN_FACT),
-            ..self.clone()
-        };
+        let cluster = self.clone();
         // A task of its own: while other lists are decoded, the server must not wait.
         let mut reading = JoinSet::new();
         reading.spawn(async move { cluster.get_once(&uri).await });

@@ -29,7 +29,7 @@ use self::clock::SystemClock;
 use self::connection::client;
 use self::list::{Listing, parameters};
 use self::paths::collection;
-use self::request::MOST_BYTES;
+use self::request::{MOST_BYTES, ROOM};
 use super::{
     Cluster, ClusterError, LeaseName, ListVisitor, LockRecord, LockSeen, Moment, Seen, Target,
     Write, WriteError, Written,
@@ -54,6 +54,8 @@ pub struct LiveCluster {
     on_request: Option<OnRequest>,
     /// In bytes.
     largest_answer: usize,
+    /// In bytes. An answer that is larger is copied while it is read.
+    room_for_answer: usize,
 }
 
 impl LiveCluster {
@@ -73,6 +75,7 @@ impl LiveCluster {
             clock: Arc::new(SystemClock::new()),
             on_request: None,
             largest_answer: MOST_BYTES,
+            room_for_answer: ROOM,
         })
     }
 

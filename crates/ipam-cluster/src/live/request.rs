@@ -33,7 +33,7 @@ pub(super) const MOST_BYTES: usize = 1 << 31;
 
 /// Bytes for which an answer has room from the start: about a page of Nodes in Protobuf. Memory that
 /// is not written costs nothing, but an answer that outgrows its memory is copied.
-const ROOM: usize = 4 << 20;
+pub(super) const ROOM: usize = 4 << 20;
 
 /// Media type of the binary encoding.
 pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -304,7 +304,7 @@ impl LiveCluster {
     }
 
     async fn body(&self, mut stream: Body) -> Result<Vec<u8>, String> {
-        let mut body = Vec::with_capacity(ROOM);
+        let mut body = Vec::with_capacity(self.room_for_answer);
         while let Some(frame) = stream.frame().await {
             let frame = frame.map_err(|error| sentences::of_request(&self.server, &error))?;
             let Ok(data) = frame.into_data() else {

@@ -77,16 +77,16 @@ fn distinct_labels(desired: &Desired, observed: &Observed) -> BTreeSet<Labels> {
         .values()
         .flat_map(|pool| pool.selector.keys())
         .collect();
-    let of_node = |labels: &Labels| -> Labels {
-        let looked_at = labels.iter().filter(|(key, _)| keys.contains(key.as_str()));
-        looked_at
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect()
-    };
-    observed
-        .nodes
-        .values()
-        .map(|node| of_node(&node.labels))
+    let looked_at = observed.nodes.values().map(|node| -> Vec<(&str, &str)> {
+        let labels = node.labels.iter();
+        let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
+        labels.filter(|(key, _)| keys.contains(key)).collect()
+    });
+    let distinct: BTreeSet<Vec<(&str, &str)>> = looked_at.collect();
+    let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+    let labels = distinct.into_iter();
+    labels
+        .map(|labels| labels.into_iter().map(owned).collect())
         .collect()
 }
 

@@ -140,7 +140,7 @@ impl<'m> Occurrences<'m, '_> {
         }
         match self.field.shape {
             Shape::Text | Shape::Time => Ok(self.last()?.wire.bytes().map_err(fault)?.is_empty()),
-            Shape::Integer | Shape::Flag | Shape::Fields | Shape::Map | Shape::Message(_) => {
+            Shape::Integer | Shape::Flag | Shape::Fields(_) | Shape::Map | Shape::Message(_) => {
                 Ok(false)
             }
         }
@@ -334,6 +334,12 @@ fn owned_fields(message: &[u8]) -> Result<&[u8], Error> {
     Ok(if raw.is_empty() { b"null" } else { raw })
 }
 
+/// Whether a JSON text may have one of these names. An escape may hide any of them.
+fn has_any(text: &[u8], names: &[&str]) -> bool {
+    let has = |name: &str| memchr::memmem::find(text, name.as_bytes()).is_some();
+    has(r"\u") || names.iter().any(|name| has(name))
+}
+
 impl<'m> Single<'m> {
     fn bytes(self) -> Result<&'m [u8], Error> {
         self.wire.bytes().map_err(fault)
@@ -352,8 +358,10 @@ impl<'m> Deserializer<'m> for Single<'m> {
                 Some(time) => visitor.visit_string(time),
                 None => visitor.visit_unit(),
             },
-            Shape::Fields => {
-                let mut json = serde_json::Deserializer::from_slice(owned_fields(self.bytes()?)?);
+            Shape::Fields(names) => {
+                let text = owned_fields(self.bytes()?)?;
+                let text = if has_any(text, names) { text } else { b"{}" };
+                let mut json = serde_json::Deserializer::from_slice(text);
                 let value = json.deserialize_any(visitor)?;
                 json.end().map(|()| value)
             }
@@ -368,7 +376,7 @@ impl<'m> Deserializer<'m> for Single<'m> {
     fn deserialize_option<V: Visitor<'m>>(self, visitor: V) -> Result<V::Value, Error> {
         let is_null = match self.shape {
             Shape::Time => self.bytes()?.is_empty(),
-            Shape::Fields => owned_fields(self.bytes()?)?.trim_ascii() == b"null",
+            Shape::Fields(_) => owned_fields(self.bytes()?)?.trim_ascii() == b"null",
             Shape::Text | Shape::Integer | Shape::Flag | Shape::Map | Shape::Message(_) => false,
         };
         if is_null {

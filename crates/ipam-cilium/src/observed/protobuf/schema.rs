@@ -14,8 +14,9 @@ pub(super) enum Shape {
     Flag,
     /// `metav1.Time`.
     Time,
-    /// `metav1.FieldsV1`: JSON text in a message.
-    Fields,
+    /// `metav1.FieldsV1`: JSON text in a message. A text that has none of these names of fields
+    /// reads as an empty object.
+    Fields(&'static [&'static str]),
     /// From text to text.
     Map,
     Message(&'static [Field]),
@@ -210,6 +211,14 @@ const POD: &[Field] = &[
     ),
 ];
 
+/// Parts of the names of all fields whose owner a view reads.
+const OWNED: &[&str] = &[
+    "podCIDR",
+    "pod-cidr",
+    "lbipam.cilium.io/ips",
+    "io.cilium/lb-ipam-ips",
+];
+
 const METADATA: &[Field] = &[
     Field::text(1, "name"),
     Field::text(3, "namespace"),
@@ -236,7 +245,7 @@ const METADATA: &[Field] = &[
         Shape::Message(&[
             Field::text(1, "manager"),
             Field::of(4, "time", Shape::Time).written(),
-            Field::of(7, "fieldsV1", Shape::Fields),
+            Field::of(7, "fieldsV1", Shape::Fields(OWNED)),
         ]),
     )
     .many(),

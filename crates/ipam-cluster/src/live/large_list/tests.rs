@@ -97,6 +97,7 @@ fn cluster(
         clock: Arc::new(SystemClock::new()),
         on_request: None,
         largest_answer: LARGEST_ANSWER,
+        room_for_answer: 0,
     };
     (cluster, asked)
 }

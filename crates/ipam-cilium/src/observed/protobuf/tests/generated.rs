@@ -73,6 +73,8 @@ fn owned_fields() -> impl Strategy<Value = FieldsV1> {
         r#"{"f:spec":{"f:podCIDR":{},"f:podCIDRs":{".":{},"v:\"10.1.0.0/24\"":{}}}}"#,
         r#"{"f:metadata":{"f:annotations":{".":{},"f:network.cilium.io/ipv4-pod-cidr":{}}}}"#,
         r#"{"f:metadata":{"f:annotations":{"f:lbipam.cilium.io/ips":{}}},"f:status":{"f:phase":{}}}"#,
+        r#"{"f:sp\u0065c":{"f:pod\u0043IDR":{}}}"#,
+        r#"{"f:metadata":{"f:labels":{"f:rack":{}}},"f:status":{"f:conditions":{}}}"#,
         r#"{"f:spec":{"f:podCIDR":null}, "f:metadata": {"f:annotations": null}}"#,
     ];
     proptest::sample::select(raw.to_vec()).prop_map(|raw| FieldsV1 {
