@@ -184,3 +184,59 @@ impl EventCounts {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+    use serde_json::json;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::sabotage::Sabotage;
+    use crate::setup::{Directory, Setups, node};
+    use ipam_cluster::sim::{Clock, Faults, SimCluster};
+
+    const ONE_BLOCK: &str = "
+apiVersion: cilium-ipam.io/v1alpha1
+kind: IPPool
+metadata: {name: all}
+spec: {cidrs: [10.0.0.0/30], blockSize: 30}
+";
+
+    /// A cluster whose only block is quarantined for 20 seconds.
+    fn cluster() -> SimCluster {
+        let setup = Setups::new();
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut objects = setup
+            .choose_for_life(&mut rng, Sabotage::NoClaims)
+            .objects();
+        let claims = json!({"format_version": "1.0", "resting": [
+            {"block": "10.0.0.0/30", "node": "gone", "free_at": "1970-01-01T00:00:20Z"}]});
+        objects.push(json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "cilium-ipam-claims", "namespace": "kube-system"},
+            "data": {"claims.json": claims.to_string()}}));
+        SimCluster::new(1, Faults::default(), objects)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_process_wakes_when_the_quarantine_ends_that_a_node_waits_for() {
+        let (cluster, directory) = (cluster(), Directory::new(&[ONE_BLOCK]));
+        let client = Saboteur {
+            client: cluster.client(directory.pins.clone(), Clock::Time),
+            cluster: cluster.clone(),
+            sabotage: Sabotage::None,
+        };
+        let replica = Replica::start(client, directory.loaded, NonZeroUsize::MIN, Arc::default());
+        replica.take(Role::Leader);
+        cluster.join(node(0, &mut fastrand::Rng::with_seed(1)));
+        let began = Instant::now();
+        while !cluster.unserved().is_empty() && began.elapsed() < 2 * INTERVAL {
+            let step = Duration::from_millis(100);
+            sleep(step).await;
+            cluster.advance(SignedDuration::try_from(step).unwrap());
+        }
+        let waited = began.elapsed();
+        let expected = Duration::from_secs(20)..Duration::from_secs(30);
+        assert!(expected.contains(&waited), "{waited:?} of {INTERVAL:?}");
+    }
+}
