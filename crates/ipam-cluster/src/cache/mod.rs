@@ -29,7 +29,7 @@ use ipam_core::net::Block;
 
 pub use self::rollback::Rollback;
 pub use self::snapshot::Snapshot;
-pub use self::state::Role;
+pub use self::state::{Role, Settled};
 pub use self::uncached::Uncached;
 
 /// Nodes that changed; nothing else did.
@@ -160,10 +160,15 @@ impl<C: Follow> ClusterCache<C> {
         self.lock().rollback()
     }
 
-    /// The blocks that this rollback forgot are quarantined.
-    pub fn rollback_is_settled(&self, rollback: &Rollback) {
-        self.lock().rollback_is_settled(rollback);
-        self.moved.notify_one();
+    /// The blocks that this rollback forgot are quarantined. Returns whether that counts.
+    pub fn settle_rollback(&self, rollback: &Rollback) -> Settled {
+        let settled = self.lock().settle_rollback(rollback);
+        match settled {
+            Settled::Yes => self.moved.notify_one(),
+            // The end of the re-list wakes the loop.
+            Settled::NotYet => {}
+        }
+        settled
     }
 
     /// Asks for everything to be listed anew.

@@ -31,6 +31,15 @@ pub(super) enum CacheEffect {
     Resync,
 }
 
+/// Whether the quarantine after a rollback counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It does.
+    Yes,
+    /// Everything must be read again first.
+    NotYet,
+}
+
 /// What a process uses its cache for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
@@ -122,7 +131,7 @@ impl State {
         &mut self,
         kinds: BTreeMap<ObservedKind, CachedKind>,
         epoch: RelistEpoch,
-    ) {
+    ) -> CacheEffect {
         self.notice_rollback(&kinds, epoch);
         self.kinds = kinds;
         self.begin_to_follow();
@@ -153,6 +162,10 @@ impl State {
             self.claims_caught_up();
         }
         self.leave_rollback_to_leader();
+        match self.are_claims_from_the_past() {
+            true => self.request_relist(),
+            false => CacheEffect::Changed,
+        }
     }
 
     /// The cached claims are at least as new as ours, unless one is being written.
@@ -224,11 +237,16 @@ impl State {
         }
     }
 
-    /// The forgotten blocks are quarantined. The cluster may have gone back once more since.
-    pub(super) fn rollback_is_settled(&mut self, settled: &Rollback) {
+    /// The forgotten blocks are quarantined. The cluster may have gone back once more since: then the
+    /// rollback stays.
+    pub(super) fn settle_rollback(&mut self, settled: &Rollback) -> Settled {
+        if self.are_claims_from_the_past() {
+            return Settled::NotYet;
+        }
         if self.rollback_at() == Some((settled.from, settled.to)) {
             self.rollback = None;
         }
+        Settled::Yes
     }
 
     /// The newest resourceVersion that was listed, reported or written.

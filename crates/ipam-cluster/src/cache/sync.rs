@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::ClusterCache;
 use super::cached_kind::claims_version;
 use super::record::{self, Recorder};
-use super::state::Role;
+use super::state::{CacheEffect, Role};
 use crate::{ClusterError, Extent, Follow, Following, ObjectEvent, Seen, Stored, observe};
 use ipam_cilium::observed::ObservedKind;
 use retry::Backoff;
@@ -138,16 +138,20 @@ impl<C: Follow> ClusterCache<C> {
         if self.store_has_others(listed, moment).await? {
             return Err(ClusterError::Outdated { listed });
         }
-        let has_gone_back = {
+        let (effect, has_gone_back) = {
             let mut state = self.lock();
             let before = state.rollback_at();
-            state.replace(kinds, epoch);
-            state.rollback_at().is_some_and(|at| Some(at) != before)
+            let effect = state.replace(kinds, epoch);
+            let at = state.rollback_at();
+            (effect, at.is_some_and(|at| Some(at) != before))
         };
         if has_gone_back {
             self.went_back.notify_one();
         }
         self.moved.notify_one();
+        if effect == CacheEffect::Resync {
+            self.relist.notify_one();
+        }
         Ok(())
     }
 

@@ -77,7 +77,10 @@ impl<C: Follow> Cluster for Uncached<'_, C> {
             return self.0.cluster.list(kind, namespace, moment, visitor).await;
         }
         // A plan made from these lists must not take for free what the cluster forgot since.
-        let from = self.0.lock().claims_known();
+        let (newest, claims) = {
+            let state = self.0.lock();
+            (state.newest(), state.claims_known())
+        };
         let mut versions = ClaimsVersions {
             visitor: Some(visitor),
             ..ClaimsVersions::default()
@@ -87,14 +90,16 @@ impl<C: Follow> Cluster for Uncached<'_, C> {
             .cluster
             .list(kind, namespace, moment, &mut versions)
             .await?;
-        if seen == Seen::All && versions.claims < from {
-            self.0.request_relist();
-            return Err(ClusterError::WentBack {
-                from,
-                to: versions.claims,
-            });
+        let is_older = |listed: &(u64, u64)| listed.1 < listed.0;
+        let moment = versions.list.map(|listed| (newest, listed));
+        let older = [Some((claims, versions.claims)), moment].into_iter();
+        match older.flatten().find(is_older) {
+            Some((from, to)) if seen == Seen::All => {
+                self.0.request_relist();
+                Err(ClusterError::WentBack { from, to })
+            }
+            _ => Ok(seen),
         }
-        Ok(seen)
     }
 
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {

@@ -20,7 +20,7 @@ use crate::apply::Stop;
 use crate::claim_store::quarantine_forgotten;
 use crate::lease::OtherHolder;
 use crate::{ConcurrencyLimit, OpenStack, Parallelism};
-use ipam_cluster::{ClusterCache, Follow, Rollback};
+use ipam_cluster::{ClusterCache, Follow, Rollback, Settled};
 use ipam_core::model::Waiver;
 use ipam_desired::Activity;
 use retry::{Backoff, Retry};
@@ -239,8 +239,10 @@ impl<'w, C: Follow> Worker<'w, C> {
                 quarantine_forgotten(&self.cache.uncached(), &rollback.forgotten, &loaded).await;
             quarantined.map_err(|error| error.to_string())?;
         }
-        on_event(ControllerEvent::RolledBack(rollback));
-        self.cache.rollback_is_settled(rollback);
+        match self.cache.settle_rollback(rollback) {
+            Settled::Yes => on_event(ControllerEvent::RolledBack(rollback)),
+            Settled::NotYet => {}
+        }
         Ok(())
     }
 

@@ -56,12 +56,16 @@ impl State {
         }
     }
 
-    /// Whether our claims do not show, although the cache has reached a later moment: the server
-    /// went back in time before it wrote them.
-    fn are_claims_from_the_past(&self) -> bool {
+    /// Whether claims that we wrote do not show, although the cache has reached a later moment: the server
+    /// went back in time before it wrote them, or they are gone.
+    pub(super) fn are_claims_from_the_past(&self) -> bool {
+        let is_pending = self
+            .pending_writes
+            .keys()
+            .any(|(kind, _)| *kind == ObservedKind::Claims);
         let claims = self.kinds.get(&ObservedKind::Claims);
-        claims
-            .is_some_and(|claims| self.claims_seen() == 0 && claims.reached >= self.claims_written)
+        let has_reached = claims.is_some_and(|claims| claims.reached >= self.claims_written);
+        is_pending && self.claims_seen() == 0 && has_reached
     }
 
     fn await_event_of(
@@ -98,8 +102,8 @@ impl State {
         else {
             return;
         };
-        // Claims that are deleted stay cached. So claims that do not show are not reported yet, or
-        // the server wrote them after it had gone back in time.
+        // Claims that are deleted stay cached until a re-list. So claims that do not show are not
+        // reported yet, or are gone, or the server wrote them after it had gone back in time.
         let are_claims_unseen = kind == ObservedKind::Claims && !cached.objects.contains_key(&key);
         if are_claims_unseen || !cached.satisfies(&key, &pending) {
             self.pending_writes.insert((kind, key), (pending, answer));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::sim::{Bookmarks, Clock, Disturbance, Faults, Serving, SimClient, SimCluster};
+use crate::sim::{Bookmarks, Clock, Disturbance, Faults, Revision, Serving, SimClient, SimCluster};
 use crate::{Cluster, Write, WriteError};
 use ipam_cilium::observed::ObjectVersion;
 use ipam_core::claims::Claims;
@@ -178,6 +178,26 @@ async fn a_list_beside_the_cache_is_waited_for() {
         assert!(!cache.is_in_step(), "CiliumNodes are older than this list");
         sleep(Duration::from_secs(1)).await;
         assert!(cache.is_in_step());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_beside_the_cache_of_an_earlier_moment_is_refused() {
+    let cluster = cluster(Faults::default());
+    let saved = cluster.save();
+    with_leader(&cluster, async |cache| {
+        cluster.disturb(Disturbance::Heartbeat);
+        sleep(Duration::from_secs(1)).await;
+        cluster.serve(Serving::Down);
+        cluster.restore(&saved, Revision::AsSaved);
+        cluster.serve(Serving::Up);
+        let (beside, latest) = (cache.uncached(), crate::Moment::Latest);
+        let listed = record::read(&beside, ObservedKind::Claims, "", &latest).await;
+        assert!(
+            matches!(listed, Err(ClusterError::WentBack { .. })),
+            "{listed:?}"
+        );
     })
     .await;
 }

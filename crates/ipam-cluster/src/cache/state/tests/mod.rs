@@ -267,13 +267,44 @@ fn a_quarantine_of_a_server_that_went_back_once_more_settles_nothing() {
         CacheEffect::Resync
     );
     let rollback = state.rollback().unwrap();
-    state.rollback_is_settled(&rollback);
+    assert_eq!(state.settle_rollback(&rollback), Settled::NotYet);
     assert!(!state.is_complete());
     for at in ["1000", "5"] {
         let epoch = state.begin_relist();
         state.replace(lists(at), epoch);
         assert_eq!(forgotten(&state), ["10.0.0.0/24 n"], "{at}");
     }
+}
+
+#[test]
+fn claims_that_are_gone_when_a_relist_ends_are_looked_for_once_more() {
+    let mut state = state();
+    state.set_role(Role::Leader);
+    let without_claims = |at: &str| {
+        let mut lists = self::state().kinds;
+        lists.values_mut().for_each(|cached| cached.begin(at));
+        lists.get_mut(&ObservedKind::Claims).unwrap().objects = Arc::default();
+        lists
+    };
+    state.kinds = without_claims("11");
+    let epoch = state.begin_relist();
+    let create = Write {
+        target: Target::Claims,
+        operation: Operation::Create(json!({})),
+    };
+    state.writing(&create);
+    assert_eq!(state.written(&create, &answered(12)), CacheEffect::None);
+    // A person deletes them before they are listed.
+    assert_eq!(
+        state.replace(without_claims("14"), epoch),
+        CacheEffect::Resync
+    );
+    let epoch = state.begin_relist();
+    assert_eq!(
+        state.replace(without_claims("15"), epoch),
+        CacheEffect::Changed
+    );
+    assert!(state.rollback().is_some());
 }
 
 #[test]
@@ -308,7 +339,7 @@ fn one_that_stands_by_remembers_and_reads_anew_only_when_its_term_begins() {
     );
     assert_eq!(forgotten(&state), ["10.0.0.0/24 n"]);
     let rollback = state.rollback().unwrap();
-    state.rollback_is_settled(&rollback);
+    assert_eq!(state.settle_rollback(&rollback), Settled::Yes);
     let (kinds, epoch) = (state.kinds.clone(), state.begin_relist());
     state.replace(kinds, epoch);
     assert!(state.is_complete());
@@ -364,7 +395,7 @@ fn what_a_cluster_forgot_must_be_quarantined_first() {
     assert!(!state.is_complete());
     assert_eq!(forgotten(&state), ["10.0.0.0/24 n", "10.0.1.0/24 m"]);
     let rollback = state.rollback().unwrap();
-    state.rollback_is_settled(&rollback);
+    assert_eq!(state.settle_rollback(&rollback), Settled::Yes);
     assert!(state.is_complete());
 }
 
