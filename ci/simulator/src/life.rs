@@ -34,9 +34,9 @@ const NODES: usize = 14;
 /// How long a node may wait once all faults have ended and all machines are back.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// The same where nodes have pins. The only block of a node may be a tombstone until the next
-/// bookmark of each stream, at most a minute later, while other nodes take other blocks.
-const BOUND_WITH_PINS: Duration = Duration::from_secs(120);
+/// The same for a pinned node. Its only block may be a tombstone until each stream had a bookmark,
+/// which it may have when it ends, about once a minute.
+const BOUND_OF_PINNED: Duration = Duration::from_secs(180);
 
 /// Longer than any delay of an event, and than the longest pause after trouble.
 const QUIET: Duration = Duration::from_secs(60);
@@ -319,8 +319,8 @@ impl<'l> Life<'l> {
         Ok(())
     }
 
-    /// Whether the leader has not read the store since it went back. What happens until then, as
-    /// that an agent starts with a block of an earlier time, is lost with the next restore.
+    /// Whether the leader has not read the store since it went back. The next restore would wipe what
+    /// agents did until then.
     fn has_unread_restore(&self) -> bool {
         self.restores > 0 && !self.cluster.has_read(self.replicas[self.leader].client)
     }
@@ -412,10 +412,6 @@ impl<'l> Life<'l> {
         while self.cluster.report_back() || self.cluster.reap_agents() {}
         self.cluster.join(node(NODES, &mut self.rng));
         let began = Instant::now();
-        let bound = match self.setup.directories[0].pins.is_empty() {
-            true => BOUND,
-            false => BOUND_WITH_PINS,
-        };
         loop {
             self.pass(Duration::from_millis(100)).await?;
             self.cluster.disturb(Disturbance::Collection);
@@ -423,20 +419,29 @@ impl<'l> Life<'l> {
             if unserved.is_empty() {
                 return Ok(began.elapsed());
             }
-            if began.elapsed() >= bound {
-                return Err(self.unserved_too_long(&unserved, bound));
+            let waited = began.elapsed();
+            if unserved.iter().any(|name| waited >= self.bound(name)) {
+                return Err(self.unserved_too_long(&unserved, waited));
             }
         }
     }
 
-    /// With the reasons of a process without memory.
-    fn unserved_too_long(&self, unserved: &[String], bound: Duration) -> Vec<String> {
+    fn bound(&self, node: &str) -> Duration {
+        let mut pinned = self.setup.directories[0].pins.keys();
+        match pinned.any(|pinned| pinned.as_str() == node) {
+            true => BOUND_OF_PINNED,
+            false => BOUND,
+        }
+    }
+
+    /// The nodes, and the reasons that the plan of a process without memory has.
+    fn unserved_too_long(&self, unserved: &[String], waited: Duration) -> Vec<String> {
         let directory = &self.setup.directories[0];
         let client = self.cluster.client(directory.pins.clone(), Clock::Steps);
         let plan = plan_now(&client, &directory.loaded);
         let reasons = plan.iter().flat_map(|plan| &plan.blocked);
         let reasons = reasons.map(|blocked| format!("{}: {}", blocked.target, blocked.reason));
-        let (names, seconds) = (unserved.join(" "), bound.as_secs());
+        let (names, seconds) = (unserved.join(" "), waited.as_secs());
         let first = format!("{names} without a block {seconds} s after the last fault");
         std::iter::once(first).chain(reasons).collect()
     }
@@ -489,6 +494,18 @@ mod tests {
             all.restores > 5 && all.noticed > 5 && all.given > 100 && all.applies > 5,
             "{all:?}"
         );
+    }
+
+    #[test]
+    fn broken_rules_are_noticed_with_pins_and_in_ipam_cluster_pool() {
+        for setups in Setups::of_lives_alone() {
+            for sabotage in [Sabotage::HiddenClaims, Sabotage::NoQuarantine] {
+                assert!(
+                    first_failed_life(sabotage, &setups, 0..200).is_some(),
+                    "{sabotage:?} {setups:?}"
+                );
+            }
+        }
     }
 
     #[test]

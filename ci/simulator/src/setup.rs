@@ -33,7 +33,8 @@ pub(crate) struct Directory {
 pub struct Setups {
     of_applies: Vec<Setup>,
     of_lives: Vec<Setup>,
-    /// Among the first of them, each broken rule shows in few lives.
+    /// Number of setups of lives, from the first one, that are used for broken rules. Each shows in
+    /// few lives there.
     sabotaged: usize,
 }
 
@@ -147,6 +148,17 @@ impl Setups {
             of_lives: of_lives(closed, open),
             sabotaged: 2,
         }
+    }
+
+    /// Those that have each setup of lives alone.
+    #[cfg(test)]
+    pub(crate) fn of_lives_alone() -> impl Iterator<Item = Setups> {
+        let Setups { of_lives, .. } = Setups::new();
+        of_lives.into_iter().map(|setup| Setups {
+            of_applies: Vec::new(),
+            of_lives: vec![setup],
+            sabotaged: 1,
+        })
     }
 
     /// One for applies.

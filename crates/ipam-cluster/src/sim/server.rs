@@ -81,7 +81,7 @@ pub(super) struct Server {
     sent: u64,
     /// Lists of each kind that were answered.
     pub(super) lists: BTreeMap<ObservedKind, usize>,
-    /// Kinds of which each client has read the restored store, by its number.
+    /// Kinds that each client has listed since the last restore, by its number.
     pub(super) read: BTreeMap<u32, BTreeSet<ObservedKind>>,
     happened: Arc<Notify>,
 }
@@ -155,13 +155,14 @@ impl SimCluster {
         })
     }
 
-    /// Starts the server, ends it, or cuts it off. A server that ends drops what it has not done.
+    /// Starts the server, ends it, or cuts it off. Of the requests that a server has when it
+    /// ends, some are done, without an answer.
     pub fn serve(&self, serving: Serving) {
         let mut state = self.lock();
         state.note(|| format!("the API server is {serving:?}"));
         let before = std::mem::replace(&mut state.server.serving, serving);
         if [before, serving].contains(&Serving::Down) {
-            state.late.clear();
+            state.end_late_writes();
             state.begin_run();
         } else {
             state.server.happened.notify_waiters();
@@ -187,6 +188,14 @@ impl SimCluster {
 }
 
 impl SimState {
+    fn end_late_writes(&mut self) {
+        for (sender, write) in std::mem::take(&mut self.late) {
+            if self.rng.bool() {
+                let _ = self.write(&sender, &write);
+            }
+        }
+    }
+
     fn begin_run(&mut self) {
         self.server.run += 1;
         self.server.memory = None;
