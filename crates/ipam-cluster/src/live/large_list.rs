@@ -191,7 +191,6 @@ impl LiveCluster {
     /// The same server, for answers of about this many bytes.
     fn with_room_for(&self, bytes: usize) -> LiveCluster {
         LiveCluster {
-            largest_answer: self.largest_answer.min(MOST_IN_FACT),
             room_for_answer: bytes + bytes / 8,
             ..self.clone()
         }
@@ -199,7 +198,10 @@ impl LiveCluster {
 
     /// All objects in one answer, if the server gives one; pages show its reason.
     async fn all(&self, uri: String) -> Option<Answer> {
-        let cluster = self.clone();
+        let cluster = LiveCluster {
+            largest_answer: self.largest_answer.min(MOST_IN_FACT),
+            ..self.clone()
+        };
         // A task of its own: while other lists are decoded, the server must not wait.
         let mut reading = JoinSet::new();
         reading.spawn(async move { cluster.get_once(&uri).await });

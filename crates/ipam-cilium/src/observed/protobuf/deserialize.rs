@@ -334,7 +334,7 @@ fn owned_fields(message: &[u8]) -> Result<&[u8], Error> {
     Ok(if raw.is_empty() { b"null" } else { raw })
 }
 
-/// Whether a JSON text may have one of these names. An escape may hide any of them.
+/// Whether a JSON text may have one of these names. An escaped letter may hide any of them.
 fn has_any(text: &[u8], names: &[&str]) -> bool {
     let has = |name: &str| memchr::memmem::find(text, name.as_bytes()).is_some();
     has(r"\u") || names.iter().any(|name| has(name))

@@ -14,8 +14,8 @@ pub(super) enum Shape {
     Flag,
     /// `metav1.Time`.
     Time,
-    /// `metav1.FieldsV1`: JSON text in a message. A text that has none of these names of fields
-    /// reads as an empty object.
+    /// `metav1.FieldsV1`: JSON text in a message. A text that has none of these parts of names reads
+    /// as an empty object, because to parse all of them takes a third of the time for a Node.
     Fields(&'static [&'static str]),
     /// From text to text.
     Map,
@@ -211,13 +211,9 @@ const POD: &[Field] = &[
     ),
 ];
 
-/// Parts of the names of all fields whose owner a view reads.
-const OWNED: &[&str] = &[
-    "podCIDR",
-    "pod-cidr",
-    "lbipam.cilium.io/ips",
-    "io.cilium/lb-ipam-ips",
-];
+/// Parts of the names of all fields whose owner a view reads. They have no slash, which JSON may
+/// escape.
+const OWNED: &[&str] = &["podCIDR", "pod-cidr", "lbipam.cilium.io", "lb-ipam-ips"];
 
 const METADATA: &[Field] = &[
     Field::text(1, "name"),

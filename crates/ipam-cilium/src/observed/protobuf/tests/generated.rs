@@ -74,6 +74,8 @@ fn owned_fields() -> impl Strategy<Value = FieldsV1> {
         r#"{"f:metadata":{"f:annotations":{".":{},"f:network.cilium.io/ipv4-pod-cidr":{}}}}"#,
         r#"{"f:metadata":{"f:annotations":{"f:lbipam.cilium.io/ips":{}}},"f:status":{"f:phase":{}}}"#,
         r#"{"f:sp\u0065c":{"f:pod\u0043IDR":{}}}"#,
+        r#"{"f:metadata":{"f:annotations":{"f:lbipam.cilium.io\/ips":{},"f:io.cilium\/lb-ipam-ips":{}}}}"#,
+        r#"{"f:metadata":{"f:annotations":{"f:io.cilium/lb-ipam-ips":{},"f:io.cilium.network.ipv6-pod-cidr":{}}}}"#,
         r#"{"f:metadata":{"f:labels":{"f:rack":{}}},"f:status":{"f:conditions":{}}}"#,
         r#"{"f:spec":{"f:podCIDR":null}, "f:metadata": {"f:annotations": null}}"#,
     ];
