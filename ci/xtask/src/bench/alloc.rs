@@ -14,7 +14,7 @@ use crate::samples::Samples;
 pub const BLOCKS: usize = 1_000_000;
 const RATIO_LIMIT: f64 = 10.0;
 /// Runs of each, alternating.
-const RUNS: usize = 5;
+const RUNS: usize = 7;
 
 /// One way of measuring, and what came of it.
 struct Peer {
