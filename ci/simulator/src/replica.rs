@@ -205,11 +205,11 @@ spec: {cidrs: [10.0.0.0/30], blockSize: 30}
 
     /// A cluster whose only block is quarantined for 20 seconds.
     fn cluster() -> SimCluster {
-        let setup = Setups::new();
+        let setups = Setups::new();
         let mut rng = fastrand::Rng::with_seed(1);
-        let mut objects = setup
-            .choose_for_life(&mut rng, Sabotage::NoClaims)
-            .objects();
+        // The setups for broken rules are in ipam `kubernetes`.
+        let setup = setups.choose_for_life(&mut rng, Sabotage::LostNotices);
+        let mut objects = setup.objects();
         let claims = json!({"format_version": "1.0", "resting": [
             {"block": "10.0.0.0/30", "node": "gone", "free_at": "1970-01-01T00:00:20Z"}]});
         objects.push(json!({"apiVersion": "v1", "kind": "ConfigMap",

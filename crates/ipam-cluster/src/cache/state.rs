@@ -153,11 +153,7 @@ impl State {
                 .any(|(kind, pending)| kind.shows_pod_cidrs() && pending == name)
         };
         self.given.retain(|name, _| is_pending(name));
-        if !self
-            .pending_writes
-            .keys()
-            .any(|(kind, _)| *kind == ObservedKind::Claims)
-        {
+        if !self.has_pending_claims() {
             self.claims_written = self.claims_seen();
             self.claims_caught_up();
         }

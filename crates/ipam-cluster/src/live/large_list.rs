@@ -120,10 +120,9 @@ impl LiveCluster {
             Some(expected) if self.lists_from_memory().await => expected,
             _ => return self.pages(listing, visitor).await,
         };
-        let whole = self.with_room_for(expected);
-        match self.names_and_all(&whole, listing, visitor).await? {
+        match self.names_and_all(expected, listing, visitor).await? {
             Some((names, all)) => {
-                let lists = (&whole, all);
+                let lists = (expected, all);
                 self.of_moment(&names, lists, kind, listing, visitor).await
             }
             None => self.pages(listing, visitor).await,
@@ -133,7 +132,7 @@ impl LiveCluster {
     /// Tells the visitor the moment of the names. `None` without names; all objects may be missing.
     async fn names_and_all(
         &self,
-        whole: &LiveCluster,
+        expected: usize,
         listing: Listing<'_>,
         visitor: &mut dyn ListVisitor,
     ) -> Result<Option<(Names, Option<Answer>)>, ClusterError> {
@@ -145,7 +144,7 @@ impl LiveCluster {
             Ok::<_, ClusterError>(names)
         };
         // The request for the names goes first, so that their moment is the earlier one.
-        match select(pin!(names), pin!(whole.all(listing.uri(0)))).await {
+        match select(pin!(names), pin!(self.all(listing.uri(0), expected))).await {
             Either::Left((names, all)) => match names? {
                 Some(names) => Ok(Some((names, all.await))),
                 None => Ok(None),
@@ -155,11 +154,11 @@ impl LiveCluster {
     }
 
     /// Gives the objects of the moment of the names. `all` are those of another moment, if they could
-    /// be read; `whole` reads them again.
+    /// be read, of about `expected` bytes.
     async fn of_moment(
         &self,
         names: &Names,
-        (whole, all): (&LiveCluster, Option<Answer>),
+        (expected, all): (usize, Option<Answer>),
         kind: ObservedKind,
         listing: Listing<'_>,
         visitor: &mut dyn ListVisitor,
@@ -169,7 +168,7 @@ impl LiveCluster {
             // Another server may have answered.
             let moment = names.moment;
             let later = format!("&resourceVersion={moment}&resourceVersionMatch=NotOlderThan");
-            let all = whole.all(listing.uri(0) + &later).await;
+            let all = self.all(listing.uri(0) + &later, expected).await;
             given = names.give(all, kind, listing, visitor)?;
         }
         if given.is_ok() {
@@ -188,18 +187,11 @@ impl LiveCluster {
         }
     }
 
-    /// The same server, for answers of about this many bytes.
-    fn with_room_for(&self, bytes: usize) -> LiveCluster {
-        LiveCluster {
-            room_for_answer: bytes + bytes / 8,
-            ..self.clone()
-        }
-    }
-
-    /// All objects in one answer, if the server gives one; pages show its reason.
-    async fn all(&self, uri: String) -> Option<Answer> {
+    /// All objects in one answer of about `expected` bytes, if the server gives one; pages show its reason.
+    async fn all(&self, uri: String, expected: usize) -> Option<Answer> {
         let cluster = LiveCluster {
             largest_answer: self.largest_answer.min(MOST_IN_FACT),
+            room_for_answer: expected + expected / 8,
             ..self.clone()
         };
         // A task of its own: while other lists are decoded, the server must not wait.

@@ -59,13 +59,14 @@ impl State {
     /// Whether claims that we wrote do not show, although the cache has reached a later moment: the server
     /// went back in time before it wrote them, or they are gone.
     pub(super) fn are_claims_from_the_past(&self) -> bool {
-        let is_pending = self
-            .pending_writes
-            .keys()
-            .any(|(kind, _)| *kind == ObservedKind::Claims);
         let claims = self.kinds.get(&ObservedKind::Claims);
         let has_reached = claims.is_some_and(|claims| claims.reached >= self.claims_written);
-        is_pending && self.claims_seen() == 0 && has_reached
+        self.has_pending_claims() && self.claims_seen() == 0 && has_reached
+    }
+
+    pub(super) fn has_pending_claims(&self) -> bool {
+        let mut pending = self.pending_writes.keys();
+        pending.any(|(kind, _)| *kind == ObservedKind::Claims)
     }
 
     fn await_event_of(

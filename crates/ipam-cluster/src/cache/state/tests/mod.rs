@@ -153,13 +153,18 @@ fn forgotten(state: &State) -> Vec<String> {
 
 /// All is read as it was at an earlier moment, when there were no nodes.
 fn go_back(state: &mut State, at: &str) {
-    let mut earlier = self::state().kinds;
-    for cached in earlier.values_mut() {
-        cached.begin(at);
-    }
-    std::sync::Arc::make_mut(&mut earlier.get_mut(&ObservedKind::Node).unwrap().objects).clear();
     let epoch = state.begin_relist();
-    state.replace(earlier, epoch);
+    state.replace(lists_without(&[ObservedKind::Node], at), epoch);
+}
+
+/// The lists of the first state as of a moment, in which these kinds have no objects.
+fn lists_without(empty: &[ObservedKind], at: &str) -> BTreeMap<ObservedKind, CachedKind> {
+    let mut lists = state().kinds;
+    lists.values_mut().for_each(|cached| cached.begin(at));
+    for kind in empty {
+        lists.get_mut(kind).unwrap().objects = Arc::default();
+    }
+    lists
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the cache keeps in mind when the server goes back in time or claims are gone.
+//! A server that goes back in time, and claims that are gone: the cache keeps their blocks in mind.
 
 use super::*;
 
@@ -83,14 +83,7 @@ fn a_write_that_lists_do_not_have_tells_that_the_cluster_went_back() {
 fn a_quarantine_of_a_server_that_went_back_once_more_settles_nothing() {
     let mut state = state();
     state.set_role(Role::Leader);
-    let lists = |at: &str| {
-        let mut lists = self::state().kinds;
-        lists.values_mut().for_each(|cached| cached.begin(at));
-        for kind in [ObservedKind::Node, ObservedKind::Claims] {
-            lists.get_mut(&kind).unwrap().objects = Arc::default();
-        }
-        lists
-    };
+    let lists = |at: &str| lists_without(&[ObservedKind::Node, ObservedKind::Claims], at);
     let epoch = state.begin_relist();
     state.replace(lists("1000"), epoch);
     assert_eq!(forgotten(&state), ["10.0.0.0/24 n"]);
@@ -121,12 +114,7 @@ fn a_quarantine_of_a_server_that_went_back_once_more_settles_nothing() {
 fn claims_that_are_gone_when_a_relist_ends_are_looked_for_once_more() {
     let mut state = state();
     state.set_role(Role::Leader);
-    let without_claims = |at: &str| {
-        let mut lists = self::state().kinds;
-        lists.values_mut().for_each(|cached| cached.begin(at));
-        lists.get_mut(&ObservedKind::Claims).unwrap().objects = Arc::default();
-        lists
-    };
+    let without_claims = |at: &str| lists_without(&[ObservedKind::Claims], at);
     state.kinds = without_claims("11");
     let epoch = state.begin_relist();
     let create = Write {
@@ -160,10 +148,7 @@ fn claims_that_are_deleted_are_kept_in_mind() {
         state.on_event(ObservedKind::Claims, ObjectEvent::Deleted(&claims(12))),
         CacheEffect::Resync
     );
-    let mut later = self::state().kinds;
-    later.values_mut().for_each(|cached| cached.begin("13"));
-    later.get_mut(&ObservedKind::Claims).unwrap().objects = Arc::default();
     let epoch = state.begin_relist();
-    state.replace(later, epoch);
+    state.replace(lists_without(&[ObservedKind::Claims], "13"), epoch);
     assert_eq!(forgotten(&state), ["10.0.2.0/24 p"]);
 }
