@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::hollow::{HollowKubelets, HollowNode};
 use crate::kwok::Kubelets;
 use crate::operator::{ControllerManager, Operator};
-use crate::player::{AGENT_GATE, AgentPlayers, Block, PlayedIpam};
+use crate::player::{AGENT_GATE, AgentPlayers, Block, PlayedIpam, lacks_address};
 use crate::programs::{CiliumVersion, Program, Programs, build};
 use crate::scheduler::Scheduler;
 use crate::wait::{PATIENCE, wait_until};
@@ -23,6 +23,7 @@ const NODES: &str = "/api/v1/nodes";
 const AGENTS: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets/cilium";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+const PODS: &str = "/api/v1/namespaces/default/pods";
 const CONNECTIONS: usize = 16;
 
 /// What runs the Nodes' Pods.
@@ -146,7 +147,8 @@ impl RackCluster {
         Ok(cluster)
     }
 
-    /// Waits until all agents and all Pods of Deployments are ready, and the budgets know it.
+    /// Waits until all agents and all Pods of Deployments are ready, Pods that are ready have an
+    /// address, and the budgets know it.
     ///
     /// # Errors
     /// Fails when they are not in time.
@@ -158,6 +160,7 @@ impl RackCluster {
             let is_ready = count(&agents, "/status/numberReady")
                 == count(&agents, "/status/desiredNumberScheduled")
                 && deployments.iter().all(deployment_is_ready)
+                && !self.plane.list(PODS)?.iter().any(lacks_address)
                 && budgets.iter().all(budget_is_full);
             Ok(is_ready.then_some(()))
         })

@@ -30,6 +30,7 @@ use crate::oracle::AnnotateK8sNode;
 use crate::wait::{PATIENCE, wait_until};
 
 pub use block::Block;
+pub(crate) use node::lacks_address;
 use node::{NodeState, text};
 use record::Record;
 pub use record::{BlockUse, Fault};

@@ -179,6 +179,12 @@ fn has_condition(pod: &Value, kind: &str) -> bool {
     conditions.is_some_and(|all| all.iter().any(holds))
 }
 
+/// A kubelet says now and then that a Pod is ready while the rest of its status still is from before
+/// its sandbox: phase `Pending`, no address (seen with kubelets 1.36, a moment each time).
+pub(crate) fn lacks_address(pod: &Value) -> bool {
+    has_condition(pod, "Ready") && text(pod, "/status/podIP").is_empty()
+}
+
 fn run_pod(pod: &Value, address: Ipv4Addr, player: &Player) -> Result<()> {
     let ready = |kind: &str| json!({"type": kind, "status": "True"});
     let status = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
