@@ -160,8 +160,8 @@ impl RackCluster {
             let is_ready = count(&agents, "/status/numberReady")
                 == count(&agents, "/status/desiredNumberScheduled")
                 && deployments.iter().all(deployment_is_ready)
-                && !self.plane.list(PODS)?.iter().any(lacks_address)
-                && budgets.iter().all(budget_is_full);
+                && budgets.iter().all(budget_is_full)
+                && !self.plane.list(PODS)?.iter().any(lacks_address);
             Ok(is_ready.then_some(()))
         })
     }
