@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::evaluate::Evaluation;
+use super::evaluation::Evaluation;
 use super::selection::Request;
 use super::service::{AddressRequest, LbService};
 use super::service_outcome::{LossReason, ServiceOutcome};

@@ -1,24 +1,16 @@
-//! Evaluates Services against pools: what each Service keeps, loses, gains or waits for.
+//! Evaluates Services against pools: what each Service keeps, loses, gains or waits for. Must never know
+//! which change made the pools so.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
-
-use super::active_range::{ActiveRange, active_ranges};
-use super::conflict::Certainty;
-use super::contested::Imported;
-use super::counts::Counts;
-use super::fatal::frees_held;
+use super::evaluation::Evaluation;
 use super::pool::{AddressPool, OperatorState};
+use super::reaction::Reaction;
 use super::rivals::mark_rivals;
 use super::rules::{ClassUse, LbRules};
-use super::satisfy::Reservation;
 use super::selection::{Request, Selection};
-use super::service::{AddressRequest, LbService};
-use super::service_outcome::{Evaluated, LossReason, ServiceOutcome};
+use super::service::LbService;
+use super::service_outcome::{Evaluated, ServiceOutcome};
 use super::serving_order::{ServingOrder, competing, in_order, ranks};
-use super::sharing::incompatibility;
 use super::takers::Takers;
-use ipam_core::net::{Family, Range, RangeIndex};
 
 /// Evaluates every Service that LB-IPAM serves, in the usual order.
 pub fn evaluate<'s>(
@@ -39,22 +31,42 @@ pub fn evaluate_in<'s>(
     rules: &'s LbRules,
     state: OperatorState<'s>,
 ) -> Evaluated {
-    let services: Vec<&LbService> = services
-        .into_iter()
-        .filter(|service| rules.class_use(service.class.as_deref()) == ClassUse::Ours)
-        .collect();
-    // Without a pool the operator is idle, and then behaves as if it had just started.
-    let (before, state) = match state {
-        OperatorState::Running(before) if frees_held(before, pools, &services, rules) => {
-            (&[][..], OperatorState::Restarted)
+    let services = ours(services, rules);
+    let (known, reaction) = match state {
+        OperatorState::Restarted => (&[][..], Reaction::at_start(pools.len())),
+        OperatorState::Running(known) => {
+            let counts = (known.len(), pools.len());
+            (known, Reaction::new(counts, known, pools, &services, rules))
         }
-        OperatorState::Running(before) if !before.is_empty() => (before, state),
-        OperatorState::Running(_) | OperatorState::Restarted => (&[][..], OperatorState::Restarted),
     };
-    if pools.is_empty() && before.is_empty() {
-        // Without any pool the operator is idle and changes nothing.
-        return untouched(&services);
-    }
+    evaluate_part(order, (known, pools), services, rules, reaction)
+}
+
+/// The Services that LB-IPAM serves.
+fn ours<'s>(
+    services: impl IntoIterator<Item = &'s LbService>,
+    rules: &LbRules,
+) -> Vec<&'s LbService> {
+    let is_ours =
+        |service: &&LbService| rules.class_use(service.class.as_deref()) == ClassUse::Ours;
+    services.into_iter().filter(is_ours).collect()
+}
+
+/// Evaluates Services and pools that no other ones affect, see [`Groups`](super::Groups). `reaction` is
+/// that to all pools. The pools are those that the operator knew, and those of now.
+pub fn evaluate_part<'s>(
+    order: ServingOrder,
+    (known, pools): (&'s [AddressPool], &'s [AddressPool]),
+    services: impl IntoIterator<Item = &'s LbService>,
+    rules: &'s LbRules,
+    reaction: Reaction,
+) -> Evaluated {
+    let services = ours(services, rules);
+    let state = match reaction {
+        Reaction::Idle => return untouched(&services),
+        Reaction::Starts => OperatorState::Restarted,
+        Reaction::Runs(_) => OperatorState::Running(known),
+    };
     let selection = Selection::new(pools);
     let requests: Vec<Request<'_, '_>> = services
         .iter()
@@ -75,27 +87,39 @@ pub fn evaluate_in<'s>(
         };
     }
     evaluation.mark_contested(&requests, &mut outcomes);
-    if order != ServingOrder::Usual {
-        evaluation.takers = Takers::new(&evaluation, &requests, &outcomes);
-    }
-    let ranks = ranks(&requests, pools, rules, state);
-    let competing = competing(&ranks, state);
-    let places = in_order(order, &ranks, &competing);
-    for place in &places {
-        evaluation.satisfy(&requests[*place], &mut outcomes[*place]);
-    }
-    while evaluation.retry(&places, &requests, &mut outcomes) {}
-    for (request, outcome) in requests.iter().zip(&mut outcomes) {
-        outcome.restore();
-        evaluation.widen(request, outcome);
-    }
-    mark_rivals(&requests, &competing, pools, &mut outcomes);
+    let how = (order, reaction);
+    serve(how, pools, &mut evaluation, &requests, &mut outcomes);
     let names = services.iter().map(|service| service.name.clone());
     Evaluated {
         outcomes: names.zip(outcomes).collect(),
         counts,
         fatal: None,
     }
+}
+
+/// Gives addresses to the Services that lack them.
+fn serve<'s>(
+    (order, reaction): (ServingOrder, Reaction),
+    pools: &[AddressPool],
+    evaluation: &mut Evaluation<'s>,
+    requests: &[Request<'_, 's>],
+    outcomes: &mut [ServiceOutcome],
+) {
+    if order != ServingOrder::Usual {
+        evaluation.takers = Takers::new(evaluation, requests, outcomes);
+    }
+    let ranks = ranks(requests, evaluation.rules, reaction);
+    let competing = competing(&ranks, evaluation.state);
+    let places = in_order(order, &ranks, &competing);
+    for place in &places {
+        evaluation.satisfy(&requests[*place], &mut outcomes[*place]);
+    }
+    while evaluation.retry(&places, requests, outcomes) {}
+    for (request, outcome) in requests.iter().zip(&mut *outcomes) {
+        outcome.restore();
+        evaluation.widen(request, outcome);
+    }
+    mark_rivals(requests, &competing, pools, outcomes);
 }
 
 /// Every Service as it is.
@@ -113,359 +137,17 @@ fn untouched(services: &[&LbService]) -> Evaluated {
     }
 }
 
-/// Whether no address of the family is kept.
-pub(super) fn lacks(outcome: &ServiceOutcome, family: Family) -> bool {
-    !outcome
-        .keeps
-        .iter()
-        .any(|address| Family::of(*address) == family)
-}
-
-/// Why a Service keeps an address.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum KeptBecause {
-    /// The operator has allocated it.
-    Allocated,
-    /// The operator allocates it when it processes the Service.
-    Imported,
-    /// Several ranges may be its source, and some of them are gone; or its pool overlaps another
-    /// one, and chance decides which of them is used.
-    Doubtful(LossReason),
-}
-
-pub(super) struct Evaluation<'p> {
-    pub(super) rules: &'p LbRules,
-    state: OperatorState<'p>,
-    pub(super) ranges: Vec<ActiveRange<'p>>,
-    /// Indexes into `ranges`.
-    index: RangeIndex<usize>,
-    /// Ranges of the previous pools, with the indexes of the pools.
-    known: RangeIndex<usize>,
-    pub(super) holders: BTreeMap<IpAddr, Vec<&'p LbService>>,
-    pub(super) reservations: Vec<Reservation<'p>>,
-    /// Indexes of the ranges of which a Service takes an address that nothing tells.
-    pub(super) chosen_from: BTreeSet<usize>,
-    /// Empty in the usual order.
-    pub(super) takers: Takers,
-    pub(super) imported: Vec<Imported<'p>>,
-    /// Addresses that Services keep, before any gets a new one.
-    pub(super) kept: BTreeSet<IpAddr>,
-    /// Those of them that a running operator has allocated.
-    pub(super) allocated: BTreeSet<IpAddr>,
-    /// Addresses of ranges that are gone, which their sharing key keeps.
-    pub(super) stale: Vec<(IpAddr, &'p LbService)>,
-}
-
-impl<'p> Evaluation<'p> {
-    fn new(
-        pools: &'p [AddressPool],
-        rules: &'p LbRules,
-        state: OperatorState<'p>,
-    ) -> Evaluation<'p> {
-        let ranges = active_ranges(pools, rules, state);
-        let index = RangeIndex::new(
-            ranges
-                .iter()
-                .enumerate()
-                .map(|(place, active)| (active.range.range, place)),
-        );
-        let before: &[AddressPool] = match state {
-            OperatorState::Running(before) => before,
-            OperatorState::Restarted => &[],
-        };
-        let of_pool = |(place, pool): (usize, &AddressPool)| {
-            pool.ranges
-                .iter()
-                .map(|range| (range.range, place))
-                .collect::<Vec<_>>()
-        };
-        let known = RangeIndex::new(before.iter().enumerate().flat_map(of_pool));
-        let (holders, reservations) = (BTreeMap::new(), Vec::new());
-        let (imported, stale) = (Vec::new(), Vec::new());
-        Evaluation {
-            rules,
-            state,
-            chosen_from: BTreeSet::new(),
-            takers: Takers::default(),
-            ranges,
-            index,
-            known,
-            holders,
-            reservations,
-            imported,
-            kept: BTreeSet::new(),
-            allocated: BTreeSet::new(),
-            stale,
-        }
-    }
-
-    fn counts(&self) -> BTreeMap<String, Counts> {
-        let mut counts: BTreeMap<String, Counts> = BTreeMap::new();
-        for active in &self.ranges {
-            let range = &active.range.range;
-            let family = Family::of(range.first());
-            let total = self.rules.counted(range);
-            counts
-                .entry(active.pool.name.clone())
-                .or_default()
-                .add(family, total, active.taken);
-        }
-        counts
-    }
-
-    /// Whether the range reserves the address.
-    pub(super) fn is_reserved(&self, active: &ActiveRange<'_>, address: IpAddr) -> bool {
-        let range = &active.range.range;
-        (address == range.first() || address == range.last())
-            && self
-                .rules
-                .reserves_first_and_last(active.pool.first_last, &active.range)
-    }
-
-    /// The addresses that a Service keeps and loses.
-    fn keep(&mut self, request: &Request<'_, 'p>) -> ServiceOutcome {
-        let service = request.service;
-        let mut outcome = ServiceOutcome::default();
-        for address in &service.ingress {
-            let is_wanted = match &request.wanted {
-                AddressRequest::Exactly(requested) => requested.contains(address),
-                AddressRequest::AnyOf(families) => families.contains(&Family::of(*address)),
-            };
-            let place = if is_wanted {
-                self.place_of(request, *address)
-            } else {
-                Err(LossReason::NotRequested)
-            };
-            match place.and_then(|(place, because)| {
-                self.take(service, *address, place, because)
-                    .map(|()| (place, because))
-            }) {
-                Ok((place, because)) => {
-                    outcome.keeps.push(*address);
-                    if let KeptBecause::Doubtful(why) = because {
-                        outcome.contested.push((*address, why));
-                    } else if because == KeptBecause::Allocated {
-                        self.allocated.insert(*address);
-                    } else {
-                        self.imported.push(Imported {
-                            address: *address,
-                            of_pool: self.ranges[place].of_pool,
-                            service,
-                        });
-                    }
-                }
-                Err(LossReason::NoPool) if self.is_stale(request) => {
-                    self.holders.entry(*address).or_default().push(service);
-                    self.stale.push((*address, service));
-                    outcome.keeps.push(*address);
-                }
-                Err(loss) => outcome.loses.push((*address, loss)),
-            }
-        }
-        outcome
-    }
-
-    /// Whether the Service keeps an address that no range covers any more: the operator forgets
-    /// ranges, but not the addresses of a sharing key.
-    fn is_stale(&self, request: &Request<'_, '_>) -> bool {
-        let is_running = matches!(self.state, OperatorState::Running(_));
-        let is_generic = matches!(request.wanted, AddressRequest::AnyOf(_));
-        let has_key = request.service.sharing_key.read(self.rules).is_some();
-        self.rules.keeps_addresses_of_keys() && is_running && is_generic && has_key
-    }
-
-    /// Serves those that wait with a sharing key once more: by now they may join another Service.
-    /// Returns whether one does.
-    fn retry(
-        &mut self,
-        order: &[usize],
-        requests: &[Request<'_, 'p>],
-        outcomes: &mut [ServiceOutcome],
-    ) -> bool {
-        let mut any = false;
-        for place in order {
-            let (request, outcome) = (&requests[*place], &mut outcomes[*place]);
-            let has_key = request.service.sharing_key.read(self.rules).is_some();
-            if has_key && !outcome.pending.is_empty() {
-                let count = outcome.pending.len();
-                outcome.pending.clear();
-                self.satisfy(request, outcome);
-                any |= outcome.pending.len() < count;
-            }
-        }
-        any
-    }
-
-    /// Indexes of the ranges that cover an address, in order.
-    pub(super) fn covering(&self, address: IpAddr) -> Vec<usize> {
-        let mut places: Vec<usize> = self
-            .index
-            .overlapping(&Range::from(address))
-            .map(|(_, place)| *place)
-            .collect();
-        places.sort_unstable();
-        places
-    }
-
-    /// The range that keeps an address, and why.
-    fn place_of(
-        &self,
-        request: &Request<'_, '_>,
-        address: IpAddr,
-    ) -> Result<(usize, KeptBecause), LossReason> {
-        let owners = self.owners(request, address);
-        let is_owner = |place: &usize| {
-            let active = &self.ranges[*place];
-            owners.contains(&(active.pool.name.as_str(), active.range.range))
-        };
-        let selects = |place: &usize| request.is_selected_by(self.ranges[*place].of_pool);
-        let mut covering = self.covering(address);
-        let left = covering
-            .iter()
-            .filter(|place| is_owner(place) && selects(place))
-            .count();
-        let because = if left == owners.len() {
-            KeptBecause::Allocated
-        } else {
-            KeptBecause::Doubtful(LossReason::UnknownPool)
-        };
-        // If two pools cover it, its owner keeps it, or else the active pool.
-        covering.sort_by_key(|place| (!is_owner(place), self.ranges[*place].use_of.is_err()));
-        let mut loss = LossReason::NoPool;
-        for place in covering {
-            if !selects(&place) {
-                loss = loss.max(LossReason::NotSelected);
-                continue;
-            }
-            match self.ranges[place].imports {
-                _ if is_owner(&place) => return Ok((place, because)),
-                Ok(()) if self.is_reserved(&self.ranges[place], address) => {
-                    loss = loss.max(LossReason::Reserved)
-                }
-                Ok(()) if self.ranges[place].certainty == Certainty::LeftToChance => {
-                    return Ok((place, KeptBecause::Doubtful(LossReason::PoolConflicting)));
-                }
-                Ok(()) if !owners.is_empty() && !self.rules.keeps_through_edits() => {
-                    return Ok((place, KeptBecause::Doubtful(LossReason::BlockEdited)));
-                }
-                Ok(()) => return Ok((place, KeptBecause::Imported)),
-                Err(why) => loss = loss.max(why),
-            }
-        }
-        Err(loss)
-    }
-
-    /// Pools and ranges that may have given the address. Nothing tells which of several it was.
-    fn owners(&self, request: &Request<'_, '_>, address: IpAddr) -> Vec<(&'p str, Range)> {
-        let OperatorState::Running(before) = self.state else {
-            return Vec::new();
-        };
-        let covering = self.known.overlapping(&Range::from(address));
-        let selecting =
-            covering.filter(|(_, place)| before[*place].selects(&request.service.labels));
-        let mut owners: Vec<(&str, Range)> = selecting
-            .map(|(range, place)| (before[*place].name.as_str(), *range))
-            .collect();
-        owners.sort_unstable();
-        owners.dedup();
-        owners
-    }
-
-    pub(super) fn take(
-        &mut self,
-        service: &'p LbService,
-        address: IpAddr,
-        place: usize,
-        because: KeptBecause,
-    ) -> Result<(), LossReason> {
-        let is_reserved = self.is_reserved(&self.ranges[place], address);
-        let holders = self.holders.entry(address).or_default();
-        let is_incompatible = holders
-            .iter()
-            .any(|holder| incompatibility(holder, service, self.rules).is_some());
-        // Two overlapping pools allocate independently, so both may have given it. An operator that
-        // starts gives it to the first one in the order of a Go map.
-        let is_running = matches!(self.state, OperatorState::Running(_));
-        if is_incompatible && is_running && because == KeptBecause::Imported {
-            return Err(LossReason::Taken);
-        }
-        // A reserved address is counted already.
-        if holders.is_empty() && !is_reserved {
-            self.ranges[place].taken += 1;
-        }
-        holders.push(service);
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::service_outcome::GainedAddress;
+    use super::super::test_objects::{pool, rules, service};
     use super::*;
-    use crate::lbipam::{
-        AddressRange, Annotation, FamilyPolicy, FirstLast, Marking, Port, RangeForm, RequestAuthor,
-        ServingState, TrafficPolicy,
-    };
-    use ipam_core::model::{Labels, Operator, Requirement, Selector, ServiceName};
-
-    fn pool(name: &str, color: &str, ranges: &[&str]) -> AddressPool {
-        let range = |text: &&str| AddressRange {
-            range: text.parse().unwrap(),
-            form: RangeForm::Cidr,
-        };
-        let is_color = Requirement::new("color", Operator::In([color.to_owned()].into())).unwrap();
-        AddressPool {
-            name: name.into(),
-            created: Some("2026-01-01T00:00:00Z".into()),
-            ranges: ranges.iter().map(range).collect(),
-            selector: Some(Selector::all_of([is_color])),
-            first_last: FirstLast::Unset,
-            state: ServingState::Enabled,
-            marking: Marking::None,
-        }
-    }
-
-    fn service(name: &str, color: &str, requested: &[&str], ingress: &[&str]) -> LbService {
-        let name = ServiceName::new("default", name);
-        let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-        LbService {
-            labels: LbService::with_pseudo_labels(
-                &name,
-                [("color".to_owned(), color.to_owned())].into(),
-            ),
-            name,
-            version: ipam_core::model::ObjectVersion::default(),
-            class: None,
-            family_policy: FamilyPolicy::Single,
-            families: vec![Family::Ipv4],
-            spec_address: None,
-            addresses: Annotation {
-                newer: None,
-                older: Some(requested.join(",")),
-            },
-            request_author: RequestAuthor::Others,
-            owner: None,
-            sharing_key: Annotation::default(),
-            sharing_namespaces: Annotation::default(),
-            traffic_policy: TrafficPolicy::Cluster,
-            ports: [Port {
-                port: 80,
-                protocol: "TCP".into(),
-            }]
-            .into(),
-            pod_selector: Labels::new(),
-            ingress: addresses(ingress),
-            reason: None,
-        }
-    }
+    use crate::lbipam::{Annotation, FirstLast, Port, ServingState};
+    use ipam_core::model::ServiceName;
 
     /// A Service with a sharing key.
     fn sharing(name: &str, port: u16, ingress: &[&str]) -> LbService {
         with_key(service(name, "blue", &[], ingress), port)
-    }
-
-    fn rules(version: &str) -> LbRules {
-        LbRules::new(version.parse().ok(), &BTreeMap::new())
     }
 
     /// A line for each Service.

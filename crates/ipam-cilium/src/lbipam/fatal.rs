@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::evaluate::Evaluation;
+use super::evaluation::Evaluation;
 use super::pool::{AddressPool, FirstLast, by_name};
 use super::rules::LbRules;
 use super::selection::Request;

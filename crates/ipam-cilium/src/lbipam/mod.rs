@@ -9,10 +9,14 @@ mod conflict;
 mod contested;
 mod counts;
 mod evaluate;
+mod evaluation;
 mod fatal;
+mod groups;
 mod manifest;
 mod pool;
 mod prospects;
+mod reaction;
+mod rivalry;
 mod rivals;
 mod rules;
 mod satisfy;
@@ -22,19 +26,24 @@ mod service_outcome;
 mod serving_order;
 mod sharing;
 mod takers;
+#[cfg(test)]
+mod test_objects;
 mod wishes;
 mod written_selector;
 
 pub use conflict::{Certainty, Conflict, conflicts};
 pub use counts::Counts;
-pub use evaluate::{evaluate, evaluate_in};
+pub use evaluate::{evaluate, evaluate_in, evaluate_part};
+pub use groups::{Group, Groups};
 pub use manifest::{
     AddressBlock, AddressPoolApi, AddressPoolManifest, AddressPoolSpec, NotRead, Translation,
 };
 pub use pool::{
     AddressPool, AddressRange, FirstLast, Marking, OperatorState, RangeForm, ServingState,
 };
-pub use prospects::{InOrder, Prospect, Rivalry, prospects};
+pub use prospects::{InOrder, Prospect, prospects};
+pub use reaction::{Reaction, Revalidation};
+pub use rivalry::{PartRivalry, Rivalry, Unrest, Waiting};
 pub use rules::{ClassUse, LbRules};
 pub use service::{
     ADDRESSES, AddressRequest, Annotation, FamilyPolicy, LbService, Port, RequestAuthor,

@@ -48,6 +48,8 @@ pub(super) fn mark_rivals(
     for ((request, rank), outcome) in requests.iter().zip(ranks).zip(outcomes) {
         let is_short = |gain: &GainedAddress| match gain {
             GainedAddress::Exactly(_) => false,
+            // One of several addresses of a sharing key has no pool.
+            GainedAddress::OneOf { pools, .. } if pools.is_empty() => false,
             GainedAddress::OneOf { family, pools } => short
                 .get(&(*rank, *family))
                 .is_some_and(|short| pools.iter().all(|pool| short.contains(pool.as_str()))),

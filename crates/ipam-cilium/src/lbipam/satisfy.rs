@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::evaluate::{Evaluation, KeptBecause, lacks};
+use super::evaluation::{Evaluation, KeptBecause, lacks};
 use super::selection::Request;
 use super::service::{AddressRequest, LbService};
 use super::service_outcome::{GainedAddress, LossReason, Pending, ServiceOutcome};
@@ -33,6 +33,28 @@ impl Request<'_, '_> {
 }
 
 impl<'p> Evaluation<'p> {
+    /// Serves those that wait with a sharing key once more: by now they may join another Service.
+    /// Returns whether one does.
+    pub(super) fn retry(
+        &mut self,
+        order: &[usize],
+        requests: &[Request<'_, 'p>],
+        outcomes: &mut [ServiceOutcome],
+    ) -> bool {
+        let mut any = false;
+        for place in order {
+            let (request, outcome) = (&requests[*place], &mut outcomes[*place]);
+            let has_key = request.service.sharing_key.read(self.rules).is_some();
+            if has_key && !outcome.pending.is_empty() {
+                let count = outcome.pending.len();
+                outcome.pending.clear();
+                self.satisfy(request, outcome);
+                any |= outcome.pending.len() < count;
+            }
+        }
+        any
+    }
+
     pub(super) fn satisfy(&mut self, request: &Request<'_, 'p>, outcome: &mut ServiceOutcome) {
         match request.wanted.clone() {
             AddressRequest::Exactly(requested) => {

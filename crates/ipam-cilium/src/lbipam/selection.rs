@@ -84,7 +84,8 @@ impl<'p> Selection<'p> {
         }
     }
 
-    fn of(&self, labels: &'p Labels) -> Places {
+    /// Indexes of all pools that select a Service with these labels.
+    pub(super) fn of(&self, labels: &'p Labels) -> Rc<BTreeSet<usize>> {
         let looked_at = |(key, value): (&'p String, &'p String)| {
             Some((*self.keys.get(key.as_str())?, value.as_str()))
         };

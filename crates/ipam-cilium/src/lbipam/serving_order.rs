@@ -1,7 +1,8 @@
 //! The order in which the operator serves Services that lack an address. Knows nothing of addresses
 //! that are free.
 
-use super::pool::{AddressPool, OperatorState, by_name};
+use super::pool::OperatorState;
+use super::reaction::{Reaction, Revalidation};
 use super::rules::LbRules;
 use super::selection::Request;
 use super::service::AddressRequest;
@@ -53,11 +54,14 @@ fn rank(request: &Request<'_, '_>) -> Rank {
 /// The rank of each Service.
 pub(super) fn ranks(
     requests: &[Request<'_, '_>],
-    pools: &[AddressPool],
     rules: &LbRules,
-    state: OperatorState<'_>,
+    reaction: Reaction,
 ) -> Vec<Rank> {
-    let is_waiting_first = !rules.serves_holders_first() && revalidates_all(pools, state);
+    let revalidates_all = match reaction {
+        Reaction::Idle | Reaction::Runs(Revalidation::Changed) => false,
+        Reaction::Starts | Reaction::Runs(Revalidation::All) => true,
+    };
+    let is_waiting_first = !rules.serves_holders_first() && revalidates_all;
     let of_one = |request| match (is_waiting_first, rank(request)) {
         (true, Rank::First) => Rank::Last,
         (true, Rank::Second | Rank::Last) => Rank::First,
@@ -85,19 +89,4 @@ pub(super) fn in_order(wanted: ServingOrder, ranks: &[Rank], competing: &[Rank])
         order.sort_by_key(|place| competing[*place]);
     }
     order
-}
-
-/// Whether every Service is served anew: the operator starts, or a pool is edited
-/// (`revalidateAllServices`). Otherwise those come first that lose an address.
-fn revalidates_all(pools: &[AddressPool], state: OperatorState<'_>) -> bool {
-    match state {
-        OperatorState::Restarted => true,
-        OperatorState::Running(before) => {
-            let known = by_name(before);
-            pools.iter().any(|pool| {
-                let known = known.get(pool.name.as_str());
-                known.is_some_and(|known| !pool.has_spec_of(known))
-            })
-        }
-    }
 }

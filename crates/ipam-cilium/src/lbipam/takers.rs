@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::evaluate::Evaluation;
+use super::evaluation::Evaluation;
 use super::rules::LbRules;
 use super::selection::Request;
 use super::service::{AddressRequest, LbService};

@@ -45,7 +45,7 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
     let mut plan = LbPlan::default();
     address_pools::decide(desired, observed, &mut plan);
     if !desired.service_pins.is_empty() {
-        let mut pools = simulate::Simulation::new(observed);
+        let mut pools = simulate::Simulation::new(observed, &plan.changes);
         for change in &plan.changes {
             pools.step(change);
         }
@@ -64,7 +64,7 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
     if plan.changes.is_empty() {
         return plan;
     }
-    let mut simulation = simulate::Simulation::new(observed);
+    let mut simulation = simulate::Simulation::new(observed, &plan.changes);
     for change in &mut plan.changes {
         simulation.record_step(change);
     }

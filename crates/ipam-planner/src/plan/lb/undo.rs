@@ -9,7 +9,7 @@ use super::address_pools::Users;
 use super::change::{AddressPoolChange, PoolAction, ServiceAction, ServiceChange};
 use super::obstacle::LbObstacle;
 use super::simulate::Simulation;
-use super::{Effects, blocked, hidden};
+use super::{Effects, blocked, effects, hidden};
 use ipam_cilium::lbipam::{
     ADDRESSES, AddressBlock, AddressPoolApi, AddressPoolManifest, LbRules, NotRead, Translation,
 };
@@ -61,7 +61,8 @@ pub(crate) fn after<'c>(
     changes: impl IntoIterator<Item = &'c Change>,
     observed: &Observed,
 ) -> Observed {
-    let mut simulation = Simulation::new(observed);
+    let changes: Vec<&Change> = changes.into_iter().collect();
+    let mut simulation = Simulation::new(observed, changes.iter().copied());
     for change in changes {
         simulation.step(change);
     }
@@ -88,7 +89,6 @@ pub(crate) fn undone(
         users: Users::new(desired, observed, &claims),
     };
     let (mut changes, mut blocked) = (Vec::new(), Vec::new());
-    let mut simulation = Simulation::new(observed);
     for wanted in &saved.changes {
         let outcome = match (&wanted.edit, wanted.undo.as_ref()) {
             (EditDocument::AddressPool(to), Some(EditDocument::AddressPool(from))) => {
@@ -105,10 +105,7 @@ pub(crate) fn undone(
             _ => None,
         };
         match outcome {
-            Some(Ok(change)) => {
-                simulation.step(&change);
-                changes.push(change);
-            }
+            Some(Ok(change)) => changes.push(change),
             Some(Err(reason)) => blocked.push(reason),
             None => {}
         }
@@ -123,7 +120,8 @@ pub(crate) fn undone(
         }));
         return (Vec::new(), blocked, Effects::default());
     }
-    (changes, blocked, simulation.finish())
+    let effects = effects(&changes, observed);
+    (changes, blocked, effects)
 }
 
 struct UndoPlanner<'u> {

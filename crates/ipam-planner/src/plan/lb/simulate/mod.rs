@@ -3,92 +3,40 @@
 
 mod expected;
 mod one_order;
+mod rivalries;
+mod service_effect;
+mod totals;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use self::expected::{Expected, effect_of};
 use self::one_order::{OneOrder, at_rest};
+use self::rivalries::Rivalries;
+use self::totals::Totals;
 use super::super::change::Change;
 use super::simulated_state::SimulatedState;
 use ipam_cilium::lbipam::{
-    Certainty, Conflict, Evaluated, GainedAddress, LbRules, LbService, LossReason, OperatorState,
-    Pending, Prospect, Rivalry, ServiceOutcome, ServingOrder, conflicts, evaluate,
+    Certainty, Conflict, Evaluated, GainedAddress, Groups, LbRules, LbService, LossReason,
+    OperatorState, PartRivalry, Pending, Rivalry, ServiceOutcome, ServingOrder, conflicts,
+    evaluate,
 };
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_core::model::{Hazard, ServiceName};
 use ipam_core::net::{Range, RangeIndex};
 
-ipam_core::text_enum! {
-    /// When a Service loses an address. The text stands in JSON.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    pub enum LossTime {
-        /// When the change is written.
-        Now = "now",
-        /// When the operator restarts or another replica takes over.
-        OperatorRestart = "operator-restart",
-        /// When Cilium is upgraded to the newest version that this program knows.
-        Upgrade = "upgrade",
-    }
-}
-
-/// An address that a Service has and loses.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LostAddress {
-    /// The address.
-    pub address: IpAddr,
-    /// When.
-    pub when: LossTime,
-    /// Why.
-    pub why: LossReason,
-    /// Whether the loss is certain.
-    pub certainty: Certainty,
-}
-
-/// The effects on one Service.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServiceEffect {
-    /// The Service.
-    pub service: ServiceName,
-    /// Addresses that it loses, or may lose.
-    pub loses: Vec<LostAddress>,
-    /// Addresses that it gets, or may get.
-    pub gains: Vec<Prospect>,
-    /// Why it then waits for an address, or may wait.
-    pub pending: Vec<Pending>,
-}
-
-/// The effects of changes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Effects {
-    /// On Services, by name, without unaffected ones.
-    pub services: Vec<ServiceEffect>,
-    /// Number of addresses that Services get, one of which several Services may get counted once.
-    pub given: usize,
-    /// Pools that come to overlap, by name.
-    pub conflicts: BTreeMap<String, Conflict>,
-}
-
-impl Effects {
-    /// Addresses that Services lose, or may lose, now or later.
-    pub fn lost(&self) -> impl Iterator<Item = (&ServiceName, &LostAddress)> {
-        self.services
-            .iter()
-            .flat_map(|effect| effect.loses.iter().map(move |lost| (&effect.service, lost)))
-    }
-}
+pub use self::service_effect::{Effects, LossTime, LostAddress, ServiceEffect};
 
 /// The effects of these changes, in their order.
 pub fn effects<'c>(changes: impl IntoIterator<Item = &'c Change>, observed: &Observed) -> Effects {
-    let mut changes = changes
-        .into_iter()
-        .filter(|change| change.as_node().is_none())
-        .peekable();
-    if changes.peek().is_none() {
+    let changes = changes.into_iter();
+    let changes: Vec<&Change> = changes.filter(|one| one.as_node().is_none()).collect();
+    if changes.is_empty() {
         // Changes of nodes have no effect here, so nothing is copied.
         return Effects::default();
     }
-    let mut simulation = Simulation::new(observed);
+    let mut simulation = Simulation::new(observed, changes.iter().copied());
     for change in changes {
         simulation.step(change);
     }
@@ -104,7 +52,10 @@ pub(super) struct Simulation {
     /// Empty until two Services lack an address.
     adverse: Vec<OneOrder>,
     steps: Vec<Change>,
-    rivalry: Rivalry,
+    groups: Rc<Groups>,
+    /// In the usual order, as `rivalries`.
+    totals: Totals,
+    rivalries: Rivalries,
     lost: Losses,
     /// Ranges of the pools that change, before and after.
     touched: Vec<Range>,
@@ -153,20 +104,32 @@ fn all(outlook: &ServiceOutcome) -> Vec<(IpAddr, LossReason, Certainty)> {
 }
 
 impl Simulation {
-    pub(super) fn new(observed: &Observed) -> Simulation {
+    /// A simulation of some of these changes.
+    pub(super) fn new<'c>(
+        observed: &Observed,
+        changes: impl IntoIterator<Item = &'c Change>,
+    ) -> Simulation {
         let state = SimulatedState::new(observed);
+        let groups = state.groups(changes);
+        Simulation::of_groups(observed, state, groups)
+    }
+
+    fn of_groups(observed: &Observed, state: SimulatedState, groups: Groups) -> Simulation {
         let is_blind = super::hidden(observed, ObservedKind::Service).is_some();
         let visibility = if is_blind {
             Visibility::Blind
         } else {
             Visibility::Clear
         };
+        let groups = Rc::new(groups);
         Simulation {
             before: state.clone(),
-            usual: OneOrder::new(ServingOrder::Usual, state),
+            usual: OneOrder::new(ServingOrder::Usual, state, Rc::clone(&groups)),
             adverse: Vec::new(),
             steps: Vec::new(),
-            rivalry: Rivalry::default(),
+            totals: Totals::new(groups.all().len()),
+            rivalries: Rivalries::new(groups.all().len()),
+            groups,
             lost: Losses::new(),
             touched: Vec::new(),
             visibility,
@@ -204,49 +167,69 @@ impl Simulation {
         if change.as_node().is_some() {
             return false;
         }
-        self.usual.step(change);
+        let evaluated = self.usual.step(change);
         for one in &mut self.adverse {
             one.step(change);
         }
-        self.rivalry.extend(self.usual.rivalry());
+        for group in &evaluated {
+            self.record_evaluation(*group);
+        }
+        self.record_rivalries(&evaluated);
         self.steps.push(change.clone());
-        if self.adverse.is_empty() && self.usual.has_rivals() {
+        if self.adverse.is_empty() && self.totals.sum.lacking > 1 {
             self.adverse = ServingOrder::ADVERSE
                 .map(|order| self.repeated(order))
                 .into();
         }
-        let lost = lost_of(&self.usual.last.outcomes, all);
         if let Change::AddressPool(change) = change {
             let manifests = change.before.iter().chain(&change.after);
             self.touched
                 .extend(manifests.flat_map(|manifest| manifest.spec.ranges()));
         }
-        let takes_away = !lost.is_empty();
-        for (address, (why, certainty)) in lost {
+        self.totals.sum.losing > 0
+    }
+
+    /// Records the addresses that the newest evaluation of a group takes away.
+    fn record_evaluation(&mut self, group: usize) {
+        let evaluated = self.usual.evaluated(group);
+        self.totals.set(group, evaluated);
+        for (address, (why, certainty)) in lost_of(&evaluated.outcomes, all) {
             let known = self.lost.entry(address).or_insert((why, certainty));
             if certainty == Certainty::Certain {
                 *known = (why, certainty);
             }
         }
-        takes_away
+    }
+
+    fn record_rivalries(&mut self, evaluated: &BTreeSet<usize>) {
+        let part = |group: &usize| {
+            let pools = self.usual.pools(*group);
+            let running = OperatorState::Running(&pools);
+            let evaluated = self.usual.evaluated(*group);
+            (*group, PartRivalry::new(evaluated, &pools, running))
+        };
+        let parts: Vec<(usize, PartRivalry)> = evaluated.iter().map(part).collect();
+        self.rivalries.add(parts, self.totals.sum.active);
     }
 
     /// The steps so far in another order.
     fn repeated(&self, order: ServingOrder) -> OneOrder {
-        let mut one = OneOrder::new(order, self.before.clone());
+        let mut one = OneOrder::new(order, self.before.clone(), Rc::clone(&self.groups));
         for change in &self.steps {
             one.step(change);
         }
         one
     }
 
-    pub(super) fn finish(self) -> Effects {
+    pub(super) fn finish(mut self) -> Effects {
         if self.steps.is_empty() {
             return Effects::default();
         }
+        let none = Rivalries::new(0);
+        let rivalry = std::mem::replace(&mut self.rivalries, none).finish();
         let rules = self.before.rules.clone();
         let anyway = at_rest(ServingOrder::Usual, &self.before);
-        let (mut effects, given) = self.expected(&anyway);
+        let (mut effects, given) = self.expected(&anyway, &rivalry);
         // An address in a changed pool goes with the pool, even if its origin is unknown.
         let mut anyway = lost_of(&anyway.outcomes, certain);
         let touched = RangeIndex::new(self.touched.iter().map(|range| (*range, ())));
@@ -275,15 +258,20 @@ impl Simulation {
 
     /// What each Service gets or waits for because of the changes, and how many addresses they give.
     /// `anyway` is what happens without them, in the usual order.
-    fn expected(&self, anyway: &Evaluated) -> (BTreeMap<ServiceName, ServiceEffect>, usize) {
+    fn expected(
+        &self,
+        anyway: &Evaluated,
+        rivalry: &Rivalry,
+    ) -> (BTreeMap<ServiceName, ServiceEffect>, usize) {
         let pools = self.usual.state.read(&self.before.rules);
         let others = self.adverse.iter();
         let others: Vec<(&OneOrder, Evaluated)> = others
             .map(|one| (one, at_rest(one.order(), &self.before)))
             .collect();
-        let is_doubtful = |gain: &GainedAddress| self.rivalry.is_doubtful(gain, &pools);
+        let is_doubtful = |gain: &GainedAddress| rivalry.is_doubtful(gain, &pools);
         let (mut effects, mut given) = (BTreeMap::new(), 0);
-        for name in self.usual.last.outcomes.keys() {
+        let services = self.usual.state.services.keys();
+        for name in services.filter(|name| self.usual.outcome(name).is_some()) {
             let usual = self.expected_in(&self.usual, anyway, name);
             given += usual.gains.len();
             let others = others
@@ -307,7 +295,7 @@ impl Simulation {
         let waits = |why: &&Pending| {
             !has_been_given && before.is_none_or(|before| !before.pending.contains(*why))
         };
-        let last = one.last.outcomes.get(name);
+        let last = one.outcome(name);
         let pending = last.into_iter().flat_map(|last| &last.pending);
         let chances = last.into_iter().flat_map(|last| &last.chances);
         let mut gains = one.gains(&self.before, name);

@@ -1,12 +1,17 @@
 //! LB-IPAM, change by change, in one order of serving: which addresses Services get. Must never know
 //! what they would have got without the changes.
+//!
+//! A change has effects in one group of pools and Services. The others are evaluated again only
+//! if the last evaluation changed them, or the operator reacts in another way than before.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use super::super::super::change::Change;
-use super::super::simulated_state::SimulatedState;
+use super::super::simulated_state::{Marked, SimulatedState};
 use ipam_cilium::lbipam::{
-    Evaluated, GainedAddress, OperatorState, Rivalry, ServiceOutcome, ServingOrder, evaluate_in,
+    AddressPool, Evaluated, GainedAddress, Groups, LbService, OperatorState, Reaction,
+    ServiceOutcome, ServingOrder, evaluate_in, evaluate_part,
 };
 use ipam_core::model::ServiceName;
 use ipam_core::net::Family;
@@ -16,7 +21,12 @@ pub(super) struct OneOrder {
     order: ServingOrder,
     pub(super) state: SimulatedState,
     given: BTreeMap<(ServiceName, Family), BTreeSet<String>>,
-    pub(super) last: Evaluated,
+    groups: Rc<Groups>,
+    /// The last evaluation of each group.
+    last: Vec<Evaluated>,
+    /// Groups whose next evaluation may differ from the last one, without a change.
+    unsettled: BTreeSet<usize>,
+    reaction: Option<Reaction>,
 }
 
 /// Evaluates a state in which no change happens.
@@ -33,12 +43,15 @@ pub(super) fn at_rest(order: ServingOrder, state: &SimulatedState) -> Evaluated 
 }
 
 impl OneOrder {
-    pub(super) fn new(order: ServingOrder, state: SimulatedState) -> OneOrder {
+    pub(super) fn new(order: ServingOrder, state: SimulatedState, groups: Rc<Groups>) -> OneOrder {
         OneOrder {
             order,
             state,
             given: BTreeMap::new(),
-            last: Evaluated::default(),
+            last: groups.all().iter().map(|_| Evaluated::default()).collect(),
+            groups,
+            unsettled: BTreeSet::new(),
+            reaction: None,
         }
     }
 
@@ -46,57 +59,135 @@ impl OneOrder {
         self.order
     }
 
-    /// Simulates a change.
-    pub(super) fn step(&mut self, change: &Change) {
-        let rules = self.state.rules.clone();
-        let known = self.state.read(&rules);
+    /// Simulates a change. Gives the groups that were evaluated; the last evaluation of the others
+    /// holds for this change, too.
+    pub(super) fn step(&mut self, change: &Change) -> BTreeSet<usize> {
+        let touched = self.group_of(change);
+        let known = touched.map(|group| self.pools(group)).unwrap_or_default();
+        let before = self.state.pools.len();
         self.state.apply(change);
-        let pools = self.state.read(&rules);
-        self.last = evaluate_in(
-            self.order,
-            &pools,
-            self.state.services.values(),
-            &rules,
-            OperatorState::Running(&known),
-        );
-        self.state.mark(&pools, &known);
-        for (name, outlook) in &self.last.outcomes {
+        let counts = (before, self.state.pools.len());
+        let reaction = self.reaction_to(touched, counts, &known);
+        let mut due = match self.reaction.replace(reaction) == Some(reaction) {
+            true => std::mem::take(&mut self.unsettled),
+            false => self.every_group(),
+        };
+        due.extend(touched);
+        let evaluate = |group: &usize| {
+            let pools = self.pools(*group);
+            let known = if touched == Some(*group) {
+                &known
+            } else {
+                &pools
+            };
+            let services = self.services(*group);
+            let pools = (known.as_slice(), pools.as_slice());
+            evaluate_part(self.order, pools, services, &self.state.rules, reaction)
+        };
+        let evaluated: Vec<Evaluated> = due.iter().map(evaluate).collect();
+        if evaluated.iter().any(|one| one.fatal.is_some()) {
+            return self.stop(&due);
+        }
+        self.unsettled = touched.into_iter().collect();
+        for (group, evaluated) in due.iter().zip(evaluated) {
+            self.settle(*group, evaluated);
+        }
+        due
+    }
+
+    fn group_of(&self, change: &Change) -> Option<usize> {
+        match change {
+            Change::AddressPool(change) => self.groups.of_pool(change.name.as_str()),
+            Change::Service(change) => self.groups.of_service(&change.service),
+            Change::PodPool(_) | Change::Port(_) | Change::Node(_) => None,
+        }
+    }
+
+    fn reaction_to(
+        &self,
+        touched: Option<usize>,
+        counts: (usize, usize),
+        known: &[AddressPool],
+    ) -> Reaction {
+        let (pools, services) = match touched {
+            Some(group) => (self.pools(group), self.services(group).collect()),
+            None => (Vec::new(), Vec::new()),
+        };
+        Reaction::new(counts, known, &pools, &services, &self.state.rules)
+    }
+
+    fn every_group(&self) -> BTreeSet<usize> {
+        (0..self.last.len()).collect()
+    }
+
+    /// Its pools of now, as the operator reads them.
+    pub(super) fn pools(&self, group: usize) -> Vec<AddressPool> {
+        let names = self.groups.all()[group].pools.iter();
+        let pools = names.filter_map(|name| self.state.pools.get(name));
+        pools.map(|pool| pool.as_read(&self.state.rules)).collect()
+    }
+
+    fn services(&self, group: usize) -> impl Iterator<Item = &LbService> {
+        let names = self.groups.all()[group].services.iter();
+        names.filter_map(|name| self.state.services.get(name))
+    }
+
+    /// The operator panics at this change: every Service stays as it is.
+    fn stop(&mut self, due: &BTreeSet<usize>) -> BTreeSet<usize> {
+        for group in due {
+            self.mark(*group);
+        }
+        for group in self.every_group() {
+            let services = self.services(group);
+            let rules = &self.state.rules;
+            let untouched = evaluate_part(self.order, (&[], &[]), services, rules, Reaction::Idle);
+            self.last[group] = untouched;
+        }
+        self.unsettled = self.every_group();
+        self.every_group()
+    }
+
+    fn mark(&mut self, group: usize) {
+        let pools = self.pools(group);
+        if self.state.mark(&pools) == Marked::Anew {
+            self.unsettled.insert(group);
+        }
+    }
+
+    fn settle(&mut self, group: usize, evaluated: Evaluated) {
+        self.mark(group);
+        for (name, outcome) in &evaluated.outcomes {
             let Some(service) = self.state.services.get_mut(name) else {
                 continue;
             };
-            service.ingress.clone_from(&outlook.keeps);
-            for gain in &outlook.gains {
+            let mut ingress = outcome.keeps.clone();
+            for gain in &outcome.gains {
                 match gain {
-                    GainedAddress::Exactly(address) => service.ingress.push(*address),
+                    GainedAddress::Exactly(address) => ingress.push(*address),
                     // The address is unknown, so the Service still lacks it in later steps.
                     GainedAddress::OneOf { family, pools } => {
-                        self.given
-                            .entry((name.clone(), *family))
-                            .or_default()
-                            .extend(pools.iter().cloned());
+                        let given = self.given.entry((name.clone(), *family)).or_default();
+                        given.extend(pools.iter().cloned());
                     }
                 }
             }
+            if service.ingress != ingress {
+                service.ingress = ingress;
+                self.unsettled.insert(group);
+            }
         }
+        self.last[group] = evaluated;
     }
 
-    /// What the last step leaves to chance.
-    pub(super) fn rivalry(&self) -> Rivalry {
-        let is_quiet = |one: &ServiceOutcome| {
-            one.gains.is_empty() && one.pending.is_empty() && one.contested.is_empty()
-        };
-        if self.last.outcomes.values().all(is_quiet) {
-            return Rivalry::default();
-        }
-        let pools = self.state.read(&self.state.rules);
-        Rivalry::new(&self.last, &pools, OperatorState::Running(&pools))
+    /// The last evaluation of a group.
+    pub(super) fn evaluated(&self, group: usize) -> &Evaluated {
+        &self.last[group]
     }
 
-    /// Whether two Services lack an address after the last step, so that the order decides.
-    pub(super) fn has_rivals(&self) -> bool {
-        let outcomes = self.last.outcomes.values();
-        let lacking = outcomes.filter(|one| !(one.gains.is_empty() && one.pending.is_empty()));
-        lacking.take(2).count() > 1
+    /// The outcome of a Service that LB-IPAM serves, after the last change.
+    pub(super) fn outcome(&self, service: &ServiceName) -> Option<&ServiceOutcome> {
+        let group = self.groups.of_service(service)?;
+        self.last[group].outcomes.get(service)
     }
 
     /// What a Service has after all steps, and did not have before.

@@ -1,5 +1,7 @@
 //! Plans of pools on a cluster made by hand: who gets an address, and what chance decides.
 
+mod groups;
+
 use serde_json::{Value, json};
 
 use super::*;
