@@ -1,5 +1,5 @@
 //! Plans and examinations of clusters in which many objects meet many others: nodes and full pools,
-//! pools and Services, pins and pools. It knows nothing of how the costs are judged.
+//! pins and pools. It knows nothing of how the costs are judged.
 
 use std::path::Path;
 
@@ -29,7 +29,6 @@ const NO_OPERATOR: &str = r#",
 pub fn shapes() -> Vec<Shape> {
     use Unit::{Nodes, Pools};
     vec![
-        shape("LoadBalancer pools", Pools, MOST_POOLS, address_pools),
         shape(
             "pools of Pods, many nodes",
             Pools,
@@ -55,31 +54,6 @@ pub fn shapes() -> Vec<Shape> {
             examined_twins,
         ),
     ]
-}
-
-/// LoadBalancer pools with a Service each; the files change one of them.
-fn address_pools(file: &Path, pools: usize) -> Result<Vec<Taken>> {
-    let network = |n: usize| format!("20.{}.{}.0/24", n >> 8 & 255, n & 255);
-    let text = (0..pools).map(|n| {
-        let more = if n == 0 { ", {cidr: 30.0.0.0/24}" } else { "" };
-        format!(
-            "---\napiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: p{n}}}\nspec: {{blocks: [{{cidr: {}}}{more}], serviceSelector: {{matchLabels: {{pool: p{n}}}}}}}\n",
-            network(n)
-        )
-    });
-    let loaded = loaded(text.collect())?;
-    let objects = cluster(KUBERNETES, pools, |n| {
-        format!(
-            "{{\"apiVersion\":\"cilium.io/v2\",\"kind\":\"CiliumLoadBalancerIPPool\",\"metadata\":{{\"name\":\"p{n}\",\"uid\":\"p{n}\",\"resourceVersion\":\"1\",\"creationTimestamp\":\"2026-01-01T00:00:00Z\",\"labels\":{{\"app.kubernetes.io/managed-by\":\"cilium-ipam\"}}}},\"spec\":{{\"blocks\":[{{\"cidr\":\"{}\"}}],\"serviceSelector\":{{\"matchLabels\":{{\"pool\":\"p{n}\"}}}}}}}},\n{{\"apiVersion\":\"v1\",\"kind\":\"Service\",\"metadata\":{{\"name\":\"s{n}\",\"namespace\":\"default\",\"uid\":\"s{n}\",\"resourceVersion\":\"1\",\"labels\":{{\"pool\":\"p{n}\"}}}},\"spec\":{{\"type\":\"LoadBalancer\",\"ipFamilies\":[\"IPv4\"],\"ports\":[{{\"port\":80,\"protocol\":\"TCP\"}}]}},\"status\":{{\"loadBalancer\":{{\"ingress\":[{{\"ip\":\"20.{}.{}.1\"}}]}}}}}}",
-            network(n),
-            n >> 8 & 255,
-            n & 255
-        )
-    });
-    let (mut taken, plan) = planned(file, &objects, &loaded)?;
-    ensure!(plan.changes.len() == 1, "not one pool changes");
-    taken.extend(rendered(&plan, &loaded));
-    Ok(taken)
 }
 
 /// The first plan of pools for ipam `multi-pool`, which share the nodes.

@@ -4,6 +4,7 @@
 //!
 //! It measures the CPU time of this process, so other load on the machine does not count.
 
+mod address_pools;
 mod crowds;
 mod plans;
 mod shapes;
@@ -95,6 +96,7 @@ pub fn run(largest: usize, text: &str) -> Result<()> {
     }
     let file = folder.path().join("cluster.json");
     let plans = plans::shapes().into_iter().chain(crowds::shapes());
+    let plans = plans.chain(address_pools::shapes());
     for shape in plans.filter(|shape| is_asked(shape.name)) {
         let smallest = match shape.unit {
             Unit::Nodes => FEWEST_NODES,
