@@ -43,7 +43,7 @@ pub fn evaluate_in<'s>(
 }
 
 /// The Services that LB-IPAM serves.
-fn ours<'s>(
+pub(super) fn ours<'s>(
     services: impl IntoIterator<Item = &'s LbService>,
     rules: &LbRules,
 ) -> Vec<&'s LbService> {
@@ -52,16 +52,15 @@ fn ours<'s>(
     services.into_iter().filter(is_ours).collect()
 }
 
-/// Evaluates Services and pools that no other ones affect, see [`Groups`](super::Groups). `reaction` is
-/// that to all pools. The pools are those that the operator knew, and those of now.
+/// Evaluates Services that LB-IPAM serves, and pools, that no other ones affect, see
+/// [`Groups`](super::Groups). `reaction` is that to all pools. The pools are those that the operator knew, and those of now.
 pub fn evaluate_part<'s>(
     order: ServingOrder,
     (known, pools): (&'s [AddressPool], &'s [AddressPool]),
-    services: impl IntoIterator<Item = &'s LbService>,
+    services: Vec<&'s LbService>,
     rules: &'s LbRules,
     reaction: Reaction,
 ) -> Evaluated {
-    let services = ours(services, rules);
     let state = match reaction {
         Reaction::Idle => return untouched(&services),
         Reaction::Starts => OperatorState::Restarted,

@@ -8,8 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use super::evaluate::ours;
 use super::pool::AddressPool;
-use super::rules::{ClassUse, LbRules};
+use super::rules::LbRules;
 use super::selection::Selection;
 use super::service::LbService;
 use ipam_core::model::ServiceName;
@@ -40,8 +41,7 @@ impl Groups {
         services: impl IntoIterator<Item = &'s LbService>,
         rules: &LbRules,
     ) -> Groups {
-        let is_ours = |one: &&LbService| rules.class_use(one.class.as_deref()) == ClassUse::Ours;
-        let services: Vec<&LbService> = services.into_iter().filter(is_ours).collect();
+        let services = ours(services, rules);
         let mut members = Members::new(pools.len() + services.len());
         let of_service = |place: usize| pools.len() + place;
         let named_pools = pools.iter().enumerate();

@@ -45,10 +45,7 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
     let mut plan = LbPlan::default();
     address_pools::decide(desired, observed, &mut plan);
     if !desired.service_pins.is_empty() {
-        let mut pools = simulate::Simulation::new(observed, &plan.changes);
-        for change in &plan.changes {
-            pools.step(change);
-        }
+        let pools = simulate::Simulation::after(observed, &plan.changes);
         service_pins::decide(desired, observed, pools.state(), &mut plan);
         let is_early = |change: &Change| match change {
             Change::Service(change) => observed

@@ -61,11 +61,7 @@ pub(crate) fn after<'c>(
     changes: impl IntoIterator<Item = &'c Change>,
     observed: &Observed,
 ) -> Observed {
-    let changes: Vec<&Change> = changes.into_iter().collect();
-    let mut simulation = Simulation::new(observed, changes.iter().copied());
-    for change in changes {
-        simulation.step(change);
-    }
+    let simulation = Simulation::after(observed, changes);
     let state = simulation.state().clone();
     Observed {
         address_pools: state.pools,

@@ -36,11 +36,7 @@ pub fn effects<'c>(changes: impl IntoIterator<Item = &'c Change>, observed: &Obs
         // Changes of nodes have no effect here, so nothing is copied.
         return Effects::default();
     }
-    let mut simulation = Simulation::new(observed, changes.iter().copied());
-    for change in changes {
-        simulation.step(change);
-    }
-    simulation.finish()
+    Simulation::after(observed, changes).finish()
 }
 
 type Losses = BTreeMap<(ServiceName, IpAddr), (LossReason, Certainty)>;
@@ -112,6 +108,19 @@ impl Simulation {
         let state = SimulatedState::new(observed);
         let groups = state.groups(changes);
         Simulation::of_groups(observed, state, groups)
+    }
+
+    /// A simulation of all these changes.
+    pub(super) fn after<'c>(
+        observed: &Observed,
+        changes: impl IntoIterator<Item = &'c Change>,
+    ) -> Simulation {
+        let changes: Vec<&Change> = changes.into_iter().collect();
+        let mut simulation = Simulation::new(observed, changes.iter().copied());
+        for change in changes {
+            simulation.step(change);
+        }
+        simulation
     }
 
     fn of_groups(observed: &Observed, state: SimulatedState, groups: Groups) -> Simulation {

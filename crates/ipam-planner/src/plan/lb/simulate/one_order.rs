@@ -80,7 +80,7 @@ impl OneOrder {
             } else {
                 &pools
             };
-            let services = self.services(*group);
+            let services = self.services(*group).collect();
             let pools = (known.as_slice(), pools.as_slice());
             evaluate_part(self.order, pools, services, &self.state.rules, reaction)
         };
@@ -138,7 +138,7 @@ impl OneOrder {
             self.mark(*group);
         }
         for group in self.every_group() {
-            let services = self.services(group);
+            let services = self.services(group).collect();
             let rules = &self.state.rules;
             let untouched = evaluate_part(self.order, (&[], &[]), services, rules, Reaction::Idle);
             self.last[group] = untouched;

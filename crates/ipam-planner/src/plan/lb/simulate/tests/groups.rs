@@ -226,7 +226,7 @@ impl World {
         observed_on(self.version, &pools, &services)
     }
 
-    /// Its steps as changes, as far as they change what the ones before left.
+    /// Its steps as changes. The deletion of a pool that is not there is none.
     fn changes(&self, observed: &Observed) -> Vec<Change> {
         let mut state = SimulatedState::new(observed);
         let mut changes = Vec::new();
