@@ -130,23 +130,22 @@ impl FileCluster {
 
     fn locate_items(&mut self) -> Result<(), String> {
         let (items, text) = items_of(&self.json)?;
-        let (mut state, mut locations, mut faults) = (State::default(), Vec::new(), Vec::new());
-        let mut number = 0;
+        let (mut state, mut locations) = (State::default(), Vec::new());
+        let (mut number, mut faulty, mut first_fault) = (0, 0, None);
         with_heads(&items, |item, head| {
             number += 1;
             let located =
                 head.and_then(|head| self.locate_item(item, &head, &mut state, &mut locations));
             if let Err(fault) = located {
-                faults.push(format!("item {number} of its list {fault}"));
+                faulty += 1;
+                first_fault.get_or_insert_with(|| format!("item {number} of its list {fault}"));
             }
         });
-        if let Some((first, more)) = faults.split_first() {
-            let more = if more.is_empty() {
-                String::new()
-            } else {
-                format!("; faulty items: {}", grouped_digits(faults.len()))
-            };
-            return Err(format!("{first}{more}"));
+        if let Some(first) = first_fault {
+            return Err(match faulty {
+                1 => first,
+                _ => format!("{first}; faulty items: {}", grouped_digits(faulty)),
+            });
         }
         self.items = self.range_of(text);
         (self.locations, self.state) = (locations, Mutex::new(state));

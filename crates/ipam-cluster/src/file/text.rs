@@ -3,23 +3,31 @@
 use serde_json::Value;
 
 pub(super) fn yaml_to_json(text: &str) -> Result<String, String> {
-    let value: Value =
-        serde_yaml::from_str_with_options(text, options()).map_err(|error| no_yaml(&error))?;
+    let value: Value = serde_yaml::from_str_with_options(text, options(text.len()))
+        .map_err(|error| no_yaml(&error))?;
     serde_json::to_string(&value).map_err(|error| error.to_string())
 }
 
 /// The documents of a YAML or JSON text.
 pub(crate) fn yaml_documents(text: &str) -> Result<Vec<Value>, String> {
-    serde_yaml::from_multiple_with_options(text, options()).map_err(|error| no_yaml(&error))
+    serde_yaml::from_multiple_with_options(text, options(text.len()))
+        .map_err(|error| no_yaml(&error))
 }
 
-/// kubectl prints lists of any length. Depth and aliases keep their strict limits.
-fn options() -> serde_yaml::Options {
+/// Scalars, lists and objects that a text of any length may have.
+const NODES: usize = 100_000;
+
+/// Bytes of text for each further scalar, list or object. kubectl prints at least 12, people 8.
+const BYTES_PER_NODE: usize = 6;
+
+/// kubectl prints lists of any length. A list of tiny items needs a hundred times its own length in
+/// memory, and kubectl prints none. Depth and aliases keep their strict limits.
+fn options(length: usize) -> serde_yaml::Options {
     serde_yaml::options! {
         strict_booleans: true,
         budget: serde_yaml::budget! {
             max_events: usize::MAX,
-            max_nodes: usize::MAX,
+            max_nodes: NODES + length / BYTES_PER_NODE,
             max_total_scalar_bytes: usize::MAX,
         },
     }

@@ -23,6 +23,9 @@ pub(super) struct Limits {
     pub(super) file: u64,
     /// Unpacked bytes of all files that are read.
     pub(super) all: u64,
+    /// Unpacked bytes of one file for each packed byte, beyond [`MIB`]. A file of 5,000 equal Nodes
+    /// has about 100, and the format allows 1,032.
+    pub(super) ratio: u64,
 }
 
 impl Limits {
@@ -33,6 +36,7 @@ impl Limits {
         files: 200_000,
         file: 128 * MIB,
         all: 512 * MIB,
+        ratio: 300,
     };
 }
 
@@ -109,9 +113,10 @@ impl Archive {
     /// Fails if the file is damaged, encrypted, or not text.
     pub(super) fn text(&mut self, name: &Name) -> Result<Unpacked, String> {
         let fault = |problem: &str| format!("its file {} {problem}", one_line(&name.base));
-        let most = self.limits.file.min(self.left);
         let file = self.zip.by_index(name.index);
         let mut file = file.map_err(|error| fault(&entry_fault(&error)))?;
+        let by_ratio = file.compressed_size().saturating_mul(self.limits.ratio);
+        let most = self.limits.file.min(self.left).min(by_ratio.max(MIB));
         if file.size() > most {
             return Ok(Unpacked::TooLarge(file.size()));
         }

@@ -338,6 +338,24 @@ fn a_file_over_the_limit_is_not_unpacked() {
     );
 }
 
+#[test]
+fn a_list_of_tiny_items_is_refused_before_it_fills_the_memory() {
+    let items = "- {}\n".repeat(1_000_000);
+    let nodes = format!("apiVersion: v1\nkind: NodeList\nitems:\n{items}");
+    let limits = Limits {
+        ratio: u64::MAX,
+        ..Limits::SYSDUMP
+    };
+    let dump = with(&[("k8s-nodes", &nodes)]);
+    let error = Sysdump::within(limits, &dump.path).unwrap_err().to_string();
+    assert!(error.contains("budget"), "{error}");
+    let sysdump = Sysdump::open(&dump.path).unwrap();
+    let Some(Seen::Hidden(why)) = sysdump.unseen.get(&ObservedKind::Node) else {
+        panic!("{:?}", sysdump.unseen);
+    };
+    assert!(why.contains("is too large: 5 MiB"), "{why}");
+}
+
 /// The places of a four-byte signature.
 fn places(bytes: &[u8], signature: [u8; 4]) -> Vec<usize> {
     let windows = bytes.windows(4).enumerate();
