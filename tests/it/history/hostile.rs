@@ -28,6 +28,23 @@ fn authors_messages_and_names_reach_no_terminal() {
 }
 
 #[test]
+fn grafts_of_a_clone_do_not_change_the_past() {
+    let mut repo = Repo::new();
+    repo.write("pools/a.yaml", pin(NODE, BLOCK));
+    repo.commit("Ada", "Begin");
+    let first = repo.git(&["rev-parse", "HEAD"]);
+    repo.write("pools/a.yaml", pin(NODE, "10.20.8.0/24"));
+    repo.commit("Eve", "Move");
+    repo.write("README", "x");
+    repo.commit("Ada", "Explain");
+    let before = repo.history(&[NODE]);
+    let head = repo.git(&["rev-parse", "HEAD"]);
+    // As if Ada had moved the node.
+    repo.write(".git/info/grafts", format!("{head} {first}\n"));
+    assert_eq!(asked(&repo.history(&[NODE])), asked(&before));
+}
+
+#[test]
 fn links_submodules_and_odd_files_are_told() {
     let mut repo = Repo::new();
     repo.write("pools/a.yaml", pin(NODE, BLOCK));

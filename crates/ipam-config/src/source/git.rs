@@ -21,7 +21,7 @@ const LONGEST_COMPLAINT: u64 = 64 * 1024;
 
 /// Variables that point git to another repository than that of the folder. A hook has some of them
 /// set. Variables that add objects, as in a hook before a push, do no harm.
-const REDIRECTS: [&str; 11] = [
+const REDIRECTS: [&str; 10] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_IMPLICIT_WORK_TREE",
@@ -31,7 +31,6 @@ const REDIRECTS: [&str; 11] = [
     "GIT_PREFIX",
     "GIT_INTERNAL_SUPER_PREFIX",
     "GIT_SHALLOW_FILE",
-    "GIT_GRAFT_FILE",
     "GIT_REPLACE_REF_BASE",
 ];
 
@@ -140,6 +139,8 @@ impl Git {
         for name in REDIRECTS {
             command.env_remove(name);
         }
+        // Otherwise `.git/info/grafts` replaces the parents of commits.
+        command.env("GIT_GRAFT_FILE", "/dev/null");
         // Otherwise git takes a folder of files for a repository if it looks like a bare one.
         let bare = match self.form {
             Form::WorkTree => "safe.bareRepository=explicit",
