@@ -21,6 +21,9 @@ const MAX_DEBOUNCE: Duration = Duration::from_secs(2);
 /// Interval of reads without an event. Some file systems send no events.
 const POLL: Duration = Duration::from_secs(10);
 
+/// Links in one path that Linux follows.
+const MAX_LINKS: usize = 40;
+
 /// Whether the files changed while they were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stillness {
@@ -183,15 +186,58 @@ impl DirectoryEvents {
     }
 }
 
-/// The symbolic links in a path.
+/// The symbolic links that the system follows for an absolute path: those in the path, and those in
+/// the path of each link's target.
 fn links(path: &Path) -> Vec<PathBuf> {
     let mut links = Vec::new();
     let mut so_far = PathBuf::new();
-    for component in path.components() {
-        so_far.push(component);
-        if matches!(component, Component::Normal(_)) && so_far.is_symlink() {
-            links.push(so_far.clone());
+    let mut left: Vec<PathBuf> = parts(path).rev().collect();
+    while let Some(part) = left.pop() {
+        if part.as_os_str() == ".." {
+            so_far.pop();
+            continue;
         }
+        so_far.push(part);
+        let Ok(target) = std::fs::read_link(&so_far) else {
+            continue;
+        };
+        links.push(so_far.clone());
+        if links.len() == MAX_LINKS {
+            break;
+        }
+        so_far.pop();
+        left.extend(parts(&target).rev());
     }
     links
+}
+
+/// The components of a path, without `.`. The root replaces what it is joined to.
+fn parts(path: &Path) -> impl DoubleEndedIterator<Item = PathBuf> {
+    path.components()
+        .filter(|component| *component != Component::CurDir)
+        .map(|component| PathBuf::from(component.as_os_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_of_links_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let at = |name: &str| root.join(name);
+        std::fs::create_dir_all(at("releases/1/pools")).unwrap();
+        for (target, link) in [
+            ("releases/1", "current"),
+            ("../current/./pools", "releases/pools"),
+        ] {
+            std::os::unix::fs::symlink(target, at(link)).unwrap();
+        }
+        std::os::unix::fs::symlink(at("releases/pools"), at("pools")).unwrap();
+        let found = links(&at("pools"));
+        assert_eq!(found, [at("pools"), at("releases/pools"), at("current")]);
+        std::os::unix::fs::symlink("loop", at("loop")).unwrap();
+        assert_eq!(links(&at("loop")).len(), MAX_LINKS);
+    }
 }
