@@ -116,14 +116,17 @@ fn schedule(context: &mut Context<'_>, field: &Field<'_>) -> Option<Schedule> {
     None
 }
 
+/// A write needs several requests, and schedules count in minutes.
+const SHORTEST_WINDOW: SignedDuration = SignedDuration::from_mins(1);
+
 fn duration(context: &mut Context<'_>, field: &Field<'_>) -> Option<SignedDuration> {
     match field.text.parse::<SignedDuration>() {
-        Ok(duration) if duration.is_positive() => return Some(duration),
+        Ok(duration) if duration >= SHORTEST_WINDOW => return Some(duration),
         Ok(_) => field.fault(
             context,
             "bad-duration",
-            ["so the window would never be open", "not above 0"],
-            "write a duration above 0, such as `4h`",
+            ["too short for a write", "less than a minute"],
+            "write a duration of at least `1m`, such as `4h`",
         ),
         Err(_) => field.fault(
             context,
@@ -212,7 +215,7 @@ mod tests {
     #[test]
     fn each_fault_of_each_window_is_reported_at_its_place() {
         let (_, findings) = migration(
-            "    windows:\n    - schedule: 0 22 * *\n      duration: -1h\n      timeZone: Berlin\n    - schedule: 0 0 31 2 *\n      duration: soon\n    - duration: 1h\n    maxUnavailable: 0\n",
+            "    windows:\n    - schedule: 0 22 * *\n      duration: -1h\n      timeZone: Berlin\n    - schedule: 0 0 31 2 *\n      duration: soon\n    - duration: 1h\n    - {schedule: '@daily', duration: 1ns}\n    - {schedule: '@daily', duration: 1m}\n    maxUnavailable: 0\n",
         );
         let found: Vec<String> = (findings.iter())
             .map(|finding| {
@@ -232,7 +235,8 @@ mod tests {
                 "10 bad-schedule",
                 "11 bad-duration",
                 "12 missing-field",
-                "13 out-of-range",
+                "13 bad-duration",
+                "15 out-of-range",
             ]
         );
     }
