@@ -189,3 +189,27 @@ fn a_credential_plugin_gets_nothing_of_the_protocol() {
         assert_eq!(folder.read("input"), "");
     }
 }
+
+#[test]
+fn a_line_that_is_not_json_gets_an_error_response() {
+    let folder = folder();
+    let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#;
+    let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    let asked = format!("{hello}\n{ready}\n{{broken\n");
+    let mut child = program(
+        folder.path(),
+        &["mcp", "pools", "--cluster-file", "cluster.json"],
+    )
+    .stdin(Stdio::piped())
+    .stdout(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, asked.as_bytes()).unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let mut answer = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    assert_eq!(answer()["id"], 1);
+    assert_eq!(answer()["error"]["code"], -32600);
+    drop(input);
+    child.wait().unwrap();
+}

@@ -144,15 +144,18 @@ fn service(name: &str) -> Result<ServiceName, Failure> {
     })
 }
 
-/// The text up to a limit, cut between two lines.
-fn limited(text: String) -> String {
+/// The text up to a limit, cut between two lines, or within the first one if that is longer.
+pub(super) fn limited(text: String) -> String {
     let PageLimit { bytes, .. } = PageLimit::COMMENT;
     if text.len() <= bytes {
         return text;
     }
     let room = bytes - LONGEST_REST;
-    let kept = text[..text.floor_char_boundary(room)].rfind('\n');
-    let (kept, rest) = text.split_at(kept.map_or(0, |end| end + 1));
+    let room = text.floor_char_boundary(room);
+    let Some(end) = text[..room].rfind('\n') else {
+        return format!("{}… and {} more bytes\n", &text[..room], text.len() - room);
+    };
+    let (kept, rest) = text.split_at(end + 1);
     let rest = rest.lines().count();
     format!("{kept}\n… and {rest} more lines: ask for less\n")
 }
@@ -164,6 +167,9 @@ mod tests {
     #[test]
     fn a_long_answer_ends_with_a_whole_line_and_a_count() {
         assert_eq!(limited("short\n".to_owned()), "short\n");
+        let one = limited("ä".repeat(100_000));
+        assert!(one.len() <= PageLimit::COMMENT.bytes);
+        assert!(one.ends_with(" more bytes\n"), "{one}");
         let line = "ä".repeat(99);
         let cut = limited(format!("{line}\n").repeat(10_000));
         assert!(cut.len() <= PageLimit::COMMENT.bytes);

@@ -8,6 +8,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+/// Longest error of the protocol, in bytes.
+const LONGEST_ERROR: usize = 500;
+
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Question {
@@ -119,16 +122,26 @@ impl Question {
             "explain" => Question::Explain(parsed(arguments)?),
             "map" => Question::Map(parsed(arguments)?),
             _ => {
-                let message = format!("there is no tool `{}`", name.escape_debug());
-                return Err(ErrorData::invalid_params(message, None));
+                return Err(invalid(format!(
+                    "there is no tool `{}`",
+                    name.escape_debug()
+                )));
             }
         })
     }
 }
 
 fn parsed<Q: DeserializeOwned>(arguments: Value) -> Result<Q, ErrorData> {
-    serde_json::from_value(arguments)
-        .map_err(|error| ErrorData::invalid_params(format!("the arguments: {error}"), None))
+    serde_json::from_value(arguments).map_err(|error| invalid(format!("the arguments: {error}")))
+}
+
+/// Errors quote what the assistant sent.
+fn invalid(mut message: String) -> ErrorData {
+    if message.len() > LONGEST_ERROR {
+        message.truncate(message.floor_char_boundary(LONGEST_ERROR));
+        message.push('…');
+    }
+    ErrorData::invalid_params(message, None)
 }
 
 #[cfg(test)]
@@ -152,5 +165,7 @@ mod tests {
             assert!(Question::parse(&tool.name, unknown).is_err());
         }
         assert!(Question::parse("apply", None).is_err());
+        let long = Question::parse(&"ä".repeat(9_000), None).unwrap_err();
+        assert!(long.message.len() < LONGEST_ERROR + 10, "{}", long.message);
     }
 }
