@@ -103,7 +103,9 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     let mut observed = read_cluster(common, Extent::Plan).await?;
     let uncollected = sysdump::take_uncollected(common, &mut observed);
     refuse_half_read(&observed)?;
-    refuse_unserved(&observed)?;
+    if observed.address_pools.is_empty() {
+        refuse_unserved(&observed)?;
+    }
     let wish = arguments.wish();
     let mut inferred =
         infer(&observed, &wish).map_err(|obstacle| Failure::Failed(obstacle.to_string()))?;

@@ -64,6 +64,9 @@ pub(in crate::cli) fn head(kind: &str, name: &str) -> Result<String, Failure> {
 }
 
 fn pools(inferred: &Inferred) -> Result<String, Failure> {
+    if inferred.pools.is_empty() {
+        return Ok(String::new());
+    }
     let introduction = comment(
         "Which node gets which pod CIDR. `cilium-ipam import` wrote this file once, from what the cluster held; edit it freely. A node keeps the block that it has.",
     );

@@ -183,6 +183,23 @@ fn blocks_of_another_size_are_pinned() {
 }
 
 #[test]
+fn one_of_two_nodes_with_one_unusual_block_is_pinned() {
+    let items = [
+        node("n1", "a", &holds("10.20.0.0/24")),
+        node("n2", "a", &holds("10.20.1.0/24")),
+        node("n3", "a", &holds("10.20.2.0/25")),
+        node("n4", "a", &holds("10.20.2.0/25")),
+    ];
+    let folder = with(KUBERNETES, &items);
+    let ran = import(&folder, &[]);
+    assert!(ran.all().contains("10.20.2.0/25"), "{}", ran.all());
+    let pins = documents(&folder, "node-assignments.yaml");
+    assert_eq!(pins.len(), 1, "{pins:?}");
+    assert_eq!(pins[0]["metadata"]["name"], "n3");
+    changes_nothing(&folder);
+}
+
+#[test]
 fn nodes_without_a_block_wait_as_before() {
     let items = [
         node("n1", "a", &holds("10.20.0.0/24")),

@@ -177,3 +177,31 @@ fn hostile_labels_and_names_stay_text() {
         "null"
     );
 }
+
+#[test]
+fn load_balancer_files_do_not_need_blocks_of_nodes() {
+    let items = [
+        node("n1", "a", ""),
+        balancer("blue", "20.0.10.0/24"),
+        service("web", Some("20.0.10.7"), "20.0.10.7"),
+    ];
+    for settings in [
+        r#""ipam":"eni""#,
+        r#""ipam":"delegated-plugin""#,
+        KUBERNETES,
+    ] {
+        let folder = with(settings, &items);
+        import(&folder, &["--adopt"]).expect(0);
+        assert!(!folder.join("pools/ippools.yaml").exists(), "{settings}");
+        assert_eq!(documents(&folder, "load-balancer-pools.yaml").len(), 1);
+        assert_eq!(documents(&folder, "service-assignments.yaml").len(), 1);
+        folder
+            .run(&["apply", "--cluster-file", "cluster.json", "--auto-approve"])
+            .expect(0);
+        is_as_the_files_say(&folder);
+
+        let folder = with(settings, &items);
+        import(&folder, &[]).expect(0);
+        is_as_the_files_say(&folder);
+    }
+}

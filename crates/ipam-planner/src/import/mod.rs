@@ -20,9 +20,9 @@ use std::net::IpAddr;
 use crate::holders::{Holder, overlapping_holders};
 use crate::proposal::{Remark, held};
 use ipam_cilium::lbipam::{AddressPoolApi, AddressPoolManifest};
-use ipam_cilium::observed::Observed;
+use ipam_cilium::observed::{ModeSeen, Observed};
 use ipam_core::model::{
-    NodeName, PerFamily, PoolName, Selector, ServiceName, WritePath, WritePathChoice,
+    IpamMode, NodeName, PerFamily, PoolName, Selector, ServiceName, WritePath, WritePathChoice,
 };
 use ipam_core::net::{Block, BlockSize};
 use ipam_desired::PoolState;
@@ -184,6 +184,16 @@ pub enum Obstacle {
     Inexpressible(String, String),
 }
 
+impl Inferred {
+    /// Whether the pin of another node has one of these blocks: two nodes share a block, and files
+    /// can pin it for one of them.
+    fn pins_for_another(&self, node: &NodeName, blocks: &PerFamily<Block>) -> bool {
+        let others = self.pins.iter().filter(|(other, _)| *other != node);
+        let mut pinned = others.flat_map(|(_, pin)| pin.blocks.iter());
+        pinned.any(|pinned| blocks.iter().any(|block| block == pinned))
+    }
+}
+
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -227,14 +237,25 @@ pub fn infer(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstacle> {
     if let Some(obstacle) = overlapping(observed) {
         return Err(obstacle);
     }
-    let mut inferred = match observed.is_multi_pool() {
-        true => pod_pools::infer(observed, wish)?,
-        false => node_pools::infer(observed, wish)?,
+    let mut inferred = match of_nodes(observed, wish) {
+        // LoadBalancer pools work in every mode.
+        Err(Obstacle::NothingToImport) if !observed.address_pools.is_empty() => Inferred::default(),
+        inferred => inferred?,
     };
     inferred.pools.sort_by(|a, b| a.name.cmp(&b.name));
     inferred.write_path = write_path::infer(observed);
     services::infer(observed, wish, &mut inferred);
     Ok(inferred)
+}
+
+fn of_nodes(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstacle> {
+    match observed.cilium.mode() {
+        ModeSeen::Known(IpamMode::MultiPool) => pod_pools::infer(observed, wish),
+        ModeSeen::Known(IpamMode::Kubernetes | IpamMode::ClusterPool) | ModeSeen::NoSettings => {
+            node_pools::infer(observed, wish)
+        }
+        ModeSeen::Known(_) | ModeSeen::Unknown(_) => Err(Obstacle::NothingToImport),
+    }
 }
 
 /// Equal blocks fit the same pool: the plan reports them.

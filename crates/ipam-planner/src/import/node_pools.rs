@@ -11,7 +11,7 @@ use crate::proposal::{
     held_by, in_other_use, labels, propose_beside, suggest_with,
 };
 use ipam_cilium::observed::Observed;
-use ipam_core::model::{Operator, PerFamily, Requirement, Selector};
+use ipam_core::model::{NodeName, Operator, PerFamily, PoolName, Requirement, Selector};
 use ipam_core::net::{Block, BlockSize, Family, Range};
 use ipam_desired::PoolState;
 
@@ -164,19 +164,26 @@ fn with_label((key, value): &(String, String)) -> Selector {
 
 /// Pins the nodes with blocks of an unusual size, so that they keep them if their labels change.
 fn pin_unusual(observed: &Observed, inferred: &mut Inferred) {
-    let unusual = inferred.pools.iter();
-    let unusual = unusual.filter(|pool| pool.evidence.source == RangeSource::UnusualBlocks);
-    for pool in unusual {
-        for name in &pool.evidence.nodes {
-            let Some(node) = observed.nodes.get(name) else {
-                continue;
-            };
-            let pin = InferredPin {
-                pool: pool.name.clone(),
-                blocks: held_by(observed, node),
-                reason: PinReason::UnusualSize,
-            };
-            inferred.pins.insert(name.clone(), pin);
+    let unusual = |pool: &&InferredPool| pool.evidence.source == RangeSource::UnusualBlocks;
+    let holders: Vec<(PoolName, NodeName)> = (inferred.pools.iter().filter(unusual))
+        .flat_map(|pool| {
+            let nodes = pool.evidence.nodes.iter();
+            nodes.map(|node| (pool.name.clone(), node.clone()))
+        })
+        .collect();
+    for (pool, name) in holders {
+        let Some(node) = observed.nodes.get(&name) else {
+            continue;
+        };
+        let blocks = held_by(observed, node);
+        if inferred.pins_for_another(&name, &blocks) {
+            continue;
         }
+        let pin = InferredPin {
+            pool,
+            blocks,
+            reason: PinReason::UnusualSize,
+        };
+        inferred.pins.insert(name, pin);
     }
 }
