@@ -65,9 +65,16 @@ impl NodeObstacle {
                         claimed.map(|blocks| format!(" (claimed or quarantined blocks: {blocks})"));
                     format!("{pool} {why}{}", hint.unwrap_or_default())
                 };
+                let is_claimed = |passed: &PassedOverPool| {
+                    passed.why == PassedOver::Full && claimed.contains_key(&passed.pool)
+                };
+                let again = match passed_over.iter().any(is_claimed) {
+                    true => ", or plan again when the claims end: an apply ends those of a killed one",
+                    false => "",
+                };
                 Explanation::new(
                     format!("no pool can serve it: {}", passed_over.in_words(text)),
-                    room_for(passed_over),
+                    format!("{}{again}", room_for(passed_over)),
                 )
             }
             NodeObstacle::HeldTwice(block, node) => Explanation::new(
