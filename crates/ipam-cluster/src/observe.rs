@@ -7,7 +7,7 @@ use futures_util::future::{try_join, try_join4};
 use tokio::sync::oneshot;
 
 use super::{Cluster, ClusterError, ListVisitor, Moment, Seen};
-use ipam_cilium::observed::{Definition, Observed, ObservedKind, ReadError, Reader, Understood};
+use ipam_cilium::observed::{CiliumKind, Observed, ObservedKind, ReadError, Reader, Understood};
 use ipam_core::net::Block;
 
 /// Default for the namespace of Cilium's DaemonSet.
@@ -17,7 +17,9 @@ const DEFAULT_NAMESPACE: &str = "kube-system";
 const ATTEMPTS: usize = 3;
 
 /// Kinds with few objects, whose order does not matter.
-const SMALL: [ObservedKind; 4] = [
+const SMALL: [ObservedKind; 6] = [
+    ObservedKind::Definition(CiliumKind::LoadBalancerPool),
+    ObservedKind::Definition(CiliumKind::PodIpPool),
     ObservedKind::LoadBalancerPool,
     ObservedKind::CiliumOperator,
     ObservedKind::ControllerManagerPod,
@@ -25,10 +27,11 @@ const SMALL: [ObservedKind; 4] = [
 ];
 
 /// More such kinds, read at the same time.
-const SMALL_TOO: [ObservedKind; 5] = [
+const SMALL_TOO: [ObservedKind; 6] = [
     ObservedKind::Migration,
     ObservedKind::CiliumConfig,
-    ObservedKind::CiliumNodeDefinition,
+    ObservedKind::Definition(CiliumKind::Node),
+    ObservedKind::Definition(CiliumKind::NodeConfig),
     ObservedKind::CiliumNodeConfig,
     ObservedKind::PodIpPool,
 ];
@@ -184,9 +187,7 @@ impl<'c, C: Cluster> Reading<'c, C> {
             .reader
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
-        if cilium_nodes == Seen::NotServed
-            && reader.definition_of_cilium_node() == Definition::Installed
-        {
+        if cilium_nodes == Seen::NotServed && reader.definitions().of(CiliumKind::Node).is_some() {
             let message =
                 "its CustomResourceDefinition exists, but the server does not serve it".to_owned();
             return Err(ClusterError::Indispensable {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Cluster, ClusterError, Extent, ListVisitor, Moment, Seen};
-use ipam_cilium::observed::{ObservedKind, ReadError, slim};
+use ipam_cilium::observed::{CiliumKind, ObservedKind, ReadError, slim};
 
 struct Slimming {
     kind: ObservedKind,
@@ -18,9 +18,15 @@ impl ListVisitor for Slimming {
     }
 
     fn object(&mut self, json: &str) -> Result<(), ReadError> {
-        let object =
+        let object: Value =
             serde_json::from_str(json).map_err(|error| ReadError::new(self.kind, json, &error))?;
-        self.objects.push(slim(self.kind, &object));
+        // The kinds that are written have a list of their own, with their fields.
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let is_listed_apart =
+            self.kind == ObservedKind::MoreDefinitions && CiliumKind::of_definition(name).is_some();
+        if !is_listed_apart {
+            self.objects.push(slim(self.kind, &object));
+        }
         Ok(())
     }
 }

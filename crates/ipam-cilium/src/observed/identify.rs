@@ -4,9 +4,9 @@
 //! overlooked CiliumNode would be given to another node.
 
 use super::kind::{
-    CILIUM_NODE_DEFINITION, CLAIMS_NAME, CONFIG_NAME, MIGRATION_NAME, OWN_NAMESPACE, ObservedKind,
-    SPEAKER_CONFIG_NAME,
+    CLAIMS_NAME, CONFIG_NAME, MIGRATION_NAME, OWN_NAMESPACE, ObservedKind, SPEAKER_CONFIG_NAME,
 };
+use super::served::{CiliumKind, is_of_cilium};
 
 /// Fields that identify an object.
 #[derive(Clone, Copy, Debug)]
@@ -180,10 +180,10 @@ impl ObservedKind {
             ("cilium.io", "CiliumBGPPeerConfig") => Some(ObservedKind::BgpPeerConfig),
             ("cilium.io", "CiliumBGPAdvertisement") => Some(ObservedKind::BgpAdvertisement),
             ("cilium.io", "CiliumL2AnnouncementPolicy") => Some(ObservedKind::L2AnnouncementPolicy),
-            ("apiextensions.k8s.io", "CustomResourceDefinition")
-                if head.name == CILIUM_NODE_DEFINITION =>
-            {
-                Some(ObservedKind::CiliumNodeDefinition)
+            ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+                let more = is_of_cilium(head.name).then_some(ObservedKind::MoreDefinitions);
+                CiliumKind::of_definition(head.name)
+                    .map_or(more, |kind| Some(ObservedKind::Definition(kind)))
             }
             _ => None,
         }

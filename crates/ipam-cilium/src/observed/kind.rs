@@ -1,5 +1,7 @@
 //! The kinds that are read, with their names in the API and their queries.
 
+use super::served::{CiliumKind, SCHEMA_LABEL};
+
 /// A kind that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObservedKind {
@@ -11,8 +13,11 @@ pub enum ObservedKind {
     CiliumDaemonSet,
     /// ConfigMap `cilium-config`.
     CiliumConfig,
-    /// CustomResourceDefinition of CiliumNode: its label tells the version of Cilium's schemas.
-    CiliumNodeDefinition,
+    /// CustomResourceDefinition of a kind that is written: its versions and fields. Its label tells
+    /// the version of Cilium's schemas.
+    Definition(CiliumKind),
+    /// CustomResourceDefinitions of all Cilium's kinds, without their fields.
+    MoreDefinitions,
     /// Pods of kube-controller-manager, where they are visible.
     ControllerManagerPod,
     /// ServiceCIDRs, Kubernetes 1.31 and later.
@@ -56,7 +61,8 @@ pub struct Query {
     pub parameters: Vec<(&'static str, &'static str)>,
 }
 
-pub(super) const CILIUM_NODE_DEFINITION: &str = "ciliumnodes.cilium.io";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
 pub(super) const CONFIG_NAME: &str = "cilium-config";
 pub(super) const SPEAKER_CONFIG_NAME: &str = "bgp-config";
 
@@ -82,12 +88,15 @@ impl ObservedKind {
     /// Claims come first: if a claim ends meanwhile, its object is seen. Nodes come after
     /// CiliumNodes: a block that moves from one to the other meanwhile is seen twice rather than
     /// never.
-    pub const OF_PLANS: [ObservedKind; 14] = [
+    pub const OF_PLANS: [ObservedKind; 17] = [
         ObservedKind::Claims,
         ObservedKind::Migration,
         ObservedKind::CiliumDaemonSet,
         ObservedKind::CiliumConfig,
-        ObservedKind::CiliumNodeDefinition,
+        ObservedKind::Definition(CiliumKind::Node),
+        ObservedKind::Definition(CiliumKind::LoadBalancerPool),
+        ObservedKind::Definition(CiliumKind::PodIpPool),
+        ObservedKind::Definition(CiliumKind::NodeConfig),
         ObservedKind::CiliumOperator,
         ObservedKind::CiliumNodeConfig,
         ObservedKind::ControllerManagerPod,
@@ -100,7 +109,7 @@ impl ObservedKind {
     ];
 
     /// Further kinds that an examination needs.
-    pub const OF_EXAMINATIONS: [ObservedKind; 7] = [
+    pub const OF_EXAMINATIONS: [ObservedKind; 8] = [
         ObservedKind::CiliumAgentPod,
         ObservedKind::BgpPeeringPolicy,
         ObservedKind::BgpClusterConfig,
@@ -108,6 +117,7 @@ impl ObservedKind {
         ObservedKind::BgpAdvertisement,
         ObservedKind::L2AnnouncementPolicy,
         ObservedKind::SpeakerConfig,
+        ObservedKind::MoreDefinitions,
     ];
 
     /// Whether an unreadable object makes the kind a blind spot instead of an error.
@@ -118,6 +128,9 @@ impl ObservedKind {
                 | ObservedKind::CiliumNodeConfig
                 | ObservedKind::PodIpPool
                 | ObservedKind::Migration
+                | ObservedKind::Definition(
+                    CiliumKind::LoadBalancerPool | CiliumKind::PodIpPool | CiliumKind::NodeConfig
+                )
         );
         is_setting || ObservedKind::OF_EXAMINATIONS.contains(&self)
     }
@@ -146,7 +159,7 @@ impl ObservedKind {
             ObservedKind::CiliumConfig | ObservedKind::SpeakerConfig => {
                 ("configmaps", "v1", "ConfigMap")
             }
-            ObservedKind::CiliumNodeDefinition => (
+            ObservedKind::Definition(_) | ObservedKind::MoreDefinitions => (
                 "customresourcedefinitions.apiextensions.k8s.io",
                 "apiextensions.k8s.io/v1",
                 "CustomResourceDefinition",
@@ -229,10 +242,13 @@ impl ObservedKind {
                 vec![format!("/api/v1/namespaces/{namespace}/configmaps")],
                 vec![("fieldSelector", "metadata.name=bgp-config")],
             ),
-            ObservedKind::CiliumNodeDefinition => (
-                one("/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
-                vec![("fieldSelector", "metadata.name=ciliumnodes.cilium.io")],
+            ObservedKind::Definition(kind) => (
+                one(DEFINITIONS),
+                vec![("fieldSelector", kind.field_selector())],
             ),
+            ObservedKind::MoreDefinitions => {
+                (one(DEFINITIONS), vec![("labelSelector", SCHEMA_LABEL)])
+            }
             ObservedKind::ControllerManagerPod => (
                 one("/api/v1/namespaces/kube-system/pods"),
                 vec![("labelSelector", "component=kube-controller-manager")],

@@ -26,6 +26,7 @@ mod read;
 mod read_error;
 mod read_node;
 mod read_workload;
+mod served;
 mod service_annotations;
 pub mod setting_key;
 mod settings;
@@ -76,8 +77,11 @@ pub use protobuf::{
     Encoding, ProtobufEvent, ProtobufList, ProtobufObject, ProtobufStatus, WireError,
     cheapest_encoding, value_of_protobuf,
 };
-pub use read::{Definition, Reader, Understood};
+pub use read::{Reader, Understood};
 pub use read_error::{ReadError, without_type_names};
+pub use served::{
+    Access, CiliumKind, Definitions, FieldSchema, ServedKind, ServedVersion, VersionRole,
+};
 pub use service_annotations::read_service_annotations;
 pub use settings::{
     Agent, NodeConfig, NodeConfigApi, NodeConfigsServed, Setting, SettingSource, range_setting,
@@ -126,6 +130,8 @@ pub struct Observed {
     pub migration: Option<UnfinishedMigration>,
     /// Cilium's version and settings.
     pub cilium: Cilium,
+    /// Cilium's CustomResourceDefinitions.
+    pub definitions: Definitions,
     /// Blocks of objects that belong to no known node.
     pub unattributed: Vec<Block>,
     /// Blocks that disappeared from one object, and may show in another one that is not reported

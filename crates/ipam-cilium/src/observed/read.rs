@@ -13,8 +13,9 @@ use super::read_node::{read_cilium_node, read_node};
 use super::settings::{AgentView, NodeConfigView};
 use super::view::{CiliumNodeView, ConfigMapView, NodeView, ServiceCidrView};
 use super::{
-    AddressPoolsServed, BlindSpot, CiliumNode, Evidence, Node, NodeConfig, NodeConfigs,
-    NodeConfigsServed, Observed, PodPoolsServed, SpeakerPeers, StoredClaims, UnfinishedMigration,
+    AddressPoolsServed, BlindSpot, CiliumNode, Definitions, Evidence, Node, NodeConfig,
+    NodeConfigs, NodeConfigsServed, Observed, PodPoolsServed, SpeakerPeers, StoredClaims,
+    UnfinishedMigration,
 };
 use ipam_core::model::{CiliumVersion, Finding, NodeName, ObjectRef, Rule, Severity};
 use ipam_core::net::Block;
@@ -27,18 +28,8 @@ pub struct Reader {
     pub(super) daemon_sets: Vec<String>,
     config_maps: Vec<ConfigMapView>,
     pub(super) versions: Vec<(Evidence, CiliumVersion)>,
-    pub(super) definition: Definition,
     /// `CiliumNodeConfig`s with their namespaces.
     node_configs: Vec<(String, NodeConfig)>,
-}
-
-/// Whether Cilium's CRDs are installed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Definition {
-    /// The CRD of CiliumNode is installed.
-    Installed,
-    #[default]
-    Unseen,
 }
 
 impl Reader {
@@ -75,7 +66,9 @@ impl Reader {
             ObservedKind::ControllerManagerPod => {
                 parse(json).map(|view| self.controller_manager(&view))
             }
-            ObservedKind::CiliumNodeDefinition => parse(json).map(|view| self.definition(&view)),
+            ObservedKind::Definition(_) | ObservedKind::MoreDefinitions => {
+                parse(json).map(|view| self.definition(view))
+            }
             ObservedKind::CiliumOperator => parse(json).map(|view| self.operator(&view)),
             ObservedKind::CiliumAgentPod => {
                 parse::<AgentView>(json).map(|view| self.observed.cilium.agents.push(view.into()))
@@ -173,8 +166,9 @@ impl Reader {
         self.daemon_sets.first().map(String::as_str)
     }
 
-    pub fn definition_of_cilium_node(&self) -> Definition {
-        self.definition
+    /// The CustomResourceDefinitions that were read.
+    pub fn definitions(&self) -> &Definitions {
+        &self.observed.definitions
     }
 
     /// The observation, made at this time.

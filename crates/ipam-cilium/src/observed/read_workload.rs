@@ -2,9 +2,10 @@
 //! images and labels, settings from arguments.
 
 use super::cilium::{version_of_chart, version_of_image, version_of_schema};
-use super::read::{Definition, Reader};
+use super::read::Reader;
+use super::served::{CiliumKind, DefinitionView, schema_label};
 use super::settings::arguments;
-use super::view_workload::{Container, DefinitionView, WorkloadView};
+use super::view_workload::{Container, WorkloadView};
 use super::{Evidence, NodeCidrAllocation, OperatorState};
 use ipam_core::net::Block;
 
@@ -77,18 +78,13 @@ impl Reader {
         }
     }
 
-    pub(super) fn definition(&mut self, view: &DefinitionView<'_>) {
-        self.definition = Definition::Installed;
-        let label = view
-            .metadata
-            .labels
-            .as_ref()
-            .and_then(|labels| labels.get("io.cilium.k8s.crd.schema.version"));
-        self.versions.extend(
-            label
-                .and_then(|label| version_of_schema(label))
-                .map(|v| (Evidence::SchemaLabel, v)),
-        );
+    pub(super) fn definition(&mut self, view: DefinitionView<'_>) {
+        if CiliumKind::of_definition(&view.metadata.name) == Some(CiliumKind::Node) {
+            let version = schema_label(&view).and_then(version_of_schema);
+            self.versions
+                .extend(version.map(|version| (Evidence::SchemaLabel, version)));
+        }
+        self.observed.definitions.add(view);
     }
 
     pub(super) fn controller_manager(&mut self, view: &WorkloadView<'_>) {

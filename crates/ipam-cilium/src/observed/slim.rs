@@ -15,11 +15,12 @@ use super::metal_lb::slim_data;
 use super::pod_pools::PodPoolView;
 use super::project::project;
 use super::read_workload::controller_manager_words;
+use super::served::DefinitionView;
 use super::service_annotations::is_of_load_balancing;
 use super::settings::{AgentView, NodeConfigView};
 use super::view::{CiliumNodeView, ConfigMapView, ManagedFields, NodeView, ServiceCidrView};
 use super::view_lb::{AddressPoolView, RequestManager, ServiceView, SpecManager};
-use super::view_workload::{Container, DefinitionView, WorkloadView};
+use super::view_workload::{Container, WorkloadView};
 use super::{CLAIMS_KEY, MIGRATION_KEY, ObservedKind, setting_key};
 
 /// The object with nothing in it that [`super::Reader`] does not read.
@@ -87,7 +88,8 @@ fn as_read(kind: ObservedKind, object: &Value) -> Value {
             project::<WorkloadView<'_>>(object, narrow_controller_manager)
         }
         ObservedKind::CiliumAgentPod => project::<AgentView>(object, narrow_containers),
-        ObservedKind::CiliumNodeDefinition => project::<DefinitionView<'_>>(object, whole),
+        ObservedKind::Definition(_) => project::<DefinitionView<'_>>(object, whole),
+        ObservedKind::MoreDefinitions => project::<DefinitionView<'_>>(object, narrow_versions),
         ObservedKind::CiliumNodeConfig => project::<NodeConfigView>(object, whole),
         ObservedKind::BgpPeeringPolicy => project::<PeeringPolicyView>(object, whole),
         ObservedKind::BgpClusterConfig => project::<ClusterConfigView>(object, whole),
@@ -105,6 +107,22 @@ fn whole(_: &[&str], _: &Value) -> Option<Value> {
 fn narrow_node(path: &[&str], value: &Value) -> Option<Value> {
     match path {
         ["metadata", "managedFields"] => Some(managers::<ManagedFields>(value)),
+        _ => None,
+    }
+}
+
+/// No object of these kinds is written, so their schemas are not read.
+fn narrow_versions(path: &[&str], value: &Value) -> Option<Value> {
+    match path {
+        ["spec", "versions"] => {
+            let is_read = |key: &str| key != "schema";
+            Some(
+                items(value)
+                    .iter()
+                    .map(|version| only(version, is_read))
+                    .collect(),
+            )
+        }
         _ => None,
     }
 }
@@ -287,7 +305,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::observed::{NodeCidrAllocation, Observed, Reader};
+    use crate::observed::{CiliumKind, NodeCidrAllocation, Observed, Reader};
 
     #[test]
     fn managers_that_no_server_writes_are_left_out() {
@@ -360,9 +378,11 @@ mod tests {
                     .collect::<Map<String, Value>>()}),
             ),
             (
-                ObservedKind::CiliumNodeDefinition,
-                json!({"metadata": {"labels":
-                {"io.cilium.k8s.crd.schema.version": "1.32.1"}}}),
+                ObservedKind::MoreDefinitions,
+                json!({"metadata": {"name": "ciliumendpoints.cilium.io"}, "spec": {"versions":
+                    [{"name": "v2", "served": true, "storage": true,
+                        "schema": {"openAPIV3Schema": {"properties": {"secret": {}}}}}]},
+                    "status": {"storedVersions": ["v2"]}}),
             ),
             (
                 ObservedKind::CiliumOperator,
@@ -497,7 +517,21 @@ mod tests {
                 }).to_string()}}),
             ),
         ];
-        objects.into_iter().map(named).collect()
+        let definitions = CiliumKind::ALL.map(definition);
+        let all = objects.into_iter().chain(definitions);
+        all.map(named).collect()
+    }
+
+    fn definition(kind: CiliumKind) -> (ObservedKind, Value) {
+        let schema = json!({"description": "secret", "properties": {
+            "spec": {"properties": {"a": {"items": {}}}, "additionalProperties": {"properties": {}},
+                "x-kubernetes-preserve-unknown-fields": true}}});
+        let object = json!({"metadata": {"name": format!("{kind}.cilium.io"),
+            "labels": {"io.cilium.k8s.crd.schema.version": "1.32.1"}},
+            "spec": {"versions": [{"name": "v2", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema}}]},
+            "status": {"storedVersions": ["v2"]}});
+        (ObservedKind::Definition(kind), object)
     }
 
     fn named((kind, mut object): (ObservedKind, Value)) -> (ObservedKind, Value) {
@@ -511,7 +545,9 @@ mod tests {
             ("resourceVersion", "7"),
             ("creationTimestamp", "2026-01-01T00:00:00Z"),
         ] {
-            object["metadata"][key] = value.into();
+            if object["metadata"].get(key).is_none() {
+                object["metadata"][key] = value.into();
+            }
         }
         (kind, object)
     }

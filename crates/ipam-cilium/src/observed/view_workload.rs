@@ -1,4 +1,4 @@
-//! Wire views of DaemonSets, Deployments, Pods, and the CRD of CiliumNode.
+//! Wire views of DaemonSets, Deployments and Pods.
 
 use serde::Deserialize;
 
@@ -76,10 +76,4 @@ pub(super) struct Container {
     pub command: Vec<String>,
     #[serde(default, deserialize_with = "nullable")]
     pub args: Vec<String>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct DefinitionView<'a> {
-    #[serde(borrow)]
-    pub metadata: NamedMetadata<'a>,
 }

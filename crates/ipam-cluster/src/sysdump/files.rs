@@ -18,7 +18,8 @@ pub(super) fn stem(kind: ObservedKind) -> Option<&'static str> {
     Some(match kind {
         ObservedKind::Claims
         | ObservedKind::Migration
-        | ObservedKind::CiliumNodeDefinition
+        | ObservedKind::Definition(_)
+        | ObservedKind::MoreDefinitions
         | ObservedKind::ServiceCidr
         | ObservedKind::SpeakerConfig => return None,
         ObservedKind::CiliumDaemonSet => "cilium-daemonset",

@@ -9,7 +9,7 @@ use zip::write::SimpleFileOptions;
 
 use super::*;
 use crate::{Extent, observe};
-use ipam_cilium::observed::Observed;
+use ipam_cilium::observed::{CiliumKind, Observed};
 use ipam_core::model::NodeName;
 
 const FOLDER: &str = "cilium-sysdump-20260102-030405";
@@ -148,7 +148,7 @@ items:
     for kind in [
         ObservedKind::Claims,
         ObservedKind::ServiceCidr,
-        ObservedKind::CiliumNodeDefinition,
+        ObservedKind::Definition(CiliumKind::Node),
     ] {
         assert!(blind(&observed, kind).is_some(), "{kind:?}");
         assert!(!Sysdump::collects(kind));

@@ -265,11 +265,13 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
             "it is unknown whether kube-controller-manager assigns blocks, too"
         }
         ObservedKind::CiliumDaemonSet
-        | ObservedKind::CiliumNodeDefinition
         | ObservedKind::CiliumConfig
         | ObservedKind::CiliumOperator
         | ObservedKind::CiliumAgentPod
         | ObservedKind::CiliumNodeConfig => "Cilium's version or settings are unknown",
+        ObservedKind::Definition(_) | ObservedKind::MoreDefinitions => {
+            "the API versions and fields of Cilium's objects are unknown"
+        }
         ObservedKind::BgpPeeringPolicy
         | ObservedKind::BgpClusterConfig
         | ObservedKind::BgpPeerConfig
@@ -304,12 +306,17 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
         ObservedKind::SpeakerConfig => observed.runs_metal_lb_speakers(),
         _ => true,
     };
-    observed
-        .blind_spots
-        .iter()
-        .filter(|spot| matters(spot.kind))
-        .map(finding)
-        .collect()
+    let is_definition = |kind| {
+        matches!(
+            kind,
+            ObservedKind::Definition(_) | ObservedKind::MoreDefinitions
+        )
+    };
+    let mut spots: Vec<_> = observed.blind_spots.iter().collect();
+    // One finding for all definitions: they have one resource and one consequence.
+    spots.dedup_by_key(|spot| (is_definition(spot.kind)).then_some(()).ok_or(spot.kind));
+    let spots = spots.into_iter().filter(|spot| matters(spot.kind));
+    spots.map(finding).collect()
 }
 
 /// Objects that a plan needs before it writes `spec.podCIDRs`, and that are not visible.

@@ -179,6 +179,7 @@ fn without_nodes(whole: &Observed) -> Observed {
         claims: _,
         migration: _,
         cilium,
+        definitions,
         unattributed,
         tombstones,
         service_ranges,
@@ -203,6 +204,7 @@ fn without_nodes(whole: &Observed) -> Observed {
     let mut rest = Observed {
         at: *at,
         cilium: cilium.clone(),
+        definitions: definitions.clone(),
         unattributed: unattributed.clone(),
         tombstones: tombstones.clone(),
         service_ranges: service_ranges.clone(),

@@ -46,11 +46,12 @@ fn hides(observed: &Observed, kind: ObservedKind) -> Option<&'static str> {
             is_on(setting_key::ENABLE_BGP_CONTROL_PLANE)
                 .then_some("which nodes and Services BGP no longer announces")
         }
+        K::MoreDefinitions => Some("which API versions the new release no longer has"),
         K::L2AnnouncementPolicy => {
             is_on(setting_key::ENABLE_L2_ANNOUNCEMENTS).then_some("which Services L2 announces")
         }
         K::Claims
-        | K::CiliumNodeDefinition
+        | K::Definition(_)
         | K::ControllerManagerPod
         | K::ServiceCidr
         | K::SpeakerConfig

@@ -88,7 +88,8 @@ pub(super) fn message(kind: ObservedKind) -> Option<&'static [Field]> {
         | ObservedKind::Migration
         | ObservedKind::CiliumDaemonSet
         | ObservedKind::CiliumConfig
-        | ObservedKind::CiliumNodeDefinition
+        | ObservedKind::Definition(_)
+        | ObservedKind::MoreDefinitions
         | ObservedKind::ControllerManagerPod
         | ObservedKind::ServiceCidr
         | ObservedKind::LoadBalancerPool

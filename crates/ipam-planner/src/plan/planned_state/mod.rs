@@ -309,6 +309,7 @@ fn without_nodes(observed: &Observed) -> Observed {
         claims: _,
         migration,
         cilium,
+        definitions,
         // These addresses are taken in the supply.
         unattributed: _,
         // They pass.
@@ -336,6 +337,7 @@ fn without_nodes(observed: &Observed) -> Observed {
     Observed {
         at: *at,
         cilium: cilium.clone(),
+        definitions: definitions.clone(),
         service_ranges: service_ranges.clone(),
         primary_family: *primary_family,
         address_pools_served: *address_pools_served,
