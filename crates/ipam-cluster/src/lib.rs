@@ -245,7 +245,7 @@ pub enum Saved {
 /// A place to read and write objects.
 pub trait Cluster: Sync {
     /// Gives every object of a kind to `visitor`, from one consistent list of that moment.
-    /// `namespace` is the one of Cilium's settings.
+    /// `namespace` is that of Cilium; of DaemonSets, none means all namespaces.
     fn list(
         &self,
         kind: ObservedKind,
@@ -253,6 +253,9 @@ pub trait Cluster: Sync {
         moment: &Moment,
         visitor: &mut dyn ListVisitor,
     ) -> impl Future<Output = Result<Seen, ClusterError>> + Send;
+
+    /// The namespace of Cilium, if the user names it.
+    fn cilium_namespace(&self) -> Option<&str>;
 
     /// Sends one guarded write.
     fn write(&self, write: &Write) -> impl Future<Output = Result<Written, WriteError>> + Send;

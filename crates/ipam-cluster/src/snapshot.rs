@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::observe::namespace_of_cilium;
 use super::{Cluster, ClusterError, Extent, ListVisitor, Moment, Seen};
 use ipam_cilium::observed::{CiliumKind, ObservedKind, ReadError, slim};
 
@@ -38,7 +39,7 @@ impl ListVisitor for Slimming {
 /// Fails as `observe` does, and if a kind is hidden.
 pub async fn snapshot<C: Cluster>(cluster: &C) -> Result<Value, ClusterError> {
     let mut items: Vec<Value> = Vec::new();
-    let mut namespace = "kube-system".to_owned();
+    let namespace = namespace_of_cilium(cluster).await?;
     let mut moment = Moment::Latest;
     for kind in Extent::Examination.kinds() {
         let mut slimming = Slimming {
@@ -52,7 +53,11 @@ pub async fn snapshot<C: Cluster>(cluster: &C) -> Result<Value, ClusterError> {
         } else {
             &Moment::Latest
         };
-        let seen = cluster.list(kind, &namespace, of, &mut slimming).await?;
+        let of_cilium = match kind {
+            ObservedKind::CiliumDaemonSet => cluster.cilium_namespace().unwrap_or_default(),
+            _ => &namespace,
+        };
+        let seen = cluster.list(kind, of_cilium, of, &mut slimming).await?;
         let Slimming {
             objects, version, ..
         } = slimming;
@@ -64,14 +69,6 @@ pub async fn snapshot<C: Cluster>(cluster: &C) -> Result<Value, ClusterError> {
                 resource: kind.resource(),
                 message,
             });
-        }
-        if let (ObservedKind::CiliumDaemonSet, Some(found)) = (
-            kind,
-            objects
-                .first()
-                .and_then(|o| o.pointer("/metadata/namespace")?.as_str()),
-        ) {
-            namespace = found.to_owned();
         }
         items.extend(objects);
     }

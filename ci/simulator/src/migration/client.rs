@@ -142,6 +142,10 @@ impl Cluster for Client {
         Ok(Seen::All)
     }
 
+    fn cilium_namespace(&self) -> Option<&str> {
+        None
+    }
+
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         self.others().await;
         let answer = self.answer(write);

@@ -218,12 +218,17 @@ impl ObservedKind {
         }
     }
 
-    /// The request for this kind. `namespace` is that of Cilium's DaemonSet and settings.
+    /// The request for this kind. `namespace` is that of Cilium. Only of DaemonSets it may be empty:
+    /// then the request is for all namespaces.
     pub fn query(self, namespace: &str) -> Query {
         let one = |path: &str| vec![path.to_owned()];
         let (paths, parameters) = match self {
-            ObservedKind::CiliumDaemonSet => (
+            ObservedKind::CiliumDaemonSet if namespace.is_empty() => (
                 one("/apis/apps/v1/daemonsets"),
+                vec![("labelSelector", "k8s-app=cilium")],
+            ),
+            ObservedKind::CiliumDaemonSet => (
+                vec![format!("/apis/apps/v1/namespaces/{namespace}/daemonsets")],
                 vec![("labelSelector", "k8s-app=cilium")],
             ),
             ObservedKind::Claims => (

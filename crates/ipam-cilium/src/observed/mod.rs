@@ -10,6 +10,7 @@ mod cilium;
 mod claimed;
 mod holding;
 mod identify;
+mod installation;
 mod kind;
 mod load_balancing;
 mod metal_lb;
@@ -58,6 +59,7 @@ pub use cilium::{
 pub use claimed::StoredClaims;
 pub use holding::{Holding, HoldingField, Reading, blocks_shown, family_of_annotation};
 pub use identify::{Head, MisnamedItem};
+pub use installation::DEFAULT_CILIUM_NAMESPACE;
 pub use kind::{
     CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, MIGRATION_KEY, MIGRATION_NAME, OWN_NAMESPACE,
     ObservedKind, Query,

@@ -2,6 +2,7 @@
 //! images and labels, settings from arguments.
 
 use super::cilium::{version_of_chart, version_of_image, version_of_schema};
+use super::installation::{DaemonSetSeen, Installation, OperatorSeen, Scheduled};
 use super::read::Reader;
 use super::served::{CiliumKind, DefinitionView, schema_label};
 use super::settings::arguments;
@@ -11,71 +12,57 @@ use ipam_core::net::Block;
 
 impl Reader {
     pub(super) fn daemon_set(&mut self, view: &WorkloadView<'_>) {
-        let containers = view
-            .spec
-            .template
-            .iter()
-            .flat_map(|template| &template.spec.containers);
-        let agent: Vec<&Container> = containers
+        let templates = view.spec.template.iter();
+        let agents: Vec<&Container> = templates
+            .clone()
+            .flat_map(|template| &template.spec.containers)
             .filter(|container| container.name == "cilium-agent")
             .collect();
-        let resolvers = view
-            .spec
-            .template
+        let resolvers = templates
+            .flat_map(|template| &template.spec.init_containers)
+            .filter(|container| container.name == "config");
+        let chart = (view.metadata.labels.as_ref()).and_then(|labels| labels.get("helm.sh/chart"));
+        let images = agents
             .iter()
-            .flat_map(|template| &template.spec.init_containers);
-        let resolvers = resolvers.filter(|container| container.name == "config");
-        self.observed.cilium.resolver_arguments = resolvers.flat_map(arguments).collect();
-        self.observed.cilium.agent_arguments = agent
-            .iter()
-            .flat_map(|container| arguments(container))
-            .collect();
-        self.daemon_sets.push(
-            view.metadata
-                .namespace
-                .as_deref()
-                .unwrap_or_default()
-                .to_owned(),
-        );
-        self.versions.extend(
-            agent
-                .iter()
-                .filter_map(|c| version_of_image(&c.image))
-                .map(|v| (Evidence::ImageTag, v)),
-        );
-        let chart = view
-            .metadata
-            .labels
-            .as_ref()
-            .and_then(|labels| labels.get("helm.sh/chart"));
-        self.versions.extend(
-            chart
-                .and_then(|label| version_of_chart(label))
-                .map(|v| (Evidence::ChartLabel, v)),
-        );
+            .filter_map(|agent| version_of_image(&agent.image));
+        let images = images.map(|version| (Evidence::ImageTag, version));
+        let chart = chart.and_then(|label| version_of_chart(label));
+        let chart = chart.map(|version| (Evidence::ChartLabel, version));
+        let seen = DaemonSetSeen {
+            name: view.metadata.name.clone().into_owned(),
+            scheduled: match view.status.current_number_scheduled {
+                None => Scheduled::Unknown,
+                Some(0) => Scheduled::No,
+                Some(_) => Scheduled::Yes,
+            },
+            versions: images.chain(chart).collect(),
+            agent_arguments: agents.into_iter().flat_map(arguments).collect(),
+            resolver_arguments: resolvers.flat_map(arguments).collect(),
+        };
+        self.installation(view).daemon_sets.push(seen);
     }
 
     pub(super) fn operator(&mut self, view: &WorkloadView<'_>) {
-        let containers = view
-            .spec
-            .template
-            .iter()
-            .flat_map(|template| &template.spec.containers);
+        let templates = view.spec.template.iter();
+        let containers = templates.flat_map(|template| &template.spec.containers);
         for container in containers.filter(|container| container.name == "cilium-operator") {
-            let cilium = &mut self.observed.cilium;
-            cilium.operator_state = match (&cilium.operator_arguments, view.is_settled()) {
-                (Some(_), _) => OperatorState::Several,
-                (None, true) => OperatorState::Settled,
-                (None, false) => OperatorState::Changing,
+            let seen = OperatorSeen {
+                name: view.metadata.name.clone().into_owned(),
+                state: match view.is_settled() {
+                    true => OperatorState::Settled,
+                    false => OperatorState::Changing,
+                },
+                replicas: view.spec.replicas,
+                version: version_of_image(&container.image),
+                arguments: arguments(container),
             };
-            cilium.operator_replicas = view.spec.replicas;
-            cilium.operator_version =
-                version_of_image(&container.image).or(cilium.operator_version);
-            cilium
-                .operator_arguments
-                .get_or_insert_default()
-                .extend(arguments(container));
+            self.installation(view).operators.push(seen);
         }
+    }
+
+    fn installation(&mut self, view: &WorkloadView<'_>) -> &mut Installation {
+        let namespace = view.metadata.namespace.as_deref();
+        self.installations.of(namespace.unwrap_or_default())
     }
 
     pub(super) fn definition(&mut self, view: DefinitionView<'_>) {

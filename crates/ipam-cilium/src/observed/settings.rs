@@ -123,9 +123,19 @@ struct NodeConfigSpec {
 #[derive(Deserialize)]
 pub(super) struct AgentView {
     #[serde(default, deserialize_with = "nullable")]
+    metadata: AgentMetadata,
+    #[serde(default, deserialize_with = "nullable")]
     spec: AgentSpec,
     #[serde(default, deserialize_with = "nullable")]
     status: AgentStatus,
+}
+
+#[derive(Default, Deserialize)]
+struct AgentMetadata {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    namespace: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -177,6 +187,16 @@ impl From<NodeConfigView> for (String, NodeConfig) {
                 defaults: spec.defaults,
             },
         )
+    }
+}
+
+impl AgentView {
+    pub(super) fn namespace(&self) -> &str {
+        &self.metadata.namespace
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.metadata.name
     }
 }
 

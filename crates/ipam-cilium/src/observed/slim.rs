@@ -182,6 +182,10 @@ fn narrow_containers(path: &[&str], value: &Value) -> Option<Value> {
         ["spec", .., "containers" | "initContainers"] => {
             Some(items(value).iter().map(slim_container).collect())
         }
+        // It changes with every node; only whether there is one matters.
+        ["status", "currentNumberScheduled"] => {
+            Some(value.as_u64().map(|number| number.min(1)).into())
+        }
         _ => None,
     }
 }

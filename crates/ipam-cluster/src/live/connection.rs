@@ -21,6 +21,8 @@ pub struct Connection {
     pub kubeconfig: Option<PathBuf>,
     /// A context of that file. Default: its current context.
     pub context: Option<String>,
+    /// The namespace of Cilium. Default: where it is found.
+    pub cilium_namespace: Option<String>,
     /// How long to retry when a server that has answered before fails or is busy.
     pub patience: Duration,
 }

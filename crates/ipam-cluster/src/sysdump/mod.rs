@@ -53,6 +53,15 @@ impl Sysdump {
         Sysdump::within(Limits::SYSDUMP, path)
     }
 
+    /// The same cluster, in which Cilium runs in this namespace.
+    #[must_use]
+    pub fn with_cilium_in(self, cilium_namespace: Option<String>) -> Sysdump {
+        Sysdump {
+            objects: self.objects.with_cilium_in(cilium_namespace),
+            ..self
+        }
+    }
+
     fn within(limits: Limits, path: &Path) -> Result<Sysdump, ClusterError> {
         let fault = |message: String| ClusterError::File {
             path: path.display().to_string(),
@@ -199,6 +208,10 @@ impl Cluster for Sysdump {
             Some(seen) => Ok(seen.clone()),
             None => self.objects.list(kind, namespace, moment, visitor).await,
         }
+    }
+
+    fn cilium_namespace(&self) -> Option<&str> {
+        self.objects.cilium_namespace()
     }
 
     async fn write(&self, _: &Write) -> Result<Written, WriteError> {

@@ -153,7 +153,7 @@ impl BlockedReason {
             }
             BlockedReason::NoCilium => Explanation::new(
                 "no cilium-config was found, so the field that Cilium reads is unknown",
-                "install Cilium first, or include its DaemonSet and ConfigMap in the cluster file",
+                "install Cilium first, pass --cilium-namespace if it runs elsewhere, or include its DaemonSet and ConfigMap in the cluster file",
             ),
             BlockedReason::Unreadable(text) => Explanation::new(
                 format!("it shows a block that cannot be read ({text})"),
