@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 
+use ipam_planner::check::UNKNOWN_VERSION;
 use ipam_planner::migration::{Goal, ScheduleDocument};
 use ipam_planner::plan::PlanDocument;
 
@@ -27,6 +28,8 @@ pub(super) enum FailOn {
     Drift,
     /// A warning of a check.
     Warning,
+    /// A release of Cilium whose rules are unknown.
+    UnknownVersion,
     /// An error of a check, such as a block that two nodes hold.
     Error,
     /// Nothing at all.
@@ -82,6 +85,7 @@ impl FailOn {
             FailOn::Refused => "a refusal",
             FailOn::Drift => "drift",
             FailOn::Warning => "warnings",
+            FailOn::UnknownVersion => "an unknown release of Cilium",
             FailOn::Error => "errors",
             FailOn::Never => "nothing",
         }
@@ -97,6 +101,10 @@ impl Conditions for PlanDocument {
             FailOn::Refused => !self.refusals.is_empty(),
             FailOn::Drift => !self.drift.is_empty(),
             FailOn::Warning => self.summary.warnings > 0,
+            FailOn::UnknownVersion => {
+                let mut findings = self.findings.iter();
+                findings.any(|finding| finding.rule == UNKNOWN_VERSION)
+            }
             FailOn::Error => self.summary.errors > 0,
             FailOn::Never => false,
         }
@@ -117,7 +125,11 @@ impl Conditions for ScheduleDocument {
                 let has_risk = self.moves.iter().any(|one| !one.risks.is_empty());
                 has_risk || !self.remarks.is_empty()
             }
-            FailOn::Refused | FailOn::Drift | FailOn::Error | FailOn::Never => false,
+            FailOn::Refused
+            | FailOn::Drift
+            | FailOn::UnknownVersion
+            | FailOn::Error
+            | FailOn::Never => false,
         }
     }
 }

@@ -70,7 +70,11 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Fa
         Format::Json => output::json(&tables)?,
         Format::Human => {
             output::talk(&diagnostics(
-                &check::load_balancing(&observed),
+                &[
+                    check::about_cilium(&observed),
+                    check::load_balancing(&observed),
+                ]
+                .concat(),
                 &Documents::default(),
                 common.detail(),
             ));

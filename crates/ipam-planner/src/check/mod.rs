@@ -12,12 +12,15 @@ mod migration;
 mod names;
 mod native_routing;
 mod neutron;
+mod releases;
 mod sizes;
 
 pub(crate) use native_routing::pools_outside;
 
 pub(crate) use files::is_private;
 pub(crate) use load_balancing::at_start;
+pub(crate) use releases::are_known;
+pub use releases::{UNKNOWN_VERSION, about_cilium};
 
 use ipam_cilium::observed::Observed;
 use ipam_core::model::Finding;
@@ -65,6 +68,8 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
     let mut findings = cluster::blind_spots(&Desired::default(), observed);
     findings.extend(migration::unfinished(&Desired::default(), observed));
     findings.extend(cluster::unseen(observed));
+    findings.extend(releases::unknown(observed));
+    findings.extend(releases::faults(observed));
     findings.extend(load_balancing::of_cluster(observed));
     findings.extend(observed.findings.iter().cloned());
     findings
@@ -115,6 +120,7 @@ pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         .iter()
         .flat_map(|rule| rule(desired, observed))
         .collect();
+    findings.extend(releases::unknown(observed));
     findings.extend(load_balancing::of_cluster(observed));
     findings.extend(observed.findings.iter().cloned());
     findings.sort();

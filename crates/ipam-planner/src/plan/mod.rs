@@ -43,6 +43,7 @@ use strum::VariantNames;
 
 use ipam_core::model::{Finding, Waiver};
 
+pub use approval::VersionRules;
 pub use blocked::{
     Blocked, BlockedReason, NodeConfigObstacle, NodeObstacle, OperatorObstacle, PinObstacle,
     PodPoolObstacle, UndoObstacle, WritePathObstacle,

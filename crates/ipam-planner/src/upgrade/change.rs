@@ -10,6 +10,8 @@ ipam_core::text_enum! {
     pub enum UpgradeCode {
         /// This release breaks what the objects need.
         BadRelease = "upgrade-bad-release",
+        /// The API server refuses the update of a CustomResourceDefinition.
+        StoredVersion = "upgrade-stored-version",
         /// A Service loses an address.
         AddressLost = "upgrade-address-lost",
         /// A Service may lose an address.

@@ -225,6 +225,7 @@ fn words(code: UpgradeCode) -> [&'static str; 2] {
             "meets a fault of this release",
             "meet a fault of this release",
         ],
+        UpgradeCode::StoredVersion => ["cannot be updated", "cannot be updated"],
         UpgradeCode::AddressLost => ["loses an address", "lose addresses"],
         UpgradeCode::AddressMayMove => ["may lose an address", "may lose addresses"],
         UpgradeCode::BlockChanges => ["takes another block", "take other blocks"],

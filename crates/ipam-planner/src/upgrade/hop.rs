@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::addresses::{self, Told};
 use super::change::{Changes, UpgradeChange};
 use super::path::with_latest_patch;
-use super::{announcing, management, nodes, patches, pools, settings, write_path};
+use super::{announcing, definitions, management, nodes, patches, pools, settings, write_path};
 use ipam_cilium::lbipam::LbService;
 use ipam_cilium::observed::{Evidence, ModeSeen, Observed};
 use ipam_core::model::{CiliumVersion, IpamMode, NodeName, ServiceName};
@@ -84,6 +84,7 @@ impl<'d> HopView<'d> {
         management::judge(&self, &mut changes);
         settings::judge(&self, &mut changes);
         patches::judge(&self, &mut changes);
+        definitions::judge(&self, &mut changes);
         write_path::judge(&self, &mut changes);
         let mut after = self.after;
         move_addresses(&mut after, addresses);
