@@ -157,7 +157,7 @@ fn cilium_elsewhere_is_the_only_one_that_runs_or_the_one_that_is_named() {
     let folder = elsewhere(running);
     let unknown = plan(&folder, &[]);
     assert!(rules(&unknown).contains(&"two-ciliums"), "{unknown:#}");
-    assert_eq!(unknown["summary"]["blocked"], 1, "{unknown:#}");
+    assert_eq!(unknown["summary"]["blocked"], 2, "{unknown:#}");
     let named = plan(&folder, &["--cilium-namespace", "cilium"]);
     assert_eq!(named["summary"]["assign"], 1, "{named:#}");
     assert!(rules(&named).contains(&"objects-like-cilium"));
@@ -244,9 +244,10 @@ fn a_daemon_set_of_a_tenant_stops_no_operator() {
         .create(&path, &custom_pool("a", "10.20.0.0/16", "a"))
         .unwrap();
     let operator = operator_of(&server);
+    let address = operator.address();
     server.nodes([in_rack("n1")]);
     assert_eq!(operator.written("n1"), json!(["10.20.0.0/24"]));
-    let (status, _) = http_get(&operator.address(), "/readyz");
+    let (status, _) = http_get(&address, "/readyz");
     assert_eq!(status, 200);
     operator.end();
 }

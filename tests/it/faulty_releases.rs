@@ -18,7 +18,7 @@ fn service(name: &str, owner: Option<&str>, policy: &str) -> String {
     json!({"apiVersion": "v1", "kind": "Service",
         "metadata": {"name": name, "namespace": "shop", "ownerReferences": owners},
         "spec": {"type": "LoadBalancer", "ports": [{"port": 80}], "externalTrafficPolicy": policy},
-        "status": {"loadBalancer": {"ingress": [{"ip": "20.0.10.5"}]}}})
+        "status": {"loadBalancer": {"ingress": [{"ip": format!("20.0.10.{}", name.len())}]}}})
     .to_string()
 }
 
@@ -89,7 +89,7 @@ fn gateways_with_local_traffic_are_silent_under_1_20_2() {
         let services = [
             service("local", Some(owner), "Local"),
             service("wide", Some(owner), "Cluster"),
-            service("plain", None, "Local"),
+            service("direct", None, "Local"),
         ];
         let before = l2("1.20.1", &services);
         let expected = (
@@ -112,7 +112,7 @@ fn gateways_with_local_traffic_are_silent_under_1_20_2() {
             "{after:#?}"
         );
         assert!(has(&after, "faulty-release", "cilium#48799"), "{after:#?}");
-        for name in ["shop/wide", "shop/plain"] {
+        for name in ["shop/wide", "shop/direct"] {
             assert!(!has(&after, "address-not-announced", name), "{name}");
             assert!(!has(&after, "faulty-release", name), "{name}");
         }

@@ -155,10 +155,15 @@ fn claims_elsewhere() {
 fn records_elsewhere() {
     let record = json!({"id": "m", "state": "running", "wave": 0,
         "schedule": {"waves": [{"nodes": ["n1"]}]}});
-    only_at_home("kube-system", "", |namespace| {
+    let is_told = |namespace: &str| {
         let data = json!({"record.json": record.to_string()});
-        config_map("cilium-ipam-migration", namespace, data)
-    });
+        let record = config_map("cilium-ipam-migration", namespace, data);
+        let plan = plan_of("", &[record], &[node("n1", "a", "")]);
+        plan["findings"]
+            .to_string()
+            .contains("migration m is unfinished")
+    };
+    assert!(is_told("kube-system") && !is_told("team-a"));
 }
 
 #[test]

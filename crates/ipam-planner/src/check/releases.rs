@@ -43,7 +43,7 @@ pub(crate) fn unknown(observed: &Observed) -> Vec<Finding> {
     let Some((_, _, why)) = unknown().last() else {
         return Vec::new();
     };
-    let finding = Finding::new(Severity::Warning, Rule(UNKNOWN_VERSION), why);
+    let finding = Finding::new(Severity::Warning, Rule("unknown-version"), why);
     let finding = finding
         .seen(unknown().map(|(version, source, _)| format!("{source}: {version}")))
         .causes(format!(
