@@ -19,6 +19,7 @@ mod native_routing;
 mod node_configs;
 mod operator;
 mod operator_complaint;
+mod operator_start;
 mod pod_pools;
 mod ports;
 mod project;
@@ -73,6 +74,7 @@ pub use operator::{
     BlockAllocator, IGNORE_ANNOTATION, OperatorAttention, OperatorBlocks, OperatorRefusal,
 };
 pub use operator_complaint::OperatorComplaint;
+pub use operator_start::{DuplicateHandling, Losers, Removal, RemovalCause};
 pub use pod_pools::{DEFAULT_POOL_SETTING, PodRanges, SeenPodPool};
 pub use ports::SeenPorts;
 pub use protobuf::{

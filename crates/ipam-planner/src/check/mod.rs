@@ -13,6 +13,7 @@ mod names;
 mod native_routing;
 mod neutron;
 mod releases;
+pub(crate) mod shared_slots;
 mod sizes;
 
 pub(crate) use native_routing::pools_outside;
@@ -70,6 +71,10 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
     findings.extend(cluster::unseen(observed));
     findings.extend(releases::unknown(observed));
     findings.extend(releases::faults(observed));
+    findings.extend(shared_slots::removed_at_operator_start(
+        &Desired::default(),
+        observed,
+    ));
     findings.extend(load_balancing::of_cluster(observed));
     findings.extend(observed.findings.iter().cloned());
     findings
@@ -99,7 +104,7 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 
 /// Findings of the files compared with the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 15] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 16] = [
         migration::unfinished,
         cluster::nodes_left_to_others,
         native_routing::pools_outside,
@@ -111,6 +116,7 @@ pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         cluster::pools_without_nodes,
         cluster::pools_over_other_addresses,
         cluster::blocks_held_twice,
+        shared_slots::removed_at_operator_start,
         cluster::families_switched_off,
         cluster::blind_spots,
         names::missing_pinned_nodes,

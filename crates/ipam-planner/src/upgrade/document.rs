@@ -228,6 +228,7 @@ fn words(code: UpgradeCode) -> [&'static str; 2] {
         UpgradeCode::StoredVersion => ["cannot be updated", "cannot be updated"],
         UpgradeCode::AddressLost => ["loses an address", "lose addresses"],
         UpgradeCode::AddressMayMove => ["may lose an address", "may lose addresses"],
+        UpgradeCode::BlockRemoved => ["may lose its block", "may lose their block"],
         UpgradeCode::BlockChanges => ["takes another block", "take other blocks"],
         UpgradeCode::BlockMissing => ["finds no block", "find no block"],
         UpgradeCode::NodeAnnouncement => ["announces something else", "announce something else"],

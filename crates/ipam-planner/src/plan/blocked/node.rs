@@ -69,7 +69,9 @@ impl NodeObstacle {
                     passed.why == PassedOver::Full && claimed.contains_key(&passed.pool)
                 };
                 let again = match passed_over.iter().any(is_claimed) {
-                    true => ", or plan again when the claims end: an apply ends those of a killed one",
+                    true => {
+                        ", or plan again when the claims end: an apply ends those of a killed one"
+                    }
                     false => "",
                 };
                 Explanation::new(
