@@ -97,6 +97,7 @@ mod safety_arguments;
 mod saved_plans;
 mod server;
 mod shared_slots;
+mod strict_writes;
 mod subnets;
 mod support;
 mod tidy;

@@ -209,7 +209,7 @@ fn key_of(target: &Target) -> Option<(Kind, String)> {
         Target::Node(name) => (Kind::Node, name.to_string()),
         Target::CiliumNode(name) => (Kind::CiliumNode, name.to_string()),
         Target::NodeConfig(_, _, name) => (Kind::NodeConfig, name.clone()),
-        Target::PodPool(name) => (Kind::PodPool, name.clone()),
+        Target::PodPool(_, name) => (Kind::PodPool, name.clone()),
         Target::Claims => (Kind::Claims, CLAIMS_NAME.to_owned()),
         Target::MigrationRecord(name) => (Kind::Record, name.clone()),
         Target::Pod(namespace, name) | Target::Eviction(namespace, name) => {

@@ -270,9 +270,12 @@ impl ObservedKind {
                     .into(),
                 Vec::new(),
             ),
-            ObservedKind::PodIpPool => {
-                (one("/apis/cilium.io/v2alpha1/ciliumpodippools"), Vec::new())
-            }
+            ObservedKind::PodIpPool => (
+                ["v2", "v2alpha1"]
+                    .map(|v| format!("/apis/cilium.io/{v}/ciliumpodippools"))
+                    .into(),
+                Vec::new(),
+            ),
             ObservedKind::Service => (one("/api/v1/services"), Vec::new()),
             ObservedKind::CiliumOperator => (
                 vec![format!("/apis/apps/v1/namespaces/{namespace}/deployments")],

@@ -75,7 +75,7 @@ pub use operator::{
 };
 pub use operator_complaint::OperatorComplaint;
 pub use operator_start::{DuplicateHandling, Losers, Removal, RemovalCause};
-pub use pod_pools::{DEFAULT_POOL_SETTING, PodRanges, SeenPodPool};
+pub use pod_pools::{DEFAULT_POOL_SETTING, PodPoolApi, PodRanges, SeenPodPool};
 pub use ports::SeenPorts;
 pub use protobuf::{
     Encoding, ProtobufEvent, ProtobufList, ProtobufObject, ProtobufStatus, WireError,

@@ -94,7 +94,7 @@ pub(super) fn object_of(target: &Target) -> Option<(ObservedKind, String)> {
         Target::NodeConfig(_, namespace, name) => {
             (ObservedKind::CiliumNodeConfig, full_name(namespace, name))
         }
-        Target::PodPool(name) => (ObservedKind::PodIpPool, name.clone()),
+        Target::PodPool(_, name) => (ObservedKind::PodIpPool, name.clone()),
         Target::AddressPool(_, name) => (ObservedKind::LoadBalancerPool, name.to_string()),
         Target::Service(service) => (
             ObservedKind::Service,

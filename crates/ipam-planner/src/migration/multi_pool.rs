@@ -52,7 +52,7 @@ fn pod_pools(desired: &Desired, observed: &Observed) -> BTreeMap<PoolName, PoolS
         }
     }
     for change in plan.changes {
-        if let PodPoolObject::Pool(_) = change.object {
+        if let PodPoolObject::Pool(..) = change.object {
             let state = match &change.before {
                 None => Ok(Some(change.clone())),
                 Some(_) => Err(LeftBehind {

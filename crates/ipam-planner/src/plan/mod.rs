@@ -30,6 +30,7 @@ mod ports;
 mod refusals;
 mod rule_cases;
 mod rules;
+mod schema;
 mod selection;
 mod staleness;
 mod supply;

@@ -95,7 +95,7 @@ fn reason(change: &PodPoolChange) -> String {
     let pool = &change.pool;
     let why = match (&change.object, &change.after) {
         _ if change.cause == PodPoolCause::Undo => "undoes an earlier apply".to_owned(),
-        (PodPoolObject::Pool(_), Some(_)) => {
+        (PodPoolObject::Pool(..), Some(_)) => {
             format!("addresses of pool {pool}, without what is reserved or used")
         }
         (PodPoolObject::Choice(..), Some(_)) => {
