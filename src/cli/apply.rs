@@ -275,7 +275,7 @@ impl Run<'_> {
         }
         if self.review.is_none() && !self.arguments.is_approved(self.saved) {
             let intent = self.saved.map_or(Intent::Files, |saved| saved.intent);
-            approval::ask(intent, self.common).await?;
+            approval::ask(intent, &approved.verdict, self.common).await?;
             // The answer may have taken hours.
             if self.window()? == Window::Awaited {
                 return Ok(None);
@@ -299,10 +299,12 @@ impl Run<'_> {
         self.arguments
             .expectation
             .check_digest(&document, PlanOrigin::Now)?;
+        let verdict = document.verdict();
         if let Some(review) = self.review {
             review.check(document).await?;
         }
         Ok(Approved {
+            verdict,
             blocked: plan.blocked.len(),
             changes: plan.changes,
             held_back: Vec::new(),

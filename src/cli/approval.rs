@@ -4,20 +4,21 @@ use std::io::{BufRead, IsTerminal};
 
 use super::failure::Failure;
 use super::{Common, output};
-use crate::render::Paint;
-use ipam_planner::plan::Intent;
+use crate::render::{Paint, printable};
+use ipam_planner::plan::{Intent, Verdict};
 
 /// How to approve a migration without an answer.
 pub(super) const INSTEAD: &str = "pass --auto-approve to begin without confirmation";
 
-/// Asks for approval of a plan. Fails on any answer other than `yes`.
-pub(super) async fn ask(intent: Intent, common: &Common) -> Result<(), Failure> {
+/// Asks for approval of a plan with this verdict. Fails on any answer other than `yes`.
+pub(super) async fn ask(intent: Intent, verdict: &Verdict, common: &Common) -> Result<(), Failure> {
     let question = match intent {
         Intent::Files => "Apply these changes?",
         Intent::Undo => "Take these changes back?",
     };
+    let question = format!("{}\n{question}", printable(&verdict.line()));
     let instead = "pass --auto-approve to apply without confirmation, or --expect-digest with the digest of the reviewed plan";
-    confirm(question, instead, common).await
+    confirm(&question, instead, common).await
 }
 
 /// Asks a question. Fails on any answer other than `yes`. `instead`: what to do where no person

@@ -25,8 +25,8 @@ const BY_DEFAULT: [FailOn; 2] = [FailOn::Error, FailOn::Refused];
 /// Show a plan in a pull request of GitHub, GitLab, Gitea or Forgejo: one comment for each
 /// directory, found again and updated in place.
 ///
-/// Exits with 2 if the plan is refused or has errors, so that the job goes red, unless --fail-on
-/// names something else.
+/// Exits with 5 if the plan is refused and with 2 if it has errors, so that the job goes red, unless
+/// --fail-on names something else.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -86,8 +86,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     }
     match shown.plan() {
         None => Err(Failure::Invalid(String::new())),
-        Some(plan) if arguments.fail_on.names(plan, &BY_DEFAULT) => Ok(ExitStatus::ChangesPending),
-        Some(_) => Ok(ExitStatus::Done),
+        Some(plan) => Ok(arguments.fail_on.status(plan, &BY_DEFAULT)),
     }
 }
 
@@ -215,7 +214,7 @@ impl Arguments {
 
     fn check<'c>(&self, shown: &Shown, because: &'c [&'c str]) -> Check<'c> {
         let code = match shown.plan() {
-            Some(_) => ExitStatus::ChangesPending.code(),
+            Some(plan) => self.fail_on.status(plan, &BY_DEFAULT).code(),
             None => Failure::Invalid(String::new()).code(),
         };
         match because.is_empty() {

@@ -213,6 +213,8 @@ enum ExitStatus {
     Done,
     ChangesPending,
     Findings,
+    /// `apply` would refuse the plan.
+    Refused,
     /// Nothing was found, and a part of the cluster could not be read.
     Unreadable,
 }

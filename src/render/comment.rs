@@ -197,18 +197,14 @@ fn head(plan: &PlanDocument, worst: Vec<String>, around: &Circumstances<'_>) -> 
     let mut text = format!(
         "### {title}{}{cluster}: {}\n",
         code(&plan.source.directory),
-        prose(&comment_verdict::verdict(plan))
+        prose(plan.verdict().sentence())
     );
     let consequence = comment_verdict::consequence(plan, around).to_string();
-    let lines = [
-        limited::left_out(&plan.summary).trim().to_owned(),
-        limited::by(plan.selection.as_ref()),
-    ];
-    let lines = lines.map(|line| prose(&line).to_string());
+    let limited = prose(&limited::by(plan.selection.as_ref())).to_string();
     let irreversible = (plan.summary.irreversible > 0).then(|| irreversible(plan));
     let all = [consequence].into_iter().chain(worst);
     let check = around.check.as_ref().map(Check::line);
-    let all = all.chain(check).chain(lines).chain(irreversible);
+    let all = all.chain(check).chain([limited]).chain(irreversible);
     for line in all.filter(|line| !line.is_empty()) {
         text.push_str(&format!("\n{line}\n"));
     }

@@ -29,7 +29,7 @@ const SHOWN: usize = 10;
 /// Digits of the digest: `--expect-digest` needs no more.
 const SHOWN_DIGITS: usize = 16;
 
-/// The plan as text, without its findings: they are printed as diagnostics.
+/// The plan as text, from its verdict to its verdict, without its findings: they are printed as diagnostics.
 pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     // Every field is named, so that a new one cannot be forgotten here.
     let PlanDocument {
@@ -48,13 +48,13 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
         drift,
         findings: _,
     } = plan;
-    let headline = headlines::of_plan(summary, *intent);
+    let headline = format!("{}\n", Paint::Bold.on(&printable(&plan.verdict().line())));
     let parts = [
         match limited::by(selection.as_ref()) {
             line if line.is_empty() => line,
             line => format!("{line}\n"),
         },
-        headlines::of_objects(summary, *intent),
+        headlines::of_objects(summary, *intent, plan.losing()),
         refused(refusals, detail),
         human_approval::blocks(summary, changes, detail),
         human_lb::changes(changes, detail),

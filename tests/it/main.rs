@@ -112,4 +112,5 @@ mod unreachable;
 mod untrusted;
 mod upgrade;
 mod upgrade_operators;
+mod verdict;
 mod watch;

@@ -208,7 +208,7 @@ fn a_saved_plan_names_its_waivers() {
     let folder = dual_stack(&running(&THREE), "");
     folder
         .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
-        .expect(0);
+        .expect(5);
     let refused = folder
         .run(&["apply", "plan.json", "--cluster", "cluster.json"])
         .expect(5);
@@ -287,7 +287,7 @@ fn what_was_refused_when_it_was_saved_is_refused_for_good() {
     let folder = dual_stack(&running(&THREE[..1]), "");
     for flags in [["--protect-node", "n1"], ["--limit", "disruptive-count=0"]] {
         let words = ["plan", "--cluster", "cluster.json", "--out", "plan.json"];
-        folder.run(&[&words[..], &flags].concat()).expect(0);
+        folder.run(&[&words[..], &flags].concat()).expect(5);
         folder
             .run(&["apply", "plan.json", "--cluster", "cluster.json"])
             .expect(5);

@@ -13,6 +13,7 @@ mod pod_pools;
 mod selection;
 mod service_effects;
 mod summary;
+mod verdict;
 
 use std::collections::BTreeSet;
 
@@ -28,16 +29,17 @@ pub use edit::EditDocument;
 pub use findings::{
     BlockedDocument, DriftDocument, FindingDocument, MisplacedDocument, RefusalDocument,
 };
-pub use load_balancing::LbSummary;
+pub use load_balancing::{LbSummary, Losing};
 pub use pod_pools::PodPoolSummary;
 pub(super) use pod_pools::{is_gone, shows};
 pub use selection::SelectionDocument;
 pub(super) use service_effects::service_effects;
 pub use service_effects::{LostAddressDocument, ServiceEffectDocument};
 pub use summary::Summary;
+pub use verdict::{PlanOutcome, Verdict};
 
 /// Version of this format: the major part changes when a reader would misunderstand.
-pub const FORMAT_VERSION: &str = "1.12";
+pub const FORMAT_VERSION: &str = "1.13";
 
 /// A plan as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

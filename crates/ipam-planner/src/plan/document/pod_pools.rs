@@ -41,9 +41,14 @@ impl PodPoolSummary {
         }
     }
 
+    /// Number of objects that change.
+    pub fn changes(&self) -> usize {
+        self.create + self.update + self.adopt + self.delete
+    }
+
     /// Whether none of them would change.
     pub fn changes_nothing(&self) -> bool {
-        self.create + self.update + self.adopt + self.delete == 0
+        self.changes() == 0
     }
 }
 
