@@ -52,6 +52,8 @@ mod lb_files;
 mod lb_freeze;
 mod lb_freeze_operators;
 mod lb_from_metallb;
+mod lb_hostnames;
+mod lb_hostnames_operators;
 mod lb_undo;
 mod limited_plans;
 mod lock;

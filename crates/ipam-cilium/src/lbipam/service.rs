@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::rules::LbRules;
+use super::served_address::ServedHostname;
 use ipam_core::model::{Labels, ObjectVersion, ServiceName};
 use ipam_core::net::{Address, Family};
 
@@ -154,6 +155,8 @@ pub struct LbService {
     pub pod_selector: Labels,
     /// `status.loadBalancer.ingress[].ip`.
     pub ingress: Vec<IpAddr>,
+    /// `status.loadBalancer.ingress[].hostname`, each once.
+    pub hostnames: Vec<ServedHostname>,
     /// Reason of the condition that tells whether Cilium satisfied the request.
     pub reason: Option<String>,
 }

@@ -155,8 +155,6 @@ pub struct Observed {
     pub pod_pools: BTreeMap<String, SeenPodPool>,
     /// Services of type LoadBalancer.
     pub services: BTreeMap<ServiceName, LbService>,
-    /// Services with a host name as address, which another program gave.
-    pub services_with_host: BTreeSet<ServiceName>,
     /// Annotations of these Services that look like those of LB-IPAM and are not.
     pub unread_annotations: BTreeMap<ServiceName, Vec<String>>,
     /// Whether kube-controller-manager also allocates blocks.

@@ -6,6 +6,7 @@
 mod address_pools;
 mod cluster;
 mod files;
+mod hostnames;
 mod labels;
 mod load_balancing;
 mod migration;
@@ -60,6 +61,7 @@ pub fn advice(desired: &Desired) -> Vec<Finding> {
 /// Findings about LoadBalancer pools and Services of the cluster alone.
 pub fn load_balancing(observed: &Observed) -> Vec<Finding> {
     let mut findings = load_balancing::of_cluster(observed);
+    findings.extend(hostnames::that_go(observed));
     findings.sort();
     findings
 }
@@ -76,6 +78,7 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
         observed,
     ));
     findings.extend(load_balancing::of_cluster(observed));
+    findings.extend(hostnames::that_go(observed));
     findings.extend(observed.findings.iter().cloned());
     findings
 }

@@ -189,7 +189,6 @@ fn without_nodes(whole: &Observed) -> Observed {
         pod_pools_served,
         pod_pools,
         services: _,
-        services_with_host: _,
         unread_annotations: _,
         controller_manager,
         cluster_cidrs,

@@ -322,7 +322,6 @@ fn without_nodes(observed: &Observed) -> Observed {
         pod_pools,
         services: _,
         unread_annotations: _,
-        services_with_host: _,
         controller_manager,
         cluster_cidrs,
         node_configs_served,
