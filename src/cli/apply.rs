@@ -24,7 +24,9 @@ use super::undo_file::UndoFile;
 use super::{Common, ExitStatus, Format, approval, load_valid, output};
 use crate::render::{diagnostics, human};
 use ipam_cilium::observed::Observed;
-use ipam_cluster::{Cluster, ClusterError, LeaseName, Opening, replace_private_file};
+use ipam_cluster::{
+    Cluster, ClusterError, LeaseName, Opening, check_output_file, replace_private_file,
+};
 use ipam_config::source::Location;
 use ipam_controller::apply::Event;
 use ipam_controller::{
@@ -173,6 +175,13 @@ async fn carry_out(
 }
 
 impl Arguments {
+    /// A report that cannot be kept is noticed before the first write.
+    fn check_report_out(&self) -> Result<(), Failure> {
+        self.report_out.as_deref().map_or(Ok(()), |file| {
+            check_output_file(file).map_err(|error| unwritable_report(file, &error))
+        })
+    }
+
     /// Whether a person has approved the changes already. An undo plan is not reviewed, because an
     /// apply wrote it.
     fn is_approved(&self, saved: Option<&PlanDocument>) -> bool {
@@ -213,6 +222,13 @@ impl Arguments {
     }
 }
 
+fn unwritable_report(file: &Path, error: &std::io::Error) -> Failure {
+    Failure::Failed(format!(
+        "the report cannot be written to {}: {error}",
+        file.display()
+    ))
+}
+
 /// Everything that an apply needs while it holds the lock.
 struct Run<'r> {
     arguments: &'r Arguments,
@@ -240,6 +256,7 @@ impl Run<'_> {
         let Some((observed, approved)) = approved else {
             return Ok(Attempt::TooEarly);
         };
+        self.arguments.check_report_out()?;
         self.interruption.begin_writes();
         let undo_out = self.arguments.undo_out.as_deref();
         let began = Timestamp::now();
@@ -373,11 +390,7 @@ impl Run<'_> {
         let Some(file) = &self.arguments.report_out else {
             return Ok(());
         };
-        replace_private_file(file, &output::json_text(report)?).map_err(|error| {
-            Failure::Failed(format!(
-                "the report cannot be written to {}: {error}",
-                file.display()
-            ))
-        })
+        replace_private_file(file, &output::json_text(report)?)
+            .map_err(|error| unwritable_report(file, &error))
     }
 }

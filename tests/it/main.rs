@@ -73,6 +73,7 @@ mod multi_pool;
 mod neutron;
 mod node_config;
 mod operator;
+mod output_files;
 mod pairs;
 mod pairs_applied;
 mod parse_node;

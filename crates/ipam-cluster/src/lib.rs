@@ -29,8 +29,8 @@ use ipam_core::net::Block;
 
 pub use cache::{ClusterCache, DirtyNodes, Role, Rollback, Settled, Snapshot, Uncached};
 pub use file::{
-    FileCluster, Opening, observe_file, open_regular, remove_leftovers_of, replace as replace_file,
-    replace_private as replace_private_file,
+    FileCluster, Opening, check_output as check_output_file, observe_file, open_regular,
+    remove_leftovers_of, replace as replace_file, replace_private as replace_private_file,
 };
 pub use follow::{Follow, Following, ObjectEvent, Stored};
 pub use lock::{LeaseName, LockRecord, LockSeen};

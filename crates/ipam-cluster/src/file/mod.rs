@@ -40,7 +40,7 @@ use ipam_core::text::one_line;
 pub(crate) use items::ItemHead;
 pub(crate) use text::yaml_documents;
 
-pub use disk::{open_regular, remove_leftovers_of, replace, replace_private};
+pub use disk::{check_output, open_regular, remove_leftovers_of, replace, replace_private};
 pub use observe_file::observe_file;
 
 /// Why a file is opened.
