@@ -109,6 +109,11 @@ async fn carry_out(
         arguments
             .expectation
             .check_digest(saved, PlanOrigin::Earlier)?;
+        // An undo plan needs an approval in any case.
+        if saved.intent == Intent::Files {
+            let terminal = approval::Terminal::of(common);
+            arguments.expectation.check_trust(terminal)?;
+        }
         output::talk(&plan_file::introduction(&arguments.what, saved));
     }
     let location = arguments.location(saved.as_ref())?;

@@ -4,7 +4,7 @@
 
 use super::comment_check::Check;
 use super::comment_risks::Told;
-use super::human::Detail;
+use super::human::{Detail, SHOWN_DIGITS};
 use super::markdown::{found, needs_approval, pointed_to};
 use super::markdown_page::{Fold, Page, PageLimit};
 use super::markup::{Markup, code, codes, prose};
@@ -13,9 +13,6 @@ use super::{Irreversible, limited, markdown_objects, markdown_waiting};
 use super::{comment_changes, comment_disruptive, comment_domains, comment_drift};
 use super::{comment_refusals, comment_risks, comment_services, comment_verdict, comment_words};
 use ipam_planner::plan::{ChangeDocument, FindingDocument, Intent, PlanDocument};
-
-/// Digits of the digest in a command: `--expect-digest` needs no more.
-const SHOWN_DIGITS: usize = 16;
 
 /// What a comment says beside the plan.
 #[derive(Clone, Copy, Debug)]

@@ -23,11 +23,11 @@ pub enum Detail {
     Full,
 }
 
+/// Digits of a digest that people compare; `--expect-digest` requires as many.
+pub const SHOWN_DIGITS: usize = 32;
+
 /// Groups, and lines of one group, in short form; more are counted.
 const SHOWN: usize = 10;
-
-/// Digits of the digest: `--expect-digest` needs no more.
-const SHOWN_DIGITS: usize = 16;
 
 /// The plan as text, from its verdict to its verdict, without its findings: they are printed as diagnostics.
 pub fn human(plan: &PlanDocument, detail: Detail) -> String {

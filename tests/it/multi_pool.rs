@@ -372,7 +372,7 @@ fn a_pool_without_an_owner_becomes_ours_and_a_saved_plan_holds() {
         .stdout;
     assert!(page.contains("CiliumPodIPPool/a"), "{page}");
     let applied = folder
-        .run(&[&["apply", "plan.json"][..], &at].concat())
+        .run(&[&["apply", "plan.json", "--trust-plan-file"][..], &at].concat())
         .expect(0)
         .stdout;
     assert!(
@@ -381,7 +381,7 @@ fn a_pool_without_an_owner_becomes_ours_and_a_saved_plan_holds() {
     );
     // What it shows already is done.
     let again = folder
-        .run(&[&["apply", "plan.json"][..], &at].concat())
+        .run(&[&["apply", "plan.json", "--trust-plan-file"][..], &at].concat())
         .expect(0);
     assert!(
         again.stdout.contains("0 applied") || again.stderr.contains("already"),

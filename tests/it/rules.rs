@@ -61,6 +61,7 @@ fn a_broken_rule_refuses_every_apply_and_names_its_place() {
         .run(&[
             "apply",
             "saved.json",
+            "--trust-plan-file",
             "--cluster",
             "cluster.json",
             "--auto-approve",

@@ -210,7 +210,13 @@ fn a_saved_plan_names_its_waivers() {
         .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
         .expect(5);
     let refused = folder
-        .run(&["apply", "plan.json", "--cluster", "cluster.json"])
+        .run(&[
+            "apply",
+            "plan.json",
+            "--trust-plan-file",
+            "--cluster",
+            "cluster.json",
+        ])
         .expect(5);
     assert!(
         refused.stderr.contains("disruptive-percent"),
@@ -220,6 +226,7 @@ fn a_saved_plan_names_its_waivers() {
     let late = [
         "apply",
         "plan.json",
+        "--trust-plan-file",
         "--cluster",
         "cluster.json",
         "--waive",
@@ -244,7 +251,13 @@ fn a_saved_plan_names_its_waivers() {
     );
     assert!(
         folder
-            .run(&["apply", "plan.json", "--cluster", "cluster.json"])
+            .run(&[
+                "apply",
+                "plan.json",
+                "--trust-plan-file",
+                "--cluster",
+                "cluster.json"
+            ])
             .expect(1)
             .stderr
             .contains("digest")
@@ -278,7 +291,13 @@ fn a_saved_plan_names_its_waivers() {
     folder.run(&late).expect(0);
     folder.write("cluster.json", before);
     folder
-        .run(&["apply", "plan.json", "--cluster", "cluster.json"])
+        .run(&[
+            "apply",
+            "plan.json",
+            "--trust-plan-file",
+            "--cluster",
+            "cluster.json",
+        ])
         .expect(0);
 }
 
@@ -289,7 +308,13 @@ fn what_was_refused_when_it_was_saved_is_refused_for_good() {
         let words = ["plan", "--cluster", "cluster.json", "--out", "plan.json"];
         folder.run(&[&words[..], &flags].concat()).expect(5);
         folder
-            .run(&["apply", "plan.json", "--cluster", "cluster.json"])
+            .run(&[
+                "apply",
+                "plan.json",
+                "--trust-plan-file",
+                "--cluster",
+                "cluster.json",
+            ])
             .expect(5);
     }
 }

@@ -95,7 +95,7 @@ pub enum Intent {
 /// The files of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceDocument {
-    /// The directory as it was given.
+    /// The directory, relative to the working directory if it lies in it.
     pub directory: String,
     /// The commit from which the files were read, if they were read from Git.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,6 +121,9 @@ pub enum PlanFileError {
     /// No plan changes one object twice.
     #[error("it changes `{0}` twice, which no plan does")]
     Twice(String),
+    /// Every change of a plan sets something.
+    #[error("its change of `{0}` sets nothing, which no plan does")]
+    Empty(String),
 }
 
 impl PlanDocument {
@@ -239,8 +242,8 @@ impl PlanDocument {
     /// Reads a saved plan.
     ///
     /// # Errors
-    /// Fails if the file is not a plan, has another major version, was changed after it was saved, or
-    /// changes an object twice.
+    /// Fails if the file is not a plan, has another major version, was changed after it was saved,
+    /// changes an object twice, or has a change without an edit.
     pub fn parse(json: &str) -> Result<PlanDocument, PlanFileError> {
         #[derive(Deserialize)]
         struct Version {
@@ -257,6 +260,7 @@ impl PlanDocument {
         if document.own_digest() != document.digest {
             return Err(PlanFileError::Digest);
         }
+        document.check_edits()?;
         let mut names = BTreeSet::new();
         match document
             .changes
@@ -265,6 +269,14 @@ impl PlanDocument {
         {
             Some(twice) => Err(PlanFileError::Twice(twice.name.escape_debug().to_string())),
             None => Ok(document),
+        }
+    }
+
+    fn check_edits(&self) -> Result<(), PlanFileError> {
+        let is_empty = |change: &&ChangeDocument| change.edit.is_empty(self.intent);
+        match self.changes.iter().find(is_empty) {
+            Some(empty) => Err(PlanFileError::Empty(empty.name.escape_debug().to_string())),
+            None => Ok(()),
         }
     }
 }
