@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::base::BaseArguments;
 use super::beside::Beside;
 use super::fail_on::{FailOn, FailOnArguments};
 use super::failure::Failure;
@@ -31,10 +32,12 @@ const BY_DEFAULT: [FailOn; 2] = [FailOn::Error, FailOn::Refused];
 pub(super) struct Arguments {
     #[command(flatten)]
     files: Files,
+    #[command(flatten)]
+    base: BaseArguments,
     /// Show this saved plan, instead of a plan of DIR. The file may come from a pull request that
     /// you do not trust: nothing in it decides where the comment goes, and its texts stay text.
     #[arg(long, value_name = "PLANFILE", conflicts_with_all = ["directory", "revision", "target",
-        "exclude", "selector", "waive", "limit", "protect_node", "protect_pool"])]
+        "base", "exclude", "selector", "waive", "limit", "protect_node", "protect_pool"])]
     plan: Option<PathBuf>,
     /// Refuse a plan file from another directory.
     #[arg(
@@ -117,6 +120,7 @@ impl Arguments {
             files: &self.files,
             selection: &self.selection,
             safety_arguments: &self.safety_arguments,
+            base: Some(&self.base),
         };
         Ok(match planning.make(common).await? {
             Made::Plan(made) => match Beside::of(&made, &self.safety_arguments, common).await {

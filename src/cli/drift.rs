@@ -52,6 +52,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         files: &arguments.files,
         selection: &arguments.selection,
         safety_arguments: &arguments.safety_arguments,
+        base: None,
     };
     let plan = match planning.make(common).await? {
         Made::Plan(made) => made.document,

@@ -28,6 +28,8 @@ pub(super) enum FailOn {
     FellOver,
     /// A reason for which `apply` refuses the plan. The exit code is 5.
     Refused,
+    /// A Policy that allows more than that of `--base`.
+    Policy,
     /// A field that differs from its expected value.
     Drift,
     /// A warning of a check.
@@ -95,6 +97,7 @@ impl FailOn {
             FailOn::Misplaced => "misplaced blocks",
             FailOn::FellOver => "nodes outside their best pool",
             FailOn::Refused => "a refusal",
+            FailOn::Policy => "a weakened Policy",
             FailOn::Drift => "drift",
             FailOn::Warning => "warnings",
             FailOn::UnknownVersion => "an unknown release of Cilium",
@@ -112,6 +115,7 @@ impl Conditions for PlanDocument {
             FailOn::Misplaced => !self.misplaced.is_empty(),
             FailOn::FellOver => self.summary.fell_over > 0,
             FailOn::Refused => !self.refusals.is_empty(),
+            FailOn::Policy => !self.weakened.is_empty(),
             FailOn::Drift => !self.drift.is_empty(),
             FailOn::Warning => self.summary.warnings > 0,
             FailOn::UnknownVersion => {
@@ -140,6 +144,7 @@ impl Conditions for ScheduleDocument {
             }
             FailOn::FellOver
             | FailOn::Refused
+            | FailOn::Policy
             | FailOn::Drift
             | FailOn::UnknownVersion
             | FailOn::Error

@@ -7,6 +7,7 @@ mod apply_reviewed;
 mod apply_saved;
 mod apply_windows;
 mod approval;
+mod base;
 mod beside;
 mod capped;
 mod comment;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
+use super::base::BaseArguments;
 use super::fail_on::{Conditions, FailOn, FailOnArguments};
 use super::failure::Failure;
 use super::files::{Files, output_file};
@@ -25,6 +26,8 @@ use ipam_planner::plan::PlanDocument;
 pub(super) struct Arguments {
     #[command(flatten)]
     files: Files,
+    #[command(flatten)]
+    base: BaseArguments,
     /// Save the plan, for `apply FILE`. `-o json` prints the same.
     #[arg(long, value_name = "FILE", value_parser = output_file())]
     out: Option<PathBuf>,
@@ -58,6 +61,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         files: &arguments.files,
         selection: &arguments.selection,
         safety_arguments: &arguments.safety_arguments,
+        base: Some(&arguments.base),
     };
     let (document, plan, loaded) = match planning.make(common).await? {
         Made::Plan(made) => {

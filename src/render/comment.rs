@@ -5,7 +5,7 @@
 use super::comment_check::Check;
 use super::comment_risks::Told;
 use super::human::{Detail, SHOWN_DIGITS};
-use super::markdown::{found, needs_approval, pointed_to};
+use super::markdown::{found, needs_approval, pointed_to, weakened_policy};
 use super::markdown_page::{Fold, Page, PageLimit};
 use super::markup::{Markup, code, codes, prose};
 use super::text::{count, grouped_digits};
@@ -76,6 +76,7 @@ fn without_legend(above: &str, plan: &PlanDocument, around: &Circumstances<'_>) 
         summary,
         waivers: _,
         refusals,
+        weakened,
         changes,
         services,
         blocked,
@@ -89,7 +90,8 @@ fn without_legend(above: &str, plan: &PlanDocument, around: &Circumstances<'_>) 
     let command = command("plan", &source.directory, " --full");
     let losses = comment_services::losses(plan);
     let (worst, told) = comment_risks::worst(plan, &losses, around.occasion);
-    let head = format!("{above}{}", head(plan, worst, around));
+    let head = head(plan, worst, around);
+    let head = format!("{}{above}{head}", weakened_policy(weakened));
     let tail = tail(plan, around, &command);
     let elsewhere = format!("run {command}");
     let limit = PageLimit::COMMENT.less(comment_words::LONGEST);

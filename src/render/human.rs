@@ -41,6 +41,7 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
         summary,
         waivers,
         refusals,
+        weakened,
         changes,
         services,
         blocked,
@@ -76,7 +77,18 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     } else {
         format!("\n{headline}")
     };
-    headline + &body + &last
+    weakened_policy(weakened) + &headline + &body + &last
+}
+
+fn weakened_policy(weakened: &[String]) -> String {
+    if weakened.is_empty() {
+        return String::new();
+    }
+    let lines = weakened
+        .iter()
+        .map(|what| format!("  {}\n", printable(what)));
+    let title = Paint::Bold.on("The Policy is weakened:");
+    format!("{title}\n{}\n", lines.collect::<String>())
 }
 
 fn irreversible(plan: &PlanDocument) -> String {

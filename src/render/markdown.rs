@@ -24,6 +24,7 @@ pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String
         summary,
         waivers,
         refusals,
+        weakened,
         changes,
         services,
         blocked,
@@ -39,7 +40,7 @@ pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String
     let (destructive, other): (Vec<_>, Vec<_>) = changes
         .iter()
         .partition(|change| change.hazard == "destructive");
-    let mut page = Page::new(limit, headline(plan), &tail);
+    let mut page = Page::new(limit, weakened_policy(weakened) + &headline(plan), &tail);
     // The most important first, because a page that is too long loses its end.
     needs_approval(&mut page, summary, changes, detail);
     refused(&mut page, refusals);
@@ -56,6 +57,22 @@ pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String
     markdown_waiting::misplaced(&mut page, misplaced, Fold::Folded, detail);
     markdown_waiting::drift(&mut page, drift, detail);
     page.finish()
+}
+
+/// What the Policy allows that its base does not, at the very top. The last entry counts those that a
+/// comment has no room for.
+pub(super) fn weakened_policy(weakened: &[String]) -> String {
+    const SHOWN: usize = 30;
+    if weakened.is_empty() {
+        return String::new();
+    }
+    let lines = weakened.iter().take(SHOWN);
+    let lines: String = lines.map(|what| format!("- {}\n", prose(what))).collect();
+    let more = match weakened.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!("- and {more} more\n"),
+    };
+    format!("**The Policy is weakened:**\n\n{lines}{more}\n")
 }
 
 /// The directory, the commit, the digest and the waivers.

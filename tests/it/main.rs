@@ -77,6 +77,7 @@ mod output_files;
 mod pairs;
 mod pairs_applied;
 mod parse_node;
+mod policy_base;
 mod policy_test;
 mod properties;
 mod properties_applied;

@@ -4,6 +4,7 @@
 
 mod custom_kind;
 mod maintenance;
+mod policy_difference;
 mod rule_case;
 mod rule_input;
 
@@ -26,6 +27,7 @@ pub use maintenance::{
     MaintenanceWindow, MigrationPolicy, Schedule, ScheduleError, UnknownTimeZone, WindowState,
     time_zone, time_zone_names,
 };
+pub use policy_difference::weakened;
 pub use rule_case::{Expectation, RuleCase, WrittenPart};
 pub use rule_input::{ACTIONS, EDITS, rule_variables};
 

@@ -65,6 +65,10 @@ pub struct PlanDocument {
     /// Why it may not be applied.
     #[serde(default)]
     pub refusals: Vec<RefusalDocument>,
+    /// What the Policy of the files allows and that of the base revision does not, if the plan was
+    /// compared with one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub weakened: Vec<String>,
     /// What would be done.
     pub changes: Vec<ChangeDocument>,
     /// Effects on Services of type LoadBalancer.
@@ -160,6 +164,7 @@ impl PlanDocument {
             summary: Summary::new(plan),
             waivers: waivers.iter().map(ToString::to_string).collect(),
             refusals: refused.map(RefusalDocument::from).collect(),
+            weakened: Vec::new(),
             changes: changes.iter().map(ChangeDocument::from).collect(),
             services: service_effects(&effects.services, changes),
             blocked: blocked.iter().map(BlockedDocument::from).collect(),
@@ -171,6 +176,20 @@ impl PlanDocument {
                 .collect(),
         }
         .sealed()
+    }
+
+    /// The plan compared with the Policy of its base, which refuses it too.
+    #[must_use]
+    pub fn judged_by_base(
+        mut self,
+        weakened: Vec<String>,
+        refusals: Vec<RefusalDocument>,
+    ) -> PlanDocument {
+        self.weakened = weakened;
+        let is_new = |one: &RefusalDocument| !self.refusals.contains(one);
+        let novel: Vec<RefusalDocument> = refusals.into_iter().filter(is_new).collect();
+        self.refusals.extend(novel);
+        self.sealed()
     }
 
     /// With the first few subjects of each finding only.
