@@ -4,11 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::failure::Failure;
-use super::{Common, output};
 use ipam_cilium::observed::Observed;
 use ipam_config::source::Location;
 use ipam_controller::{Job, Loaded, load};
-use ipam_core::model::Waiver;
+use ipam_core::model::{Finding, Severity, Waiver};
 use ipam_core::net::Range;
 use ipam_desired::{Policy, weakened};
 use ipam_planner::plan::{Plan, PlanDocument, RefusalDocument};
@@ -30,11 +29,7 @@ pub(super) struct Base {
 
 impl BaseArguments {
     /// Reads the directory as the base has it. A base without any file there has no Policy.
-    pub(super) fn read(
-        &self,
-        location: &Location,
-        common: &Common,
-    ) -> Result<Option<Base>, Failure> {
+    pub(super) fn read(&self, location: &Location) -> Result<Option<Base>, Failure> {
         let Some(revision) = &self.base else {
             return Ok(None);
         };
@@ -44,9 +39,11 @@ impl BaseArguments {
         });
         let is_new = loaded.revision.is_some() && loaded.documents.files.is_empty();
         if loaded.has_errors() && !is_new {
-            let why = output::diagnostics(&loaded, common.detail());
+            let is_error = |one: &&Finding| one.severity == Severity::Error;
+            let first = loaded.findings.iter().find(is_error);
+            let why = first.map(|one| one.message.as_str()).unwrap_or_default();
             return Err(Failure::Failed(format!(
-                "the files of --base {revision} cannot be used:\n{why}"
+                "the files of --base {revision} cannot be used: {why}"
             )));
         }
         Ok(Some(Base {
@@ -101,7 +98,7 @@ impl Base {
                 continue;
             };
             refusals.push(self.attributed(RefusalDocument {
-                rule: "excluded".to_owned(),
+                rule: "limit".to_owned(),
                 message: format!("`{}` would get {range}, which is excluded", change.name),
                 help: "exclude the range again, or merge the change of the Policy first".to_owned(),
                 waiver: None,

@@ -43,7 +43,7 @@ impl Planning<'_> {
     pub(super) async fn make(&self, common: &Common) -> Result<Made, Failure> {
         let location = self.files.location();
         let base = match self.base {
-            Some(base) => base.read(&location, common)?,
+            Some(base) => base.read(&location)?,
             None => None,
         };
         let (mut loaded, observed) =
