@@ -14,6 +14,7 @@ mod comment_big;
 mod comment_forges;
 mod comment_gitea;
 mod comment_risks;
+mod credentials;
 mod determinism;
 mod doctor;
 mod doctor_cluster;
