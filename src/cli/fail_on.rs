@@ -2,8 +2,8 @@
 
 use clap::ValueEnum;
 
-use ipam_planner::check::UNKNOWN_VERSION;
 use super::ExitStatus;
+use ipam_planner::check::UNKNOWN_VERSION;
 use ipam_planner::migration::{Goal, ScheduleDocument};
 use ipam_planner::plan::PlanDocument;
 
