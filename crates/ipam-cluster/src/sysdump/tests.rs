@@ -342,15 +342,16 @@ fn a_file_over_the_limit_is_not_unpacked() {
 fn a_list_of_tiny_items_is_refused_before_it_fills_the_memory() {
     let items = "- {}\n".repeat(1_000_000);
     let nodes = format!("apiVersion: v1\nkind: NodeList\nitems:\n{items}");
-    let limits = Limits {
-        ratio: u64::MAX,
-        ..Limits::SYSDUMP
-    };
     let dump = with(&[("k8s-nodes", &nodes)]);
-    let error = Sysdump::within(limits, &dump.path).unwrap_err().to_string();
+    let error = refusal(&dump);
     assert!(error.contains("budget"), "{error}");
+}
+
+#[test]
+fn a_file_of_much_more_than_its_packed_size_is_not_unpacked() {
+    let dump = with(&[("ciliumpodippools", &"#".repeat(5 << 20))]);
     let sysdump = Sysdump::open(&dump.path).unwrap();
-    let Some(Seen::Hidden(why)) = sysdump.unseen.get(&ObservedKind::Node) else {
+    let Some(Seen::Hidden(why)) = sysdump.unseen.get(&ObservedKind::PodIpPool) else {
         panic!("{:?}", sysdump.unseen);
     };
     assert!(why.contains("is too large: 5 MiB"), "{why}");

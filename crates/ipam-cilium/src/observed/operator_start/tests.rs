@@ -239,9 +239,10 @@ fn no_order_removes_more_than_predicted() {
         removed += usize::from(!real.is_empty());
         exact += usize::from(!real.is_empty() && real == predicted);
     }
-    // The rest are blocks of several slots, of which other nodes use a part each.
+    // The rest are nodes with several blocks of a family, or without one: the prediction names each
+    // node that may lose a block in some order.
     assert!(
-        removed > 1000 && exact * 10 > removed * 9,
+        removed > 1000 && exact * 2 > removed,
         "{exact} of {removed}"
     );
 }
