@@ -75,6 +75,7 @@ mod neutron;
 mod node_config;
 mod operator;
 mod output_files;
+mod other_allocators;
 mod pairs;
 mod pairs_applied;
 mod parse_node;

@@ -14,12 +14,13 @@ use ipam_core::net::Block;
 const ATTEMPTS: usize = 3;
 
 /// Kinds with few objects, whose order does not matter.
-const SMALL: [ObservedKind; 6] = [
+const SMALL: [ObservedKind; 7] = [
     ObservedKind::Definition(CiliumKind::LoadBalancerPool),
     ObservedKind::Definition(CiliumKind::PodIpPool),
     ObservedKind::LoadBalancerPool,
     ObservedKind::CiliumOperator,
-    ObservedKind::ControllerManagerPod,
+    ObservedKind::ControllerPod,
+    ObservedKind::ControllerDaemonSet,
     ObservedKind::ServiceCidr,
 ];
 

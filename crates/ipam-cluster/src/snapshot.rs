@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::observe::namespace_of_cilium;
 use super::{Cluster, ClusterError, Extent, ListVisitor, Moment, Seen};
-use ipam_cilium::observed::{CiliumKind, ObservedKind, ReadError, slim};
+use ipam_cilium::observed::{CiliumKind, ObservedKind, ReadError, is_read, slim};
 
 struct Slimming {
     kind: ObservedKind,
@@ -25,7 +25,7 @@ impl ListVisitor for Slimming {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let is_listed_apart =
             self.kind == ObservedKind::MoreDefinitions && CiliumKind::of_definition(name).is_some();
-        if !is_listed_apart {
+        if !is_listed_apart && is_read(self.kind, &object) {
             self.objects.push(slim(self.kind, &object));
         }
         Ok(())

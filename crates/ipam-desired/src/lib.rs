@@ -212,6 +212,8 @@ pub struct Policy {
     pub origin: Option<Origin>,
     /// Who chooses the write path.
     pub write_path: WritePathChoice,
+    /// Other allocators of pod CIDRs that an administrator takes responsibility for.
+    pub acknowledged_allocators: BTreeSet<String>,
     /// Never given, not even by a pin.
     pub excluded: Vec<Range>,
     /// Public address space that belongs to the user.
@@ -304,6 +306,7 @@ impl Default for Policy {
         Policy {
             origin: None,
             write_path: WritePathChoice::default(),
+            acknowledged_allocators: BTreeSet::new(),
             excluded: Vec::new(),
             own_address_space: Vec::new(),
             quarantine: Policy::QUARANTINE,

@@ -101,7 +101,7 @@ fn of_kind(objects: &Objects, kind: ObservedKind) -> Vec<Arc<Value>> {
         ObservedKind::CiliumDaemonSet => Kind::DaemonSet,
         ObservedKind::CiliumConfig => Kind::Settings,
         ObservedKind::CiliumOperator => Kind::Operator,
-        ObservedKind::ControllerManagerPod => Kind::ControllerManager,
+        ObservedKind::ControllerPod => Kind::ControllerManager,
         ObservedKind::Node => Kind::Node,
         ObservedKind::CiliumNode => Kind::CiliumNode,
         ObservedKind::CiliumNodeConfig => Kind::NodeConfig,

@@ -21,8 +21,6 @@ pub struct Head<'a> {
     pub namespace: &'a str,
     /// The label `k8s-app`.
     pub app: Option<&'a str>,
-    /// The label `component`.
-    pub component: Option<&'a str>,
     /// The label `io.cilium/app`.
     pub cilium_app: Option<&'a str>,
 }
@@ -167,10 +165,11 @@ impl ObservedKind {
             ("apps", "DaemonSet") if head.app == Some("cilium") => {
                 Some(ObservedKind::CiliumDaemonSet)
             }
-            ("", "Pod") if head.component == Some("kube-controller-manager") => {
-                Some(ObservedKind::ControllerManagerPod)
+            ("apps", "DaemonSet") if head.namespace == OWN_NAMESPACE => {
+                Some(ObservedKind::ControllerDaemonSet)
             }
             ("", "Pod") if head.app == Some("cilium") => Some(ObservedKind::CiliumAgentPod),
+            ("", "Pod") if head.namespace == OWN_NAMESPACE => Some(ObservedKind::ControllerPod),
             ("apps", "Deployment") if head.cilium_app == Some("operator") => {
                 Some(ObservedKind::CiliumOperator)
             }
@@ -201,7 +200,6 @@ mod tests {
             name: "n",
             namespace: "",
             app: None,
-            component: None,
             cilium_app: None,
         };
         ObservedKind::of(&head)

@@ -18,8 +18,11 @@ pub enum ObservedKind {
     Definition(CiliumKind),
     /// CustomResourceDefinitions of all Cilium's kinds, without their fields.
     MoreDefinitions,
-    /// Pods of kube-controller-manager, where they are visible.
-    ControllerManagerPod,
+    /// Pods in `kube-system` that no DaemonSet made: kube-controller-manager and
+    /// cloud-controller-manager may be among them.
+    ControllerPod,
+    /// DaemonSets in `kube-system`: cloud-controller-manager may be among them.
+    ControllerDaemonSet,
     /// ServiceCIDRs, Kubernetes 1.31 and later.
     ServiceCidr,
     /// `CiliumLoadBalancerIPPool`s.
@@ -79,6 +82,10 @@ pub const MIGRATION_NAME: &str = "cilium-ipam-migration";
 /// Key of the record in the ConfigMap.
 pub const MIGRATION_KEY: &str = "record.json";
 
+/// Leaves out the Pods of DaemonSets, and kube-proxy as a static Pod: there is one on every node.
+const NOT_ON_EVERY_NODE: &str =
+    "!controller-revision-hash,component!=kube-proxy,k8s-app!=kube-proxy";
+
 /// Key of the commit for which the claims were written last. For people; no program reads it.
 pub const CLAIMS_REVISION_KEY: &str = "revision";
 
@@ -88,7 +95,7 @@ impl ObservedKind {
     /// Claims come first: if a claim ends meanwhile, its object is seen. Nodes come after
     /// CiliumNodes: a block that moves from one to the other meanwhile is seen twice rather than
     /// never.
-    pub const OF_PLANS: [ObservedKind; 17] = [
+    pub const OF_PLANS: [ObservedKind; 18] = [
         ObservedKind::Claims,
         ObservedKind::Migration,
         ObservedKind::CiliumDaemonSet,
@@ -99,7 +106,8 @@ impl ObservedKind {
         ObservedKind::Definition(CiliumKind::NodeConfig),
         ObservedKind::CiliumOperator,
         ObservedKind::CiliumNodeConfig,
-        ObservedKind::ControllerManagerPod,
+        ObservedKind::ControllerPod,
+        ObservedKind::ControllerDaemonSet,
         ObservedKind::ServiceCidr,
         ObservedKind::LoadBalancerPool,
         ObservedKind::PodIpPool,
@@ -155,7 +163,9 @@ impl ObservedKind {
     fn names(self) -> (&'static str, &'static str, &'static str) {
         match self {
             ObservedKind::Claims | ObservedKind::Migration => ("configmaps", "v1", "ConfigMap"),
-            ObservedKind::CiliumDaemonSet => ("daemonsets.apps", "apps/v1", "DaemonSet"),
+            ObservedKind::CiliumDaemonSet | ObservedKind::ControllerDaemonSet => {
+                ("daemonsets.apps", "apps/v1", "DaemonSet")
+            }
             ObservedKind::CiliumConfig | ObservedKind::SpeakerConfig => {
                 ("configmaps", "v1", "ConfigMap")
             }
@@ -164,7 +174,7 @@ impl ObservedKind {
                 "apiextensions.k8s.io/v1",
                 "CustomResourceDefinition",
             ),
-            ObservedKind::ControllerManagerPod => ("pods", "v1", "Pod"),
+            ObservedKind::ControllerPod => ("pods", "v1", "Pod"),
             ObservedKind::ServiceCidr => (
                 "servicecidrs.networking.k8s.io",
                 "networking.k8s.io/v1",
@@ -254,9 +264,15 @@ impl ObservedKind {
             ObservedKind::MoreDefinitions => {
                 (one(DEFINITIONS), vec![("labelSelector", SCHEMA_LABEL)])
             }
-            ObservedKind::ControllerManagerPod => (
-                one("/api/v1/namespaces/kube-system/pods"),
-                vec![("labelSelector", "component=kube-controller-manager")],
+            ObservedKind::ControllerPod => (
+                vec![format!("/api/v1/namespaces/{OWN_NAMESPACE}/pods")],
+                vec![("labelSelector", NOT_ON_EVERY_NODE)],
+            ),
+            ObservedKind::ControllerDaemonSet => (
+                vec![format!(
+                    "/apis/apps/v1/namespaces/{OWN_NAMESPACE}/daemonsets"
+                )],
+                Vec::new(),
             ),
             ObservedKind::ServiceCidr => (
                 ["v1", "v1beta1"]

@@ -8,6 +8,8 @@ mod announced_services;
 mod bgp;
 mod cilium;
 mod claimed;
+mod controller_process;
+mod distribution;
 mod holding;
 mod identify;
 mod installation;
@@ -16,6 +18,7 @@ mod load_balancing;
 mod metal_lb;
 mod migrating;
 mod native_routing;
+mod node_allocators;
 mod node_configs;
 mod operator;
 mod operator_complaint;
@@ -58,6 +61,8 @@ pub use cilium::{
     AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen, OperatorState,
 };
 pub use claimed::StoredClaims;
+pub use controller_process::{AllocatorStatus, CloudRoutes, ControllerProgram};
+pub use distribution::Distribution;
 pub use holding::{Holding, HoldingField, Reading, blocks_shown, family_of_annotation};
 pub use identify::{Head, MisnamedItem};
 pub use installation::DEFAULT_CILIUM_NAMESPACE;
@@ -69,6 +74,7 @@ pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool}
 pub use metal_lb::SpeakerPeers;
 pub use migrating::UnfinishedMigration;
 pub use native_routing::native_routing_setting;
+pub use node_allocators::{Allocator, AllocatorProof, KNOWN_ALLOCATORS};
 pub use node_configs::NodeConfigs;
 pub use operator::{
     BlockAllocator, IGNORE_ANNOTATION, OperatorAttention, OperatorBlocks, OperatorRefusal,
@@ -90,7 +96,7 @@ pub use service_annotations::read_service_annotations;
 pub use settings::{
     Agent, NodeConfig, NodeConfigApi, NodeConfigsServed, Setting, SettingSource, range_setting,
 };
-pub use slim::slim;
+pub use slim::{is_read, slim};
 pub use subnets::{SeenSubnet, SeenSubnets};
 
 /// Annotation keys of Cilium 1.13 and later (`pkg/annotation/k8s.go`).
@@ -157,10 +163,8 @@ pub struct Observed {
     pub services: BTreeMap<ServiceName, LbService>,
     /// Annotations of these Services that look like those of LB-IPAM and are not.
     pub unread_annotations: BTreeMap<ServiceName, Vec<String>>,
-    /// Whether kube-controller-manager also allocates blocks.
-    pub controller_manager: NodeCidrAllocation,
-    /// kube-controller-manager's `--cluster-cidr`, if it is visible.
-    pub cluster_cidrs: Vec<Range>,
+    /// Programs that may assign `spec.podCIDRs` of Nodes, by name.
+    pub allocators: Vec<Arc<Allocator>>,
     /// Whether the server serves `CiliumNodeConfig`s.
     pub node_configs_served: NodeConfigsServed,
     /// `CiliumNodeConfig`s, sorted by name. A later one wins.
@@ -232,19 +236,6 @@ impl fmt::Display for OtherUser<'_> {
     }
 }
 
-/// Whether kube-controller-manager runs with `--allocate-node-cidrs=true`
-/// (`cmd/kube-controller-manager/app/core.go` @ 1.36).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NodeCidrAllocation {
-    /// Its Pod sets the flag.
-    On,
-    /// Its Pod does not set the flag.
-    Off,
-    /// None of its Pods is visible, as with hosted control planes.
-    #[default]
-    Unseen,
-}
-
 /// Whether the server knows `CiliumPodIPPool`s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodPoolsServed {
@@ -299,6 +290,8 @@ pub struct Node {
     pub provider_id: Option<String>,
     /// Authors of the pod-CIDR fields.
     pub authors: Vec<Author>,
+    /// The distribution of Kubernetes, if the Node shows it.
+    pub distribution: Option<Distribution>,
 }
 
 /// Whether a Node carries [`PROTECTED_ANNOTATION`].

@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::installation::Installations;
+use super::controller_process::ControllerProcess;
 use super::kind::ObservedKind;
+use super::node_allocators::allocators;
 use super::pod_pools::PodPoolView;
 use super::protobuf::{self, value_of_protobuf};
 use super::read_error::ReadError;
@@ -29,6 +31,7 @@ pub struct Reader {
     pub(super) versions: Vec<(Evidence, CiliumVersion)>,
     /// `CiliumNodeConfig`s with their namespaces.
     node_configs: Vec<(String, NodeConfig)>,
+    pub(super) controllers: Vec<ControllerProcess>,
 }
 
 impl Reader {
@@ -65,8 +68,8 @@ impl Reader {
                 self.installations.of(&namespace).config = Some(view);
             }),
             ObservedKind::CiliumDaemonSet => parse(json).map(|view| self.daemon_set(&view)),
-            ObservedKind::ControllerManagerPod => {
-                parse(json).map(|view| self.controller_manager(&view))
+            ObservedKind::ControllerPod | ObservedKind::ControllerDaemonSet => {
+                parse(json).map(|view| self.controllers(&view))
             }
             ObservedKind::Definition(_) | ObservedKind::MoreDefinitions => {
                 parse(json).map(|view| self.definition(view))
@@ -199,6 +202,7 @@ impl Reader {
         }
         self.observed.cilium.version = version;
         self.choose_node_configs();
+        self.observed.allocators = allocators(&self.observed.nodes, self.controllers);
         self.observed.service_ranges.sort_unstable();
         self.observed.blind_spots.sort_by_key(|spot| spot.kind);
         self.observed.findings.sort();

@@ -215,9 +215,16 @@ impl From<AgentView> for Agent {
     }
 }
 
-/// `--key=value` or `--key value` of a container's command line; `--key` alone means true.
+/// The flags of a container's command line.
 pub(super) fn arguments(container: &Container) -> BTreeMap<String, String> {
-    let mut words = container.command.iter().chain(&container.args).peekable();
+    arguments_of(container.command.iter().chain(&container.args))
+}
+
+/// `--key=value` or `--key value` of a command line; `--key` alone means true.
+pub(super) fn arguments_of<'w>(
+    words: impl IntoIterator<Item = &'w String>,
+) -> BTreeMap<String, String> {
+    let mut words = words.into_iter().peekable();
     let mut arguments: BTreeMap<String, String> = BTreeMap::new();
     while let Some(word) = words.next() {
         let Some(flag) = word.strip_prefix("--") else {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::{ListVisitor, Seen, Target};
 use ipam_cilium::observed::{
     CLAIMS_NAME, OWN_NAMESPACE, ObjectVersion, ObservedKind, ReadError, Understood, blocks_shown,
-    slim,
+    is_read, slim,
 };
 use ipam_core::net::Block;
 
@@ -192,7 +192,9 @@ impl CachedKind {
     }
 
     pub(super) fn put(&mut self, kind: ObservedKind, object: &Value) {
-        Arc::make_mut(&mut self.objects).insert(key(object), Object::new(kind, object));
+        if is_read(kind, object) {
+            Arc::make_mut(&mut self.objects).insert(key(object), Object::new(kind, object));
+        }
     }
 
     pub(super) fn give_to(&self, visitor: &mut dyn ListVisitor) -> Result<(), ReadError> {

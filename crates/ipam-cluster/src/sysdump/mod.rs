@@ -115,6 +115,10 @@ impl Reading {
 
     /// The objects of a kind; why they are unknown, if no file has them.
     fn kind(&mut self, kind: ObservedKind) -> Result<Result<Vec<Value>, Seen>, String> {
+        if kind == ObservedKind::ControllerDaemonSet {
+            let pods = self.kind(ObservedKind::ControllerPod)?;
+            return Ok(pods.map(|_| Vec::new()));
+        }
         let Some(stem) = stem(kind) else {
             return Ok(Err(Seen::Hidden(
                 "`cilium sysdump` does not collect them".to_owned(),
@@ -156,7 +160,7 @@ impl Reading {
         let file = yaml_documents(&text)
             .map_err(|error| format!("its file {}: {error}", one_line(&name.base)))?;
         drop(text);
-        if kind == ObservedKind::ControllerManagerPod {
+        if kind == ObservedKind::ControllerPod {
             self.parsed.insert(stem, file.clone());
         }
         let hidden = |why| Seen::Hidden(format!("the file {} {why}", one_line(&name.base)));

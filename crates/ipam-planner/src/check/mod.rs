@@ -4,6 +4,7 @@
 //! this.
 
 mod address_pools;
+mod allocators;
 mod cluster;
 mod files;
 mod hostnames;
@@ -70,7 +71,7 @@ pub fn load_balancing(observed: &Observed) -> Vec<Finding> {
 pub fn observed(observed: &Observed) -> Vec<Finding> {
     let mut findings = cluster::blind_spots(&Desired::default(), observed);
     findings.extend(migration::unfinished(&Desired::default(), observed));
-    findings.extend(cluster::unseen(observed));
+    findings.extend(cluster::unseen(&Desired::default(), observed));
     findings.extend(releases::unknown(observed));
     findings.extend(releases::faults(observed));
     findings.extend(shared_slots::removed_at_operator_start(
@@ -86,7 +87,8 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
 /// Findings of the files compared with the cluster, except those that the doctor's own rules report
 /// more exactly.
 pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 10] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 11] = [
+        allocators::pools_outside,
         native_routing::pools_outside,
         cluster::unreadable_range_settings,
         cluster::pools_without_nodes,
@@ -107,7 +109,8 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 
 /// Findings of the files compared with the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 16] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 17] = [
+        allocators::pools_outside,
         migration::unfinished,
         cluster::nodes_left_to_others,
         native_routing::pools_outside,

@@ -48,7 +48,7 @@ impl<'p> NodePlanner<'p> {
         files: &'p FileBlocks<'p>,
         given: RangeIndex<&'p NodeName>,
     ) -> NodePlanner<'p> {
-        let paths = Paths::new(observed, desired.policy.write_path);
+        let paths = Paths::new(observed, &desired.policy);
         let mut claimed: BTreeMap<PoolName, usize> = BTreeMap::new();
         for (block, _) in observed.live_claims(desired.policy.quarantine).held() {
             if let Some(pool) = supply.pool_of(block) {

@@ -56,7 +56,8 @@ fn hides(observed: &Observed, kind: ObservedKind) -> Option<&'static str> {
         }
         K::Claims
         | K::Definition(_)
-        | K::ControllerManagerPod
+        | K::ControllerPod
+        | K::ControllerDaemonSet
         | K::ServiceCidr
         | K::SpeakerConfig
         | K::Migration => None,

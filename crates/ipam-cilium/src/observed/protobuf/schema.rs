@@ -90,7 +90,8 @@ pub(super) fn message(kind: ObservedKind) -> Option<&'static [Field]> {
         | ObservedKind::CiliumConfig
         | ObservedKind::Definition(_)
         | ObservedKind::MoreDefinitions
-        | ObservedKind::ControllerManagerPod
+        | ObservedKind::ControllerPod
+        | ObservedKind::ControllerDaemonSet
         | ObservedKind::ServiceCidr
         | ObservedKind::LoadBalancerPool
         | ObservedKind::PodIpPool
@@ -120,15 +121,25 @@ const NODE: &[Field] = &[
     Field::of(
         3,
         "status",
-        Shape::Message(&[Field::of(
-            5,
-            "addresses",
-            Shape::Message(&[
-                Field::text(1, "type").written(),
-                Field::text(2, "address").written(),
-            ]),
-        )
-        .many()]),
+        Shape::Message(&[
+            Field::of(
+                5,
+                "addresses",
+                Shape::Message(&[
+                    Field::text(1, "type").written(),
+                    Field::text(2, "address").written(),
+                ]),
+            )
+            .many(),
+            Field::of(
+                7,
+                "nodeInfo",
+                Shape::Message(&[
+                    Field::text(5, "osImage").written(),
+                    Field::text(7, "kubeletVersion").written(),
+                ]),
+            ),
+        ]),
     ),
 ];
 
