@@ -24,6 +24,7 @@ pub fn weakened(base: &Policy, head: &Policy) -> Vec<String> {
         activity,
         migration,
         rules,
+        acknowledged_allocators,
     } = base;
     let mut found = Vec::new();
     if base.origin.is_some() && head.origin.is_none() {
@@ -67,6 +68,12 @@ pub fn weakened(base: &Policy, head: &Policy) -> Vec<String> {
         found.push("unattended changes are no longer paused".to_owned());
     }
     found.extend(weakened_migration(migration, &head.migration));
+    let acknowledged = head
+        .acknowledged_allocators
+        .difference(acknowledged_allocators);
+    found.extend(
+        acknowledged.map(|name| format!("pod CIDRs are assigned beside `{}`", name.escape_debug())),
+    );
     found
 }
 

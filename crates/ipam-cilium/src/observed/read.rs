@@ -5,8 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::installation::Installations;
 use super::controller_process::ControllerProcess;
+use super::installation::Installations;
 use super::kind::ObservedKind;
 use super::node_allocators::allocators;
 use super::pod_pools::PodPoolView;
