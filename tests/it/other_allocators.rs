@@ -28,7 +28,8 @@ fn the_real_controller_manager_is_seen_by_its_command_and_by_its_writes() {
     let installation = kubernetes("1.19.3", None);
     let server = Server::start(&installation, Some("1.19.3"), Options::default(), &programs);
     server.folder.write("pools/a.yaml", pool("a", POOLS));
-    server.nodes([node("waits", json!({}))]);
+    // The API server keeps no writers of a Node that was created without any field.
+    server.nodes([node("waits", json!({"rack": "a"}))]);
     assert_eq!(blocked(&server), json!([]));
 
     // Its Pod has no labels. The container's name, image and Pod name tell nothing either.
@@ -52,7 +53,7 @@ fn the_real_controller_manager_is_seen_by_its_command_and_by_its_writes() {
     })
     .unwrap();
     drop(manager);
-    server.nodes([node("joins", json!({}))]);
+    server.nodes([node("joins", json!({"rack": "a"}))]);
     let by_writes = blocked(&server).to_string();
     assert!(
         by_writes.contains("kube-controller-manager wrote spec.podCIDRs of Node `waits`"),

@@ -96,8 +96,8 @@ fn a_message_says_what_was_found_and_helps_with_this_field() {
         ),
         (
             window("{schedule: 0 22 * * 1-5, duration: 0s}"),
-            "`spec.migration.windows[0].duration` is `0s`, so the window would never be open",
-            "write a duration above 0, such as `4h`",
+            "`spec.migration.windows[0].duration` is `0s`, too short for a write",
+            "write a duration of at least `1m`, such as `4h`",
         ),
         (
             window("{schedule: 0 22 * * 1-5, duration: 4}"),

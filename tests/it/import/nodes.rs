@@ -187,6 +187,7 @@ fn one_of_two_nodes_with_one_unusual_block_is_pinned() {
     let items = [
         node("n1", "a", &holds("10.20.0.0/24")),
         node("n2", "a", &holds("10.20.1.0/24")),
+        node("n5", "a", &holds("10.20.4.0/24")),
         node("n3", "a", &holds("10.20.2.0/25")),
         node("n4", "a", &holds("10.20.2.0/25")),
     ];

@@ -20,7 +20,7 @@ use super::service_annotations::is_of_load_balancing;
 use super::settings::{AgentView, NodeConfigView};
 use super::view::{CiliumNodeView, ConfigMapView, ManagedFields, NodeView, ServiceCidrView};
 use super::view_lb::{AddressPoolView, RequestManager, ServiceView, SpecManager};
-use super::view_workload::WorkloadView;
+use super::view_workload::{Container, WorkloadView};
 use super::{CLAIMS_KEY, MIGRATION_KEY, ObservedKind, setting_key};
 
 /// The object with nothing in it that [`super::Reader`] does not read.
@@ -191,10 +191,10 @@ fn narrow_containers(path: &[&str], value: &Value) -> Option<Value> {
 /// Name and image of each container, and the flags that [`Reader`](super::Reader) reads: a command
 /// line may be a script, which may hold secrets. What cannot be read stays unreadable.
 fn controllers(object: &Value) -> Value {
-    let Ok(view) = WorkloadView::deserialize(object) else {
-        return project::<WorkloadView<'_>>(object, narrow_containers);
-    };
     let mut slimmed = project::<WorkloadView<'_>>(object, narrow_controllers);
+    let Ok(view) = WorkloadView::deserialize(object) else {
+        return slimmed;
+    };
     for (place, process) in ControllerProcess::of(&view) {
         let paths = ["/spec/containers", "/spec/template/spec/containers"];
         let mut lists = paths.iter().filter(|path| object.pointer(path).is_some());
@@ -207,7 +207,10 @@ fn controllers(object: &Value) -> Value {
 }
 
 fn narrow_controllers(path: &[&str], value: &Value) -> Option<Value> {
-    let identity = |container| only(container, |key| matches!(key, "name" | "image"));
+    let identity = |container: &Value| match Container::deserialize(container) {
+        Ok(_) => only(container, |key| matches!(key, "name" | "image")),
+        Err(_) => Value::Bool(true),
+    };
     match path {
         ["spec", .., "containers"] => Some(items(value).iter().map(identity).collect()),
         ["spec", .., "initContainers"] => Some(json!([])),

@@ -23,9 +23,12 @@ pub(super) fn judge(hop: &HopView<'_>, changes: &mut Changes) {
     }
 }
 
-/// Faults of one release that objects meet while it runs.
+/// Faults of one release that objects meet while it runs. `operator-panics` reports
+/// [`Trigger::ReservedAndShared`], with the pool.
 pub(super) fn of_running(hop: &HopView<'_>, changes: &mut Changes) {
-    for fault in FAULTS.iter().filter(|fault| fault.is_in(hop.to)) {
+    let has_no_finding = |fault: &&Fault| fault.trigger != Trigger::ReservedAndShared;
+    let met = FAULTS.iter().filter(|fault| fault.is_in(hop.to));
+    for fault in met.filter(has_no_finding) {
         for (subject, effect) in meets(fault.trigger, hop) {
             changes.add(UpgradeCode::BadRelease, cause(fault), subject, effect);
         }
