@@ -154,7 +154,7 @@ const CASES: &[Case] = &[
     },
     Case {
         base: Base::Kubernetes,
-        rules: &["outside-cluster-cidr"],
+        rules: &["outside-cluster-cidr", "pool-outside-cluster-cidr"],
         breaks: |objects| {
             object(objects, "Pod", "kube-controller-manager-n1")["spec"]["containers"][0]["command"] =
                 json!([
