@@ -122,8 +122,8 @@ pub fn versions_of(plural: &str, version: CiliumVersion) -> Option<&'static [&'s
         return Some(V2);
     }
     let (_, since) = VERSIONS.iter().find(|(name, _)| *name == plural)?;
-    let reached = since.iter().filter(|(minor, _)| *minor <= version.minor);
-    reached.last().map(|(_, versions)| *versions)
+    let mut reached = since.iter().filter(|(minor, _)| *minor <= version.minor);
+    reached.next_back().map(|(_, versions)| *versions)
 }
 
 /// What triggers a fault.

@@ -40,7 +40,7 @@ pub(crate) fn unknown(observed: &Observed) -> Vec<Finding> {
         seen.iter()
             .filter_map(|(of, source)| Some((of, source, why_unknown(*of)?)))
     };
-    let Some((_, _, why)) = unknown().last() else {
+    let Some((_, _, why)) = unknown().next_back() else {
         return Vec::new();
     };
     let finding = Finding::new(Severity::Warning, Rule("unknown-version"), why);

@@ -98,8 +98,7 @@ fn add_pins(amended: &mut Inferred, plan: &Plan, observed: &Observed) -> Vec<Ref
     refused
 }
 
-/// A pin that keeps the node's blocks; `None` if it has one already, another node has one with
-/// these blocks, or no pool has them all.
+/// A pin that keeps the node's blocks; `None` if it has one already, or no pool has them all.
 fn pin(
     inferred: &Inferred,
     observed: &Observed,
@@ -110,9 +109,6 @@ fn pin(
         return None;
     }
     let blocks = held_by(observed, node);
-    if inferred.pins_for_another(&node.name, &blocks) {
-        return None;
-    }
     let has = |pool: &&InferredPool| {
         blocks.iter().all(|block| {
             pool.sizes.get(block.family()) == Some(&block.size())

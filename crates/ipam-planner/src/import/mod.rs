@@ -13,7 +13,7 @@ mod separation;
 mod services;
 mod write_path;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -186,16 +186,6 @@ pub enum Obstacle {
     Inexpressible(String, String),
 }
 
-impl Inferred {
-    /// Whether the pin of another node has one of these blocks: two nodes share a block, and files
-    /// can pin it for one of them.
-    fn pins_for_another(&self, node: &NodeName, blocks: &PerFamily<Block>) -> bool {
-        let others = self.pins.iter().filter(|(other, _)| *other != node);
-        let mut pinned = others.flat_map(|(_, pin)| pin.blocks.iter());
-        pinned.any(|pinned| blocks.iter().any(|block| block == pinned))
-    }
-}
-
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -258,6 +248,14 @@ fn of_nodes(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstacle> {
         }
         ModeSeen::Known(_) | ModeSeen::Unknown(_) => Err(Obstacle::NothingToImport),
     }
+}
+
+/// Blocks that several nodes hold. Files can pin a block for one node only, and the others would be
+/// misplaced.
+fn shared_blocks(observed: &Observed) -> BTreeSet<Block> {
+    let mut seen = BTreeSet::new();
+    let held = held(observed).map(|(_, block)| block);
+    held.filter(|block| !seen.insert(*block)).collect()
 }
 
 /// Equal blocks fit the same pool: the plan reports them.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::evidence::{RangeSource, add_holders};
 use super::{
     ByLabel, Evidence, Inferred, InferredPin, InferredPool, Obstacle, PinReason, Wish, separation,
+    shared_blocks,
 };
 use crate::proposal::{
     CidrSource, PoolNodes, Proposal, ProposedPool, Remark, Room, Split, Suggestion, Wishes,
@@ -171,12 +172,13 @@ fn pin_unusual(observed: &Observed, inferred: &mut Inferred) {
             nodes.map(|node| (pool.name.clone(), node.clone()))
         })
         .collect();
+    let shared = shared_blocks(observed);
     for (pool, name) in holders {
         let Some(node) = observed.nodes.get(&name) else {
             continue;
         };
         let blocks = held_by(observed, node);
-        if inferred.pins_for_another(&name, &blocks) {
+        if blocks.iter().any(|block| shared.contains(block)) {
             continue;
         }
         let pin = InferredPin {
