@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::apply_report::{Made, Report, failure_of, report, summary};
+use super::apply_report::{Made, Report, failure_of, report, summary, unwritable_report};
 use super::apply_reviewed::{Review, ReviewArguments};
 use super::apply_saved::{Approved, saved_changes, saved_plan};
 use super::apply_windows::{Window, WindowArguments};
@@ -225,13 +225,6 @@ impl Arguments {
         }
         Ok(location)
     }
-}
-
-fn unwritable_report(file: &Path, error: &std::io::Error) -> Failure {
-    Failure::Failed(format!(
-        "the report cannot be written to {}: {error}",
-        file.display()
-    ))
 }
 
 /// Everything that an apply needs while it holds the lock.

@@ -91,8 +91,8 @@ fn objects_of_a_tenant_change_nothing_but_a_finding() {
             "labels": {"k8s-app": "cilium"}}, "spec": {"nodeName": "n1", "containers":
             [{"name": "cilium-agent", "image": "cilium:v1.12.19"}]}}),
     ];
-    for number in 0..tenants.len() {
-        let mut items = vec![tenants[number].clone()];
+    for (number, tenant) in tenants.iter().enumerate() {
+        let mut items = vec![tenant.clone()];
         items.extend(cilium.clone());
         let folder = files(&items);
         let seen = plan(&folder, &[]);

@@ -98,8 +98,10 @@ fn an_upgrade_to_an_unknown_release_is_not_judged() {
 /// `spec.podCIDRs` are the same in every release; a LoadBalancer pool waits.
 #[test]
 fn watch_writes_only_what_every_release_reads() {
-    let mut options = Options::default();
-    options.service_cluster_ip_range = "10.96.0.0/16".into();
+    let options = Options {
+        service_cluster_ip_range: "10.96.0.0/16".into(),
+        ..Options::default()
+    };
     let server = Server::start(&kubernetes("1.21.0", None), Some("1.20.2"), options, &[]);
     server.folder.write("pools/a.yaml", pool("a", POOL));
     server.folder.write(

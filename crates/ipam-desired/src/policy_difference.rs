@@ -15,6 +15,7 @@ pub fn weakened(base: &Policy, head: &Policy) -> Vec<String> {
         write_path: _,
         own_address_space: _,
         address_pairs: _,
+        acknowledged_allocators,
         excluded,
         quarantine,
         limits,
@@ -24,7 +25,6 @@ pub fn weakened(base: &Policy, head: &Policy) -> Vec<String> {
         activity,
         migration,
         rules,
-        acknowledged_allocators,
     } = base;
     let mut found = Vec::new();
     if base.origin.is_some() && head.origin.is_none() {
@@ -51,6 +51,13 @@ pub fn weakened(base: &Policy, head: &Policy) -> Vec<String> {
     );
     found.extend(unprotected(protected, &head.protected));
     found.extend(included(excluded, &head.excluded));
+    let accepted = head
+        .acknowledged_allocators
+        .difference(acknowledged_allocators);
+    found.extend(accepted.map(|name| {
+        let name = name.escape_debug();
+        format!("the other allocator `{name}` no longer blocks changes")
+    }));
     if head.quarantine < *quarantine {
         found.push(format!(
             "the quarantine of freed blocks is shortened from {quarantine:#} to {:#}",
@@ -68,12 +75,6 @@ pub fn weakened(base: &Policy, head: &Policy) -> Vec<String> {
         found.push("unattended changes are no longer paused".to_owned());
     }
     found.extend(weakened_migration(migration, &head.migration));
-    let acknowledged = head
-        .acknowledged_allocators
-        .difference(acknowledged_allocators);
-    found.extend(
-        acknowledged.map(|name| format!("pod CIDRs are assigned beside `{}`", name.escape_debug())),
-    );
     found
 }
 

@@ -12,6 +12,7 @@ use rmcp::model::{
     ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
+use rmcp::transport::stdio;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use tokio::sync::Semaphore;
 
@@ -42,7 +43,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         turns: Arc::new(Semaphore::new(AT_ONCE)),
     };
     let failed = |why: String| Failure::Failed(format!("the assistant's connection failed: {why}"));
-    let running = server.serve((lines::messages(), tokio::io::stdout())).await;
+    let running = server.serve((lines::messages(), stdio().1)).await;
     let running = running.map_err(|error| failed(error.to_string()))?;
     // The end of stdin ends it.
     let ended = running.waiting().await;

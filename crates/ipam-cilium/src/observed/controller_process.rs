@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use super::arguments::arguments_of;
 use super::distribution::Distribution;
-use super::settings::arguments_of;
 use super::view_workload::{Container, WorkloadView};
 use ipam_core::net::{Block, Range};
 

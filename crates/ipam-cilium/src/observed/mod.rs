@@ -5,6 +5,7 @@
 
 mod announced;
 mod announced_services;
+mod arguments;
 mod bgp;
 mod cilium;
 mod claimed;

@@ -1,12 +1,12 @@
 //! Reads Cilium's agent and operator, its CRD, and controllers of Kubernetes. Versions come from
 //! images and labels, settings from arguments.
 
+use super::arguments::arguments;
 use super::cilium::{version_of_chart, version_of_image, version_of_schema};
 use super::controller_process::ControllerProcess;
 use super::installation::{DaemonSetSeen, Installation, OperatorSeen, Scheduled};
 use super::read::Reader;
 use super::served::{CiliumKind, DefinitionView, schema_label};
-use super::settings::arguments;
 use super::view_workload::{Container, WorkloadView};
 use super::{Evidence, OperatorState};
 
