@@ -44,7 +44,7 @@ const PLAN: [&str; 5] = ["plan", "--cluster", "cluster.json", "--base", "main"];
 #[test]
 fn a_deleted_policy_is_told_first_and_its_limits_and_rules_apply() {
     let folder = folder(STRICT, "");
-    let human = folder.run(&PLAN).expect(0).stdout;
+    let human = folder.run(&PLAN).expect(5).stdout;
     assert!(human.starts_with("The Policy is weakened:\n"), "{human}");
     for part in [
         "the Policy is deleted",
@@ -59,7 +59,7 @@ fn a_deleted_policy_is_told_first_and_its_limits_and_rules_apply() {
     ] {
         assert!(human.contains(part), "{part} in {human}");
     }
-    for (condition, code) in [("policy", 2), ("refused", 2), ("never", 0)] {
+    for (condition, code) in [("policy", 5), ("refused", 5), ("never", 0)] {
         folder
             .run(&[&PLAN[..], &["--fail-on", condition]].concat())
             .expect(code);
@@ -72,7 +72,7 @@ fn a_deleted_policy_is_told_first_and_its_limits_and_rules_apply() {
         "--base",
         "main",
     ];
-    let text = folder.run(&comment).expect(2).stdout;
+    let text = folder.run(&comment).expect(5).stdout;
     assert!(text.starts_with("**The Policy is weakened:**\n"), "{text}");
 }
 
