@@ -56,8 +56,6 @@ struct ServiceRow {
     namespace: String,
     name: String,
     external_ips: Vec<String>,
-    /// Hostnames that a cloud gave.
-    hostnames: Vec<String>,
     pools: Vec<String>,
     /// Reason of Cilium's condition.
     reason: Option<String>,
@@ -72,11 +70,7 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Fa
         Format::Json => output::json(&tables)?,
         Format::Human => {
             output::talk(&diagnostics(
-                &[
-                    check::about_cilium(&observed),
-                    check::load_balancing(&observed),
-                ]
-                .concat(),
+                &check::load_balancing(&observed),
                 &Documents::default(),
                 common.detail(),
             ));
@@ -127,7 +121,7 @@ fn tables(observed: &Observed) -> Tables {
         Some(row_of(observed.services.get(name)?, outlook, &pools))
     };
     Tables {
-        format_version: "1.1",
+        format_version: "1.0",
         pools: pools.iter().map(pool_row).collect(),
         services: outcomes.iter().filter_map(service_row).collect(),
     }
@@ -154,12 +148,10 @@ fn row_of(service: &LbService, outlook: &ServiceOutcome, pools: &[AddressPool]) 
         .map(Pending::reason)
         .filter(|reason| !is_reported(reason));
     let pending = pending.map(|reason| format!("pending: {reason}"));
-    let hostnames = service.hostnames.iter();
     ServiceRow {
         namespace: service.name.namespace().to_owned(),
         name: service.name.name().to_owned(),
         external_ips: service.ingress.iter().map(ToString::to_string).collect(),
-        hostnames: hostnames.map(|one| one.hostname.clone()).collect(),
         pools: pools
             .iter()
             .filter(has)
@@ -172,16 +164,6 @@ fn row_of(service: &LbService, outlook: &ServiceOutcome, pools: &[AddressPool]) 
 
 fn safe(text: &str) -> String {
     printable(text).into_owned()
-}
-
-/// The addresses and hostnames, as `kubectl get services` shows them.
-fn served(row: &ServiceRow) -> String {
-    let served = row.external_ips.iter().chain(&row.hostnames);
-    let served: Vec<&str> = served.map(String::as_str).collect();
-    match served.is_empty() {
-        true => "<pending>".to_owned(),
-        false => safe(&served.join(",")),
-    }
 }
 
 fn text(tables: &Tables) -> String {
@@ -212,7 +194,11 @@ fn text(tables: &Tables) -> String {
         [
             safe(&row.namespace),
             safe(&row.name),
-            served(row),
+            if row.external_ips.is_empty() {
+                "<pending>".to_owned()
+            } else {
+                row.external_ips.join(",")
+            },
             joined(&row.pools),
             or_dash(&row.reason),
             joined(&row.expected),

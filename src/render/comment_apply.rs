@@ -227,9 +227,8 @@ pub fn drift_is_gone(plan: &PlanDocument, around: &Circumstances<'_>) -> String 
         ),
     };
     format!(
-        "{who} matches the files in {}. {}\n\n{}\n",
+        "{who} is as the files in {} say.\n\n{}\n",
         code(&plan.source.directory),
-        prose(&plan.verdict().line()),
         at(around)
     )
 }

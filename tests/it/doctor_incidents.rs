@@ -427,9 +427,7 @@ const ADDRESSES: &[Incident] = &[
                 json!({"matchLabels": {"app": "web"}});
             // Another program serves this one.
             let host = json!([{"hostname": "lb.example.com"}]);
-            let mut cloud = service("cloud", json!({}), host);
-            cloud["spec"]["loadBalancerClass"] = "example.com/cloud".into();
-            objects.push(cloud);
+            objects.push(service("cloud", json!({}), host));
         },
         breaks: |objects| objects.push(service("shop", json!({"app": "shop"}), json!([]))),
         rules: &["service-without-address"],

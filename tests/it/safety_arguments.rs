@@ -208,15 +208,9 @@ fn a_saved_plan_names_its_waivers() {
     let folder = dual_stack(&running(&THREE), "");
     folder
         .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
-        .expect(5);
+        .expect(0);
     let refused = folder
-        .run(&[
-            "apply",
-            "plan.json",
-            "--trust-plan-file",
-            "--cluster",
-            "cluster.json",
-        ])
+        .run(&["apply", "plan.json", "--cluster", "cluster.json"])
         .expect(5);
     assert!(
         refused.stderr.contains("disruptive-percent"),
@@ -226,7 +220,6 @@ fn a_saved_plan_names_its_waivers() {
     let late = [
         "apply",
         "plan.json",
-        "--trust-plan-file",
         "--cluster",
         "cluster.json",
         "--waive",
@@ -251,13 +244,7 @@ fn a_saved_plan_names_its_waivers() {
     );
     assert!(
         folder
-            .run(&[
-                "apply",
-                "plan.json",
-                "--trust-plan-file",
-                "--cluster",
-                "cluster.json"
-            ])
+            .run(&["apply", "plan.json", "--cluster", "cluster.json"])
             .expect(1)
             .stderr
             .contains("digest")
@@ -291,13 +278,7 @@ fn a_saved_plan_names_its_waivers() {
     folder.run(&late).expect(0);
     folder.write("cluster.json", before);
     folder
-        .run(&[
-            "apply",
-            "plan.json",
-            "--trust-plan-file",
-            "--cluster",
-            "cluster.json",
-        ])
+        .run(&["apply", "plan.json", "--cluster", "cluster.json"])
         .expect(0);
 }
 
@@ -306,15 +287,9 @@ fn what_was_refused_when_it_was_saved_is_refused_for_good() {
     let folder = dual_stack(&running(&THREE[..1]), "");
     for flags in [["--protect-node", "n1"], ["--limit", "disruptive-count=0"]] {
         let words = ["plan", "--cluster", "cluster.json", "--out", "plan.json"];
-        folder.run(&[&words[..], &flags].concat()).expect(5);
+        folder.run(&[&words[..], &flags].concat()).expect(0);
         folder
-            .run(&[
-                "apply",
-                "plan.json",
-                "--trust-plan-file",
-                "--cluster",
-                "cluster.json",
-            ])
+            .run(&["apply", "plan.json", "--cluster", "cluster.json"])
             .expect(5);
     }
 }

@@ -174,7 +174,6 @@ impl Names {
             addresses: Vec::new(),
             provider_id: None,
             authors: Vec::new(),
-            distribution: None,
         }
     }
 

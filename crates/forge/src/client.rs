@@ -1,7 +1,6 @@
 //! One request to a forge: TLS, limits, and errors without the token. Must never know what the
 //! requests mean.
 
-use std::env::VarError;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -34,21 +33,14 @@ pub struct Client {
 
 impl Client {
     /// `user_agent` names the program and its version.
-    ///
-    /// # Errors
-    /// Fails if the environment names a proxy that cannot be used.
-    pub fn new(
-        kind: Kind,
-        api: ApiUrl,
-        token: Token,
-        user_agent: &str,
-    ) -> Result<Client, ForgeError> {
-        let agent = agent(&api, user_agent)?;
-        Ok(Client {
+    #[must_use]
+    pub fn new(kind: Kind, api: ApiUrl, token: Token, user_agent: &str) -> Client {
+        let agent = agent(&api, user_agent);
+        Client {
             agent,
             token,
             routes: Routes { kind, api },
-        })
+        }
     }
 
     pub(crate) fn ask(&self, request: &Request) -> Result<Value, ForgeError> {
@@ -235,35 +227,7 @@ fn is_rate_limited(status: u16, headers: &HeaderMap) -> bool {
     status == 403 && (has_none_left || headers.contains_key("Retry-After"))
 }
 
-/// Variables that name a proxy, in the order in which the client takes them.
-const PROXIES: [&str; 6] = [
-    "ALL_PROXY",
-    "all_proxy",
-    "HTTPS_PROXY",
-    "https_proxy",
-    "HTTP_PROXY",
-    "http_proxy",
-];
-
-/// The proxy of the environment. An unusable one is an error: without it, the token would go another
-/// way than the administrator chose.
-fn proxy() -> Result<Option<Proxy>, ForgeError> {
-    for name in PROXIES {
-        let is_usable = match std::env::var(name) {
-            Ok(value) => value.is_empty() || Proxy::new(&value).is_ok(),
-            Err(VarError::NotPresent) => true,
-            Err(VarError::NotUnicode(_)) => false,
-        };
-        if !is_usable {
-            return Err(ForgeError::Misconfigured(format!(
-                "{name} is not the URL of a proxy, such as `http://proxy.example:3128`"
-            )));
-        }
-    }
-    Ok(Proxy::try_from_env())
-}
-
-fn agent(api: &ApiUrl, user_agent: &str) -> Result<Agent, ForgeError> {
+fn agent(api: &ApiUrl, user_agent: &str) -> Agent {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let loaded = rustls_native_certs::load_native_certs();
     let roots = loaded.certs.iter().map(|certificate| {
@@ -276,9 +240,9 @@ fn agent(api: &ApiUrl, user_agent: &str) -> Result<Agent, ForgeError> {
         .build();
     let proxy = match api.is_here() {
         true => None,
-        false => proxy()?,
+        false => Proxy::try_from_env(),
     };
-    let config = Agent::config_builder()
+    Agent::config_builder()
         .tls_config(tls)
         .timeout_global(Some(LONGEST_WAIT))
         .http_status_as_error(false)
@@ -287,6 +251,6 @@ fn agent(api: &ApiUrl, user_agent: &str) -> Result<Agent, ForgeError> {
         .max_redirects_will_error(false)
         .proxy(proxy)
         .user_agent(user_agent)
-        .build();
-    Ok(config.new_agent())
+        .build()
+        .new_agent()
 }

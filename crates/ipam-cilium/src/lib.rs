@@ -6,4 +6,3 @@ pub mod budgets;
 pub mod lbipam;
 pub mod observed;
 pub mod pods;
-pub mod releases;

@@ -77,7 +77,10 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
             document.digest
         ));
     }
-    Ok(arguments.fail_on.status(document, &[FailOn::Error]))
+    match arguments.fail_on.names(document, &[FailOn::Error]) {
+        true => Ok(ExitStatus::ChangesPending),
+        false => Ok(ExitStatus::Done),
+    }
 }
 
 fn next(file: &Path, document: &ScheduleDocument, common: &Common, cluster: &Target) -> String {

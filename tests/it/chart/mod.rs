@@ -93,13 +93,7 @@ impl Installed {
         Running::start(
             self.server.folder.path(),
             &kubeconfig,
-            &[
-                "operator",
-                "--listen",
-                "127.0.0.1:0",
-                "--cilium-namespace",
-                "kube-system",
-            ],
+            &["operator", "--listen", "127.0.0.1:0"],
         )
     }
 

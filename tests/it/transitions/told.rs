@@ -172,9 +172,7 @@ fn of_changes(before: &Observed, wave: &Wave) -> Telling {
             .iter()
             .filter(|lost| lost.when == LossTime::Now);
         let told = Told {
-            loses: now
-                .filter_map(|lost| Some((lost.address.ip()?, lost.certainty)))
-                .collect(),
+            loses: now.map(|lost| (lost.address, lost.certainty)).collect(),
             gains: effect.gains,
             pending: effect.pending,
         };

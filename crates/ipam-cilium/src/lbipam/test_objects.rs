@@ -57,7 +57,6 @@ pub(super) fn service(name: &str, color: &str, requested: &[&str], ingress: &[&s
         .into(),
         pod_selector: Labels::new(),
         ingress: addresses(ingress),
-        hostnames: Vec::new(),
         reason: None,
     }
 }

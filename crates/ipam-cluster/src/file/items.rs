@@ -128,6 +128,7 @@ pub(super) struct ItemMetadata {
 pub(super) struct ItemLabels {
     #[serde(rename = "k8s-app")]
     app: Option<String>,
+    component: Option<String>,
     #[serde(rename = "io.cilium/app")]
     cilium_app: Option<String>,
 }
@@ -171,6 +172,7 @@ impl ItemHead {
             name: &self.metadata.name,
             namespace: &self.metadata.namespace,
             app: labels.and_then(|labels| labels.app.as_deref()),
+            component: labels.and_then(|labels| labels.component.as_deref()),
             cilium_app: labels.and_then(|labels| labels.cilium_app.as_deref()),
         });
         let name = self.metadata.name.escape_debug();

@@ -74,15 +74,7 @@ impl<'w> WriteRequest<'w> {
 
     fn build(&self) -> Result<Request<Body>, http::Error> {
         let separator = if self.path.contains('?') { '&' } else { '?' };
-        // A field that the server would drop makes it refuse the write.
-        let strict = match self.method {
-            Method::DELETE => "",
-            _ => "&fieldValidation=Strict",
-        };
-        let uri = format!(
-            "{}{separator}fieldManager={FIELD_MANAGER}{strict}",
-            self.path
-        );
+        let uri = format!("{}{separator}fieldManager={FIELD_MANAGER}", self.path);
         Request::builder()
             .method(self.method.clone())
             .uri(uri)

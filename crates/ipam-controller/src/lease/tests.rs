@@ -65,10 +65,6 @@ impl Cluster for Server {
         Ok(Seen::NotServed)
     }
 
-    fn cilium_namespace(&self) -> Option<&str> {
-        None
-    }
-
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         let mut state = self.state();
         if state.is_silent {

@@ -134,7 +134,7 @@ fn named(names: &[&NodeName]) -> String {
 }
 
 /// `a b`, for blocks and ranges.
-pub(crate) fn spaced<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+fn spaced<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     items
         .into_iter()
         .map(|item| item.to_string())

@@ -42,7 +42,6 @@ pub(super) fn edit(why: LossReason) -> Option<&'static str> {
         | LossReason::SharingKey
         | LossReason::NoLongerShared
         | LossReason::BlockEdited
-        | LossReason::Hostname
         | LossReason::UnknownPool => return None,
     })
 }
@@ -67,7 +66,6 @@ fn at_any_start(why: LossReason) -> Cause {
         LossReason::Waiting
         | LossReason::SharingKey
         | LossReason::BlockEdited
-        | LossReason::Hostname
         | LossReason::UnknownPool => PIN,
     };
     Cause {

@@ -87,7 +87,6 @@ fn cluster(
     let connection = Connection {
         kubeconfig: None,
         context: None,
-        cilium_namespace: None,
         patience: std::time::Duration::ZERO,
     };
     let cluster = LiveCluster {

@@ -97,7 +97,6 @@ impl Metrics {
         }
         for number in [
             &self.nodes,
-            &self.losing_blocks,
             &self.source_invalid,
             &self.unhealthy,
             &self.paused,
@@ -149,7 +148,6 @@ impl Metrics {
         self.nodes.set(count(overview.nodes));
         self.unread_ports
             .set(count(overview.nodes_with_unread_ports));
-        self.losing_blocks.set(count(overview.nodes_losing_blocks));
         self.blocked(overview);
         self.misplaced(overview);
         self.findings.clear();

@@ -244,8 +244,7 @@ impl<'u> UndoPlanner<'u> {
     ) -> Option<Result<PodPoolObject, BlockedReason>> {
         if is_pool {
             let name: PoolName = document.name.parse().ok()?;
-            let api = self.cluster.observed.pod_pool_api();
-            return Some(Ok(PodPoolObject::Pool(api, name.to_string())));
+            return Some(Ok(PodPoolObject::Pool(name.to_string())));
         }
         let name = document.name.clone();
         let place = place(self.cluster.observed);
