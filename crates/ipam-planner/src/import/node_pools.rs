@@ -12,7 +12,7 @@ use crate::proposal::{
     held_by, in_other_use, labels, propose_beside, suggest_with,
 };
 use ipam_cilium::observed::Observed;
-use ipam_core::model::{NodeName, Operator, PerFamily, PoolName, Requirement, Selector};
+use ipam_core::model::{Operator, PerFamily, Requirement, Selector};
 use ipam_core::net::{Block, BlockSize, Family, Range};
 use ipam_desired::PoolState;
 
@@ -165,27 +165,24 @@ fn with_label((key, value): &(String, String)) -> Selector {
 
 /// Pins the nodes with blocks of an unusual size, so that they keep them if their labels change.
 fn pin_unusual(observed: &Observed, inferred: &mut Inferred) {
-    let unusual = |pool: &&InferredPool| pool.evidence.source == RangeSource::UnusualBlocks;
-    let holders: Vec<(PoolName, NodeName)> = (inferred.pools.iter().filter(unusual))
-        .flat_map(|pool| {
-            let nodes = pool.evidence.nodes.iter();
-            nodes.map(|node| (pool.name.clone(), node.clone()))
-        })
-        .collect();
     let shared = shared_blocks(observed);
-    for (pool, name) in holders {
-        let Some(node) = observed.nodes.get(&name) else {
-            continue;
-        };
-        let blocks = held_by(observed, node);
-        if blocks.iter().any(|block| shared.contains(block)) {
-            continue;
+    let unusual = inferred.pools.iter();
+    let unusual = unusual.filter(|pool| pool.evidence.source == RangeSource::UnusualBlocks);
+    for pool in unusual {
+        for name in &pool.evidence.nodes {
+            let Some(node) = observed.nodes.get(name) else {
+                continue;
+            };
+            let blocks = held_by(observed, node);
+            if blocks.iter().any(|block| shared.contains(block)) {
+                continue;
+            }
+            let pin = InferredPin {
+                pool: pool.name.clone(),
+                blocks,
+                reason: PinReason::UnusualSize,
+            };
+            inferred.pins.insert(name.clone(), pin);
         }
-        let pin = InferredPin {
-            pool,
-            blocks,
-            reason: PinReason::UnusualSize,
-        };
-        inferred.pins.insert(name, pin);
     }
 }
