@@ -23,8 +23,8 @@ pub(super) struct Limits {
     pub(super) file: u64,
     /// Unpacked bytes of all files that are read.
     pub(super) all: u64,
-    /// Unpacked bytes of one file for each packed byte, beyond [`MIB`]. A file of 5,000 equal Nodes
-    /// has about 100, and the format allows 1,032.
+    /// Unpacked bytes of one file for each packed byte, beyond [`MIB`]. 5,000 Nodes with equal
+    /// conditions have 20, and the format allows 1,032.
     pub(super) ratio: u64,
 }
 
