@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::apply_report::{Made, Report, failure_of, report, summary};
+use super::apply_report::{Made, Report, failure_of, report, summary, unwritable_report};
 use super::apply_reviewed::{Review, ReviewArguments};
 use super::apply_saved::{Approved, saved_changes, saved_plan};
 use super::apply_windows::{Window, WindowArguments};
@@ -24,7 +24,9 @@ use super::undo_file::UndoFile;
 use super::{Common, ExitStatus, Format, approval, load_valid, output};
 use crate::render::{diagnostics, human};
 use ipam_cilium::observed::Observed;
-use ipam_cluster::{Cluster, ClusterError, LeaseName, Opening, replace_private_file};
+use ipam_cluster::{
+    Cluster, ClusterError, LeaseName, Opening, check_output_file, replace_private_file,
+};
 use ipam_config::source::Location;
 use ipam_controller::apply::Event;
 use ipam_controller::{
@@ -107,6 +109,11 @@ async fn carry_out(
         arguments
             .expectation
             .check_digest(saved, PlanOrigin::Earlier)?;
+        // An undo plan needs an approval in any case.
+        if saved.intent == Intent::Files {
+            let terminal = approval::Terminal::of(common);
+            arguments.expectation.check_trust(terminal)?;
+        }
         output::talk(&plan_file::introduction(&arguments.what, saved));
     }
     let location = arguments.location(saved.as_ref())?;
@@ -173,6 +180,13 @@ async fn carry_out(
 }
 
 impl Arguments {
+    /// A report that cannot be kept is noticed before the first write.
+    fn check_report_out(&self) -> Result<(), Failure> {
+        self.report_out.as_deref().map_or(Ok(()), |file| {
+            check_output_file(file).map_err(|error| unwritable_report(file, &error))
+        })
+    }
+
     /// Whether a person has approved the changes already. An undo plan is not reviewed, because an
     /// apply wrote it.
     fn is_approved(&self, saved: Option<&PlanDocument>) -> bool {
@@ -240,6 +254,7 @@ impl Run<'_> {
         let Some((observed, approved)) = approved else {
             return Ok(Attempt::TooEarly);
         };
+        self.arguments.check_report_out()?;
         self.interruption.begin_writes();
         let undo_out = self.arguments.undo_out.as_deref();
         let began = Timestamp::now();
@@ -275,7 +290,7 @@ impl Run<'_> {
         }
         if self.review.is_none() && !self.arguments.is_approved(self.saved) {
             let intent = self.saved.map_or(Intent::Files, |saved| saved.intent);
-            approval::ask(intent, self.common).await?;
+            approval::ask(intent, &approved.verdict, self.common).await?;
             // The answer may have taken hours.
             if self.window()? == Window::Awaited {
                 return Ok(None);
@@ -299,10 +314,12 @@ impl Run<'_> {
         self.arguments
             .expectation
             .check_digest(&document, PlanOrigin::Now)?;
+        let verdict = document.verdict();
         if let Some(review) = self.review {
             review.check(document).await?;
         }
         Ok(Approved {
+            verdict,
             blocked: plan.blocked.len(),
             changes: plan.changes,
             held_back: Vec::new(),
@@ -371,11 +388,7 @@ impl Run<'_> {
         let Some(file) = &self.arguments.report_out else {
             return Ok(());
         };
-        replace_private_file(file, &output::json_text(report)?).map_err(|error| {
-            Failure::Failed(format!(
-                "the report cannot be written to {}: {error}",
-                file.display()
-            ))
-        })
+        replace_private_file(file, &output::json_text(report)?)
+            .map_err(|error| unwritable_report(file, &error))
     }
 }

@@ -1,5 +1,7 @@
 //! The result of an apply: as JSON, as text, and as a failure with its exit code.
 
+use std::path::Path;
+
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -250,6 +252,13 @@ fn undo_lines(
         text += &format!("  by hand: {}\n", printable(instead));
     }
     text
+}
+
+pub(super) fn unwritable_report(file: &Path, error: &std::io::Error) -> Failure {
+    Failure::Failed(format!(
+        "the report cannot be written to {}: {error}",
+        file.display()
+    ))
 }
 
 #[cfg(test)]

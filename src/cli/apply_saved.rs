@@ -7,7 +7,7 @@ use super::{output, plan_file};
 use crate::render::{Detail, Irreversible, count, human};
 use ipam_cilium::observed::Observed;
 use ipam_planner::plan::{
-    BlockedChange, Change, Intent, Plan, PlanDocument, Staleness, still_wanted,
+    BlockedChange, Change, Intent, Plan, PlanDocument, Staleness, Verdict, still_wanted,
 };
 
 /// The plan file, or `None` if `what` has YAML files. A file with a JSON object is a plan, whatever
@@ -32,6 +32,8 @@ pub(super) fn saved_plan(what: &Path) -> Result<Option<PlanDocument>, Failure> {
 
 /// What an apply may send, and what it cannot.
 pub(super) struct Approved {
+    /// The verdict on the plan that is shown.
+    pub(super) verdict: Verdict,
     pub(super) changes: Vec<Change>,
     /// Number of blocked objects.
     pub(super) blocked: usize,
@@ -67,12 +69,12 @@ pub(super) fn saved_changes(
                     count(gone, "object")
                 )
             });
-            let blocked = match saved.intent {
-                Intent::Files => plan.blocked.len(),
+            let (blocked, verdict) = match saved.intent {
+                Intent::Files => (plan.blocked.len(), saved.verdict()),
                 Intent::Undo => {
                     let shown = undo_document(saved, plan);
                     output::talk(&human(&shown, detail));
-                    shown.summary.blocked
+                    (shown.summary.blocked, shown.verdict())
                 }
             };
             warn_if(done, |done| {
@@ -96,6 +98,7 @@ pub(super) fn saved_changes(
                 });
             }
             Ok(Approved {
+                verdict,
                 changes,
                 blocked,
                 held_back,

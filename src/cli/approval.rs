@@ -4,31 +4,47 @@ use std::io::{BufRead, IsTerminal};
 
 use super::failure::Failure;
 use super::{Common, output};
-use crate::render::Paint;
-use ipam_planner::plan::Intent;
+use crate::render::{Paint, printable};
+use ipam_planner::plan::{Intent, Verdict};
 
 /// How to approve a migration without an answer.
 pub(super) const INSTEAD: &str = "pass --auto-approve to begin without confirmation";
 
-/// Asks for approval of a plan. Fails on any answer other than `yes`.
-pub(super) async fn ask(intent: Intent, common: &Common) -> Result<(), Failure> {
+/// Whether a person can answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Terminal {
+    Present,
+    /// With the reason.
+    Absent(&'static str),
+}
+
+impl Terminal {
+    pub(super) fn of(common: &Common) -> Terminal {
+        if common.no_input {
+            Terminal::Absent("--no-input is set")
+        } else if std::io::stdin().is_terminal() {
+            Terminal::Present
+        } else {
+            Terminal::Absent("stdin is not a terminal")
+        }
+    }
+}
+
+/// Asks for approval of a plan with this verdict. Fails on any answer other than `yes`.
+pub(super) async fn ask(intent: Intent, verdict: &Verdict, common: &Common) -> Result<(), Failure> {
     let question = match intent {
         Intent::Files => "Apply these changes?",
         Intent::Undo => "Take these changes back?",
     };
+    let question = format!("{}\n{question}", printable(&verdict.line()));
     let instead = "pass --auto-approve to apply without confirmation, or --expect-digest with the digest of the reviewed plan";
-    confirm(question, instead, common).await
+    confirm(&question, instead, common).await
 }
 
 /// Asks a question. Fails on any answer other than `yes`. `instead`: what to do where no person
 /// answers.
 pub(super) async fn confirm(question: &str, instead: &str, common: &Common) -> Result<(), Failure> {
-    if common.no_input || !std::io::stdin().is_terminal() {
-        let why = if common.no_input {
-            "--no-input is set"
-        } else {
-            "stdin is not a terminal"
-        };
+    if let Terminal::Absent(why) = Terminal::of(common) {
         return Err(Failure::Failed(format!(
             "{why}; nothing was written: {instead}"
         )));

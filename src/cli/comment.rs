@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::base::BaseArguments;
 use super::beside::Beside;
 use super::fail_on::{FailOn, FailOnArguments};
 use super::failure::Failure;
@@ -25,16 +26,18 @@ const BY_DEFAULT: [FailOn; 2] = [FailOn::Error, FailOn::Refused];
 /// Show a plan in a pull request of GitHub, GitLab, Gitea or Forgejo: one comment for each
 /// directory, found again and updated in place.
 ///
-/// Exits with 2 if the plan is refused or has errors, so that the job goes red, unless --fail-on
-/// names something else.
+/// Exits with 5 if the plan is refused and with 2 if it has errors, so that the job goes red, unless
+/// --fail-on names something else.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     files: Files,
+    #[command(flatten)]
+    base: BaseArguments,
     /// Show this saved plan, instead of a plan of DIR. The file may come from a pull request that
     /// you do not trust: nothing in it decides where the comment goes, and its texts stay text.
     #[arg(long, value_name = "PLANFILE", conflicts_with_all = ["directory", "revision", "target",
-        "exclude", "selector", "waive", "limit", "protect_node", "protect_pool"])]
+        "base", "exclude", "selector", "waive", "limit", "protect_node", "protect_pool"])]
     plan: Option<PathBuf>,
     /// Refuse a plan file from another directory.
     #[arg(
@@ -86,8 +89,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     }
     match shown.plan() {
         None => Err(Failure::Invalid(String::new())),
-        Some(plan) if arguments.fail_on.names(plan, &BY_DEFAULT) => Ok(ExitStatus::ChangesPending),
-        Some(_) => Ok(ExitStatus::Done),
+        Some(plan) => Ok(arguments.fail_on.status(plan, &BY_DEFAULT)),
     }
 }
 
@@ -118,6 +120,7 @@ impl Arguments {
             files: &self.files,
             selection: &self.selection,
             safety_arguments: &self.safety_arguments,
+            base: Some(&self.base),
         };
         Ok(match planning.make(common).await? {
             Made::Plan(made) => match Beside::of(&made, &self.safety_arguments, common).await {
@@ -215,7 +218,7 @@ impl Arguments {
 
     fn check<'c>(&self, shown: &Shown, because: &'c [&'c str]) -> Check<'c> {
         let code = match shown.plan() {
-            Some(_) => ExitStatus::ChangesPending.code(),
+            Some(plan) => self.fail_on.status(plan, &BY_DEFAULT).code(),
             None => Failure::Invalid(String::new()).code(),
         };
         match because.is_empty() {

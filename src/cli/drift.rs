@@ -2,7 +2,7 @@
 
 use forge::{Issue, IssueKept, IssueWanted, keep_issue};
 
-use super::fail_on::{Conditions, FailOn, FailOnArguments};
+use super::fail_on::FailOnArguments;
 use super::failure::Failure;
 use super::files::Files;
 use super::forge_arguments::{ForgeArguments, surroundings};
@@ -11,23 +11,15 @@ use super::review::{Comment, circumstances, marker, now};
 use super::safety_arguments::SafetyArguments;
 use super::selection::SelectionArguments;
 use super::{Common, ExitStatus, output};
-use crate::render::{Occasion, drift_is_gone, drift_issue};
-use ipam_planner::plan::{FindingDocument, PlanDocument, SelectionDocument};
+use crate::render::{Occasion, drift_is_gone, drift_issue, printable};
+use ipam_planner::plan::{PlanDocument, PlanOutcome, SelectionDocument, Verdict};
 
 const NO_FORGE: &str = "no repository is known: this is not a job of GitHub, GitLab, Gitea or Forgejo; pass --forge and --repository, or --dry-run to print the issue";
 
-/// What keeps the issue open. A blocked change is no difference: it cannot be made today.
-const DIFFERENCES: [FailOn; 4] = [
-    FailOn::Changes,
-    FailOn::Drift,
-    FailOn::Misplaced,
-    FailOn::Error,
-];
-
 /// Compare the cluster with the files, and keep one issue open in the repository while they differ.
 ///
-/// They differ if a plan has changes, drift, misplaced blocks or errors, or if a part of the cluster
-/// cannot be read. The issue is updated in place, and closed when they agree. With `--target` or
+/// They differ if a plan has changes, blocked changes, drift, misplaced blocks or errors, or if a part
+/// of the cluster cannot be read. The issue is updated in place, and closed when they agree. With `--target` or
 /// `--exclude`, that part has an issue of its own.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -60,6 +52,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         files: &arguments.files,
         selection: &arguments.selection,
         safety_arguments: &arguments.safety_arguments,
+        base: None,
     };
     let plan = match planning.make(common).await? {
         Made::Plan(made) => made.document,
@@ -70,10 +63,9 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
             )));
         }
     };
-    let is_hidden = |finding: &FindingDocument| finding.rule == "blind-spot";
-    let differs = DIFFERENCES.iter().any(|condition| plan.has(*condition))
-        || plan.findings.iter().any(is_hidden);
-    let text = arguments.text(&plan, differs, around.commit.as_deref(), common);
+    let verdict = plan.verdict();
+    let differs = verdict.outcome != PlanOutcome::Matches;
+    let text = arguments.text(&plan, &verdict, around.commit.as_deref(), common);
     match forge {
         None => output::data(&text)?,
         Some(forge) => {
@@ -92,20 +84,17 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
                 keep_issue(client, repository, &marker, wanted, patience)
             };
             let kept = forge.ask("the issue was not updated", keeping).await?;
-            output::warn(&told(&kept, plan.selection.as_ref()));
+            output::warn(&told(&kept, plan.selection.as_ref(), &verdict));
         }
     }
-    match arguments.fail_on.names(&plan, &[]) {
-        true => Ok(ExitStatus::ChangesPending),
-        false => Ok(ExitStatus::Done),
-    }
+    Ok(arguments.fail_on.status(&plan, &[]))
 }
 
 impl Arguments {
     fn text(
         &self,
         plan: &PlanDocument,
-        differs: bool,
+        verdict: &Verdict,
         commit: Option<&str>,
         common: &Common,
     ) -> String {
@@ -117,9 +106,11 @@ impl Arguments {
             &time,
             Occasion::Apply,
         );
-        match differs {
-            true => drift_issue(plan, &around),
-            false => drift_is_gone(plan, &around),
+        match verdict.outcome {
+            PlanOutcome::Matches => drift_is_gone(plan, &around),
+            PlanOutcome::Refused | PlanOutcome::Changes | PlanOutcome::Differs => {
+                drift_issue(plan, &around)
+            }
         }
     }
 }
@@ -149,7 +140,8 @@ fn title(subject: &Comment, directory: &str, cluster: Option<&str>) -> String {
     format!("{who} differs from {files}")
 }
 
-fn told(kept: &IssueKept, part: Option<&SelectionDocument>) -> String {
+/// What became of the issue, and the verdict.
+fn told(kept: &IssueKept, part: Option<&SelectionDocument>, verdict: &Verdict) -> String {
     let name = |issue: &Issue| match &issue.url {
         Some(url) => url.clone(),
         None => format!("issue {}", issue.number),
@@ -158,19 +150,18 @@ fn told(kept: &IssueKept, part: Option<&SelectionDocument>) -> String {
         None => "The cluster",
         Some(_) => "The selected part of the cluster",
     };
-    match kept {
+    let issue = match kept {
         IssueKept::Opened(issue) => {
             format!("{who} differs from the files: opened {}", name(issue))
         }
         IssueKept::Updated(issue) => {
-            format!(
-                "{who} still differs from the files: updated {}",
-                name(issue)
-            )
+            let name = name(issue);
+            format!("{who} still differs from the files: updated {name}")
         }
-        IssueKept::Closed(issue) => format!("{who} is as the files say: closed {}", name(issue)),
-        IssueKept::None => format!("{who} is as the files say."),
-    }
+        IssueKept::Closed(issue) => format!("{who} matches the files: closed {}", name(issue)),
+        IssueKept::None => format!("{who} matches the files; no issue is open"),
+    };
+    format!("{issue}\n{}", printable(&verdict.line()))
 }
 
 #[cfg(test)]

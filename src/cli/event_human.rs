@@ -8,7 +8,7 @@ use ipam_controller::apply::Outcome;
 use ipam_controller::{ControllerEvent, Loaded, Waiting, WaitingChange};
 use ipam_core::model::{Hazard, Severity, grouped_digits};
 use ipam_desired::Activity;
-use ipam_planner::plan::ChangeDocument;
+use ipam_planner::plan::{ChangeDocument, VersionRules};
 
 /// The lines of an event; empty if it has none.
 pub(super) fn human(event: &ControllerEvent<'_>, detail: Detail) -> String {
@@ -104,6 +104,7 @@ fn waiting_lines(waiting: &Waiting, detail: Detail) -> String {
         activity,
         for_a_person,
         refusals,
+        warnings,
         blocked,
     } = waiting;
     let (waits, blocks) = (
@@ -122,6 +123,9 @@ fn waiting_lines(waiting: &Waiting, detail: Detail) -> String {
     let waits = for_a_person
         .iter()
         .map(|change| (change.target.to_string(), why_waits(change, *activity)));
+    for (code, message) in warnings {
+        push_line(&mut text, &format!("warning   {message} ({code})"));
+    }
     push_groups(&mut text, "waits     ", waits, detail);
     let refused = refusals
         .iter()
@@ -172,6 +176,7 @@ fn push_more(text: &mut String, hidden: usize) {
 fn why_waits(change: &WaitingChange, activity: Activity) -> String {
     let hazard = hazard_text(change.hazard, activity);
     match change.needs_approval.as_slice() {
+        [] if change.rules == VersionRules::Unknown => UNKNOWN_RULES.to_owned(),
         [] => hazard.to_owned(),
         blocks => {
             let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
@@ -179,6 +184,10 @@ fn why_waits(change: &WaitingChange, activity: Activity) -> String {
         }
     }
 }
+
+/// Why a change waits that depends on unknown rules.
+pub(super) const UNKNOWN_RULES: &str =
+    "needs approval: the rules of the running Cilium are unknown";
 
 pub(super) fn hazard_text(hazard: Hazard, activity: Activity) -> &'static str {
     match hazard {

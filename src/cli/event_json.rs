@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::capped::{Capped, by_cause};
-use super::event_human::hazard_text;
+use super::event_human::{UNKNOWN_RULES, hazard_text};
 use super::progress::fault;
 use crate::render::Detail;
 use ipam_cluster::Rollback;
 use ipam_controller::apply::Outcome;
 use ipam_controller::{ControllerEvent, Waiting, WaitingChange};
 use ipam_desired::Activity;
-use ipam_planner::plan::ChangeDocument;
+use ipam_planner::plan::{ChangeDocument, VersionRules};
 
 /// The object of an event; `None` if it is not printed.
 pub(super) fn as_json(event: &ControllerEvent<'_>, detail: Detail) -> Option<Value> {
@@ -62,6 +62,7 @@ fn waiting_as_json(waiting: &Waiting, detail: Detail) -> Value {
         activity,
         for_a_person,
         refusals,
+        warnings,
         blocked,
     } = waiting;
     let waits = for_a_person.iter().map(|change| {
@@ -69,8 +70,12 @@ fn waiting_as_json(waiting: &Waiting, detail: Detail) -> Value {
             target,
             hazard,
             needs_approval,
+            rules,
         } = change;
-        let hazard = hazard_text(*hazard, *activity);
+        let hazard = match rules {
+            VersionRules::Known => hazard_text(*hazard, *activity),
+            VersionRules::Unknown => UNKNOWN_RULES,
+        };
         let mut object = json!({"kind": target.kind(), "name": target.name(), "hazard": hazard});
         if !needs_approval.is_empty() {
             let blocks: Vec<String> = needs_approval.iter().map(ToString::to_string).collect();
@@ -92,6 +97,7 @@ fn waiting_as_json(waiting: &Waiting, detail: Detail) -> Value {
         "event": "seen",
         "nodes": nodes,
         "paused": *activity == Activity::Paused,
+        "warnings": warnings.iter().map(|(rule, message)| json!({"rule": rule, "message": message})).collect::<Vec<_>>(),
         "waiting": first_of_each(&waits, |one| one["hazard"].to_string(), detail),
         "waiting_count": for_a_person.len(),
         "refusals": Capped::new(refusal_objects, detail).shown,
@@ -146,9 +152,11 @@ mod tests {
                     target: target(number),
                     hazard: ipam_core::model::Hazard::Disruptive,
                     needs_approval: Vec::new(),
+                    rules: VersionRules::Known,
                 })
                 .collect(),
             refusals: Vec::new(),
+            warnings: Vec::new(),
             blocked,
         }
     }

@@ -5,11 +5,13 @@ use super::failure::Failure;
 use super::files::Files;
 use super::reading::read;
 use super::{Common, ExitStatus, Format, output};
-use crate::render::explanation;
+use crate::render::{diagnostics, explanation};
+use ipam_cilium::observed::Observed;
 use ipam_cluster::Extent;
 use ipam_config::source::Location;
-use ipam_controller::{Job, Scope};
+use ipam_controller::{Job, Loaded, Scope};
 use ipam_core::model::ServiceName;
+use ipam_planner::check::about_cilium;
 use ipam_planner::explain::{Explanation, explain, explain_sharing};
 use ipam_planner::plan::Selected;
 
@@ -61,6 +63,7 @@ pub(super) async fn explained(
             common.detail(),
         )));
     };
+    warn(&loaded, &observed, common);
     let explained = match with {
         None => {
             let plan = Job::files(&loaded).plan(&observed);
@@ -69,6 +72,14 @@ pub(super) async fn explained(
         Some(other) => explain_sharing(&service(subject)?, other, &loaded.desired, &observed),
     };
     explained.map_err(|error| Failure::Failed(error.to_string()))
+}
+
+/// Tells on stderr what makes the answer uncertain.
+pub(super) fn warn(loaded: &Loaded, observed: &Observed, common: &Common) {
+    let findings = about_cilium(observed);
+    if !findings.is_empty() {
+        output::talk(&diagnostics(&findings, &loaded.documents, common.detail()));
+    }
 }
 
 fn service(subject: &str) -> Result<ServiceName, Failure> {

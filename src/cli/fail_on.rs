@@ -1,13 +1,16 @@
-//! `--fail-on`: what in a plan, or in the schedule of a migration, makes a command exit with 2.
+//! `--fail-on`: what in a plan, or in the schedule of a migration, makes a command fail.
 
 use clap::ValueEnum;
 
+use super::ExitStatus;
+use ipam_planner::check::UNKNOWN_VERSION;
 use ipam_planner::migration::{Goal, ScheduleDocument};
 use ipam_planner::plan::PlanDocument;
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct FailOnArguments {
-    /// Exit with 2 if the plan has one of these. `error` is always among them, unless `never` is.
+    /// Exit with 2 if the plan has one of these, and with 5 if it is refused. `error` and `refused`
+    /// are always among them, unless `never` is.
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     fail_on: Option<Vec<FailOn>>,
 }
@@ -21,12 +24,18 @@ pub(super) enum FailOn {
     Blocked,
     /// A block that the files would not give its node today.
     Misplaced,
-    /// A limit or protection that refuses the plan.
+    /// A node that gets a block of a later pool because a better one is full.
+    FellOver,
+    /// A reason for which `apply` refuses the plan. The exit code is 5.
     Refused,
+    /// A Policy that allows more than that of `--base`.
+    Policy,
     /// A field that differs from its expected value.
     Drift,
     /// A warning of a check.
     Warning,
+    /// A release of Cilium whose rules are unknown.
+    UnknownVersion,
     /// An error of a check, such as a block that two nodes hold.
     Error,
     /// Nothing at all.
@@ -43,9 +52,13 @@ impl FailOnArguments {
         self.fail_on.is_some()
     }
 
-    /// Whether one of the conditions holds. An error is one of them unless `never` is.
-    pub(super) fn names(&self, plan: &impl Conditions, by_default: &[FailOn]) -> bool {
-        !self.met(plan, by_default).is_empty()
+    /// How a command ends that shows this plan. A refusal matters more than all else.
+    pub(super) fn status(&self, plan: &impl Conditions, by_default: &[FailOn]) -> ExitStatus {
+        match &self.met(plan, by_default)[..] {
+            [] => ExitStatus::Done,
+            met if met.contains(&FailOn::Refused) => ExitStatus::Refused,
+            _ => ExitStatus::ChangesPending,
+        }
     }
 
     /// The conditions that hold, each once.
@@ -67,8 +80,11 @@ impl FailOnArguments {
         let Some(named) = &self.fail_on else {
             return by_default.to_vec();
         };
-        let error = (!named.contains(&FailOn::Never)).then_some(FailOn::Error);
-        named.iter().copied().chain(error).collect()
+        if named.contains(&FailOn::Never) {
+            return named.clone();
+        }
+        let always = [FailOn::Error, FailOn::Refused];
+        named.iter().copied().chain(always).collect()
     }
 }
 
@@ -79,9 +95,12 @@ impl FailOn {
             FailOn::Changes => "changes",
             FailOn::Blocked => "blocked changes",
             FailOn::Misplaced => "misplaced blocks",
+            FailOn::FellOver => "nodes outside their best pool",
             FailOn::Refused => "a refusal",
+            FailOn::Policy => "a weakened Policy",
             FailOn::Drift => "drift",
             FailOn::Warning => "warnings",
+            FailOn::UnknownVersion => "an unknown release of Cilium",
             FailOn::Error => "errors",
             FailOn::Never => "nothing",
         }
@@ -94,9 +113,15 @@ impl Conditions for PlanDocument {
             FailOn::Changes => !self.changes.is_empty(),
             FailOn::Blocked => !self.blocked.is_empty(),
             FailOn::Misplaced => !self.misplaced.is_empty(),
+            FailOn::FellOver => self.summary.fell_over > 0,
             FailOn::Refused => !self.refusals.is_empty(),
+            FailOn::Policy => !self.weakened.is_empty(),
             FailOn::Drift => !self.drift.is_empty(),
             FailOn::Warning => self.summary.warnings > 0,
+            FailOn::UnknownVersion => {
+                let mut findings = self.findings.iter();
+                findings.any(|finding| finding.rule == UNKNOWN_VERSION)
+            }
             FailOn::Error => self.summary.errors > 0,
             FailOn::Never => false,
         }
@@ -117,7 +142,13 @@ impl Conditions for ScheduleDocument {
                 let has_risk = self.moves.iter().any(|one| !one.risks.is_empty());
                 has_risk || !self.remarks.is_empty()
             }
-            FailOn::Refused | FailOn::Drift | FailOn::Error | FailOn::Never => false,
+            FailOn::FellOver
+            | FailOn::Refused
+            | FailOn::Policy
+            | FailOn::Drift
+            | FailOn::UnknownVersion
+            | FailOn::Error
+            | FailOn::Never => false,
         }
     }
 }

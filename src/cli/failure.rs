@@ -17,10 +17,10 @@ ipam_core::text_enum! {
     enum Code {
         Done = "done, or nothing to do",
         Failed = "failed, or the command line is invalid",
-        Found = "what --fail-on names, changes (plan --detailed-exitcode, upgrade), or failed cases",
+        Found = "errors, what --fail-on names, changes (plan --detailed-exitcode, upgrade), or failed cases",
         Invalid = "the files are invalid, or have warnings (validate --strict)",
         Stale = "the saved plan is stale, or not the expected one; nothing was written",
-        Refused = "a limit or a protection refuses the plan; nothing was written",
+        Refused = "the plan is refused, such as by a limit or a protection; nothing was written",
         Beaten = "another process holds the lock, or was faster with every change",
         Partly = "applied in part, or the result is unknown; the rest is listed",
         Unreadable = "the cluster could not be reached or read",
@@ -174,6 +174,7 @@ impl ExitStatus {
         let code = match self {
             ExitStatus::Done => Code::Done,
             ExitStatus::ChangesPending | ExitStatus::Findings => Code::Found,
+            ExitStatus::Refused => Code::Refused,
             ExitStatus::Unreadable => Code::Unreadable,
         };
         code.number()

@@ -138,7 +138,7 @@ impl ForgeArguments {
         };
         let api = around.api(kind, self.api_url.as_deref(), plain)?;
         let repository = around.repository(self.repository.as_deref())?;
-        let client = Client::new(kind, api, self.token(kind)?, USER_AGENT);
+        let client = Client::new(kind, api, self.token(kind)?, USER_AGENT)?;
         Ok(Forge {
             client: Arc::new(client),
             repository,

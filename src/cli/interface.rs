@@ -19,6 +19,15 @@ const PREFIX: &str = "CILIUM_IPAM";
 /// Flags that select the cluster.
 const OF_CLUSTER: [&str; 4] = ["cluster_file", "kubeconfig", "context", "patience"];
 
+/// Commands that neither read a cluster nor print roles.
+const WITHOUT_CILIUM: [&str; 5] = [
+    "validate",
+    "explain-rule",
+    "completions",
+    "version",
+    "manual",
+];
+
 /// Flags that select OpenStack.
 const OF_OPENSTACK: [&str; 3] = ["clouds_file", "os_cloud", "neutron_file"];
 
@@ -93,6 +102,7 @@ fn complete(command: Command, overridden: &Overridden) -> Command {
         })
     };
     let command = without(command, &WITHOUT_CLUSTER, &of_both);
+    let command = without(command, &WITHOUT_CILIUM, &["cilium_namespace"]);
     without(command, &WITHOUT_OPENSTACK, &OF_OPENSTACK)
 }
 
@@ -262,6 +272,7 @@ mod tests {
         for variable in [
             "CILIUM_IPAM_CLUSTER_FILE",
             "CILIUM_IPAM_VERBOSE",
+            "CILIUM_IPAM_CILIUM_NAMESPACE",
             "CILIUM_IPAM_PLAN_OUT",
             "CILIUM_IPAM_APPLY_AUTO_APPROVE",
             "CILIUM_IPAM_SHOW_NODES_OUTPUT",

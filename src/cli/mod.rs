@@ -7,6 +7,7 @@ mod apply_reviewed;
 mod apply_saved;
 mod apply_windows;
 mod approval;
+mod base;
 mod beside;
 mod capped;
 mod comment;
@@ -106,6 +107,10 @@ struct Common {
     /// The kubeconfig context to use.
     #[arg(long, global = true, value_name = "NAME")]
     context: Option<String>,
+    /// The namespace of Cilium's DaemonSet, operator and ConfigMap. Default: `kube-system`; if it has
+    /// no `cilium-config`, the only other namespace that has one and whose agents run on nodes.
+    #[arg(long, global = true, value_name = "NAMESPACE", value_parser = namespace)]
+    cilium_namespace: Option<String>,
     /// OpenStack's clouds.yaml, for pools that are subnets of Neutron and for allowed address
     /// pairs. Default: where OpenStack's clients look for it.
     #[arg(long, global = true, value_name = "FILE")]
@@ -209,6 +214,8 @@ enum ExitStatus {
     Done,
     ChangesPending,
     Findings,
+    /// `apply` would refuse the plan.
+    Refused,
     /// Nothing was found, and a part of the cluster could not be read.
     Unreadable,
 }
@@ -276,7 +283,7 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
         Command::History(arguments) => history::run(arguments, common).await,
         Command::Show(arguments) => show::run(arguments, common).await,
         Command::Snapshot(arguments) => snapshot::run(arguments, common).await,
-        Command::Schema(arguments) => schema::run(arguments),
+        Command::Schema(arguments) => schema::run(arguments, common),
         Command::Completions(arguments) => completions::run(arguments),
         Command::Version(arguments) => version::run(arguments),
         Command::Manual(arguments) => manual::run(arguments),
@@ -323,6 +330,7 @@ impl Common {
         Connection {
             kubeconfig,
             context,
+            cilium_namespace: self.cilium_namespace.clone(),
             patience: patience.unsigned_abs(),
         }
     }
@@ -337,6 +345,20 @@ impl Common {
 
     async fn target(&self, opening: Opening) -> Result<Target, Failure> {
         Target::open(self, opening).await
+    }
+}
+
+/// The name of a namespace: it becomes part of paths.
+fn namespace(text: &str) -> Result<String, &'static str> {
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    match text.len() <= 63
+        && text.starts_with(is_edge)
+        && text.ends_with(is_edge)
+        && text.chars().all(is_allowed)
+    {
+        true => Ok(text.to_owned()),
+        false => Err("expected the name of a namespace, such as `kube-system`"),
     }
 }
 

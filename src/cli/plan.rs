@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
+use super::base::BaseArguments;
 use super::fail_on::{Conditions, FailOn, FailOnArguments};
 use super::failure::Failure;
 use super::files::{Files, output_file};
@@ -25,14 +26,16 @@ use ipam_planner::plan::PlanDocument;
 pub(super) struct Arguments {
     #[command(flatten)]
     files: Files,
+    #[command(flatten)]
+    base: BaseArguments,
     /// Save the plan, for `apply FILE`. `-o json` prints the same.
     #[arg(long, value_name = "FILE", value_parser = output_file())]
     out: Option<PathBuf>,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "human")]
     output: PlanFormat,
-    /// Exit with 2 if there are changes, with 1 if there are none but errors, and otherwise with 0,
-    /// unless --fail-on names more.
+    /// Exit with 2 if there are changes, with 1 if there are none but errors, with 5 if the plan is
+    /// refused, and otherwise with 0, unless --fail-on names more.
     #[arg(long)]
     detailed_exitcode: bool,
     #[command(flatten)]
@@ -58,6 +61,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         files: &arguments.files,
         selection: &arguments.selection,
         safety_arguments: &arguments.safety_arguments,
+        base: Some(&arguments.base),
     };
     let (document, plan, loaded) = match planning.make(common).await? {
         Made::Plan(made) => {
@@ -113,13 +117,15 @@ impl Arguments {
     /// The exit status by --detailed-exitcode and --fail-on. With --detailed-exitcode, 2 means
     /// changes only, so errors without changes are a failure.
     fn outcome(&self, plan: &PlanDocument) -> Result<ExitStatus, Failure> {
-        let by_default: &[FailOn] = if self.detailed_exitcode {
-            &[FailOn::Changes]
-        } else {
-            &[FailOn::Error]
+        let by_default: &[FailOn] = match self.detailed_exitcode {
+            true => &[FailOn::Refused, FailOn::Changes],
+            false => &[FailOn::Refused, FailOn::Error],
         };
-        let pending = self.detailed_exitcode && plan.has(FailOn::Changes);
-        if pending || self.fail_on.names(plan, by_default) {
+        match self.fail_on.status(plan, by_default) {
+            ExitStatus::Done => {}
+            status => return Ok(status),
+        }
+        if self.detailed_exitcode && plan.has(FailOn::Changes) {
             return Ok(ExitStatus::ChangesPending);
         }
         if self.detailed_exitcode && !self.fail_on.is_given() && plan.has(FailOn::Error) {

@@ -4,8 +4,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use super::approval::Terminal;
 use super::failure::Failure;
-use crate::render::{Paint, printable};
+use crate::render::{Paint, SHOWN_DIGITS, printable};
 use ipam_cluster::open_regular;
 use ipam_planner::migration::ScheduleDocument;
 use ipam_planner::plan::{Intent, PlanDocument};
@@ -14,12 +15,16 @@ use ipam_planner::plan::{Intent, PlanDocument};
 #[derive(Debug, clap::Args)]
 pub(super) struct Expectation {
     /// Apply only the plan with this digest, without confirmation. `plan --out` prints it; at least
-    /// 16 of its 64 digits are required.
+    /// 32 of its 64 digits are required.
     #[arg(long, value_name = "DIGEST")]
     expect_digest: Option<DigestPrefix>,
     /// Refuse a plan file from another directory.
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
+    /// Apply a plan file without a digest, also without a terminal. Only for a file that nobody
+    /// else could replace since its review.
+    #[arg(long, conflicts_with = "expect_digest")]
+    trust_plan_file: bool,
 }
 
 /// Longest file that is read, in bytes. A plan of 100,000 nodes has a tenth of it.
@@ -73,13 +78,13 @@ impl PlanOrigin {
                 "look at it with `cilium-ipam show FILE`, or plan again and review it"
             }
             PlanOrigin::Now => {
-                "the files or the cluster have changed since: run `cilium-ipam plan`, review that plan and pass its digest"
+                "the files, the cluster or the flags differ from those of that plan: run `cilium-ipam plan`, review that plan and pass its digest"
             }
             PlanOrigin::EarlierSchedule => {
                 "run `cilium-ipam migrate plan --out FILE` again and review it"
             }
             PlanOrigin::ScheduleNow => {
-                "the files or the cluster have changed since: run `cilium-ipam migrate plan`, review that schedule and pass its digest"
+                "the files, the cluster or the flags differ from those of that schedule: run `cilium-ipam migrate plan`, review that schedule and pass its digest"
             }
         }
     }
@@ -114,8 +119,9 @@ pub(super) fn check_commit<'p>(
 #[derive(Clone, Debug)]
 struct DigestPrefix(String);
 
-/// Number of digits that a plan shows. With fewer, another plan could have the same ones.
-const SHORTEST: usize = 16;
+/// Digits that a plan shows, and that `--expect-digest` requires: 128 bits. The author of a plan
+/// controls its input, so a collision of 64 bits takes seconds.
+const SHORTEST: usize = SHOWN_DIGITS;
 
 /// Number of hexadecimal digits of SHA-256.
 const WHOLE: usize = 64;
@@ -139,6 +145,17 @@ impl Expectation {
     /// Whether the digest of the plan is given, which approves it.
     pub(super) fn names_the_plan(&self) -> bool {
         self.expect_digest.is_some()
+    }
+
+    /// Refuses a plan file that neither a digest nor a person at a terminal vouches for. Another
+    /// job could have replaced the file.
+    pub(super) fn check_trust(&self, terminal: Terminal) -> Result<(), Failure> {
+        match (self.names_the_plan() || self.trust_plan_file, terminal) {
+            (true, _) | (false, Terminal::Present) => Ok(()),
+            (false, Terminal::Absent(why)) => Err(Failure::Failed(format!(
+                "{why}; nothing was written: pass --expect-digest with the digest of the reviewed plan, or --trust-plan-file if nobody else could replace the file"
+            ))),
+        }
     }
 
     /// Refuses a plan with another digest.
@@ -258,7 +275,8 @@ mod tests {
 
     #[test]
     fn a_digest_has_enough_digits_and_nothing_else() {
-        for good in ["0123456789abcdef", "0123456789ABCDEF0", &"a".repeat(64)] {
+        let digits = "0123456789abcdef".repeat(2);
+        for good in [&digits, &format!("{digits}AB"), &"a".repeat(64)] {
             assert_eq!(
                 good.parse::<DigestPrefix>().unwrap().0,
                 good.to_ascii_lowercase()
@@ -266,9 +284,10 @@ mod tests {
         }
         for bad in [
             "",
-            "0123456789abcde",
-            "0123456789abcdeg",
-            "sha256:0123456789abcdef",
+            "0123456789abcdef",
+            &"a".repeat(31),
+            &"g".repeat(32),
+            &format!("sha256:{digits}"),
             &"a".repeat(65),
         ] {
             assert!(bad.parse::<DigestPrefix>().is_err(), "{bad}");

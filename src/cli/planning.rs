@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::Common;
+use super::base::BaseArguments;
 use super::failure::Failure;
 use super::files::Files;
 use super::reading::read;
@@ -19,6 +20,7 @@ pub(super) struct Planning<'a> {
     pub(super) files: &'a Files,
     pub(super) selection: &'a SelectionArguments,
     pub(super) safety_arguments: &'a SafetyArguments,
+    pub(super) base: Option<&'a BaseArguments>,
 }
 
 /// The outcome of planning.
@@ -40,6 +42,10 @@ impl Planning<'_> {
     /// Reads the files and the cluster, and plans.
     pub(super) async fn make(&self, common: &Common) -> Result<Made, Failure> {
         let location = self.files.location();
+        let base = match self.base {
+            Some(base) => base.read(&location)?,
+            None => None,
+        };
         let (mut loaded, observed) =
             read(location.clone(), common, Extent::Plan, Scope::Ports).await?;
         let Some(observed) = observed else {
@@ -50,6 +56,13 @@ impl Planning<'_> {
         let selection = self.selection.of_plan(None)?;
         let job = Job::saved(&loaded, None, &waivers).limited_to(&selection);
         let (plan, document) = planned(&job, &observed, &location.directory)?;
+        let document = match &base {
+            Some(base) => {
+                let judged = base.judge(document, &plan, &loaded, &observed, &waivers);
+                judged.await
+            }
+            None => document,
+        };
         let document = match common.detail() {
             Detail::Short => document.cut(),
             Detail::Full => document,

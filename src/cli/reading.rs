@@ -50,7 +50,9 @@ pub(super) async fn read_beside(
 /// Reads the cluster that the flags select.
 pub(super) async fn read_cluster(common: &Common, extent: Extent) -> Result<Observed, Failure> {
     match Place::of(common)? {
-        Place::File(path) => Ok(observe_file(path, extent).await?),
+        Place::File(path) => {
+            Ok(observe_file(path, extent, common.cilium_namespace.as_deref()).await?)
+        }
         place @ (Place::Sysdump(_) | Place::Live) => {
             let cluster = Target::at(place, common, Opening::Read).await?;
             Ok(observe(&cluster, extent).await?)

@@ -100,25 +100,40 @@ impl FromStr for ServiceAccount {
     }
 }
 
-/// The roles as YAML; with a service account, also their bindings.
-pub(super) fn yaml(set: RoleSet, account: Option<&ServiceAccount>) -> String {
+/// The roles as YAML; with a service account, also their bindings. With the namespace of Cilium,
+/// Cilium's objects are read there only.
+pub(super) fn yaml(
+    set: RoleSet,
+    account: Option<&ServiceAccount>,
+    cilium_namespace: Option<&str>,
+) -> String {
+    let namespaces: Vec<&str> = match cilium_namespace {
+        Some(other) if other != NAMESPACE => vec![NAMESPACE, other],
+        Some(_) | None => vec![NAMESPACE],
+    };
     let roles = set.roles();
-    let documents: Vec<String> = roles
-        .iter()
-        .map(|role| role.yaml.to_owned())
-        .chain(account.into_iter().flat_map(|account| {
-            let of_role = |role: &Role| role.bindings(account);
-            roles.iter().flat_map(of_role).collect::<Vec<_>>()
-        }))
-        .collect();
+    let texts = roles.iter().flat_map(|role| match cilium_namespace {
+        Some(_) => role.limited_to(&namespaces),
+        None => vec![role.yaml.to_owned()],
+    });
+    let bindings = account.into_iter().flat_map(|account| {
+        let of_role = |role: &Role| role.bindings(account, &namespaces);
+        roles.iter().flat_map(of_role).collect::<Vec<_>>()
+    });
+    let documents: Vec<String> = texts.chain(bindings).collect();
     format!(
         "{}\n{}",
-        introduction(roles, account),
+        introduction(roles, account, cilium_namespace, &namespaces),
         documents.join("---\n")
     )
 }
 
-fn introduction(roles: &[Role], account: Option<&ServiceAccount>) -> String {
+fn introduction(
+    roles: &[Role],
+    account: Option<&ServiceAccount>,
+    cilium_namespace: Option<&str>,
+    namespaces: &[&str],
+) -> String {
     let mut text = "# Roles for cilium-ipam outside of the cluster".to_owned();
     match account {
         Some(ServiceAccount { namespace, name }) => {
@@ -127,11 +142,16 @@ fn introduction(roles: &[Role], account: Option<&ServiceAccount>) -> String {
         None => {
             text += ". Bind them to a user or a group, or print them\n# with --serviceaccount NAMESPACE/NAME, which adds the bindings:\n";
             for role in roles {
-                text += &role.commands();
+                text += &role.commands(namespaces);
             }
         }
     }
-    text + "# The Roles are for kube-system, where the claims are. If Cilium runs in another namespace,\n# create them and their bindings there, too.\n"
+    text + &match cilium_namespace {
+        None => "# The Roles are for kube-system, where the claims are. If Cilium runs in another namespace,\n# print them with --cilium-namespace.\n".to_owned(),
+        Some(namespace) => format!(
+            "# Objects of Cilium are read in {namespace} only: run every command with\n# --cilium-namespace {namespace}.\n"
+        ),
+    }
 }
 
 impl Role {
@@ -140,29 +160,58 @@ impl Role {
         self.yaml.contains("\nkind: Role\n")
     }
 
+    /// The role that reads Cilium's DaemonSet in these namespaces only.
+    fn limited_to(&self, namespaces: &[&str]) -> Vec<String> {
+        let of_cluster = |verb: &str| {
+            format!("- apiGroups: [apps]\n  resources: [daemonsets]\n  verbs: [{verb}]\n")
+        };
+        let yaml = ["list", "watch"]
+            .iter()
+            .fold(self.yaml.to_owned(), |yaml, verb| {
+                yaml.replace(&of_cluster(verb), "")
+            })
+            .replace(
+                "resources: [deployments]",
+                "resources: [daemonsets, deployments]",
+            );
+        let Some((of_cluster, of_namespace)) = yaml.split_once("---\n") else {
+            return vec![yaml];
+        };
+        let of_namespaces = namespaces.iter().map(|namespace| {
+            of_namespace.replace(
+                &format!("  namespace: {NAMESPACE}\n"),
+                &format!("  namespace: {namespace}\n"),
+            )
+        });
+        [of_cluster.to_owned()]
+            .into_iter()
+            .chain(of_namespaces)
+            .collect()
+    }
+
     /// kubectl's commands that bind it to a user, as comments.
-    fn commands(&self) -> String {
+    fn commands(&self, namespaces: &[&str]) -> String {
         let name = self.name;
         let mut text = String::new();
         let _ = writeln!(
             text,
             "#   kubectl create clusterrolebinding {name} --clusterrole {name} --user NAME"
         );
-        if self.has_namespaced() {
+        for namespace in namespaces.iter().filter(|_| self.has_namespaced()) {
             let _ = writeln!(
                 text,
-                "#   kubectl create rolebinding {name} -n {NAMESPACE} --role {name} --user NAME"
+                "#   kubectl create rolebinding {name} -n {namespace} --role {name} --user NAME"
             );
         }
         text
     }
 
-    fn bindings(&self, account: &ServiceAccount) -> Vec<String> {
+    fn bindings(&self, account: &ServiceAccount, namespaces: &[&str]) -> Vec<String> {
         let of_cluster = self.binding("ClusterRole", "", account);
-        let of_namespace = self
-            .has_namespaced()
-            .then(|| self.binding("Role", &format!("  namespace: {NAMESPACE}\n"), account));
-        [of_cluster].into_iter().chain(of_namespace).collect()
+        let namespaces = namespaces.iter().filter(|_| self.has_namespaced());
+        let of_namespaces = namespaces
+            .map(|namespace| self.binding("Role", &format!("  namespace: {namespace}\n"), account));
+        [of_cluster].into_iter().chain(of_namespaces).collect()
     }
 
     /// The name has the account's, so that several accounts can have the role.
@@ -205,17 +254,45 @@ mod tests {
 
     #[test]
     fn only_the_roles_for_a_command_are_printed() {
-        let text = yaml(RoleSet::Plan, None);
+        let text = yaml(RoleSet::Plan, None, None);
         assert!(
             !text.contains("patch") && !text.contains("cilium-ipam-apply"),
             "{text}"
         );
-        assert!(yaml(RoleSet::Apply, None).contains("name: cilium-ipam-apply"));
-        assert!(!yaml(RoleSet::Apply, None).contains("name: cilium-ipam-watch"));
-        assert!(!yaml(RoleSet::Watch, None).contains("pods/eviction"));
-        assert!(yaml(RoleSet::Migrate, None).contains("pods/eviction"));
+        assert!(yaml(RoleSet::Apply, None, None).contains("name: cilium-ipam-apply"));
+        assert!(!yaml(RoleSet::Apply, None, None).contains("name: cilium-ipam-watch"));
+        assert!(!yaml(RoleSet::Watch, None, None).contains("pods/eviction"));
+        assert!(yaml(RoleSet::Migrate, None, None).contains("pods/eviction"));
         for role in RoleSet::All.roles() {
             assert!(role.yaml.contains(&format!("name: {}\n", role.name)));
         }
+    }
+
+    #[test]
+    fn objects_of_cilium_are_read_in_its_namespace_only() {
+        let account = "ci/planner".parse().unwrap();
+        let text = yaml(RoleSet::All, Some(&account), Some("cilium"));
+        let of_cluster = text
+            .split("---\n")
+            .filter(|text| text.contains("kind: ClusterRole\n"));
+        for role in of_cluster {
+            assert!(!role.contains("daemonsets"), "{role}");
+        }
+        let roles = |namespace: &str| {
+            let of = format!("  namespace: {namespace}\n");
+            text.split("---\n")
+                .filter(|text| text.contains(&of))
+                .count()
+        };
+        assert_eq!(roles("cilium"), roles("kube-system"));
+        assert!(roles("cilium") > 0);
+        assert!(text.contains("resources: [daemonsets, deployments]\n  verbs: [watch]"));
+        let usual = yaml(RoleSet::All, None, Some("kube-system"));
+        assert_eq!(
+            usual.matches("kind: Role\n").count(),
+            yaml(RoleSet::All, None, None)
+                .matches("kind: Role\n")
+                .count()
+        );
     }
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::roles::{RoleSet, ServiceAccount};
-use super::{ExitStatus, output, roles};
+use super::{Common, ExitStatus, output, roles};
 use ipam_config::custom_resources::definitions;
 use ipam_config::documents::{DocumentKind, editor_schema};
 
@@ -36,9 +36,14 @@ fn kinds() -> impl TypedValueParser<Value = DocumentKind> {
     names.try_map(|name| name.parse().map_err(|()| "unknown kind"))
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitStatus, Failure> {
+pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
     if let Some(set) = arguments.rbac {
-        output::script(&roles::yaml(set, arguments.serviceaccount.as_ref()))?;
+        let namespace = common.cilium_namespace.as_deref();
+        output::script(&roles::yaml(
+            set,
+            arguments.serviceaccount.as_ref(),
+            namespace,
+        ))?;
     } else if arguments.crds {
         output::json(&json!({"apiVersion": "v1", "kind": "List", "items": definitions()}))?;
     } else {

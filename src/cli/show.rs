@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::reading::read;
-use super::{Common, ExitStatus, output, show_lb, show_nodes, show_plan, show_pools};
+use super::{Common, ExitStatus, explain, output, show_lb, show_nodes, show_plan, show_pools};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::Extent;
 use ipam_config::source::Location;
@@ -86,6 +86,7 @@ pub(super) async fn read_and_plan(
             common.detail(),
         )));
     };
+    explain::warn(&loaded, &observed, common);
     let plan = Job::files(&loaded).plan(&observed);
     Ok((loaded, observed, plan))
 }

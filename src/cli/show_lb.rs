@@ -56,6 +56,8 @@ struct ServiceRow {
     namespace: String,
     name: String,
     external_ips: Vec<String>,
+    /// Hostnames that a cloud gave.
+    hostnames: Vec<String>,
     pools: Vec<String>,
     /// Reason of Cilium's condition.
     reason: Option<String>,
@@ -70,7 +72,11 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Fa
         Format::Json => output::json(&tables)?,
         Format::Human => {
             output::talk(&diagnostics(
-                &check::load_balancing(&observed),
+                &[
+                    check::about_cilium(&observed),
+                    check::load_balancing(&observed),
+                ]
+                .concat(),
                 &Documents::default(),
                 common.detail(),
             ));
@@ -121,7 +127,7 @@ fn tables(observed: &Observed) -> Tables {
         Some(row_of(observed.services.get(name)?, outlook, &pools))
     };
     Tables {
-        format_version: "1.0",
+        format_version: "1.1",
         pools: pools.iter().map(pool_row).collect(),
         services: outcomes.iter().filter_map(service_row).collect(),
     }
@@ -148,10 +154,12 @@ fn row_of(service: &LbService, outlook: &ServiceOutcome, pools: &[AddressPool]) 
         .map(Pending::reason)
         .filter(|reason| !is_reported(reason));
     let pending = pending.map(|reason| format!("pending: {reason}"));
+    let hostnames = service.hostnames.iter();
     ServiceRow {
         namespace: service.name.namespace().to_owned(),
         name: service.name.name().to_owned(),
         external_ips: service.ingress.iter().map(ToString::to_string).collect(),
+        hostnames: hostnames.map(|one| one.hostname.clone()).collect(),
         pools: pools
             .iter()
             .filter(has)
@@ -164,6 +172,16 @@ fn row_of(service: &LbService, outlook: &ServiceOutcome, pools: &[AddressPool]) 
 
 fn safe(text: &str) -> String {
     printable(text).into_owned()
+}
+
+/// The addresses and hostnames, as `kubectl get services` shows them.
+fn served(row: &ServiceRow) -> String {
+    let served = row.external_ips.iter().chain(&row.hostnames);
+    let served: Vec<&str> = served.map(String::as_str).collect();
+    match served.is_empty() {
+        true => "<pending>".to_owned(),
+        false => safe(&served.join(",")),
+    }
 }
 
 fn text(tables: &Tables) -> String {
@@ -194,11 +212,7 @@ fn text(tables: &Tables) -> String {
         [
             safe(&row.namespace),
             safe(&row.name),
-            if row.external_ips.is_empty() {
-                "<pending>".to_owned()
-            } else {
-                row.external_ips.join(",")
-            },
+            served(row),
             joined(&row.pools),
             or_dash(&row.reason),
             joined(&row.expected),

@@ -54,17 +54,26 @@ impl Target {
         opening: Opening,
     ) -> Result<Target, Failure> {
         Ok(match place {
-            Place::File(path) => Target::File(Box::new(FileCluster::open(path, opening)?)),
-            Place::Sysdump(path) => sysdump(path, opening)?,
+            Place::File(path) => {
+                let cluster = FileCluster::open(path, opening)?;
+                Target::File(Box::new(
+                    cluster.with_cilium_in(common.cilium_namespace.clone()),
+                ))
+            }
+            Place::Sysdump(path) => sysdump(path, opening, common)?,
             Place::Live => Target::Live(live(common, common.patience).await?),
         })
     }
 }
 
 /// The cluster of an archive. No command writes to it.
-fn sysdump(path: &Path, opening: Opening) -> Result<Target, Failure> {
+fn sysdump(path: &Path, opening: Opening, common: &Common) -> Result<Target, Failure> {
     match opening {
-        Opening::Read => Ok(Target::Sysdump(Box::new(Sysdump::open(path)?))),
+        Opening::Read => {
+            let cluster = Sysdump::open(path)?;
+            let cluster = cluster.with_cilium_in(common.cilium_namespace.clone());
+            Ok(Target::Sysdump(Box::new(cluster)))
+        }
         Opening::Write => Err(Failure::Failed(format!(
             "{} is a zip archive, and a sysdump is read-only: apply to the cluster itself",
             path.display()
@@ -111,6 +120,14 @@ impl Cluster for Target {
             Target::File(cluster) => cluster.list(kind, namespace, moment, visitor).await,
             Target::Sysdump(cluster) => cluster.list(kind, namespace, moment, visitor).await,
             Target::Live(cluster) => cluster.list(kind, namespace, moment, visitor).await,
+        }
+    }
+
+    fn cilium_namespace(&self) -> Option<&str> {
+        match self {
+            Target::File(cluster) => cluster.cilium_namespace(),
+            Target::Sysdump(cluster) => cluster.cilium_namespace(),
+            Target::Live(cluster) => cluster.cilium_namespace(),
         }
     }
 

@@ -4,8 +4,8 @@
 
 use super::comment_check::Check;
 use super::comment_risks::Told;
-use super::human::Detail;
-use super::markdown::{found, needs_approval, pointed_to};
+use super::human::{Detail, SHOWN_DIGITS};
+use super::markdown::{found, needs_approval, pointed_to, weakened_policy};
 use super::markdown_page::{Fold, Page, PageLimit};
 use super::markup::{Markup, code, codes, prose};
 use super::text::{count, grouped_digits};
@@ -13,9 +13,6 @@ use super::{Irreversible, limited, markdown_objects, markdown_waiting};
 use super::{comment_changes, comment_disruptive, comment_domains, comment_drift};
 use super::{comment_refusals, comment_risks, comment_services, comment_verdict, comment_words};
 use ipam_planner::plan::{ChangeDocument, FindingDocument, Intent, PlanDocument};
-
-/// Digits of the digest in a command: `--expect-digest` needs no more.
-const SHOWN_DIGITS: usize = 16;
 
 /// What a comment says beside the plan.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +76,7 @@ fn without_legend(above: &str, plan: &PlanDocument, around: &Circumstances<'_>) 
         summary,
         waivers: _,
         refusals,
+        weakened,
         changes,
         services,
         blocked,
@@ -92,7 +90,8 @@ fn without_legend(above: &str, plan: &PlanDocument, around: &Circumstances<'_>) 
     let command = command("plan", &source.directory, " --full");
     let losses = comment_services::losses(plan);
     let (worst, told) = comment_risks::worst(plan, &losses, around.occasion);
-    let head = format!("{above}{}", head(plan, worst, around));
+    let head = head(plan, worst, around);
+    let head = format!("{}{above}{head}", weakened_policy(weakened));
     let tail = tail(plan, around, &command);
     let elsewhere = format!("run {command}");
     let limit = PageLimit::COMMENT.less(comment_words::LONGEST);
@@ -197,18 +196,14 @@ fn head(plan: &PlanDocument, worst: Vec<String>, around: &Circumstances<'_>) -> 
     let mut text = format!(
         "### {title}{}{cluster}: {}\n",
         code(&plan.source.directory),
-        prose(&comment_verdict::verdict(plan))
+        prose(plan.verdict().sentence())
     );
     let consequence = comment_verdict::consequence(plan, around).to_string();
-    let lines = [
-        limited::left_out(&plan.summary).trim().to_owned(),
-        limited::by(plan.selection.as_ref()),
-    ];
-    let lines = lines.map(|line| prose(&line).to_string());
+    let limited = prose(&limited::by(plan.selection.as_ref())).to_string();
     let irreversible = (plan.summary.irreversible > 0).then(|| irreversible(plan));
     let all = [consequence].into_iter().chain(worst);
     let check = around.check.as_ref().map(Check::line);
-    let all = all.chain(check).chain(lines).chain(irreversible);
+    let all = all.chain(check).chain([limited]).chain(irreversible);
     for line in all.filter(|line| !line.is_empty()) {
         text.push_str(&format!("\n{line}\n"));
     }

@@ -227,8 +227,9 @@ pub fn drift_is_gone(plan: &PlanDocument, around: &Circumstances<'_>) -> String 
         ),
     };
     format!(
-        "{who} is as the files in {} say.\n\n{}\n",
+        "{who} matches the files in {}. {}\n\n{}\n",
         code(&plan.source.directory),
+        prose(&plan.verdict().line()),
         at(around)
     )
 }

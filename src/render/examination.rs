@@ -35,7 +35,7 @@ pub struct ExaminationDocument {
 
 #[derive(Debug, Serialize)]
 struct ConclusionDocument {
-    about: &'static str,
+    about: String,
     value: String,
     evidence: String,
     certainty: &'static str,
@@ -96,7 +96,7 @@ impl ExaminationDocument {
             },
         );
         let conclusion = |conclusion: &Conclusion| ConclusionDocument {
-            about: conclusion.about,
+            about: conclusion.about.to_string(),
             value: conclusion.value.clone(),
             evidence: conclusion.evidence.clone(),
             certainty: conclusion.confidence.as_str(),
@@ -167,7 +167,7 @@ pub fn examination(conclusions: &[Conclusion], findings: &[Finding], detail: Det
             confidence,
         } = conclusion;
         [
-            (*about).to_owned(),
+            about.to_string(),
             value.clone(),
             confidence.as_str().to_owned(),
             evidence.clone(),

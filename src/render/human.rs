@@ -23,13 +23,13 @@ pub enum Detail {
     Full,
 }
 
+/// Digits of a digest that people compare; `--expect-digest` requires as many.
+pub const SHOWN_DIGITS: usize = 32;
+
 /// Groups, and lines of one group, in short form; more are counted.
 const SHOWN: usize = 10;
 
-/// Digits of the digest: `--expect-digest` needs no more.
-const SHOWN_DIGITS: usize = 16;
-
-/// The plan as text, without its findings: they are printed as diagnostics.
+/// The plan as text, from its verdict to its verdict, without its findings: they are printed as diagnostics.
 pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     // Every field is named, so that a new one cannot be forgotten here.
     let PlanDocument {
@@ -41,6 +41,7 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
         summary,
         waivers,
         refusals,
+        weakened,
         changes,
         services,
         blocked,
@@ -48,13 +49,13 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
         drift,
         findings: _,
     } = plan;
-    let headline = headlines::of_plan(summary, *intent);
+    let headline = format!("{}\n", Paint::Bold.on(&printable(&plan.verdict().line())));
     let parts = [
         match limited::by(selection.as_ref()) {
             line if line.is_empty() => line,
             line => format!("{line}\n"),
         },
-        headlines::of_objects(summary, *intent),
+        headlines::of_objects(summary, *intent, plan.losing()),
         refused(refusals, detail),
         human_approval::blocks(summary, changes, detail),
         human_lb::changes(changes, detail),
@@ -76,7 +77,18 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     } else {
         format!("\n{headline}")
     };
-    headline + &body + &last
+    weakened_policy(weakened) + &headline + &body + &last
+}
+
+fn weakened_policy(weakened: &[String]) -> String {
+    if weakened.is_empty() {
+        return String::new();
+    }
+    let lines = weakened
+        .iter()
+        .map(|what| format!("  {}\n", printable(what)));
+    let title = Paint::Bold.on("The Policy is weakened:");
+    format!("{title}\n{}\n", lines.collect::<String>())
 }
 
 fn irreversible(plan: &PlanDocument) -> String {

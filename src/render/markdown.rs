@@ -9,21 +9,22 @@ use super::rule_page::pointer;
 use super::text::{count, grouped_digits};
 use super::{headlines, limited, markdown_objects, markdown_waiting};
 use ipam_planner::plan::{
-    ChangeDocument, FindingDocument, Intent, PlanDocument, RefusalDocument, SourceDocument,
-    Summary, UnapprovedBlockDocument,
+    ChangeDocument, FindingDocument, PlanDocument, RefusalDocument, SourceDocument, Summary,
+    UnapprovedBlockDocument,
 };
 
-/// The plan as Markdown. Like the text for a terminal, it begins and ends with its counts.
+/// The plan as Markdown. Like the text for a terminal, it begins and ends with its verdict.
 pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String {
     let PlanDocument {
         format_version: _,
-        intent,
+        intent: _,
         digest,
         source,
         selection: _,
         summary,
         waivers,
         refusals,
+        weakened,
         changes,
         services,
         blocked,
@@ -31,16 +32,15 @@ pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String
         drift,
         findings,
     } = plan;
-    let counts = headlines::sentence(summary, *intent);
     let tail = format!(
         "{}\n{}\n",
         made_from(source, digest, waivers),
-        prose(&counts)
+        prose(&plan.verdict().line())
     );
     let (destructive, other): (Vec<_>, Vec<_>) = changes
         .iter()
         .partition(|change| change.hazard == "destructive");
-    let mut page = Page::new(limit, headline(plan), &tail);
+    let mut page = Page::new(limit, weakened_policy(weakened) + &headline(plan), &tail);
     // The most important first, because a page that is too long loses its end.
     needs_approval(&mut page, summary, changes, detail);
     refused(&mut page, refusals);
@@ -57,6 +57,22 @@ pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String
     markdown_waiting::misplaced(&mut page, misplaced, Fold::Folded, detail);
     markdown_waiting::drift(&mut page, drift, detail);
     page.finish()
+}
+
+/// What the Policy allows that its base does not, at the very top. The last entry counts those that a
+/// comment has no room for.
+pub(super) fn weakened_policy(weakened: &[String]) -> String {
+    const SHOWN: usize = 30;
+    if weakened.is_empty() {
+        return String::new();
+    }
+    let lines = weakened.iter().take(SHOWN);
+    let lines: String = lines.map(|what| format!("- {}\n", prose(what))).collect();
+    let more = match weakened.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!("- and {more} more\n"),
+    };
+    format!("**The Policy is weakened:**\n\n{lines}{more}\n")
 }
 
 /// The directory, the commit, the digest and the waivers.
@@ -95,57 +111,23 @@ fn headline(plan: &PlanDocument) -> String {
             super::Irreversible::of(plan).as_str()
         ),
     };
-    let balancing = headlines::load_balancing(&summary.load_balancing, plan.intent);
+    let balancing = headlines::load_balancing(&summary.load_balancing, plan.intent, plan.losing());
     let balancing = prose(&balancing).to_string();
     let balancing = match summary.load_balancing.lost_addresses {
         0 => balancing,
         _ => format!("**{balancing}**"),
     };
     let pods = prose(&headlines::pod_pools(&summary.pod_pools)).to_string();
-    let limited = [
-        limited::left_out(summary).trim().to_owned(),
-        limited::by(plan.selection.as_ref()),
-    ];
-    let limited = limited.map(|line| prose(&line).to_string());
-    let objects: String = limited
+    let limited = prose(&limited::by(plan.selection.as_ref())).to_string();
+    let objects: String = [limited, balancing, pods]
         .into_iter()
-        .chain([balancing, pods])
         .filter(|text| !text.is_empty())
         .map(|text| format!("\n\n{text}"))
         .collect();
     format!(
-        "{}{objects}{irreversible}\n",
-        first_lines(summary, plan.intent)
+        "### {}{objects}{irreversible}\n",
+        prose(&plan.verdict().line())
     )
-}
-
-fn first_lines(summary: &Summary, intent: Intent) -> String {
-    let errors = (summary.errors > 0).then(|| count(summary.errors, "error"));
-    let (title, others): (String, Vec<String>) = match intent {
-        Intent::Undo => {
-            let blocked = match summary.blocked {
-                0 => None,
-                blocked => Some(format!("{} cannot be taken back", grouped_digits(blocked))),
-            };
-            let writes = headlines::writes_of_nodes(summary);
-            let others = blocked.into_iter().chain(errors);
-            (format!("Undo: {writes}"), others.collect())
-        }
-        Intent::Files if summary.changes_nothing() => {
-            let title = headlines::title_without_changes(summary);
-            let title = format!("{title}, {}", headlines::writes(summary));
-            (title, headlines::unchanged(summary).into_iter().collect())
-        }
-        Intent::Files => {
-            let others = headlines::others(summary).into_iter().chain(errors);
-            let title = format!("Plan: {}", headlines::writes(summary));
-            (title, others.collect())
-        }
-    };
-    match others.is_empty() {
-        true => format!("### {title}"),
-        false => format!("### {title}\n\n{}", others.join(", ")),
-    }
 }
 
 fn refused(page: &mut Page<'_>, refusals: &[RefusalDocument]) {

@@ -5,12 +5,9 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 
-use super::human::{Detail, limit, named};
+use super::human::{Detail, SHOWN_DIGITS, limit, named};
 use super::text::{Paint, count, grouped_digits, printable};
 use ipam_planner::migration::{LeftBehindDocument, MoveDocument, ScheduleDocument, WaveDocument};
-
-/// Digits of the digest that are shown, as for plans.
-const SHOWN_DIGITS: usize = 16;
 
 /// The schedule as text.
 pub fn migration(schedule: &ScheduleDocument, detail: Detail) -> String {

@@ -73,7 +73,7 @@ pub use finding_documents::{
     FindingDocuments, OmittedDocument, finding_documents, findings_in_event,
 };
 pub use history::history;
-pub use human::{Detail, human};
+pub use human::{Detail, SHOWN_DIGITS, human};
 pub(crate) use human::{limit, named};
 pub use junit::junit;
 pub use log_command::log_text;

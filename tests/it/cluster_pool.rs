@@ -286,7 +286,7 @@ fn an_operator_that_gives_nothing_leaves_all_to_us() {
     // An agent that starts in between does not make the plan stale.
     agent_starts(&server, "new");
     server
-        .run(&["apply", "plan.json", "--auto-approve"])
+        .run(&["apply", "plan.json", "--trust-plan-file"])
         .expect(0);
     assert_eq!(cilium_nodes(&server), planned(&plan));
     assert_eq!(cilium_nodes(&server)["new"].0, ["192.168.0.0/26"]);

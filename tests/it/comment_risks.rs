@@ -50,7 +50,7 @@ fn the_riskiest_change_is_named_beside_what_is_wrong() {
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     assert_eq!(
         lines[0],
-        "### `pools`: 1 error, 3 blocked objects, 1 node moves when its agent restarts"
+        "### `pools`: 41 to assign, 1 to update, 1 moved; 3 blocked. 1 error found."
     );
     assert_eq!(
         lines[1],
@@ -96,7 +96,7 @@ fn a_protected_move_has_one_way_out(folder: &Folder) {
     let policy = policy.replace("writePath: node-config", protected);
     folder.write("pools/policy.yaml", policy);
     let text = dry_run(folder.path(), &["pools", "--cluster-file", "cluster.json"]);
-    let text = text.expect(2).stdout;
+    let text = text.expect(5).stdout;
     assert_text_only(&text);
     for part in [
         "\n**The apply job will write nothing; if `cilium-ipam watch` or `cilium-ipam operator` follows these files, merging still writes 41 changes: they need no person.** The whole plan is refused by `protected-node`. Without this refusal, the job would write 42 changes: ",
@@ -132,11 +132,11 @@ fn an_address_that_a_new_pool_takes_counts_once() {
         ("cluster.json", &cluster("1.19.3", KUBERNETES, &objects)),
     ]);
     let text = dry_run(folder.path(), &["pools", "--cluster-file", "cluster.json"]);
-    let text = text.expect(2).stdout;
+    let text = text.expect(5).stdout;
     let title = text.lines().next().unwrap();
     assert_eq!(
         title,
-        "### `pools`: refused. 1 refusal, 1 address would be lost"
+        "### `pools`: refused for 1 reason; 1 address would be lost; 1 LoadBalancer change, 0 moved."
     );
     assert!(text.contains("**destructive:** pool `new`"), "{text}");
 }
@@ -161,11 +161,11 @@ pub(super) fn lost_address() -> Folder {
 fn a_lost_address_has_its_cause_beside_it() {
     let folder = lost_address();
     let text = dry_run(folder.path(), &["pools", "--cluster-file", "cluster.json"]);
-    let text = text.expect(2).stdout;
+    let text = text.expect(5).stdout;
     assert_text_only(&text);
     let cause = "the cause: pool `public` changes from `203.0.113.0/24` to `203.0.113.0/25` (`pools/public.yaml:3`)";
     for line in [
-        "### `pools`: refused. 1 refusal, 1 address would be lost, 2 addresses might be lost".to_owned(),
+        "### `pools`: refused for 1 reason; 1 address would be lost, 2 might be lost; 1 LoadBalancer change, 0 moved.".to_owned(),
         "**The apply job will write nothing:** the whole plan is refused by `lost-addresses`. Without this refusal, the job would write 1 change: 1 LoadBalancer pool shrinks and is adopted; 0 nodes move. `cilium-ipam watch` and `cilium-ipam operator` write none of it without a person, either.".to_owned(),
         "**destructive:** pool `public` shrinks, and cilium-ipam manages it from then on".to_owned(),
         "**Look at first:** Service `shop/dns` would lose `203.0.113.200` if this were applied: no pool covers it".to_owned(),
@@ -212,7 +212,7 @@ fn drift_is_told_as_a_difference_with_its_writer_and_what_a_merge_does() {
     let text = text.expect(0).stdout;
     assert_text_only(&text);
     for part in [
-        "### `pools`: 1 field differs from Git\n",
+        "### `pools`: 1 drifted node; no changes. 0 of 1 node as the files say, 0 moved.\n",
         "**Merging this writes nothing:** there is nothing to change; 0 nodes move.\n",
         "<details open><summary>the cluster differs from Git in 1 field, as it is now</summary>",
         "| field | last written by | a merge writes | objects |",

@@ -427,7 +427,9 @@ const ADDRESSES: &[Incident] = &[
                 json!({"matchLabels": {"app": "web"}});
             // Another program serves this one.
             let host = json!([{"hostname": "lb.example.com"}]);
-            objects.push(service("cloud", json!({}), host));
+            let mut cloud = service("cloud", json!({}), host);
+            cloud["spec"]["loadBalancerClass"] = "example.com/cloud".into();
+            objects.push(cloud);
         },
         breaks: |objects| objects.push(service("shop", json!({"app": "shop"}), json!([]))),
         rules: &["service-without-address"],

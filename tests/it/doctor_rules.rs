@@ -154,7 +154,7 @@ const CASES: &[Case] = &[
     },
     Case {
         base: Base::Kubernetes,
-        rules: &["outside-cluster-cidr"],
+        rules: &["outside-cluster-cidr", "pool-outside-cluster-cidr"],
         breaks: |objects| {
             object(objects, "Pod", "kube-controller-manager-n1")["spec"]["containers"][0]["command"] =
                 json!([
@@ -452,14 +452,15 @@ fn what_is_no_cilium_or_two_or_says_little() {
         about(&with_pool(&cached, POOLS), "version"),
         (json!("1.19.3"), json!("likely"))
     );
-    // Half upgraded: two namespaces, two settings.
+    // Objects in another namespace change nothing.
     let mut two = healthy.clone();
     let mut other = object(&mut two, "ConfigMap", "cilium-config").clone();
     other["metadata"]["namespace"] = "cilium".into();
     let mut daemon_set = object(&mut two, "DaemonSet", "cilium").clone();
     daemon_set["metadata"]["namespace"] = "cilium".into();
     two.extend([other, daemon_set]);
-    assert!(rules(&with_pool(&two, POOLS)).contains("two-ciliums"));
+    let two = rules(&with_pool(&two, POOLS));
+    assert!(two.contains("objects-like-cilium") && !two.contains("two-ciliums"));
     let nothing = with_pool(&[], POOLS);
     assert!(
         rules(&nothing).contains("no-nodes") && rules(&nothing).contains("no-cilium"),

@@ -1,4 +1,5 @@
-//! `plan --fail-on`: exit code 2 if the plan has what the flag names, otherwise 0.
+//! `plan --fail-on`: exit code 2 if the plan has what the flag names, 5 if it is refused, otherwise
+//! 0.
 
 use super::support::{Folder, KUBERNETES, cluster, holds, node, pool};
 
@@ -13,10 +14,11 @@ struct Case {
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 
-const ALL: [&str; 7] = [
+const ALL: [&str; 8] = [
     "changes",
     "blocked",
     "misplaced",
+    "fell-over",
     "refused",
     "drift",
     "warning",
@@ -65,6 +67,16 @@ fn cases() -> Vec<Case> {
             &[],
         ),
         case(
+            "fell-over",
+            vec![held("n1", "10.20.0.0/24"), node("n2", "a", "")],
+            [
+                pool("a", "{cidrs: [10.20.0.0/24], blockSize: 24, priority: 1}"),
+                pool("b", "{cidrs: [10.30.0.0/24], blockSize: 24}"),
+            ]
+            .join("---\n"),
+            &["changes", "warning"],
+        ),
+        case(
             "refused",
             vec![node("n1", "a", "")],
             format!("{}---\n{limits}", pool("a", POOL)),
@@ -106,17 +118,25 @@ fn every_condition_fails_the_plan_that_has_it_and_no_other() {
     );
     for case in &cases {
         let folder = folder(&case.nodes, &case.pools);
-        plan(&folder, case.condition, 2);
-        case.also.iter().for_each(|also| plan(&folder, also, 2));
+        // A refusal matters more than all else.
+        let is_refused = case.condition == "refused";
+        let found = if is_refused { 5 } else { 2 };
+        plan(&folder, case.condition, found);
+        case.also.iter().for_each(|also| plan(&folder, also, found));
         plan(&folder, "never", 0);
         let others: Vec<&str> = ALL
             .into_iter()
             .filter(|name| *name != case.condition && !case.also.contains(name))
             .collect();
-        // An error counts unless `never` is named.
+        // An error and a refusal count unless `never` is named.
         let has_error = case.condition == "error" || case.also.contains(&"error");
-        plan(&folder, &others.join(","), if has_error { 2 } else { 0 });
+        let always = if has_error { 2 } else { 0 };
+        plan(
+            &folder,
+            &others.join(","),
+            if is_refused { found } else { always },
+        );
         plan(&folder, &format!("never,{}", others.join(",")), 0);
-        plan(&folder, &format!("{},{}", others[0], case.condition), 2);
+        plan(&folder, &format!("{},{}", others[0], case.condition), found);
     }
 }

@@ -343,6 +343,7 @@ fn the_workflow_for_github_needs_only_the_token_of_its_jobs(
         .clone
         .run(&["init", "pools", "--ci", "github"])
         .expect(0);
+    world.use_stand_ins(".github");
     world.snapshot();
     world.commit("main", "Use the workflow of GitHub");
     world.branch("rack-e");

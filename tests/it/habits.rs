@@ -300,7 +300,7 @@ fn a_plan_with_blocked_changes_never_looks_done() {
     assert!(human.starts_with(headline), "{human}");
     let page = on_cluster(&folder, &["plan", "-o", "markdown"]).stdout;
     assert!(
-        page.starts_with(&format!("### {headline}, 0 moved")),
+        page.starts_with(&format!("### {headline}. 1 of 2 nodes")),
         "{page}"
     );
     let limited = on_cluster(&folder, &["plan", "--target", "node/n2"]).stdout;

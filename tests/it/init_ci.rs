@@ -20,7 +20,12 @@ fn run_script(folder: &Folder, script: &str) -> (i32, String, String) {
     let binary = Path::new(env!("CARGO_BIN_EXE_cilium-ipam"))
         .parent()
         .unwrap();
-    let script = script.replace(" --revision \"$HEAD\"", "");
+    let fetch = "git fetch --quiet --depth 1 origin \"$CI_MERGE_REQUEST_TARGET_BRANCH_NAME\"\n";
+    let script = script
+        .replace(" --revision \"$HEAD\"", "")
+        .replace(" --base HEAD", "")
+        .replace(" --base FETCH_HEAD", "")
+        .replace(fetch, "");
     let mut command = std::process::Command::new("bash");
     command
         .current_dir(folder.path())
@@ -36,7 +41,7 @@ fn run_script(folder: &Folder, script: &str) -> (i32, String, String) {
 /// The plan of CI fails if a node would be misplaced or blocked, and says so on the page.
 fn ci_fails_for_what_a_person_must_see(folder: &Folder, script: &str) {
     assert!(
-        script.contains("--fail-on error,refused,blocked,misplaced "),
+        script.contains("--fail-on error,refused,policy,blocked,misplaced "),
         "{script}"
     );
     let [outside, blocked] = [
@@ -62,7 +67,7 @@ fn ci_does_not_fail_for_what_the_first_plan_has_already() {
         .expect(0);
     let workflow = folder.read(".github/workflows/cilium-ipam.yaml");
     assert!(
-        workflow.contains("--fail-on error,refused,misplaced "),
+        workflow.contains("--fail-on error,refused,policy,misplaced "),
         "{workflow}"
     );
     let plan = scripts(&documents(&workflow)[0], "plan");
@@ -110,7 +115,7 @@ fn the_ci_files_parse_and_their_commands_run() {
         let workflow = here.read(&format!("{place}/workflows/cilium-ipam.yaml"));
         the_jobs_of_a_workflow_run(&here, &folder, &documents(&workflow)[0]);
         let steps = documents(&workflow)[0]["jobs"]["validate"]["steps"].clone();
-        let upload = "github/codeql-action/upload-sarif@v4";
+        let upload = "github/codeql-action/upload-sarif@8aad20d150bbac5944a9f9d289da16a4b0d87c1e";
         let uploads = steps.as_array().unwrap().iter();
         let uploads = uploads.filter(|step| step["uses"] == upload).count();
         assert_eq!(uploads, usize::from(ci == "github"));
@@ -226,4 +231,39 @@ fn a_directory_with_pools_gets_the_ci_file_alone() {
     assert_eq!(pools.len(), 1);
     let words = ["init", "pools", "--ci", "gitlab", "--cidr", "10.2.0.0/16"];
     folder.run(&words).expect(1);
+}
+
+/// A tag can be moved, a commit cannot.
+#[test]
+fn actions_are_pinned_and_leave_no_credential_in_the_clone() {
+    let uses = |workflow: &Value| -> Vec<Value> {
+        let jobs = workflow["jobs"].as_object().unwrap().values();
+        let steps = jobs.flat_map(|job| job["steps"].as_array().unwrap().clone());
+        steps.filter(|step| step["uses"].is_string()).collect()
+    };
+    let mut workflows = Vec::new();
+    for (ci, place) in [("github", ".github"), ("gitea", ".gitea")] {
+        let folder = Folder::new(&[(".git/HEAD", "")]);
+        let init = ["init", "pools", "--offline", "--ci", ci];
+        folder.run(&init).expect(0);
+        let text = folder.read(&format!("{place}/workflows/cilium-ipam.yaml"));
+        workflows.push(documents(&text)[0].clone());
+    }
+    for (job, environment) in [
+        ("comment", "cilium-ipam-review"),
+        ("apply", "cilium-ipam"),
+        ("drift", "cilium-ipam"),
+    ] {
+        assert_eq!(workflows[0]["jobs"][job]["environment"], environment);
+    }
+    let release = repository().join(".github/workflows/release.yml");
+    workflows.push(documents(&std::fs::read_to_string(release).unwrap())[0].clone());
+    for step in workflows.iter().flat_map(uses) {
+        let (action, commit) = step["uses"].as_str().unwrap().split_once('@').unwrap();
+        let is_commit = commit.len() == 40 && commit.bytes().all(|one| one.is_ascii_hexdigit());
+        assert!(is_commit, "{step}");
+        if action == "actions/checkout" {
+            assert_eq!(step["with"]["persist-credentials"], false, "{step}");
+        }
+    }
 }

@@ -436,7 +436,7 @@ fn the_picture_of_an_edit_in_the_readme() {
     folder.write("pools/load-balancer.yaml", pools);
     let planned = folder
         .run(&["plan", "--cluster", "cluster.yaml"])
-        .expect(0)
+        .expect(5)
         .stdout;
     let (shown, _) = planned.split_once("\ndigest").unwrap();
     let readme =

@@ -81,7 +81,7 @@ fn the_plan_picks_the_lowest_free_address_of_the_best_pool() {
         service("other", &["20.0.10.5"]),
     ];
     let folder = folder("1.19.3", &items, &files);
-    let plan = run(&folder, &["plan", "-o", "json"], 0).json();
+    let plan = run(&folder, &["plan", "-o", "json"], 5).json();
     let expected = [
         ("shop/first", "20.0.10.1"),
         ("shop/holds", "30.0.10.5"),
@@ -92,7 +92,7 @@ fn the_plan_picks_the_lowest_free_address_of_the_best_pool() {
     let expected = expected.map(|(name, ip)| (name.to_owned(), vec![ip.to_owned()]));
     assert_eq!(pins(&plan), expected, "{plan:#}");
     // The blocks without the reserved addresses.
-    let shown = run(&folder, &["plan"], 0).stdout;
+    let shown = run(&folder, &["plan"], 5).stdout;
     for line in [
         "- start: \"20.0.10.1\"\n",
         "- start: \"20.0.10.5\"\n",

@@ -508,7 +508,7 @@ fn edits_of_the_files_change_no_address_that_the_plan_did_not_name() {
                 let now = losses
                     .iter()
                     .filter(|lost| lost.when == LossTime::Now && lost.certainty == certainty);
-                now.map(|lost| lost.address).collect()
+                now.filter_map(|lost| lost.address.ip()).collect()
             };
             let (certain, contested) = (of(Certainty::Certain), of(Certainty::LeftToChance));
             let named: BTreeSet<IpAddr> = certain.union(&contested).copied().collect();

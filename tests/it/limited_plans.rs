@@ -103,7 +103,13 @@ fn a_saved_plan_keeps_its_limit() {
     on_cluster(&folder, &out).expect(0);
     let told = on_cluster(&folder, &["show", "p.json"]).expect(0).stdout;
     assert!(told.contains("2 changes are not in this plan"), "{told}");
-    let other = ["apply", "p.json", "--target", "node/n1"];
+    let other = [
+        "apply",
+        "p.json",
+        "--trust-plan-file",
+        "--target",
+        "node/n1",
+    ];
     let told = on_cluster(&folder, &other).expect(4).stderr;
     assert!(
         told.contains("the plan is limited by --target 'node/n2'"),
@@ -117,7 +123,7 @@ fn a_saved_plan_keeps_its_limit() {
             "{cidrs: [10.30.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: b}}}",
         ),
     );
-    on_cluster(&folder, &["apply", "p.json"]).expect(0);
+    on_cluster(&folder, &["apply", "p.json", "--trust-plan-file"]).expect(0);
     let written = folder.read("cluster.json");
     assert!(written.contains("10.20.1.0/24"), "{written}");
     assert!(!written.contains("10.20.0.0/24"), "{written}");

@@ -97,7 +97,7 @@ fn a_comment_names_the_operator_that_writes_what_a_job_refuses() {
         .folder
         .write("pools/pin.yaml", pin("n3", "10.20.5.0/24"));
     let says = |text: &str| {
-        let page = server.run(&["comment", "--dry-run"]).expect(2).stdout;
+        let page = server.run(&["comment", "--dry-run"]).expect(5).stdout;
         let all = "merging still writes 2 changes: they need no person.** ";
         let unseen = "`watch` at rest leaves no trace in the cluster, so it may run unseen.\n";
         for part in [all, &format!(" {text} {unseen}")] {

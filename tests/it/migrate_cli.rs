@@ -239,10 +239,10 @@ fn bad_flags_and_files_are_refused() {
                 "apply",
                 "schedule.json",
                 "--expect-digest",
-                "0123456789abcdef",
+                "0123456789abcdef0123456789abcdef",
             ],
             4,
-            "--expect-digest asks for 0123456789abcdef",
+            "--expect-digest asks for 0123456789abcdef0123456789abcdef",
         ),
         (
             &["migrate", "apply", "schedule.json", "--directory", "other"],
@@ -276,7 +276,14 @@ fn bad_flags_and_files_are_refused() {
         ),
         (&["migrate", "apply", "none.json"], 1, "No such file"),
         (
-            &["migrate", "apply", "schedule.json", "--node", "n01"],
+            &[
+                "migrate",
+                "apply",
+                "schedule.json",
+                "--trust-plan-file",
+                "--node",
+                "n01",
+            ],
             4,
             "ask for something else than the saved schedule",
         ),
@@ -416,7 +423,9 @@ fn a_migration_that_stops_is_recorded_and_shown() {
         asked.stderr
     );
     add("n2", "10.100.2.0/24");
-    let stale = server.run(&["migrate", "apply", "schedule.json"]).expect(4);
+    let stale = server
+        .run(&["migrate", "apply", "schedule.json", "--trust-plan-file"])
+        .expect(4);
     assert!(
         stale
             .stderr

@@ -346,7 +346,13 @@ fn a_rival_that_takes_a_block_of_the_pool_stops_its_node() {
     let rival = json!({"podCIDRs": [wanted]});
     let rival = cilium_node("rival", &rival);
     ground.cluster.plane.create(CILIUM_NODES, &rival).unwrap();
-    let apply = ["migrate", "apply", "moves.json", "--auto-approve"];
+    let apply = [
+        "migrate",
+        "apply",
+        "moves.json",
+        "--trust-plan-file",
+        "--auto-approve",
+    ];
     let text = ground.run(&apply).expect(4).all();
     assert!(text.contains("worker-1"), "{text}");
     assert_eq!(ground.blocks(), before);

@@ -537,7 +537,13 @@ fn a_rival_that_takes_the_block_stops_its_node_only() {
         .create("/api/v1/nodes", &rival)
         .unwrap();
     let text = ground
-        .run(&["migrate", "apply", "moves.json", "--auto-approve"])
+        .run(&[
+            "migrate",
+            "apply",
+            "moves.json",
+            "--trust-plan-file",
+            "--auto-approve",
+        ])
         .expect(4)
         .all();
     assert!(text.contains("worker-1"), "{text}");

@@ -64,7 +64,7 @@ fn an_apply_whose_first_write_is_refused_is_told_as_not_applied() {
         "**not applied**\n\nThe claims in ConfigMap ",
         "no resourceVersion is left",
         "\n- `n1`: not tried, because applying stopped before\n",
-        "\nThe plan that the apply began with:\n\n### `pools`: nothing in use changes\n",
+        "\nThe plan that the apply began with:\n\n### `pools`: 1 to assign, 0 moved.\n",
         "To apply exactly this by hand: `cilium-ipam apply pools --expect-digest ",
     ] {
         assert!(told.contains(part), "{part} in {told}");
@@ -91,7 +91,7 @@ fn a_rule_refuses_a_plan_that_was_reviewed() {
         world.run(&COMMENT).expect(2);
         let shown = world.comments().remove(0);
         // Once, although it is a refusal and an error.
-        assert!(shown.contains("`: refused. 1 refusal\n"), "{shown}");
+        assert!(shown.contains("`: refused for 1 reason; "), "{shown}");
         assert_eq!(shown.matches("rule `few` is broken").count(), 1, "{shown}");
         let refused = world.run(&APPLY).expect(4);
         assert!(
@@ -354,9 +354,12 @@ fn one_issue_is_open_while_the_cluster_differs() {
             panic!("{issues:?}")
         };
         assert_eq!(*state, "closed");
-        assert!(text.contains("The cluster is as the files in `pools` say."));
+        assert!(text.contains("The cluster matches the files in `pools`. No changes. "));
         let none = world.run(&["drift", "pools"]).expect(0);
-        assert_eq!(none.stderr, "The cluster is as the files say.\n");
+        assert_eq!(
+            none.stderr,
+            "The cluster matches the files; no issue is open\nNo changes. 1 node as the files say, 0 moved.\n"
+        );
     }
 }
 

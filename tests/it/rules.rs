@@ -53,7 +53,7 @@ fn a_broken_rule_refuses_every_apply_and_names_its_place() {
     assert_eq!(json["refusals"][0]["rule"], "policy-rule");
     assert_eq!(json["findings"][0]["rule"], "policy-rule");
     assert_eq!(json["findings"][0]["origin"]["line"], 8);
-    assert_eq!(plan(&folder, &["--fail-on", "refused"]).code, 2);
+    assert_eq!(plan(&folder, &["--fail-on", "refused"]).code, 5);
 
     // A saved plan, and the plan of a reviewed digest, are judged again.
     plan(&folder, &["--out", "saved.json", "--fail-on", "never"]).expect(0);
@@ -61,6 +61,7 @@ fn a_broken_rule_refuses_every_apply_and_names_its_place() {
         .run(&[
             "apply",
             "saved.json",
+            "--trust-plan-file",
             "--cluster",
             "cluster.json",
             "--auto-approve",
@@ -96,9 +97,12 @@ fn a_comment_tells_each_broken_rule_once() {
     let few = rule("few", "plan.changes.size() < 2", "    severity: warning\n");
     let folder = folder(&(few + &rule("none", "plan.changes.size() < 1", "")));
     let words = ["comment", "--cluster", "cluster.json", "--dry-run"];
-    let page = folder.run(&words).expect(2).stdout;
+    let page = folder.run(&words).expect(5).stdout;
     let title = page.lines().next().unwrap();
-    assert_eq!(title, "### `pools`: refused. 1 refusal");
+    assert!(
+        title.starts_with("### `pools`: refused for 1 reason; "),
+        "{title}"
+    );
     for line in [
         "**Look at first:** refused by `policy-rule`: rule `none` ",
         "- **warning** ",

@@ -208,9 +208,15 @@ fn a_saved_plan_names_its_waivers() {
     let folder = dual_stack(&running(&THREE), "");
     folder
         .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
-        .expect(0);
+        .expect(5);
     let refused = folder
-        .run(&["apply", "plan.json", "--cluster", "cluster.json"])
+        .run(&[
+            "apply",
+            "plan.json",
+            "--trust-plan-file",
+            "--cluster",
+            "cluster.json",
+        ])
         .expect(5);
     assert!(
         refused.stderr.contains("disruptive-percent"),
@@ -220,6 +226,7 @@ fn a_saved_plan_names_its_waivers() {
     let late = [
         "apply",
         "plan.json",
+        "--trust-plan-file",
         "--cluster",
         "cluster.json",
         "--waive",
@@ -244,7 +251,13 @@ fn a_saved_plan_names_its_waivers() {
     );
     assert!(
         folder
-            .run(&["apply", "plan.json", "--cluster", "cluster.json"])
+            .run(&[
+                "apply",
+                "plan.json",
+                "--trust-plan-file",
+                "--cluster",
+                "cluster.json"
+            ])
             .expect(1)
             .stderr
             .contains("digest")
@@ -278,7 +291,13 @@ fn a_saved_plan_names_its_waivers() {
     folder.run(&late).expect(0);
     folder.write("cluster.json", before);
     folder
-        .run(&["apply", "plan.json", "--cluster", "cluster.json"])
+        .run(&[
+            "apply",
+            "plan.json",
+            "--trust-plan-file",
+            "--cluster",
+            "cluster.json",
+        ])
         .expect(0);
 }
 
@@ -287,9 +306,15 @@ fn what_was_refused_when_it_was_saved_is_refused_for_good() {
     let folder = dual_stack(&running(&THREE[..1]), "");
     for flags in [["--protect-node", "n1"], ["--limit", "disruptive-count=0"]] {
         let words = ["plan", "--cluster", "cluster.json", "--out", "plan.json"];
-        folder.run(&[&words[..], &flags].concat()).expect(0);
+        folder.run(&[&words[..], &flags].concat()).expect(5);
         folder
-            .run(&["apply", "plan.json", "--cluster", "cluster.json"])
+            .run(&[
+                "apply",
+                "plan.json",
+                "--trust-plan-file",
+                "--cluster",
+                "cluster.json",
+            ])
             .expect(5);
     }
 }

@@ -20,7 +20,13 @@ fn saved(items: &[String]) -> Folder {
 fn apply(folder: &Folder, code: i32) -> String {
     let before = folder.read("cluster.json");
     let ran = folder
-        .run(&["apply", "plan.json", "--cluster", "cluster.json"])
+        .run(&[
+            "apply",
+            "plan.json",
+            "--trust-plan-file",
+            "--cluster",
+            "cluster.json",
+        ])
         .expect(code);
     if code != 0 {
         assert_eq!(
@@ -33,7 +39,7 @@ fn apply(folder: &Folder, code: i32) -> String {
 }
 
 #[test]
-fn a_saved_plan_needs_no_approval_and_gives_what_it_says() {
+fn a_trusted_plan_needs_no_approval_and_gives_what_it_says() {
     let folder = saved(&[node("n", "a", "")]);
     apply(&folder, 0);
     assert!(folder.read("cluster.json").contains("10.20.0.0/24"));
@@ -257,9 +263,9 @@ fn an_expected_digest_lets_no_other_plan_through() {
     }
     folder.write("plan.json", &plan);
     assert!(
-        expecting(&folder, &digest[..15], &[], 1).contains("expected 16 to 64 hexadecimal digits")
+        expecting(&folder, &digest[..31], &[], 1).contains("expected 32 to 64 hexadecimal digits")
     );
-    expecting(&folder, &digest[..16].to_uppercase(), &[], 0);
+    expecting(&folder, &digest[..32].to_uppercase(), &[], 0);
     expecting(&folder, &digest, &[], 0);
 }
 
@@ -293,7 +299,7 @@ fn a_plan_that_is_made_anew_is_applied_without_asking_if_it_is_the_expected_one(
     let (folder, digest) = reviewed();
     let words = ["apply", "--cluster", "cluster.json", "--expect-digest"];
     let other = folder
-        .run(&[&words[..], &["0123456789abcdef"]].concat())
+        .run(&[&words[..], &["0123456789abcdef".repeat(2).as_str()]].concat())
         .expect(4)
         .stderr;
     assert!(
@@ -304,4 +310,83 @@ fn a_plan_that_is_made_anew_is_applied_without_asking_if_it_is_the_expected_one(
     assert!(!folder.read("cluster.json").contains("10.20.0.0/24"));
     folder.run(&[&words[..], &[&digest]].concat()).expect(0);
     assert!(folder.read("cluster.json").contains("10.20.0.0/24"));
+}
+
+/// The same files at the same place are one plan, and its digest approves it in each spelling.
+#[test]
+fn a_digest_does_not_depend_on_the_spelling_of_the_directory() {
+    let (folder, digest) = reviewed();
+    let absolute = folder.join("pools");
+    let absolute = absolute.to_str().unwrap();
+    let bare = folder.read("cluster.json");
+    for spelling in ["pools", "pools/", "./pools", "others/../pools", absolute] {
+        let words = [
+            "plan",
+            spelling,
+            "--cluster",
+            "cluster.json",
+            "--out",
+            "p.json",
+        ];
+        let said = folder.run(&words).expect(0);
+        assert!(said.stderr.contains(&digest), "{spelling}: {said:?}");
+        assert!(said.stdout.contains(&digest[..32]), "{spelling}: {said:?}");
+        let words = [
+            "apply",
+            spelling,
+            "--cluster",
+            "cluster.json",
+            "--expect-digest",
+        ];
+        folder
+            .run(&[&words[..], &[&digest[..32]]].concat())
+            .expect(0);
+        folder.write("cluster.json", &bare);
+    }
+    let words = [
+        "plan",
+        "others",
+        "--cluster",
+        "cluster.json",
+        "--out",
+        "p.json",
+    ];
+    let others = folder.run(&words).expect(0).stderr;
+    assert!(!others.contains(&digest), "{others}");
+}
+
+/// Another job of the pipeline may have replaced the file.
+#[test]
+fn a_plan_file_needs_a_digest_or_trust_where_no_person_answers() {
+    let (folder, digest) = reviewed();
+    let words = ["apply", "plan.json", "--cluster", "cluster.json"];
+    for more in [&[][..], &["--auto-approve"], &["--no-input"]] {
+        let refused = folder.run(&[&words[..], more].concat()).expect(1).stderr;
+        assert!(refused.contains("--trust-plan-file"), "{refused}");
+        assert!(!folder.read("cluster.json").contains("10.20.0.0/24"));
+    }
+    let both = ["--trust-plan-file", "--expect-digest", digest.as_str()];
+    folder.run(&[&words[..], &both].concat()).expect(1);
+    folder
+        .run(&[&words[..], &["--trust-plan-file"]].concat())
+        .expect(0);
+}
+
+#[test]
+fn a_plan_file_with_an_empty_edit_is_refused() {
+    let (folder, _) = reviewed();
+    let plan = folder.read("plan.json");
+    for edit in [
+        serde_json::json!({"spec.podCIDRs": []}),
+        serde_json::json!({"CiliumNode.spec.ipam.podCIDRs": []}),
+        serde_json::json!({"metadata.annotations": {}}),
+        serde_json::json!({"CiliumNodeConfig.spec.defaults": {}}),
+        serde_json::json!({"allowed_address_pairs": {"add": [], "remove": []}}),
+    ] {
+        let mut forged: serde_json::Value = serde_json::from_str(&plan).unwrap();
+        forged["changes"][0]["edit"] = edit;
+        let forged = ipam_planner::plan::PlanDocument::resealed(&forged.to_string()).unwrap();
+        folder.write("plan.json", serde_json::to_string(&forged).unwrap());
+        assert!(apply(&folder, 1).contains("its change of `n` sets nothing"));
+    }
 }

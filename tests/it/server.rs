@@ -140,7 +140,9 @@ fn two_thousand_nodes_in_three_racks() {
     server
         .run(&["plan", "--out", "plan.json", "--detailed-exitcode"])
         .expect(2);
-    server.run(&["apply", "plan.json"]).expect(0);
+    server
+        .run(&["apply", "plan.json", "--trust-plan-file"])
+        .expect(0);
 
     let held = server.pod_cidrs();
     assert_eq!(held.len(), 2000);

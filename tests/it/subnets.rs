@@ -50,7 +50,7 @@ pub fn observed(items: &[String], subnets: &[(&str, SeenSubnet)]) -> Observed {
         let kind = match item["kind"].as_str().unwrap() {
             "ConfigMap" => ObservedKind::CiliumConfig,
             "DaemonSet" => ObservedKind::CiliumDaemonSet,
-            "Pod" => ObservedKind::ControllerManagerPod,
+            "Pod" => ObservedKind::ControllerPod,
             "ServiceCIDR" => ObservedKind::ServiceCidr,
             "CiliumLoadBalancerIPPool" => ObservedKind::LoadBalancerPool,
             "Service" => ObservedKind::Service,

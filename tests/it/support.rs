@@ -160,6 +160,7 @@ pub fn api_server(kubeconfig: &Path, patience: Duration) -> Connection {
     Connection {
         kubeconfig: Some(kubeconfig.to_owned()),
         context: None,
+        cilium_namespace: None,
         patience,
     }
 }

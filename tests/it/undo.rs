@@ -366,7 +366,7 @@ fn whose_digest_is_named_is_not_asked_about() {
         "--expect-digest",
     ];
     folder
-        .run(&[&words[..], &["0123456789abcdef"]].concat())
+        .run(&[&words[..], &["0123456789abcdef0123456789abcdef"]].concat())
         .expect(4);
     let said = folder
         .run(&[&words[..], &[digest.as_str().unwrap()]].concat())

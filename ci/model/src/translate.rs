@@ -174,6 +174,7 @@ impl Names {
             addresses: Vec::new(),
             provider_id: None,
             authors: Vec::new(),
+            distribution: None,
         }
     }
 

@@ -207,6 +207,10 @@ impl Cluster for Saboteur {
         }
     }
 
+    fn cilium_namespace(&self) -> Option<&str> {
+        self.client.cilium_namespace()
+    }
+
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         let mut write = write.clone();
         if let (

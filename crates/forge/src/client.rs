@@ -1,6 +1,7 @@
 //! One request to a forge: TLS, limits, and errors without the token. Must never know what the
 //! requests mean.
 
+use std::env::VarError;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -33,14 +34,21 @@ pub struct Client {
 
 impl Client {
     /// `user_agent` names the program and its version.
-    #[must_use]
-    pub fn new(kind: Kind, api: ApiUrl, token: Token, user_agent: &str) -> Client {
-        let agent = agent(&api, user_agent);
-        Client {
+    ///
+    /// # Errors
+    /// Fails if the environment names a proxy that cannot be used.
+    pub fn new(
+        kind: Kind,
+        api: ApiUrl,
+        token: Token,
+        user_agent: &str,
+    ) -> Result<Client, ForgeError> {
+        let agent = agent(&api, user_agent)?;
+        Ok(Client {
             agent,
             token,
             routes: Routes { kind, api },
-        }
+        })
     }
 
     pub(crate) fn ask(&self, request: &Request) -> Result<Value, ForgeError> {
@@ -227,7 +235,35 @@ fn is_rate_limited(status: u16, headers: &HeaderMap) -> bool {
     status == 403 && (has_none_left || headers.contains_key("Retry-After"))
 }
 
-fn agent(api: &ApiUrl, user_agent: &str) -> Agent {
+/// Variables that name a proxy, in the order in which the client takes them.
+const PROXIES: [&str; 6] = [
+    "ALL_PROXY",
+    "all_proxy",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "HTTP_PROXY",
+    "http_proxy",
+];
+
+/// The proxy of the environment. An unusable one is an error: without it, the token would go another
+/// way than the administrator chose.
+fn proxy() -> Result<Option<Proxy>, ForgeError> {
+    for name in PROXIES {
+        let is_usable = match std::env::var(name) {
+            Ok(value) => value.is_empty() || Proxy::new(&value).is_ok(),
+            Err(VarError::NotPresent) => true,
+            Err(VarError::NotUnicode(_)) => false,
+        };
+        if !is_usable {
+            return Err(ForgeError::Misconfigured(format!(
+                "{name} is not the URL of a proxy, such as `http://proxy.example:3128`"
+            )));
+        }
+    }
+    Ok(Proxy::try_from_env())
+}
+
+fn agent(api: &ApiUrl, user_agent: &str) -> Result<Agent, ForgeError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let loaded = rustls_native_certs::load_native_certs();
     let roots = loaded.certs.iter().map(|certificate| {
@@ -240,9 +276,9 @@ fn agent(api: &ApiUrl, user_agent: &str) -> Agent {
         .build();
     let proxy = match api.is_here() {
         true => None,
-        false => Proxy::try_from_env(),
+        false => proxy()?,
     };
-    Agent::config_builder()
+    let config = Agent::config_builder()
         .tls_config(tls)
         .timeout_global(Some(LONGEST_WAIT))
         .http_status_as_error(false)
@@ -251,6 +287,6 @@ fn agent(api: &ApiUrl, user_agent: &str) -> Agent {
         .max_redirects_will_error(false)
         .proxy(proxy)
         .user_agent(user_agent)
-        .build()
-        .new_agent()
+        .build();
+    Ok(config.new_agent())
 }

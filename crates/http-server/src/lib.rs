@@ -2,6 +2,7 @@
 //! method, the path and the host. It must never know what it shows.
 #![forbid(unsafe_code)]
 
+mod connections;
 mod health;
 
 use std::convert::Infallible;
@@ -19,7 +20,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+
+use connections::{Activity, Connections};
 
 pub use health::{Health, Reports};
 pub use hyper::body::Bytes;
@@ -100,7 +102,8 @@ impl Answer {
 
 /// What a server shows.
 pub trait Site: Send + Sync + 'static {
-    /// Connections at the same time.
+    /// Connections at the same time, a quarter of them of one peer. One more closes the oldest idle
+    /// one.
     const CONNECTIONS: usize = 512;
 
     /// Limit for a whole connection.
@@ -137,18 +140,19 @@ impl HttpServer {
 
     /// Answers requests while it is polled.
     pub async fn serve<S: Site>(&self, site: &Arc<S>) -> Infallible {
-        let permits = Arc::new(Semaphore::new(S::CONNECTIONS));
+        let mut connections = Connections::new(S::CONNECTIONS);
         loop {
-            let Ok(permit) = permits.clone().acquire_owned().await else {
-                return std::future::pending().await;
-            };
-            let Ok((stream, _)) = self.listener.accept().await else {
+            let Ok((stream, peer)) = self.listener.accept().await else {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
+            connections.make_room(peer.ip());
             let site = site.clone();
-            tokio::spawn(async move {
+            let activity = Activity::default();
+            let begun = activity.clone();
+            let task = tokio::spawn(async move {
                 let answer = service_fn(|request| {
+                    begun.begin();
                     let answer = answer(request, &*site);
                     async { Ok::<_, Infallible>(answer.await) }
                 });
@@ -162,8 +166,8 @@ impl HttpServer {
                     connection.serve_connection(TokioIo::new(stream), answer),
                 )
                 .await;
-                drop(permit);
             });
+            connections.add(peer.ip(), activity, task.abort_handle());
         }
     }
 }
@@ -195,4 +199,51 @@ fn host(request: &Request<Incoming>) -> Option<String> {
     let host: Authority = host.parse().ok()?;
     let host = host.host().trim_matches(['[', ']']);
     Some(host.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::time::Instant;
+
+    use super::*;
+
+    struct Line;
+
+    impl Site for Line {
+        const CONNECTIONS: usize = 16;
+        const PATIENCE: Duration = Duration::from_secs(60);
+
+        async fn answer(&self, _: Visit) -> Answer {
+            Answer::line("ok")
+        }
+    }
+
+    /// Each idle connection would hold its place until the header timeout.
+    #[test]
+    fn idle_connections_delay_no_probe() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let server = runtime.block_on(HttpServer::bind(listen)).unwrap();
+        let address = server.address().unwrap();
+        runtime.spawn(async move { server.serve(&Arc::new(Line)).await });
+        let idle: Vec<TcpStream> = (0..64)
+            .map(|_| TcpStream::connect(address).unwrap())
+            .collect();
+        let asked = Instant::now();
+        let mut probe = TcpStream::connect(address).unwrap();
+        probe
+            .write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .unwrap();
+        let mut text = String::new();
+        probe.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        assert!(asked.elapsed() < HEADER_TIMEOUT, "{:?}", asked.elapsed());
+        drop(idle);
+    }
 }

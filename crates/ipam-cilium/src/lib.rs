@@ -6,3 +6,4 @@ pub mod budgets;
 pub mod lbipam;
 pub mod observed;
 pub mod pods;
+pub mod releases;

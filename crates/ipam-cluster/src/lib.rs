@@ -29,8 +29,8 @@ use ipam_core::net::Block;
 
 pub use cache::{ClusterCache, DirtyNodes, Role, Rollback, Settled, Snapshot, Uncached};
 pub use file::{
-    FileCluster, Opening, observe_file, open_regular, remove_leftovers_of, replace as replace_file,
-    replace_private as replace_private_file,
+    FileCluster, Opening, check_output as check_output_file, observe_file, open_regular,
+    remove_leftovers_of, replace as replace_file, replace_private as replace_private_file,
 };
 pub use follow::{Follow, Following, ObjectEvent, Stored};
 pub use lock::{LeaseName, LockRecord, LockSeen};
@@ -245,7 +245,7 @@ pub enum Saved {
 /// A place to read and write objects.
 pub trait Cluster: Sync {
     /// Gives every object of a kind to `visitor`, from one consistent list of that moment.
-    /// `namespace` is the one of Cilium's settings.
+    /// `namespace` is that of Cilium; of DaemonSets, none means all namespaces.
     fn list(
         &self,
         kind: ObservedKind,
@@ -253,6 +253,9 @@ pub trait Cluster: Sync {
         moment: &Moment,
         visitor: &mut dyn ListVisitor,
     ) -> impl Future<Output = Result<Seen, ClusterError>> + Send;
+
+    /// The namespace of Cilium, if the user names it.
+    fn cilium_namespace(&self) -> Option<&str>;
 
     /// Sends one guarded write.
     fn write(&self, write: &Write) -> impl Future<Output = Result<Written, WriteError>> + Send;

@@ -7,28 +7,28 @@ use futures_util::future::{try_join, try_join4};
 use tokio::sync::oneshot;
 
 use super::{Cluster, ClusterError, ListVisitor, Moment, Seen};
-use ipam_cilium::observed::{Definition, Observed, ObservedKind, ReadError, Reader, Understood};
+use ipam_cilium::observed::{CiliumKind, Observed, ObservedKind, ReadError, Reader, Understood};
 use ipam_core::net::Block;
-
-/// Default for the namespace of Cilium's DaemonSet.
-const DEFAULT_NAMESPACE: &str = "kube-system";
 
 /// Attempts, where lists expire or are stale.
 const ATTEMPTS: usize = 3;
 
 /// Kinds with few objects, whose order does not matter.
-const SMALL: [ObservedKind; 4] = [
+const SMALL: [ObservedKind; 7] = [
+    ObservedKind::Definition(CiliumKind::LoadBalancerPool),
+    ObservedKind::Definition(CiliumKind::PodIpPool),
     ObservedKind::LoadBalancerPool,
     ObservedKind::CiliumOperator,
-    ObservedKind::ControllerManagerPod,
+    ObservedKind::ControllerPod,
+    ObservedKind::ControllerDaemonSet,
     ObservedKind::ServiceCidr,
 ];
 
 /// More such kinds, read at the same time.
 const SMALL_TOO: [ObservedKind; 5] = [
     ObservedKind::Migration,
-    ObservedKind::CiliumConfig,
-    ObservedKind::CiliumNodeDefinition,
+    ObservedKind::Definition(CiliumKind::Node),
+    ObservedKind::Definition(CiliumKind::NodeConfig),
     ObservedKind::CiliumNodeConfig,
     ObservedKind::PodIpPool,
 ];
@@ -71,6 +71,18 @@ pub async fn observe<C: Cluster>(cluster: &C, extent: Extent) -> Result<Observed
         }
     }
     Reading::new(cluster, extent).all().await
+}
+
+/// The namespace of Cilium.
+///
+/// # Errors
+/// Fails if the cluster does not answer.
+pub(super) async fn namespace_of_cilium<C: Cluster>(cluster: &C) -> Result<String, ClusterError> {
+    let reading = Reading::new(cluster, Extent::Plan);
+    reading.cilium().await?;
+    let reader = reading.reader.into_inner();
+    let reader = reader.unwrap_or_else(PoisonError::into_inner);
+    Ok(reader.cilium_namespace().to_owned())
 }
 
 struct Reading<'c, C> {
@@ -160,7 +172,7 @@ impl<'c, C: Cluster> Reading<'c, C> {
         Reading {
             cluster,
             extent,
-            reader: Mutex::default(),
+            reader: Mutex::new(Reader::of_cilium_in(cluster.cilium_namespace())),
             claims_at: OnceLock::new(),
         }
     }
@@ -184,9 +196,7 @@ impl<'c, C: Cluster> Reading<'c, C> {
             .reader
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
-        if cilium_nodes == Seen::NotServed
-            && reader.definition_of_cilium_node() == Definition::Installed
-        {
+        if cilium_nodes == Seen::NotServed && reader.definitions().of(CiliumKind::Node).is_some() {
             let message =
                 "its CustomResourceDefinition exists, but the server does not serve it".to_owned();
             return Err(ClusterError::Indispensable {
@@ -197,10 +207,9 @@ impl<'c, C: Cluster> Reading<'c, C> {
         Ok(reader.finish(self.cluster.now()))
     }
 
-    /// The namespace of the DaemonSet is the one of Cilium's settings.
+    /// The namespace of Cilium is known before its objects are read.
     async fn small_kinds(&self) -> Result<(), ClusterError> {
-        self.kind(ObservedKind::CiliumDaemonSet, Moment::Latest, None)
-            .await?;
+        self.cilium().await?;
         let more = self.extent.more().iter().copied();
         try_join(
             self.one_by_one(SMALL.into_iter()),
@@ -208,6 +217,28 @@ impl<'c, C: Cluster> Reading<'c, C> {
         )
         .await
         .map(drop)
+    }
+
+    /// Reads DaemonSets, and finds the namespace of Cilium: the one with its settings. The last list
+    /// of settings is of that namespace, so that a cache follows it.
+    async fn cilium(&self) -> Result<(), ClusterError> {
+        let named = self.cluster.cilium_namespace().unwrap_or_default();
+        let seen = self.list(ObservedKind::CiliumDaemonSet, named).await?;
+        self.note(ObservedKind::CiliumDaemonSet, seen)?;
+        let mut listed = lock(&self.reader).cilium_namespace().to_owned();
+        let mut seen = self.list(ObservedKind::CiliumConfig, &listed).await?;
+        if seen == Seen::All {
+            let candidates = lock(&self.reader).candidates_for_cilium();
+            for namespace in candidates {
+                seen = self.list(ObservedKind::CiliumConfig, &namespace).await?;
+                listed = namespace;
+            }
+        }
+        let namespace = lock(&self.reader).cilium_namespace().to_owned();
+        if listed != namespace {
+            seen = self.list(ObservedKind::CiliumConfig, &namespace).await?;
+        }
+        self.note(ObservedKind::CiliumConfig, seen).map(drop)
     }
 
     /// Lists one kind after the other: a connection for each would cost more than the lists.
@@ -227,36 +258,45 @@ impl<'c, C: Cluster> Reading<'c, C> {
         moment: Moment,
         begun: Option<oneshot::Sender<Moment>>,
     ) -> Result<Seen, ClusterError> {
-        let namespace = lock(&self.reader)
-            .cilium_namespace()
-            .unwrap_or(DEFAULT_NAMESPACE)
-            .to_owned();
+        let namespace = lock(&self.reader).cilium_namespace().to_owned();
+        let seen = self.list_at(kind, &namespace, moment, begun).await?;
+        self.note(kind, seen)
+    }
+
+    async fn list(&self, kind: ObservedKind, namespace: &str) -> Result<Seen, ClusterError> {
+        self.list_at(kind, namespace, Moment::Latest, None).await
+    }
+
+    async fn list_at(
+        &self,
+        kind: ObservedKind,
+        namespace: &str,
+        moment: Moment,
+        begun: Option<oneshot::Sender<Moment>>,
+    ) -> Result<Seen, ClusterError> {
         let mut visitor = Collecting {
             kind,
             reader: &self.reader,
             claims_at: &self.claims_at,
             begun,
         };
-        let seen = self
-            .cluster
-            .list(kind, &namespace, &moment, &mut visitor)
-            .await?;
+        let list = self.cluster.list(kind, namespace, &moment, &mut visitor);
+        list.await
+    }
+
+    /// Records whether a kind could be read.
+    fn note(&self, kind: ObservedKind, seen: Seen) -> Result<Seen, ClusterError> {
         match (&seen, kind) {
             (Seen::Hidden(message), ObservedKind::Node | ObservedKind::CiliumNode) => {
-                Err(ClusterError::Indispensable {
+                return Err(ClusterError::Indispensable {
                     resource: kind.resource(),
                     message: message.clone(),
-                })
+                });
             }
-            (Seen::Hidden(message), _) => {
-                lock(&self.reader).hidden(kind, message.clone());
-                Ok(seen)
-            }
-            (Seen::NotServed, _) => {
-                lock(&self.reader).not_served(kind);
-                Ok(seen)
-            }
-            (Seen::All, _) => Ok(seen),
+            (Seen::Hidden(message), _) => lock(&self.reader).hidden(kind, message.clone()),
+            (Seen::NotServed, _) => lock(&self.reader).not_served(kind),
+            (Seen::All, _) => {}
         }
+        Ok(seen)
     }
 }

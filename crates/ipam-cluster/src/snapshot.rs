@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::observe::namespace_of_cilium;
 use super::{Cluster, ClusterError, Extent, ListVisitor, Moment, Seen};
-use ipam_cilium::observed::{ObservedKind, ReadError, slim};
+use ipam_cilium::observed::{CiliumKind, ObservedKind, ReadError, is_read, slim};
 
 struct Slimming {
     kind: ObservedKind,
@@ -18,9 +19,15 @@ impl ListVisitor for Slimming {
     }
 
     fn object(&mut self, json: &str) -> Result<(), ReadError> {
-        let object =
+        let object: Value =
             serde_json::from_str(json).map_err(|error| ReadError::new(self.kind, json, &error))?;
-        self.objects.push(slim(self.kind, &object));
+        // The kinds that are written have a list of their own, with their fields.
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let is_listed_apart =
+            self.kind == ObservedKind::MoreDefinitions && CiliumKind::of_definition(name).is_some();
+        if !is_listed_apart && is_read(self.kind, &object) {
+            self.objects.push(slim(self.kind, &object));
+        }
         Ok(())
     }
 }
@@ -32,7 +39,7 @@ impl ListVisitor for Slimming {
 /// Fails as `observe` does, and if a kind is hidden.
 pub async fn snapshot<C: Cluster>(cluster: &C) -> Result<Value, ClusterError> {
     let mut items: Vec<Value> = Vec::new();
-    let mut namespace = "kube-system".to_owned();
+    let namespace = namespace_of_cilium(cluster).await?;
     let mut moment = Moment::Latest;
     for kind in Extent::Examination.kinds() {
         let mut slimming = Slimming {
@@ -46,7 +53,11 @@ pub async fn snapshot<C: Cluster>(cluster: &C) -> Result<Value, ClusterError> {
         } else {
             &Moment::Latest
         };
-        let seen = cluster.list(kind, &namespace, of, &mut slimming).await?;
+        let of_cilium = match kind {
+            ObservedKind::CiliumDaemonSet => cluster.cilium_namespace().unwrap_or_default(),
+            _ => &namespace,
+        };
+        let seen = cluster.list(kind, of_cilium, of, &mut slimming).await?;
         let Slimming {
             objects, version, ..
         } = slimming;
@@ -58,14 +69,6 @@ pub async fn snapshot<C: Cluster>(cluster: &C) -> Result<Value, ClusterError> {
                 resource: kind.resource(),
                 message,
             });
-        }
-        if let (ObservedKind::CiliumDaemonSet, Some(found)) = (
-            kind,
-            objects
-                .first()
-                .and_then(|o| o.pointer("/metadata/namespace")?.as_str()),
-        ) {
-            namespace = found.to_owned();
         }
         items.extend(objects);
     }

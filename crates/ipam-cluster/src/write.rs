@@ -9,7 +9,7 @@ use super::LeaseName;
 use ipam_cilium::lbipam::{AddressPoolApi, AddressPoolManifest};
 use ipam_cilium::observed::{
     CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, NodeConfigApi, OWN_NAMESPACE, OWNER_LABEL,
-    ObjectVersion,
+    ObjectVersion, PodPoolApi,
 };
 use ipam_core::claims::Claims;
 use ipam_core::model::{AddressPoolName, NodeName, ServiceName};
@@ -27,8 +27,8 @@ pub enum Target {
     CiliumNode(NodeName),
     /// A `CiliumNodeConfig`, in that version: its namespace and name.
     NodeConfig(NodeConfigApi, String, String),
-    /// A `CiliumPodIPPool`.
-    PodPool(String),
+    /// A `CiliumPodIPPool`, in that version.
+    PodPool(PodPoolApi, String),
     /// A `CiliumLoadBalancerIPPool`, in that version.
     AddressPool(AddressPoolApi, AddressPoolName),
     /// A Service.
@@ -223,9 +223,9 @@ impl From<&PodPoolChange> for Write {
     fn from(change: &PodPoolChange) -> Write {
         let (label, value) = OWNER_LABEL;
         let (target, api, kind, mut metadata) = match &change.object {
-            PodPoolObject::Pool(name) => (
-                Target::PodPool(name.clone()),
-                "cilium.io/v2alpha1",
+            PodPoolObject::Pool(api, name) => (
+                Target::PodPool(*api, name.clone()),
+                api.as_str(),
                 "CiliumPodIPPool",
                 json!({"name": name}),
             ),

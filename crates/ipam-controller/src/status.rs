@@ -149,6 +149,7 @@ impl StatusInput<'_> {
                     .overview
                     .map_or(0, |overview| count(overview.blocked.len()));
                 new_conditions.extend(self.overview.map(refused));
+                new_conditions.extend(self.overview.map(block_removals));
                 let conditions = self.conditions(object, new_conditions);
                 let misplaced = self
                     .overview
@@ -328,19 +329,29 @@ fn counted(number: usize, what: &str) -> String {
 }
 
 fn refused(overview: &Overview) -> NewCondition {
-    match overview.refusals.as_slice() {
-        [] => new_condition(
-            "Refused",
-            ConditionStatus::False,
-            "WithinLimits",
-            "no limit or protection refuses a change",
-        ),
-        refusals => new_condition(
-            "Refused",
-            ConditionStatus::True,
-            "LimitOrProtection",
-            refusals.join("; "),
-        ),
+    let none = ("WithinLimits", "no limit or protection refuses a change");
+    stated("Refused", &overview.refusals, "LimitOrProtection", none)
+}
+
+fn block_removals(overview: &Overview) -> NewCondition {
+    let none = (
+        "SlotsApart",
+        "no node loses its block at the next start of Cilium's operator",
+    );
+    let about = "OperatorRemovesBlocks";
+    stated(about, &overview.block_removals, "SlotsShared", none)
+}
+
+/// True with these sentences; without any, false with the reason and message of `none`.
+fn stated(
+    about: &'static str,
+    sentences: &[String],
+    reason: &'static str,
+    none: (&'static str, &'static str),
+) -> NewCondition {
+    match sentences {
+        [] => new_condition(about, ConditionStatus::False, none.0, none.1),
+        some => new_condition(about, ConditionStatus::True, reason, some.join("; ")),
     }
 }
 

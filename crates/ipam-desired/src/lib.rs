@@ -4,6 +4,7 @@
 
 mod custom_kind;
 mod maintenance;
+mod policy_difference;
 mod rule_case;
 mod rule_input;
 
@@ -26,6 +27,7 @@ pub use maintenance::{
     MaintenanceWindow, MigrationPolicy, Schedule, ScheduleError, UnknownTimeZone, WindowState,
     time_zone, time_zone_names,
 };
+pub use policy_difference::weakened;
 pub use rule_case::{Expectation, RuleCase, WrittenPart};
 pub use rule_input::{ACTIONS, EDITS, rule_variables};
 
@@ -210,6 +212,8 @@ pub struct Policy {
     pub origin: Option<Origin>,
     /// Who chooses the write path.
     pub write_path: WritePathChoice,
+    /// Other allocators of pod CIDRs that an administrator takes responsibility for.
+    pub acknowledged_allocators: BTreeSet<String>,
     /// Never given, not even by a pin.
     pub excluded: Vec<Range>,
     /// Public address space that belongs to the user.
@@ -302,6 +306,7 @@ impl Default for Policy {
         Policy {
             origin: None,
             write_path: WritePathChoice::default(),
+            acknowledged_allocators: BTreeSet::new(),
             excluded: Vec::new(),
             own_address_space: Vec::new(),
             quarantine: Policy::QUARANTINE,

@@ -9,7 +9,9 @@ use std::net::IpAddr;
 
 use crate::check::at_start;
 use crate::plan::{Change, LostAddress, Plan, ServiceAction, Target};
-use ipam_cilium::lbipam::{ClassUse, LbRules, LbService, LossReason, RequestAuthor, ServiceOwner};
+use ipam_cilium::lbipam::{
+    ClassUse, LbRules, LbService, LossReason, RequestAuthor, ServedAddress, ServiceOwner,
+};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::ServiceName;
 use ipam_desired::{Desired, PinnedTo, ServicePin};
@@ -61,6 +63,8 @@ pub struct Left {
 pub enum WhyLeft {
     /// It holds no address.
     HoldsNone,
+    /// It has these hostnames and no address. A pin names IP addresses only.
+    HasHostnames(Vec<ServedAddress>),
     /// LB-IPAM does not serve it.
     AnotherController,
     /// The files pin it to other addresses: those, where, and what it holds.
@@ -81,6 +85,14 @@ impl fmt::Display for WhyLeft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WhyLeft::HoldsNone => f.write_str("it holds no address"),
+            WhyLeft::HasHostnames(hostnames) => {
+                let hostnames: Vec<String> = hostnames.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "it has {} and no IP address: a pin cannot keep a hostname, which LB-IPAM removes; give the Service the `loadBalancerClass` of the program that set it",
+                    hostnames.join(" ")
+                )
+            }
             WhyLeft::AnotherController => {
                 f.write_str("LB-IPAM does not serve it: its class belongs to another controller")
             }
@@ -156,6 +168,7 @@ fn lost_at_restart(observed: &Observed, rules: &LbRules) -> BTreeMap<ServiceName
             | LossReason::SharingKey
             | LossReason::NoLongerShared
             | LossReason::BlockEdited
+            | LossReason::Hostname
             | LossReason::UnknownPool => false,
         };
         // A pin does not join an address.
@@ -187,7 +200,11 @@ fn decide(
         return pinned(pin, &held).map(|()| None);
     }
     if held.is_empty() {
-        return Err(WhyLeft::HoldsNone);
+        let hostnames: Vec<ServedAddress> = service.served().collect();
+        return Err(match hostnames.is_empty() {
+            true => WhyLeft::HoldsNone,
+            false => WhyLeft::HasHostnames(hostnames),
+        });
     }
     let requested: BTreeSet<IpAddr> = service.requested(rules).into_iter().collect();
     let owner = match &service.owner {

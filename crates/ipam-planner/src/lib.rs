@@ -3,6 +3,7 @@
 //! Pure: it never parses a file, asks a server or reads a clock.
 #![forbid(unsafe_code)]
 
+mod allocators;
 pub mod check;
 pub mod doctor;
 pub mod explain;

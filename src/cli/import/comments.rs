@@ -144,6 +144,25 @@ pub(super) fn of_write_path(path: &InferredWritePath) -> String {
     comment(&text)
 }
 
+/// Hostnames that a pool of Cilium takes from Services; empty without any.
+pub(super) fn of_hostnames(inferred: &Inferred) -> String {
+    let hostnames = inferred.hostnames.iter().take(NAMED);
+    let named: Vec<String> = hostnames
+        .map(|(service, hostname)| format!("{service} {hostname}"))
+        .collect();
+    if named.is_empty() {
+        return String::new();
+    }
+    let more = match inferred.hostnames.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    comment(&format!(
+        "Services with hostnames of a cloud: {}{more}. With any CiliumLoadBalancerIPPool, Cilium removes these hostnames. Set `loadBalancerClass` of the Services before you add the first pool.",
+        named.join(", ")
+    ))
+}
+
 /// Which Services have a pin.
 pub(super) fn of_services(inferred: &Inferred) -> String {
     let mut text = comment(

@@ -178,12 +178,13 @@ fn address_pools(inferred: &Inferred) -> Result<String, Failure> {
         .address_pools
         .iter()
         .partition(|pool| pool.use_of == ManifestUse::Declared);
+    let hostnames = comments::of_hostnames(inferred);
     if inferred.address_pools.is_empty() {
-        return Ok(String::new());
+        return Ok(hostnames);
     }
     let mut text = comment(
         "The CiliumLoadBalancerIPPools of the cluster, without the fields that the server sets.",
-    );
+    ) + &hostnames;
     for pool in &declared {
         text += &format!("---\n{}", manifest(pool)?);
     }

@@ -15,7 +15,7 @@ impl Actions {
     /// The variable with the token, and its value.
     fn token(self) -> &'static str {
         match self {
-            Actions::Github => "GITHUB_TOKEN: ${{ github.token }}",
+            Actions::Github => "GITHUB_TOKEN: ${{ steps.account.outputs.token || github.token }}",
             Actions::Gitea => "GITEA_TOKEN: ${{ secrets.CILIUM_IPAM_TOKEN || github.token }}",
         }
     }
@@ -23,8 +23,12 @@ impl Actions {
     /// The action that keeps a file. Gitea does not have what the fourth version needs.
     fn upload(self) -> &'static str {
         match self {
-            Actions::Github => "actions/upload-artifact@v4",
-            Actions::Gitea => "actions/upload-artifact@v3",
+            Actions::Github => {
+                "actions/upload-artifact@ea165f8d65b6e75b540449e92b4886f43607fa02 # v4.6.2"
+            }
+            Actions::Gitea => {
+                "actions/upload-artifact@ff15f0306b3f739f7b6fd43fb5d26cd321bd4de5 # v3.2.1"
+            }
         }
     }
 
@@ -44,6 +48,32 @@ impl Actions {
         }
     }
 
+    /// The environment of the jobs that write. Gitea has none.
+    fn environments(self) -> [(&'static str, &'static str); 2] {
+        match self {
+            Actions::Github => [
+                (
+                    "ENVIRONMENT_OF_REVIEW",
+                    "    environment: cilium-ipam-review\n",
+                ),
+                ("ENVIRONMENT_OF_CLUSTER", "    environment: cilium-ipam\n"),
+            ],
+            Actions::Gitea => [
+                ("ENVIRONMENT_OF_REVIEW", ""),
+                ("ENVIRONMENT_OF_CLUSTER", ""),
+            ],
+        }
+    }
+
+    /// The step that gets the token of an account of its own. Any other workflow of the repository
+    /// can edit the comments of the job's own token.
+    fn account(self) -> &'static str {
+        match self {
+            Actions::Github => ACCOUNT,
+            Actions::Gitea => "",
+        }
+    }
+
     /// What these steps may do.
     fn rights(self) -> &'static str {
         match self {
@@ -56,13 +86,32 @@ impl Actions {
 
     fn about_token(self) -> &'static str {
         match self {
-            Actions::Github => "",
+            Actions::Github => ABOUT_ACCOUNT,
             Actions::Gitea => {
                 "# For pull requests from forks: the secret CILIUM_IPAM_TOKEN, a token of an account of its own\n# with the scopes `write:issue`, `read:user` and `read:repository`. The token of their jobs may not\n# write.\n"
             }
         }
     }
 }
+
+const CHECKOUT: &str = "actions/checkout@34e114876b0b11c390a56381ad16ebd13914f8d5 # v4.3.1";
+
+const ACCOUNT: &str = r#"    - name: Account
+      id: account
+      if: vars.CILIUM_IPAM_APP_ID != ''
+      uses: actions/create-github-app-token@fee1f7d63c2ff003460e3d139729b119787bc349 # v2.2.2
+      with:
+        app-id: ${{ vars.CILIUM_IPAM_APP_ID }}
+        private-key: ${{ secrets.CILIUM_IPAM_APP_KEY }}
+"#;
+
+const ABOUT_ACCOUNT: &str = "\
+# Create a GitHub App that may write pull requests and issues and read contents. Put its id into the
+# variable CILIUM_IPAM_APP_ID and its key into the secret CILIUM_IPAM_APP_KEY of the environments
+# `cilium-ipam-review` and `cilium-ipam`. Limit both environments to the main branch, and keep
+# KUBECONFIG in `cilium-ipam`. Without the App, the jobs use their own token. Then each workflow of the
+# repository can edit the comment that `apply` trusts.
+";
 
 const HEAD: &str = r#"# Checks the pools on each push, shows the plan of a pull request as a comment, applies exactly that
 # plan after the merge, and keeps an issue open while the cluster differs from the files.
@@ -90,7 +139,8 @@ jobs:
     if: github.event_name == 'push'
     runs-on: ubuntu-latest
 RIGHTS    steps:
-    - uses: actions/checkout@v4
+    - uses: CHECKOUT
+      with: {persist-credentials: false}
     - name: Validate
       run: |
         cilium-ipam validate DIRECTORY --strictFORMAT
@@ -105,7 +155,7 @@ const CODE_SCANNING: &str = r#"    - name: Findings
     - name: Code scanning
       if: success() || failure()
       continue-on-error: true
-      uses: github/codeql-action/upload-sarif@v4
+      uses: github/codeql-action/upload-sarif@8aad20d150bbac5944a9f9d289da16a4b0d87c1e # v4.36.2
       with:
         sarif_file: cilium-ipam.sarif
         category: cilium-ipam
@@ -119,16 +169,21 @@ const PLAN: &str = r#"  # Has no credential for the cluster, and none that may w
     env:
       HEAD: ${{ github.event.pull_request.head.sha }}
     steps:
-    - uses: actions/checkout@v4
+    - uses: CHECKOUT
+      with: {persist-credentials: false}
     - name: Fetch
-      run: git fetch --quiet --depth 1 origin "$HEAD"
+      run: |
+        git -c "http.extraHeader=Authorization: Basic $(printf 'x-access-token:%s' "$FETCH_WITH" | base64 -w0)" \
+          fetch --quiet --depth 1 origin "$HEAD"
+      env:
+        FETCH_WITH: ${{ github.token }}
     - name: Validate
       run: |
         cilium-ipam validate DIRECTORY --revision "$HEAD" --strictFORMAT
     - name: Plan
       if: success() || failure()
       run: |
-        cilium-ipam plan DIRECTORY --revision "$HEAD" --cluster-file SNAPSHOT \
+        cilium-ipam plan DIRECTORY --revision "$HEAD" --base HEAD --cluster-file SNAPSHOT \
           --fail-on FAIL_ON -o markdown > plan.md || code=$?
         cat plan.md >> "$GITHUB_STEP_SUMMARY"
         exit "${code:-0}"
@@ -137,18 +192,23 @@ const PLAN: &str = r#"  # Has no credential for the cluster, and none that may w
   comment:
     if: github.event_name == 'pull_request_target' && github.base_ref == github.event.repository.default_branch
     runs-on: ubuntu-latest
-    permissions:
+ENVIRONMENT_OF_REVIEW    permissions:
       contents: read
       pull-requests: write
     env:
       HEAD: ${{ github.event.pull_request.head.sha }}
     steps:
-    - uses: actions/checkout@v4
+    - uses: CHECKOUT
+      with: {persist-credentials: false}
     - name: Fetch
-      run: git fetch --quiet --depth 1 origin "$HEAD"
-    - name: Comment
       run: |
-        cilium-ipam comment DIRECTORY --revision "$HEAD" --cluster-file SNAPSHOT \
+        git -c "http.extraHeader=Authorization: Basic $(printf 'x-access-token:%s' "$FETCH_WITH" | base64 -w0)" \
+          fetch --quiet --depth 1 origin "$HEAD"
+      env:
+        FETCH_WITH: ${{ github.token }}
+ACCOUNT    - name: Comment
+      run: |
+        cilium-ipam comment DIRECTORY --revision "$HEAD" --base HEAD --cluster-file SNAPSHOT \
           --fail-on FAIL_ON
       env:
         TOKEN
@@ -161,12 +221,13 @@ const APPLY: &str = r#"  # Applies the plan that the comment showed, and no othe
     if: github.event_name == 'push' && github.ref == format('refs/heads/{0}', github.event.repository.default_branch)
     needs: validate
     runs-on: ubuntu-latest
-    permissions:
+ENVIRONMENT_OF_CLUSTER    permissions:
       contents: read
       pull-requests: write
     steps:
-    - uses: actions/checkout@v4
-    - name: Kubeconfig
+    - uses: CHECKOUT
+      with: {persist-credentials: false}
+ACCOUNT    - name: Kubeconfig
       run: (umask 077 && printf '%s\n' "$CONFIG" > "$RUNNER_TEMP/kubeconfig")
       env:
         CONFIG: ${{ secrets.KUBECONFIG }}
@@ -189,12 +250,13 @@ const APPLY: &str = r#"  # Applies the plan that the comment showed, and no othe
   drift:
     if: github.event_name == 'schedule' || github.event_name == 'workflow_dispatch'
     runs-on: ubuntu-latest
-    permissions:
+ENVIRONMENT_OF_CLUSTER    permissions:
       contents: read
       issues: write
     steps:
-    - uses: actions/checkout@v4
-    - name: Kubeconfig
+    - uses: CHECKOUT
+      with: {persist-credentials: false}
+ACCOUNT    - name: Kubeconfig
       run: (umask 077 && printf '%s\n' "$CONFIG" > "$RUNNER_TEMP/kubeconfig")
       env:
         CONFIG: ${{ secrets.KUBECONFIG }}
@@ -207,12 +269,17 @@ const APPLY: &str = r#"  # Applies the plan that the comment showed, and no othe
 
 /// The workflow.
 pub(super) fn workflow(jobs: &Jobs<'_>, actions: Actions) -> String {
+    let [review, cluster] = actions.environments();
     let common = [
+        review,
+        cluster,
         ("SNAPSHOT", SNAPSHOT),
         ("FORMAT", actions.format()),
         ("FAIL_ON", jobs.fail_on),
         ("PATHS", &jobs.all),
         ("DIRECTORY", &jobs.directory),
+        ("CHECKOUT", CHECKOUT),
+        ("ACCOUNT", actions.account()),
         ("UPLOAD", actions.upload()),
         ("RIGHTS", actions.rights()),
     ];

@@ -42,10 +42,11 @@ cilium-ipam:
   - |
     cilium-ipam validate DIRECTORY --strict -o junit > validate.xml || code=$?
     if [ -f SNAPSHOT ]; then
-      cilium-ipam plan DIRECTORY --cluster-file SNAPSHOT \
+      git fetch --quiet --depth 1 origin "$CI_MERGE_REQUEST_TARGET_BRANCH_NAME"
+      cilium-ipam plan DIRECTORY --base FETCH_HEAD --cluster-file SNAPSHOT \
         --fail-on FAIL_ON -o markdown > plan.md || code=${code:-$?}
       if [ -n "${GITLAB_TOKEN:-}" ]; then
-        cilium-ipam comment DIRECTORY --cluster-file SNAPSHOT \
+        cilium-ipam comment DIRECTORY --base FETCH_HEAD --cluster-file SNAPSHOT \
           --fail-on FAIL_ON || code=${code:-$?}
       fi
     fi
@@ -64,6 +65,7 @@ cilium-ipam-apply:
   rules:
   - if: $CI_PIPELINE_SOURCE == "push" && $CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH
     changes: CHANGES
+  environment: {name: cilium-ipam}
   resource_group: cilium-ipam
   script:
   - |
@@ -77,6 +79,7 @@ cilium-ipam-drift:
   extends: .cilium-ipam
   rules:
   - if: $CI_PIPELINE_SOURCE == "schedule"
+  environment: {name: cilium-ipam, action: access}
   script:
   - |
     cilium-ipam drift DIRECTORY

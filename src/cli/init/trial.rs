@@ -34,6 +34,7 @@ pub(super) fn fail_on(plan: Option<&PlanDocument>) -> String {
     let conditions = [
         ("error", true),
         ("refused", true),
+        ("policy", true),
         ("blocked", is_new(|plan| !plan.blocked.is_empty())),
         ("misplaced", is_new(|plan| !plan.misplaced.is_empty())),
     ];

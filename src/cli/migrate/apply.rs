@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::super::approval::Terminal;
 use super::super::failure::Failure;
 use super::super::files::Revision;
 use super::super::interruption::Interruption;
@@ -53,7 +54,7 @@ pub(in super::super) struct Arguments {
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
     let saved = saved_schedule(&arguments.what)?;
-    arguments.check_saved(saved.as_ref())?;
+    arguments.check_saved(saved.as_ref(), Terminal::of(common))?;
     let location = arguments.location(saved.as_ref());
     let loaded = load_valid(&location, common)?;
     if let (Some(saved), Some(revision)) = (&saved, &arguments.revision.revision) {
@@ -89,11 +90,16 @@ impl Arguments {
     }
 
     /// A saved schedule is the expected one, and keeps what it was asked for.
-    fn check_saved(&self, saved: Option<&ScheduleDocument>) -> Result<(), Failure> {
+    fn check_saved(
+        &self,
+        saved: Option<&ScheduleDocument>,
+        terminal: Terminal,
+    ) -> Result<(), Failure> {
         let made = PlanOrigin::EarlierSchedule;
         self.expectation.check_directory(saved, made)?;
         if let Some(saved) = saved {
             self.expectation.check_digest(saved, made)?;
+            self.expectation.check_trust(terminal)?;
         }
         let given = self.wish.wish();
         match saved {

@@ -77,10 +77,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
             document.digest
         ));
     }
-    match arguments.fail_on.names(document, &[FailOn::Error]) {
-        true => Ok(ExitStatus::ChangesPending),
-        false => Ok(ExitStatus::Done),
-    }
+    Ok(arguments.fail_on.status(document, &[FailOn::Error]))
 }
 
 fn next(file: &Path, document: &ScheduleDocument, common: &Common, cluster: &Target) -> String {

@@ -93,7 +93,13 @@ impl Installed {
         Running::start(
             self.server.folder.path(),
             &kubeconfig,
-            &["operator", "--listen", "127.0.0.1:0"],
+            &[
+                "operator",
+                "--listen",
+                "127.0.0.1:0",
+                "--cilium-namespace",
+                "kube-system",
+            ],
         )
     }
 

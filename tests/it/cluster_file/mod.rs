@@ -1,5 +1,6 @@
 //! A cluster in a file: which fields are read and written, and what blocks a change.
 
+mod allocators;
 mod blocked;
 mod reading;
 mod taken;

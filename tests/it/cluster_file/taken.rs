@@ -108,7 +108,7 @@ fn a_block_that_only_the_wrong_field_shows_is_written_where_it_is_read() {
     assert_eq!(
         summary,
         serde_json::json!({"assign": 0, "release": 0, "update": 1, "delete": 0, "moved": 0, "ports": 0, "blocked": 0, "unchanged": 0, "irreversible": 1, "needs_approval": 0,
-            "nodes": 1, "misplaced": 0, "drifted": 0, "errors": 0, "warnings": 0})
+            "nodes": 1, "misplaced": 0, "drifted": 0, "fell_over": 0, "errors": 0, "warnings": 0})
     );
     assert_eq!(plan["changes"][0]["after"][0], "10.20.5.0/24");
 }

@@ -112,7 +112,10 @@ fn a_pool_over_the_subnet_stops_only_what_overlaps(stack: &OpenStack, network: &
         "they avoid the subnet"
     );
     person.run(&["plan", "--out", "plan.json"]).expect(2);
-    let applied = person.run(&["apply", "plan.json"]).expect(0).all();
+    let applied = person
+        .run(&["apply", "plan.json", "--trust-plan-file"])
+        .expect(0)
+        .all();
     assert!(applied.contains("10.1.1.0/24"), "{applied}");
     assert!(!person.folder.read("cluster.json").contains("10.1.0.0/24"));
     let explained = person.run(&["explain", "10.1.0.7"]).expect(0).stdout;
@@ -216,7 +219,7 @@ fn neutron_that_is_gone_meanwhile(stack: &OpenStack, network: &str, subnet: &str
     let person = Person::new(stack, &[rack, subnet_pool("vm", network, subnet)]);
     person.run(&["plan", "--out", "plan.json"]).expect(0);
     stack.neutron().stop();
-    let stale = person.writes_nothing(&["apply", "plan.json"], 4);
+    let stale = person.writes_nothing(&["apply", "plan.json", "--trust-plan-file"], 4);
     assert!(
         stale.stderr.contains("now blocked") && stale.stderr.contains("cannot be read"),
         "{}",
@@ -225,7 +228,9 @@ fn neutron_that_is_gone_meanwhile(stack: &OpenStack, network: &str, subnet: &str
     let fresh = person.writes_nothing(&["apply", "--auto-approve"], 0).all();
     assert!(fresh.contains("Neutron does not answer"), "{fresh}");
     stack.neutron().start().unwrap();
-    person.run(&["apply", "plan.json"]).expect(0);
+    person
+        .run(&["apply", "plan.json", "--trust-plan-file"])
+        .expect(0);
 }
 
 fn credentials_that_are_no_good(stack: &OpenStack, network: &str, subnet: &str) {
@@ -267,7 +272,7 @@ fn a_subnet_that_is_deleted_meanwhile(stack: &OpenStack, network: &str, subnet: 
         .as_member()
         .delete(&format!("/v2.0/subnets/{subnet}"))
         .unwrap();
-    let stale = person.writes_nothing(&["apply", "plan.json"], 4);
+    let stale = person.writes_nothing(&["apply", "plan.json", "--trust-plan-file"], 4);
     assert!(stale.stderr.contains("has no subnet"), "{}", stale.stderr);
     let plan = person.plan();
     assert_eq!(

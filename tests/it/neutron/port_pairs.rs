@@ -321,7 +321,7 @@ fn somebody_else_writes_meanwhile(stack: &OpenStack, port: &str) {
         .neutron()
         .faults()
         .next(1, "PUT", "/v2.0/ports", changed);
-    run(&folder, &["apply", "plan.json"]).expect(0);
+    run(&folder, &["apply", "plan.json", "--trust-plan-file"]).expect(0);
     assert_eq!(
         stack.neutron().faults().count("PUT", "/v2.0/ports"),
         2,
@@ -369,7 +369,9 @@ fn a_port_that_goes_meanwhile(stack: &OpenStack, port: &str) {
         .as_admin()
         .delete(&format!("/v2.0/ports/{port}"))
         .unwrap();
-    let stale = run(&folder, &["apply", "plan.json"]).expect(4).stderr;
+    let stale = run(&folder, &["apply", "plan.json", "--trust-plan-file"])
+        .expect(4)
+        .stderr;
     assert!(stale.contains("but it is gone"), "{stale}");
     stack.neutron().stop();
     let told = run(&folder, &["plan"]).expect(2).all();

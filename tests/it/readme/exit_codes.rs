@@ -6,7 +6,20 @@ use std::fmt::Write as _;
 use super::generated::{NOTE, printed};
 
 const EXIT_CODE_NOTES: &str = "
-- Blocked and misplaced nodes do not change the code, unless `--fail-on` names them.
+
+What each situation gives. The code follows the verdict, which is the first and the last line of a plan.
+
+| the plan | `plan` | `plan --detailed-exitcode` | `comment` | `apply` |
+|---|---|---|---|---|
+| has nothing to do | 0 | 0 | 0 | 0 |
+| has changes | 0 | 2 | 0 | 0 |
+| is refused: by a limit, a protection, a rule, or lost addresses that no waiver allows | 5 | 5 | 5 | 5 |
+| has errors, such as a full pool or a block that two nodes hold, and no changes | 2 | 1 | 2 | 0 |
+| has errors and changes | 2 | 2 | 2 | 0 |
+| has blocked, misplaced or drifted nodes, nodes outside their best pool, or warnings | 0 | 0 | 0 | 0 |
+
+- `--fail-on` changes the columns of `plan` and `comment`. `drift` gives 0 whatever it finds, unless
+  `--fail-on` is set.
 - 1 also means: not approved, refused by the server, no permission to write, or a plan file that cannot
   be read.
 - 2 is only for changes and findings. A wrong command line gives 1.
@@ -19,10 +32,10 @@ const EXIT_CODE_NOTES: &str = "
 
 ## `--fail-on`
 
-`plan --fail-on LIST` takes any of these, separated by commas. `error` is always among them, unless
-`never` is. Without the flag, `comment` also exits with 2 for a refused plan, so that its job goes red.
+`plan --fail-on LIST` takes any of these, separated by commas. `error` and `refused` are always among
+them, unless `never` is. A refused plan gives 5, and everything else in the list gives 2.
 
-| `--fail-on` | exits with 2 when the plan has |
+| `--fail-on` | fails when the plan has |
 |---|---|
 ";
 
@@ -30,15 +43,15 @@ const DETAILED_EXITCODE: &str = "
 A pipeline that must stop at everything:
 
 ```console
-$ cilium-ipam plan --fail-on blocked,misplaced,refused,drift,warning,error
+$ cilium-ipam plan --fail-on blocked,misplaced,fell-over,refused,drift,warning,error
 ```
 
 ## `--detailed-exitcode`
 
 `plan --detailed-exitcode` is as in Terraform: 2 when there are changes, 1 for an error, 0 otherwise. A
-finding of severity `error`, such as a block that two nodes hold, is an error: without changes it gives
-1, with changes 2. Blocked, misplaced or drifted nodes give 0 unless `--fail-on` names them. With both
-flags, changes, errors and what `--fail-on` names give 2; nothing else does.
+refused plan gives 5: `apply` would not write its changes. A finding of severity `error`, such as a
+block that two nodes hold, is an error: without changes it gives 1, with changes 2. Blocked, misplaced or drifted nodes give 0 unless `--fail-on` names them. With both
+flags, changes, errors and what `--fail-on` names give 2.
 ";
 
 /// The text with flags as code.

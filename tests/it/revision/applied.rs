@@ -42,7 +42,13 @@ fn a_saved_plan_is_applied_from_its_own_commit() {
     assert!(page.contains(&format!("`pools` at `{id}`")), "{page}");
     folder.write("pools/a.yaml", pool("a", OTHER));
     commit(folder.path());
-    let apply = ["apply", "plan.json", "--cluster", "cluster.json"];
+    let apply = [
+        "apply",
+        "plan.json",
+        "--trust-plan-file",
+        "--cluster",
+        "cluster.json",
+    ];
     let refused = folder
         .run(&[&apply[..], &["--revision", "main"]].concat())
         .expect(4)
@@ -57,6 +63,7 @@ fn a_saved_plan_is_applied_from_its_own_commit() {
     let of_its_own = [
         "apply",
         "plan.json",
+        "--trust-plan-file",
         "--cluster",
         "other.json",
         "--revision",
@@ -70,6 +77,7 @@ fn a_saved_plan_is_applied_from_its_own_commit() {
         .run(&[
             "apply",
             "loose.json",
+            "--trust-plan-file",
             "--cluster",
             "cluster.json",
             "--revision",

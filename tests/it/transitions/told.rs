@@ -172,7 +172,9 @@ fn of_changes(before: &Observed, wave: &Wave) -> Telling {
             .iter()
             .filter(|lost| lost.when == LossTime::Now);
         let told = Told {
-            loses: now.map(|lost| (lost.address, lost.certainty)).collect(),
+            loses: now
+                .filter_map(|lost| Some((lost.address.ip()?, lost.certainty)))
+                .collect(),
             gains: effect.gains,
             pending: effect.pending,
         };

@@ -58,7 +58,7 @@ fn text(path: &Path) -> String {
 /// The plan for the file; `None` if the file is refused with a reason.
 fn planned(path: &Path) -> Option<(Observed, Plan, FileCluster)> {
     let refused = |error: ClusterError| drop(error.to_string());
-    let in_one_pass = block_on(observe_file(path, Extent::Examination));
+    let in_one_pass = block_on(observe_file(path, Extent::Examination, None));
     let whole = FileCluster::open(path, Opening::Write).and_then(|cluster| {
         let observed = block_on(observe(&cluster, Extent::Examination))?;
         Ok((observed, cluster))

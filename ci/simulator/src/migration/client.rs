@@ -101,7 +101,7 @@ fn of_kind(objects: &Objects, kind: ObservedKind) -> Vec<Arc<Value>> {
         ObservedKind::CiliumDaemonSet => Kind::DaemonSet,
         ObservedKind::CiliumConfig => Kind::Settings,
         ObservedKind::CiliumOperator => Kind::Operator,
-        ObservedKind::ControllerManagerPod => Kind::ControllerManager,
+        ObservedKind::ControllerPod => Kind::ControllerManager,
         ObservedKind::Node => Kind::Node,
         ObservedKind::CiliumNode => Kind::CiliumNode,
         ObservedKind::CiliumNodeConfig => Kind::NodeConfig,
@@ -140,6 +140,10 @@ impl Cluster for Client {
             visitor.object(&object.to_string())?;
         }
         Ok(Seen::All)
+    }
+
+    fn cilium_namespace(&self) -> Option<&str> {
+        None
     }
 
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
@@ -205,7 +209,7 @@ fn key_of(target: &Target) -> Option<(Kind, String)> {
         Target::Node(name) => (Kind::Node, name.to_string()),
         Target::CiliumNode(name) => (Kind::CiliumNode, name.to_string()),
         Target::NodeConfig(_, _, name) => (Kind::NodeConfig, name.clone()),
-        Target::PodPool(name) => (Kind::PodPool, name.clone()),
+        Target::PodPool(_, name) => (Kind::PodPool, name.clone()),
         Target::Claims => (Kind::Claims, CLAIMS_NAME.to_owned()),
         Target::MigrationRecord(name) => (Kind::Record, name.clone()),
         Target::Pod(namespace, name) | Target::Eviction(namespace, name) => {

@@ -77,6 +77,10 @@ impl Cluster for Watched {
         }
     }
 
+    fn cilium_namespace(&self) -> Option<&str> {
+        self.cluster.cilium_namespace()
+    }
+
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         match write.target {
             Target::Claims => self.write_claims(write).await,
@@ -167,6 +171,7 @@ fn apply(plane: &ControlPlane, loaded: &Loaded, claims: Claims, nodes: usize) ->
     let connection = Connection {
         kubeconfig: Some(plane.kubeconfig().to_owned()),
         context: None,
+        cilium_namespace: None,
         patience: Duration::from_secs(30),
     };
     runtime.block_on(async {

@@ -21,6 +21,7 @@ mod rivals;
 mod rules;
 mod satisfy;
 mod selection;
+mod served_address;
 mod service;
 mod service_outcome;
 mod serving_order;
@@ -45,6 +46,7 @@ pub use prospects::{InOrder, Prospect, prospects};
 pub use reaction::{Reaction, Revalidation};
 pub use rivalry::{PartRivalry, Rivalry, Unrest, Waiting};
 pub use rules::{ClassUse, LbRules};
+pub use served_address::{ServedAddress, ServedHostname};
 pub use service::{
     ADDRESSES, AddressRequest, Annotation, FamilyPolicy, LbService, Port, RequestAuthor,
     ServiceOwner, TrafficPolicy,

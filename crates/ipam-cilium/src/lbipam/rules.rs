@@ -6,11 +6,9 @@ use super::manifest::AddressPoolApi;
 use super::pool::{AddressRange, FirstLast, RangeForm};
 use super::service::ADDRESSES;
 use crate::observed::setting_key;
+use crate::releases::NEWEST;
 use ipam_core::model::CiliumVersion;
 use ipam_core::net::{Family, Range};
-
-/// The newest version with known rules. Newer and unknown versions use its rules.
-const NEWEST: CiliumVersion = CiliumVersion::minor(19);
 
 /// Whether LB-IPAM serves a Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +112,7 @@ impl LbRules {
 
     /// Whether a newer version is known here.
     pub fn is_before_newest(&self) -> bool {
-        self.version < NEWEST
+        self.version.minor < NEWEST.minor
     }
 
     /// Whether `spec.cidrs` is read: up to 1.15; from 1.16 on the API server drops it without a

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::rules::LbRules;
+use super::served_address::ServedHostname;
 use ipam_core::model::{Labels, ObjectVersion, ServiceName};
 use ipam_core::net::{Address, Family};
 
@@ -12,6 +13,10 @@ use ipam_core::net::{Address, Family};
 const NAMESPACE_LABEL: &str = "io.kubernetes.service.namespace";
 /// Pseudo-label of a Service's name.
 const NAME_LABEL: &str = "io.kubernetes.service.name";
+
+/// Label of the Service of all Ingresses that share one (Helm chart of 1.20,
+/// `templates/cilium-ingress-service.yaml`).
+const SHARED_INGRESS_LABEL: &str = "cilium.io/ingress";
 
 /// Keys of the annotation that requests addresses, the newer one first (`pkg/annotation/k8s.go` @
 /// 1.19, `operator/pkg/lbipam/lbipam.go` @ 1.15).
@@ -150,6 +155,8 @@ pub struct LbService {
     pub pod_selector: Labels,
     /// `status.loadBalancer.ingress[].ip`.
     pub ingress: Vec<IpAddr>,
+    /// `status.loadBalancer.ingress[].hostname`, each once.
+    pub hostnames: Vec<ServedHostname>,
     /// Reason of the condition that tells whether Cilium satisfied the request.
     pub reason: Option<String>,
 }
@@ -190,6 +197,19 @@ impl LbService {
         );
         requested.dedup();
         requested
+    }
+
+    /// Whether no node has a backend that serves only local traffic: the Service of a Gateway or an
+    /// Ingress has one synthetic endpoint without a node (cilium#48799).
+    pub fn has_no_local_backend(&self) -> bool {
+        let is_of_proxy =
+            |owner: &ServiceOwner| matches!(owner.kind.as_str(), "Gateway" | "Ingress");
+        let is_shared_ingress = || {
+            let label = self.labels.get(SHARED_INGRESS_LABEL);
+            label.is_some_and(|value| value == "true")
+        };
+        self.traffic_policy == TrafficPolicy::Local
+            && (self.owner.as_ref().is_some_and(is_of_proxy) || is_shared_ingress())
     }
 
     /// The sharing key that an operator with these rules reads.

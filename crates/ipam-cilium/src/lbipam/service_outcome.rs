@@ -38,6 +38,8 @@ ipam_core::text_enum! {
         NoLongerShared = "the Services that have it may not share it",
         /// The operator takes back the addresses of a block that changes.
         BlockEdited = "the range of the pool with this address changes, and Cilium then gives the addresses of that range anew",
+        /// LB-IPAM keeps only entries with an IP address.
+        Hostname = "LB-IPAM removes hostnames from the status of the Services that it serves",
         /// Several pools may have given it.
         UnknownPool = "several pools may have given it",
     }

@@ -57,6 +57,7 @@ pub(super) fn service(name: &str, color: &str, requested: &[&str], ingress: &[&s
         .into(),
         pod_selector: Labels::new(),
         ingress: addresses(ingress),
+        hostnames: Vec::new(),
         reason: None,
     }
 }

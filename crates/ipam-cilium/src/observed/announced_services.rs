@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use super::{Node, Observed, setting_key};
 use crate::lbipam::LbService;
+use crate::releases::announces_without_backend;
 use ipam_core::model::Selector;
 use ipam_core::net::Family;
 
@@ -29,6 +30,15 @@ pub struct ServiceAnnouncements<'o> {
     bgp: Vec<&'o Selector>,
     l2: Vec<&'o Selector>,
     l2_families: &'static [Family],
+    backends: LocalBackends,
+}
+
+/// Whether L2 announces a Service that no node has a local backend for, although its traffic policy
+/// wants one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LocalBackends {
+    Needed,
+    Ignored,
 }
 
 impl<'o> ServiceAnnouncements<'o> {
@@ -58,7 +68,24 @@ impl<'o> ServiceAnnouncements<'o> {
                 true => &Family::BOTH,
                 false => &[Family::Ipv4],
             },
+            backends: match version.is_none_or(announces_without_backend) {
+                true => LocalBackends::Ignored,
+                false => LocalBackends::Needed,
+            },
         }
+    }
+
+    /// What releases without a fault announce.
+    pub fn of_every_release(observed: &'o Observed) -> ServiceAnnouncements<'o> {
+        ServiceAnnouncements {
+            backends: LocalBackends::Ignored,
+            ..ServiceAnnouncements::new(observed)
+        }
+    }
+
+    /// Whether L2 leaves out the Service, because no node has a local backend for it.
+    pub fn lacks_local_backend(&self, service: &LbService) -> bool {
+        self.backends == LocalBackends::Needed && service.has_no_local_backend()
     }
 
     /// The protocols that announce the addresses of a Service, by family.
@@ -78,7 +105,8 @@ impl<'o> ServiceAnnouncements<'o> {
             .collect();
         let by_bgp = is_of_class(BGP_CLASS) && selected(&self.bgp)
             || self.announces_all && service.class.is_none();
-        let by_l2 = is_of_class(L2_CLASS) && selected(&self.l2);
+        let by_l2 =
+            is_of_class(L2_CLASS) && selected(&self.l2) && !self.lacks_local_backend(service);
         let of_family = |family: Family| {
             let l2 = by_l2 && self.l2_families.contains(&family);
             let protocols = [(by_bgp, Protocol::Bgp), (l2, Protocol::L2)];

@@ -4,9 +4,9 @@
 //! overlooked CiliumNode would be given to another node.
 
 use super::kind::{
-    CILIUM_NODE_DEFINITION, CLAIMS_NAME, CONFIG_NAME, MIGRATION_NAME, OWN_NAMESPACE, ObservedKind,
-    SPEAKER_CONFIG_NAME,
+    CLAIMS_NAME, CONFIG_NAME, MIGRATION_NAME, OWN_NAMESPACE, ObservedKind, SPEAKER_CONFIG_NAME,
 };
+use super::served::{CiliumKind, is_of_cilium};
 
 /// Fields that identify an object.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +21,6 @@ pub struct Head<'a> {
     pub namespace: &'a str,
     /// The label `k8s-app`.
     pub app: Option<&'a str>,
-    /// The label `component`.
-    pub component: Option<&'a str>,
     /// The label `io.cilium/app`.
     pub cilium_app: Option<&'a str>,
 }
@@ -167,10 +165,11 @@ impl ObservedKind {
             ("apps", "DaemonSet") if head.app == Some("cilium") => {
                 Some(ObservedKind::CiliumDaemonSet)
             }
-            ("", "Pod") if head.component == Some("kube-controller-manager") => {
-                Some(ObservedKind::ControllerManagerPod)
+            ("apps", "DaemonSet") if head.namespace == OWN_NAMESPACE => {
+                Some(ObservedKind::ControllerDaemonSet)
             }
             ("", "Pod") if head.app == Some("cilium") => Some(ObservedKind::CiliumAgentPod),
+            ("", "Pod") if head.namespace == OWN_NAMESPACE => Some(ObservedKind::ControllerPod),
             ("apps", "Deployment") if head.cilium_app == Some("operator") => {
                 Some(ObservedKind::CiliumOperator)
             }
@@ -180,10 +179,10 @@ impl ObservedKind {
             ("cilium.io", "CiliumBGPPeerConfig") => Some(ObservedKind::BgpPeerConfig),
             ("cilium.io", "CiliumBGPAdvertisement") => Some(ObservedKind::BgpAdvertisement),
             ("cilium.io", "CiliumL2AnnouncementPolicy") => Some(ObservedKind::L2AnnouncementPolicy),
-            ("apiextensions.k8s.io", "CustomResourceDefinition")
-                if head.name == CILIUM_NODE_DEFINITION =>
-            {
-                Some(ObservedKind::CiliumNodeDefinition)
+            ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+                let more = is_of_cilium(head.name).then_some(ObservedKind::MoreDefinitions);
+                CiliumKind::of_definition(head.name)
+                    .map_or(more, |kind| Some(ObservedKind::Definition(kind)))
             }
             _ => None,
         }
@@ -201,7 +200,6 @@ mod tests {
             name: "n",
             namespace: "",
             app: None,
-            component: None,
             cilium_app: None,
         };
         ObservedKind::of(&head)

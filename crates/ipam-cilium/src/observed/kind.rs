@@ -1,5 +1,7 @@
 //! The kinds that are read, with their names in the API and their queries.
 
+use super::served::{CiliumKind, SCHEMA_LABEL};
+
 /// A kind that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObservedKind {
@@ -11,10 +13,16 @@ pub enum ObservedKind {
     CiliumDaemonSet,
     /// ConfigMap `cilium-config`.
     CiliumConfig,
-    /// CustomResourceDefinition of CiliumNode: its label tells the version of Cilium's schemas.
-    CiliumNodeDefinition,
-    /// Pods of kube-controller-manager, where they are visible.
-    ControllerManagerPod,
+    /// CustomResourceDefinition of a kind that is written: its versions and fields. Its label tells
+    /// the version of Cilium's schemas.
+    Definition(CiliumKind),
+    /// CustomResourceDefinitions of all Cilium's kinds, without their fields.
+    MoreDefinitions,
+    /// Pods in `kube-system` that no DaemonSet made: kube-controller-manager and
+    /// cloud-controller-manager may be among them.
+    ControllerPod,
+    /// DaemonSets in `kube-system`: cloud-controller-manager may be among them.
+    ControllerDaemonSet,
     /// ServiceCIDRs, Kubernetes 1.31 and later.
     ServiceCidr,
     /// `CiliumLoadBalancerIPPool`s.
@@ -56,7 +64,8 @@ pub struct Query {
     pub parameters: Vec<(&'static str, &'static str)>,
 }
 
-pub(super) const CILIUM_NODE_DEFINITION: &str = "ciliumnodes.cilium.io";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
 pub(super) const CONFIG_NAME: &str = "cilium-config";
 pub(super) const SPEAKER_CONFIG_NAME: &str = "bgp-config";
 
@@ -73,6 +82,10 @@ pub const MIGRATION_NAME: &str = "cilium-ipam-migration";
 /// Key of the record in the ConfigMap.
 pub const MIGRATION_KEY: &str = "record.json";
 
+/// Leaves out the Pods of DaemonSets, and kube-proxy as a static Pod: there is one on every node.
+const NOT_ON_EVERY_NODE: &str =
+    "!controller-revision-hash,component!=kube-proxy,k8s-app!=kube-proxy";
+
 /// Key of the commit for which the claims were written last. For people; no program reads it.
 pub const CLAIMS_REVISION_KEY: &str = "revision";
 
@@ -82,15 +95,19 @@ impl ObservedKind {
     /// Claims come first: if a claim ends meanwhile, its object is seen. Nodes come after
     /// CiliumNodes: a block that moves from one to the other meanwhile is seen twice rather than
     /// never.
-    pub const OF_PLANS: [ObservedKind; 14] = [
+    pub const OF_PLANS: [ObservedKind; 18] = [
         ObservedKind::Claims,
         ObservedKind::Migration,
         ObservedKind::CiliumDaemonSet,
         ObservedKind::CiliumConfig,
-        ObservedKind::CiliumNodeDefinition,
+        ObservedKind::Definition(CiliumKind::Node),
+        ObservedKind::Definition(CiliumKind::LoadBalancerPool),
+        ObservedKind::Definition(CiliumKind::PodIpPool),
+        ObservedKind::Definition(CiliumKind::NodeConfig),
         ObservedKind::CiliumOperator,
         ObservedKind::CiliumNodeConfig,
-        ObservedKind::ControllerManagerPod,
+        ObservedKind::ControllerPod,
+        ObservedKind::ControllerDaemonSet,
         ObservedKind::ServiceCidr,
         ObservedKind::LoadBalancerPool,
         ObservedKind::PodIpPool,
@@ -100,7 +117,7 @@ impl ObservedKind {
     ];
 
     /// Further kinds that an examination needs.
-    pub const OF_EXAMINATIONS: [ObservedKind; 7] = [
+    pub const OF_EXAMINATIONS: [ObservedKind; 8] = [
         ObservedKind::CiliumAgentPod,
         ObservedKind::BgpPeeringPolicy,
         ObservedKind::BgpClusterConfig,
@@ -108,6 +125,7 @@ impl ObservedKind {
         ObservedKind::BgpAdvertisement,
         ObservedKind::L2AnnouncementPolicy,
         ObservedKind::SpeakerConfig,
+        ObservedKind::MoreDefinitions,
     ];
 
     /// Whether an unreadable object makes the kind a blind spot instead of an error.
@@ -118,6 +136,9 @@ impl ObservedKind {
                 | ObservedKind::CiliumNodeConfig
                 | ObservedKind::PodIpPool
                 | ObservedKind::Migration
+                | ObservedKind::Definition(
+                    CiliumKind::LoadBalancerPool | CiliumKind::PodIpPool | CiliumKind::NodeConfig
+                )
         );
         is_setting || ObservedKind::OF_EXAMINATIONS.contains(&self)
     }
@@ -142,16 +163,18 @@ impl ObservedKind {
     fn names(self) -> (&'static str, &'static str, &'static str) {
         match self {
             ObservedKind::Claims | ObservedKind::Migration => ("configmaps", "v1", "ConfigMap"),
-            ObservedKind::CiliumDaemonSet => ("daemonsets.apps", "apps/v1", "DaemonSet"),
+            ObservedKind::CiliumDaemonSet | ObservedKind::ControllerDaemonSet => {
+                ("daemonsets.apps", "apps/v1", "DaemonSet")
+            }
             ObservedKind::CiliumConfig | ObservedKind::SpeakerConfig => {
                 ("configmaps", "v1", "ConfigMap")
             }
-            ObservedKind::CiliumNodeDefinition => (
+            ObservedKind::Definition(_) | ObservedKind::MoreDefinitions => (
                 "customresourcedefinitions.apiextensions.k8s.io",
                 "apiextensions.k8s.io/v1",
                 "CustomResourceDefinition",
             ),
-            ObservedKind::ControllerManagerPod => ("pods", "v1", "Pod"),
+            ObservedKind::ControllerPod => ("pods", "v1", "Pod"),
             ObservedKind::ServiceCidr => (
                 "servicecidrs.networking.k8s.io",
                 "networking.k8s.io/v1",
@@ -205,12 +228,17 @@ impl ObservedKind {
         }
     }
 
-    /// The request for this kind. `namespace` is that of Cilium's DaemonSet and settings.
+    /// The request for this kind. `namespace` is that of Cilium. Only of DaemonSets it may be empty:
+    /// then the request is for all namespaces.
     pub fn query(self, namespace: &str) -> Query {
         let one = |path: &str| vec![path.to_owned()];
         let (paths, parameters) = match self {
-            ObservedKind::CiliumDaemonSet => (
+            ObservedKind::CiliumDaemonSet if namespace.is_empty() => (
                 one("/apis/apps/v1/daemonsets"),
+                vec![("labelSelector", "k8s-app=cilium")],
+            ),
+            ObservedKind::CiliumDaemonSet => (
+                vec![format!("/apis/apps/v1/namespaces/{namespace}/daemonsets")],
                 vec![("labelSelector", "k8s-app=cilium")],
             ),
             ObservedKind::Claims => (
@@ -229,13 +257,22 @@ impl ObservedKind {
                 vec![format!("/api/v1/namespaces/{namespace}/configmaps")],
                 vec![("fieldSelector", "metadata.name=bgp-config")],
             ),
-            ObservedKind::CiliumNodeDefinition => (
-                one("/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
-                vec![("fieldSelector", "metadata.name=ciliumnodes.cilium.io")],
+            ObservedKind::Definition(kind) => (
+                one(DEFINITIONS),
+                vec![("fieldSelector", kind.field_selector())],
             ),
-            ObservedKind::ControllerManagerPod => (
-                one("/api/v1/namespaces/kube-system/pods"),
-                vec![("labelSelector", "component=kube-controller-manager")],
+            ObservedKind::MoreDefinitions => {
+                (one(DEFINITIONS), vec![("labelSelector", SCHEMA_LABEL)])
+            }
+            ObservedKind::ControllerPod => (
+                vec![format!("/api/v1/namespaces/{OWN_NAMESPACE}/pods")],
+                vec![("labelSelector", NOT_ON_EVERY_NODE)],
+            ),
+            ObservedKind::ControllerDaemonSet => (
+                vec![format!(
+                    "/apis/apps/v1/namespaces/{OWN_NAMESPACE}/daemonsets"
+                )],
+                Vec::new(),
             ),
             ObservedKind::ServiceCidr => (
                 ["v1", "v1beta1"]
@@ -249,9 +286,12 @@ impl ObservedKind {
                     .into(),
                 Vec::new(),
             ),
-            ObservedKind::PodIpPool => {
-                (one("/apis/cilium.io/v2alpha1/ciliumpodippools"), Vec::new())
-            }
+            ObservedKind::PodIpPool => (
+                ["v2", "v2alpha1"]
+                    .map(|v| format!("/apis/cilium.io/{v}/ciliumpodippools"))
+                    .into(),
+                Vec::new(),
+            ),
             ObservedKind::Service => (one("/api/v1/services"), Vec::new()),
             ObservedKind::CiliumOperator => (
                 vec![format!("/apis/apps/v1/namespaces/{namespace}/deployments")],

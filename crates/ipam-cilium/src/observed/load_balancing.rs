@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::view_lb::{
-    AddressPoolView, Condition, OwnedKeys, OwnerReference, RequestManager, ServiceView, SpecManager,
+    AddressPoolView, Condition, Ingress, OwnedKeys, OwnerReference, RequestManager, ServiceView,
+    SpecManager,
 };
 use super::{Cilium, FIELD_MANAGER, Observed};
 use crate::lbipam::{
     ADDRESSES, AddressBlock, AddressPool, AddressPoolApi, AddressPoolManifest, Annotation,
-    FamilyPolicy, LbRules, LbService, Marking, Port, RequestAuthor, ServiceOwner, TrafficPolicy,
-    WrittenSelector,
+    FamilyPolicy, LbRules, LbService, Marking, Port, RequestAuthor, ServedHostname, ServiceOwner,
+    TrafficPolicy, WrittenSelector,
 };
 use ipam_core::model::{Finding, ObjectRef, ObjectVersion, Rule, ServiceName, Severity};
 use ipam_core::net::{Address, Family, Range};
@@ -221,14 +222,7 @@ impl Observed {
             return;
         }
         let annotations = view.metadata.annotations.clone().unwrap_or_default();
-        let ingress = view.status.load_balancer.ingress.iter();
-        let has_host = ingress
-            .into_iter()
-            .any(|ingress| ingress.hostname.is_some());
         let service = service(view);
-        if has_host {
-            self.services_with_host.insert(service.name.clone());
-        }
         self.note_annotations(&service.name, &annotations);
         self.services.insert(service.name.clone(), service);
     }
@@ -324,6 +318,7 @@ fn service(view: ServiceView) -> LbService {
         .filter_map(|ingress| address(ingress.ip.as_deref()?))
         .collect();
     ingress.dedup();
+    let hostnames = hostnames(&status.load_balancer.ingress);
     let name = ServiceName::new(
         metadata.namespace.as_deref().unwrap_or("default"),
         &metadata.name,
@@ -361,5 +356,23 @@ fn service(view: ServiceView) -> LbService {
         pod_selector: spec.selector.unwrap_or_default(),
         reason: find(&status.conditions, SATISFIED).map(|condition| condition.reason.clone()),
         ingress,
+        hostnames,
     }
+}
+
+/// The hostnames, each once; an entry without an address counts before one with it.
+fn hostnames(ingress: &[Ingress]) -> Vec<ServedHostname> {
+    let named = ingress.iter().filter_map(|entry| {
+        let hostname = entry.hostname.clone().filter(|name| !name.is_empty())?;
+        let ip = entry.ip.as_deref();
+        let ip = ip.and_then(|text| text.parse::<Address>().ok());
+        Some(ServedHostname {
+            hostname,
+            ip: ip.map(IpAddr::from),
+        })
+    });
+    let mut hostnames: Vec<ServedHostname> = named.collect();
+    hostnames.sort();
+    hostnames.dedup_by(|later, first| later.hostname == first.hostname);
+    hostnames
 }

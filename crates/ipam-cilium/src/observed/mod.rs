@@ -5,19 +5,25 @@
 
 mod announced;
 mod announced_services;
+mod arguments;
 mod bgp;
 mod cilium;
 mod claimed;
+mod controller_process;
+mod distribution;
 mod holding;
 mod identify;
+mod installation;
 mod kind;
 mod load_balancing;
 mod metal_lb;
 mod migrating;
 mod native_routing;
+mod node_allocators;
 mod node_configs;
 mod operator;
 mod operator_complaint;
+mod operator_start;
 mod pod_pools;
 mod ports;
 mod project;
@@ -26,6 +32,7 @@ mod read;
 mod read_error;
 mod read_node;
 mod read_workload;
+mod served;
 mod service_annotations;
 pub mod setting_key;
 mod settings;
@@ -55,8 +62,11 @@ pub use cilium::{
     AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen, OperatorState,
 };
 pub use claimed::StoredClaims;
+pub use controller_process::{AllocatorStatus, CloudRoutes, ControllerProgram};
+pub use distribution::Distribution;
 pub use holding::{Holding, HoldingField, Reading, blocks_shown, family_of_annotation};
 pub use identify::{Head, MisnamedItem};
+pub use installation::DEFAULT_CILIUM_NAMESPACE;
 pub use kind::{
     CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, MIGRATION_KEY, MIGRATION_NAME, OWN_NAMESPACE,
     ObservedKind, Query,
@@ -65,24 +75,29 @@ pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool}
 pub use metal_lb::SpeakerPeers;
 pub use migrating::UnfinishedMigration;
 pub use native_routing::native_routing_setting;
+pub use node_allocators::{Allocator, AllocatorProof, KNOWN_ALLOCATORS};
 pub use node_configs::NodeConfigs;
 pub use operator::{
     BlockAllocator, IGNORE_ANNOTATION, OperatorAttention, OperatorBlocks, OperatorRefusal,
 };
 pub use operator_complaint::OperatorComplaint;
-pub use pod_pools::{DEFAULT_POOL_SETTING, PodRanges, SeenPodPool};
+pub use operator_start::{DuplicateHandling, Losers, Removal, RemovalCause};
+pub use pod_pools::{DEFAULT_POOL_SETTING, PodPoolApi, PodRanges, SeenPodPool};
 pub use ports::SeenPorts;
 pub use protobuf::{
     Encoding, ProtobufEvent, ProtobufList, ProtobufObject, ProtobufStatus, WireError,
     cheapest_encoding, value_of_protobuf,
 };
-pub use read::{Definition, Reader, Understood};
+pub use read::{Reader, Understood};
 pub use read_error::{ReadError, without_type_names};
+pub use served::{
+    Access, CiliumKind, Definitions, FieldSchema, ServedKind, ServedVersion, VersionRole,
+};
 pub use service_annotations::read_service_annotations;
 pub use settings::{
     Agent, NodeConfig, NodeConfigApi, NodeConfigsServed, Setting, SettingSource, range_setting,
 };
-pub use slim::slim;
+pub use slim::{is_read, slim};
 pub use subnets::{SeenSubnet, SeenSubnets};
 
 /// Annotation keys of Cilium 1.13 and later (`pkg/annotation/k8s.go`).
@@ -126,6 +141,8 @@ pub struct Observed {
     pub migration: Option<UnfinishedMigration>,
     /// Cilium's version and settings.
     pub cilium: Cilium,
+    /// Cilium's CustomResourceDefinitions.
+    pub definitions: Definitions,
     /// Blocks of objects that belong to no known node.
     pub unattributed: Vec<Block>,
     /// Blocks that disappeared from one object, and may show in another one that is not reported
@@ -145,14 +162,10 @@ pub struct Observed {
     pub pod_pools: BTreeMap<String, SeenPodPool>,
     /// Services of type LoadBalancer.
     pub services: BTreeMap<ServiceName, LbService>,
-    /// Services with a host name as address, which another program gave.
-    pub services_with_host: BTreeSet<ServiceName>,
     /// Annotations of these Services that look like those of LB-IPAM and are not.
     pub unread_annotations: BTreeMap<ServiceName, Vec<String>>,
-    /// Whether kube-controller-manager also allocates blocks.
-    pub controller_manager: NodeCidrAllocation,
-    /// kube-controller-manager's `--cluster-cidr`, if it is visible.
-    pub cluster_cidrs: Vec<Range>,
+    /// Programs that may assign `spec.podCIDRs` of Nodes, by name.
+    pub allocators: Vec<Arc<Allocator>>,
     /// Whether the server serves `CiliumNodeConfig`s.
     pub node_configs_served: NodeConfigsServed,
     /// `CiliumNodeConfig`s, sorted by name. A later one wins.
@@ -224,19 +237,6 @@ impl fmt::Display for OtherUser<'_> {
     }
 }
 
-/// Whether kube-controller-manager runs with `--allocate-node-cidrs=true`
-/// (`cmd/kube-controller-manager/app/core.go` @ 1.36).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NodeCidrAllocation {
-    /// Its Pod sets the flag.
-    On,
-    /// Its Pod does not set the flag.
-    Off,
-    /// None of its Pods is visible, as with hosted control planes.
-    #[default]
-    Unseen,
-}
-
 /// Whether the server knows `CiliumPodIPPool`s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodPoolsServed {
@@ -291,6 +291,8 @@ pub struct Node {
     pub provider_id: Option<String>,
     /// Authors of the pod-CIDR fields.
     pub authors: Vec<Author>,
+    /// The distribution of Kubernetes, if the Node shows it.
+    pub distribution: Option<Distribution>,
 }
 
 /// Whether a Node carries [`PROTECTED_ANNOTATION`].

@@ -47,7 +47,7 @@ pub enum OperatorRefusal {
     NoAllocator(Block),
     /// None of its ranges contains the block.
     OutOfRange(Block),
-    /// Another CiliumNode has it.
+    /// Another CiliumNode has a block in its slot.
     Taken(Block, NodeName),
 }
 
@@ -186,7 +186,11 @@ impl OperatorBlocks {
         {
             return Some(OperatorRefusal::OutOfRange(block));
         }
-        let shown = self.shown.overlapping(&block.range());
+        // Blocks in one slot exclude each other: a starting operator removes all but one.
+        let mask = observed.operator_mask(block.family());
+        let mut enclosing = block.enclosing();
+        let slot = enclosing.find(|block| block.prefix_len() <= mask);
+        let shown = self.shown.overlapping(&slot.unwrap_or(block).range());
         let others = shown.map(|(_, other)| other).filter(|other| *other != name);
         let first = others.min()?;
         Some(OperatorRefusal::Taken(block, first.clone()))

@@ -1,5 +1,6 @@
 //! `CiliumPodIPPool`s: the pools of Pod addresses in ipam `multi-pool`
-//! (`pkg/k8s/apis/cilium.io/v2alpha1/ippool_types.go` @ 1.14 to 1.20).
+//! (`pkg/k8s/apis/cilium.io/v2alpha1/ippool_types.go` @ 1.14 to 1.20; `reservedRanges` and v2 are
+//! those of the coming 1.21).
 
 use std::collections::BTreeMap;
 
@@ -7,12 +8,23 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::view::nullable;
-use super::{Node, NodeConfig, Observed};
+use super::{CiliumKind, Node, NodeConfig, Observed};
 use ipam_core::model::{Labels, NodeName, ObjectVersion, PerFamily, is_ours};
-use ipam_core::net::{Block, BlockSize, Family};
+use ipam_core::net::{Block, BlockSize, Family, Range};
 
 /// Setting that names the pool of Pods without a pool annotation, from 1.15 on.
 pub const DEFAULT_POOL_SETTING: &str = super::setting_key::DEFAULT_POOL;
+
+ipam_core::text_enum! {
+    /// A version of the API that serves `CiliumPodIPPool`s, as written in `apiVersion`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum PodPoolApi {
+        /// Up to Cilium 1.20.
+        V2Alpha1 = "cilium.io/v2alpha1",
+        /// 1.21 and later.
+        V2 = "cilium.io/v2",
+    }
+}
 
 /// An observed `CiliumPodIPPool`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +36,8 @@ pub struct SeenPodPool {
     pub unreadable: Vec<String>,
     /// Fields beside the ranges.
     pub other_fields: Vec<String>,
+    /// `reservedRanges` of both families: addresses inside the CIDRs that no Pod gets.
+    pub reserved: Vec<Range>,
 }
 
 /// CIDRs and block size of one family.
@@ -86,6 +100,15 @@ struct PodPoolSpecView {
 impl PodPoolSpecView {
     /// The fields of 1.19 and 1.20 that it sets beside the ranges.
     fn other_fields(&self) -> Vec<String> {
+        let has_reserved = |family: &Option<FamilyView>| {
+            family
+                .as_ref()
+                .is_some_and(|family| !family.reserved_ranges.is_empty())
+        };
+        let families = [("ipv4", &self.ipv4), ("ipv6", &self.ipv6)].into_iter();
+        let reserved = families
+            .filter(|(_, family)| has_reserved(family))
+            .map(|(name, _)| format!("spec.{name}.reservedRanges"));
         let fields = [
             ("podSelector", &self.pod_selector),
             ("namespaceSelector", &self.namespace_selector),
@@ -93,7 +116,9 @@ impl PodPoolSpecView {
             ("allowLastIP", &self.allow_last_ip),
         ];
         let set = fields.into_iter().filter(|(_, value)| value.is_some());
-        set.map(|(name, _)| format!("spec.{name}")).collect()
+        set.map(|(name, _)| format!("spec.{name}"))
+            .chain(reserved)
+            .collect()
     }
 }
 
@@ -104,6 +129,29 @@ struct FamilyView {
     cidrs: Vec<String>,
     #[serde(default)]
     mask_size: u64,
+    #[serde(default, deserialize_with = "nullable")]
+    reserved_ranges: Vec<ReservedView>,
+}
+
+#[derive(Deserialize)]
+struct ReservedView {
+    #[serde(default)]
+    start: String,
+    #[serde(default)]
+    end: String,
+}
+
+impl ReservedView {
+    /// An absent end means the start.
+    fn read(&self) -> Result<Range, String> {
+        let ReservedView { start, end } = self;
+        let text = match end.is_empty() {
+            true => start.clone(),
+            false => format!("{start}-{end}"),
+        };
+        text.parse()
+            .map_err(|_| format!("reservedRanges {}", text.escape_debug()))
+    }
 }
 
 impl FamilyView {
@@ -139,7 +187,14 @@ impl From<PodPoolView> for (String, SeenPodPool) {
             spec,
         } = view;
         let other_fields = spec.other_fields();
-        let mut unreadable = Vec::new();
+        let (mut unreadable, mut reserved) = (Vec::new(), Vec::new());
+        let families = spec.ipv4.iter().chain(&spec.ipv6);
+        for range in families.flat_map(|family| &family.reserved_ranges) {
+            match range.read() {
+                Ok(range) => reserved.push(range),
+                Err(text) => unreadable.push(text),
+            }
+        }
         let mut ranges = PerFamily::NONE;
         *ranges.get_mut(Family::Ipv4) = spec
             .ipv4
@@ -158,6 +213,7 @@ impl From<PodPoolView> for (String, SeenPodPool) {
                 ranges,
                 unreadable,
                 other_fields,
+                reserved,
             },
         )
     }
@@ -171,6 +227,25 @@ impl NodeConfig {
 }
 
 impl Observed {
+    /// API version for writing `CiliumPodIPPool`s: that of the stored objects. A write in another
+    /// one drops the fields that only the stored version has.
+    pub fn pod_pool_api(&self) -> PodPoolApi {
+        let Some(kind) = self.definitions.of(CiliumKind::PodIpPool) else {
+            let version = self.cilium.version.map(|(version, _)| version);
+            return match version.is_some_and(|version| version.is_at_least(21, 0)) {
+                true => PodPoolApi::V2,
+                false => PodPoolApi::V2Alpha1,
+            };
+        };
+        let served = kind.storage().filter(|storage| kind.serves(storage));
+        match served {
+            Some("v2") => PodPoolApi::V2,
+            Some(_) => PodPoolApi::V2Alpha1,
+            None if kind.serves("v2") => PodPoolApi::V2,
+            None => PodPoolApi::V2Alpha1,
+        }
+    }
+
     /// The default pool of an agent that starts on this node now.
     pub fn default_pool(&self, node: &Node) -> &str {
         self.setting(&node.labels, DEFAULT_POOL_SETTING)

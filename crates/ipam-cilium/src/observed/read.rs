@@ -5,7 +5,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use super::controller_process::ControllerProcess;
+use super::installation::Installations;
 use super::kind::ObservedKind;
+use super::node_allocators::allocators;
 use super::pod_pools::PodPoolView;
 use super::protobuf::{self, value_of_protobuf};
 use super::read_error::ReadError;
@@ -13,8 +16,9 @@ use super::read_node::{read_cilium_node, read_node};
 use super::settings::{AgentView, NodeConfigView};
 use super::view::{CiliumNodeView, ConfigMapView, NodeView, ServiceCidrView};
 use super::{
-    AddressPoolsServed, BlindSpot, CiliumNode, Evidence, Node, NodeConfig, NodeConfigs,
-    NodeConfigsServed, Observed, PodPoolsServed, SpeakerPeers, StoredClaims, UnfinishedMigration,
+    AddressPoolsServed, BlindSpot, CiliumNode, Definitions, Evidence, Node, NodeConfig,
+    NodeConfigs, NodeConfigsServed, Observed, PodPoolsServed, SpeakerPeers, StoredClaims,
+    UnfinishedMigration,
 };
 use ipam_core::model::{CiliumVersion, Finding, NodeName, ObjectRef, Rule, Severity};
 use ipam_core::net::Block;
@@ -23,22 +27,11 @@ use ipam_core::net::Block;
 #[derive(Debug, Default)]
 pub struct Reader {
     pub(super) observed: Observed,
-    /// Namespaces of DaemonSets that run the agent.
-    pub(super) daemon_sets: Vec<String>,
-    config_maps: Vec<ConfigMapView>,
+    pub(super) installations: Installations,
     pub(super) versions: Vec<(Evidence, CiliumVersion)>,
-    pub(super) definition: Definition,
     /// `CiliumNodeConfig`s with their namespaces.
     node_configs: Vec<(String, NodeConfig)>,
-}
-
-/// Whether Cilium's CRDs are installed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Definition {
-    /// The CRD of CiliumNode is installed.
-    Installed,
-    #[default]
-    Unseen,
+    pub(super) controllers: Vec<ControllerProcess>,
 }
 
 impl Reader {
@@ -70,16 +63,19 @@ impl Reader {
                 let (name, pool) = view.into();
                 self.observed.pod_pools.insert(name, pool);
             }),
-            ObservedKind::CiliumConfig => parse(json).map(|view| self.config_maps.push(view)),
+            ObservedKind::CiliumConfig => parse::<ConfigMapView>(json).map(|view| {
+                let namespace = view.namespace();
+                self.installations.of(&namespace).config = Some(view);
+            }),
             ObservedKind::CiliumDaemonSet => parse(json).map(|view| self.daemon_set(&view)),
-            ObservedKind::ControllerManagerPod => {
-                parse(json).map(|view| self.controller_manager(&view))
+            ObservedKind::ControllerPod | ObservedKind::ControllerDaemonSet => {
+                parse(json).map(|view| self.controllers(&view))
             }
-            ObservedKind::CiliumNodeDefinition => parse(json).map(|view| self.definition(&view)),
+            ObservedKind::Definition(_) | ObservedKind::MoreDefinitions => {
+                parse(json).map(|view| self.definition(view))
+            }
             ObservedKind::CiliumOperator => parse(json).map(|view| self.operator(&view)),
-            ObservedKind::CiliumAgentPod => {
-                parse::<AgentView>(json).map(|view| self.observed.cilium.agents.push(view.into()))
-            }
+            ObservedKind::CiliumAgentPod => parse(json).map(|view| self.agent(view)),
             ObservedKind::CiliumNodeConfig => {
                 parse::<NodeConfigView>(json).map(|view| self.node_configs.push(view.into()))
             }
@@ -87,9 +83,9 @@ impl Reader {
             ObservedKind::BgpClusterConfig => self.observed.announcing.read_cluster_config(json),
             ObservedKind::BgpPeerConfig => self.observed.announcing.read_peer_config(json),
             ObservedKind::BgpAdvertisement => self.observed.announcing.read_advertisement(json),
-            ObservedKind::SpeakerConfig => parse(json).and_then(|view| {
+            ObservedKind::SpeakerConfig => parse::<ConfigMapView>(json).and_then(|view| {
                 let peers = SpeakerPeers::read(&view)?;
-                self.observed.announcing.speaker_peers = Some(peers);
+                self.installations.of(&view.namespace()).speaker_peers = Some(peers);
                 Ok(())
             }),
             ObservedKind::L2AnnouncementPolicy => self.observed.announcing.read_l2_policy(json),
@@ -110,8 +106,9 @@ impl Reader {
             ObservedKind::Service => {
                 protobuf::read(kind, object).map(|view| self.observed.read_service(view))
             }
-            ObservedKind::CiliumAgentPod => protobuf::read::<AgentView>(kind, object)
-                .map(|view| self.observed.cilium.agents.push(view.into())),
+            ObservedKind::CiliumAgentPod => {
+                protobuf::read(kind, object).map(|view| self.agent(view))
+            }
             _ => value_of_protobuf(kind, object)
                 .and_then(|value| self.object(kind, &value.to_string())),
         };
@@ -168,18 +165,33 @@ impl Reader {
         self.observed.tombstones.insert(block);
     }
 
-    /// Namespace of Cilium's DaemonSet, once it was read.
-    pub fn cilium_namespace(&self) -> Option<&str> {
-        self.daemon_sets.first().map(String::as_str)
+    /// A reader for a cluster whose user names the namespace of Cilium.
+    pub fn of_cilium_in(namespace: Option<&str>) -> Reader {
+        Reader {
+            installations: Installations::named(namespace),
+            ..Reader::default()
+        }
     }
 
-    pub fn definition_of_cilium_node(&self) -> Definition {
-        self.definition
+    /// The namespace of Cilium, by what was read so far.
+    pub fn cilium_namespace(&self) -> &str {
+        self.installations.namespace()
+    }
+
+    /// Other namespaces that may have `cilium-config`.
+    pub fn candidates_for_cilium(&self) -> Vec<String> {
+        self.installations.candidates()
+    }
+
+    /// The CustomResourceDefinitions that were read.
+    pub fn definitions(&self) -> &Definitions {
+        &self.observed.definitions
     }
 
     /// The observation, made at this time.
     pub fn finish(mut self, at: Timestamp) -> Observed {
         self.observed.at = at;
+        self.read_cilium();
         self.versions.sort();
         let version = self
             .versions
@@ -189,8 +201,8 @@ impl Reader {
             self.observed.findings.push(finding);
         }
         self.observed.cilium.version = version;
-        self.choose_settings();
         self.choose_node_configs();
+        self.observed.allocators = allocators(&self.observed.nodes, self.controllers);
         self.observed.service_ranges.sort_unstable();
         self.observed.blind_spots.sort_by_key(|spot| spot.kind);
         self.observed.findings.sort();
@@ -219,30 +231,22 @@ impl Reader {
         )
     }
 
-    /// Selects the settings in the namespace of the DaemonSet, or the only ones. With two Ciliums,
-    /// none are selected.
-    fn choose_settings(&mut self) {
-        self.daemon_sets.sort();
-        self.daemon_sets.dedup();
-        let mut candidates: Vec<ConfigMapView> = std::mem::take(&mut self.config_maps);
-        if !self.daemon_sets.is_empty() {
-            candidates.retain(|view| self.daemon_sets.contains(&view.namespace()));
-        }
-        if candidates.len() > 1 || self.daemon_sets.len() > 1 {
-            let message = "more than one Cilium is visible, so the effective settings are unknown";
-            let finding = Finding::new(Severity::Warning, Rule("two-ciliums"), message);
-            self.observed.findings.push(
-                finding.help(
-                    "remove the DaemonSet and the ConfigMap `cilium-config` of the other one",
-                ),
-            );
-            return;
-        }
-        let Some(view) = candidates.pop() else { return };
-        let cilium = &mut self.observed.cilium;
-        cilium.namespace = Some(view.namespace());
-        cilium.settings_written = view.written();
-        cilium.settings = Some(view.data);
+    fn agent(&mut self, view: AgentView) {
+        let of = self.installations.of(view.namespace());
+        of.agents.push((view.name().to_owned(), view.into()));
+    }
+
+    /// Reads versions, arguments and settings from the objects in Cilium's namespace.
+    fn read_cilium(&mut self) {
+        let (namespace, chosen, findings) = std::mem::take(&mut self.installations).finish();
+        let observed = &mut self.observed;
+        observed.findings.extend(findings);
+        observed.cilium.namespace = namespace;
+        let daemon_sets = chosen.daemon_sets.iter();
+        self.versions
+            .extend(daemon_sets.flat_map(|daemon_set| &daemon_set.versions));
+        observed.announcing.speaker_peers = chosen.speaker_peers.clone();
+        chosen.tell(&mut observed.cilium);
     }
 
     /// Selects the `CiliumNodeConfig`s in the namespace of the settings.

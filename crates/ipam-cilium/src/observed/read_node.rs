@@ -10,8 +10,8 @@ use super::view::{
     RequestedPool, owning_node,
 };
 use super::{
-    AgentTrace, Author, CiliumNode, HoldingField, Node, ObjectVersion, OperatorAttention,
-    Protection,
+    AgentTrace, Author, CiliumNode, Distribution, HoldingField, Node, ObjectVersion,
+    OperatorAttention, Protection,
 };
 use ipam_core::model::PerFamily;
 use ipam_core::net::{Address, Block, Family, Range};
@@ -51,6 +51,12 @@ pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
         addresses: machine_addresses(&view.status.addresses),
         provider_id: view.spec.provider_id.as_deref().map(str::to_owned),
         authors: metadata.managed_fields.iter().flat_map(authors).collect(),
+        distribution: Distribution::of_node(
+            metadata.labels.as_ref(),
+            &view.status.info.kubelet_version,
+            &view.status.info.os_image,
+            view.spec.provider_id.as_deref().unwrap_or_default(),
+        ),
     };
     (Some(node), Vec::new())
 }

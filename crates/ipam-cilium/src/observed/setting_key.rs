@@ -44,15 +44,8 @@ setting_keys! {
     TUNNEL = "tunnel";
 }
 
-/// Arguments that are read and are no settings: of the step that merges the settings, and of
-/// kube-controller-manager.
-pub(super) const ARGUMENTS_ONLY: [&str; 5] = [
-    "allow-config-keys",
-    "deny-config-keys",
-    "source",
-    "allocate-node-cidrs",
-    "cluster-cidr",
-];
+/// Arguments that are read and are no settings: those of the step that merges the settings.
+pub(super) const ARGUMENTS_ONLY: [&str; 3] = ["allow-config-keys", "deny-config-keys", "source"];
 
 /// Panics in debug builds if `key` is not on the list, and so would be missing in a snapshot.
 pub(super) fn assert_known(key: &str) {

@@ -123,9 +123,19 @@ struct NodeConfigSpec {
 #[derive(Deserialize)]
 pub(super) struct AgentView {
     #[serde(default, deserialize_with = "nullable")]
+    metadata: AgentMetadata,
+    #[serde(default, deserialize_with = "nullable")]
     spec: AgentSpec,
     #[serde(default, deserialize_with = "nullable")]
     status: AgentStatus,
+}
+
+#[derive(Default, Deserialize)]
+struct AgentMetadata {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    namespace: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -180,6 +190,16 @@ impl From<NodeConfigView> for (String, NodeConfig) {
     }
 }
 
+impl AgentView {
+    pub(super) fn namespace(&self) -> &str {
+        &self.metadata.namespace
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.metadata.name
+    }
+}
+
 impl From<AgentView> for Agent {
     fn from(view: AgentView) -> Agent {
         let agent = view
@@ -193,37 +213,6 @@ impl From<AgentView> for Agent {
             started: view.status.start_time.unwrap_or_default(),
         }
     }
-}
-
-/// `--key=value` or `--key value` of a container's command line; `--key` alone means true.
-pub(super) fn arguments(container: &Container) -> BTreeMap<String, String> {
-    let mut words = container.command.iter().chain(&container.args).peekable();
-    let mut arguments: BTreeMap<String, String> = BTreeMap::new();
-    while let Some(word) = words.next() {
-        let Some(flag) = word.strip_prefix("--") else {
-            continue;
-        };
-        let (key, value) = match flag.split_once('=') {
-            Some((key, value)) => (key, value.to_owned()),
-            None => (
-                flag,
-                words
-                    .next_if(|next| !next.starts_with('-'))
-                    .map_or_else(|| "true".to_owned(), Clone::clone),
-            ),
-        };
-        // Repeated flags extend lists of CIDRs. Of other flags the last one wins.
-        match arguments
-            .get_mut(key)
-            .filter(|_| key.ends_with("-cidr") || key == "source")
-        {
-            Some(list) => *list = format!("{list},{value}"),
-            None => {
-                arguments.insert(key.to_owned(), value);
-            }
-        }
-    }
-    arguments
 }
 
 /// Setting that overrides the block of the Node.

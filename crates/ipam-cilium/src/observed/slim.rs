@@ -10,16 +10,17 @@ use serde_json::{Map, Value, json};
 use super::bgp::{
     AdvertisementView, ClusterConfigView, L2PolicyView, PeerConfigView, PeeringPolicyView,
 };
+use super::controller_process::ControllerProcess;
 use super::load_balancing::SERVICE_ANNOTATIONS;
 use super::metal_lb::slim_data;
 use super::pod_pools::PodPoolView;
 use super::project::project;
-use super::read_workload::controller_manager_words;
+use super::served::DefinitionView;
 use super::service_annotations::is_of_load_balancing;
 use super::settings::{AgentView, NodeConfigView};
 use super::view::{CiliumNodeView, ConfigMapView, ManagedFields, NodeView, ServiceCidrView};
 use super::view_lb::{AddressPoolView, RequestManager, ServiceView, SpecManager};
-use super::view_workload::{Container, DefinitionView, WorkloadView};
+use super::view_workload::{Container, WorkloadView};
 use super::{CLAIMS_KEY, MIGRATION_KEY, ObservedKind, setting_key};
 
 /// The object with nothing in it that [`super::Reader`] does not read.
@@ -83,11 +84,10 @@ fn as_read(kind: ObservedKind, object: &Value) -> Value {
         ObservedKind::CiliumDaemonSet | ObservedKind::CiliumOperator => {
             project::<WorkloadView<'_>>(object, narrow_containers)
         }
-        ObservedKind::ControllerManagerPod => {
-            project::<WorkloadView<'_>>(object, narrow_controller_manager)
-        }
+        ObservedKind::ControllerPod | ObservedKind::ControllerDaemonSet => controllers(object),
         ObservedKind::CiliumAgentPod => project::<AgentView>(object, narrow_containers),
-        ObservedKind::CiliumNodeDefinition => project::<DefinitionView<'_>>(object, whole),
+        ObservedKind::Definition(_) => project::<DefinitionView<'_>>(object, whole),
+        ObservedKind::MoreDefinitions => project::<DefinitionView<'_>>(object, narrow_versions),
         ObservedKind::CiliumNodeConfig => project::<NodeConfigView>(object, whole),
         ObservedKind::BgpPeeringPolicy => project::<PeeringPolicyView>(object, whole),
         ObservedKind::BgpClusterConfig => project::<ClusterConfigView>(object, whole),
@@ -105,6 +105,22 @@ fn whole(_: &[&str], _: &Value) -> Option<Value> {
 fn narrow_node(path: &[&str], value: &Value) -> Option<Value> {
     match path {
         ["metadata", "managedFields"] => Some(managers::<ManagedFields>(value)),
+        _ => None,
+    }
+}
+
+/// No object of these kinds is written, so their schemas are not read.
+fn narrow_versions(path: &[&str], value: &Value) -> Option<Value> {
+    match path {
+        ["spec", "versions"] => {
+            let is_read = |key: &str| key != "schema";
+            Some(
+                items(value)
+                    .iter()
+                    .map(|version| only(version, is_read))
+                    .collect(),
+            )
+        }
         _ => None,
     }
 }
@@ -164,17 +180,53 @@ fn narrow_containers(path: &[&str], value: &Value) -> Option<Value> {
         ["spec", .., "containers" | "initContainers"] => {
             Some(items(value).iter().map(slim_container).collect())
         }
+        // It changes with every node; only whether there is one matters.
+        ["status", "currentNumberScheduled"] => {
+            Some(value.as_u64().map(|number| number.min(1)).into())
+        }
         _ => None,
     }
 }
 
-fn narrow_controller_manager(path: &[&str], value: &Value) -> Option<Value> {
-    match path {
-        ["spec", "containers"] => {
-            let containers = items(value).iter();
-            Some(containers.map(slim_controller_manager).collect())
+/// Name and image of each container, and the flags that [`Reader`](super::Reader) reads: a command
+/// line may be a script, which may hold secrets. What cannot be read stays unreadable.
+fn controllers(object: &Value) -> Value {
+    let mut slimmed = project::<WorkloadView<'_>>(object, narrow_controllers);
+    let Ok(view) = WorkloadView::deserialize(object) else {
+        return slimmed;
+    };
+    for (place, process) in ControllerProcess::of(&view) {
+        let paths = ["/spec/containers", "/spec/template/spec/containers"];
+        let mut lists = paths.iter().filter(|path| object.pointer(path).is_some());
+        let list = lists.next().and_then(|path| slimmed.pointer_mut(path));
+        if let Some(container) = list.and_then(|list| list.get_mut(place)) {
+            container["command"] = process.words().into();
         }
-        _ => narrow_containers(path, value),
+    }
+    slimmed
+}
+
+fn narrow_controllers(path: &[&str], value: &Value) -> Option<Value> {
+    let identity = |container: &Value| match Container::deserialize(container) {
+        Ok(_) => only(container, |key| matches!(key, "name" | "image")),
+        Err(_) => Value::Bool(true),
+    };
+    match path {
+        ["spec", .., "containers"] => Some(items(value).iter().map(identity).collect()),
+        ["spec", .., "initContainers"] => Some(json!([])),
+        _ => None,
+    }
+}
+
+/// Whether an object means anything to [`Reader`](super::Reader): most Pods and DaemonSets in
+/// `kube-system` do not.
+pub fn is_read(kind: ObservedKind, object: &Value) -> bool {
+    match kind {
+        ObservedKind::ControllerPod | ObservedKind::ControllerDaemonSet => {
+            let view = WorkloadView::deserialize(object);
+            view.map_or(true, |view| !ControllerProcess::of(&view).is_empty())
+        }
+        _ => true,
     }
 }
 
@@ -195,7 +247,7 @@ fn only(value: &Value, is_read: impl Fn(&str) -> bool) -> Value {
 }
 
 /// Whether a word is an argument that is read, with or without its value.
-fn is_read(word: &str) -> bool {
+fn is_argument(word: &str) -> bool {
     let Some(flag) = word.strip_prefix("--") else {
         return false;
     };
@@ -216,29 +268,15 @@ fn slim_container(container: &Value) -> Value {
         let mut words: Vec<Value> = Vec::new();
         for word in container.get(key).map_or(&[][..], items) {
             let text = word.as_str().unwrap_or_default();
-            if is_read(text) || (keeps_value && !text.starts_with('-')) {
+            if is_argument(text) || (keeps_value && !text.starts_with('-')) {
                 words.push(word.clone());
             }
             // `--key value`.
-            keeps_value = is_read(text) && !text.contains('=');
+            keeps_value = is_argument(text) && !text.contains('=');
         }
         if !words.is_empty() {
             slimmed[key] = words.into();
         }
-    }
-    slimmed
-}
-
-/// Name, image and the words that [`Reader`](super::Reader) derives its facts from. A command line
-/// may be a script, which may hold secrets. A container that cannot be read stays unreadable.
-fn slim_controller_manager(container: &Value) -> Value {
-    let Ok(read) = Container::deserialize(container) else {
-        return Value::Bool(true);
-    };
-    let mut slimmed = only(container, |key| matches!(key, "name" | "image"));
-    let words = controller_manager_words(&read);
-    if slimmed.is_object() && !words.is_empty() {
-        slimmed["command"] = words.into();
     }
     slimmed
 }
@@ -287,7 +325,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::observed::{NodeCidrAllocation, Observed, Reader};
+    use crate::observed::{AllocatorStatus, CiliumKind, Observed, Reader};
 
     #[test]
     fn managers_that_no_server_writes_are_left_out() {
@@ -360,9 +398,11 @@ mod tests {
                     .collect::<Map<String, Value>>()}),
             ),
             (
-                ObservedKind::CiliumNodeDefinition,
-                json!({"metadata": {"labels":
-                {"io.cilium.k8s.crd.schema.version": "1.32.1"}}}),
+                ObservedKind::MoreDefinitions,
+                json!({"metadata": {"name": "ciliumendpoints.cilium.io"}, "spec": {"versions":
+                    [{"name": "v2", "served": true, "storage": true,
+                        "schema": {"openAPIV3Schema": {"properties": {"secret": {}}}}}]},
+                    "status": {"storedVersions": ["v2"]}}),
             ),
             (
                 ObservedKind::CiliumOperator,
@@ -371,10 +411,15 @@ mod tests {
                 "status": {"observedGeneration": 3, "replicas": 2, "updatedReplicas": 2}}),
             ),
             (
-                ObservedKind::ControllerManagerPod,
+                ObservedKind::ControllerPod,
                 json!({"spec": {"containers": containers(
                 "kube-controller-manager",
                 json!(["--allocate-node-cidrs=true", "--cluster-cidr=10.1.0.0/16"]))}}),
+            ),
+            (
+                ObservedKind::ControllerDaemonSet,
+                json!({"spec": workload("c", json!(["cloud-controller-manager", "--secret=x",
+                    "--configure-cloud-routes=true"]))}),
             ),
             (
                 ObservedKind::CiliumAgentPod,
@@ -482,7 +527,8 @@ mod tests {
                     "secret": "secret"}},
                 "spec": {"podCIDR": "10.0.2.0/24", "podCIDRs": ["10.0.2.0/24", "fd00:2::/64"],
                     "providerID": "p"},
-                "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}}),
+                "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
+                    "nodeInfo": {"kubeletVersion": "v1.33.4+k3s1", "osImage": "Talos"}}}),
             ),
             (
                 ObservedKind::Claims,
@@ -497,7 +543,21 @@ mod tests {
                 }).to_string()}}),
             ),
         ];
-        objects.into_iter().map(named).collect()
+        let definitions = CiliumKind::ALL.map(definition);
+        let all = objects.into_iter().chain(definitions);
+        all.map(named).collect()
+    }
+
+    fn definition(kind: CiliumKind) -> (ObservedKind, Value) {
+        let schema = json!({"description": "secret", "properties": {
+            "spec": {"properties": {"a": {"items": {}}}, "additionalProperties": {"properties": {}},
+                "x-kubernetes-preserve-unknown-fields": true}}});
+        let object = json!({"metadata": {"name": format!("{kind}.cilium.io"),
+            "labels": {"io.cilium.k8s.crd.schema.version": "1.32.1"}},
+            "spec": {"versions": [{"name": "v2", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema}}]},
+            "status": {"storedVersions": ["v2"]}});
+        (ObservedKind::Definition(kind), object)
     }
 
     fn named((kind, mut object): (ObservedKind, Value)) -> (ObservedKind, Value) {
@@ -511,7 +571,9 @@ mod tests {
             ("resourceVersion", "7"),
             ("creationTimestamp", "2026-01-01T00:00:00Z"),
         ] {
-            object["metadata"][key] = value.into();
+            if object["metadata"].get(key).is_none() {
+                object["metadata"][key] = value.into();
+            }
         }
         (kind, object)
     }
@@ -524,64 +586,57 @@ mod tests {
         reader.finish(Timestamp::UNIX_EPOCH)
     }
 
-    /// Command lines of kube-controller-manager that are scripts or leave out the flag.
-    fn controller_managers() -> Vec<(Value, NodeCidrAllocation)> {
+    /// Command lines of kube-controller-manager that are scripts, hide the flag or leave it out.
+    fn controller_managers() -> Vec<(Value, Option<AllocatorStatus>)> {
         let script = "export TOKEN=secret; exec kube-controller-manager --allocate-node-cidrs=";
+        let shell = |script: String| json!(["/bin/sh", "-c", script]);
+        let (on, off) = (
+            Some(AllocatorStatus::Active),
+            Some(AllocatorStatus::Inactive),
+        );
+        let commands = [
+            (shell(format!("{script}true --secret")), on),
+            (shell(format!("{script}false --secret")), off),
+            (shell(format!("{script}0; {script}1; secret")), on),
+            (
+                shell(format!("{script}$SECRET_secret")),
+                Some(AllocatorStatus::Unknown),
+            ),
+            (json!(["/secret/kube-controller-manager", "--v=2"]), off),
+            (
+                json!([
+                    "kube-controller-manager",
+                    "--configure-cloud-routes=true",
+                    "--cluster-cidr",
+                    "10.1.0.7/16, secret,fd00::/48",
+                    "--token=secret"
+                ]),
+                off,
+            ),
+            (json!(["etcd", "--secret"]), None),
+        ];
         let container = |command: Value| {
             json!({"metadata": {"name": "n"},
                 "spec": {"containers": [{"name": "c", "image": "i", "command": command}]}})
         };
-        let on = NodeCidrAllocation::On;
-        let off = NodeCidrAllocation::Off;
-        vec![
-            (
-                container(json!(["/bin/sh", "-c", format!("{script}true --secret")])),
-                on,
-            ),
-            (
-                container(json!(["/bin/sh", "-c", format!("{script}false --secret")])),
-                off,
-            ),
-            (
-                container(json!([
-                    "/bin/sh",
-                    "-c",
-                    format!("{script}0; {script}1; secret")
-                ])),
-                on,
-            ),
-            (
-                container(json!(["--allocate-node-cidrs; secret", "secret"])),
-                on,
-            ),
-            (
-                container(json!(["/secret/kube-controller-manager", "--v=2"])),
-                off,
-            ),
-            (
-                container(json!([
-                    "kube-controller-manager",
-                    "--cluster-cidr",
-                    "10.1.0.7/16, secret,fd00::/48",
-                    "--cluster-cidr=10.2.0.0/16 --token=secret"
-                ])),
-                off,
-            ),
-            (
-                container(json!(["etcd", "--secret"])),
-                NodeCidrAllocation::Unseen,
-            ),
-        ]
+        let pods = commands.into_iter();
+        pods.map(|(command, status)| (container(command), status))
+            .collect()
     }
 
     #[test]
     fn a_slim_controller_manager_reads_as_the_whole_one() {
-        let kind = ObservedKind::ControllerManagerPod;
-        for (whole, allocation) in controller_managers() {
+        let kind = ObservedKind::ControllerPod;
+        for (whole, status) in controller_managers() {
             let slimmed = slim(kind, &whole);
+            assert_eq!(is_read(kind, &whole), status.is_some(), "{slimmed}");
             let of_whole = read(&[(kind, whole)]);
             let of_slim = read(&[(kind, slimmed.clone())]);
-            assert_eq!(of_whole.controller_manager, allocation, "{slimmed}");
+            let found = of_whole
+                .allocators
+                .first()
+                .map(|allocator| allocator.status);
+            assert_eq!(found, status, "{slimmed}");
             assert_eq!(format!("{of_whole:?}"), format!("{of_slim:?}"), "{slimmed}");
             assert!(!slimmed.to_string().contains("secret"), "{slimmed}");
             assert_eq!(slim(kind, &slimmed), slimmed, "slim is not idempotent");
@@ -602,7 +657,7 @@ mod tests {
     fn a_slim_object_reads_as_the_whole_one() {
         let mut whole = full_objects();
         let scripts = controller_managers().into_iter();
-        let scripts = scripts.map(|(pod, _)| named((ObservedKind::ControllerManagerPod, pod)));
+        let scripts = scripts.map(|(pod, _)| named((ObservedKind::ControllerPod, pod)));
         whole.extend(scripts);
         for kind in ObservedKind::OF_PLANS
             .iter()
@@ -652,7 +707,7 @@ mod tests {
                 json!({"metadata": {"name": "n"}, "spec": {"ports": {}}}),
             ),
             (
-                ObservedKind::ControllerManagerPod,
+                ObservedKind::ControllerPod,
                 json!({"metadata": {"name": "n"}, "spec": {"containers": [{"command": [7]}]}}),
             ),
             (ObservedKind::ServiceCidr, json!({"metadata": 7})),

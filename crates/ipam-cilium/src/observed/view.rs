@@ -149,6 +149,17 @@ pub(super) struct NodeSpec<'a> {
 pub(super) struct NodeStatus<'a> {
     #[serde(borrow, default, deserialize_with = "nullable")]
     pub addresses: Vec<NodeAddress<'a>>,
+    #[serde(borrow, default, deserialize_with = "nullable", rename = "nodeInfo")]
+    pub info: NodeInfo<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NodeInfo<'a> {
+    #[serde(borrow, default)]
+    pub kubelet_version: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub os_image: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! Wire views of DaemonSets, Deployments, Pods, and the CRD of CiliumNode.
+//! Wire views of DaemonSets, Deployments and Pods.
 
 use serde::Deserialize;
 
@@ -23,6 +23,9 @@ pub(super) struct WorkloadStatus {
     pub replicas: Option<u32>,
     #[serde(default)]
     pub updated_replicas: Option<u32>,
+    /// Of DaemonSets.
+    #[serde(default)]
+    pub current_number_scheduled: Option<u32>,
 }
 
 impl WorkloadView<'_> {
@@ -32,6 +35,7 @@ impl WorkloadView<'_> {
             observed_generation,
             replicas,
             updated_replicas,
+            current_number_scheduled: _,
         } = self.status;
         let (running, updated) = (replicas.unwrap_or(0), updated_replicas.unwrap_or(0));
         let is_seen = observed_generation.is_none_or(|seen| Some(seen) == self.metadata.generation);
@@ -76,10 +80,4 @@ pub(super) struct Container {
     pub command: Vec<String>,
     #[serde(default, deserialize_with = "nullable")]
     pub args: Vec<String>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct DefinitionView<'a> {
-    #[serde(borrow)]
-    pub metadata: NamedMetadata<'a>,
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::{ListVisitor, Seen, Target};
 use ipam_cilium::observed::{
     CLAIMS_NAME, OWN_NAMESPACE, ObjectVersion, ObservedKind, ReadError, Understood, blocks_shown,
-    slim,
+    is_read, slim,
 };
 use ipam_core::net::Block;
 
@@ -94,7 +94,7 @@ pub(super) fn object_of(target: &Target) -> Option<(ObservedKind, String)> {
         Target::NodeConfig(_, namespace, name) => {
             (ObservedKind::CiliumNodeConfig, full_name(namespace, name))
         }
-        Target::PodPool(name) => (ObservedKind::PodIpPool, name.clone()),
+        Target::PodPool(_, name) => (ObservedKind::PodIpPool, name.clone()),
         Target::AddressPool(_, name) => (ObservedKind::LoadBalancerPool, name.to_string()),
         Target::Service(service) => (
             ObservedKind::Service,
@@ -192,7 +192,9 @@ impl CachedKind {
     }
 
     pub(super) fn put(&mut self, kind: ObservedKind, object: &Value) {
-        Arc::make_mut(&mut self.objects).insert(key(object), Object::new(kind, object));
+        if is_read(kind, object) {
+            Arc::make_mut(&mut self.objects).insert(key(object), Object::new(kind, object));
+        }
     }
 
     pub(super) fn give_to(&self, visitor: &mut dyn ListVisitor) -> Result<(), ReadError> {

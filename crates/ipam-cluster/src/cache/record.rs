@@ -91,6 +91,10 @@ impl<C: Cluster> Cluster for Recorder<'_, C> {
         Ok(seen)
     }
 
+    fn cilium_namespace(&self) -> Option<&str> {
+        self.cluster.cilium_namespace()
+    }
+
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         self.cluster.write(write).await
     }

@@ -72,6 +72,10 @@ impl<C: Follow> Cluster for Snapshot<'_, C> {
         Ok(cached.seen.clone())
     }
 
+    fn cilium_namespace(&self) -> Option<&str> {
+        self.cache.cluster.cilium_namespace()
+    }
+
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         self.cache.write(write).await
     }

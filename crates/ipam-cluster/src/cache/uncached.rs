@@ -102,6 +102,10 @@ impl<C: Follow> Cluster for Uncached<'_, C> {
         }
     }
 
+    fn cilium_namespace(&self) -> Option<&str> {
+        self.0.cluster.cilium_namespace()
+    }
+
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         self.0.write(write).await
     }

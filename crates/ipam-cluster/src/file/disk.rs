@@ -99,14 +99,17 @@ fn is_same(file: &File, path: &Path) -> Result<bool> {
 }
 
 /// Replaces a file in one step: a reader sees the old or the new content, never a part, and so does
-/// a machine that loses its power. The mode stays; a new file has mode 0600.
+/// a machine that loses its power. The mode stays; a new file has mode 0600. A symbolic link is
+/// replaced itself: in a shared folder, another user may have made it.
 ///
 /// # Errors
 /// Nothing was replaced, or the folder could not be brought to disk.
 pub fn replace(path: &Path, text: &str) -> Result<()> {
-    Replacement::of(path)?
-        .write(&[text], mode_of(path))?
-        .persist()
+    let named = path.symlink_metadata().ok();
+    let mode = named
+        .filter(Metadata::is_file)
+        .map(|file| file.permissions());
+    output(path)?.write(&[text], mode)?.persist()
 }
 
 /// The same, and the file has mode 0600 from its first byte on, whatever mode it had.
@@ -114,7 +117,28 @@ pub fn replace(path: &Path, text: &str) -> Result<()> {
 /// # Errors
 /// As for [`replace`].
 pub fn replace_private(path: &Path, text: &str) -> Result<()> {
-    Replacement::of(path)?.write(&[text], None)?.persist()
+    output(path)?.write(&[text], None)?.persist()
+}
+
+/// Whether [`replace`] can write here: creates the temporary file, and removes it.
+///
+/// # Errors
+/// The folder is missing or read-only, or the path is not that of a regular file.
+pub fn check_output(path: &Path) -> Result<()> {
+    output(path).map(drop)
+}
+
+/// A file that takes the place of a name, whatever a link of this name leads to.
+fn output(path: &Path) -> Result<Replacement> {
+    let refuse = |why: &str| Err(Error::new(ErrorKind::InvalidInput, why.to_owned()));
+    match path.symlink_metadata() {
+        Ok(named) if named.is_dir() => refuse("it is a directory"),
+        Ok(named) if !named.is_file() && !named.is_symlink() => refuse("it is not a regular file"),
+        _ if path.starts_with("/dev") || path.starts_with("/proc") => {
+            refuse("it is a device: omit the flag to print to stdout")
+        }
+        _ => Replacement::in_place_of(path.to_owned()),
+    }
 }
 
 /// The same of a locked file, with a text in parts; the lock goes over to the new file before others
@@ -151,7 +175,10 @@ struct Replacement {
 
 impl Replacement {
     fn of(path: &Path) -> Result<Replacement> {
-        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        Replacement::in_place_of(std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()))
+    }
+
+    fn in_place_of(target: PathBuf) -> Result<Replacement> {
         let folder = folder_of(&target).to_owned();
         remove_leftovers(&folder, &prefix(&target));
         let file = create_locked(&folder, &prefix(&target))?;

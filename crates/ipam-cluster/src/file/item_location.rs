@@ -39,7 +39,7 @@ impl ItemLocation {
             Target::NodeConfig(_, namespace, name) => {
                 ItemLocation::new(ObservedKind::CiliumNodeConfig, namespace, name)
             }
-            Target::PodPool(name) => ItemLocation::new(ObservedKind::PodIpPool, "", name),
+            Target::PodPool(_, name) => ItemLocation::new(ObservedKind::PodIpPool, "", name),
             Target::AddressPool(_, name) => {
                 ItemLocation::new(ObservedKind::LoadBalancerPool, "", name.as_str())
             }

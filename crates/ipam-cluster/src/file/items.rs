@@ -128,7 +128,6 @@ pub(super) struct ItemMetadata {
 pub(super) struct ItemLabels {
     #[serde(rename = "k8s-app")]
     app: Option<String>,
-    component: Option<String>,
     #[serde(rename = "io.cilium/app")]
     cilium_app: Option<String>,
 }
@@ -172,7 +171,6 @@ impl ItemHead {
             name: &self.metadata.name,
             namespace: &self.metadata.namespace,
             app: labels.and_then(|labels| labels.app.as_deref()),
-            component: labels.and_then(|labels| labels.component.as_deref()),
             cilium_app: labels.and_then(|labels| labels.cilium_app.as_deref()),
         });
         let name = self.metadata.name.escape_debug();

@@ -40,7 +40,7 @@ use ipam_core::text::one_line;
 pub(crate) use items::ItemHead;
 pub(crate) use text::yaml_documents;
 
-pub use disk::{open_regular, remove_leftovers_of, replace, replace_private};
+pub use disk::{check_output, open_regular, remove_leftovers_of, replace, replace_private};
 pub use observe_file::observe_file;
 
 /// Why a file is opened.
@@ -56,6 +56,8 @@ pub enum Opening {
 #[derive(Debug)]
 pub struct FileCluster {
     path: PathBuf,
+    /// The namespace of Cilium, if the user names it.
+    cilium_namespace: Option<String>,
     format: Format,
     /// The whole file as JSON.
     json: String,
@@ -114,9 +116,19 @@ impl FileCluster {
         FileCluster::located(path, format, json).map_err(fault)
     }
 
+    /// The same cluster, in which Cilium runs in this namespace.
+    #[must_use]
+    pub fn with_cilium_in(self, cilium_namespace: Option<String>) -> FileCluster {
+        FileCluster {
+            cilium_namespace,
+            ..self
+        }
+    }
+
     fn located(path: &Path, format: Format, json: String) -> Result<FileCluster, String> {
         let mut cluster = FileCluster {
             path: path.to_owned(),
+            cilium_namespace: None,
             format,
             json,
             locations: Vec::new(),
@@ -241,6 +253,10 @@ impl Cluster for FileCluster {
             visitor.object(&object.to_string())?;
         }
         Ok(Seen::All)
+    }
+
+    fn cilium_namespace(&self) -> Option<&str> {
+        self.cilium_namespace.as_deref()
     }
 
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {

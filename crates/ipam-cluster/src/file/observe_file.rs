@@ -23,14 +23,22 @@ use super::{FileCluster, Opening};
 use crate::ClusterError;
 use crate::observe::{Extent, observe};
 
-/// Observes the cluster in a file.
+/// Observes the cluster in a file. `cilium_namespace` is that of Cilium, if the user names it.
 ///
 /// # Errors
 /// Fails as [`FileCluster::open`] and [`observe`] do.
-pub async fn observe_file(path: &Path, extent: Extent) -> Result<Observed, ClusterError> {
-    match in_one_pass(path, extent) {
+pub async fn observe_file(
+    path: &Path,
+    extent: Extent,
+    cilium_namespace: Option<&str>,
+) -> Result<Observed, ClusterError> {
+    match in_one_pass(path, extent, Reader::of_cilium_in(cilium_namespace)) {
         Ok(observed) => Ok(observed),
-        Err(Irregular) => observe(&FileCluster::open(path, Opening::Read)?, extent).await,
+        Err(Irregular) => {
+            let cluster = FileCluster::open(path, Opening::Read)?;
+            let cluster = cluster.with_cilium_in(cilium_namespace.map(str::to_owned));
+            observe(&cluster, extent).await
+        }
     }
 }
 
@@ -48,7 +56,7 @@ enum Content {
 /// Items in the order of the file.
 type Items = Vec<Item>;
 
-fn in_one_pass(path: &Path, extent: Extent) -> Result<Observed, Irregular> {
+fn in_one_pass(path: &Path, extent: Extent, reader: Reader) -> Result<Observed, Irregular> {
     if is_open_already(path) {
         // It can be read only once.
         return Err(Irregular);
@@ -58,7 +66,7 @@ fn in_one_pass(path: &Path, extent: Extent) -> Result<Observed, Irregular> {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     let batches = usize::try_from(length).map_or(processors, |length| 1 + length / BATCH);
     let threads = processors.min(batches);
-    observed(items_of(file, BATCH, threads, extent)?, extent)
+    observed(items_of(file, BATCH, threads, extent)?, extent, reader)
 }
 
 /// Reads on this thread, and parses on others.
@@ -141,7 +149,7 @@ fn item_of(text: &[u8], extent: Extent) -> Result<Option<Item>, Irregular> {
     Ok(Some(Item { location, content }))
 }
 
-fn observed(items: Items, extent: Extent) -> Result<Observed, Irregular> {
+fn observed(items: Items, extent: Extent, mut reader: Reader) -> Result<Observed, Irregular> {
     if has_twins(&items) {
         return Err(Irregular);
     }
@@ -149,7 +157,6 @@ fn observed(items: Items, extent: Extent) -> Result<Observed, Irregular> {
     for Item { location, content } in items {
         of_kinds.entry(location.kind).or_default().push(content);
     }
-    let mut reader = Reader::default();
     for kind in extent.kinds() {
         for content in of_kinds.remove(&kind).unwrap_or_default() {
             match content {
@@ -188,6 +195,7 @@ mod tests {
         observed(
             items_of(text.as_bytes(), batch, 2, Extent::Plan)?,
             Extent::Plan,
+            Reader::default(),
         )
     }
 

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::Uri;
+use http::{HeaderValue, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
@@ -21,6 +21,8 @@ pub struct Connection {
     pub kubeconfig: Option<PathBuf>,
     /// A context of that file. Default: its current context.
     pub context: Option<String>,
+    /// The namespace of Cilium. Default: where it is found.
+    pub cilium_namespace: Option<String>,
     /// How long to retry when a server that has answered before fails or is busy.
     pub patience: Duration,
 }
@@ -46,9 +48,23 @@ pub(super) async fn client(connection: &Connection) -> Result<(Client, String), 
         // As client-go does: no person can answer there, and a protocol may be spoken on it.
         plugin.interactive_mode = Some(ExecInteractiveMode::Never);
     }
+    check_token(&config)?;
     let server = shown(&config.cluster_url);
     let client = prompt_client(config).map_err(|error| sentences::of_setup(&error))?;
     Ok((client, server))
+}
+
+/// Refuses a token that no header can carry: the client's own layer panics for it.
+fn check_token(config: &Config) -> Result<(), String> {
+    let auth = serde_json::to_value(&config.auth_info).unwrap_or_default();
+    let token = auth["token"].as_str().unwrap_or_default();
+    match HeaderValue::from_str(token) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(
+            "the token of the kubeconfig has a character that no header can carry, such as a line break"
+                .to_owned(),
+        ),
+    }
 }
 
 async fn config(connection: &Connection) -> Result<Config, String> {

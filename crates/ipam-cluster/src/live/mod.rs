@@ -120,6 +120,10 @@ impl Cluster for LiveCluster {
         Ok(Seen::NotServed)
     }
 
+    fn cilium_namespace(&self) -> Option<&str> {
+        self.connection.cilium_namespace.as_deref()
+    }
+
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         self.send_write(write).await
     }

@@ -18,7 +18,7 @@ pub(super) fn collection(target: &Target) -> Cow<'static, str> {
             api.as_str()
         )
         .into(),
-        Target::PodPool(_) => "/apis/cilium.io/v2alpha1/ciliumpodippools".into(),
+        Target::PodPool(api, _) => format!("/apis/{}/ciliumpodippools", api.as_str()).into(),
         Target::CiliumNode(_) => "/apis/cilium.io/v2/ciliumnodes".into(),
         Target::AddressPool(api, _) => {
             format!("/apis/{}/ciliumloadbalancerippools", api.as_str()).into()
@@ -44,7 +44,7 @@ pub(super) fn object_name(target: &Target) -> Cow<'_, str> {
         Target::Node(name) | Target::CiliumNode(name) => name.as_str(),
         Target::Pod(_, name) | Target::MigrationRecord(name) => name,
         Target::AddressPool(_, name) => name.as_str(),
-        Target::NodeConfig(_, _, name) | Target::PodPool(name) | Target::Custom(_, name) => name,
+        Target::NodeConfig(_, _, name) | Target::PodPool(_, name) | Target::Custom(_, name) => name,
         Target::Service(service) => service.name(),
         Target::Claims => CLAIMS_NAME,
         Target::Lease(name) => name.as_str(),

@@ -74,7 +74,15 @@ impl<'w> WriteRequest<'w> {
 
     fn build(&self) -> Result<Request<Body>, http::Error> {
         let separator = if self.path.contains('?') { '&' } else { '?' };
-        let uri = format!("{}{separator}fieldManager={FIELD_MANAGER}", self.path);
+        // A field that the server would drop makes it refuse the write.
+        let strict = match self.method {
+            Method::DELETE => "",
+            _ => "&fieldValidation=Strict",
+        };
+        let uri = format!(
+            "{}{separator}fieldManager={FIELD_MANAGER}{strict}",
+            self.path
+        );
         Request::builder()
             .method(self.method.clone())
             .uri(uri)

@@ -193,6 +193,10 @@ impl Cluster for SimClient {
         Ok(Seen::All)
     }
 
+    fn cilium_namespace(&self) -> Option<&str> {
+        None
+    }
+
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         let sender = Sender {
             listed_at: self.listed_at.load(Ordering::Relaxed),

@@ -300,7 +300,6 @@ fn key_of(object: &Value) -> Option<(ObservedKind, String)> {
         name: text("/metadata/name"),
         namespace: text("/metadata/namespace"),
         app: label("k8s-app"),
-        component: label("component"),
         cilium_app: label("io.cilium/app"),
     });
     let kind = kind.ok().flatten()?;

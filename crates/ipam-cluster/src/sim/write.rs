@@ -37,7 +37,7 @@ impl SimState {
             | Target::AddressPool(..)
             | Target::Service(_)
             | Target::NodeConfig(..)
-            | Target::PodPool(_) => {
+            | Target::PodPool(..) => {
                 return Err(WriteError::Forbidden(
                     "the simulated cluster has no such objects".to_owned(),
                 ));

@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use crate::file::ItemHead;
-use ipam_cilium::observed::ObservedKind;
+use ipam_cilium::observed::{ObservedKind, is_read};
 
 /// The file in which `cilium sysdump` logs what it does, from cilium-cli 0.11 on.
 pub(super) const LOG: &str = "cilium-sysdump.log";
@@ -18,12 +18,16 @@ pub(super) fn stem(kind: ObservedKind) -> Option<&'static str> {
     Some(match kind {
         ObservedKind::Claims
         | ObservedKind::Migration
-        | ObservedKind::CiliumNodeDefinition
+        | ObservedKind::Definition(_)
+        | ObservedKind::MoreDefinitions
         | ObservedKind::ServiceCidr
         | ObservedKind::SpeakerConfig => return None,
         ObservedKind::CiliumDaemonSet => "cilium-daemonset",
         ObservedKind::CiliumConfig => "cilium-configmap",
-        ObservedKind::ControllerManagerPod | ObservedKind::CiliumAgentPod => "k8s-pods",
+        // It has the Pods of the DaemonSets.
+        ObservedKind::ControllerPod
+        | ObservedKind::ControllerDaemonSet
+        | ObservedKind::CiliumAgentPod => "k8s-pods",
         ObservedKind::LoadBalancerPool => "ciliumloadbalancerippools",
         ObservedKind::PodIpPool => "ciliumpodippools",
         ObservedKind::Service => "k8s-services",
@@ -118,12 +122,12 @@ fn of_document(file: Value, kind: ObservedKind) -> Result<Vec<Value>, String> {
 fn of_kind(mut objects: Vec<Value>, kind: ObservedKind) -> Result<Vec<Value>, String> {
     let is_selection = matches!(
         kind,
-        ObservedKind::ControllerManagerPod | ObservedKind::CiliumAgentPod
+        ObservedKind::ControllerPod | ObservedKind::CiliumAgentPod
     );
     let mut fault = None;
     let found = |object: &Value| ItemHead::of(object)?.observed_kind();
     objects.retain(|object| match found(object) {
-        Ok(found) if found == Some(kind) => true,
+        Ok(found) if found == Some(kind) => is_read(kind, object),
         Ok(_) if is_selection => false,
         Ok(_) => {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();

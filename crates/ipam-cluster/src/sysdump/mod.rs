@@ -53,6 +53,15 @@ impl Sysdump {
         Sysdump::within(Limits::SYSDUMP, path)
     }
 
+    /// The same cluster, in which Cilium runs in this namespace.
+    #[must_use]
+    pub fn with_cilium_in(self, cilium_namespace: Option<String>) -> Sysdump {
+        Sysdump {
+            objects: self.objects.with_cilium_in(cilium_namespace),
+            ..self
+        }
+    }
+
     fn within(limits: Limits, path: &Path) -> Result<Sysdump, ClusterError> {
         let fault = |message: String| ClusterError::File {
             path: path.display().to_string(),
@@ -106,6 +115,10 @@ impl Reading {
 
     /// The objects of a kind; why they are unknown, if no file has them.
     fn kind(&mut self, kind: ObservedKind) -> Result<Result<Vec<Value>, Seen>, String> {
+        if kind == ObservedKind::ControllerDaemonSet {
+            let pods = self.kind(ObservedKind::ControllerPod)?;
+            return Ok(pods.map(|_| Vec::new()));
+        }
         let Some(stem) = stem(kind) else {
             return Ok(Err(Seen::Hidden(
                 "`cilium sysdump` does not collect them".to_owned(),
@@ -147,7 +160,7 @@ impl Reading {
         let file = yaml_documents(&text)
             .map_err(|error| format!("its file {}: {error}", one_line(&name.base)))?;
         drop(text);
-        if kind == ObservedKind::ControllerManagerPod {
+        if kind == ObservedKind::ControllerPod {
             self.parsed.insert(stem, file.clone());
         }
         let hidden = |why| Seen::Hidden(format!("the file {} {why}", one_line(&name.base)));
@@ -199,6 +212,10 @@ impl Cluster for Sysdump {
             Some(seen) => Ok(seen.clone()),
             None => self.objects.list(kind, namespace, moment, visitor).await,
         }
+    }
+
+    fn cilium_namespace(&self) -> Option<&str> {
+        self.objects.cilium_namespace()
     }
 
     async fn write(&self, _: &Write) -> Result<Written, WriteError> {

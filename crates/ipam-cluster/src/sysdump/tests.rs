@@ -9,7 +9,7 @@ use zip::write::SimpleFileOptions;
 
 use super::*;
 use crate::{Extent, observe};
-use ipam_cilium::observed::Observed;
+use ipam_cilium::observed::{AllocatorStatus, CiliumKind, Observed};
 use ipam_core::model::NodeName;
 
 const FOLDER: &str = "cilium-sysdump-20260102-030405";
@@ -143,12 +143,13 @@ items:
     assert!(observed.cilium_nodes.contains_key(&name));
     assert_eq!(observed.cilium.version.unwrap().0.to_string(), "1.19.3");
     assert_eq!(observed.address_pools.len(), 1);
-    assert_eq!(format!("{:?}", observed.controller_manager), "Off");
+    assert_eq!(observed.allocators[0].name, "kube-controller-manager");
+    assert_eq!(observed.allocators[0].status, AllocatorStatus::Inactive);
     // No version collects these, so nothing is known of them.
     for kind in [
         ObservedKind::Claims,
         ObservedKind::ServiceCidr,
-        ObservedKind::CiliumNodeDefinition,
+        ObservedKind::Definition(CiliumKind::Node),
     ] {
         assert!(blind(&observed, kind).is_some(), "{kind:?}");
         assert!(!Sysdump::collects(kind));
@@ -252,7 +253,7 @@ async fn an_empty_list_is_no_missing_one() {
     for items in ["null", "[]"] {
         let pods = format!("apiVersion: v1\nitems: {items}\nkind: PodList\n");
         let observed = observed(&with(&[("k8s-pods", &pods)])).await.unwrap();
-        assert_eq!(blind(&observed, ObservedKind::ControllerManagerPod), None);
+        assert_eq!(blind(&observed, ObservedKind::ControllerPod), None);
     }
 }
 

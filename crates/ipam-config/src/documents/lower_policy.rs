@@ -1,6 +1,6 @@
 //! Lowers the `Policy` document to a [`Policy`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use jiff::SignedDuration;
@@ -13,8 +13,9 @@ use crate::documents::schema_policy::{
 };
 use crate::documents::tree::Step;
 use crate::documents::{lower_migration, lower_rules};
+use ipam_cilium::observed::KNOWN_ALLOCATORS;
 use ipam_core::model::{
-    Hazard, LimitName, Limited, Measure, NameError, Origin, WritePath, WritePathChoice,
+    Hazard, LimitName, Limited, Measure, NameError, NearNames, Origin, WritePath, WritePathChoice,
 };
 use ipam_core::text::one_line;
 use ipam_desired::{Activity, AddressPairs, Policy, Protected};
@@ -45,6 +46,7 @@ pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
     Policy {
         origin: Some(context.document.start()),
         write_path,
+        acknowledged_allocators: acknowledged(context, &spec.acknowledged_allocators),
         excluded,
         own_address_space,
         quarantine: quarantine(context, spec.quarantine.as_deref()),
@@ -68,6 +70,29 @@ pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
         migration: lower_migration::lower(context, &spec.migration),
         rules: lower_rules::lower(context, spec.rules.as_deref().unwrap_or_default()),
     }
+}
+
+/// Any program may assign pod CIDRs, so only a name that resembles a known one is a fault.
+fn acknowledged(context: &mut Context<'_>, list: &TextList) -> BTreeSet<String> {
+    let near = NearNames::new(KNOWN_ALLOCATORS);
+    let mut names = BTreeSet::new();
+    for (index, text) in list.iter().enumerate() {
+        let Some(text) = text else { continue };
+        let meant = near.of(text);
+        let Some(help) = meant.map(|name| format!("did you mean `{name}`?")) else {
+            names.insert(text.clone());
+            continue;
+        };
+        let place = [
+            keys(["spec", "acknowledgedAllocators"]),
+            vec![Step::Index(index)],
+        ]
+        .concat();
+        let origin = context.document.origin(&place);
+        let message = format!("unknown allocator `{}`", one_line(text));
+        context.fault("bad-name", message, &origin, "unknown", &help);
+    }
+    names
 }
 
 fn quarantine(context: &mut Context<'_>, text: Option<&str>) -> SignedDuration {

@@ -32,6 +32,11 @@ pub(super) struct PolicySpec {
     /// Where blocks are written; `auto` decides from the running Cilium.
     #[serde(default)]
     pub write_path: WrittenWritePath,
+    /// Other allocators of pod CIDRs that no longer assign any, or whose writes are accepted, such as
+    /// `kube-controller-manager` or `k3s`. They do not block changes.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub acknowledged_allocators: TextList,
     /// CIDRs, `first-last` ranges or addresses that no node may get, not even by a pin.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]

@@ -4,23 +4,23 @@
 //! It must never widen an approval: it writes nothing and adds no change.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 use super::Applied;
 use crate::apply::Outcome;
 use crate::{Job, observe_and_plan};
+use ipam_cilium::lbipam::ServedAddress;
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_cluster::{Cluster, ClusterError};
 use ipam_core::model::ServiceName;
 use ipam_planner::plan::{Change, ChangeDocument, Effects, Sequence, Target, effects, shows};
 
-/// Addresses that Services lose, or may lose.
-pub(super) type Lost = BTreeSet<(ServiceName, IpAddr)>;
+/// Addresses and hostnames that Services lose, or may lose.
+pub(super) type Lost = BTreeSet<(ServiceName, ServedAddress)>;
 
 pub(super) fn lost(effects: &Effects) -> Lost {
     effects
         .lost()
-        .map(|(service, lost)| (service.clone(), lost.address))
+        .map(|(service, lost)| (service.clone(), lost.address.clone()))
         .collect()
 }
 

@@ -65,6 +65,10 @@ impl Cluster for Server {
         Ok(Seen::NotServed)
     }
 
+    fn cilium_namespace(&self) -> Option<&str> {
+        None
+    }
+
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         let mut state = self.state();
         if state.is_silent {

@@ -12,7 +12,7 @@ use ipam_cluster::Rollback;
 use ipam_core::model::Hazard;
 use ipam_desired::Activity;
 use ipam_planner::plan::{
-    BlockedReason, Change, OverviewUpdate, Plan, Refusal, Target, UnapprovedBlock,
+    BlockedReason, Change, OverviewUpdate, Plan, Refusal, Target, UnapprovedBlock, VersionRules,
 };
 
 /// One report.
@@ -88,15 +88,22 @@ pub struct WaitingChange {
     pub hazard: Hazard,
     /// Its blocks that a person must approve.
     pub needs_approval: Vec<UnapprovedBlock>,
+    /// Whether it waits because it depends on unknown rules.
+    pub rules: VersionRules,
 }
 
-impl From<&Change> for WaitingChange {
-    fn from(change: &Change) -> WaitingChange {
+impl WaitingChange {
+    /// A change that waits in a cluster whose release has these rules.
+    pub fn new(change: &Change, rules: VersionRules) -> WaitingChange {
         let (target, hazard) = (change.target(), change.hazard());
         WaitingChange {
             target,
             hazard,
             needs_approval: change.needs_approval().to_vec(),
+            rules: match rules.hold_back(change) {
+                true => VersionRules::Unknown,
+                false => VersionRules::Known,
+            },
         }
     }
 }
@@ -112,6 +119,8 @@ pub struct Waiting {
     pub for_a_person: Vec<WaitingChange>,
     /// Limits and protections that refuse changes.
     pub refusals: Vec<Refusal>,
+    /// Findings that tell how far the plan can be trusted: code and message.
+    pub warnings: Vec<(&'static str, String)>,
     /// Blocked changes of the plan, with the reason.
     pub blocked: Vec<(Target, String)>,
 }

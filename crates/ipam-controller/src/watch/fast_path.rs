@@ -17,7 +17,7 @@ use ipam_core::model::NodeName;
 use ipam_desired::AddressPairs;
 use ipam_planner::plan::{
     Change, ChangedNodes, ChangedNodesPlan, NextWholePlan, Plan, PlannedState, Selection, Target,
-    node_changes,
+    VersionRules, node_changes,
 };
 
 /// Time until the next whole plan after a change for which others may wait.
@@ -41,6 +41,10 @@ impl Known {
         observed: &Observed,
         interval: Duration,
     ) -> Option<Known> {
+        // Only a whole plan holds back what depends on unknown rules.
+        if VersionRules::of(observed) == VersionRules::Unknown {
+            return None;
+        }
         let planned_state = PlannedState::after(plan, &loaded.desired, observed)?;
         let mut known = Known {
             planned_state,

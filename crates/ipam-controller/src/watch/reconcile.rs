@@ -16,8 +16,10 @@ use crate::{
 };
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Cluster, ClusterError, Follow, LeaseName, Snapshot};
+use ipam_planner::check;
 use ipam_planner::plan::{
-    BlockedReason, Change, Plan, Selection, Sequence, Unattended, without_awaited_pairs,
+    BlockedReason, Change, Plan, Selection, Sequence, Unattended, VersionRules,
+    without_awaited_pairs,
 };
 
 /// Shortest pause for which [`ControllerEvent::Undone`] is reported.
@@ -301,10 +303,19 @@ impl<C: Follow> Worker<'_, C> {
         observed: &Observed,
         on_event: &mut OnEvent<'_>,
     ) {
+        let rules = VersionRules::of(observed);
         let waiting = Waiting {
             nodes: observed.nodes.len(),
             activity: self.files.applied_config().desired.policy.activity,
-            for_a_person: parted.waiting.iter().map(WaitingChange::from).collect(),
+            for_a_person: parted
+                .waiting
+                .iter()
+                .map(|change| WaitingChange::new(change, rules))
+                .collect(),
+            warnings: check::about_cilium(observed)
+                .into_iter()
+                .map(|finding| (finding.rule.0, finding.message))
+                .collect(),
             refusals: parted.refusals.clone(),
             blocked: plan
                 .blocked

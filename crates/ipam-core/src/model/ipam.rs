@@ -33,6 +33,17 @@ pub struct CiliumVersion {
     pub major: u16,
     pub minor: u16,
     pub patch: Option<u16>,
+    pub stage: Stage,
+}
+
+/// How finished a release is. All come before the release itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// A development version.
+    Snapshot(u16),
+    Pre(u16),
+    Candidate(u16),
+    Release,
 }
 
 impl CiliumVersion {
@@ -42,6 +53,7 @@ impl CiliumVersion {
             major: 1,
             minor,
             patch: None,
+            stage: Stage::Release,
         }
     }
 
@@ -54,14 +66,11 @@ impl CiliumVersion {
 impl FromStr for CiliumVersion {
     type Err = ();
 
-    /// Accepts `1.19.3`, `v1.19`, and vendors' suffixes: `v1.15.19-vendor.2`.
+    /// Accepts `1.19.3`, `v1.19`, pre-releases such as `1.18.0-rc.1`, and vendors' suffixes:
+    /// `v1.15.19-vendor.2`.
     fn from_str(text: &str) -> Result<CiliumVersion, ()> {
-        let numbers = text
-            .strip_prefix('v')
-            .unwrap_or(text)
-            .split(['-', '+'])
-            .next()
-            .unwrap_or_default();
+        let text = text.strip_prefix('v').unwrap_or(text);
+        let (numbers, suffix) = text.split_once(['-', '+']).unwrap_or((text, ""));
         let mut parts = numbers
             .split('.')
             .map(|part| part.parse::<u16>().map_err(|_| ()));
@@ -72,6 +81,7 @@ impl FromStr for CiliumVersion {
             major: major?,
             minor: minor?,
             patch: parts.next().transpose()?,
+            stage: Stage::of_suffix(suffix),
         })
     }
 }
@@ -79,7 +89,36 @@ impl FromStr for CiliumVersion {
 impl fmt::Display for CiliumVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.major, self.minor)?;
-        self.patch.map_or(Ok(()), |patch| write!(f, ".{patch}"))
+        self.patch.map_or(Ok(()), |patch| write!(f, ".{patch}"))?;
+        match self.stage {
+            Stage::Snapshot(number) => write!(f, "-snapshot.{number}"),
+            Stage::Pre(number) => write!(f, "-pre.{number}"),
+            Stage::Candidate(number) => write!(f, "-rc.{number}"),
+            Stage::Release => Ok(()),
+        }
+    }
+}
+
+impl Stage {
+    /// Reads `rc.1`, `rc1`, `pre.2`, `snapshot.3` and `dev`. Other suffixes are those of vendors.
+    fn of_suffix(suffix: &str) -> Stage {
+        let number = |word: &str| -> Option<u16> {
+            let rest = suffix.strip_prefix(word)?;
+            let rest = rest.strip_prefix('.').unwrap_or(rest);
+            let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+            if rest.is_empty() {
+                Some(0)
+            } else {
+                digits.parse().ok()
+            }
+        };
+        let snapshot = || number("snapshot").or_else(|| number("dev"));
+        let pre = || ["pre", "alpha", "beta"].into_iter().find_map(number);
+        let stage = number("rc").map(Stage::Candidate);
+        let stage = stage.or_else(|| pre().map(Stage::Pre));
+        stage
+            .or_else(|| snapshot().map(Stage::Snapshot))
+            .unwrap_or(Stage::Release)
     }
 }
 
@@ -123,6 +162,16 @@ mod tests {
             v("1.15.19-vendor.2").map(|v| v.to_string()),
             Ok("1.15.19".into())
         );
+        for (text, read) in [
+            ("1.18.0-rc.1", "1.18.0-rc.1"),
+            ("v1.11.0-rc1", "1.11.0-rc.1"),
+            ("1.21.0-pre.2", "1.21.0-pre.2"),
+            ("1.21.0-dev", "1.21.0-snapshot.0"),
+            ("1.15.19-rcloud", "1.15.19"),
+        ] {
+            assert_eq!(v(text).map(|v| v.to_string()), Ok(read.into()), "{text}");
+        }
+        assert!(v("1.18.0-pre.3") < v("1.18.0-rc.1") && v("1.18.0-rc.1") < v("1.18.0"));
         assert_eq!(v("v1.13"), Ok(CiliumVersion::minor(13)));
         assert!(v("latest").is_err() && v("1").is_err() && v("").is_err() && v("1.x.3").is_err());
         assert!(v("1.12.8").unwrap().is_at_least(12, 8) && !v("1.12").unwrap().is_at_least(12, 8));

@@ -39,6 +39,14 @@ pub struct LimitName {
 }
 
 impl Measure {
+    /// Whether it counts each failure domain by itself.
+    pub fn is_by_domain(self) -> bool {
+        match self {
+            Measure::Count | Measure::Percent => false,
+            Measure::DomainCount | Measure::DomainPercent => true,
+        }
+    }
+
     /// The largest valid value.
     pub fn most(self) -> u32 {
         match self {

@@ -21,7 +21,7 @@ pub use count::{count, grouped_digits};
 pub use finding::{Finding, Label, Origin, Rule, Severity};
 pub use finding_group::{FindingGroup, grouped};
 pub use hazard::Hazard;
-pub use ipam::{CiliumVersion, IpamMode, WritePath, WritePathChoice};
+pub use ipam::{CiliumVersion, IpamMode, Stage, WritePath, WritePathChoice};
 pub use limit::{LimitName, LimitNameError, Limited, Measure};
 pub use name::{
     AddressPoolName, NameError, NodeName, OWNER_LABEL, ObjectRef, PoolName, ServiceName, is_ours,

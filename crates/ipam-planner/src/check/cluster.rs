@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use super::allocators;
 use super::files::pinned_pools;
 use crate::holders::{Holder, overlapping_holders};
 use ipam_cilium::observed::{
-    FamilyUse, ModeSeen, NodeCidrAllocation, Observed, ObservedKind, OtherUser, SettingSource,
-    range_setting,
+    FamilyUse, ModeSeen, Observed, ObservedKind, OtherUser, SettingSource, range_setting,
 };
 use ipam_core::model::{
     AddressPoolName, Finding, IpamMode, Labels, NodeName, ObjectRef, Rule, Selector, SelectorIndex,
@@ -261,15 +261,17 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
         }
         ObservedKind::PodIpPool => "the addresses of Pods in ipam `multi-pool` are unknown",
         ObservedKind::Service => "the LoadBalancer addresses of Services are unknown",
-        ObservedKind::ControllerManagerPod => {
-            "it is unknown whether kube-controller-manager assigns blocks, too"
+        ObservedKind::ControllerPod | ObservedKind::ControllerDaemonSet => {
+            "it is unknown whether a controller of Kubernetes assigns pod CIDRs, too"
         }
         ObservedKind::CiliumDaemonSet
-        | ObservedKind::CiliumNodeDefinition
         | ObservedKind::CiliumConfig
         | ObservedKind::CiliumOperator
         | ObservedKind::CiliumAgentPod
         | ObservedKind::CiliumNodeConfig => "Cilium's version or settings are unknown",
+        ObservedKind::Definition(_) | ObservedKind::MoreDefinitions => {
+            "the API versions and fields of Cilium's objects are unknown"
+        }
         ObservedKind::BgpPeeringPolicy
         | ObservedKind::BgpClusterConfig
         | ObservedKind::BgpPeerConfig
@@ -304,12 +306,17 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
         ObservedKind::SpeakerConfig => observed.runs_metal_lb_speakers(),
         _ => true,
     };
-    observed
-        .blind_spots
-        .iter()
-        .filter(|spot| matters(spot.kind))
-        .map(finding)
-        .collect()
+    let is_definition = |kind| {
+        matches!(
+            kind,
+            ObservedKind::Definition(_) | ObservedKind::MoreDefinitions
+        )
+    };
+    let mut spots: Vec<_> = observed.blind_spots.iter().collect();
+    // One finding for all definitions: they have one resource and one consequence.
+    spots.dedup_by_key(|spot| (is_definition(spot.kind)).then_some(()).ok_or(spot.kind));
+    let spots = spots.into_iter().filter(|spot| matters(spot.kind));
+    spots.map(finding).collect()
 }
 
 /// Objects that a plan needs before it writes `spec.podCIDRs`, and that are not visible.
@@ -317,20 +324,13 @@ pub(super) fn unseen_neighbours(desired: &Desired, observed: &Observed) -> Vec<F
     if desired.pools.is_empty() || observed.nodes.is_empty() {
         return Vec::new();
     }
-    unseen(observed)
+    unseen(desired, observed)
 }
 
 /// Objects that are visible in most clusters, but not in this one.
-pub(super) fn unseen(observed: &Observed) -> Vec<Finding> {
-    let mut findings = Vec::new();
+pub(super) fn unseen(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = allocators::unclear(desired, observed).into_iter().collect();
     let hidden = |kind| observed.blind_spot(kind).is_some();
-    if observed.controller_manager == NodeCidrAllocation::Unseen
-        && !hidden(ObservedKind::ControllerManagerPod)
-    {
-        let message = "no Pod of kube-controller-manager is visible, so it is unknown whether it assigns blocks, too";
-        let finding = Finding::new(Severity::Info, Rule("controller-manager-unseen"), message);
-        findings.push(finding.help("make sure that it runs with --allocate-node-cidrs=false"));
-    }
     if observed.service_ranges.is_empty() && !hidden(ObservedKind::ServiceCidr) {
         let message = "no ServiceCIDR is visible (Kubernetes 1.31 and later has them), so Service addresses are not excluded";
         let finding = Finding::new(Severity::Info, Rule("service-cidr-unseen"), message);

@@ -198,6 +198,7 @@ fn way_out(why: LossReason) -> &'static str {
         | LossReason::Rejoined
         | LossReason::NotRequested
         | LossReason::BlockEdited
+        | LossReason::Hostname
         | LossReason::UnknownPool => "correct the pool or the Service before the operator restarts",
     }
 }

@@ -4,20 +4,26 @@
 //! this.
 
 mod address_pools;
+mod allocators;
 mod cluster;
 mod files;
+mod hostnames;
 mod labels;
 mod load_balancing;
 mod migration;
 mod names;
 mod native_routing;
 mod neutron;
+mod releases;
+pub(crate) mod shared_slots;
 mod sizes;
 
 pub(crate) use native_routing::pools_outside;
 
 pub(crate) use files::is_private;
 pub(crate) use load_balancing::at_start;
+pub(crate) use releases::are_known;
+pub use releases::{UNKNOWN_VERSION, about_cilium};
 
 use ipam_cilium::observed::Observed;
 use ipam_core::model::Finding;
@@ -56,6 +62,7 @@ pub fn advice(desired: &Desired) -> Vec<Finding> {
 /// Findings about LoadBalancer pools and Services of the cluster alone.
 pub fn load_balancing(observed: &Observed) -> Vec<Finding> {
     let mut findings = load_balancing::of_cluster(observed);
+    findings.extend(hostnames::that_go(observed));
     findings.sort();
     findings
 }
@@ -64,8 +71,15 @@ pub fn load_balancing(observed: &Observed) -> Vec<Finding> {
 pub fn observed(observed: &Observed) -> Vec<Finding> {
     let mut findings = cluster::blind_spots(&Desired::default(), observed);
     findings.extend(migration::unfinished(&Desired::default(), observed));
-    findings.extend(cluster::unseen(observed));
+    findings.extend(cluster::unseen(&Desired::default(), observed));
+    findings.extend(releases::unknown(observed));
+    findings.extend(releases::faults(observed));
+    findings.extend(shared_slots::removed_at_operator_start(
+        &Desired::default(),
+        observed,
+    ));
     findings.extend(load_balancing::of_cluster(observed));
+    findings.extend(hostnames::that_go(observed));
     findings.extend(observed.findings.iter().cloned());
     findings
 }
@@ -73,7 +87,8 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
 /// Findings of the files compared with the cluster, except those that the doctor's own rules report
 /// more exactly.
 pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 10] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 11] = [
+        allocators::pools_outside,
         native_routing::pools_outside,
         cluster::unreadable_range_settings,
         cluster::pools_without_nodes,
@@ -94,7 +109,8 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 
 /// Findings of the files compared with the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 15] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 17] = [
+        allocators::pools_outside,
         migration::unfinished,
         cluster::nodes_left_to_others,
         native_routing::pools_outside,
@@ -106,6 +122,7 @@ pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         cluster::pools_without_nodes,
         cluster::pools_over_other_addresses,
         cluster::blocks_held_twice,
+        shared_slots::removed_at_operator_start,
         cluster::families_switched_off,
         cluster::blind_spots,
         names::missing_pinned_nodes,
@@ -115,6 +132,7 @@ pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         .iter()
         .flat_map(|rule| rule(desired, observed))
         .collect();
+    findings.extend(releases::unknown(observed));
     findings.extend(load_balancing::of_cluster(observed));
     findings.extend(observed.findings.iter().cloned());
     findings.sort();

@@ -1,7 +1,7 @@
 //! Which Services BGP and L2 announce, by the selectors of Cilium's objects.
 
 use ipam_cilium::lbipam::LbService;
-use ipam_cilium::observed::{L2Policy, Observed, ObservedKind, setting_key};
+use ipam_cilium::observed::{L2Policy, Observed, ObservedKind, ServiceAnnouncements, setting_key};
 use ipam_core::model::Selector;
 
 const BGP_CLASS: &str = "io.cilium/bgp-control-plane";
@@ -11,6 +11,7 @@ const L2_CLASS: &str = "io.cilium/l2-announcer";
 pub(super) struct Announcements<'o> {
     pub(super) bgp: Vec<&'o Selector>,
     pub(super) l2: Vec<&'o L2Policy>,
+    by_rules: ServiceAnnouncements<'o>,
 }
 
 /// `None` if the objects could not be read, or if MetalLB announces every Service.
@@ -54,7 +55,8 @@ pub(super) fn announcements(observed: &Observed) -> Option<Announcements<'_>> {
     }
     // A policy without nodes, or with L2 switched off, has its own finding.
     l2.extend(observed.announcing.l2_policies.iter());
-    Some(Announcements { bgp, l2 })
+    let by_rules = ServiceAnnouncements::new(observed);
+    Some(Announcements { bgp, l2, by_rules })
 }
 
 impl Announcements<'_> {
@@ -64,9 +66,15 @@ impl Announcements<'_> {
         is_of_class && self.bgp.iter().any(|one| one.matches(&service.labels))
     }
 
-    /// Whether an L2 policy selects the Service.
+    /// Whether an L2 policy selects the Service, and agents of this release answer for it.
     pub(super) fn by_l2(&self, service: &LbService) -> bool {
-        self.l2.iter().any(|policy| by_policy(policy, service))
+        !self.lacks_local_backend(service)
+            && self.l2.iter().any(|policy| by_policy(policy, service))
+    }
+
+    /// Whether L2 leaves out the Service, because no node has a local backend for it.
+    pub(super) fn lacks_local_backend(&self, service: &LbService) -> bool {
+        self.by_rules.lacks_local_backend(service)
     }
 }
 

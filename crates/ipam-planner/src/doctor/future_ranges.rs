@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::finding;
 use ipam_cilium::observed::{
-    BlockAllocator, ModeSeen, NodeCidrAllocation, Observed, ObservedKind, OtherUser, setting_key,
+    Allocator, AllocatorStatus, BlockAllocator, ModeSeen, Observed, ObservedKind, OtherUser,
+    setting_key,
 };
 use ipam_core::model::{Finding, IpamMode, ObjectRef, Severity, grouped_digits};
 use ipam_core::net::{Block, BlockSize, Family, Range, RangeIndex};
@@ -108,7 +109,7 @@ fn supplies(observed: &Observed) -> Vec<Supply<'_>> {
     match observed.cilium.mode() {
         ModeSeen::Known(IpamMode::ClusterPool) => of_operator(observed),
         ModeSeen::Known(IpamMode::MultiPool) => of_pod_pools(observed),
-        ModeSeen::Known(IpamMode::Kubernetes) => of_controller_manager(observed),
+        ModeSeen::Known(IpamMode::Kubernetes) => of_controllers(observed),
         ModeSeen::Known(_) | ModeSeen::Unknown(_) | ModeSeen::NoSettings => Vec::new(),
     }
 }
@@ -162,11 +163,8 @@ fn of_pod_pools(observed: &Observed) -> Vec<Supply<'_>> {
     of_pool.collect()
 }
 
-fn of_controller_manager(observed: &Observed) -> Vec<Supply<'_>> {
-    if observed.controller_manager != NodeCidrAllocation::On {
-        return Vec::new();
-    }
-    let supply = |range: &Range| {
+fn of_controllers(observed: &Observed) -> Vec<Supply<'_>> {
+    let supply = |(allocator, range): (&Allocator, &Range)| {
         // `--node-cidr-mask-size` and its IPv6 twin, by default.
         let size = match range.family() {
             Family::Ipv4 => 24,
@@ -175,10 +173,13 @@ fn of_controller_manager(observed: &Observed) -> Vec<Supply<'_>> {
         Some(Supply {
             range: *range,
             size: BlockSize::new(range.family(), size).ok()?,
-            source: "--cluster-cidr of kube-controller-manager".to_owned(),
+            source: format!("--cluster-cidr of {}", allocator.name),
             object: None,
-            help: "before it is reached, run kube-controller-manager with --allocate-node-cidrs=false and let `cilium-ipam` give the blocks",
+            help: "before it is reached, run the controller with --allocate-node-cidrs=false and let `cilium-ipam` assign the blocks",
         })
     };
-    observed.cluster_cidrs.iter().filter_map(supply).collect()
+    let allocators = observed.allocators.iter();
+    let active = allocators.filter(|allocator| allocator.status == AllocatorStatus::Active);
+    let ranges = active.flat_map(|one| one.cluster_cidrs.iter().map(move |range| (&**one, range)));
+    ranges.filter_map(supply).collect()
 }

@@ -1,9 +1,15 @@
 //! What Cilium this is: each conclusion with its evidence and how sure it is.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::allocators::OtherAllocator;
 use ipam_cilium::observed::{
-    AnnotationReads, BgpSpeaker, Evidence, ModeSeen, NodeCidrAllocation, Observed, ObservedKind,
+    Allocator, AllocatorProof, AllocatorStatus, AnnotationReads, BgpSpeaker, ControllerProgram,
+    Evidence, ModeSeen, Observed, ObservedKind,
 };
 use ipam_core::model::{IpamMode, count};
+use ipam_desired::Policy;
 
 ipam_core::text_enum! {
     /// How sure a conclusion is. The text is printed and stands in JSON.
@@ -22,7 +28,7 @@ ipam_core::text_enum! {
 #[derive(Clone, Debug)]
 pub struct Conclusion {
     /// The subject, such as `version`.
-    pub about: &'static str,
+    pub about: Cow<'static, str>,
     pub value: String,
     /// The source of the value.
     pub evidence: String,
@@ -30,13 +36,13 @@ pub struct Conclusion {
 }
 
 fn conclusion(
-    about: &'static str,
+    about: impl Into<Cow<'static, str>>,
     value: impl Into<String>,
     evidence: impl Into<String>,
     confidence: Confidence,
 ) -> Conclusion {
     Conclusion {
-        about,
+        about: about.into(),
         value: value.into(),
         evidence: evidence.into(),
         confidence,
@@ -51,14 +57,15 @@ pub fn conclusions(observed: &Observed) -> Vec<Conclusion> {
         count(observed.cilium_nodes.len(), "CiliumNode"),
         Confidence::Certain,
     );
-    vec![
+    let mut conclusions = vec![
         nodes,
         version(observed),
         mode(observed),
         annotations(observed),
         bgp(observed),
-        controller_manager(observed),
-    ]
+    ];
+    conclusions.extend(allocators(observed));
+    conclusions
 }
 
 fn version(observed: &Observed) -> Conclusion {
@@ -202,27 +209,34 @@ fn bgp(observed: &Observed) -> Conclusion {
     )
 }
 
-fn controller_manager(observed: &Observed) -> Conclusion {
-    let about = "kube-controller-manager";
-    let ranges = super::spaced(&observed.cluster_cidrs);
-    match observed.controller_manager {
-        NodeCidrAllocation::On => conclusion(
-            about,
-            "fills spec.podCIDRs",
-            format!("--allocate-node-cidrs=true {ranges}"),
-            Confidence::Certain,
-        ),
-        NodeCidrAllocation::Off => conclusion(
-            about,
-            "leaves Nodes alone",
-            "its Pod's arguments",
-            Confidence::Certain,
-        ),
-        NodeCidrAllocation::Unseen => conclusion(
-            about,
+/// One conclusion for each program that may assign `spec.podCIDRs`.
+fn allocators(observed: &Observed) -> Vec<Conclusion> {
+    let of = |allocator: &Arc<Allocator>| {
+        let value = match allocator.status {
+            AllocatorStatus::Active => "fills spec.podCIDRs",
+            AllocatorStatus::Inactive => "leaves Nodes alone",
+            AllocatorStatus::Unknown => "unknown",
+        };
+        let confidence = match (allocator.status, allocator.proof) {
+            (AllocatorStatus::Unknown, _) => Confidence::Unknown,
+            (_, AllocatorProof::Flags) => Confidence::Certain,
+            (_, AllocatorProof::Indirect) => Confidence::Likely,
+        };
+        let ranges = super::spaced(&allocator.cluster_cidrs);
+        let evidence = match ranges.is_empty() {
+            true => allocator.evidence.clone(),
+            false => format!("{}, --cluster-cidr {ranges}", allocator.evidence),
+        };
+        conclusion(allocator.name.clone(), value, evidence, confidence)
+    };
+    let mut conclusions: Vec<Conclusion> = observed.allocators.iter().map(of).collect();
+    if OtherAllocator::of(observed, &Policy::default()) == OtherAllocator::Unseen {
+        conclusions.push(conclusion(
+            ControllerProgram::KubeControllerManager.as_str(),
             "unknown",
             "none of its Pods is visible",
             Confidence::Unknown,
-        ),
+        ));
     }
+    conclusions
 }

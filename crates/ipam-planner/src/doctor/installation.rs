@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::finding;
-use ipam_cilium::observed::{Agent, ModeSeen, Node, NodeCidrAllocation, Observed, ObservedKind};
+use crate::allocators::described;
+use ipam_cilium::observed::{
+    Agent, Allocator, AllocatorStatus, ModeSeen, Node, Observed, ObservedKind,
+};
 use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef, Severity, count};
+use ipam_core::net::Block;
 
 pub(super) fn no_cilium(observed: &Observed) -> Vec<Finding> {
     let is_hidden = observed.blind_spot(ObservedKind::CiliumConfig).is_some();
@@ -124,7 +128,7 @@ pub(super) fn settings_newer_than_agents(observed: &Observed) -> Vec<Finding> {
     ]
 }
 
-/// A kube-controller-manager that writes blocks outside its range, and an operator with another
+/// A controller that assigns blocks outside its range, and an operator with another
 /// mode than the agents.
 pub(super) fn rival_allocators(observed: &Observed) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -156,49 +160,46 @@ pub(super) fn rival_allocators(observed: &Observed) -> Vec<Finding> {
             finding.help("if this is not intended, remove --ipam from the operator's arguments"),
         );
     }
-    findings.extend(controller_manager(observed));
+    let allocators = observed.allocators.iter();
+    findings.extend(allocators.filter_map(|one| outside_cluster_cidr(observed, one)));
     findings
 }
 
-/// kube-controller-manager refuses to start with a Node outside `--cluster-cidr`
+/// A node-ipam controller refuses to start with a Node outside `--cluster-cidr`
 /// (`pkg/controller/nodeipam/ipam/range_allocator.go` @ 1.36).
-fn controller_manager(observed: &Observed) -> Vec<Finding> {
-    if observed.controller_manager != NodeCidrAllocation::On || observed.cluster_cidrs.is_empty() {
-        return Vec::new();
+fn outside_cluster_cidr(observed: &Observed, allocator: &Allocator) -> Option<Finding> {
+    let ranges = &allocator.cluster_cidrs;
+    if allocator.status != AllocatorStatus::Active || ranges.is_empty() {
+        return None;
     }
-    let is_inside = |block: &ipam_core::net::Block| {
-        observed
-            .cluster_cidrs
-            .iter()
-            .any(|range| range.contains(&block.range()))
-    };
-    let nodes: Vec<&Arc<Node>> = observed
-        .nodes
-        .values()
+    let is_inside = |block: &Block| ranges.iter().any(|range| range.contains(&block.range()));
+    let nodes = observed.nodes.values();
+    let nodes: Vec<&Arc<Node>> = nodes
         .filter(|node| !node.spec.iter().all(is_inside))
         .collect();
     let names: Vec<&NodeName> = nodes.iter().map(|node| &node.name).collect();
     if names.is_empty() {
-        return Vec::new();
+        return None;
     }
+    let program = &allocator.name;
     let message = format!(
-        "spec.podCIDRs of {} lies outside --cluster-cidr of kube-controller-manager",
+        "spec.podCIDRs of {} lies outside --cluster-cidr of {program}",
         super::named(&names)
     );
     let evidence = [format!(
-        "--allocate-node-cidrs=true --cluster-cidr={}",
-        super::spaced(&observed.cluster_cidrs)
+        "{} --cluster-cidr={}",
+        described(allocator),
+        super::spaced(ranges)
     )];
     let of_nodes = nodes
         .iter()
         .map(|node| format!("Node `{}`: {}", node.name, super::spaced(node.spec.iter())));
     let finding = finding(Severity::Error, "outside-cluster-cidr", message);
     let finding = super::about_nodes(finding, names).seen(evidence.into_iter().chain(of_nodes));
-    let finding =
-        finding.causes("kube-controller-manager fails at its next start and at every later one");
-    vec![
-        finding.help(
-            "before it restarts, run it with --allocate-node-cidrs=false or with a --cluster-cidr that covers them",
-        ),
-    ]
+    let finding = finding.causes(format!(
+        "{program} fails at its next start and at every later one"
+    ));
+    Some(finding.help(
+        "before it restarts, run it with --allocate-node-cidrs=false or with a --cluster-cidr that covers them",
+    ))
 }

@@ -134,7 +134,7 @@ fn named(names: &[&NodeName]) -> String {
 }
 
 /// `a b`, for blocks and ranges.
-fn spaced<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+pub(crate) fn spaced<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     items
         .into_iter()
         .map(|item| item.to_string())

@@ -61,14 +61,23 @@ pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
                 "{} BGP selectors, none of which selects it",
                 announcements.bgp.len()
             ),
-            format!(
-                "{} L2 policies, none of which selects it",
-                announcements.l2.len()
-            ),
+            match announcements.lacks_local_backend(service) {
+                true => format!(
+                    "{} L2 policies, and externalTrafficPolicy: Local without a local backend",
+                    announcements.l2.len()
+                ),
+                false => format!(
+                    "{} L2 policies, none of which selects it",
+                    announcements.l2.len()
+                ),
+            },
         ];
         let finding = finding
             .seen(evidence)
             .causes("clients outside the cluster cannot reach it");
+        if announcements.lacks_local_backend(service) {
+            return finding.help("set `externalTrafficPolicy: Cluster` for the Gateway or Ingress, or announce the address by BGP: agents of this release answer only for Services with a local backend (cilium#48799)");
+        }
         finding.help("label the Service so that a CiliumBGPAdvertisement or CiliumL2AnnouncementPolicy selects it, or widen one of their selectors")
     };
     unannounced_services.map(finding).collect()

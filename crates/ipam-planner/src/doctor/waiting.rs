@@ -27,7 +27,7 @@ pub(super) fn services(observed: &Observed) -> Vec<Finding> {
         let service = observed.services.get(name)?;
         // Addresses of another source: another program serves it.
         let is_ours = service.ingress.iter().all(|of| outcome.keeps.contains(of))
-            && !observed.services_with_host.contains(name);
+            && service.hostnames.is_empty();
         let pending = waits_for(service, outcome).filter(|_| is_ours)?;
         let candidates = Candidates::new(service, &pools, &conflicting);
         candidates.finding(

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::finding;
+use crate::allocators::{OtherAllocator, described, fix};
 use ipam_cilium::observed::{FamilyUse, ModeSeen, Node, Observed};
 use ipam_core::model::{Finding, IpamMode, NodeName, Severity};
 use ipam_core::net::Family;
+use ipam_desired::Policy;
 
 /// An agent waits indefinitely until its node has a block of each enabled family.
 pub(super) fn nodes(observed: &Observed) -> Vec<Finding> {
@@ -37,11 +39,18 @@ pub(super) fn nodes(observed: &Observed) -> Vec<Finding> {
     let finding = finding(Severity::Warning, "node-without-block", message);
     let finding = super::about_nodes(finding, names.iter().copied()).seen(names.iter().map(line));
     let finding = finding.causes("their agents wait indefinitely, and no Pod starts there");
-    vec![finding.help(match is_kubernetes {
-        true => format!(
+    // A crashing allocator assigns nothing, and keeps `cilium-ipam` from assigning.
+    let rival = OtherAllocator::of(observed, &Policy::default()).active();
+    vec![finding.help(match (is_kubernetes, rival) {
+        (true, Some(rival)) => format!(
+            "{} and has to assign it: see its log and its --cluster-cidr. For blocks of `cilium-ipam`: {}",
+            described(rival),
+            fix(rival)
+        ),
+        (true, None) => format!(
             "`cilium-ipam plan` assigns one; if it does not, `cilium-ipam explain {first}` shows why"
         ),
-        false => "check that Cilium's operator runs and what it logs about these nodes; if it says nothing, restart it, and then their agents".to_owned(),
+        (false, _) => "check that Cilium's operator runs and what it logs about these nodes; if it says nothing, restart it, and then their agents".to_owned(),
     })]
 }
 

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 
 use crate::holders::{Holder, overlapping_holders};
 use crate::proposal::{Remark, held};
-use ipam_cilium::lbipam::{AddressPoolApi, AddressPoolManifest};
+use ipam_cilium::lbipam::{AddressPoolApi, AddressPoolManifest, ServedAddress};
 use ipam_cilium::observed::{ModeSeen, Observed};
 use ipam_core::model::{
     IpamMode, NodeName, PerFamily, PoolName, Selector, ServiceName, WritePath, WritePathChoice,
@@ -89,6 +89,8 @@ pub struct Inferred {
     pub service_pins: Vec<InferredServicePin>,
     /// Number of Services with an address that they do not request, and without a pin.
     pub unpinned_services: usize,
+    /// Services with hostnames that LB-IPAM removes, sorted.
+    pub hostnames: Vec<(ServiceName, ServedAddress)>,
     /// Sorted by name.
     pub address_pools: Vec<InferredAddressPool>,
     pub write_path: InferredWritePath,

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::allocators::OtherAllocator;
 use crate::proposal::{held, is_selectable, labels, rank, smallest_around};
-use ipam_cilium::observed::{BlockAllocator, ModeSeen, NodeCidrAllocation, Observed};
+use ipam_cilium::observed::{BlockAllocator, ModeSeen, Observed};
 use ipam_core::model::{IpamMode, NodeName};
 use ipam_core::net::{Block, Family};
+use ipam_desired::Policy;
 
 /// Labels that kubelets and clouds set, and that say nothing of the place of a node. Their values
 /// could separate blocks only by accident.
@@ -88,7 +90,7 @@ pub(super) fn unusable(observed: &Observed) -> Option<(String, usize)> {
     Some((key.to_owned(), number))
 }
 
-/// Whether Cilium's operator or kube-controller-manager gives the next node its block.
+/// Whether Cilium's operator or a controller of Kubernetes gives the next node its block.
 fn allocator_ignores_labels(observed: &Observed) -> bool {
     if observed.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool) {
         let mut nodes = observed.nodes.values();
@@ -99,5 +101,7 @@ fn allocator_ignores_labels(observed: &Observed) -> bool {
             BlockAllocator::SkippedNode | BlockAllocator::External => false,
         });
     }
-    observed.controller_manager == NodeCidrAllocation::On
+    OtherAllocator::of(observed, &Policy::default())
+        .active()
+        .is_some()
 }

@@ -15,6 +15,12 @@ use ipam_core::model::OWNER_LABEL;
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 pub(super) fn infer(observed: &Observed, wish: &Wish, inferred: &mut Inferred) {
+    let rules = observed.lb_rules();
+    for service in observed.services.values() {
+        let hostnames = service.hostnames_that_go(&rules);
+        let named = hostnames.map(|one| (service.name.clone(), one.address()));
+        inferred.hostnames.extend(named);
+    }
     let Some(api) = observed.address_pool_api() else {
         return;
     };

@@ -19,8 +19,9 @@ pub(super) fn areas(observed: &Observed, plan: &Plan) -> Vec<Area> {
     for effect in &plan.effects.services {
         let name = &effect.service;
         let lost = effect.loses.iter().filter_map(|lost| {
-            let area = area(lost.address, name)?.present(Presence::Removed);
-            Some(((lost.address, name), area.with_note(lost.why)))
+            let address = lost.address.ip()?;
+            let area = area(address, name)?.present(Presence::Removed);
+            Some(((address, name), area.with_note(lost.why)))
         });
         areas.extend(lost);
         let gains = effect.gains.iter().flat_map(|gain| &gain.any_of);

@@ -10,8 +10,9 @@ use super::record::Method;
 use super::schedule::{LeftBehind, Scheduler};
 use super::seen::MIGRATION_ANNOTATION;
 use super::wish::Goal;
+use crate::allocators::{OtherAllocator, described, fix};
 use crate::plan::{HOSTNAME_LABEL, pools_of};
-use ipam_cilium::observed::{ModeSeen, Node, NodeCidrAllocation, Observed};
+use ipam_cilium::observed::{ModeSeen, Node, Observed};
 use ipam_core::model::{IpamMode, NodeName, PoolName};
 use ipam_core::net::Block;
 
@@ -153,13 +154,11 @@ impl Scheduler<'_> {
         if let Some(left) = setting_obstacle(self.observed, from) {
             return Some(left);
         }
-        if self.observed.controller_manager == NodeCidrAllocation::On {
-            return Some(LeftBehind {
-                why: "kube-controller-manager gives Nodes blocks itself".to_owned(),
-                help: "start it with --allocate-node-cidrs=false first".to_owned(),
-            });
-        }
-        None
+        let rival = OtherAllocator::of(self.observed, &self.desired.policy).active()?;
+        Some(LeftBehind {
+            why: format!("{} and assigns blocks to Nodes itself", described(rival)),
+            help: fix(rival),
+        })
     }
 
     /// The blocks of the node's agent, if the other mode can read the same.

@@ -17,9 +17,7 @@ use super::schedule::{LeftBehind, Scheduler};
 use super::seen::MIGRATION_ANNOTATION;
 use super::targets::{NewBlocks, targets};
 use crate::plan::{PodPoolChange, PodPoolObject, Target, plan_pod_pools};
-use ipam_cilium::observed::{
-    BlockAllocator, DEFAULT_POOL_SETTING, Node, NodeCidrAllocation, Observed, SeenPodPool,
-};
+use ipam_cilium::observed::{BlockAllocator, DEFAULT_POOL_SETTING, Node, Observed, SeenPodPool};
 use ipam_core::model::{IpamMode, NodeName, PoolName};
 use ipam_core::net::Block;
 use ipam_desired::{AddressPairs, Desired};
@@ -52,7 +50,7 @@ fn pod_pools(desired: &Desired, observed: &Observed) -> BTreeMap<PoolName, PoolS
         }
     }
     for change in plan.changes {
-        if let PodPoolObject::Pool(_) = change.object {
+        if let PodPoolObject::Pool(..) = change.object {
             let state = match &change.before {
                 None => Ok(Some(change.clone())),
                 Some(_) => Err(LeftBehind {
@@ -248,6 +246,6 @@ impl Scheduler<'_> {
 fn as_external(observed: &Observed) -> Observed {
     let mut imagined = observed.clone();
     imagined.cilium.mode_override = Some(IpamMode::Kubernetes);
-    imagined.controller_manager = NodeCidrAllocation::Off;
+    imagined.allocators.clear();
     imagined
 }

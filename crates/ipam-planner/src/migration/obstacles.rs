@@ -8,16 +8,18 @@ use super::schedule::LeftBehind;
 use super::step::few;
 use super::targets::NewBlocks;
 use super::workloads::Workloads;
+use crate::allocators::{OtherAllocator, described, fix};
 use crate::plan::{BlockedReason, Target, node_config_name, plan};
-use ipam_cilium::observed::{BlockAllocator, NodeCidrAllocation, Observed};
+use ipam_cilium::observed::{BlockAllocator, Observed};
 use ipam_cilium::pods::{HostData, Keeper, LocalData, Pod};
 use ipam_core::model::{NodeName, WritePath, WritePathChoice};
 use ipam_core::net::Block;
-use ipam_desired::{Desired, Pin};
+use ipam_desired::{Desired, Pin, Policy};
 
 /// Why a node cannot move to its new blocks by this method.
 pub(super) fn of(
     observed: &Observed,
+    policy: &Policy,
     node: &NodeName,
     method: Method,
     from: &[Block],
@@ -44,18 +46,32 @@ pub(super) fn of(
             format!("CiliumNodeConfig {} sets its block", node_config_name(node)),
             "delete it, and restart the agent of the node first",
         ),
-        Method::NodeObject if observed.controller_manager != NodeCidrAllocation::Off => {
-            let seen = match observed.controller_manager {
-                NodeCidrAllocation::On => "gives new Nodes a block itself",
-                _ => "is not visible, and may give new Nodes a block",
-            };
-            left(
-                format!("kube-controller-manager {seen}"),
-                "start it with --allocate-node-cidrs=false, or leave out `--method recreate-node`",
-            )
-        }
+        Method::NodeObject => of_allocators(observed, policy),
         _ => None,
     }
+}
+
+/// A Node that is created again must get its block from nobody else.
+fn of_allocators(observed: &Observed, policy: &Policy) -> Option<LeftBehind> {
+    let (why, fix) = match OtherAllocator::of(observed, policy) {
+        OtherAllocator::None => return None,
+        OtherAllocator::Active(rival) => (
+            format!("{} and assigns blocks to new Nodes itself", described(rival)),
+            fix(rival),
+        ),
+        OtherAllocator::Unknown(rival) => (
+            format!("{}, and may assign blocks to new Nodes", described(rival)),
+            fix(rival),
+        ),
+        OtherAllocator::Unseen => (
+            "kube-controller-manager is not visible, and may assign blocks to new Nodes".to_owned(),
+            "run it with --allocate-node-cidrs=false and add `kube-controller-manager` to `acknowledgedAllocators` in the Policy".to_owned(),
+        ),
+    };
+    Some(LeftBehind {
+        why,
+        help: format!("{fix}; or leave out `--method recreate-node`"),
+    })
 }
 
 fn sets_ranges(observed: &Observed, node: &NodeName) -> bool {

@@ -273,9 +273,14 @@ impl<'s> Scheduler<'s> {
         let held = held.iter().map(|holding| holding.block);
         let from: Vec<Block> = held.filter(is_used).collect();
         let to: Vec<Block> = new.blocks.iter().copied().collect();
-        if let Some(LeftBehind { why, help }) =
-            obstacles::of(self.observed, name, method, &from, &new)
-        {
+        if let Some(LeftBehind { why, help }) = obstacles::of(
+            self.observed,
+            &self.desired.policy,
+            name,
+            method,
+            &from,
+            &new,
+        ) {
             return self.leave(name, why, help);
         }
         let moved = self.node_move(node, method, (from, to), new.pool, reason);

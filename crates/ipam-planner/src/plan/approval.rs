@@ -1,10 +1,12 @@
-//! Blocks that a person must approve: those that only the node's own agent can have written, and
+//! What a person must approve: changes that depend on unknown rules of a release, and blocks. Blocks
+//! are those that only the node's own agent can have written, and
 //! that the files would not give the node. Written unattended, they would let a node choose its
 //! addresses.
 
-use super::change::{NodeChange, UnapprovedBlock};
+use super::change::{Change, Edit, NodeChange, UnapprovedBlock};
 use super::drift;
 use super::file_blocks::FileBlocks;
+use crate::check;
 use ipam_cilium::observed::{Holding, HoldingField, Node, Observed};
 use ipam_core::model::PerFamily;
 use ipam_core::net::Block;
@@ -44,5 +46,32 @@ fn agent_can_write(field: HoldingField) -> bool {
     match field {
         HoldingField::CiliumNode | HoldingField::Annotation | HoldingField::OldAnnotation => true,
         HoldingField::NodeSpec | HoldingField::Setting | HoldingField::Allocated => false,
+    }
+}
+
+/// Whether the rules of the running release are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionRules {
+    Known,
+    Unknown,
+}
+
+impl VersionRules {
+    pub fn of(observed: &Observed) -> VersionRules {
+        match check::are_known(observed) {
+            true => VersionRules::Known,
+            false => VersionRules::Unknown,
+        }
+    }
+
+    /// Whether the change needs approval because it depends on the rules of a release. Every release
+    /// reads `spec.podCIDRs` in the same way; pairs of ports are not Cilium's.
+    pub fn hold_back(self, change: &Change) -> bool {
+        let depends = match change {
+            Change::Node(change) => !matches!(change.edit, Edit::NodeSpec { .. }),
+            Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) => true,
+            Change::Port(_) => false,
+        };
+        self == VersionRules::Unknown && depends
     }
 }

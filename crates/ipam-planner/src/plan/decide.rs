@@ -3,18 +3,18 @@
 use super::allocation::{Allocator, NodePools, given};
 use super::blocked::{Blocked, BlockedReason};
 use super::candidates::Candidates;
-use super::change::{Change, NodeChange, Reason, Target};
+use super::change::{Change, NodeChange, Target};
 use super::file_blocks::FileBlocks;
 use super::kept_addresses::KeptAddresses;
 use super::misplaced::Placement;
 use super::node_planner::{NodePlanner, Pinned};
 use super::owners::AddressOwners;
 use super::supply::{foreign, supply};
-use super::{Plan, digest, drift, lb, misplaced, pins, pod_pools, ports};
+use super::{Plan, digest, drift, fell_over, lb, misplaced, pins, pod_pools, ports};
 use crate::check;
 use crate::openstack::{Overlapping, SubnetOverlap, SubnetPools};
 use ipam_cilium::observed::{Node, Observed, Reading};
-use ipam_core::alloc::{Outcome, PassedOver, Supply};
+use ipam_core::alloc::{Outcome, Supply};
 use ipam_core::claims::Claims;
 use ipam_core::model::{Finding, NodeName, PoolName};
 use ipam_core::net::{Block, Range, RangeIndex};
@@ -77,24 +77,12 @@ fn over_subnet<'o, 'd>(
     let is_over = |overlap: &&SubnetOverlap<'_>| match overlap.other {
         Overlapping::Pool(name) => {
             let mut blocks = change.after.iter();
-            passes_over_full(change, name) || blocks.any(|block| block.overlaps(overlap.range))
+            fell_over::full_pools(change).any(|full| full == name)
+                || blocks.any(|block| block.overlaps(overlap.range))
         }
         Overlapping::AddressPool(_) => false,
     };
     overlaps.iter().find(is_over)
-}
-
-fn passes_over_full(change: &NodeChange, pool: &PoolName) -> bool {
-    match &change.reason {
-        Reason::LowestFree { passed_over } => passed_over
-            .iter()
-            .any(|passed| passed.pool == *pool && passed.why == PassedOver::Full),
-        Reason::Pinned
-        | Reason::MovedByPin { .. }
-        | Reason::PinnedInPart
-        | Reason::HeldElsewhere { .. }
-        | Reason::Undo => false,
-    }
 }
 
 /// Oldest first, then by name: a later node never takes what an earlier one would have got.
@@ -341,6 +329,8 @@ impl<'p> Planner<'p> {
     }
 
     fn finish(mut self) -> Plan {
+        let fell_over = fell_over::findings(&self.plan.changes, self.desired);
+        self.plan.findings.extend(fell_over);
         self.plan.findings.sort();
         self.plan.findings.dedup();
         self.plan.blocked.sort_by(|a, b| a.target.cmp(&b.target));

@@ -136,6 +136,7 @@ fn add_policy(text: &mut String, policy: &Policy) {
     let Policy {
         origin: _,
         write_path,
+        acknowledged_allocators,
         excluded,
         own_address_space,
         quarantine,
@@ -160,6 +161,9 @@ fn add_policy(text: &mut String, policy: &Policy) {
         WritePathChoice::Auto => "auto",
         WritePathChoice::Forced(path) => path.as_str(),
     };
+    if !acknowledged_allocators.is_empty() {
+        let _ = writeln!(text, "acknowledged allocators {acknowledged_allocators:?}");
+    }
     match address_pairs {
         AddressPairs::Ignored => {}
         AddressPairs::PodCidrs => {

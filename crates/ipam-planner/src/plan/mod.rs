@@ -14,6 +14,7 @@ mod decide;
 mod digest;
 mod document;
 mod drift;
+mod fell_over;
 mod file_blocks;
 mod kept_addresses;
 mod lb;
@@ -30,6 +31,7 @@ mod ports;
 mod refusals;
 mod rule_cases;
 mod rules;
+mod schema;
 mod selection;
 mod staleness;
 mod supply;
@@ -43,6 +45,7 @@ use strum::VariantNames;
 
 use ipam_core::model::{Finding, Waiver};
 
+pub use approval::VersionRules;
 pub use blocked::{
     Blocked, BlockedReason, NodeConfigObstacle, NodeObstacle, OperatorObstacle, PinObstacle,
     PodPoolObstacle, UndoObstacle, WritePathObstacle,
@@ -57,9 +60,10 @@ pub(crate) use decide::plan_nodes;
 pub(crate) use digest::of_text as sha256_hex;
 pub use document::{
     BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FORMAT_VERSION, FindingDocument,
-    GuardDocument, Intent, LbSummary, LostAddressDocument, MisplacedDocument, OriginDocument,
-    PlanDocument, PlanFileError, PodPoolSummary, RefusalDocument, SelectionDocument,
-    ServiceEffectDocument, SourceDocument, Summary, UnapprovedBlockDocument, WriterDocument,
+    GuardDocument, Intent, LbSummary, Losing, LostAddressDocument, MisplacedDocument,
+    OriginDocument, PlanDocument, PlanFileError, PlanOutcome, PodPoolSummary, RefusalDocument,
+    SelectionDocument, ServiceEffectDocument, SourceDocument, Summary, UnapprovedBlockDocument,
+    Verdict, WriterDocument,
 };
 pub use drift::{Drift, FieldDrift, PairsDrift};
 pub(crate) use file_blocks::pools_of;

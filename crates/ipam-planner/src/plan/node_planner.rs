@@ -10,8 +10,8 @@ use super::change::{Action, Edit, NodeChange, Reason};
 use super::file_blocks::FileBlocks;
 use super::owners::{AddressOwners, Owner};
 use super::pins::PinOutcome;
-use super::undo;
 use super::write_path::{Paths, Route};
+use super::{schema, undo};
 use ipam_cilium::observed::{FamilyUse, Holding, Node, ObjectVersion, Observed};
 use ipam_core::alloc::{Outcome, PassedOver, PassedOverPool, PassedOverPools, Supply};
 use ipam_core::model::{Hazard, NodeName, Origin, PerFamily, PoolName};
@@ -48,7 +48,7 @@ impl<'p> NodePlanner<'p> {
         files: &'p FileBlocks<'p>,
         given: RangeIndex<&'p NodeName>,
     ) -> NodePlanner<'p> {
-        let paths = Paths::new(observed, desired.policy.write_path);
+        let paths = Paths::new(observed, &desired.policy);
         let mut claimed: BTreeMap<PoolName, usize> = BTreeMap::new();
         for (block, _) in observed.live_claims(desired.policy.quarantine).held() {
             if let Some(pool) = supply.pool_of(block) {
@@ -292,6 +292,7 @@ impl<'p> NodePlanner<'p> {
         change: NodeChange,
         allocated: &PerFamily<Block>,
     ) -> Result<NodeChange, BlockedReason> {
+        schema::keeps_edit(self.observed, &change.edit)?;
         if let Some((block, other)) = self.given_to_another(&change) {
             return Err(BlockedReason::Node(NodeObstacle::GivenToAnother(
                 block, other,

@@ -8,6 +8,7 @@ use strum::VariantNames;
 use super::change::{Change, NodeChange, Reason, Target};
 use super::supply::supply;
 use super::{MisplacedReason, Plan, pool_use};
+use crate::check::shared_slots;
 use ipam_cilium::observed::Observed;
 use ipam_core::alloc::PoolSupply;
 use ipam_core::model::{NodeName, PoolName, Rule, ServiceName, Severity};
@@ -31,6 +32,10 @@ pub struct Overview {
     pub blocked: BTreeMap<Target, String>,
     /// Limits and protections that refuse the plan, each with the way out.
     pub refusals: Vec<String>,
+    /// Number of nodes that lose blocks at the next start of Cilium's operator, at most.
+    pub nodes_losing_blocks: usize,
+    /// Why, with the fix.
+    pub block_removals: Vec<String>,
     /// Number of findings of each rule.
     pub findings: BTreeMap<(Severity, Rule), usize>,
     /// Number of nodes with a misplaced block, by the code of the reason, zeros included.
@@ -157,6 +162,8 @@ impl Overview {
                 .collect(),
             nodes: observed.nodes.len(),
             nodes_with_unread_ports: observed.nodes_with_unread_ports(),
+            nodes_losing_blocks: shared_slots::nodes_losing_blocks(observed),
+            block_removals: shared_slots::sentences(&plan.findings),
             refusals: plan
                 .refusals
                 .iter()

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::approval::VersionRules;
 use super::change::{Change, Sequence, Target};
 use super::ports::without_awaited_pairs;
 use super::refusals::{Refusal, refusals};
@@ -18,8 +19,8 @@ const MAX_JUDGEMENTS: usize = 64;
 pub struct Unattended {
     /// Changes to apply, in the order of the plan.
     pub applied: Vec<Change>,
-    /// Changes that wait for a person: their hazard exceeds the Policy, a block needs approval, or
-    /// they depend on a change that waits.
+    /// Changes that wait for a person: their hazard exceeds the Policy, a block needs approval, the
+    /// rules of the running release are unknown, or they depend on a change that waits.
     pub waiting: Vec<Change>,
     /// Refusals of the changes that would be applied. Then only blocks of new nodes are applied, and
     /// ports come to allow what their nodes hold, if they are not refused too.
@@ -44,7 +45,8 @@ pub fn unattended(
         refusals.retain(|refusal| !refusal.is_waived(waivers));
         refusals
     };
-    let applied = harmless(&plan.changes, desired.policy.unattended);
+    let approval = VersionRules::of(observed);
+    let applied = harmless(&plan.changes, desired.policy.unattended, approval);
     let refusals = match applied == plan.changes {
         // The plan was judged with just these changes.
         true => plan.unwaived(waivers).cloned().collect(),
@@ -111,15 +113,18 @@ fn with_allowed(
 }
 
 /// The changes within the hazard.
-fn harmless(changes: &[Change], worst: Hazard) -> Vec<Change> {
+fn harmless(changes: &[Change], worst: Hazard, rules: VersionRules) -> Vec<Change> {
     let mut applied = Vec::new();
     let mut is_held_back = false;
     for change in changes {
         let in_order = change.sequence() == Sequence::AfterThoseBefore;
-        let must_wait = change.hazard() > worst || !change.needs_approval().is_empty();
+        let must_wait = change.hazard() > worst
+            || !change.needs_approval().is_empty()
+            || rules.hold_back(change);
         if must_wait || (in_order && is_held_back) {
             is_held_back |= in_order;
-            applied.extend(harmless_part(change, worst));
+            let part = harmless_part(change, worst);
+            applied.extend(part.filter(|part| !rules.hold_back(part)));
         } else {
             applied.push(change.clone());
         }

@@ -52,7 +52,7 @@ pub fn plan_undo(
         observed,
         owners,
         files: FileBlocks::new(desired),
-        paths: Paths::new(observed, desired.policy.write_path),
+        paths: Paths::new(observed, &desired.policy),
     };
     (plan.changes, plan.blocked, plan.effects) = lb::undone(saved, desired, observed);
     let (of_pod_pools, blocked) = pod_pools::undone(saved, desired, observed);

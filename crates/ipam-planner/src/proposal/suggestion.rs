@@ -174,8 +174,9 @@ fn cidrs_of(observed: &Observed, size: BlockSize, room: Room) -> (Vec<Block>, Ci
     if fits(&of_cilium) {
         return (joined(of_cilium.into_iter()), CidrSource::Cilium);
     }
-    let ranges = observed.cluster_cidrs.iter();
+    let ranges = observed.cluster_cidrs();
     let of_manager: Vec<Block> = ranges
+        .iter()
         .filter(|range| range.family() == family)
         .filter_map(Range::largest_block)
         .collect();

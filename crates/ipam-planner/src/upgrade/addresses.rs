@@ -26,6 +26,8 @@ pub(super) struct Told {
     chosen: BTreeSet<(ServiceName, IpAddr)>,
     /// Nodes whose agents wait for a block.
     pub(super) waiting: BTreeSet<(NodeName, Family)>,
+    /// Nodes whose blocks of a family a starting operator removes.
+    pub(super) removed: BTreeSet<(NodeName, Family)>,
 }
 
 /// The outcome of one start, and of what it is compared with.

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use super::change::{Cause, Changes, UpgradeCode, listed};
 use super::hop::HopView;
+use super::patches;
 use ipam_cilium::observed::{
     Announced, BgpSpeaker, Node, Protocol, ServiceAnnouncements, setting_key,
 };
+use ipam_cilium::releases::{FAULTS, Trigger};
 use ipam_core::model::ObjectRef;
 use ipam_core::net::{Block, Family};
 
@@ -134,10 +136,19 @@ fn services(hop: &HopView<'_>, changes: &mut Changes) {
                 })
             });
         let effect = texts.collect::<Vec<_>>().join(", ");
-        let cause = cause_for_services(hop, old.is_superset(&new));
+        let ends = old.is_superset(&new);
+        let fault = fault_of_l2(hop).filter(|_| ends && service.has_no_local_backend());
+        let cause = fault.unwrap_or_else(|| cause_for_services(hop, ends));
         let subject = ObjectRef::service(&service.name);
         changes.add(UpgradeCode::ServiceAnnouncement, cause, subject, effect);
     }
+}
+
+/// The fault by which agents of the next release do not answer for Services without local backend.
+fn fault_of_l2(hop: &HopView<'_>) -> Option<Cause> {
+    let mut faults = FAULTS.iter();
+    let fault = faults.find(|fault| fault.trigger == Trigger::LocalGateway && fault.is_in(hop.to));
+    fault.map(patches::cause)
 }
 
 fn cause_for_services(hop: &HopView<'_>, ends: bool) -> Cause {

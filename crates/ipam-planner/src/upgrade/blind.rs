@@ -1,7 +1,10 @@
 //! Parts of the cluster that an upgrade could not be judged for. None of them counts as unchanged.
 
+use std::collections::BTreeSet;
+
 use super::Hop;
 use ipam_cilium::observed::{ModeSeen, Observed, ObservedKind, setting_key};
+use ipam_cilium::releases::why_unknown;
 use ipam_core::model::{CiliumVersion, IpamMode};
 
 /// A part that was not judged.
@@ -15,8 +18,9 @@ pub struct Unjudged {
     pub hides: &'static str,
 }
 
-pub(super) fn unjudged(observed: &Observed, hops: &[Hop]) -> Vec<Unjudged> {
+pub(super) fn unjudged(observed: &Observed, to: CiliumVersion, hops: &[Hop]) -> Vec<Unjudged> {
     let mut all = kinds(observed);
+    all.extend(releases(observed, to));
     all.extend(versions(observed));
     all.extend(mode(observed));
     all.extend(older_pools(observed, hops));
@@ -46,12 +50,14 @@ fn hides(observed: &Observed, kind: ObservedKind) -> Option<&'static str> {
             is_on(setting_key::ENABLE_BGP_CONTROL_PLANE)
                 .then_some("which nodes and Services BGP no longer announces")
         }
+        K::MoreDefinitions => Some("which API versions the new release no longer has"),
         K::L2AnnouncementPolicy => {
             is_on(setting_key::ENABLE_L2_ANNOUNCEMENTS).then_some("which Services L2 announces")
         }
         K::Claims
-        | K::CiliumNodeDefinition
-        | K::ControllerManagerPod
+        | K::Definition(_)
+        | K::ControllerPod
+        | K::ControllerDaemonSet
         | K::ServiceCidr
         | K::SpeakerConfig
         | K::Migration => None,
@@ -67,6 +73,20 @@ fn kinds(observed: &Observed) -> Vec<Unjudged> {
         })
     };
     observed.blind_spots.iter().filter_map(one).collect()
+}
+
+/// Releases whose rules are unknown: the running one and the target.
+fn releases(observed: &Observed, to: CiliumVersion) -> Vec<Unjudged> {
+    let running = observed.cilium.version.map(|(version, _)| version);
+    let unknown = |version: CiliumVersion| {
+        Some(Unjudged {
+            what: format!("Cilium {version}"),
+            why: why_unknown(version)?,
+            hides: "what this release changes: read its release notes, or use a newer cilium-ipam",
+        })
+    };
+    let versions: BTreeSet<CiliumVersion> = running.into_iter().chain([to]).collect();
+    versions.into_iter().filter_map(unknown).collect()
 }
 
 fn versions(observed: &Observed) -> Option<Unjudged> {

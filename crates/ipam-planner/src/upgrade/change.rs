@@ -10,10 +10,14 @@ ipam_core::text_enum! {
     pub enum UpgradeCode {
         /// This release breaks what the objects need.
         BadRelease = "upgrade-bad-release",
+        /// The API server refuses the update of a CustomResourceDefinition.
+        StoredVersion = "upgrade-stored-version",
         /// A Service loses an address.
         AddressLost = "upgrade-address-lost",
         /// A Service may lose an address.
         AddressMayMove = "upgrade-address-may-move",
+        /// The operator removes the block of a running node when it starts.
+        BlockRemoved = "upgrade-block-removed",
         /// A node's agent takes another block.
         BlockChanges = "upgrade-block-changes",
         /// A node's agent finds no block, and waits.
@@ -28,7 +32,7 @@ ipam_core::text_enum! {
         Setting = "upgrade-setting",
         /// A field of a pool is no longer read.
         PoolField = "upgrade-pool-field",
-        /// The operator stops managing a node's blocks, or takes one away.
+        /// The operator stops managing a node's blocks.
         NodeManagement = "upgrade-node-management",
         /// Pods of a node get addresses of another pool.
         DefaultPool = "upgrade-default-pool",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::addresses::{self, Told};
 use super::change::{Changes, UpgradeChange};
 use super::path::with_latest_patch;
-use super::{announcing, management, nodes, patches, pools, settings, write_path};
+use super::{announcing, definitions, management, nodes, patches, pools, settings, write_path};
 use ipam_cilium::lbipam::LbService;
 use ipam_cilium::observed::{Evidence, ModeSeen, Observed};
 use ipam_core::model::{CiliumVersion, IpamMode, NodeName, ServiceName};
@@ -59,17 +59,6 @@ impl<'d> HopView<'d> {
         self.from.minor < minor && minor <= self.to.minor
     }
 
-    /// Whether the hop ends at this patch release or a later one, and starts before it.
-    pub(super) fn crosses_patch(&self, minor: u16, patch: u16) -> bool {
-        let reaches = with_latest_patch(self.to).is_at_least(minor, patch);
-        // Only the first hop starts at a known patch release.
-        let starts_there = match self.from.patch {
-            Some(_) => self.from.is_at_least(minor, patch),
-            None => self.from.minor >= minor,
-        };
-        reaches && !starts_there
-    }
-
     pub(super) fn is_mode(&self, mode: IpamMode) -> bool {
         self.after.cilium.mode() == ModeSeen::Known(mode)
     }
@@ -81,9 +70,10 @@ impl<'d> HopView<'d> {
         let blocks = nodes::judge(&self, told, &mut changes);
         pools::judge(&self, &mut changes);
         announcing::judge(&self, &mut changes);
-        management::judge(&self, &mut changes);
+        management::judge(&self, told, &mut changes);
         settings::judge(&self, &mut changes);
         patches::judge(&self, &mut changes);
+        definitions::judge(&self, &mut changes);
         write_path::judge(&self, &mut changes);
         let mut after = self.after;
         move_addresses(&mut after, addresses);

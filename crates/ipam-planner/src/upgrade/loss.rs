@@ -42,6 +42,7 @@ pub(super) fn edit(why: LossReason) -> Option<&'static str> {
         | LossReason::SharingKey
         | LossReason::NoLongerShared
         | LossReason::BlockEdited
+        | LossReason::Hostname
         | LossReason::UnknownPool => return None,
     })
 }
@@ -66,6 +67,7 @@ fn at_any_start(why: LossReason) -> Cause {
         LossReason::Waiting
         | LossReason::SharingKey
         | LossReason::BlockEdited
+        | LossReason::Hostname
         | LossReason::UnknownPool => PIN,
     };
     Cause {

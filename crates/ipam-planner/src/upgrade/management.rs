@@ -1,18 +1,18 @@
 //! What the next operator does to the blocks of nodes in ipam `cluster-pool`.
 
+use super::addresses::Told;
 use super::change::{Cause, Changes, UpgradeCode, listed};
 use super::hop::HopView;
-use ipam_cilium::observed::{CiliumNode, Node, OperatorAttention, OperatorBlocks, OperatorRefusal};
+use super::path::with_latest_patch;
+use crate::check::shared_slots;
+use ipam_cilium::observed::{Node, OperatorAttention};
 use ipam_core::model::{IpamMode, ObjectRef};
-use ipam_core::net::Family;
 
-pub(super) fn judge(hop: &HopView<'_>, changes: &mut Changes) {
+pub(super) fn judge(hop: &HopView<'_>, told: &mut Told, changes: &mut Changes) {
     if hop.is_mode(IpamMode::ClusterPool) || hop.is_mode(IpamMode::MultiPool) {
         ignored(hop, changes);
     }
-    if hop.is_mode(IpamMode::ClusterPool) {
-        stripped(hop, changes);
-    }
+    removed(hop, told, changes);
 }
 
 fn is_ignored(hop: &HopView<'_>, node: &Node) -> bool {
@@ -47,45 +47,29 @@ fn ignored(hop: &HopView<'_>, changes: &mut Changes) {
     }
 }
 
-/// From 1.19.3 on the operator takes a duplicate family away from a node with two families.
-fn stripped(hop: &HopView<'_>, changes: &mut Changes) {
-    if !hop.crosses_patch(19, 3) {
-        return;
-    }
-    let operator_blocks = OperatorBlocks::new(&hop.after);
-    for node in hop.after.cilium_nodes.values() {
-        for effect in stripped_families(hop, node, &operator_blocks) {
-            let cause = Cause {
-                why: "the operator of Cilium 1.19.3 and later removes a family from a CiliumNode with two if its block is held by another node; before, it reported an error".to_owned(),
-                source: "operator/pkg/ipam/allocator/podcidr @ Cilium 1.19.3; seen on the real operator",
-                before: "give one of the nodes another block: `cilium-ipam doctor` names both".to_owned(),
-            };
-            let subject = ObjectRef {
-                kind: "CiliumNode",
-                name: node.name.to_string(),
-            };
-            changes.add(UpgradeCode::NodeManagement, cause, subject, effect);
-        }
-    }
-}
-
-fn stripped_families(
-    hop: &HopView<'_>,
-    node: &CiliumNode,
-    operator_blocks: &OperatorBlocks,
-) -> Vec<String> {
-    let has = |family: Family| node.pod_cidrs.iter().any(|block| block.family() == family);
-    if !Family::BOTH.into_iter().all(has) {
-        return Vec::new();
-    }
-    let taken = |block: &ipam_core::net::Block| {
-        let refusal = operator_blocks.cluster_pool_refusal(&hop.after, *block, &node.name)?;
-        match refusal {
-            OperatorRefusal::Taken(block, other) => {
-                Some(format!("may lose {block}, which `{other}` holds as well"))
+/// Later releases remove blocks that share a slot, where older ones set an error. Any start of such
+/// an operator does, so each block is told at the first hop that ends at one.
+fn removed(hop: &HopView<'_>, told: &mut Told, changes: &mut Changes) {
+    let release = with_latest_patch(hop.to);
+    for removal in hop.after.removed_at_operator_start(release) {
+        let cause = Cause {
+            why: format!(
+                "when it starts, the operator of Cilium {} removes the {} pod CIDRs of {}: {}",
+                hop.to,
+                removal.family,
+                shared_slots::losers(&removal),
+                shared_slots::why(&hop.after, &removal)
+            ),
+            source: "podcidr.go, reuseIPNets @ Cilium 1.17.15, 1.18.9, 1.19.3 and 1.20.0; cilium#44832; seen on the real operators",
+            before: shared_slots::fix(&hop.after, &removal),
+        };
+        for (name, blocks) in &removal.candidates {
+            if !told.removed.insert((name.clone(), removal.family)) {
+                continue;
             }
-            _ => None,
+            let effect = format!("may lose {}", listed(blocks));
+            let subject = ObjectRef::node(name);
+            changes.add(UpgradeCode::BlockRemoved, cause.clone(), subject, effect);
         }
-    };
-    node.pod_cidrs.iter().filter_map(taken).collect()
+    }
 }

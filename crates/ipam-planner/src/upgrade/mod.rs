@@ -9,6 +9,7 @@ mod addresses;
 mod announcing;
 mod blind;
 mod change;
+mod definitions;
 mod document;
 mod hop;
 mod loss;
@@ -24,6 +25,7 @@ mod tests;
 mod write_path;
 
 use ipam_cilium::observed::{Evidence, Observed};
+use ipam_cilium::releases::why_unknown;
 use ipam_core::model::CiliumVersion;
 use ipam_desired::Desired;
 
@@ -35,7 +37,7 @@ pub use document::{
     FORMAT_VERSION, FileEditDocument, HopDocument, ObjectDocument, UnjudgedDocument,
     UpgradeChangeDocument, UpgradeDocument, UpgradeSummary,
 };
-pub use path::{NEWEST, OLDEST, Refused};
+pub use path::Refused;
 
 /// What an upgrade changes.
 #[derive(Clone, Debug)]
@@ -65,6 +67,22 @@ impl Upgrade {
     }
 }
 
+/// Faults of the running release that objects of the cluster meet.
+pub(crate) fn faults_of_running(observed: &Observed) -> Vec<UpgradeChange> {
+    let Some((version, _)) = observed.cilium.version else {
+        return Vec::new();
+    };
+    let view = HopView::new(
+        (None, &observed.services),
+        observed.clone(),
+        version,
+        version,
+    );
+    let mut changes = change::Changes::default();
+    patches::of_running(&view, &mut changes);
+    changes.finish()
+}
+
 /// Everything that changes between the running version and `to`. The files, if given, tell which
 /// lines to change.
 ///
@@ -91,9 +109,9 @@ pub fn upgrade(
         state = after;
         last = next;
     }
-    let unjudged = match hops.is_empty() {
+    let unjudged = match hops.is_empty() && why_unknown(to).is_none() {
         true => Vec::new(),
-        false => blind::unjudged(observed, &hops),
+        false => blind::unjudged(observed, to, &hops),
     };
     Ok(Upgrade {
         from,

@@ -3,116 +3,119 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
 
 use super::addresses::Starts;
 use super::change::{Cause, Changes, UpgradeCode};
 use super::hop::{HopView, at};
 use ipam_cilium::lbipam::{LbService, ServingState};
+use ipam_cilium::observed::{Protocol, ServiceAnnouncements};
+use ipam_cilium::releases::{FAULTS, Fault, Occasion, Trigger};
 use ipam_core::model::{CiliumVersion, ObjectRef};
 use ipam_core::net::Family;
 
-/// A fault of some patch releases of one minor release.
-struct Fault {
-    minor: u16,
-    patches: RangeInclusive<u16>,
-    why: &'static str,
-    source: &'static str,
-    before: &'static str,
-    meets: fn(&HopView<'_>) -> BTreeMap<ObjectRef, String>,
-}
-
-const UNSHARES: &str = "the operator of this release unshares addresses when it starts";
-const MOVES: &str = "with several addresses for one sharing key, a starting operator of this release moves Services";
-
-const FAULTS: [Fault; 6] = [
-    Fault {
-        minor: 15,
-        patches: 0..=0,
-        why: UNSHARES,
-        source: "cilium#30700, fixed by cilium#34783",
-        before: "use 1.15.1 or later",
-        meets: sharing,
-    },
-    Fault {
-        minor: 16,
-        patches: 0..=1,
-        why: UNSHARES,
-        source: "cilium#30700, fixed by cilium#34783",
-        before: "use 1.16.2 or later",
-        meets: sharing,
-    },
-    Fault {
-        minor: 18,
-        patches: 0..=1,
-        why: "while Services wait, a starting operator of this release may give them addresses that others have",
-        source: "cilium#43131, cilium#39033, fixed by cilium#41147",
-        before: "use 1.18.2 or later",
-        meets: beside_waiting,
-    },
-    Fault {
-        minor: 18,
-        patches: 8..=8,
-        why: MOVES,
-        source: "cilium#46262",
-        before: "use another patch release, or pin the Services with `cilium-ipam lb freeze`",
-        meets: several_addresses_of_a_key,
-    },
-    Fault {
-        minor: 19,
-        patches: 4..=4,
-        why: MOVES,
-        source: "cilium#46262",
-        before: "use another patch release, or pin the Services with `cilium-ipam lb freeze`",
-        meets: several_addresses_of_a_key,
-    },
-    Fault {
-        minor: 20,
-        patches: 0..=2,
-        why: "the operator panics when a Service with a sharing key requests an address that its pool reserves, and LB-IPAM stops for all Services",
-        source: "cilium#48779, fix proposed in cilium#48804; the same code is in 1.20.0 to 1.20.2",
-        before: "remove the request or the sharing key, or set `allowFirstLastIPs: \"Yes\"` in the pool",
-        meets: reserved_and_shared,
-    },
-];
-
 pub(super) fn judge(hop: &HopView<'_>, changes: &mut Changes) {
-    for fault in FAULTS.iter().filter(|fault| fault.minor == hop.to.minor) {
-        let code = match hop.to.patch {
-            Some(patch) if fault.patches.contains(&patch) => UpgradeCode::BadRelease,
-            Some(_) => continue,
-            None if fault.is_over(hop.from) => continue,
-            None => UpgradeCode::PatchToAvoid,
-        };
-        for (subject, effect) in (fault.meets)(hop) {
-            changes.add(code, fault.cause(), subject, effect);
+    for fault in &FAULTS {
+        if let Some(code) = code(fault, hop) {
+            for (subject, effect) in meets(fault.trigger, hop) {
+                changes.add(code, cause(fault), subject, effect);
+            }
         }
     }
 }
 
-impl Fault {
-    /// Whether no later patch release than the running one has it.
-    fn is_over(&self, running: CiliumVersion) -> bool {
-        let last = running.patch.filter(|_| running.minor == self.minor);
-        last.is_some_and(|last| last >= *self.patches.end())
-    }
-
-    /// `1.16.0 and 1.16.1`.
-    fn releases(&self) -> String {
-        let release = |patch: u16| CiliumVersion {
-            patch: Some(patch),
-            ..CiliumVersion::minor(self.minor)
-        };
-        super::change::listed(self.patches.clone().map(release))
-    }
-
-    fn cause(&self) -> Cause {
-        Cause {
-            why: format!("{}: {}", self.releases(), self.why),
-            source: self.source,
-            before: self.before.to_owned(),
+/// Faults of one release that objects meet while it runs. `operator-panics` reports
+/// [`Trigger::ReservedAndShared`], with the pool.
+pub(super) fn of_running(hop: &HopView<'_>, changes: &mut Changes) {
+    let has_no_finding = |fault: &&Fault| fault.trigger != Trigger::ReservedAndShared;
+    let met = FAULTS.iter().filter(|fault| fault.is_in(hop.to));
+    for fault in met.filter(has_no_finding) {
+        for (subject, effect) in meets(fault.trigger, hop) {
+            changes.add(UpgradeCode::BadRelease, cause(fault), subject, effect);
         }
     }
+}
+
+/// How a hop meets a fault, if it does.
+fn code(fault: &Fault, hop: &HopView<'_>) -> Option<UpgradeCode> {
+    // The operator of the release before ends in the hop.
+    if fault.occasion == Occasion::Shutdown && fault.is_in(hop.from) {
+        return Some(UpgradeCode::BadRelease);
+    }
+    if fault.minor != hop.to.minor {
+        return None;
+    }
+    match (hop.to.patch, fault.trigger) {
+        // The announcements before and after the hop show it.
+        (Some(_), Trigger::LocalGateway) => None,
+        (Some(_), _) => fault.is_in(hop.to).then_some(UpgradeCode::BadRelease),
+        (None, _) if is_over(fault, hop.from) => None,
+        (None, _) => Some(UpgradeCode::PatchToAvoid),
+    }
+}
+
+/// Whether no later patch release than the running one has it.
+fn is_over(fault: &Fault, running: CiliumVersion) -> bool {
+    let last = running.patch.filter(|_| running.minor == fault.minor);
+    last.is_some_and(|last| last >= *fault.patches.end())
+}
+
+pub(super) fn cause(fault: &Fault) -> Cause {
+    Cause {
+        why: format!("{}: {}", super::change::listed(fault.releases()), fault.why),
+        source: fault.source,
+        before: fault.before.to_owned(),
+    }
+}
+
+/// The objects that trigger a fault, each with the effect on it.
+fn meets(trigger: Trigger, hop: &HopView<'_>) -> BTreeMap<ObjectRef, String> {
+    match trigger {
+        Trigger::SharedAddress => sharing(hop),
+        Trigger::BesideWaiting => beside_waiting(hop),
+        Trigger::SeveralAddressesOfAKey => several_addresses_of_a_key(hop),
+        Trigger::ReservedAndShared => reserved_and_shared(hop),
+        Trigger::LocalGateway => local_gateways(hop),
+        Trigger::AddressWithoutPool => without_pool(hop),
+    }
+}
+
+fn effects<'h>(
+    services: impl Iterator<Item = &'h LbService>,
+    effect: impl Fn(String) -> String,
+) -> BTreeMap<ObjectRef, String> {
+    let of = |service: &LbService| {
+        let addresses = super::change::listed(&service.ingress);
+        (ObjectRef::service(&service.name), effect(addresses))
+    };
+    services.map(of).collect()
+}
+
+fn local_gateways(hop: &HopView<'_>) -> BTreeMap<ObjectRef, String> {
+    let announcements = ServiceAnnouncements::of_every_release(&hop.after);
+    let is_only_l2 = |service: &&LbService| {
+        let by = announcements.of(service);
+        !by.is_empty() && by.iter().all(|(protocol, _)| *protocol == Protocol::L2)
+    };
+    let services = hop
+        .original
+        .values()
+        .filter(|service| service.has_no_local_backend());
+    effects(services.filter(is_only_l2), |addresses| {
+        format!("has {addresses}, for which no node answers ARP")
+    })
+}
+
+fn without_pool(hop: &HopView<'_>) -> BTreeMap<ObjectRef, String> {
+    let rules = hop.before.lb_rules();
+    let pools = hop.before.address_pools_as_read(&rules);
+    if pools.iter().any(|pool| pool.state == ServingState::Enabled) {
+        return BTreeMap::new();
+    }
+    let services = hop
+        .original
+        .values()
+        .filter(|service| !service.ingress.is_empty());
+    effects(services, |addresses| format!("may lose {addresses}"))
 }
 
 /// Services by the address that they have.

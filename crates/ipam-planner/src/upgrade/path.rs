@@ -1,16 +1,8 @@
 //! The hops of an upgrade: Cilium supports one minor release at a time. Knows versions, and no
 //! objects.
 
+use ipam_cilium::releases::{NEWEST, OLDEST};
 use ipam_core::model::CiliumVersion;
-
-/// The first minor release whose rules are known.
-pub const OLDEST: CiliumVersion = CiliumVersion::minor(11);
-/// The last release whose rules are known.
-pub const NEWEST: CiliumVersion = CiliumVersion {
-    major: 1,
-    minor: 20,
-    patch: Some(2),
-};
 
 /// Why an upgrade cannot be judged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,7 +41,7 @@ pub(super) fn hops(from: CiliumVersion, to: CiliumVersion) -> Result<Vec<CiliumV
         return Err(Refused::Downgrade(from, to));
     }
     if to.minor == from.minor {
-        return Ok((to.patch != from.patch).then_some(to).into_iter().collect());
+        return Ok((to != from).then_some(to).into_iter().collect());
     }
     let between = (from.minor + 1..to.minor).map(CiliumVersion::minor);
     Ok(between.chain([to]).collect())

@@ -224,7 +224,7 @@ fn examination(file: &Path, nodes: usize, block: fn(usize) -> usize) -> Result<V
     std::fs::write(file, objects).context("the cluster cannot be written")?;
     let runtime = runtime()?;
     let (read, observed) = measured("observe", || {
-        runtime.block_on(observe_file(file, Extent::Examination))
+        runtime.block_on(observe_file(file, Extent::Examination, None))
     });
     let observed = observed?;
     let (mut doctor, findings) =

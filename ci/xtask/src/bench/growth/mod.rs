@@ -231,7 +231,7 @@ fn of_cluster(file: &Path, text: &str) -> Result<Vec<Taken>> {
         .build()?;
     let read = || {
         runtime
-            .block_on(observe_file(file, Extent::Plan))
+            .block_on(observe_file(file, Extent::Plan, None))
             .ok()
             .map(|observed| observed.nodes.len())
     };

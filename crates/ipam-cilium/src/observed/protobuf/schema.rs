@@ -88,8 +88,10 @@ pub(super) fn message(kind: ObservedKind) -> Option<&'static [Field]> {
         | ObservedKind::Migration
         | ObservedKind::CiliumDaemonSet
         | ObservedKind::CiliumConfig
-        | ObservedKind::CiliumNodeDefinition
-        | ObservedKind::ControllerManagerPod
+        | ObservedKind::Definition(_)
+        | ObservedKind::MoreDefinitions
+        | ObservedKind::ControllerPod
+        | ObservedKind::ControllerDaemonSet
         | ObservedKind::ServiceCidr
         | ObservedKind::LoadBalancerPool
         | ObservedKind::PodIpPool
@@ -119,15 +121,25 @@ const NODE: &[Field] = &[
     Field::of(
         3,
         "status",
-        Shape::Message(&[Field::of(
-            5,
-            "addresses",
-            Shape::Message(&[
-                Field::text(1, "type").written(),
-                Field::text(2, "address").written(),
-            ]),
-        )
-        .many()]),
+        Shape::Message(&[
+            Field::of(
+                5,
+                "addresses",
+                Shape::Message(&[
+                    Field::text(1, "type").written(),
+                    Field::text(2, "address").written(),
+                ]),
+            )
+            .many(),
+            Field::of(
+                7,
+                "nodeInfo",
+                Shape::Message(&[
+                    Field::text(5, "osImage").written(),
+                    Field::text(7, "kubeletVersion").written(),
+                ]),
+            ),
+        ]),
     ),
 ];
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::super::cached_kind::{Object, WITH_BLOCKS, key, version};
+use super::super::cached_kind::{CachedKind, Object, WITH_BLOCKS, key, version};
 use super::{CacheEffect, State};
 use crate::{ObjectEvent, Seen};
-use ipam_cilium::observed::ObservedKind;
+use ipam_cilium::observed::{ObservedKind, is_read};
 
 impl State {
     pub(in super::super) fn on_event(
@@ -66,7 +66,20 @@ impl State {
         {
             return CacheEffect::None;
         }
-        self.put(kind, key, Object::new(kind, object))
+        match is_read(kind, object) {
+            true => self.put(kind, key, Object::new(kind, object)),
+            false => self.remove_known(kind, key, at),
+        }
+    }
+
+    /// Removes an object that no plan reads, in case an earlier version was read.
+    fn remove_known(&mut self, kind: ObservedKind, key: String, at: u64) -> CacheEffect {
+        let is_known = |cached: &CachedKind| cached.objects.contains_key(&key);
+        if !self.kinds.get(&kind).is_some_and(is_known) {
+            return CacheEffect::None;
+        }
+        self.remove(kind, key, at);
+        CacheEffect::Changed
     }
 
     /// Takes over a newer version of an object.
@@ -125,6 +138,9 @@ impl State {
         if kind == ObservedKind::Claims {
             // The next list is compared with these claims, so they stay cached until then.
             return self.request_relist();
+        }
+        if !is_read(kind, object) {
+            return self.remove_known(kind, key, at);
         }
         self.remove(kind, key, at);
         match kind {

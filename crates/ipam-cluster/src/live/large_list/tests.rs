@@ -87,6 +87,7 @@ fn cluster(
     let connection = Connection {
         kubeconfig: None,
         context: None,
+        cilium_namespace: None,
         patience: std::time::Duration::ZERO,
     };
     let cluster = LiveCluster {

@@ -31,6 +31,7 @@ pub(super) struct Metrics {
     pool_exhausted: Family<Labels, Number>,
     nodes: Number,
     unread_ports: Number,
+    losing_blocks: Number,
     blocked: Family<Labels, Number>,
     misplaced: Family<Labels, Number>,
     waiting: Family<Labels, Number>,
@@ -62,6 +63,7 @@ impl Default for Metrics {
             pool_exhausted: Family::default(),
             nodes: Number::default(),
             unread_ports: Number::default(),
+            losing_blocks: Number::default(),
             blocked: Family::default(),
             misplaced: Family::default(),
             waiting: Family::default(),
@@ -109,6 +111,11 @@ impl Metrics {
             "nodes_with_unread_ports",
             "Nodes whose Neutron ports were not read yet, or could not be read",
             self.unread_ports.clone(),
+        );
+        registry.register(
+            "nodes_losing_blocks",
+            "Nodes that lose their pod CIDRs at the next start of Cilium's operator, at most",
+            self.losing_blocks.clone(),
         );
         registry.register(
             "blocked",

@@ -97,6 +97,7 @@ impl Metrics {
         }
         for number in [
             &self.nodes,
+            &self.losing_blocks,
             &self.source_invalid,
             &self.unhealthy,
             &self.paused,
@@ -148,6 +149,7 @@ impl Metrics {
         self.nodes.set(count(overview.nodes));
         self.unread_ports
             .set(count(overview.nodes_with_unread_ports));
+        self.losing_blocks.set(count(overview.nodes_losing_blocks));
         self.blocked(overview);
         self.misplaced(overview);
         self.findings.clear();

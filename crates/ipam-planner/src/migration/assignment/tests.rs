@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::migration::tests::{blocks, record};
-use ipam_cilium::observed::{Evidence, NodeCidrAllocation, OWNER_LABEL, ObservedKind, Reader};
+use ipam_cilium::observed::{Evidence, OWNER_LABEL, ObservedKind, Reader};
 use ipam_core::claims::{Claim, ClaimGuard, Claims, Quarantined};
 use ipam_core::model::{NodeName, PerFamily, Selector};
 use ipam_core::net::{Block, BlockSize, Family, Range};
@@ -270,7 +270,6 @@ fn observed(machines: &[Machine], rest: &Rest) -> Observed {
         .extend(rest.unattributed.map(Number::block));
     let range = rest.service_range.map(|number| number.block().range());
     observed.service_ranges.extend(range);
-    observed.controller_manager = NodeCidrAllocation::Off;
     let cilium = &mut observed.cilium;
     cilium.namespace = Some("kube-system".to_owned());
     cilium.version = Some(("1.19.3".parse().unwrap(), Evidence::ImageTag));

@@ -17,6 +17,7 @@ use strum::{IntoStaticStr, VariantNames};
 use super::change::Target;
 use super::lb::LbObstacle;
 use crate::openstack::{SubnetOverlap, UnresolvedSubnet};
+use ipam_cilium::observed::CiliumKind;
 use ipam_core::model::Origin;
 use ipam_core::net::Family;
 
@@ -75,6 +76,37 @@ pub enum BlockedReason {
     FamilyMissing(Family),
     /// The label of the object names another owner.
     ManagedByAnother(String),
+    /// The API server would drop fields of the write.
+    FieldsNotKept(Box<NotKept>),
+}
+
+/// What the API server does not keep of a write.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NotKept {
+    pub kind: CiliumKind,
+    /// The version of the write, such as `cilium.io/v2`.
+    pub api: String,
+    /// Fields that its schema lacks; none if the version is not served.
+    pub fields: Vec<String>,
+}
+
+impl NotKept {
+    fn explain(&self) -> Explanation {
+        let NotKept { kind, api, fields } = self;
+        let reason = match fields.is_empty() {
+            true => format!("the API server does not serve {kind} in {api}"),
+            false => format!(
+                "the API server would drop {}: {kind} in {api} has no such field",
+                fields.join(", ").escape_debug()
+            ),
+        };
+        Explanation::new(
+            reason,
+            format!(
+                "install the CustomResourceDefinitions of the Cilium that runs: its operator does when it starts; `kubectl get crd {kind}.cilium.io -o yaml` shows the present one"
+            ),
+        )
+    }
 }
 
 impl BlockedReason {
@@ -95,6 +127,7 @@ impl BlockedReason {
             | BlockedReason::Unreadable(_)
             | BlockedReason::NoIdentity
             | BlockedReason::FamilyMissing(_)
+            | BlockedReason::FieldsNotKept(_)
             | BlockedReason::ManagedByAnother(_) => self.into(),
         }
     }
@@ -108,6 +141,7 @@ impl BlockedReason {
             | BlockedReason::Unreadable(_)
             | BlockedReason::NoIdentity
             | BlockedReason::FamilyMissing(_)
+            | BlockedReason::FieldsNotKept(_)
             | BlockedReason::Operator(OperatorObstacle::Gives | OperatorObstacle::Unseen)
             | BlockedReason::Node(NodeObstacle::NoPool)
             | BlockedReason::Pin(
@@ -151,9 +185,10 @@ impl BlockedReason {
             BlockedReason::NeutronOverlap(overlap) => {
                 Explanation::new(overlap.clone(), SubnetOverlap::HELP)
             }
+            BlockedReason::FieldsNotKept(not_kept) => not_kept.explain(),
             BlockedReason::NoCilium => Explanation::new(
                 "no cilium-config was found, so the field that Cilium reads is unknown",
-                "install Cilium first, or include its DaemonSet and ConfigMap in the cluster file",
+                "install Cilium first, pass --cilium-namespace if it runs elsewhere, or include its DaemonSet and ConfigMap in the cluster file",
             ),
             BlockedReason::Unreadable(text) => Explanation::new(
                 format!("it shows a block that cannot be read ({text})"),
@@ -284,6 +319,7 @@ mod tests {
                 "default-pool-not-read",
                 "exhausted",
                 "family-missing",
+                "fields-not-kept",
                 "given-to-another",
                 "held-by",
                 "held-not-free",
@@ -325,6 +361,7 @@ mod tests {
                 "pod-pool-in-use",
                 "pod-pool-overlaps",
                 "pod-pool-recut",
+                "pod-pool-reserved",
                 "pod-pool-size",
                 "pod-pool-too-wide",
                 "pod-pools-hidden",

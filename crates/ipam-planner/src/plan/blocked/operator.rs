@@ -30,6 +30,7 @@ pub enum OperatorObstacle {
 impl OperatorObstacle {
     pub(super) fn explain(&self) -> Explanation {
         const STOP_IT: &str = "run the operator with --ipam=kubernetes (Helm: operator.extraArgs) or scale it to zero meanwhile, or, from Cilium 1.18 on, annotate the Node with `ipam.cilium.io/ignore: \"true\"` before its agent starts; or set `writePath: cilium-node` before the node's agent starts, at the risk that the operator gives the same block away at the same moment";
+        const REMOVES: &str = ": from 1.17.15, 1.18.9 and 1.19.3 on, a starting operator removes the blocks of all nodes in one slot of its mask but one";
         match self {
             OperatorObstacle::Gives => Explanation::new(
                 "Cilium's operator hands out blocks itself (ipam `cluster-pool`)",
@@ -42,7 +43,7 @@ impl OperatorObstacle {
             OperatorObstacle::Refuses(refusal) => match refusal.holder() {
                 Some(holder) => Explanation::new(
                     format!("Cilium's operator would refuse it: {refusal} (by node {holder})"),
-                    "pin a block that is free",
+                    format!("pin a block in a slot that no other node uses{REMOVES}"),
                 ),
                 None => Explanation::new(
                     format!("Cilium's operator would refuse it: {refusal}"),
@@ -54,7 +55,7 @@ impl OperatorObstacle {
                     "{block} does not have the block size of Cilium's operator, which is /{mask}"
                 ),
                 format!(
-                    "set the pool's blockSize to {mask}, or run the operator with --ipam=kubernetes"
+                    "set the pool's blockSize to {mask}, or run the operator with --ipam=kubernetes{REMOVES}"
                 ),
             ),
             OperatorObstacle::InsideRanges(block) => Explanation::new(

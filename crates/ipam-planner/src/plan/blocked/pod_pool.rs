@@ -4,7 +4,7 @@ use strum::{IntoStaticStr, VariantNames};
 
 use super::Explanation;
 use ipam_core::model::NodeName;
-use ipam_core::net::{Block, BlockSize};
+use ipam_core::net::{Block, BlockSize, Range};
 
 /// Why a `CiliumPodIPPool` cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
@@ -34,6 +34,9 @@ pub enum PodPoolObstacle {
     /// Its CIDRs may only be added to while this operator runs.
     #[strum(serialize = "pod-pool-recut")]
     Recut,
+    /// Its `reservedRanges` would lie outside its CIDRs.
+    #[strum(serialize = "pod-pool-reserved")]
+    Reserved(Range),
     /// A foreign `CiliumNodeConfig` makes it the default of nodes.
     #[strum(serialize = "pod-pool-chosen")]
     Chosen(String),
@@ -88,6 +91,12 @@ impl PodPoolObstacle {
             PodPoolObstacle::Recut => Explanation::new(
                 "with CIDRs that are not only appended, this operator (before 1.19, or of unknown version) would forget the blocks that it gave",
                 "append CIDRs only; or stop the operator, drain the pool's nodes and delete their CiliumNodes first, as Cilium's guide for multi-pool says",
+            ),
+            PodPoolObstacle::Reserved(range) => Explanation::new(
+                format!(
+                    "its reservedRanges contain {range}, which would no longer lie in its CIDRs"
+                ),
+                "leave the CIDR in the pool, or remove the range from `reservedRanges` of the CiliumPodIPPool",
             ),
             PodPoolObstacle::Chosen(config) => Explanation::new(
                 format!(

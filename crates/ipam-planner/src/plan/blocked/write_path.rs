@@ -1,8 +1,12 @@
 //! Obstacles of a write path: this Cilium does not read the field, or the field cannot be written.
 
+use std::sync::Arc;
+
 use strum::{IntoStaticStr, VariantNames};
 
 use super::Explanation;
+use crate::allocators::{described, fix};
+use ipam_cilium::observed::Allocator;
 use ipam_core::model::{IpamMode, WritePath};
 use ipam_core::net::Family;
 
@@ -22,8 +26,8 @@ pub enum WritePathObstacle {
     AnnotationNotRead,
     /// The annotation path, on a Cilium of unknown version.
     VersionUnknown,
-    /// The `node-spec` path, while kube-controller-manager allocates.
-    RivalAllocator,
+    /// The `node-spec` path, while another allocator assigns.
+    RivalAllocator(Arc<Allocator>),
     /// The Node has `spec.podCIDRs` of the other family only, which cannot be extended.
     SpecIsWriteOnce(Family),
 }
@@ -68,9 +72,9 @@ impl WritePathObstacle {
                 "Cilium's version is unknown, and annotate-k8s-node is not \"true\": the annotation may not be read",
                 "set `annotate-k8s-node: \"true\"` in cilium-config, or use `writePath: auto`",
             ),
-            WritePathObstacle::RivalAllocator => Explanation::new(
-                "kube-controller-manager runs with --allocate-node-cidrs=true and fills spec.podCIDRs itself",
-                "run kube-controller-manager with --allocate-node-cidrs=false",
+            WritePathObstacle::RivalAllocator(rival) => Explanation::new(
+                format!("{} and fills spec.podCIDRs itself", described(rival)),
+                fix(rival),
             ),
             WritePathObstacle::SpecIsWriteOnce(family) => Explanation::new(
                 format!(

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::Intent;
 use ipam_cilium::lbipam::AddressPoolManifest;
 
 /// The fields that a change sets.
@@ -43,4 +44,25 @@ pub enum EditDocument {
     /// A pool; `null` if it does not exist.
     #[serde(rename = "CiliumLoadBalancerIPPool")]
     AddressPool(Option<AddressPoolManifest>),
+}
+
+impl EditDocument {
+    /// Whether it sets nothing, so that every cluster would already show it. Only an undo leaves a
+    /// CiliumNode without blocks.
+    pub(super) fn is_empty(&self, intent: Intent) -> bool {
+        match self {
+            EditDocument::NodeSpec(blocks) => blocks.is_empty(),
+            EditDocument::CiliumNode(blocks) | EditDocument::CiliumNodeBesideOperator(blocks) => {
+                blocks.is_empty() && intent == Intent::Files
+            }
+            EditDocument::NodeConfig(values) | EditDocument::Annotations(values) => {
+                values.is_empty()
+            }
+            EditDocument::AddressPairs { add, remove } => add.is_empty() && remove.is_empty(),
+            // Without a value, these delete the object.
+            EditDocument::PodPool(_)
+            | EditDocument::NoCiliumNode(())
+            | EditDocument::AddressPool(_) => false,
+        }
+    }
 }

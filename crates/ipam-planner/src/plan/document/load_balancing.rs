@@ -59,15 +59,28 @@ impl LbSummary {
     }
 
     /// `2 addresses are lost, 1 may be lost`; `None` without any.
-    pub fn losses_in_words(&self) -> Option<String> {
+    pub fn losses_in_words(&self, losing: Losing) -> Option<String> {
         let possible = self.uncertain_losses.min(self.lost_addresses);
-        lost_in_words(self.lost_addresses - possible, possible)
+        lost_in_words(self.lost_addresses - possible, possible, losing)
+    }
+
+    /// Number of pools and pins that change.
+    pub fn changes(&self) -> usize {
+        self.create + self.update + self.adopt + self.delete + self.pin
     }
 
     /// Whether no pool and no pin would change.
     pub fn changes_nothing(&self) -> bool {
-        self.create + self.update + self.adopt + self.delete + self.pin == 0
+        self.changes() == 0
     }
+}
+
+/// Whether an apply makes the losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Losing {
+    Planned,
+    /// The plan is refused.
+    Refused,
 }
 
 fn uncertain(effects: &Effects) -> usize {
@@ -78,20 +91,26 @@ fn uncertain(effects: &Effects) -> usize {
 }
 
 /// `2 addresses are lost, 1 may be lost`; `None` without any.
-fn lost_in_words(certain: usize, possible: usize) -> Option<String> {
-    let certain = match certain {
-        0 => None,
-        1 => Some("1 address is lost".to_owned()),
-        several => Some(format!("{} addresses are lost", grouped_digits(several))),
+fn lost_in_words(certain: usize, possible: usize, losing: Losing) -> Option<String> {
+    let (is, are, may) = match losing {
+        Losing::Planned => ("is lost", "are lost", "may be lost"),
+        Losing::Refused => ("would be lost", "would be lost", "might be lost"),
     };
-    let possible = match (possible, &certain) {
-        (0, _) => None,
-        (several, Some(_)) => Some(format!("{} may be lost", grouped_digits(several))),
-        (1, None) => Some("1 address may be lost".to_owned()),
-        (several, None) => Some(format!("{} addresses may be lost", grouped_digits(several))),
+    let addresses = |number: usize| match number {
+        1 => "1 address".to_owned(),
+        several => format!("{} addresses", grouped_digits(several)),
     };
-    let parts: Vec<String> = certain.into_iter().chain(possible).collect();
-    (!parts.is_empty()).then(|| parts.join(", "))
+    let verb = if certain == 1 { is } else { are };
+    let parts = match (certain, possible) {
+        (0, 0) => return None,
+        (0, _) => format!("{} {may}", addresses(possible)),
+        (_, 0) => format!("{} {verb}", addresses(certain)),
+        _ => {
+            let possible = grouped_digits(possible);
+            format!("{} {verb}, {possible} {may}", addresses(certain))
+        }
+    };
+    Some(parts)
 }
 
 fn ranges(manifest: Option<&AddressPoolManifest>) -> Vec<String> {

@@ -13,6 +13,7 @@ mod pod_pools;
 mod selection;
 mod service_effects;
 mod summary;
+mod verdict;
 
 use std::collections::BTreeSet;
 
@@ -28,16 +29,17 @@ pub use edit::EditDocument;
 pub use findings::{
     BlockedDocument, DriftDocument, FindingDocument, MisplacedDocument, RefusalDocument,
 };
-pub use load_balancing::LbSummary;
+pub use load_balancing::{LbSummary, Losing};
 pub use pod_pools::PodPoolSummary;
 pub(super) use pod_pools::{is_gone, shows};
 pub use selection::SelectionDocument;
 pub(super) use service_effects::service_effects;
 pub use service_effects::{LostAddressDocument, ServiceEffectDocument};
 pub use summary::Summary;
+pub use verdict::{PlanOutcome, Verdict};
 
 /// Version of this format: the major part changes when a reader would misunderstand.
-pub const FORMAT_VERSION: &str = "1.12";
+pub const FORMAT_VERSION: &str = "1.13";
 
 /// A plan as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +65,10 @@ pub struct PlanDocument {
     /// Why it may not be applied.
     #[serde(default)]
     pub refusals: Vec<RefusalDocument>,
+    /// What the Policy of the files allows and that of the base revision does not, if the plan was
+    /// compared with one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub weakened: Vec<String>,
     /// What would be done.
     pub changes: Vec<ChangeDocument>,
     /// Effects on Services of type LoadBalancer.
@@ -93,7 +99,7 @@ pub enum Intent {
 /// The files of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceDocument {
-    /// The directory as it was given.
+    /// The directory, relative to the working directory if it lies in it.
     pub directory: String,
     /// The commit from which the files were read, if they were read from Git.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,6 +125,9 @@ pub enum PlanFileError {
     /// No plan changes one object twice.
     #[error("it changes `{0}` twice, which no plan does")]
     Twice(String),
+    /// Every change of a plan sets something.
+    #[error("its change of `{0}` sets nothing, which no plan does")]
+    Empty(String),
 }
 
 impl PlanDocument {
@@ -155,6 +164,7 @@ impl PlanDocument {
             summary: Summary::new(plan),
             waivers: waivers.iter().map(ToString::to_string).collect(),
             refusals: refused.map(RefusalDocument::from).collect(),
+            weakened: Vec::new(),
             changes: changes.iter().map(ChangeDocument::from).collect(),
             services: service_effects(&effects.services, changes),
             blocked: blocked.iter().map(BlockedDocument::from).collect(),
@@ -166,6 +176,20 @@ impl PlanDocument {
                 .collect(),
         }
         .sealed()
+    }
+
+    /// The plan compared with the Policy of its base, which refuses it too.
+    #[must_use]
+    pub fn judged_by_base(
+        mut self,
+        weakened: Vec<String>,
+        refusals: Vec<RefusalDocument>,
+    ) -> PlanDocument {
+        self.weakened = weakened;
+        let is_new = |one: &RefusalDocument| !self.refusals.contains(one);
+        let novel: Vec<RefusalDocument> = refusals.into_iter().filter(is_new).collect();
+        self.refusals.extend(novel);
+        self.sealed()
     }
 
     /// With the first few subjects of each finding only.
@@ -237,8 +261,8 @@ impl PlanDocument {
     /// Reads a saved plan.
     ///
     /// # Errors
-    /// Fails if the file is not a plan, has another major version, was changed after it was saved, or
-    /// changes an object twice.
+    /// Fails if the file is not a plan, has another major version, was changed after it was saved,
+    /// changes an object twice, or has a change without an edit.
     pub fn parse(json: &str) -> Result<PlanDocument, PlanFileError> {
         #[derive(Deserialize)]
         struct Version {
@@ -255,6 +279,7 @@ impl PlanDocument {
         if document.own_digest() != document.digest {
             return Err(PlanFileError::Digest);
         }
+        document.check_edits()?;
         let mut names = BTreeSet::new();
         match document
             .changes
@@ -263,6 +288,14 @@ impl PlanDocument {
         {
             Some(twice) => Err(PlanFileError::Twice(twice.name.escape_debug().to_string())),
             None => Ok(document),
+        }
+    }
+
+    fn check_edits(&self) -> Result<(), PlanFileError> {
+        let is_empty = |change: &&ChangeDocument| change.edit.is_empty(self.intent);
+        match self.changes.iter().find(is_empty) {
+            Some(empty) => Err(PlanFileError::Empty(empty.name.escape_debug().to_string())),
+            None => Ok(()),
         }
     }
 }

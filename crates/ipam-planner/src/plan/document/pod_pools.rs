@@ -41,9 +41,14 @@ impl PodPoolSummary {
         }
     }
 
+    /// Number of objects that change.
+    pub fn changes(&self) -> usize {
+        self.create + self.update + self.adopt + self.delete
+    }
+
     /// Whether none of them would change.
     pub fn changes_nothing(&self) -> bool {
-        self.create + self.update + self.adopt + self.delete == 0
+        self.changes() == 0
     }
 }
 
@@ -95,7 +100,7 @@ fn reason(change: &PodPoolChange) -> String {
     let pool = &change.pool;
     let why = match (&change.object, &change.after) {
         _ if change.cause == PodPoolCause::Undo => "undoes an earlier apply".to_owned(),
-        (PodPoolObject::Pool(_), Some(_)) => {
+        (PodPoolObject::Pool(..), Some(_)) => {
             format!("addresses of pool {pool}, without what is reserved or used")
         }
         (PodPoolObject::Choice(..), Some(_)) => {

@@ -159,16 +159,23 @@ impl<'c> LossCauses<'c> {
 
     /// The pin of the Service if it no longer requests the address; otherwise the pool that had it.
     fn of(&self, service: &ServiceName, lost: &LostAddress) -> Option<&'c Change> {
-        let address = Range::from(lost.address);
         let is_pin =
             |change: &&Change| matches!(change, Change::Service(pin) if pin.service == *service);
         if lost.why == LossReason::NotRequested {
             return self.changes.iter().find(is_pin);
         }
+        let Some(address) = lost.address.ip().map(Range::from) else {
+            return self.changes.iter().find(|change| makes_pool(change));
+        };
         let had = self.ranges.overlapping(&address);
         let had = had.filter_map(|(_, place)| self.changes.get(*place));
         had.min_by_key(|change| covers_after(change, &address))
     }
+}
+
+/// Whether the change makes a pool that did not exist, such as the first one.
+fn makes_pool(change: &Change) -> bool {
+    as_pool(change).is_some_and(|pool| pool.before.is_none() && pool.after.is_some())
 }
 
 /// The range of a pool that has the address.
@@ -189,7 +196,9 @@ impl LostAddress {
         let Some(AddressPoolChange { before, after, .. }) = as_pool(change) else {
             return false;
         };
-        let address = Range::from(self.address);
+        let Some(address) = self.address.ip().map(Range::from) else {
+            return false;
+        };
         let (before, after) = (
             covering(before.as_ref(), &address),
             covering(after.as_ref(), &address),

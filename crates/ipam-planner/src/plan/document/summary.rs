@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{LbSummary, PodPoolSummary};
 use crate::plan::change::{Action, Change, NodeChange, Target, node_changes};
 use crate::plan::drift::Drift;
-use crate::plan::{LeftOut, Misplaced, Plan};
+use crate::plan::{LeftOut, Misplaced, Plan, fell_over};
 use ipam_core::model::{NodeName, Severity, grouped_digits};
 
 /// Counts of a plan.
@@ -31,6 +31,9 @@ pub struct Summary {
     /// Nodes with a block that the files would not give them today.
     #[serde(default)]
     pub misplaced: usize,
+    /// Nodes that get a block of a later pool because a better one is full.
+    #[serde(default)]
+    pub fell_over: usize,
     /// All nodes.
     #[serde(default)]
     pub nodes: usize,
@@ -88,6 +91,9 @@ impl Summary {
             blocked: plan.blocked.len(),
             unchanged: as_the_files_say(plan, &misplaced),
             misplaced: misplaced.len(),
+            fell_over: nodes()
+                .filter(|change| fell_over::full_pool(change).is_some())
+                .count(),
             nodes: all_nodes(plan),
             errors: found(Severity::Error),
             warnings: found(Severity::Warning),

@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::json;
+
 use super::super::change::{Change, Target};
 use super::change::{AddressPoolChange, PoolAction};
 use super::obstacle::{AddressUser, LbObstacle};
 use super::{LbPlan, blocked, hidden};
 use crate::openstack::{SubnetPools, UnresolvedSubnet};
-use crate::plan::BlockedReason;
+use crate::plan::{BlockedReason, schema};
 use ipam_cilium::lbipam::{
     AddressPoolApi, AddressPoolManifest, AddressPoolSpec, LbRules, Translation, WrittenSelector,
 };
-use ipam_cilium::observed::{Observed, ObservedKind, SeenAddressPool};
+use ipam_cilium::observed::{CiliumKind, Observed, ObservedKind, SeenAddressPool};
 use ipam_core::claims::Claims;
 use ipam_core::model::{
     AddressPoolName, Finding, Hazard, OWNER_LABEL, ObjectRef, ObjectVersion, Rule, Severity,
@@ -95,6 +97,9 @@ impl PoolPlanner<'_> {
         after
             .labels
             .insert(OWNER_LABEL.0.to_owned(), OWNER_LABEL.1.to_owned());
+        let spec = json!({"spec": after.spec});
+        let kind = CiliumKind::LoadBalancerPool;
+        schema::keeps(self.observed, kind, api.as_str(), &spec)?;
         let seen = self.observed.address_pools.get(wanted.name.as_str());
         self.users.refuse(&after, seen)?;
         let change =

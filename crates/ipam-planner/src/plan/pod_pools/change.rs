@@ -8,7 +8,7 @@ use crate::plan::change::Target;
 use crate::plan::lb::PoolAction;
 use ipam_cilium::lbipam::WrittenSelector;
 use ipam_cilium::observed::{
-    DEFAULT_POOL_SETTING, NodeConfig, NodeConfigApi, PodRanges, SeenPodPool,
+    DEFAULT_POOL_SETTING, NodeConfig, NodeConfigApi, PodPoolApi, PodRanges, SeenPodPool,
 };
 use ipam_core::model::{Hazard, NodeName, ObjectVersion, Origin, PerFamily, PoolName, Selector};
 use ipam_core::net::{Block, Family};
@@ -51,8 +51,8 @@ pub enum PodPoolCause {
 /// The object that is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodPoolObject {
-    /// A `CiliumPodIPPool`, by its name.
-    Pool(String),
+    /// A `CiliumPodIPPool`: version and name.
+    Pool(PodPoolApi, String),
     /// A `CiliumNodeConfig`: version, namespace and name.
     Choice(NodeConfigApi, String, String),
 }
@@ -75,7 +75,7 @@ impl PodPoolObject {
     /// The target of its change.
     pub fn target(&self) -> Target {
         match self {
-            PodPoolObject::Pool(name) => Target::PodPool(name.clone()),
+            PodPoolObject::Pool(_, name) => Target::PodPool(name.clone()),
             PodPoolObject::Choice(_, _, name) => Target::NodeConfig(name.clone()),
         }
     }

@@ -2,13 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::json;
+
 use super::super::lb::PoolAction;
 use super::{PodPoolCause, PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
 use crate::openstack::SubnetPools;
 use crate::plan::blocked::{BlockedReason, NodeConfigObstacle, PodPoolObstacle};
 use crate::plan::change::Target;
+use crate::plan::schema;
 use ipam_cilium::observed::{
-    DEFAULT_POOL_SETTING, Node, NodeConfig, NodeConfigApi, Observed, ObservedKind, SettingSource,
+    CiliumKind, DEFAULT_POOL_SETTING, Node, NodeConfig, NodeConfigApi, Observed, ObservedKind,
+    SettingSource,
 };
 use ipam_core::model::{Hazard, NodeName, PoolName, SelectorIndex};
 use ipam_desired::{Desired, Pool, PoolState};
@@ -188,6 +192,13 @@ fn wanted(
         nodes: pool.selector.clone(),
         pool: pool.name.to_string(),
     };
+    let spec = json!({"spec": after.to_json()});
+    schema::keeps(
+        deciders.observed,
+        CiliumKind::NodeConfig,
+        api.as_str(),
+        &spec,
+    )?;
     let seen = deciders.observed.node_config(name);
     let before = seen.map(PodPoolSpec::from);
     if before.as_ref() == Some(&after) {

@@ -2,18 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::json;
+
 use super::super::lb::PoolAction;
 use super::{PodPoolCause, PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
 use crate::openstack::SubnetPools;
 use crate::plan::blocked::{BlockedReason, PodPoolObstacle};
 use crate::plan::change::Target;
-use crate::plan::foreign_ranges;
+use crate::plan::{foreign_ranges, schema};
 use ipam_cilium::observed::{
-    BlindSpot, FamilyUse, NodeConfig, Observed, ObservedKind, PodPoolsServed, PodRanges,
-    SeenPodPool,
+    BlindSpot, CiliumKind, FamilyUse, NodeConfig, Observed, ObservedKind, PodPoolsServed,
+    PodRanges, SeenPodPool,
 };
 use ipam_core::model::{Hazard, NodeName, OWNER_LABEL, ObjectVersion, PerFamily, PoolName};
-use ipam_core::net::{Block, Family, Range, RangeIndex, merge};
+use ipam_core::net::{Block, Family, Range, RangeIndex, covers, merge};
 use ipam_desired::{Desired, Pool, PoolState};
 
 /// Most bits between the prefix of an IPv6 CIDR and that of its blocks.
@@ -145,9 +147,12 @@ fn wanted(
         return Err(BlockedReason::PodPool(PodPoolObstacle::Empty));
     }
     check_ranges(pool, &after, cluster)?;
+    let api = observed.pod_pool_api();
+    let spec = json!({"spec": PodPoolSpec::Pool(after.clone()).to_json()});
+    schema::keeps(observed, CiliumKind::PodIpPool, api.as_str(), &spec)?;
     let change = |action, before, guard, hazard| PodPoolChange {
         action,
-        object: PodPoolObject::Pool(pool.name.to_string()),
+        object: PodPoolObject::Pool(api, pool.name.to_string()),
         pool: pool.name.clone(),
         before,
         after: Some(PodPoolSpec::Pool(after.clone())),
@@ -180,6 +185,7 @@ fn wanted(
     if !seen.version.is_known() {
         return Err(BlockedReason::NoIdentity);
     }
+    reserved_stay(seen, &after)?;
     let hazard = shrinks(pool, seen, &after, cluster)?;
     Ok(Some(change(
         action,
@@ -266,6 +272,18 @@ fn compiled(
         *compiled.get_mut(family) = (!cidrs.is_empty()).then_some(PodRanges { cidrs, size });
     }
     Ok(compiled)
+}
+
+/// Whether the CIDRs still contain the pool's `reservedRanges`, which a change leaves alone.
+fn reserved_stay(seen: &SeenPodPool, after: &PerFamily<PodRanges>) -> Result<(), BlockedReason> {
+    let cidrs = after.iter().flat_map(|now| &now.cidrs);
+    let cidrs = merge(cidrs.map(|cidr| cidr.range()));
+    let was = merge(seen.cidrs().map(Block::range));
+    let is_lost = |reserved: &&Range| covers(&was, reserved) && !covers(&cidrs, reserved);
+    match seen.reserved.iter().find(is_lost) {
+        Some(reserved) => Err(BlockedReason::PodPool(PodPoolObstacle::Reserved(*reserved))),
+        None => Ok(()),
+    }
 }
 
 /// The hazard of a change of a pool that is in use. Block sizes never change, and a node keeps its
@@ -355,7 +373,7 @@ fn deletion(
     }
     Ok(PodPoolChange {
         action: PoolAction::Delete,
-        object: PodPoolObject::Pool(pool.to_string()),
+        object: PodPoolObject::Pool(cluster.observed.pod_pool_api(), pool.to_string()),
         pool: pool.clone(),
         before: Some(PodPoolSpec::Pool(seen.ranges.clone())),
         after: None,

@@ -244,7 +244,8 @@ impl<'u> UndoPlanner<'u> {
     ) -> Option<Result<PodPoolObject, BlockedReason>> {
         if is_pool {
             let name: PoolName = document.name.parse().ok()?;
-            return Some(Ok(PodPoolObject::Pool(name.to_string())));
+            let api = self.cluster.observed.pod_pool_api();
+            return Some(Ok(PodPoolObject::Pool(api, name.to_string())));
         }
         let name = document.name.clone();
         let place = place(self.cluster.observed);

@@ -130,7 +130,7 @@ fn last_pod_pools(changes: &[Change], observed: &Observed) -> Option<Refusal> {
         Change::PodPool(change) => {
             change.after.is_none()
                 && change.cause == PodPoolCause::Files
-                && matches!(change.object, PodPoolObject::Pool(_))
+                && matches!(change.object, PodPoolObject::Pool(..))
         }
         Change::AddressPool(_) | Change::Service(_) | Change::Port(_) | Change::Node(_) => false,
     };

@@ -10,8 +10,8 @@ use super::super::blocked::{BlockedReason, WritePathObstacle};
 use super::super::change::Edit;
 use super::{NodeField, Paths};
 use ipam_cilium::observed::{
-    ANNOTATION_IPV4, ANNOTATION_IPV6, AnnotationKeys, AnnotationReads, Node, NodeCidrAllocation,
-    OLD_ANNOTATION_IPV4, OLD_ANNOTATION_IPV6,
+    ANNOTATION_IPV4, ANNOTATION_IPV6, AnnotationKeys, AnnotationReads, Node, OLD_ANNOTATION_IPV4,
+    OLD_ANNOTATION_IPV6,
 };
 use ipam_core::model::PerFamily;
 use ipam_core::net::{Block, Family};
@@ -33,9 +33,10 @@ impl Paths<'_> {
                 )),
             };
         }
-        // kube-controller-manager would fill spec, and spec hides the annotation.
-        if self.observed.controller_manager == NodeCidrAllocation::On {
-            return Err(BlockedReason::WritePath(WritePathObstacle::RivalAllocator));
+        // It would fill spec, and spec hides the annotation.
+        if let Some(rival) = self.rival {
+            let obstacle = WritePathObstacle::RivalAllocator(rival.clone());
+            return Err(BlockedReason::WritePath(obstacle));
         }
         match (field, reads) {
             (NodeField::Spec, _) => Ok(Edit::NodeSpec {

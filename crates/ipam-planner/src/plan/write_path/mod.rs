@@ -8,14 +8,17 @@ mod node_config;
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::blocked::{BlockedReason, WritePathObstacle};
 use super::change::Edit;
+use crate::allocators::OtherAllocator;
 use ipam_cilium::observed::{
-    FamilyUse, Holding, ModeSeen, Node, Observed, OperatorBlocks, Reading,
+    Allocator, FamilyUse, Holding, ModeSeen, Node, Observed, OperatorBlocks, Reading,
 };
 use ipam_core::model::{IpamMode, NodeName, PerFamily, WritePath, WritePathChoice};
 use ipam_core::net::{Block, Family};
+use ipam_desired::Policy;
 
 pub use node_config::HOSTNAME_LABEL;
 pub use node_config::node_config_name;
@@ -24,6 +27,8 @@ pub(super) use node_config::{Moving, moves_nodes};
 /// The write path of every node of the cluster.
 pub(super) struct Paths<'p> {
     observed: &'p Observed,
+    /// Another program that assigns `spec.podCIDRs`.
+    rival: Option<&'p Arc<Allocator>>,
     path: Result<ModePath, BlockedReason>,
     primary: Family,
     /// Families that an agent waits for.
@@ -66,11 +71,12 @@ pub(super) enum Route {
 }
 
 impl<'p> Paths<'p> {
-    pub(super) fn new(observed: &'p Observed, choice: WritePathChoice) -> Paths<'p> {
+    pub(super) fn new(observed: &'p Observed, policy: &Policy) -> Paths<'p> {
         let is_required = |family: &Family| observed.cilium.use_of(*family) == FamilyUse::Required;
         Paths {
             observed,
-            path: mode_path(&observed.cilium.mode(), choice),
+            rival: OtherAllocator::of(observed, policy).active(),
+            path: mode_path(&observed.cilium.mode(), policy.write_path),
             primary: observed.primary_family.unwrap_or(Family::Ipv4),
             required: Family::BOTH.into_iter().filter(is_required).collect(),
             operator_blocks: OnceCell::new(),

@@ -136,7 +136,7 @@ fn the_operator_and_blocks() {
         expected,
     };
     let twice = |version: [&'static str; 2], expected| Case {
-        name: "a duplicate family is removed from 1.19.3 on",
+        name: "a duplicate block is removed from 1.17.15, 1.18.9 and 1.19.3 on",
         versions: version,
         objects: vec![
             config(&ranges),
@@ -156,12 +156,26 @@ fn the_operator_and_blocks() {
         twice(
             ["1.18.3", "1.19.3"],
             &[
-                "1.19.3 node-management n1: may lose 10.1.0.0/24, which `n2` holds as well",
-                "1.19.3 node-management n2: may lose 10.1.0.0/24, which `n1` holds as well",
+                "1.19.3 block-removed n1: may lose 10.1.0.0/24",
+                "1.19.3 block-removed n2: may lose 10.1.0.0/24",
             ],
         ),
         twice(["1.18.3", "1.19.1"], &[]),
-        twice(["1.19.3", "1.20.2"], &[]),
+        twice(
+            ["1.16.19", "1.18.9"],
+            &[
+                "1.17 block-removed n1: may lose 10.1.0.0/24",
+                "1.17 block-removed n2: may lose 10.1.0.0/24",
+            ],
+        ),
+        // Every start of such an operator removes.
+        twice(
+            ["1.19.3", "1.20.2"],
+            &[
+                "1.20.2 block-removed n1: may lose 10.1.0.0/24",
+                "1.20.2 block-removed n2: may lose 10.1.0.0/24",
+            ],
+        ),
     ]);
 }
 

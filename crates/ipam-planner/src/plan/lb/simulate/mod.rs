@@ -2,6 +2,7 @@
 //! operator restarts.
 
 mod expected;
+mod hostnames;
 mod one_order;
 mod rivalries;
 mod service_effect;
@@ -12,6 +13,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use self::expected::{Expected, effect_of};
+use self::hostnames::Hostnames;
 use self::one_order::{OneOrder, at_rest};
 use self::rivalries::Rivalries;
 use self::totals::Totals;
@@ -19,8 +21,8 @@ use super::super::change::Change;
 use super::simulated_state::SimulatedState;
 use ipam_cilium::lbipam::{
     Certainty, Conflict, Evaluated, GainedAddress, Groups, LbRules, LbService, LossReason,
-    OperatorState, PartRivalry, Pending, Rivalry, ServiceOutcome, ServingOrder, conflicts,
-    evaluate,
+    OperatorState, PartRivalry, Pending, Rivalry, ServedAddress, ServiceOutcome, ServingOrder,
+    conflicts, evaluate,
 };
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_core::model::{Hazard, ServiceName};
@@ -53,6 +55,7 @@ pub(super) struct Simulation {
     totals: Totals,
     rivalries: Rivalries,
     lost: Losses,
+    hostnames: Hostnames,
     /// Ranges of the pools that change, before and after.
     touched: Vec<Range>,
     visibility: Visibility,
@@ -140,6 +143,7 @@ impl Simulation {
             rivalries: Rivalries::new(groups.all().len()),
             groups,
             lost: Losses::new(),
+            hostnames: Hostnames::Kept,
             touched: Vec::new(),
             visibility,
         }
@@ -176,7 +180,11 @@ impl Simulation {
         if change.as_node().is_some() {
             return false;
         }
+        let was_idle = self.usual.state.pools.is_empty();
         let evaluated = self.usual.step(change);
+        if was_idle && !self.usual.state.pools.is_empty() {
+            self.hostnames = Hostnames::Removed;
+        }
         for one in &mut self.adverse {
             one.step(change);
         }
@@ -195,7 +203,7 @@ impl Simulation {
             self.touched
                 .extend(manifests.flat_map(|manifest| manifest.spec.ranges()));
         }
-        self.totals.sum.losing > 0
+        self.totals.sum.losing > 0 || self.loses_hostnames()
     }
 
     /// Records the addresses that the newest evaluation of a group takes away.
@@ -248,13 +256,14 @@ impl Simulation {
         for ((name, address), when, why, certainty) in self.losses(&rules, &anyway) {
             if let Some(effect) = effects.get_mut(&name) {
                 effect.loses.push(LostAddress {
-                    address,
+                    address: ServedAddress::Ip(address),
                     when,
                     why,
                     certainty,
                 });
             }
         }
+        self.lose_hostnames(&mut effects);
         let is_one = |effect: &ServiceEffect| {
             !(effect.loses.is_empty() && effect.gains.is_empty() && effect.pending.is_empty())
         };

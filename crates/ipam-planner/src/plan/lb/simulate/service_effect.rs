@@ -1,9 +1,8 @@
 //! The addresses that changes take from Services and give them. Must never know the changes.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
-use ipam_cilium::lbipam::{Certainty, Conflict, LossReason, Pending, Prospect};
+use ipam_cilium::lbipam::{Certainty, Conflict, LossReason, Pending, Prospect, ServedAddress};
 use ipam_core::model::ServiceName;
 
 ipam_core::text_enum! {
@@ -19,11 +18,11 @@ ipam_core::text_enum! {
     }
 }
 
-/// An address that a Service has and loses.
+/// An address or a hostname that a Service has and loses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LostAddress {
     /// The address.
-    pub address: IpAddr,
+    pub address: ServedAddress,
     /// When.
     pub when: LossTime,
     /// Why.

@@ -1,0 +1,215 @@
+//! The programs that may assign `spec.podCIDRs` of Nodes: by the flags of controllers, by the
+//! writers of the newest Nodes, and by distributions that hide their controllers.
+//!
+//! It never decides whether an allocator blocks a plan.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::controller_process::{
+    AllocatorStatus, CloudRoutes, ControllerProcess, ControllerProgram, named_in,
+};
+use super::distribution::{Distribution, switch_off};
+use super::{FIELD_MANAGER, HoldingField, Node, Observed};
+use ipam_core::model::NodeName;
+use ipam_core::net::Range;
+
+/// A program that may assign `spec.podCIDRs` of Nodes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Allocator {
+    /// As an administrator writes it in `acknowledgedAllocators`.
+    pub name: String,
+    pub status: AllocatorStatus,
+    pub proof: AllocatorProof,
+    /// What is known, as a text that continues after the name.
+    pub evidence: String,
+    /// Its `--cluster-cidr`, as far as visible. It assigns blocks of these ranges.
+    pub cluster_cidrs: Vec<Range>,
+    pub routes: CloudRoutes,
+    /// How an administrator switches it off.
+    pub switch_off: String,
+}
+
+/// What the status of an allocator is derived from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AllocatorProof {
+    /// Its command line.
+    Flags,
+    /// What it wrote, or the distribution that contains it.
+    Indirect,
+}
+
+/// Names that `acknowledgedAllocators` may contain even if no such allocator is visible.
+pub const KNOWN_ALLOCATORS: [&str; 5] = [
+    ControllerProgram::KubeControllerManager.as_str(),
+    ControllerProgram::CloudControllerManager.as_str(),
+    ControllerProgram::NodeIpamController.as_str(),
+    "k3s",
+    "kubelite",
+];
+
+/// Number of the newest Nodes whose writers count. An older one may be gone.
+const NEWEST: usize = 10;
+
+/// Field managers that name no program: a person's tool, or an HTTP library.
+const NO_PROGRAMS: [&str; 7] = [
+    "before-first-apply",
+    "curl",
+    "Go-http-client",
+    "OpenAPI-Generator",
+    "python-requests",
+    "unknown",
+    "ureq",
+];
+
+impl Observed {
+    /// The ranges of which controllers assign blocks. Those of active allocators come first.
+    pub fn cluster_cidrs(&self) -> Vec<Range> {
+        let mut allocators: Vec<&Arc<Allocator>> = self.allocators.iter().collect();
+        allocators.sort_by_key(|allocator| std::cmp::Reverse(allocator.status));
+        let ranges = allocators.into_iter().flat_map(|one| &one.cluster_cidrs);
+        ranges.copied().collect()
+    }
+}
+
+/// The allocators of a cluster, sorted by name.
+pub(super) fn allocators(
+    nodes: &BTreeMap<NodeName, Arc<Node>>,
+    mut processes: Vec<ControllerProcess>,
+) -> Vec<Arc<Allocator>> {
+    processes.sort();
+    let distribution = nodes.values().find_map(|node| node.distribution);
+    let mut found: BTreeMap<String, Allocator> = BTreeMap::new();
+    for program in ControllerProgram::ALL {
+        let of_program = |process: &&ControllerProcess| process.program == program;
+        let of_program: Vec<&ControllerProcess> = processes.iter().filter(of_program).collect();
+        if let Some(allocator) = of_processes(&of_program, distribution) {
+            found.insert(allocator.name.clone(), allocator);
+        }
+    }
+    for (manager, node) in writers(nodes) {
+        let name = named_in(manager).map_or(manager, |program| program.as_str());
+        let allocator = found.entry(name.to_owned());
+        let allocator = allocator.or_insert_with(|| unproven(name, distribution));
+        // A flag is newer than the Nodes that were created before it was set.
+        if allocator.status == AllocatorStatus::Unknown {
+            allocator.status = AllocatorStatus::Active;
+            allocator.proof = AllocatorProof::Indirect;
+            allocator.evidence = format!(
+                "wrote spec.podCIDRs of Node `{}`, one of the newest (metadata.managedFields)",
+                node.name
+            );
+        }
+    }
+    // Node-ipam does not run in a cloud-controller-manager alone.
+    let is_manager = |one: &Allocator| {
+        one.status != AllocatorStatus::Inactive
+            || one.name == ControllerProgram::KubeControllerManager.as_str()
+    };
+    if let Some(hidden) = distribution.filter(|distribution| distribution.hides_controllers())
+        && !found.values().any(is_manager)
+    {
+        let manager = ControllerProgram::KubeControllerManager.as_str();
+        let name = hidden.embedding_process().unwrap_or(manager);
+        let mut allocator = unproven(name, distribution);
+        allocator.evidence = format!("is part of {hidden}, which does not show its flags");
+        found.insert(allocator.name.clone(), allocator);
+    }
+    found.into_values().map(Arc::new).collect()
+}
+
+fn unproven(name: &str, distribution: Option<Distribution>) -> Allocator {
+    Allocator {
+        name: name.to_owned(),
+        status: AllocatorStatus::Unknown,
+        proof: AllocatorProof::Indirect,
+        evidence: String::new(),
+        cluster_cidrs: Vec::new(),
+        routes: CloudRoutes::Off,
+        switch_off: switch_off(distribution, name),
+    }
+}
+
+/// The processes of one program. Of several control-plane nodes, any may lead.
+fn of_processes(
+    processes: &[&ControllerProcess],
+    distribution: Option<Distribution>,
+) -> Option<Allocator> {
+    let leader = processes.iter().max_by_key(|process| process.status)?;
+    let distribution = distribution.or(leader.distribution);
+    let name = leader.program.as_str();
+    let what = match (leader.program, leader.status) {
+        (ControllerProgram::NodeIpamController, _) => "runs",
+        (_, AllocatorStatus::Active) => "runs with --allocate-node-cidrs=true",
+        (_, AllocatorStatus::Inactive) => "runs without --allocate-node-cidrs=true",
+        (_, AllocatorStatus::Unknown) => "runs with flags that are not visible",
+    };
+    let mut cluster_cidrs: Vec<Range> = Vec::new();
+    for range in processes.iter().flat_map(|process| &process.cluster_cidrs) {
+        if !cluster_cidrs.contains(range) {
+            cluster_cidrs.push(*range);
+        }
+    }
+    Some(Allocator {
+        status: leader.status,
+        proof: AllocatorProof::Flags,
+        evidence: format!("{what} (kube-system/{})", leader.object.escape_debug()),
+        cluster_cidrs,
+        routes: processes.iter().map(|process| process.routes).max()?,
+        ..unproven(name, distribution)
+    })
+}
+
+/// Who wrote `spec.podCIDRs` of a Node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writer<'n> {
+    Ours,
+    Other(&'n str),
+}
+
+/// The other programs that assign blocks to new Nodes, each with the newest Node that shows it.
+///
+/// The API server merges the entries of one manager in `managedFields`, so their time is that of any
+/// later write. `spec.podCIDRs` is written soon after a Node's creation, so the creation tells the
+/// time: a write on a Node that is older than one of ours is from before.
+fn writers(nodes: &BTreeMap<NodeName, Arc<Node>>) -> BTreeMap<&str, &Node> {
+    let mut newest: Vec<(Writer<'_>, &Node)> = Vec::with_capacity(NEWEST + 1);
+    for node in nodes.values() {
+        let Some(writer) = writer(node) else { continue };
+        let place = newest.partition_point(|(_, other)| other.created >= node.created);
+        if place < NEWEST {
+            newest.insert(place, (writer, node));
+            newest.truncate(NEWEST);
+        }
+    }
+    let mut ours = newest
+        .iter()
+        .rev()
+        .filter(|(writer, _)| *writer == Writer::Ours);
+    let since = ours.next().map(|(_, node)| node.created.as_str());
+    let mut writers = BTreeMap::new();
+    for (writer, node) in newest {
+        if let Writer::Other(manager) = writer
+            && since.is_none_or(|since| node.created.as_str() >= since)
+        {
+            writers.entry(manager).or_insert(node);
+        }
+    }
+    writers
+}
+
+fn writer(node: &Node) -> Option<Writer<'_>> {
+    if node.spec.is_empty() {
+        return None;
+    }
+    let authors = node.authors.iter();
+    let of_spec = authors.filter(|author| author.field == HoldingField::NodeSpec);
+    let mut managers = of_spec.map(|author| author.manager.as_str());
+    if managers.clone().any(|manager| manager == FIELD_MANAGER) {
+        return Some(Writer::Ours);
+    }
+    let is_program = |manager: &&str| {
+        !manager.is_empty() && !manager.starts_with("kubectl") && !NO_PROGRAMS.contains(manager)
+    };
+    managers.find(is_program).map(Writer::Other)
+}

@@ -1,0 +1,147 @@
+//! The blocks that Cilium's operator removes from CiliumNodes when it starts in ipam `cluster-pool`.
+//! Must never know what a plan would write.
+//!
+//! Rules: `reuseIPNets` and `allocateIPNet` in `podcidr.go`, and `cidr_set.go` @ 1.15.19, 1.17.14,
+//! 1.17.15, 1.18.8, 1.19.3, 1.20.0 and 1.20.2 (cilium#44832), run on the real operators. The operator
+//! reads the CiliumNodes in an unknown order, and marks the slots of their blocks as used. A slot has
+//! the size `cluster-pool-ipv4-mask-size`. If all slots of a block are used, the operator removes the
+//! node's blocks of this family, unless
+//! - the other family of the node fails as well, or
+//! - no slot of the range is free: then it only sets an error.
+//!
+//! A block outside the ranges sets an error, too, and ends the node's turn before anything is used. A
+//! node with blocks of one family gets its missing one in the same turn: the first free slot, even
+//! if a node that comes later shows it.
+
+mod judge;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{FamilyUse, ModeSeen, Observed, OperatorAttention};
+use ipam_core::model::{CiliumVersion, IpamMode, NodeName};
+use ipam_core::net::{Block, Family};
+
+use slots::{FamilySlots, StartingNode};
+
+/// What a starting operator does with a block whose slots are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DuplicateHandling {
+    /// It sets an error and leaves the block.
+    Reports,
+    /// It removes the block.
+    Removes,
+    /// Unknown, because the patch release decides and is not known.
+    DependsOnPatch,
+}
+
+impl DuplicateHandling {
+    /// That of a release: 1.17.15, 1.18.9, 1.19.3 and 1.20.0 are the first ones that remove.
+    pub fn of(release: CiliumVersion) -> DuplicateHandling {
+        let first = match (release.major, release.minor) {
+            (1, ..=16) => return DuplicateHandling::Reports,
+            (1, 17) => 15,
+            (1, 18) => 9,
+            (1, 19) => 3,
+            _ => return DuplicateHandling::Removes,
+        };
+        match release.patch {
+            None => DuplicateHandling::DependsOnPatch,
+            Some(patch) if patch >= first => DuplicateHandling::Removes,
+            Some(_) => DuplicateHandling::Reports,
+        }
+    }
+}
+
+/// Why the operator finds the slots of a block used.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RemovalCause {
+    /// Several CiliumNodes show overlapping blocks.
+    SameBlock,
+    /// Blocks of several CiliumNodes lie in one slot.
+    SameSlot,
+    /// Two blocks of one CiliumNode lie in one slot.
+    OwnBlocks,
+    /// These nodes lack the family and take the first free slots.
+    TakenFirst(BTreeSet<NodeName>),
+}
+
+/// How many of the candidates lose their blocks. The order of the CiliumNodes decides which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Losers {
+    Exactly(usize),
+    AtMost(usize),
+}
+
+impl Losers {
+    fn and(self, other: Losers) -> Losers {
+        match (self, other) {
+            (Losers::Exactly(one), Losers::Exactly(two)) => Losers::Exactly(one + two),
+            _ => Losers::AtMost(self.most() + other.most()),
+        }
+    }
+
+    pub fn most(self) -> usize {
+        match self {
+            Losers::Exactly(count) | Losers::AtMost(count) => count,
+        }
+    }
+}
+
+/// What the operator removes for one cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removal {
+    pub family: Family,
+    pub cause: RemovalCause,
+    /// Nodes that may lose their blocks of this family, with these blocks.
+    pub candidates: BTreeMap<NodeName, Vec<Block>>,
+    pub losers: Losers,
+    /// The used slots with their nodes; larger than one slot if a block is.
+    pub places: BTreeMap<Block, BTreeSet<NodeName>>,
+}
+
+impl Observed {
+    /// The release of the operator that starts next.
+    pub fn operator_release(&self) -> Option<CiliumVersion> {
+        let of_agents = || self.cilium.version.map(|(version, _)| version);
+        self.cilium.operator_version.or_else(of_agents)
+    }
+
+    /// The blocks that an operator of this release removes when it starts.
+    pub fn removed_at_operator_start(&self, release: CiliumVersion) -> Vec<Removal> {
+        if !self.starts_in_cluster_pool()
+            || DuplicateHandling::of(release) == DuplicateHandling::Reports
+        {
+            return Vec::new();
+        }
+        let slots = Family::BOTH.map(|family| self.family_slots(family));
+        let nodes = self.cilium_nodes.values().filter(|node| {
+            let is_skipped =
+                release.is_at_least(18, 0) && node.attention == OperatorAttention::Ignored;
+            // A value that is not a CIDR ends the node's turn with an error.
+            !is_skipped && node.unreadable.is_empty()
+        });
+        let nodes: Vec<StartingNode<'_>> = nodes
+            .filter_map(|node| StartingNode::new(&node.name, &node.pod_cidrs, &slots))
+            .collect();
+        judge::removals(&slots, &nodes)
+    }
+
+    fn family_slots(&self, family: Family) -> FamilySlots {
+        let ranges = match self.cilium.use_of(family) {
+            FamilyUse::Off => Vec::new(),
+            FamilyUse::Required | FamilyUse::Unspecified => self.operator_ranges(family),
+        };
+        FamilySlots::new(family, ranges, self.operator_mask(family))
+    }
+
+    fn starts_in_cluster_pool(&self) -> bool {
+        let arguments = self.cilium.operator_arguments.as_ref();
+        let of_operator = arguments.and_then(|arguments| arguments.get("ipam"));
+        let cluster_pool = IpamMode::ClusterPool;
+        self.cilium.mode() == ModeSeen::Known(cluster_pool)
+            && of_operator.is_none_or(|mode| mode.parse() == Ok(cluster_pool))
+    }
+}

@@ -1,0 +1,68 @@
+//! Whether another program assigns `spec.podCIDRs` of Nodes. `plan`, `doctor`, `explain`, `import`
+//! and `migrate` share this decision. It must never look for evidence itself.
+
+use std::sync::Arc;
+
+use ipam_cilium::observed::{Allocator, AllocatorStatus, ControllerProgram, Observed};
+use ipam_desired::Policy;
+
+/// The other allocator that matters most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OtherAllocator<'o> {
+    /// It assigns pod CIDRs to new Nodes.
+    Active(&'o Arc<Allocator>),
+    /// It may assign pod CIDRs to new Nodes.
+    Unknown(&'o Arc<Allocator>),
+    /// Nothing shows how kube-controller-manager runs.
+    Unseen,
+    /// There is none, or the Policy acknowledges it.
+    None,
+}
+
+impl<'o> OtherAllocator<'o> {
+    /// The first one that the Policy does not acknowledge.
+    pub(crate) fn of(observed: &'o Observed, policy: &Policy) -> OtherAllocator<'o> {
+        let acknowledged = &policy.acknowledged_allocators;
+        let is_open = |one: &&Arc<Allocator>| !acknowledged.contains(&one.name);
+        let with = |status: AllocatorStatus| {
+            let mut open = observed.allocators.iter().filter(is_open);
+            open.find(|one| one.status == status)
+        };
+        let manager = ControllerProgram::KubeControllerManager.as_str();
+        let is_manager =
+            |one: &Arc<Allocator>| one.name == manager || one.status != AllocatorStatus::Inactive;
+        match (
+            with(AllocatorStatus::Active),
+            with(AllocatorStatus::Unknown),
+        ) {
+            (Some(active), _) => OtherAllocator::Active(active),
+            (None, Some(unknown)) => OtherAllocator::Unknown(unknown),
+            (None, None) if acknowledged.contains(manager) => OtherAllocator::None,
+            (None, None) if observed.allocators.iter().any(is_manager) => OtherAllocator::None,
+            (None, None) => OtherAllocator::Unseen,
+        }
+    }
+
+    /// The one that is known to assign.
+    pub(crate) fn active(self) -> Option<&'o Arc<Allocator>> {
+        match self {
+            OtherAllocator::Active(allocator) => Some(allocator),
+            _ => None,
+        }
+    }
+}
+
+/// What an allocator does, as a sentence.
+pub(crate) fn described(allocator: &Allocator) -> String {
+    let Allocator { name, evidence, .. } = allocator;
+    format!("{} {evidence}", name.escape_debug())
+}
+
+/// How to keep an allocator from assigning, or to tell that it does not.
+pub(crate) fn fix(allocator: &Allocator) -> String {
+    format!(
+        "{}; if it assigns no pod CIDRs any more, add `{}` to `acknowledgedAllocators` in the Policy",
+        allocator.switch_off,
+        allocator.name.escape_debug()
+    )
+}

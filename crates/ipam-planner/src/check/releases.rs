@@ -1,0 +1,97 @@
+//! The running release of Cilium: one that is unknown, and faults of the release that objects of the
+//! cluster meet.
+
+use std::collections::BTreeSet;
+
+use crate::upgrade;
+use ipam_cilium::observed::Observed;
+use ipam_cilium::releases::{NEWEST, why_unknown};
+use ipam_core::model::{CiliumVersion, Finding, Rule, Severity};
+
+/// Code of the finding about an unknown release.
+pub const UNKNOWN_VERSION: &str = "unknown-version";
+
+/// Findings that every command shows: they tell how far its answer can be trusted.
+const ABOUT_CILIUM: [&str; 3] = [UNKNOWN_VERSION, "objects-like-cilium", "two-ciliums"];
+
+/// Releases that are visible, each with its source.
+fn seen(observed: &Observed) -> BTreeSet<(CiliumVersion, String)> {
+    let cilium = &observed.cilium;
+    let detected = cilium.version.iter();
+    let detected = detected.map(|(version, evidence)| (*version, evidence.to_string()));
+    let operator = cilium.operator_version.iter();
+    let operator = operator.map(|version| (*version, "image tag of the operator".to_owned()));
+    let agents = cilium.agents.iter().filter_map(|agent| agent.version);
+    let agents = agents.map(|version| (version, "image tag of an agent".to_owned()));
+    detected.chain(operator).chain(agents).collect()
+}
+
+/// Whether the rules of every visible release are known.
+pub(crate) fn are_known(observed: &Observed) -> bool {
+    seen(observed)
+        .iter()
+        .all(|(version, _)| why_unknown(*version).is_none())
+}
+
+/// A visible release that is not known.
+pub(crate) fn unknown(observed: &Observed) -> Vec<Finding> {
+    let seen = seen(observed);
+    let unknown = || {
+        seen.iter()
+            .filter_map(|(of, source)| Some((of, source, why_unknown(*of)?)))
+    };
+    let Some((_, _, why)) = unknown().next_back() else {
+        return Vec::new();
+    };
+    let finding = Finding::new(Severity::Warning, Rule("unknown-version"), why);
+    let finding = finding
+        .seen(unknown().map(|(version, source, _)| format!("{source}: {version}")))
+        .causes(format!(
+            "the rules of {NEWEST} are used, and `watch` writes only `spec.podCIDRs` without approval"
+        ));
+    vec![finding.help(
+        "use a cilium-ipam that knows this release; until then, read the release notes of Cilium and approve each change with `apply`",
+    )]
+}
+
+/// Faults of the running release that objects of the cluster meet.
+pub(crate) fn faults(observed: &Observed) -> Vec<Finding> {
+    let finding = |fault: upgrade::UpgradeChange| {
+        let message = format!("{}: {}", fault.message(), fault.cause.why);
+        let mut subjects = fault.effects.keys().cloned();
+        let finding = Finding::new(Severity::Warning, Rule("faulty-release"), message);
+        let finding = match subjects.next() {
+            Some(first) => subjects.fold(finding.about(first), Finding::about_also),
+            None => finding,
+        };
+        let effects = fault.effects.iter();
+        let effects = effects.map(|(subject, effect)| {
+            format!(
+                "{} `{}` {effect}",
+                subject.kind,
+                subject.name.escape_debug()
+            )
+        });
+        let finding = finding
+            .seen(effects)
+            .seen([format!("source: {}", fault.cause.source)]);
+        finding
+            .causes(
+                "a restart of Cilium's operator or agents can take addresses away from Services",
+            )
+            .help(fault.cause.before)
+    };
+    upgrade::faults_of_running(observed)
+        .into_iter()
+        .map(finding)
+        .collect()
+}
+
+/// The findings about Cilium itself that every command shows.
+pub fn about_cilium(observed: &Observed) -> Vec<Finding> {
+    let seen = observed.findings.iter().cloned();
+    let mut findings: Vec<Finding> = seen.chain(unknown(observed)).collect();
+    findings.retain(|finding| ABOUT_CILIUM.contains(&finding.rule.0));
+    findings.sort();
+    findings
+}

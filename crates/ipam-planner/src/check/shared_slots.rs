@@ -1,0 +1,162 @@
+//! Blocks that Cilium's operator removes from running nodes at its next start, because several
+//! CiliumNodes use the same slots. Must never know the files: no write of a plan shares a slot.
+
+use std::collections::BTreeSet;
+
+use ipam_cilium::observed::{DuplicateHandling, Losers, Observed, Removal, RemovalCause};
+use ipam_core::model::{
+    CiliumVersion, Finding, NodeName, ObjectRef, Rule, Severity, grouped_digits,
+};
+use ipam_core::net::{Block, Family};
+use ipam_desired::Desired;
+
+const RULE: Rule = Rule("operator-will-remove-block");
+
+/// Slots that the evidence lists.
+const LISTED: usize = 10;
+
+/// One finding for each family and cause.
+pub(super) fn removed_at_operator_start(_: &Desired, observed: &Observed) -> Vec<Finding> {
+    let Some(release) = observed.operator_release() else {
+        return Vec::new();
+    };
+    let removals = observed.removed_at_operator_start(release);
+    let finding = |removal: &Removal| finding(observed, release, removal);
+    removals.iter().map(finding).collect()
+}
+
+/// Number of nodes that lose blocks at the next start, at most.
+pub(crate) fn nodes_losing_blocks(observed: &Observed) -> usize {
+    let removals = observed
+        .operator_release()
+        .map(|release| observed.removed_at_operator_start(release));
+    let removals = removals.iter().flatten();
+    removals.map(|removal| removal.losers.most()).sum()
+}
+
+/// Message and fix of each finding of this rule.
+pub(crate) fn sentences(findings: &[Finding]) -> Vec<String> {
+    let removals = findings.iter().filter(|finding| finding.rule == RULE);
+    removals
+        .map(|finding| format!("{}; {}", finding.message, finding.help))
+        .collect()
+}
+
+fn finding(observed: &Observed, release: CiliumVersion, removal: &Removal) -> Finding {
+    let removes = match DuplicateHandling::of(release) {
+        DuplicateHandling::Removes | DuplicateHandling::Reports => "removes",
+        DuplicateHandling::DependsOnPatch => "may remove, depending on its patch release,",
+    };
+    let family = removal.family;
+    let message = format!(
+        "at its next start, Cilium's operator {release} {removes} the {family} pod CIDRs of {}: {}",
+        losers(removal),
+        why(observed, removal)
+    );
+    let finding = Finding::new(Severity::Error, RULE, message)
+        .seen(evidence(removal))
+        .causes(
+            "the Pods of these nodes go on using addresses that the operator gives to other nodes",
+        )
+        .help(fix(observed, removal));
+    let mut nodes = removal.candidates.keys().map(ObjectRef::node);
+    match nodes.next() {
+        Some(first) => nodes.fold(finding.about(first), Finding::about_also),
+        None => finding,
+    }
+}
+
+/// `2 of 3 nodes`.
+pub(crate) fn losers(removal: &Removal) -> String {
+    let candidates = removal.candidates.len();
+    let nodes = match candidates {
+        1 => "node",
+        _ => "nodes",
+    };
+    let of = grouped_digits(candidates);
+    match removal.losers {
+        Losers::Exactly(count) if count == candidates => format!("{of} {nodes}"),
+        Losers::Exactly(count) => format!("{} of {of} {nodes}", grouped_digits(count)),
+        Losers::AtMost(count) => format!("up to {} of {of} {nodes}", grouped_digits(count)),
+    }
+}
+
+/// Why the operator removes the blocks: a clause.
+pub(crate) fn why(observed: &Observed, removal: &Removal) -> String {
+    let mask = observed.operator_mask(removal.family);
+    match &removal.cause {
+        RemovalCause::SameBlock => {
+            "their CiliumNodes show the same or overlapping blocks, and only the first that it reads keeps its block".to_owned()
+        }
+        RemovalCause::SameSlot => format!(
+            "their blocks share /{mask} slots ({} is {mask}), and only the first that it reads keeps its block",
+            mask_key(removal.family)
+        ),
+        RemovalCause::OwnBlocks => {
+            format!("a CiliumNode shows several blocks in one /{mask} slot")
+        }
+        RemovalCause::TakenFirst(takers) => format!(
+            "{} without an {} block, and the operator gives it the first free one before it has read all CiliumNodes",
+            are(takers),
+            removal.family
+        ),
+    }
+}
+
+/// `node a is` or `2 nodes are`.
+fn are(takers: &BTreeSet<NodeName>) -> String {
+    match takers.iter().next() {
+        Some(only) if takers.len() == 1 => format!("node `{only}` is"),
+        _ => format!("{} nodes are", grouped_digits(takers.len())),
+    }
+}
+
+/// What to do before the operator starts.
+pub(crate) fn fix(observed: &Observed, removal: &Removal) -> String {
+    let family = removal.family;
+    match &removal.cause {
+        RemovalCause::SameSlot => {
+            let blocks = removal.candidates.values().flatten();
+            let longest = blocks.map(|block| block.prefix_len()).max();
+            format!(
+                "do not restart or upgrade the operator yet: set {} to {} (Cilium does not support another mask on a live cluster), or drain all nodes but one of each slot and give them blocks in slots of their own",
+                mask_key(family),
+                longest.unwrap_or(observed.operator_mask(family))
+            )
+        }
+        RemovalCause::SameBlock => "do not restart or upgrade the operator yet: drain all of these nodes but one, delete their CiliumNodes, and create them with a block in a slot that no other node uses".to_owned(),
+        RemovalCause::OwnBlocks => "do not restart or upgrade the operator yet: leave one block of the family in the CiliumNode, the one that its Pods use".to_owned(),
+        RemovalCause::TakenFirst(takers) => {
+            let takers: Vec<String> = takers.iter().take(LISTED).map(ToString::to_string).collect();
+            format!(
+                "do not restart or upgrade the operator yet: write an {family} block in a free slot into CiliumNode {}",
+                takers.join(", ")
+            )
+        }
+    }
+}
+
+fn mask_key(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "cluster-pool-ipv4-mask-size",
+        Family::Ipv6 => "cluster-pool-ipv6-mask-size",
+    }
+}
+
+/// The first slots, with the nodes in each.
+fn evidence(removal: &Removal) -> Vec<String> {
+    let shown = |(slot, nodes): (&Block, &BTreeSet<NodeName>)| {
+        let node = |name: &NodeName| {
+            let blocks = removal.candidates.get(name);
+            let blocks = blocks.into_iter().flatten().map(ToString::to_string);
+            format!("`{name}` {}", blocks.collect::<Vec<_>>().join(" "))
+        };
+        let nodes: Vec<String> = nodes.iter().take(LISTED).map(node).collect();
+        format!("slot {slot}: {}", nodes.join(", "))
+    };
+    let mut lines: Vec<String> = removal.places.iter().take(LISTED).map(shown).collect();
+    if let Some(more) = removal.places.len().checked_sub(LISTED + 1) {
+        lines.push(format!("and {} more slots", grouped_digits(more + 1)));
+    }
+    lines
+}

@@ -1,0 +1,116 @@
+//! `--base`: compares the Policy of the files with that of another revision, whose limits, rules and
+//! excluded ranges apply as well. A pull request cannot lift them for itself.
+
+use std::collections::BTreeSet;
+
+use super::failure::Failure;
+use ipam_cilium::observed::Observed;
+use ipam_config::source::Location;
+use ipam_controller::{Job, Loaded, load};
+use ipam_core::model::{Finding, Severity, Waiver};
+use ipam_core::net::Range;
+use ipam_desired::{Policy, weakened};
+use ipam_planner::plan::{Plan, PlanDocument, RefusalDocument};
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct BaseArguments {
+    /// Compare with the files of this Git revision, such as `origin/main`: list first what the Policy
+    /// allows now and did not before. Its limits, rules, protections and excluded ranges apply as
+    /// well.
+    #[arg(long, value_name = "REV")]
+    base: Option<String>,
+}
+
+/// The Policy of the base revision.
+pub(super) struct Base {
+    revision: String,
+    loaded: Loaded,
+}
+
+impl BaseArguments {
+    /// Reads the directory as the base has it. A base without any file there has no Policy.
+    pub(super) fn read(&self, location: &Location) -> Result<Option<Base>, Failure> {
+        let Some(revision) = &self.base else {
+            return Ok(None);
+        };
+        let loaded = load(&Location {
+            directory: location.directory.clone(),
+            revision: Some(revision.clone()),
+        });
+        let is_new = loaded.revision.is_some() && loaded.documents.files.is_empty();
+        if loaded.has_errors() && !is_new {
+            let is_error = |one: &&Finding| one.severity == Severity::Error;
+            let first = loaded.findings.iter().find(is_error);
+            let why = first.map(|one| one.message.as_str()).unwrap_or_default();
+            return Err(Failure::Failed(format!(
+                "the files of --base {revision} cannot be used: {why}"
+            )));
+        }
+        Ok(Some(Base {
+            revision: revision.clone(),
+            loaded,
+        }))
+    }
+}
+
+impl Base {
+    /// The plan with what its Policy weakens, and with what the Policy of the base refuses.
+    pub(super) async fn judge(
+        &self,
+        document: PlanDocument,
+        plan: &Plan,
+        head: &Loaded,
+        observed: &Observed,
+        waivers: &BTreeSet<Waiver>,
+    ) -> PlanDocument {
+        let policy = &self.loaded.desired.policy;
+        let weakened = weakened(policy, &head.desired.policy);
+        let mut under_base = head.clone();
+        under_base.desired.policy = policy.clone();
+        let job = Job::saved(&under_base, None, waivers);
+        let refusals = job.refusals(&plan.changes, observed).await;
+        let refusals = refusals.iter().map(RefusalDocument::from);
+        let mut refusals: Vec<RefusalDocument> =
+            refusals.map(|refusal| self.attributed(refusal)).collect();
+        refusals.retain(|of_base| !is_in(of_base, &document.refusals));
+        refusals.extend(self.excluded(&document, policy));
+        document.judged_by_base(weakened, refusals)
+    }
+
+    fn attributed(&self, refusal: RefusalDocument) -> RefusalDocument {
+        RefusalDocument {
+            message: format!("by the Policy of {}: {}", self.revision, refusal.message),
+            ..refusal
+        }
+    }
+
+    /// Changes that give what the base excludes.
+    fn excluded(&self, document: &PlanDocument, policy: &Policy) -> Vec<RefusalDocument> {
+        let mut refusals = Vec::new();
+        for change in &document.changes {
+            let novel = change
+                .after
+                .iter()
+                .filter(|text| !change.before.contains(text));
+            let ranges = novel.filter_map(|text| text.parse::<Range>().ok());
+            let gives = |range: &Range| policy.excluded.iter().any(|one| one.overlaps(range));
+            let Some(range) = { ranges }.find(gives) else {
+                continue;
+            };
+            refusals.push(self.attributed(RefusalDocument {
+                rule: "limit".to_owned(),
+                message: format!("`{}` would get {range}, which is excluded", change.name),
+                help: "exclude the range again, or merge the change of the Policy first".to_owned(),
+                waiver: None,
+            }));
+        }
+        refusals
+    }
+}
+
+/// Whether the plan is refused for the same reason already.
+fn is_in(of_base: &RefusalDocument, refusals: &[RefusalDocument]) -> bool {
+    refusals
+        .iter()
+        .any(|one| one.rule == of_base.rule && of_base.message.ends_with(&one.message))
+}

@@ -1,0 +1,99 @@
+//! `--base`: what a pull request weakens in the Policy is listed first, and what the Policy of the
+//! base refuses stays refused.
+
+use std::process::Command;
+
+use super::support::{Folder, KUBERNETES, cluster, node, pool};
+
+const STRICT: &str = "apiVersion: cilium-ipam.io/v1alpha1
+kind: Policy
+metadata: {name: p}
+spec:
+  quarantine: 1h
+  excluded: [10.20.0.0/24]
+  limits: {assign: {count: 1}}
+  protected: {nodes: [n1], pools: [a]}
+  rules:
+  - {name: few, expression: plan.changes.size() < 2}
+";
+
+/// The commit `main` has this Policy, and the work tree another one.
+fn folder(base: &str, head: &str) -> Folder {
+    let nodes = [node("n1", "a", ""), node("n2", "a", "")];
+    let spec = "{cidrs: [10.20.0.0/16], blockSize: 24}";
+    let folder = Folder::new(&[
+        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
+        ("pools/a.yaml", &pool("a", spec)),
+        ("pools/policy.yaml", base),
+    ]);
+    let git = |words: &[&str]| {
+        let mut git = Command::new("git");
+        let identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+        git.current_dir(folder.path()).args(identity).args(words);
+        assert!(git.output().unwrap().status.success(), "{words:?}");
+    };
+    git(&["init", "-q", "-b", "main"]);
+    git(&["add", "pools"]);
+    git(&["commit", "-q", "-m", "Add pools"]);
+    folder.write("pools/policy.yaml", head);
+    folder
+}
+
+const PLAN: [&str; 5] = ["plan", "--cluster", "cluster.json", "--base", "main"];
+
+#[test]
+fn a_deleted_policy_is_told_first_and_its_limits_and_rules_apply() {
+    let folder = folder(STRICT, "");
+    let human = folder.run(&PLAN).expect(5).stdout;
+    assert!(human.starts_with("The Policy is weakened:\n"), "{human}");
+    for part in [
+        "the Policy is deleted",
+        "limit `assign-count` of 1 is removed",
+        "rule `few` is removed",
+        "node `n1` is no longer protected",
+        "pool `a` is no longer protected",
+        "range 10.20.0.0/24 is no longer excluded",
+        "quarantine of freed blocks is shortened",
+        "by the Policy of main: ",
+        "would get 10.20.0.0/24, which is excluded",
+    ] {
+        assert!(human.contains(part), "{part} in {human}");
+    }
+    for (condition, code) in [("policy", 5), ("refused", 5), ("never", 0)] {
+        folder
+            .run(&[&PLAN[..], &["--fail-on", condition]].concat())
+            .expect(code);
+    }
+    let comment = [
+        "comment",
+        "--dry-run",
+        "--cluster",
+        "cluster.json",
+        "--base",
+        "main",
+    ];
+    let text = folder.run(&comment).expect(5).stdout;
+    assert!(text.starts_with("**The Policy is weakened:**\n"), "{text}");
+}
+
+#[test]
+fn a_policy_that_allows_no_more_is_not_reported() {
+    let loose =
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {}\n";
+    for (base, head) in [(STRICT, STRICT), (loose, STRICT), ("", loose)] {
+        let folder = folder(base, head);
+        let ran = folder.run(&[&PLAN[..], &["--fail-on", "policy,never"]].concat());
+        assert!(!ran.expect(0).stdout.contains("weakened"), "{base} {head}");
+    }
+}
+
+#[test]
+fn an_unknown_base_is_an_error() {
+    let folder = folder(STRICT, STRICT);
+    let words = ["plan", "--cluster", "cluster.json", "--base", "absent"];
+    let refused = folder.run(&words).expect(1);
+    assert!(
+        refused.stderr.contains("--base absent cannot be used"),
+        "{refused:?}"
+    );
+}
