@@ -409,7 +409,7 @@ fn an_apply_in_windows_writes_only_while_one_is_open() {
         assert!(refused.stderr.contains(expected), "{refused:?}");
     }
     assert!(world.comments()[1].contains("No maintenance window is open"));
-    policy("{schedule: \"0 0 1 1 *\", duration: 1s}");
+    policy("{schedule: \"0 0 1 1 *\", duration: 1m}");
     let refused = reviewed(refuse).expect(4);
     assert!(
         refused.stderr.contains("the next one opens at 20"),
@@ -418,15 +418,16 @@ fn an_apply_in_windows_writes_only_while_one_is_open() {
     assert!(!world.folder.read("cluster.json").contains("podCIDR\""));
 
     // It opens in five seconds, and for long enough that a busy machine does not miss it.
-    let second = (jiff::Timestamp::now().as_second() + 5) % 60;
+    let opens = jiff::Timestamp::now().as_second() + 5;
+    let (second, minute) = (opens % 60, opens / 60 % 60);
     policy(&format!(
-        "{{schedule: \"{second} * * * * *\", duration: 50s}}"
+        "{{schedule: \"{second} {minute} * * * *\", duration: 1m}}"
     ));
     world.run(&COMMENT).expect(0);
     reviewed(wait).expect(0);
     assert!(world.folder.read("cluster.json").contains("10.20.0.0/24"));
     // Nothing is left to do, so no window is needed.
-    policy("{schedule: \"0 0 1 1 *\", duration: 1s}");
+    policy("{schedule: \"0 0 1 1 *\", duration: 1m}");
     reviewed(refuse).expect(0);
     reviewed(wait).expect(0);
     // What will not be applied does not wait.
