@@ -247,8 +247,7 @@ fn a_daemon_set_of_a_tenant_stops_no_operator() {
     let address = operator.address();
     server.nodes([in_rack("n1")]);
     assert_eq!(operator.written("n1"), json!(["10.20.0.0/24"]));
-    let (status, _) = http_get(&address, "/readyz");
-    assert_eq!(status, 200);
+    until("it is ready", || http_get(&address, "/readyz").0 == 200);
     operator.end();
 }
 

@@ -331,7 +331,15 @@ fn what_cilium_cannot_do_is_blocked() {
         let cluster = cluster(version, r#""ipam":"multi-pool""#, &items);
         let folder = Folder::new(&[("pools/a.yaml", &files), ("cluster.json", &cluster)]);
         let plan = folder
-            .run(&["plan", "--cluster", "cluster.json", "-o", "json", "--fail-on", "never"])
+            .run(&[
+                "plan",
+                "--cluster",
+                "cluster.json",
+                "-o",
+                "json",
+                "--fail-on",
+                "never",
+            ])
             .expect(0)
             .json();
         let mut reasons = plan["blocked"]

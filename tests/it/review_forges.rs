@@ -88,7 +88,7 @@ fn a_rule_refuses_a_plan_that_was_reviewed() {
                 .write("pools/policy.yaml", format!("{head}\n{rules}"));
         };
         policy("plan.changes.size() < 1");
-        world.run(&COMMENT).expect(2);
+        world.run(&COMMENT).expect(5);
         let shown = world.comments().remove(0);
         // Once, although it is a refusal and an error.
         assert!(shown.contains("`: refused for 1 reason; "), "{shown}");
@@ -313,7 +313,7 @@ fn a_part_of_the_cluster_has_an_issue_of_its_own() {
         .expect(0);
     assert_eq!(
         part.stderr,
-        "The selected part of the cluster is as the files say.\n"
+        "The selected part of the cluster matches the files; no issue is open\nNo changes to 1 selected node. 1 change is not in this plan.\n"
     );
     let whole = world.run(&["drift", "pools"]).expect(0);
     assert!(whole.stderr.contains("updated issue 1"), "{whole:?}");

@@ -211,7 +211,7 @@ fn each_command_works_with_its_roles_and_plan_uses_every_right_of_its_own() {
     planner.run(&["show", "nodes"]).expect(0);
     // Of a refused plan, it asks whether the operator runs.
     let refused = ["comment", "--dry-run", "--limit", "assign-count=0"];
-    planner.run(&refused).expect(2);
+    planner.run(&refused).expect(5);
     planner.was_allowed_everything();
     let requests = planner.requests();
     let rights = rights_for("plan");
