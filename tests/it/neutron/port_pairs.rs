@@ -63,7 +63,7 @@ fn changes(folder: &Folder) -> Vec<Value> {
     let plan = run(folder, &["plan", "-o", "json", "--fail-on", "never"])
         .expect(0)
         .json();
-    assert_eq!(plan["format_version"], "1.12");
+    assert_eq!(plan["format_version"], "1.13");
     plan["changes"]
         .as_array()
         .unwrap()
