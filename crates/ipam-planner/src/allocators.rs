@@ -61,7 +61,7 @@ pub(crate) fn described(allocator: &Allocator) -> String {
 /// How to keep an allocator from assigning, or to tell that it does not.
 pub(crate) fn fix(allocator: &Allocator) -> String {
     format!(
-        "{}; if it assigns no pod CIDRs any more, add `{}` to `acknowledgedAllocators` in the Policy",
+        "{}; if it assigns no pod CIDRs any more, add `{}` to `acknowledgedAllocators` in the Policy, and plan again",
         allocator.switch_off,
         allocator.name.escape_debug()
     )

@@ -263,10 +263,18 @@ fn a_distribution_that_hides_its_controllers_is_unknown() {
 #[test]
 fn an_administrator_acknowledges_by_name() {
     let on = || vec![kops(&["--allocate-node-cidrs=true"])];
-    assigns(&folder(
+    let plan = assigns(&folder(
         "{acknowledgedAllocators: [kube-controller-manager]}",
         on(),
     ));
+    let contradicted = "acknowledged-allocator-active";
+    assert!(codes(&plan).contains(&contradicted), "{plan:#}");
+    let off = vec![kops(&["--allocate-node-cidrs=false"])];
+    let plan = assigns(&folder(
+        "{acknowledgedAllocators: [kube-controller-manager]}",
+        off,
+    ));
+    assert!(!codes(&plan).contains(&contradicted), "{plan:#}");
     blocked(&folder(
         "{acknowledgedAllocators: [cloud-controller-manager]}",
         on(),

@@ -112,7 +112,10 @@ pub(super) fn allocators(
         let manager = ControllerProgram::KubeControllerManager.as_str();
         let name = hidden.embedding_process().unwrap_or(manager);
         let mut allocator = unproven(name, distribution);
-        allocator.evidence = format!("is part of {hidden}, which does not show its flags");
+        allocator.evidence = match name == manager {
+            true => format!("is part of {hidden}, which does not show its flags"),
+            false => format!("contains {manager}, and does not show its flags"),
+        };
         found.insert(allocator.name.clone(), allocator);
     }
     found.into_values().map(Arc::new).collect()

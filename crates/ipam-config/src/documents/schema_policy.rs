@@ -32,8 +32,8 @@ pub(super) struct PolicySpec {
     /// Where blocks are written; `auto` decides from the running Cilium.
     #[serde(default)]
     pub write_path: WrittenWritePath,
-    /// Other allocators of pod CIDRs that no longer assign any, or whose writes are accepted, such as
-    /// `kube-controller-manager` or `k3s`. They do not block changes.
+    /// Other allocators of pod CIDRs that no longer assign any, such as `kube-controller-manager` or
+    /// `k3s`. They do not block changes.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub acknowledged_allocators: TextList,

@@ -1,8 +1,10 @@
 //! Other allocators of pod CIDRs, compared with the files.
 
+use std::sync::Arc;
+
 use crate::allocators::{OtherAllocator, described, fix};
 use ipam_cilium::observed::{
-    Allocator, AllocatorStatus, CloudRoutes, ModeSeen, Observed, ObservedKind,
+    Allocator, AllocatorProof, AllocatorStatus, CloudRoutes, ModeSeen, Observed, ObservedKind,
 };
 use ipam_core::model::{Finding, IpamMode, ObjectRef, Rule, Severity};
 use ipam_core::net::Range;
@@ -27,6 +29,31 @@ pub(super) fn unclear(desired: &Desired, observed: &Observed) -> Option<Finding>
         }
         _ => None,
     }
+}
+
+/// Allocators whose flags contradict the Policy, which says that they assign no more.
+pub(super) fn acknowledged_and_active(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    if !reads_nodes(observed) {
+        return Vec::new();
+    }
+    let acknowledged = &desired.policy.acknowledged_allocators;
+    let assigns = |one: &&Arc<Allocator>| {
+        acknowledged.contains(&one.name)
+            && one.status == AllocatorStatus::Active
+            && one.proof == AllocatorProof::Flags
+    };
+    let allocators = observed.allocators.iter().filter(assigns);
+    let contradicts = |allocator: &Arc<Allocator>| {
+        let message = format!(
+            "{}, and `acknowledgedAllocators` of the Policy says that it assigns no pod CIDRs",
+            described(allocator)
+        );
+        let rule = Rule("acknowledged-allocator-active");
+        let finding = Finding::new(Severity::Warning, rule, message);
+        let finding = finding.causes("two programs can assign one block to two nodes");
+        finding.help(&allocator.switch_off)
+    };
+    allocators.map(contradicts).collect()
 }
 
 fn reads_nodes(observed: &Observed) -> bool {

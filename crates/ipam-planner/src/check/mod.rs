@@ -87,7 +87,8 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
 /// Findings of the files compared with the cluster, except those that the doctor's own rules report
 /// more exactly.
 pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 11] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 12] = [
+        allocators::acknowledged_and_active,
         allocators::pools_outside,
         native_routing::pools_outside,
         cluster::unreadable_range_settings,
@@ -109,7 +110,8 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 
 /// Findings of the files compared with the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 17] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 18] = [
+        allocators::acknowledged_and_active,
         allocators::pools_outside,
         migration::unfinished,
         cluster::nodes_left_to_others,

@@ -71,7 +71,12 @@ fn lost_addresses(effects: &Effects) -> Option<Refusal> {
     let parts: Vec<String> = parts.map(|(who, lost)| losses(who, &lost)).collect();
     let message = format!("now or later, {}", parts.join("; "));
     let waiver = Waiver::LostAddresses(count);
-    let help = format!("leave the pools as they are, or plan again with `--waive {waiver}`");
+    let is_hostname = |lost: &LostAddress| lost.address.ip().is_none();
+    let class = match effects.lost().any(|(_, lost)| is_hostname(lost)) {
+        true => ", create Services with hostnames with the `spec.loadBalancerClass` of the program that gave them",
+        false => "",
+    };
+    let help = format!("leave the pools as they are{class}, or plan again with `--waive {waiver}`");
     Some(Refusal {
         rule: Rule("lost-addresses"),
         message,
