@@ -11,7 +11,7 @@ use ipam_cluster::Extent;
 use ipam_config::source::Location;
 use ipam_controller::{Job, Loaded, Scope};
 use ipam_core::model::ServiceName;
-use ipam_planner::check::about_cilium;
+use ipam_planner::check::about_blocks;
 use ipam_planner::explain::{Explanation, explain, explain_sharing};
 use ipam_planner::plan::Selected;
 
@@ -76,7 +76,7 @@ pub(super) async fn explained(
 
 /// Tells on stderr what makes the answer uncertain.
 pub(super) fn warn(loaded: &Loaded, observed: &Observed, common: &Common) {
-    let findings = about_cilium(observed);
+    let findings = about_blocks(&loaded.desired, observed);
     if !findings.is_empty() {
         output::talk(&diagnostics(&findings, &loaded.documents, common.detail()));
     }

@@ -155,6 +155,27 @@ fn the_operator_of_1_16_7_empties_services_when_it_ends() {
     assert_eq!(entries(&upgrade(&nobody, "1.17")), []);
 }
 
+/// The operator and the agents are upgraded one after the other.
+#[test]
+fn faults_of_the_operator_go_by_its_own_release() {
+    let services = [service("shop", None, "Cluster")];
+    let image = |version: &str| format!("quay.io/cilium/operator-generic:v{version}");
+    for (operator, agents, is_faulty) in [("1.16.7", "1.16.6", true), ("1.16.6", "1.16.7", false)] {
+        let container = json!({"name": "cilium-operator", "image": image(operator)});
+        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "cilium-operator", "namespace": "kube-system",
+                "labels": {"io.cilium/app": "operator"}},
+            "spec": {"template": {"spec": {"containers": [container]}}}});
+        let items = [&services[..], &[deployment.to_string()]].concat();
+        let folder = folder(agents, "", &items);
+        let found = doctor(&folder);
+        assert_eq!(has(&found, "faulty-release", "cilium#37965"), is_faulty);
+        let told = entries(&upgrade(&folder, "1.17"));
+        let names_fault = told.iter().any(|(code, _)| code == "upgrade-bad-release");
+        assert_eq!(names_fault, is_faulty, "{told:?}");
+    }
+}
+
 #[test]
 fn operators_that_unshare_addresses() {
     let shared = |name: &str, port: u16| {

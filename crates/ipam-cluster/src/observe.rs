@@ -231,6 +231,11 @@ impl<'c, C: Cluster> Reading<'c, C> {
             let candidates = lock(&self.reader).candidates_for_cilium();
             for namespace in candidates {
                 seen = self.list(ObservedKind::CiliumConfig, &namespace).await?;
+                if let Seen::Hidden(message) = &seen {
+                    let mut reader = lock(&self.reader);
+                    reader.hidden_config(&namespace);
+                    reader.hidden(ObservedKind::CiliumConfig, message.clone());
+                }
                 listed = namespace;
             }
         }

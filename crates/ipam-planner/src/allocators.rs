@@ -29,8 +29,11 @@ impl<'o> OtherAllocator<'o> {
             open.find(|one| one.status == status)
         };
         let manager = ControllerProgram::KubeControllerManager.as_str();
-        let is_manager =
-            |one: &Arc<Allocator>| one.name == manager || one.status != AllocatorStatus::Inactive;
+        let cloud = ControllerProgram::CloudControllerManager.as_str();
+        // Programs such as k3s contain the manager.
+        let is_manager = |one: &Arc<Allocator>| {
+            one.name == manager || (one.name != cloud && one.status != AllocatorStatus::Inactive)
+        };
         match (
             with(AllocatorStatus::Active),
             with(AllocatorStatus::Unknown),

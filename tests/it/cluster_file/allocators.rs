@@ -233,7 +233,17 @@ fn the_writers_of_the_newest_nodes_count() {
     // The flag is newer than the writes of the same program.
     let manager = Some("kube-controller-manager");
     let before = node("n1", "2026-01-01T00:00:00Z", Some("10.20.0.0/24"), manager);
-    assigns(&folder("{}", vec![before, off]));
+    assigns(&folder("{}", vec![before.clone(), off.clone()]));
+    // A Node that is younger than the process shows more than the flag.
+    for (started, is_blocked) in [
+        ("2026-01-01T00:00:01Z", false),
+        ("2025-12-31T00:00:00Z", true),
+    ] {
+        let mut process = off.clone();
+        process["metadata"]["creationTimestamp"] = json!(started);
+        let plan = plan(&folder("{}", vec![before.clone(), process]));
+        assert_eq!(plan["blocked"][0].is_object(), is_blocked, "{plan:#}");
+    }
     // A person is no allocator.
     let by_hand = node(
         "n1",

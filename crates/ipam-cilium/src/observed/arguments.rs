@@ -28,14 +28,14 @@ pub(super) fn arguments_of<'w>(
                     .map_or_else(|| "true".to_owned(), Clone::clone),
             ),
         };
-        // Repeated flags extend lists of CIDRs. Of other flags the last one wins.
-        match arguments
-            .get_mut(key)
-            .filter(|_| key.ends_with("-cidr") || key == "source")
-        {
+        // Programs of Kubernetes take `_` for `-` (`WordSepNormalizeFunc` of component-base).
+        let key = key.replace('_', "-");
+        // Repeated flags extend lists. Of other flags the last one wins.
+        let is_list = key.ends_with("-cidr") || key == "source" || key == "controllers";
+        match arguments.get_mut(&key).filter(|_| is_list) {
             Some(list) => *list = format!("{list},{value}"),
             None => {
-                arguments.insert(key.to_owned(), value);
+                arguments.insert(key, value);
             }
         }
     }

@@ -246,7 +246,12 @@ pub(super) fn version_of_chart(label: &str) -> Option<CiliumVersion> {
 
 /// A tag such as `2024.5.1` is a vendor's date, not a release of Cilium.
 fn plausible(version: CiliumVersion) -> Option<CiliumVersion> {
-    (version.major == 1 && (7..100).contains(&version.minor)).then_some(version)
+    let is_release = match version.major {
+        1 => (7..100).contains(&version.minor),
+        2 => version.minor < 100,
+        _ => false,
+    };
+    is_release.then_some(version)
 }
 
 /// `pkg/k8s/apis/cilium.io/register.go`, CustomResourceDefinitionSchemaVersion of each minor
@@ -259,7 +264,8 @@ pub(super) fn version_of_schema(label: &str) -> Option<CiliumVersion> {
         // 1.26.7 and 1.26.8 belong to 1.13, 1.26.10 already to 1.14.
         (26, Some(patch)) if patch < 10 => 13,
         (26 | 27, _) => 14,
-        (later @ 28..=33, _) => later - 13,
+        // 1.33 is that of 1.20. Later ones belong to later releases, none of which is known.
+        (later @ 28..=99, _) => later - 13,
         _ => return None,
     };
     Some(CiliumVersion::minor(minor))
@@ -318,6 +324,7 @@ mod tests {
             ""
         );
         assert_eq!(text(version_of_image("mirror/cilium:2024.5.1")), "");
+        assert_eq!(text(version_of_image("mirror/cilium:v2.0.1")), "2.0.1");
         assert_eq!(text(version_of_chart("cilium-1.20.2")), "1.20.2");
         let schemas = [
             ("1.24.4", "1.11"),
@@ -326,7 +333,8 @@ mod tests {
             ("1.28.3", "1.15"),
             ("1.32.1", "1.19"),
             ("1.33.0", "1.20"),
-            ("1.99.0", ""),
+            ("1.34.2", "1.21"),
+            ("1.100.0", ""),
         ];
         for (label, expected) in schemas {
             assert_eq!(text(version_of_schema(label)), expected, "{label}");

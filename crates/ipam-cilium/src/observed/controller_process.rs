@@ -46,6 +46,8 @@ pub(super) struct ControllerProcess {
     pub routes: CloudRoutes,
     /// Name of the Pod or DaemonSet.
     pub object: String,
+    /// Its creation, RFC 3339. Empty if unknown.
+    pub created: String,
     /// What the labels tell about the distribution.
     pub distribution: Option<Distribution>,
 }
@@ -86,6 +88,12 @@ impl ControllerProcess {
                     cluster_cidrs: cluster_cidrs(lines),
                     routes: routes(lines),
                     object: view.metadata.name.clone().into_owned(),
+                    created: view
+                        .metadata
+                        .created
+                        .as_deref()
+                        .unwrap_or_default()
+                        .to_owned(),
                     distribution,
                 },
             ))
@@ -155,9 +163,13 @@ impl CommandLine {
         names.next()
     }
 
-    /// Whether flags may come from a file or a variable.
+    /// Whether flags may come from a file, a variable or another command.
     fn hides_flags(&self) -> bool {
-        self.flag("config").is_some() || self.words.iter().any(|word| word.starts_with('$'))
+        let hides = |word: &String| {
+            let is_value_of_flag = word.starts_with("--");
+            matches!(word.as_str(), "xargs" | "eval") || (word.contains('$') && !is_value_of_flag)
+        };
+        self.flag("config").is_some() || self.words.iter().any(hides)
     }
 
     /// What its flags say of the node-ipam controller; `None` if they say nothing.
@@ -174,20 +186,21 @@ impl CommandLine {
         })
     }
 
-    /// Whether `--controllers` names none of these controllers, or switches one off.
+    /// Whether `--controllers` switches these controllers off: the names of one. The first entry that
+    /// names it decides (`IsControllerEnabled` of kubernetes/controller-manager).
     fn leaves_out(&self, names: &[&str]) -> bool {
         let Some(list) = self.flag("controllers").filter(|list| !list.contains('$')) else {
             return false;
         };
-        let mut is_listed = false;
-        for entry in list.split(',').map(str::trim) {
-            match entry.strip_prefix('-') {
-                Some(name) if names.contains(&name) => return true,
-                Some(_) => {}
-                None => is_listed |= entry == "*" || names.contains(&entry),
-            }
-        }
-        !is_listed
+        let mut entries = list.split(',').map(str::trim);
+        let decision = entries.clone().find_map(|entry| {
+            let (name, is_off) = match entry.strip_prefix('-') {
+                Some(name) => (name, true),
+                None => (entry, false),
+            };
+            names.contains(&name).then_some(is_off)
+        });
+        decision.unwrap_or_else(|| !entries.any(|entry| entry == "*"))
     }
 }
 
@@ -274,7 +287,9 @@ fn command_lines(container: &Container) -> Vec<CommandLine> {
 /// The commands of a shell script, roughly: quotes do not hold words together.
 fn commands(script: &str) -> Vec<CommandLine> {
     let script = script.replace("\\\n", " ").replace(['"', '\''], "");
-    let commands = script.split([';', '|', '&', '\n', '(', ')', '`']);
+    // The output of a command counts as a variable.
+    let script = script.replace('`', " $\n");
+    let commands = script.split([';', '|', '&', '\n', '(', ')']);
     let words = commands.map(|command| {
         let words = command.split_whitespace();
         let words = words.take_while(|word| !word.starts_with('#'));
@@ -319,7 +334,33 @@ mod tests {
     #[test]
     fn flags_of_a_command_line() {
         let kcm = "/usr/local/bin/kube-controller-manager";
-        let cases: [(&[&str], Option<_>); 22] = [
+        let cases: [(&[&str], Option<_>); 26] = [
+            (&[kcm, "--allocate_node_cidrs=true"], Some((Kcm, Active))),
+            (
+                &[
+                    kcm,
+                    "--allocate-node-cidrs",
+                    "--controllers=*",
+                    "--controllers=-ttl",
+                ],
+                Some((Kcm, Active)),
+            ),
+            (
+                &[
+                    kcm,
+                    "--allocate-node-cidrs",
+                    "--controllers=nodeipam,-nodeipam",
+                ],
+                Some((Kcm, Active)),
+            ),
+            (
+                &[
+                    kcm,
+                    "--allocate-node-cidrs",
+                    "--controllers=-nodeipam,*,nodeipam",
+                ],
+                Some((Kcm, Inactive)),
+            ),
             (&[kcm], Some((Kcm, Inactive))),
             (&[kcm, "--allocate-node-cidrs"], Some((Kcm, Active))),
             (&[kcm, "--allocate-node-cidrs", "true"], Some((Kcm, Active))),
@@ -400,6 +441,11 @@ mod tests {
                 Active,
             ),
             ("exec kube-controller-manager $FLAGS", Unknown),
+            ("exec kube-controller-manager `cat /flags`", Unknown),
+            ("exec kube-controller-manager $(cat /flags)", Unknown),
+            ("exec kube-controller-manager -v=2${FLAGS}", Unknown),
+            ("xargs -a /flags kube-controller-manager", Unknown),
+            ("eval kube-controller-manager --v=2", Unknown),
             (
                 "F='--v=2 --allocate-node-cidrs=true'\nexec kube-controller-manager $F",
                 Active,

@@ -33,6 +33,8 @@ pub(super) struct Installation {
     /// With the names of their Pods.
     pub(super) agents: Vec<(String, Agent)>,
     pub(super) config: Option<ConfigMapView>,
+    /// Whether its ConfigMaps could not be read.
+    pub(super) is_hidden: bool,
     pub(super) speaker_peers: Option<SpeakerPeers>,
 }
 
@@ -70,7 +72,7 @@ pub(super) struct OperatorSeen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice<'i> {
     In(&'i str),
-    /// Several namespaces outside of `kube-system` look alike.
+    /// Several namespaces outside `kube-system` look alike, or one of them could not be read.
     Ambiguous,
 }
 
@@ -128,6 +130,9 @@ impl Installations {
         if self.has_config(DEFAULT_CILIUM_NAMESPACE) {
             return Choice::In(DEFAULT_CILIUM_NAMESPACE);
         }
+        if self.by_namespace.values().any(|of| of.is_hidden) {
+            return Choice::Ambiguous;
+        }
         let all = self.by_namespace.iter();
         let with_config: Vec<_> = all.filter(|(_, of)| of.config.is_some()).collect();
         let of_evidence = |evidence: Scheduled| {
@@ -145,14 +150,14 @@ impl Installations {
 
     /// Takes the objects of Cilium's namespace, and reports the others.
     pub(super) fn finish(mut self) -> (Option<String>, Installation, Vec<Finding>) {
-        let choice = self.choice();
+        let is_ambiguous = self.choice() == Choice::Ambiguous;
         let mut findings = Vec::new();
-        if choice == Choice::Ambiguous {
-            findings.push(ambiguous());
-        }
         let namespace = self.namespace().to_owned();
         let chosen = self.by_namespace.remove(&namespace).unwrap_or_default();
-        findings.extend(self.objects_like_cilium(&namespace));
+        findings.extend(match is_ambiguous {
+            true => Some(ambiguous()),
+            false => self.objects_like_cilium(&namespace),
+        });
         (
             chosen.config.is_some().then_some(namespace),
             chosen,
@@ -166,7 +171,7 @@ impl Installations {
         let objects: Vec<ObjectRef> = all.flat_map(|(name, of)| of.objects(name)).collect();
         let (first, others) = objects.split_first()?;
         let message = format!(
-            "{} outside of Cilium's namespace `{}` {} like an object of Cilium",
+            "{} outside Cilium's namespace `{}` {} like an object of Cilium",
             ipam_core::model::count(objects.len(), "object"),
             namespace.escape_debug(),
             if others.is_empty() { "looks" } else { "look" },
@@ -191,7 +196,7 @@ impl Installations {
 
 /// No namespace is the only one.
 fn ambiguous() -> Finding {
-    let message = "more than one Cilium is visible, so the effective settings are unknown";
+    let message = "several namespaces may be that of Cilium, so the effective settings are unknown";
     let finding = Finding::new(Severity::Warning, Rule("two-ciliums"), message);
     finding.help(
         "pass --cilium-namespace, or remove the DaemonSet and the ConfigMap `cilium-config` of the other one",
@@ -276,20 +281,21 @@ mod tests {
     }
 
     /// `a+` runs agents, `a-` runs none, `a?` does not say; `a` has a ConfigMap only, `a+!` no
-    /// ConfigMap.
+    /// ConfigMap, and that of `a+~` could not be read.
     fn installations(named: Option<&str>, of: &str) -> Installations {
         let mut all = Installations::named(named);
         for word in of.split_whitespace() {
-            let name = word.trim_end_matches(['+', '-', '?', '!']);
+            let name = word.trim_end_matches(['+', '-', '?', '!', '~']);
             let installation = all.of(name);
-            let scheduled = match word.trim_end_matches('!').chars().last() {
+            let scheduled = match word.trim_end_matches(['!', '~']).chars().last() {
                 Some('+') => Some(Scheduled::Yes),
                 Some('-') => Some(Scheduled::No),
                 Some('?') => Some(Scheduled::Unknown),
                 _ => None,
             };
             installation.daemon_sets.extend(scheduled.map(daemon_set));
-            if !word.ends_with('!') {
+            installation.is_hidden = word.ends_with('~');
+            if !word.ends_with(['!', '~']) {
                 installation.config = Some(config(name));
             }
         }
@@ -315,6 +321,8 @@ mod tests {
             ("a+ b+", Choice::Ambiguous),
             ("a? b?", Choice::Ambiguous),
             ("a b", Choice::Ambiguous),
+            ("a+ b+~", Choice::Ambiguous),
+            ("kube-system a+~", Choice::In("kube-system")),
         ];
         for (of, expected) in cases {
             assert_eq!(installations(None, of).choice(), expected, "{of}");
@@ -333,7 +341,7 @@ mod tests {
         };
         assert_eq!(finding.rule.0, "objects-like-cilium");
         assert!(
-            finding.message.starts_with("3 objects outside of"),
+            finding.message.starts_with("3 objects outside Cilium"),
             "{finding:?}"
         );
         assert!(installations(None, "kube-system+").finish().2.is_empty());

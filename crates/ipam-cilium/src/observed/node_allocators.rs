@@ -91,8 +91,12 @@ pub(super) fn allocators(
         let name = named_in(manager).map_or(manager, |program| program.as_str());
         let allocator = found.entry(name.to_owned());
         let allocator = allocator.or_insert_with(|| unproven(name, distribution));
-        // A flag is newer than the Nodes that were created before it was set.
-        if allocator.status == AllocatorStatus::Unknown {
+        let is_proven = match allocator.status {
+            AllocatorStatus::Unknown => true,
+            AllocatorStatus::Inactive => is_after_start(node, name, &processes),
+            AllocatorStatus::Active => false,
+        };
+        if is_proven {
             allocator.status = AllocatorStatus::Active;
             allocator.proof = AllocatorProof::Indirect;
             allocator.evidence = format!(
@@ -101,10 +105,12 @@ pub(super) fn allocators(
             );
         }
     }
-    // Node-ipam does not run in a cloud-controller-manager alone.
-    let is_manager = |one: &Allocator| {
-        one.status != AllocatorStatus::Inactive
-            || one.name == ControllerProgram::KubeControllerManager.as_str()
+    let is_manager = |one: &Allocator| match one.name.parse() {
+        Ok(ControllerProgram::KubeControllerManager) => true,
+        Ok(ControllerProgram::CloudControllerManager) => false,
+        Ok(ControllerProgram::NodeIpamController) | Err(_) => {
+            one.status != AllocatorStatus::Inactive
+        }
     };
     if let Some(hidden) = distribution.filter(|distribution| distribution.hides_controllers())
         && !found.values().any(is_manager)
@@ -119,6 +125,16 @@ pub(super) fn allocators(
         found.insert(allocator.name.clone(), allocator);
     }
     found.into_values().map(Arc::new).collect()
+}
+
+/// Whether a Node is younger than every process of a program: what the program wrote there shows
+/// more than its flags. Flags of unknown age count as newer.
+fn is_after_start(node: &Node, program: &str, processes: &[ControllerProcess]) -> bool {
+    let of_program = processes
+        .iter()
+        .filter(|process| process.program.as_str() == program);
+    let started = of_program.map(|process| process.created.as_str()).max();
+    started.is_some_and(|started| !started.is_empty() && node.created.as_str() > started)
 }
 
 fn unproven(name: &str, distribution: Option<Distribution>) -> Allocator {

@@ -183,6 +183,11 @@ impl Reader {
         self.installations.candidates()
     }
 
+    /// Records that the ConfigMaps of a namespace that may be Cilium's could not be read.
+    pub fn hidden_config(&mut self, namespace: &str) {
+        self.installations.of(namespace).is_hidden = true;
+    }
+
     /// The CustomResourceDefinitions that were read.
     pub fn definitions(&self) -> &Definitions {
         &self.observed.definitions

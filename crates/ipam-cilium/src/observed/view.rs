@@ -245,6 +245,8 @@ pub(super) struct NamedMetadata<'a> {
     pub name: Cow<'a, str>,
     #[serde(default)]
     pub generation: Option<u64>,
+    #[serde(borrow, default, rename = "creationTimestamp")]
+    pub created: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     pub namespace: Option<Cow<'a, str>>,
     #[serde(default)]

@@ -304,15 +304,16 @@ impl<C: Follow> Worker<'_, C> {
         on_event: &mut OnEvent<'_>,
     ) {
         let rules = VersionRules::of(observed);
+        let desired = &self.files.applied_config().desired;
         let waiting = Waiting {
             nodes: observed.nodes.len(),
-            activity: self.files.applied_config().desired.policy.activity,
+            activity: desired.policy.activity,
             for_a_person: parted
                 .waiting
                 .iter()
                 .map(|change| WaitingChange::new(change, rules))
                 .collect(),
-            warnings: check::about_cilium(observed)
+            warnings: check::about_blocks(desired, observed)
                 .into_iter()
                 .map(|finding| (finding.rule.0, finding.message))
                 .collect(),

@@ -23,7 +23,7 @@ pub(crate) use native_routing::pools_outside;
 pub(crate) use files::is_private;
 pub(crate) use load_balancing::at_start;
 pub(crate) use releases::are_known;
-pub use releases::{UNKNOWN_VERSION, about_cilium};
+pub use releases::{UNKNOWN_VERSION, about_blocks, about_cilium};
 
 use ipam_cilium::observed::Observed;
 use ipam_core::model::Finding;

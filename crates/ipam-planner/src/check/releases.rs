@@ -3,10 +3,12 @@
 
 use std::collections::BTreeSet;
 
+use super::allocators;
 use crate::upgrade;
 use ipam_cilium::observed::Observed;
 use ipam_cilium::releases::{NEWEST, why_unknown};
 use ipam_core::model::{CiliumVersion, Finding, Rule, Severity};
+use ipam_desired::Desired;
 
 /// Code of the finding about an unknown release.
 pub const UNKNOWN_VERSION: &str = "unknown-version";
@@ -85,6 +87,15 @@ pub(crate) fn faults(observed: &Observed) -> Vec<Finding> {
         .into_iter()
         .map(finding)
         .collect()
+}
+
+/// What makes every answer about blocks of nodes uncertain: a command that shows no plan tells it, too.
+pub fn about_blocks(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    let is_uncertain = |finding: &Finding| finding.severity == Severity::Warning;
+    let allocator = allocators::unclear(desired, observed).filter(is_uncertain);
+    let mut findings = about_cilium(observed);
+    findings.extend(allocator.filter(|_| !desired.pools.is_empty()));
+    findings
 }
 
 /// The findings about Cilium itself that every command shows.

@@ -4,9 +4,8 @@
 use std::collections::BTreeSet;
 
 use ipam_cilium::observed::{DuplicateHandling, Losers, Observed, Removal, RemovalCause};
-use ipam_core::model::{
-    CiliumVersion, Finding, NodeName, ObjectRef, Rule, Severity, grouped_digits,
-};
+use ipam_cilium::releases::NEWEST;
+use ipam_core::model::{Finding, NodeName, ObjectRef, Rule, Severity, grouped_digits};
 use ipam_core::net::{Block, Family};
 use ipam_desired::Desired;
 
@@ -17,21 +16,19 @@ const LISTED: usize = 10;
 
 /// One finding for each family and cause.
 pub(super) fn removed_at_operator_start(_: &Desired, observed: &Observed) -> Vec<Finding> {
-    let Some(release) = observed.operator_release() else {
-        return Vec::new();
-    };
-    let removals = observed.removed_at_operator_start(release);
-    let finding = |removal: &Removal| finding(observed, release, removal);
-    removals.iter().map(finding).collect()
+    let finding = |removal: &Removal| finding(observed, removal);
+    next_removals(observed).iter().map(finding).collect()
+}
+
+/// What the next start removes. An operator of an unknown release may be one that removes blocks.
+fn next_removals(observed: &Observed) -> Vec<Removal> {
+    observed.removed_at_operator_start(observed.operator_release().unwrap_or(NEWEST))
 }
 
 /// Number of nodes that lose blocks at the next start, at most.
 pub(crate) fn nodes_losing_blocks(observed: &Observed) -> usize {
-    let removals = observed
-        .operator_release()
-        .map(|release| observed.removed_at_operator_start(release));
-    let removals = removals.iter().flatten();
-    removals.map(|removal| removal.losers.most()).sum()
+    let removals = next_removals(observed);
+    removals.iter().map(|removal| removal.losers.most()).sum()
 }
 
 /// Message and fix of each finding of this rule.
@@ -42,21 +39,26 @@ pub(crate) fn sentences(findings: &[Finding]) -> Vec<String> {
         .collect()
 }
 
-fn finding(observed: &Observed, release: CiliumVersion, removal: &Removal) -> Finding {
-    let removes = match DuplicateHandling::of(release) {
-        DuplicateHandling::Removes | DuplicateHandling::Reports => "removes",
-        DuplicateHandling::DependsOnPatch => "may remove, depending on its patch release,",
+fn finding(observed: &Observed, removal: &Removal) -> Finding {
+    let release = observed.operator_release();
+    let removes = match release.map(DuplicateHandling::of) {
+        Some(DuplicateHandling::Removes | DuplicateHandling::Reports) => "removes",
+        Some(DuplicateHandling::DependsOnPatch) => "may remove, depending on its patch release,",
+        None => "may remove, depending on its release,",
     };
+    let release = release
+        .map(|release| format!(" {release}"))
+        .unwrap_or_default();
     let family = removal.family;
     let message = format!(
-        "at its next start, Cilium's operator {release} {removes} the {family} pod CIDRs of {}: {}",
+        "at its next start, Cilium's operator{release} {removes} the {family} pod CIDRs of {}: {}",
         losers(removal),
         why(observed, removal)
     );
     let finding = Finding::new(Severity::Error, RULE, message)
         .seen(evidence(removal))
         .causes(
-            "the Pods of these nodes go on using addresses that the operator gives to other nodes",
+            "the Pods of these nodes still use addresses that the operator assigns to other nodes",
         )
         .help(fix(observed, removal));
     let mut nodes = removal.candidates.keys().map(ObjectRef::node);

@@ -33,6 +33,7 @@ pub(super) struct HopView<'d> {
 pub(super) fn at(observed: &Observed, version: CiliumVersion) -> Observed {
     let mut observed = observed.clone();
     observed.cilium.version = Some((version, Evidence::Flag));
+    observed.cilium.operator_version = Some(version);
     observed
 }
 
@@ -52,6 +53,11 @@ impl<'d> HopView<'d> {
             before,
             after,
         }
+    }
+
+    /// The release of the operator that ends in the hop.
+    pub(super) fn operator_before(&self) -> CiliumVersion {
+        self.before.cilium.operator_version.unwrap_or(self.from)
     }
 
     /// Whether the hop ends at this minor release or a later one, and starts before it.

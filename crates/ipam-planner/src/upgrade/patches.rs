@@ -26,9 +26,13 @@ pub(super) fn judge(hop: &HopView<'_>, changes: &mut Changes) {
 /// Faults of one release that objects meet while it runs. `operator-panics` reports
 /// [`Trigger::ReservedAndShared`], with the pool.
 pub(super) fn of_running(hop: &HopView<'_>, changes: &mut Changes) {
-    let has_no_finding = |fault: &&Fault| fault.trigger != Trigger::ReservedAndShared;
-    let met = FAULTS.iter().filter(|fault| fault.is_in(hop.to));
-    for fault in met.filter(has_no_finding) {
+    let is_met = |fault: &&Fault| match fault.trigger {
+        Trigger::ReservedAndShared => false,
+        // A fault of the agents.
+        Trigger::LocalGateway => fault.is_in(hop.from),
+        _ => fault.is_in(hop.operator_before()),
+    };
+    for fault in FAULTS.iter().filter(is_met) {
         for (subject, effect) in meets(fault.trigger, hop) {
             changes.add(UpgradeCode::BadRelease, cause(fault), subject, effect);
         }
@@ -38,7 +42,7 @@ pub(super) fn of_running(hop: &HopView<'_>, changes: &mut Changes) {
 /// How a hop meets a fault, if it does.
 fn code(fault: &Fault, hop: &HopView<'_>) -> Option<UpgradeCode> {
     // The operator of the release before ends in the hop.
-    if fault.occasion == Occasion::Shutdown && fault.is_in(hop.from) {
+    if fault.occasion == Occasion::Shutdown && fault.is_in(hop.operator_before()) {
         return Some(UpgradeCode::BadRelease);
     }
     if fault.minor != hop.to.minor {

@@ -73,7 +73,9 @@ fn lost_addresses(effects: &Effects) -> Option<Refusal> {
     let waiver = Waiver::LostAddresses(count);
     let is_hostname = |lost: &LostAddress| lost.address.ip().is_none();
     let class = match effects.lost().any(|(_, lost)| is_hostname(lost)) {
-        true => ", create Services with hostnames with the `spec.loadBalancerClass` of the program that gave them",
+        true => {
+            ", create Services with hostnames with the `spec.loadBalancerClass` of the program that gave them"
+        }
         false => "",
     };
     let help = format!("leave the pools as they are{class}, or plan again with `--waive {waiver}`");
