@@ -6,8 +6,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use forge::{
-    Client, FilesInBranch, ForgeError, Marker, Merged, Outcome, Place, PullRequest, Repository,
-    default_branch, files_in_branch, find, merged_with, post,
+    Client, FilesInBranch, ForgeError, Marker, Merged, Outcome, Place, PullRequest, Renewal,
+    Repository, default_branch, files_in_branch, find, merged_with, post,
 };
 
 use super::apply_report::Report;
@@ -49,7 +49,8 @@ struct Evidence {
     branch: String,
     files: FilesInBranch,
     merged: Option<Merged>,
-    comment: Option<forge::Comment>,
+    /// Those of ours for the directory. Only one counts: of several, the reviewers may have seen any.
+    comments: Vec<forge::Comment>,
 }
 
 /// Where the evidence is.
@@ -80,15 +81,15 @@ impl Search {
         };
         let files = files_in_branch(client, repository, &branch, &commit, &paths, patience)?;
         let merged = merged_with(client, repository, &branch, &commit, patience)?;
-        let comment = match merged {
+        let comments = match merged {
             Some(Merged { number, .. }) => find(client, repository, number, &marker, patience)?,
-            None => None,
+            None => Vec::new(),
         };
         Ok(Evidence {
             branch,
             files,
             merged,
-            comment,
+            comments,
         })
     }
 }
@@ -211,20 +212,29 @@ impl Review {
         let Evidence {
             branch,
             merged,
-            comment,
+            comments,
             ..
         } = &self.evidence;
-        let shown = comment.as_ref().and_then(|one| shown_plan(&one.body));
+        let shown = comments.iter().find_map(|one| shown_plan(&one.body));
         if plan.changes.is_empty() && (plan.blocked.is_empty() || shown.is_none()) {
             return Ok(());
         }
-        let why = match (merged, shown, comment) {
+        let why = match (merged, shown, &comments[..]) {
             (None, _, _) => format!(
                 "commit {} came to branch {branch} with no pull request, so its plan was not reviewed",
                 self.commit
             ),
-            (Some(merged), Some(_), Some(comment)) if !is_older(comment, merged) => format!(
-                "the comment with the plan was changed after pull request {} was merged",
+            (Some(merged), Some(_), [_, _, ..]) => format!(
+                "pull request {} has {} comments of ours for this directory: which one was reviewed is unknown",
+                merged.number,
+                comments.len()
+            ),
+            (Some(merged), Some(_), [comment]) if comment.may_be_edited() => format!(
+                "the comment with the plan in pull request {} was edited after it was posted",
+                merged.number
+            ),
+            (Some(merged), Some(_), [comment]) if !is_older(comment, merged) => format!(
+                "the comment with the plan was posted after pull request {} was merged",
                 merged.number
             ),
             (Some(_), Some(shown), _) if shown == plan.substance() => return Ok(()),
@@ -310,6 +320,7 @@ impl Review {
             // What an earlier run of this job applied matters more.
             if !has_written
                 && find(client, repository, number, &marker, patience)?
+                    .first()
                     .is_some_and(|earlier| tells_of_an_apply(&earlier.body))
             {
                 return Ok(None);
@@ -318,7 +329,8 @@ impl Review {
                 repository: repository.clone(),
                 pull_request: PullRequest::Number(number),
             };
-            post(client, &place, &marker, &text, None, patience).map(Some)
+            let renewal = Renewal::InPlace;
+            post(client, &place, &marker, &text, renewal, None, patience).map(Some)
         });
         if let Some(Outcome::Posted(posted)) = posting.await? {
             let url = posted.comment.url.unwrap_or_default();
@@ -344,11 +356,11 @@ fn verdict<'n>(why: Option<&'n str>, noted: Option<&'n Noted>) -> Verdict<'n> {
     }
 }
 
-/// Whether the reviewers could see this text before the merge.
+/// Whether the reviewers could see this comment before the merge.
 fn is_older(comment: &forge::Comment, merged: &Merged) -> bool {
     comment
-        .changed
-        .is_some_and(|changed| changed <= merged.time)
+        .created
+        .is_some_and(|created| created <= merged.time)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `comment`: shows a plan in a pull request, as one comment that is updated in place.
+//! `comment`: shows a plan in a pull request, as one comment that is kept up to date.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ use ipam_planner::plan::PlanDocument;
 const BY_DEFAULT: [FailOn; 2] = [FailOn::Error, FailOn::Refused];
 
 /// Show a plan in a pull request of GitHub, GitLab, Gitea or Forgejo: one comment for each
-/// directory, found again and updated in place.
+/// directory. If the plan or the commit changes, a new comment takes the place of the old one.
 ///
 /// Exits with 5 if the plan is refused and with 2 if it has errors, so that the job goes red, unless
 /// --fail-on names something else.
@@ -78,13 +78,14 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         false => Some(arguments.place.destination(common.patience)?),
     };
     let shown = arguments.shown(common).await?;
-    let text = arguments.text(&shown, common)?;
+    let time = review::now();
+    let text = arguments.text(&shown, &time, common)?;
     match destination {
         None => output::data(&text)?,
         Some(destination) => {
             let marker = arguments.marker(&shown);
             let text = arguments.reviewable(&shown) + &text;
-            post(destination, marker, text).await?;
+            post(destination, marker, text, time).await?;
         }
     }
     match shown.plan() {
@@ -178,14 +179,13 @@ impl Arguments {
         }
     }
 
-    fn text(&self, shown: &Shown, common: &Common) -> Result<String, Failure> {
+    fn text(&self, shown: &Shown, time: &str, common: &Common) -> Result<String, Failure> {
         let commit = self.place.head()?;
-        let time = review::now();
         let around = review::circumstances(
             commit.as_deref(),
             self.cluster_name.as_deref(),
             common,
-            &time,
+            time,
             self.occasion(),
         );
         let because = self.fails_because_of(shown);
@@ -229,8 +229,13 @@ impl Arguments {
     }
 }
 
-async fn post(destination: Destination, marker: Marker, text: String) -> Result<(), Failure> {
-    match destination.post(marker, text).await? {
+async fn post(
+    destination: Destination,
+    marker: Marker,
+    text: String,
+    time: String,
+) -> Result<(), Failure> {
+    match destination.post(marker, text, time).await? {
         Outcome::Posted(posted) => tell(&posted),
         Outcome::MovedOn(commit) => {
             let by = commit
@@ -248,20 +253,22 @@ fn tell(posted: &Posted) {
     let Posted {
         how,
         comment,
-        folded,
+        doubles,
         forged,
     } = posted;
     let how = match how {
         How::Created => "Posted",
         How::Updated => "Updated",
+        How::Replaced => "Replaced the older comment by",
+        How::Unchanged => "Already up to date:",
     };
     let comment = match &comment.url {
         Some(url) => url.clone(),
         None => format!("comment {}", comment.id),
     };
     output::warn(&format!("{how} {comment}"));
-    if *folded > 0 {
-        output::warn(&format!("Folded older doubles: {folded}"));
+    if *doubles > 0 {
+        output::warn(&format!("Deleted older doubles: {doubles}"));
     }
     if *forged > 0 {
         output::warn(&format!(

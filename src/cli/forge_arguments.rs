@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use forge::{
-    Client, ForgeError, Kind, Marker, Outcome, Place, PlainHttp, PullRequest, Repository,
+    Client, ForgeError, Kind, Marker, Outcome, Place, PlainHttp, PullRequest, Renewal, Repository,
     Surroundings, Token, post,
 };
 use jiff::SignedDuration;
@@ -191,8 +191,13 @@ impl PullRequestArguments {
 }
 
 impl Destination {
-    /// Makes the text the one comment with this marker.
-    pub(super) async fn post(self, marker: Marker, text: String) -> Result<Outcome, Failure> {
+    /// Makes the text of this time the one comment with this marker.
+    pub(super) async fn post(
+        self,
+        marker: Marker,
+        text: String,
+        time: String,
+    ) -> Result<Outcome, Failure> {
         let Destination {
             forge,
             pull_request,
@@ -203,7 +208,10 @@ impl Destination {
                 repository: repository.clone(),
                 pull_request,
             };
-            post(client, &place, &marker, &text, head.as_deref(), patience)
+            // `apply --reviewed` refuses a comment that was edited.
+            let renewal = Renewal::Anew { time: &time };
+            let head = head.as_deref();
+            post(client, &place, &marker, &text, renewal, head, patience)
         };
         forge.ask("the comment was not posted", posting).await
     }

@@ -154,7 +154,7 @@ enum Command {
     Plan(plan::Arguments),
     /// Test the rules of the Policy on examples.
     Policy(policy::Arguments),
-    /// Show a plan in a pull request: one comment for each directory, updated in place.
+    /// Show a plan in a pull request: one comment for each directory.
     Comment(comment::Arguments),
     /// Compare the cluster with the files, and keep one issue open while they differ.
     Drift(drift::Arguments),

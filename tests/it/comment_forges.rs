@@ -76,17 +76,19 @@ pub fn ok(body: &Value) -> Answer {
 /// The comments of a pull request: number, author, text.
 type Comments = Arc<Mutex<BTreeMap<u64, (String, String)>>>;
 
-/// Writes as both forges do: a new comment, or another text.
+/// Adds a comment.
 fn written(comments: &Comments, me: &str, asked: &Asked) -> u64 {
     let text = asked.body["body"].as_str().unwrap().to_owned();
     let mut comments = comments.lock().unwrap();
-    let last = asked.path.rsplit('/').next().unwrap();
-    let id = match asked.method.as_str() {
-        "POST" => comments.keys().max().copied().unwrap_or_default() + 1,
-        _ => last.parse().unwrap(),
-    };
+    let id = comments.keys().max().copied().unwrap_or_default() + 1;
     comments.insert(id, (me.to_owned(), text));
     id
+}
+
+fn deleted(comments: &Comments, asked: &Asked) -> Answer {
+    let number = asked.path.rsplit('/').next().unwrap().parse().unwrap();
+    comments.lock().unwrap().remove(&number).unwrap();
+    (204, String::new(), String::new())
 }
 
 fn page_of(comments: &Comments, asked: &Asked, author: impl Fn(&str) -> Value) -> Value {
@@ -98,6 +100,8 @@ fn page_of(comments: &Comments, asked: &Asked, author: impl Fn(&str) -> Value) -
         let mut comment = author(name);
         comment["id"] = json!(id);
         comment["body"] = json!(text);
+        comment["created_at"] = json!("2026-01-01T00:00:00Z");
+        comment["updated_at"] = json!("2026-01-01T00:00:00Z");
         comment
     };
     on_page.map(one).collect()
@@ -129,9 +133,8 @@ fn github(comments: Comments) -> String {
                 let id = written(&comments, ME, asked);
                 ok(&json!({"id": id, "body": "", "user": {"login": ME}}))
             }
-            ("PATCH", path) if path.starts_with("/api/v3/repos/o/r/issues/comments/") => {
-                let id = written(&comments, ME, asked);
-                ok(&json!({"id": id, "body": "", "user": {"login": ME}}))
+            ("DELETE", path) if path.starts_with("/api/v3/repos/o/r/issues/comments/") => {
+                deleted(&comments, asked)
             }
             _ => (
                 404,
@@ -160,10 +163,11 @@ fn gitlab(comments: Comments) -> String {
                 let author = |name: &str| json!({"author": {"username": name}});
                 ok(&page_of(&comments, asked, author))
             }
-            ("POST" | "PUT", path) if path.starts_with(notes) => {
+            ("POST", path) if path == notes => {
                 let id = written(&comments, ME, asked);
                 ok(&json!({"id": id, "body": "", "author": {"username": ME}}))
             }
+            ("DELETE", path) if path.starts_with(notes) => deleted(&comments, asked),
             _ => (
                 404,
                 String::new(),
@@ -192,6 +196,16 @@ fn discussion() -> Comments {
     Arc::new(Mutex::new(comments.collect()))
 }
 
+/// How `comment` tells what it did for one plan, the same one and another one.
+const TOLD: [(&str, &[&str]); 3] = [
+    ("Posted comment 251", &[]),
+    ("Already up to date: comment 251", &[]),
+    (
+        "Replaced the older comment by comment 252",
+        &["--fail-on", "never"],
+    ),
+];
+
 fn has_one_of(comments: &Comments, me: &str) {
     let comments = comments.lock().unwrap();
     let ours: Vec<_> = comments.values().filter(|(name, _)| name == me).collect();
@@ -213,7 +227,7 @@ fn github_is_asked_as_it_documents_for_a_fork_too() {
         ("run.json", &run.to_string()),
         ("own.json", &own.to_string()),
     ]);
-    for (event, how) in [("run.json", "Posted"), ("own.json", "Updated")] {
+    for (event, (told, flags)) in ["run.json", "own.json", "own.json"].iter().zip(TOLD) {
         let event = folder.join(event);
         let variables = [
             ("GITHUB_ACTIONS", "true"),
@@ -222,8 +236,8 @@ fn github_is_asked_as_it_documents_for_a_fork_too() {
             ("GITHUB_EVENT_PATH", event.to_str().unwrap()),
             ("GITHUB_TOKEN", TOKEN),
         ];
-        let posted = comment(&variables, &[]).expect(0);
-        assert_eq!(posted.stderr, format!("{how} comment 251\n"));
+        let posted = comment(&variables, flags).expect(0);
+        assert_eq!(posted.stderr, format!("{told}\n"));
     }
     has_one_of(&comments, "github-actions[bot]");
 }
@@ -246,9 +260,9 @@ fn gitlab_is_asked_as_it_documents() {
         "{refused}"
     );
     let with_token = [&variables[..], &[("GITLAB_TOKEN", TOKEN)]].concat();
-    for how in ["Posted", "Updated"] {
-        let posted = comment(&with_token, &[]).expect(0);
-        assert_eq!(posted.stderr, format!("{how} comment 251\n"));
+    for (told, flags) in TOLD {
+        let posted = comment(&with_token, flags).expect(0);
+        assert_eq!(posted.stderr, format!("{told}\n"));
     }
     has_one_of(&comments, "project_12_bot");
     let moved = comment(&with_token, &["--commit", "older"]).expect(0);
@@ -370,17 +384,14 @@ fn a_lost_answer_to_a_post_makes_no_double() {
                 |name| json!({"user": {"login": name}}),
             )),
             _ => {
-                let id = written(&comments, "bot", asked);
+                written(&comments, "bot", asked);
                 *posts.lock().unwrap() += 1;
-                match asked.method.as_str() {
-                    "POST" => (502, String::new(), String::new()),
-                    _ => ok(&json!({"id": id, "body": "", "user": {"login": "bot"}})),
-                }
+                (502, String::new(), String::new())
             }
         })
     };
     let posted = comment_at(&address, &[]).expect(0);
-    assert_eq!(posted.stderr, "Updated comment 1\n");
+    assert_eq!(posted.stderr, "Already up to date: comment 1\n");
     assert_eq!(comments.lock().unwrap().len(), 1);
-    assert_eq!(*posts.lock().unwrap(), 2);
+    assert_eq!(*posts.lock().unwrap(), 1);
 }

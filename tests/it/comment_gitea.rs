@@ -1,5 +1,5 @@
-//! `comment` on the pull requests of a real Gitea: one comment for each directory, updated in
-//! place, whatever others do.
+//! `comment` on the pull requests of a real Gitea: one comment for each directory, kept up to date
+//! and never edited, whatever others do.
 
 use std::time::Instant;
 
@@ -138,40 +138,55 @@ fn a_pull_request_has_one_comment_for_each_directory() {
     assert_eq!(world.comments()[0].2, *text);
     world.start_job();
     assert_ne!(old, world.folder.read("event.json"));
-    let updated = world.racks(&["./pools/"]).expect(0);
-    assert!(updated.stderr.starts_with("Updated http://"), "{updated:?}");
-    let [(same, _, text)] = &world.comments()[..] else {
+    let replaced = world.racks(&["./pools/"]).expect(0);
+    let expected = "Replaced the older comment by http://";
+    assert!(replaced.stderr.starts_with(expected), "{replaced:?}");
+    let [(second, _, text)] = &world.comments()[..] else {
         panic!("doubled: {:?}", world.comments())
     };
-    assert_eq!(same, first);
+    assert_ne!(second, first);
     assert!(text.contains(&world.head()), "{text}");
+    let same = world.racks(&["pools"]).expect(0);
+    let expected = "Already up to date: http://";
+    assert!(same.stderr.starts_with(expected), "{same:?}");
 
     world.racks(&["../dual-stack/pools"]).expect(0);
     world.racks(&["pools", "--cluster-name", "lab"]).expect(0);
     assert_eq!(world.comments().len(), 3, "one for each, and each cluster");
-    removed_ones_are_posted_anew(&world, *first);
+    removed_ones_are_posted_anew(&world, *second);
     forged_ones_are_left_alone(&world);
     missing_rights_are_named(&world);
     a_large_plan_fits(&world);
 }
 
-/// A person removes the comment: it comes back. Two jobs at once: the younger one is folded.
-fn removed_ones_are_posted_anew(world: &World, first: u64) {
-    let path = format!("{REPOSITORY}/issues/comments/{first}");
+/// A person removes the comment: it comes back. Another job of the account adds one, and edits one:
+/// one comment without an edit remains.
+fn removed_ones_are_posted_anew(world: &World, id: u64) {
+    let path = format!("{REPOSITORY}/issues/comments/{id}");
     world.owner.delete_silently(&path).unwrap();
     let again = world.racks(&["pools"]).expect(0);
     assert!(again.stderr.starts_with("Posted "), "{again:?}");
     let (_, _, text) = world.comments().pop().unwrap();
     let bot = world.gitea.client(&world.bot);
     bot.create(COMMENTS, &json!({"body": text})).unwrap();
-    let folded = world.racks(&["pools"]).expect(0);
+    let single = world.racks(&["pools"]).expect(0);
     assert!(
-        folded.stderr.contains("Folded older doubles: 1"),
-        "{folded:?}"
+        single.stderr.contains("Deleted older doubles: 1"),
+        "{single:?}"
     );
-    let all = world.comments();
-    assert_eq!(all.len(), 4);
-    assert!(all[3].2.starts_with("Outdated: "), "{all:?}");
+    assert_eq!(world.comments().len(), 3);
+    // Gitea's clock has whole seconds.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let (id, _, mut text) = world.comments().pop().unwrap();
+    text.push_str("edited\n");
+    let path = format!("{REPOSITORY}/issues/comments/{id}");
+    bot.patch(&path, &json!({"body": text})).unwrap();
+    bot.patch(&path, &json!({"body": text.trim_end_matches("edited\n")}))
+        .unwrap();
+    let replaced = world.racks(&["pools"]).expect(0);
+    let expected = "Replaced the older comment by";
+    assert!(replaced.stderr.starts_with(expected), "{replaced:?}");
+    assert_eq!(world.comments().len(), 3);
 }
 
 /// `mallory` copies the comment with its marker before the job runs. The token of `bot` could edit

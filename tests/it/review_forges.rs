@@ -273,7 +273,7 @@ fn a_comment_that_the_reviewers_cannot_have_seen_approves_nothing() {
                 commented: AFTER,
                 ..FACTS
             },
-            "was changed after pull request 7 was merged",
+            "was posted after pull request 7 was merged",
         ),
         (
             Facts {
@@ -296,6 +296,76 @@ fn a_comment_that_the_reviewers_cannot_have_seen_approves_nothing() {
             });
             world.run(&APPLY).expect(0);
         }
+    }
+}
+
+/// A job of the same account replaces the digest after the review, or adds a comment of its own.
+#[test]
+fn a_comment_of_ours_that_another_job_wrote_approves_nothing() {
+    for forge in [Forge::GitHub, Forge::GitLab] {
+        let world = World::new(forge);
+        world.run(&COMMENT).expect(0);
+        let reviewed = world.comments().remove(0);
+        world.has_nodes(&["n1", "n2"]);
+        world.run(&COMMENT).expect(0);
+        let unreviewed = world.comments().remove(0);
+        assert_ne!(digest(&reviewed), digest(&unreviewed));
+
+        let world = World::new(forge);
+        world.run(&COMMENT).expect(0);
+        world.has_nodes(&["n1", "n2"]);
+        let swapped = |text: &str| text.replace(digest(&reviewed), digest(&unreviewed));
+        world.edit(1, swapped);
+        let refused = world.run(&APPLY).expect(4);
+        let expected = "in pull request 7 was edited after it was posted";
+        assert!(refused.stderr.contains(expected), "{refused:?}");
+        world.edit(1, |_| "hidden".to_owned());
+        world.post(swapped(&reviewed));
+        world.post(reviewed.clone());
+        let refused = world.run(&APPLY).expect(4);
+        let expected = "has 2 comments of ours for this directory";
+        assert!(refused.stderr.contains(expected), "{refused:?}");
+        assert!(!world.folder.read("cluster.json").contains("podCIDR\""));
+
+        // The job of the pull request shows the plan again.
+        world.run(&COMMENT).expect(0);
+        world.run(&APPLY).expect(0);
+        assert!(world.folder.read("cluster.json").contains("10.20.1.0/24"));
+    }
+}
+
+fn digest(comment: &str) -> &str {
+    let line = comment.lines().nth(1).unwrap();
+    line.split(' ').nth(3).unwrap()
+}
+
+#[test]
+fn another_plan_is_a_new_comment_and_the_same_one_leaves_it() {
+    for forge in [Forge::GitHub, Forge::GitLab] {
+        let world = World::new(forge);
+        let first = world.run(&COMMENT).expect(0);
+        assert_eq!(first.stderr, "Posted comment 1\n");
+        let shown = world.comments();
+        // The text has the time of a second.
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+        let same = world.run(&COMMENT).expect(0);
+        assert_eq!(same.stderr, "Already up to date: comment 1\n");
+        assert_eq!(world.comments(), shown);
+
+        world.has_nodes(&["n1", "n2"]);
+        let other = world.run(&COMMENT).expect(0);
+        assert_eq!(other.stderr, "Replaced the older comment by comment 2\n");
+        assert_eq!(world.numbers(), [2]);
+        world.edit(2, str::to_owned);
+        let edited = world.run(&COMMENT).expect(0);
+        assert_eq!(edited.stderr, "Replaced the older comment by comment 3\n");
+        world.post(world.comments().remove(0));
+        let doubled = world.run(&COMMENT).expect(0);
+        assert_eq!(
+            doubled.stderr,
+            "Already up to date: comment 4\nDeleted older doubles: 1\n"
+        );
+        assert_eq!(world.numbers(), [4]);
     }
 }
 
@@ -350,11 +420,15 @@ fn one_issue_is_open_while_the_cluster_differs() {
         let closed = world.run(&["drift", "pools"]).expect(0);
         assert!(closed.stderr.contains("closed issue 1"), "{closed:?}");
         let issues = world.issues.lock().unwrap().clone();
-        let [(_, (text, state))] = &issues.iter().collect::<Vec<_>>()[..] else {
+        let [(_, issue)] = &issues.iter().collect::<Vec<_>>()[..] else {
             panic!("{issues:?}")
         };
-        assert_eq!(*state, "closed");
-        assert!(text.contains("The cluster matches the files in `pools`. No changes. "));
+        assert_eq!(issue.state, "closed");
+        assert!(
+            issue
+                .body
+                .contains("The cluster matches the files in `pools`. No changes. ")
+        );
         let none = world.run(&["drift", "pools"]).expect(0);
         assert_eq!(
             none.stderr,

@@ -18,8 +18,19 @@ pub(super) const BEFORE: &str = "2026-01-01T00:00:00Z";
 pub(super) const MERGED: &str = "2026-01-01T00:10:00Z";
 pub(super) const AFTER: &str = "2026-01-01T00:10:01Z";
 
-/// Texts of a forge by number: comments, or issues. The state of an issue is its second part.
-pub(super) type Texts = Arc<Mutex<BTreeMap<u64, (String, &'static str)>>>;
+/// When a comment was edited: before the merge.
+const EDITED: &str = "2026-01-01T00:05:00Z";
+
+/// A comment or an issue of a forge.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    pub(super) body: String,
+    pub(super) state: &'static str,
+    edits: usize,
+}
+
+/// Texts of a forge by number: comments, or issues.
+pub(super) type Texts = Arc<Mutex<BTreeMap<u64, Text>>>;
 
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Forge {
@@ -36,7 +47,7 @@ pub(super) struct Facts {
     pub(super) changed: &'static str,
     /// The name of the main branch.
     pub(super) branch: &'static str,
-    /// When our comment got its text.
+    /// When our comment was posted.
     pub(super) commented: &'static str,
     /// The branch that was merged into.
     pub(super) target: &'static str,
@@ -62,16 +73,33 @@ pub(super) struct World {
 
 fn listed(texts: &Texts, forge: Forge, facts: Facts) -> Answer {
     let texts = texts.lock().unwrap();
-    let open = texts.iter().filter(|(_, (_, state))| *state == "open");
-    let one = |(number, (text, _)): (&u64, &(String, &str))| match forge {
-        Forge::GitHub => {
-            json!({"id": number, "number": number, "body": text, "user": {"login": "bot"},
-                "updated_at": facts.commented})
+    let open = texts.iter().filter(|(_, text)| text.state == "open");
+    let one = |(number, Text { body, edits, .. }): (&u64, &Text)| {
+        let changed = if *edits == 0 { facts.commented } else { EDITED };
+        let mut text = json!({"id": number, "body": body, "created_at": facts.commented,
+            "updated_at": changed});
+        match forge {
+            Forge::GitHub => {
+                text["number"] = json!(number);
+                text["user"] = json!({"login": "bot"});
+            }
+            Forge::GitLab => {
+                text["iid"] = json!(number);
+                text["description"] = json!(body);
+                text["author"] = json!({"username": "bot"});
+            }
         }
-        Forge::GitLab => json!({"id": number, "iid": number, "body": text, "description": text,
-            "author": {"username": "bot"}, "updated_at": facts.commented}),
+        text
     };
     ok(&open.map(one).collect())
+}
+
+fn deleted(texts: &Texts, asked: &Asked) -> Answer {
+    let number = asked.path.rsplit('/').next().unwrap().parse().unwrap();
+    match texts.lock().unwrap().remove(&number) {
+        Some(_) => (204, String::new(), String::new()),
+        None => (404, String::new(), String::new()),
+    }
 }
 
 /// Creates or changes a text; answers with it.
@@ -83,9 +111,12 @@ fn written(texts: &Texts, asked: &Asked, forge: Forge) -> Answer {
         .or(asked.body["description"].as_str());
     let number: u64 = {
         let mut texts = texts.lock().unwrap();
-        let number = number.unwrap_or(texts.len() as u64 + 1);
+        let last = texts.keys().next_back().copied().unwrap_or_default();
+        let number = number.unwrap_or(last + 1);
         let state = if closes { "closed" } else { "open" };
-        texts.insert(number, (text.unwrap().to_owned(), state));
+        let edits = texts.get(&number).map_or(0, |text| text.edits + 1);
+        let body = text.unwrap().to_owned();
+        texts.insert(number, Text { body, state, edits });
         number
     };
     let user = match forge {
@@ -173,6 +204,7 @@ fn answer(asked: &Asked, forge: Forge, facts: Facts, comments: &Texts, issues: &
     let text = |asked: &Asked, texts: &Texts| match asked.method.as_str() {
         "GET" if is_beyond => ok(&json!([])),
         "GET" => listed(texts, forge, facts),
+        "DELETE" => deleted(texts, asked),
         _ => written(texts, asked, forge),
     };
     let (base, target) = (json!({"ref": facts.target}), facts.target);
@@ -266,7 +298,28 @@ impl World {
     /// The comments in order.
     pub(super) fn comments(&self) -> Vec<String> {
         let comments = self.comments.lock().unwrap();
-        comments.values().map(|(text, _)| text.clone()).collect()
+        comments.values().map(|text| text.body.clone()).collect()
+    }
+
+    /// The numbers of the comments in order.
+    pub(super) fn numbers(&self) -> Vec<u64> {
+        self.comments.lock().unwrap().keys().copied().collect()
+    }
+
+    /// Another job of the account edits a comment.
+    pub(super) fn edit(&self, number: u64, change: impl Fn(&str) -> String) {
+        let mut comments = self.comments.lock().unwrap();
+        let text = comments.get_mut(&number).unwrap();
+        text.body = change(&text.body);
+        text.edits += 1;
+    }
+
+    /// Another job of the account posts a comment.
+    pub(super) fn post(&self, body: String) {
+        let mut comments = self.comments.lock().unwrap();
+        let last = comments.keys().next_back().copied().unwrap_or_default();
+        let (state, edits) = ("open", 0);
+        comments.insert(last + 1, Text { body, state, edits });
     }
 }
 

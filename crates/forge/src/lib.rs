@@ -1,5 +1,5 @@
 //! One comment of ours on a pull request of GitHub, GitLab, Gitea or Forgejo, and one issue: found
-//! again, and updated in place; and what the forge knows of a commit. Must never know plans.
+//! again, and kept up to date; and what the forge knows of a commit. Must never know plans.
 #![forbid(unsafe_code)]
 
 mod address;
@@ -26,6 +26,6 @@ pub use kind::Kind;
 pub use marker::Marker;
 pub use merged::{Merged, merged_with};
 pub use place::{Place, PullRequest, Repository};
-pub use post::{Comment, How, Outcome, Posted, find, post};
+pub use post::{Comment, How, Outcome, Posted, Renewal, find, post};
 pub use surroundings::Surroundings;
 pub use token::Token;

@@ -1,10 +1,10 @@
-//! Posts a comment, or updates the one that is there: only one of our own, whoever copied its
-//! marker. Must never know what the comment says.
+//! Posts a comment, or brings the one that is there up to date: only one of our own, whoever copied
+//! its marker. Must never know what the comment says.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::patience::patiently;
@@ -14,8 +14,8 @@ use crate::{Client, ForgeError, Marker, Place, PullRequest, Repository};
 /// Most pages of comments that are read.
 const PAGES: usize = 100;
 
-/// What remains of a double.
-const FOLDED: &str = "Outdated: an older comment of this pull request has the current plan.";
+/// An edit is at least this much younger than its comment: GitHub and Gitea tell whole seconds.
+const CLOCK: SignedDuration = SignedDuration::from_secs(1);
 
 /// A comment of a pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +28,34 @@ pub struct Comment {
     pub body: String,
     /// Its page, where the forge names it.
     pub url: Option<String>,
-    /// When it got its text, by the forge's clock.
+    /// When it was posted, by the forge's clock.
+    pub created: Option<Timestamp>,
+    /// When it last changed. On GitLab, a reply in its thread is a change, too.
     pub changed: Option<Timestamp>,
+}
+
+impl Comment {
+    /// Whether it may have another text than the one that it was posted with.
+    #[must_use]
+    pub fn may_be_edited(&self) -> bool {
+        match (self.created, self.changed) {
+            (Some(created), Some(changed)) => changed.duration_since(created) >= CLOCK,
+            _ => true,
+        }
+    }
+}
+
+/// How a new text takes the place of an older one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewal<'t> {
+    /// The comment is edited. It must approve nothing: every job of the account can edit it.
+    InPlace,
+    /// A new comment takes its place, and the older one is deleted. A comment that was not edited,
+    /// and differs only in the time of its text, stays.
+    Anew {
+        /// This time as it is in the text.
+        time: &'t str,
+    },
 }
 
 /// How a comment got its text.
@@ -37,8 +63,12 @@ pub struct Comment {
 pub enum How {
     /// It is new.
     Created,
-    /// It had an older text.
+    /// It was edited.
     Updated,
+    /// It is new, and an older one was deleted.
+    Replaced,
+    /// It had the text.
+    Unchanged,
 }
 
 /// A posted comment.
@@ -48,8 +78,8 @@ pub struct Posted {
     pub how: How,
     /// The comment.
     pub comment: Comment,
-    /// Number of other comments of ours with its marker, which were folded.
-    pub folded: usize,
+    /// Number of further comments of ours with its marker, which were deleted.
+    pub doubles: usize,
     /// Number of comments of others with its marker, which were left alone.
     pub forged: usize,
 }
@@ -74,6 +104,7 @@ pub fn post(
     place: &Place,
     marker: &Marker,
     text: &str,
+    renewal: Renewal<'_>,
     head: Option<&str>,
     patience: Duration,
 ) -> Result<Outcome, ForgeError> {
@@ -85,10 +116,22 @@ pub fn post(
         )));
     }
     // All of it again: the answer to a POST that succeeded may be lost.
-    patiently(patience, || attempt(client, place, marker, &text, head))
+    patiently(patience, || {
+        let Some(discussion) = discussion(client, place)? else {
+            return Ok(Outcome::MovedOn(None));
+        };
+        if let Some(seen) = discussion.moved_on(head)? {
+            return Ok(Outcome::MovedOn(Some(seen)));
+        }
+        let posted = match renewal {
+            Renewal::InPlace => discussion.update(marker, &text),
+            Renewal::Anew { time } => discussion.replace(marker, &text, time),
+        };
+        posted.map(Outcome::Posted)
+    })
 }
 
-/// The oldest comment of ours with this marker.
+/// The comments of ours with this marker, the oldest first.
 ///
 /// # Errors
 /// Fails if the forge refuses it, or does not answer in time.
@@ -98,7 +141,7 @@ pub fn find(
     number: u64,
     marker: &Marker,
     patience: Duration,
-) -> Result<Option<Comment>, ForgeError> {
+) -> Result<Vec<Comment>, ForgeError> {
     let discussion = Discussion {
         client,
         repository,
@@ -106,45 +149,32 @@ pub fn find(
     };
     patiently(patience, || {
         let me = client.my_name()?;
-        let Marked { ours, forged: _ } = marked(discussion.comments()?, &me, marker);
-        Ok(ours.into_iter().next())
+        Ok(discussion.marked(&me, marker)?.ours)
     })
 }
 
-fn attempt(
-    client: &Client,
-    place: &Place,
-    marker: &Marker,
-    text: &str,
-    head: Option<&str>,
-) -> Result<Outcome, ForgeError> {
+/// `None` if the pull request of the branch has another last commit by now.
+fn discussion<'c>(
+    client: &'c Client,
+    place: &'c Place,
+) -> Result<Option<Discussion<'c>>, ForgeError> {
     let Place {
         repository,
         pull_request,
     } = place;
     let number = match pull_request {
-        PullRequest::Number(number) => *number,
+        PullRequest::Number(number) => Some(*number),
         PullRequest::OfBranch {
             owner,
             branch,
             commit,
-        } => match number_of(client, repository, owner, branch, commit)? {
-            Some(number) => number,
-            None => return Ok(Outcome::MovedOn(None)),
-        },
+        } => number_of(client, repository, owner, branch, commit)?,
     };
-    let discussion = Discussion {
+    Ok(number.map(|number| Discussion {
         client,
         repository,
         number,
-    };
-    if let Some(expected) = head {
-        let seen = discussion.head()?;
-        if seen != expected {
-            return Ok(Outcome::MovedOn(Some(seen)));
-        }
-    }
-    discussion.make_sticky(marker, text).map(Outcome::Posted)
+    }))
 }
 
 fn number_of(
@@ -188,52 +218,108 @@ fn marked(comments: BTreeMap<u64, Comment>, me: &str, marker: &Marker) -> Marked
     found
 }
 
+/// Whether two texts differ only in a time that one of them has.
+fn differ_only_in(time: &str, text: &str, other: &str) -> bool {
+    let other = other.replace("\r\n", "\n");
+    let Some((before, after)) = text.trim_end().rsplit_once(time) else {
+        return text.trim_end() == other.trim_end();
+    };
+    let rest = other.trim_end().strip_prefix(before);
+    let time = rest.and_then(|rest| rest.strip_suffix(after));
+    time.is_some_and(|time| time.parse::<Timestamp>().is_ok())
+}
+
 impl Discussion<'_> {
-    fn make_sticky(&self, marker: &Marker, text: &str) -> Result<Posted, ForgeError> {
+    fn update(&self, marker: &Marker, text: &str) -> Result<Posted, ForgeError> {
         let me = self.client.my_name()?;
-        let Marked { ours, forged } = marked(self.comments()?, &me, marker);
+        let Marked { ours, forged } = self.marked(&me, marker)?;
         if let Some((first, doubles)) = ours.split_first() {
-            return self.update(How::Updated, first, doubles, text, forged);
+            return self.edit(first, doubles, text, forged);
         }
-        let routes = &self.client.routes;
-        let created = self.write(&routes.create(self.repository, self.number, text))?;
+        let created = self.create(text)?;
         // Another job may have posted at the same time: both keep the oldest one.
-        let Marked { ours, forged } = marked(self.comments()?, &me, marker);
+        let Marked { ours, forged } = self.marked(&me, marker)?;
         match ours.split_first() {
             Some((first, doubles)) if first.id != created.id => {
-                self.update(How::Updated, first, doubles, text, forged)
+                self.edit(first, doubles, text, forged)
             }
             _ => Ok(Posted {
                 how: How::Created,
                 comment: created,
-                folded: 0,
+                doubles: 0,
                 forged,
             }),
         }
     }
 
-    fn update(
+    fn edit(
         &self,
-        how: How,
         first: &Comment,
         doubles: &[Comment],
         text: &str,
         forged: usize,
     ) -> Result<Posted, ForgeError> {
         let routes = &self.client.routes;
-        let write = |comment: &Comment, text: &str| {
-            self.write(&routes.update(self.repository, self.number, comment.id, text))
-        };
-        let comment = write(first, text)?;
-        for double in doubles {
-            write(double, FOLDED)?;
-        }
+        let comment = self.write(&routes.update(self.repository, self.number, first.id, text))?;
+        self.delete(doubles)?;
         Ok(Posted {
-            how,
+            how: How::Updated,
             comment,
-            folded: doubles.len(),
+            doubles: doubles.len(),
             forged,
         })
+    }
+
+    /// Of two jobs at the same time, the younger comment deletes the older one.
+    fn replace(&self, marker: &Marker, text: &str, time: &str) -> Result<Posted, ForgeError> {
+        let me = self.client.my_name()?;
+        let Marked { mut ours, forged } = self.marked(&me, marker)?;
+        let is_current =
+            |one: &Comment| !one.may_be_edited() && differ_only_in(time, text, &one.body);
+        if let Some(comment) = ours.pop_if(|last| is_current(last)) {
+            self.delete(&ours)?;
+            return Ok(Posted {
+                how: How::Unchanged,
+                comment,
+                doubles: ours.len(),
+                forged,
+            });
+        }
+        let comment = self.create(text)?;
+        let Marked { mut ours, forged } = self.marked(&me, marker)?;
+        ours.retain(|one| one.id < comment.id);
+        self.delete(&ours)?;
+        Ok(Posted {
+            how: match ours.is_empty() {
+                true => How::Created,
+                false => How::Replaced,
+            },
+            comment,
+            doubles: ours.len().saturating_sub(1),
+            forged,
+        })
+    }
+
+    fn create(&self, text: &str) -> Result<Comment, ForgeError> {
+        let routes = &self.client.routes;
+        self.write(&routes.create(self.repository, self.number, text))
+    }
+
+    fn delete(&self, comments: &[Comment]) -> Result<(), ForgeError> {
+        for comment in comments {
+            let routes = &self.client.routes;
+            let request = routes.delete(self.repository, self.number, comment.id);
+            match self.client.ask(&request) {
+                // Another job was faster.
+                Ok(_) | Err(ForgeError::Denied { status: 404, .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn marked(&self, me: &str, marker: &Marker) -> Result<Marked, ForgeError> {
+        Ok(marked(self.comments()?, me, marker))
     }
 
     /// All comments by number: the oldest first.
@@ -264,14 +350,18 @@ impl Discussion<'_> {
         )))
     }
 
-    fn head(&self) -> Result<String, ForgeError> {
-        let request = self
-            .client
-            .routes
-            .pull_request(self.repository, self.number);
-        let answer = self.client.ask(&request)?;
-        let head = self.client.routes.head(&answer);
-        head.ok_or_else(|| self.client.unexpected(&request, "it names no last commit"))
+    /// The last commit of the pull request, if it is not the expected one.
+    fn moved_on(&self, expected: Option<&str>) -> Result<Option<String>, ForgeError> {
+        let Some(expected) = expected else {
+            return Ok(None);
+        };
+        let routes = &self.client.routes;
+        let request = routes.pull_request(self.repository, self.number);
+        let head = routes.head(&self.client.ask(&request)?);
+        match head {
+            Some(head) => Ok((head != expected).then_some(head)),
+            None => Err(self.client.unexpected(&request, "it names no last commit")),
+        }
     }
 
     fn write(&self, request: &Request) -> Result<Comment, ForgeError> {
@@ -295,6 +385,7 @@ mod tests {
                 author,
                 body,
                 url,
+                created: None,
                 changed: None,
             },
         )
@@ -320,5 +411,34 @@ mod tests {
         let found = marked(all, "bot", &marker);
         let ours: Vec<u64> = found.ours.iter().map(|comment| comment.id).collect();
         assert_eq!((ours, found.forged), (vec![5, 9], 3));
+    }
+
+    #[test]
+    fn a_younger_change_is_an_edit() {
+        let (_, mut one) = comment(1, "bot", String::new());
+        assert!(one.may_be_edited(), "the forge does not tell");
+        one.created = "2026-01-01T00:00:00.250Z".parse().ok();
+        for (changed, is_edited) in [
+            ("2026-01-01T00:00:00.250Z", false),
+            ("2026-01-01T00:00:00.900Z", false),
+            ("2026-01-01T00:00:02Z", true),
+        ] {
+            one.changed = changed.parse().ok();
+            assert_eq!(one.may_be_edited(), is_edited, "{changed}");
+        }
+    }
+
+    #[test]
+    fn only_the_time_of_a_text_may_differ() {
+        let time = "2026-01-01T00:00:00Z";
+        let text = format!("seen `{time}`\nmade `{time}`\nend\n");
+        let other = |made: &str| format!("seen `{time}`\r\nmade `{made}`\r\nend");
+        assert!(differ_only_in(time, &text, &other("2026-01-02T00:00:00Z")));
+        assert!(!differ_only_in(time, &text, &other("tomorrow")));
+        assert!(!differ_only_in(
+            time,
+            &text,
+            &other(time).replace("seen", "shown")
+        ));
     }
 }

@@ -102,20 +102,30 @@ impl Routes {
         comment: u64,
         text: &str,
     ) -> Request {
-        let (method, url) = match self.kind {
-            Kind::GitLab => (
-                "PUT",
-                format!("{}/{comment}", self.discussion(repository, number)),
-            ),
-            Kind::GitHub | Kind::Gitea => (
-                "PATCH",
-                format!("{}/issues/comments/{comment}", self.repository(repository)),
-            ),
-        };
         Request {
-            method,
-            url,
+            method: match self.kind {
+                Kind::GitLab => "PUT",
+                Kind::GitHub | Kind::Gitea => "PATCH",
+            },
+            url: self.one_comment(repository, number, comment),
             body: Some(json!({"body": text})),
+        }
+    }
+
+    pub(crate) fn delete(&self, repository: &Repository, number: u64, comment: u64) -> Request {
+        Request {
+            method: "DELETE",
+            url: self.one_comment(repository, number, comment),
+            body: None,
+        }
+    }
+
+    fn one_comment(&self, repository: &Repository, number: u64, comment: u64) -> String {
+        match self.kind {
+            Kind::GitLab => format!("{}/{comment}", self.discussion(repository, number)),
+            Kind::GitHub | Kind::Gitea => {
+                format!("{}/issues/comments/{comment}", self.repository(repository))
+            }
         }
     }
 
@@ -131,6 +141,7 @@ impl Routes {
             author: author.as_str().unwrap_or_default().to_owned(),
             body: answer["body"].as_str()?.to_owned(),
             url: answer["html_url"].as_str().map(str::to_owned),
+            created: time(&answer["created_at"]),
             changed: time(&answer["updated_at"]),
         })
     }
