@@ -12,6 +12,12 @@ use ipam_core::net::Range;
 use ipam_desired::{Policy, weakened};
 use ipam_planner::plan::{Plan, PlanDocument, RefusalDocument};
 
+/// The refusal of a limit.
+const LIMIT: &str = "limit";
+
+/// The refusal of a rule.
+const RULE: &str = "policy-rule";
+
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct BaseArguments {
     /// Compare with the files of this Git revision, such as `origin/main`: list first what the Policy
@@ -78,8 +84,19 @@ impl Base {
     }
 
     fn attributed(&self, refusal: RefusalDocument) -> RefusalDocument {
+        let help = match &refusal.waiver {
+            // The files may have the higher limit already.
+            Some(waiver) if refusal.rule == LIMIT => format!(
+                "apply fewer at a time with `--target`, merge the higher limit first, or plan again with `--waive {waiver}`"
+            ),
+            _ if refusal.rule == RULE => {
+                format!("{}; merge the change of the rule first", refusal.help)
+            }
+            Some(_) | None => refusal.help,
+        };
         RefusalDocument {
             message: format!("by the Policy of {}: {}", self.revision, refusal.message),
+            help,
             ..refusal
         }
     }
@@ -98,7 +115,7 @@ impl Base {
                 continue;
             };
             refusals.push(self.attributed(RefusalDocument {
-                rule: "limit".to_owned(),
+                rule: LIMIT.to_owned(),
                 message: format!("`{}` would get {range}, which is excluded", change.name),
                 help: "exclude the range again, or merge the change of the Policy first".to_owned(),
                 waiver: None,

@@ -3,6 +3,8 @@
 
 use std::process::Command;
 
+use serde_json::Value;
+
 use super::support::{Folder, KUBERNETES, cluster, node, pool};
 
 const STRICT: &str = "apiVersion: cilium-ipam.io/v1alpha1
@@ -74,6 +76,37 @@ fn a_deleted_policy_is_told_first_and_its_limits_and_rules_apply() {
     ];
     let text = folder.run(&comment).expect(5).stdout;
     assert!(text.starts_with("**The Policy is weakened:**\n"), "{text}");
+}
+
+/// A waiver lifts a limit of the base, and no other refusal of it.
+#[test]
+fn a_refusal_of_the_base_advises_only_what_helps() {
+    let policy = |count: u32| {
+        let spec = format!("{{limits: {{assign: {{count: {count}}}}}, quarantine: 1h}}");
+        format!(
+            "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {spec}\n"
+        )
+    };
+    let limited = folder(&policy(1), &policy(9));
+    let human = limited.run(&PLAN).expect(5).stdout;
+    let expected = "apply fewer at a time with `--target`, merge the higher limit first, or plan again with `--waive assign-count`";
+    assert!(human.contains(expected), "{human}");
+    assert!(!human.contains("raise the limit"), "{human}");
+    let waive = ["--waive", "assign-count"];
+    let waived = limited.run(&[&PLAN[..], &waive, &["--fail-on", "refused"]].concat());
+    waived.expect(0);
+
+    let strict = folder(STRICT, "");
+    let json = ["--output", "json"];
+    let plan = strict.run(&[&PLAN[..], &waive, &json].concat()).expect(5);
+    let plan: Value = serde_json::from_str(&plan.stdout).unwrap();
+    let refusals = plan["refusals"].as_array().unwrap();
+    assert!(refusals.len() > 1, "{refusals:#?}");
+    for refusal in refusals {
+        let help = refusal["help"].as_str().unwrap();
+        assert!(!help.contains("--waive"), "{refusal:#}");
+        assert!(help.contains("merge the change of the "), "{refusal:#}");
+    }
 }
 
 #[test]
