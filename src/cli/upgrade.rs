@@ -13,9 +13,10 @@ use crate::render::{
 };
 use ipam_cilium::observed::{Evidence, Observed};
 use ipam_cluster::Extent;
+use ipam_config::documents::cilium_manifests;
 use ipam_controller::load;
 use ipam_core::model::CiliumVersion;
-use ipam_planner::upgrade::upgrade;
+use ipam_planner::upgrade::{Files, upgrade};
 
 /// Show what an upgrade of Cilium would change for Services and nodes: addresses, announcements,
 /// write paths and meanings, for each minor release on the way, with the reason and what avoids it.
@@ -25,8 +26,8 @@ use ipam_planner::upgrade::upgrade;
 /// found and a part of the cluster could not be read.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The directory of pools, pins and policy: entries then name the lines to change. Default:
-    /// `pools` if it exists.
+    /// The directory of pools, pins, policy and other objects of Cilium: entries then name the lines
+    /// to change. Default: `pools` if it exists.
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
     /// Judge only the cluster, even if `pools` exists.
@@ -75,8 +76,15 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     };
     let mut observed = read_cluster(common, Extent::Examination).await?;
     arguments.set_start(&mut observed)?;
-    let desired = loaded.as_ref().map(|loaded| &loaded.desired);
-    let upgrade = upgrade(desired, &observed, arguments.to)
+    let manifests = loaded
+        .as_ref()
+        .map(|loaded| cilium_manifests(&loaded.documents))
+        .unwrap_or_default();
+    let files = Files {
+        desired: loaded.as_ref().map(|loaded| &loaded.desired),
+        manifests: &manifests,
+    };
+    let upgrade = upgrade(files, &observed, arguments.to)
         .map_err(|refused| Failure::Failed(refused.to_string()))?;
     let document = upgrade.document(match common.detail() {
         Detail::Short => MOST_OBJECTS,

@@ -73,6 +73,37 @@ fn nothing_changes() {
     );
 }
 
+/// The kinds of these objects are read by nothing else.
+#[test]
+fn objects_of_cilium_in_the_files_name_what_to_write() {
+    let config = "apiVersion: cilium.io/v2alpha1\nkind: CiliumNodeConfig\nmetadata: {name: mtu, namespace: kube-system}\nspec: {}\n";
+    let policy = "apiVersion: cilium.io/v2alpha1\nkind: CiliumBGPPeeringPolicy\nmetadata: {name: rack}\nspec: {}\n";
+    let list = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: cilium.io/v2alpha1\n  kind: CiliumBGPPeerConfig\n  metadata: {name: tor}\n  spec: {transport: {localPort: 1790}}\n";
+    let folder = Folder::new(&[
+        ("pools/lb.yaml", IN_FILES),
+        ("pools/a.yaml", &format!("{config}---\n{policy}")),
+        ("pools/list.yaml", list),
+    ]);
+    let items = [node("n1", "a", &holds("10.20.1.0/24"))];
+    folder.write("cluster.json", cluster("1.17.15", KUBERNETES, &items));
+    let told = upgrade(&folder, &["--to", "1.20.1", "pools"])
+        .expect(2)
+        .stdout;
+    for part in [
+        "upgrade-manifest-version 1 CiliumBGPPeeringPolicy in the files is no longer served",
+        "pools/a.yaml:6: write CiliumBGPClusterConfig, CiliumBGPPeerConfig and CiliumBGPAdvertisement instead",
+        "upgrade-manifest-version 1 CiliumNodeConfig in the files is no longer served",
+        "CiliumNodeConfig kube-system/mtu: has `cilium.io/v2alpha1`, which is not served",
+        "pools/a.yaml:1: write `apiVersion: cilium.io/v2`",
+        "upgrade-manifest-deprecated 1 CiliumBGPPeerConfig in the files has a deprecated API version",
+        "pools/list.yaml:4: after the hop, write `apiVersion: cilium.io/v2`, and remove `transport.localPort`",
+        "upgrade-manifest-deprecated 1 CiliumLoadBalancerIPPool in the files",
+        "pools/lb.yaml:1: write `apiVersion: cilium.io/v2`",
+    ] {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+}
+
 /// A minor release alone means its latest patch release, also if that minor release runs.
 #[test]
 fn later_patches_of_the_running_minor_release_are_judged() {

@@ -2,6 +2,7 @@
 //! `Observed`, and predicts Cilium's LB-IPAM. Pure: it never fetches an object.
 #![forbid(unsafe_code)]
 
+pub mod api_versions;
 pub mod budgets;
 pub mod lbipam;
 pub mod observed;

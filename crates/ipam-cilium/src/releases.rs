@@ -1,5 +1,5 @@
-//! The releases of Cilium that are known: minor and patch releases, the versions of each kind that
-//! they serve, and their faults. Each entry has its source. It knows no objects.
+//! The releases of Cilium that are known: minor and patch releases, and their faults. Each entry has
+//! its source. It knows no objects.
 
 use std::ops::RangeInclusive;
 
@@ -86,44 +86,6 @@ pub fn why_unknown(version: CiliumVersion) -> Option<String> {
             "Cilium {version} is a pre-release, which no cilium-ipam knows"
         )),
     }
-}
-
-/// The versions of a kind that releases have from a minor release on; none means that the kind is
-/// gone.
-type Since = (u16, &'static [&'static str]);
-
-const BOTH: &[&str] = &["v2", "v2alpha1"];
-const V2: &[&str] = &["v2"];
-const V2ALPHA1: &[&str] = &["v2alpha1"];
-const SINCE_1_18: &[Since] = &[(15, V2ALPHA1), (18, BOTH)];
-
-/// Kinds that have had more than one version, or have none any more (`pkg/k8s/apis/cilium.io/client/crds`
-/// of 1.15.19, 1.16.6, 1.17.15, 1.18.8, 1.19.3, 1.20.0 and 1.20.2).
-const VERSIONS: &[(&str, &[Since])] = &[
-    ("ciliumbgpadvertisements", SINCE_1_18),
-    ("ciliumbgpclusterconfigs", SINCE_1_18),
-    ("ciliumbgpnodeconfigoverrides", SINCE_1_18),
-    ("ciliumbgpnodeconfigs", SINCE_1_18),
-    ("ciliumbgppeerconfigs", SINCE_1_18),
-    ("ciliumbgppeeringpolicies", &[(15, V2ALPHA1), (19, &[])]),
-    ("ciliumcidrgroups", SINCE_1_18),
-    ("ciliumexternalworkloads", &[(15, V2), (18, &[])]),
-    ("ciliumloadbalancerippools", SINCE_1_18),
-    ("ciliumnodeconfigs", &[(15, V2ALPHA1), (16, BOTH)]),
-    ("ciliumpodippools", &[(15, V2ALPHA1)]),
-];
-
-/// The versions that the CustomResourceDefinition of a release has. `None` if they are unknown, or
-/// if the kind has no other version before.
-pub fn versions_of(plural: &str, version: CiliumVersion) -> Option<&'static [&'static str]> {
-    // cilium#47774: fixed in 1.20.2.
-    let without_v2alpha1 = version.minor == 20 && version.patch.is_some_and(|patch| patch <= 1);
-    if plural == "ciliumnodeconfigs" && without_v2alpha1 {
-        return Some(V2);
-    }
-    let (_, since) = VERSIONS.iter().find(|(name, _)| *name == plural)?;
-    let mut reached = since.iter().filter(|(minor, _)| *minor <= version.minor);
-    reached.next_back().map(|(_, versions)| *versions)
 }
 
 /// What triggers a fault.
@@ -313,20 +275,5 @@ mod tests {
             let is_known = matches!(expected, Knowledge::Known | Knowledge::TooOld);
             assert_eq!(why_unknown(v(version)).is_none(), is_known, "{version}");
         }
-    }
-
-    #[test]
-    fn versions_by_release() {
-        let config = "ciliumnodeconfigs";
-        assert_eq!(versions_of(config, v("1.15.19")), Some(V2ALPHA1));
-        assert_eq!(versions_of(config, v("1.19.3")), Some(BOTH));
-        assert_eq!(versions_of(config, v("1.20.1")), Some(V2));
-        assert_eq!(versions_of(config, v("1.20.2")), Some(BOTH));
-        assert_eq!(versions_of(config, v("1.20")), Some(BOTH));
-        assert_eq!(
-            versions_of("ciliumexternalworkloads", v("1.18.0")),
-            Some(&[][..])
-        );
-        assert_eq!(versions_of("ciliumnodes", v("1.19.3")), None);
     }
 }

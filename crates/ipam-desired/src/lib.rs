@@ -2,6 +2,7 @@
 //! knows nothing of YAML or of a cluster.
 #![forbid(unsafe_code)]
 
+mod cilium_manifest;
 mod custom_kind;
 mod maintenance;
 mod policy_difference;
@@ -22,6 +23,7 @@ use ipam_core::model::{
 use ipam_core::net::{Block, BlockSize, Family, Range};
 use ipam_core::neutron::Id;
 
+pub use cilium_manifest::CiliumManifest;
 pub use custom_kind::{CustomKind, GROUP, VERSION};
 pub use maintenance::{
     MaintenanceWindow, MigrationPolicy, Schedule, ScheduleError, UnknownTimeZone, WindowState,

@@ -3,6 +3,7 @@
 //! Reads text, never files, and knows nothing of a cluster. Does not stop at the first fault: reads
 //! every document of every file, and reports each fault at its place in the file.
 
+mod cilium_manifests;
 mod context;
 mod editor_schema;
 mod ignored;
@@ -37,6 +38,7 @@ mod yaml;
 
 use std::sync::Arc;
 
+pub use cilium_manifests::cilium_manifests;
 pub use editor_schema::editor_schema;
 pub use lines::Lines;
 pub use lower::lower;

@@ -9,7 +9,7 @@ use crate::documents::tree::{Document, Step};
 use ipam_core::model::{Finding, Rule, Severity};
 
 const OUR_GROUP: &str = "cilium-ipam.io";
-const CILIUM_GROUP: &str = "cilium.io";
+pub(super) const CILIUM_GROUP: &str = "cilium.io";
 
 /// Kinds that only this program reads. Other projects have kinds named `IPPool` and `Policy` too.
 const DISTINCTIVE: [DocumentKind; 3] = [

@@ -12,6 +12,10 @@ ipam_core::text_enum! {
         BadRelease = "upgrade-bad-release",
         /// The API server refuses the update of a CustomResourceDefinition.
         StoredVersion = "upgrade-stored-version",
+        /// The release no longer serves the API version of an object in the files.
+        ManifestVersion = "upgrade-manifest-version",
+        /// The release no longer knows a field of an object in the files.
+        ManifestField = "upgrade-manifest-field",
         /// A Service loses an address.
         AddressLost = "upgrade-address-lost",
         /// A Service may lose an address.
@@ -46,6 +50,8 @@ ipam_core::text_enum! {
         WritePath = "upgrade-write-path",
         /// Conditions and reasons have other names.
         ConditionNames = "upgrade-condition-names",
+        /// The API version of an object in the files is deprecated.
+        ManifestDeprecated = "upgrade-manifest-deprecated",
         /// A patch release of this minor release to avoid.
         PatchToAvoid = "upgrade-patch-to-avoid",
     }

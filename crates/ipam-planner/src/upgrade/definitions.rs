@@ -3,25 +3,19 @@
 
 use super::change::{Cause, Changes, UpgradeCode, listed};
 use super::hop::HopView;
+use ipam_cilium::api_versions::versions_of;
 use ipam_cilium::observed::ServedKind;
-use ipam_cilium::releases::{latest_patch, versions_of};
 use ipam_core::model::{CiliumVersion, ObjectRef};
 
 pub(super) fn judge(hop: &HopView<'_>, changes: &mut Changes) {
     for (plural, kind) in hop.before.definitions.iter() {
-        match hop.to.patch {
-            Some(_) => {
-                let lost = lost(plural, kind, hop.to);
-                add(
-                    plural,
-                    &lost,
-                    UpgradeCode::StoredVersion,
-                    &[hop.to],
-                    changes,
-                );
-            }
-            None => patches_to_avoid(hop, plural, kind, changes),
-        }
+        let is_bad = |release| !lost(plural, kind, release).is_empty();
+        let Some(bad) = hop.bad_releases(is_bad) else {
+            continue;
+        };
+        let lost = lost(plural, kind, bad.last);
+        let code = bad.code(UpgradeCode::StoredVersion);
+        add(plural, &lost, code, &bad.releases, changes);
     }
 }
 
@@ -33,28 +27,6 @@ fn lost(plural: &str, kind: &ServedKind, release: CiliumVersion) -> Vec<String> 
     kind.stored.iter().filter(is_lost).cloned().collect()
 }
 
-/// Of a minor release, its later patch releases count. Those before are named.
-fn patches_to_avoid(hop: &HopView<'_>, plural: &str, kind: &ServedKind, changes: &mut Changes) {
-    let Some(latest) = latest_patch(hop.to) else {
-        return;
-    };
-    let releases: Vec<CiliumVersion> = (0..=latest)
-        .map(|patch| CiliumVersion {
-            patch: Some(patch),
-            ..hop.to
-        })
-        .filter(|release| *release > hop.from && !lost(plural, kind, *release).is_empty())
-        .collect();
-    let Some(last) = releases.last() else {
-        return;
-    };
-    let (lost, code) = match last.patch == Some(latest) {
-        true => (lost(plural, kind, *last), UpgradeCode::StoredVersion),
-        false => (lost(plural, kind, *last), UpgradeCode::PatchToAvoid),
-    };
-    add(plural, &lost, code, &releases, changes);
-}
-
 fn add(
     plural: &str,
     lost: &[String],
@@ -62,9 +34,6 @@ fn add(
     releases: &[CiliumVersion],
     changes: &mut Changes,
 ) {
-    if lost.is_empty() {
-        return;
-    }
     let versions = listed(lost);
     let name = format!("{plural}.cilium.io");
     let cause = Cause {

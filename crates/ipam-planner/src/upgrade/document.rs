@@ -226,6 +226,15 @@ fn words(code: UpgradeCode) -> [&'static str; 2] {
             "meet a fault of this release",
         ],
         UpgradeCode::StoredVersion => ["cannot be updated", "cannot be updated"],
+        UpgradeCode::ManifestVersion => [
+            "in the files is no longer served",
+            "in the files are no longer served",
+        ],
+        UpgradeCode::ManifestField => ["in the files loses a field", "in the files lose fields"],
+        UpgradeCode::ManifestDeprecated => [
+            "in the files has a deprecated API version",
+            "in the files have deprecated API versions",
+        ],
         UpgradeCode::AddressLost => ["loses an address", "lose addresses"],
         UpgradeCode::AddressMayMove => ["may lose an address", "may lose addresses"],
         UpgradeCode::BlockRemoved => ["may lose its block", "may lose their block"],

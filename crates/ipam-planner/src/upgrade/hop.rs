@@ -5,17 +5,22 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::addresses::{self, Told};
-use super::change::{Changes, UpgradeChange};
+use super::change::{Changes, UpgradeChange, UpgradeCode};
 use super::path::with_latest_patch;
-use super::{announcing, definitions, management, nodes, patches, pools, settings, write_path};
+use super::{
+    Files, announcing, definitions, management, manifests, nodes, patches, pools, settings,
+    write_path,
+};
 use ipam_cilium::lbipam::LbService;
 use ipam_cilium::observed::{Evidence, ModeSeen, Observed};
+use ipam_cilium::releases::latest_patch;
 use ipam_core::model::{CiliumVersion, IpamMode, NodeName, ServiceName};
 use ipam_core::net::Block;
-use ipam_desired::Desired;
+use ipam_desired::{CiliumManifest, Desired};
 
 pub(super) struct HopView<'d> {
     pub(super) desired: Option<&'d Desired>,
+    pub(super) manifests: &'d [CiliumManifest],
     /// The Services as they were before the first hop. An address that is lost on the way may be
     /// kept by what the entry says, so later hops judge it as well.
     pub(super) original: &'d BTreeMap<ServiceName, LbService>,
@@ -29,6 +34,23 @@ pub(super) struct HopView<'d> {
     pub(super) after: Observed,
 }
 
+/// Releases with one fault.
+pub(super) struct BadReleases {
+    pub(super) releases: Vec<CiliumVersion>,
+    pub(super) last: CiliumVersion,
+    is_latest: bool,
+}
+
+impl BadReleases {
+    /// `code`, unless a later patch release has no such fault.
+    pub(super) fn code(&self, code: UpgradeCode) -> UpgradeCode {
+        match self.is_latest {
+            true => code,
+            false => UpgradeCode::PatchToAvoid,
+        }
+    }
+}
+
 /// The same objects under another release.
 pub(super) fn at(observed: &Observed, version: CiliumVersion) -> Observed {
     let mut observed = observed.clone();
@@ -39,14 +61,16 @@ pub(super) fn at(observed: &Observed, version: CiliumVersion) -> Observed {
 
 impl<'d> HopView<'d> {
     pub(super) fn new(
-        (desired, original): (Option<&'d Desired>, &'d BTreeMap<ServiceName, LbService>),
+        (files, original): (Files<'d>, &'d BTreeMap<ServiceName, LbService>),
         before: Observed,
         from: CiliumVersion,
         to: CiliumVersion,
     ) -> HopView<'d> {
         let after = at(&before, with_latest_patch(to));
+        let Files { desired, manifests } = files;
         HopView {
             desired,
+            manifests,
             original,
             from,
             to,
@@ -65,6 +89,34 @@ impl<'d> HopView<'d> {
         self.from.minor < minor && minor <= self.to.minor
     }
 
+    /// The releases of this hop that are bad: the one that it ends at, or of a minor release its
+    /// later patch releases.
+    pub(super) fn bad_releases(
+        &self,
+        is_bad: impl Fn(CiliumVersion) -> bool,
+    ) -> Option<BadReleases> {
+        let at = |patch| CiliumVersion {
+            patch: Some(patch),
+            ..self.to
+        };
+        let (candidates, latest): (Vec<_>, _) = match self.to.patch {
+            Some(patch) => (vec![self.to], patch),
+            None => {
+                let latest = latest_patch(self.to)?;
+                let all = (0..=latest).map(at);
+                (all.filter(|release| *release > self.from).collect(), latest)
+            }
+        };
+        let releases: Vec<CiliumVersion> =
+            candidates.into_iter().filter(|one| is_bad(*one)).collect();
+        let last = *releases.last()?;
+        Some(BadReleases {
+            releases,
+            last,
+            is_latest: last.patch == Some(latest),
+        })
+    }
+
     pub(super) fn is_mode(&self, mode: IpamMode) -> bool {
         self.after.cilium.mode() == ModeSeen::Known(mode)
     }
@@ -80,6 +132,7 @@ impl<'d> HopView<'d> {
         settings::judge(&self, &mut changes);
         patches::judge(&self, &mut changes);
         definitions::judge(&self, &mut changes);
+        manifests::judge(&self, &mut changes);
         write_path::judge(&self, &mut changes);
         let mut after = self.after;
         move_addresses(&mut after, addresses);

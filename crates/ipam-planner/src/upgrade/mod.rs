@@ -14,6 +14,7 @@ mod document;
 mod hop;
 mod loss;
 mod management;
+mod manifests;
 mod nodes;
 mod patches;
 mod path;
@@ -27,7 +28,7 @@ mod write_path;
 use ipam_cilium::observed::{Evidence, Observed};
 use ipam_cilium::releases::why_unknown;
 use ipam_core::model::CiliumVersion;
-use ipam_desired::Desired;
+use ipam_desired::{CiliumManifest, Desired};
 
 use hop::HopView;
 
@@ -38,6 +39,23 @@ pub use document::{
     UpgradeChangeDocument, UpgradeDocument, UpgradeSummary,
 };
 pub use path::Refused;
+
+/// The content of the directory, if there is one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Files<'d> {
+    pub desired: Option<&'d Desired>,
+    /// Objects of Cilium's kinds.
+    pub manifests: &'d [CiliumManifest],
+}
+
+impl<'d> From<&'d Desired> for Files<'d> {
+    fn from(desired: &'d Desired) -> Files<'d> {
+        Files {
+            desired: Some(desired),
+            manifests: &[],
+        }
+    }
+}
 
 /// What an upgrade changes.
 #[derive(Clone, Debug)]
@@ -73,7 +91,7 @@ pub(crate) fn faults_of_running(observed: &Observed) -> Vec<UpgradeChange> {
         return Vec::new();
     };
     let view = HopView::new(
-        (None, &observed.services),
+        (Files::default(), &observed.services),
         observed.clone(),
         version,
         version,
@@ -83,13 +101,12 @@ pub(crate) fn faults_of_running(observed: &Observed) -> Vec<UpgradeChange> {
     changes.finish()
 }
 
-/// Everything that changes between the running version and `to`. The files, if given, tell which
-/// lines to change.
+/// Everything that changes between the running version and `to`. The files tell which lines to change.
 ///
 /// # Errors
 /// Fails if a version is unknown, or `to` is older.
 pub fn upgrade(
-    desired: Option<&Desired>,
+    files: Files<'_>,
     observed: &Observed,
     to: CiliumVersion,
 ) -> Result<Upgrade, Refused> {
@@ -99,7 +116,7 @@ pub fn upgrade(
     let mut last = from;
     let mut told = addresses::Told::default();
     for next in path::hops(from, to)? {
-        let view = HopView::new((desired, &observed.services), state, last, next);
+        let view = HopView::new((files, &observed.services), state, last, next);
         let (changes, after) = view.judge(&mut told);
         hops.push(Hop {
             from: last,

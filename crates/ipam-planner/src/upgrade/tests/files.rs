@@ -48,7 +48,7 @@ fn lines_of_pools() {
             pool("b", "b", &json!({"blocks": [{"cidr": "20.0.1.0/24"}]})),
         ],
     );
-    let upgrade = upgrade(Some(&declared(&observed)), &observed, v("1.16.19")).unwrap();
+    let upgrade = upgrade((&declared(&observed)).into(), &observed, v("1.16.19")).unwrap();
     let edits: Vec<String> = upgrade.hops[0]
         .changes
         .iter()
@@ -69,7 +69,7 @@ fn a_forced_write_path() {
     desired.policy.origin = Some(origin(3));
     let told = |from: &str, to: &str| {
         let objects = [kubernetes(), node("n1", Some("10.1.0.0/24"))];
-        lines(&upgrade(Some(&desired), &observe(from, &objects), v(to)).unwrap())
+        lines(&upgrade((&desired).into(), &observe(from, &objects), v(to)).unwrap())
     };
     let blocked =
         "write-path writePath: `node-annotation` is blocked: agents do not read annotations";

@@ -6,7 +6,7 @@ use super::objects::{
     annotated, cilium_node, cluster_config, config, l2_policy, node, plain_pool, pool, service,
 };
 use super::{observe, told, v};
-use crate::upgrade::upgrade;
+use crate::upgrade::{Files, upgrade};
 
 const VERSIONS: [&str; 8] = [
     "1.13.18", "1.14.19", "1.15.19", "1.16.19", "1.17.6", "1.18.3", "1.19.3", "1.20.2",
@@ -114,7 +114,8 @@ fn every_pair_of_versions() {
                     "{} {from} to {to}: {told:#?}",
                     healthy.name
                 );
-                let upgrade = upgrade(None, &observe(from, &healthy.objects), v(to)).unwrap();
+                let upgrade =
+                    upgrade(Files::default(), &observe(from, &healthy.objects), v(to)).unwrap();
                 assert!(
                     upgrade.unjudged.is_empty(),
                     "{}: {:?}",
@@ -143,7 +144,7 @@ fn two_thousand_nodes_of_one_cause_are_one_entry() {
         ));
         objects.push(cilium_node(&name, &[&block]));
     }
-    let upgrade = upgrade(None, &observe("1.11.9", &objects), v("1.12.19")).unwrap();
+    let upgrade = upgrade(Files::default(), &observe("1.11.9", &objects), v("1.12.19")).unwrap();
     assert_eq!(upgrade.hops[0].changes.len(), 1);
     let document = upgrade.document(10);
     let change = &document.hops[0].changes[0];

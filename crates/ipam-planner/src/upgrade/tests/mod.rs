@@ -4,6 +4,7 @@ mod addresses;
 mod announcements;
 mod files;
 mod healthy;
+mod manifests;
 mod nodes;
 mod objects;
 mod patches;
@@ -12,7 +13,7 @@ mod unjudged;
 
 use serde_json::Value;
 
-use super::{Upgrade, upgrade};
+use super::{Files, Upgrade, upgrade};
 use ipam_cilium::observed::{Evidence, Observed, ObservedKind, Reader};
 use ipam_core::model::CiliumVersion;
 
@@ -76,7 +77,7 @@ fn lines(upgrade: &Upgrade) -> Vec<String> {
 }
 
 fn told([from, to]: [&str; 2], objects: &[Value]) -> Vec<String> {
-    lines(&upgrade(None, &observe(from, objects), v(to)).unwrap())
+    lines(&upgrade(Files::default(), &observe(from, objects), v(to)).unwrap())
 }
 
 /// Fails with all differences at once.

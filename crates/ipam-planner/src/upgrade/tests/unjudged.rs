@@ -8,7 +8,7 @@ use crate::upgrade::{Refused, upgrade};
 use ipam_cilium::observed::{BlindSpot, Observed, ObservedKind};
 
 fn what(observed: &Observed, to: &str) -> Vec<String> {
-    let upgrade = upgrade(None, observed, v(to)).unwrap();
+    let upgrade = upgrade(Files::default(), observed, v(to)).unwrap();
     assert!(!upgrade.changes_something());
     upgrade.unjudged.into_iter().map(|part| part.what).collect()
 }
@@ -76,7 +76,8 @@ fn clusters_that_are_not_understood() {
 #[test]
 fn versions_that_are_refused() {
     let mut observed = observe("1.18.3", &[]);
-    let refused = |observed: &Observed, to: &str| upgrade(None, observed, v(to)).unwrap_err();
+    let refused =
+        |observed: &Observed, to: &str| upgrade(Files::default(), observed, v(to)).unwrap_err();
     assert_eq!(refused(&observed, "1.21"), Refused::TooNew(v("1.21")));
     assert_eq!(
         refused(&observed, "1.17"),
