@@ -101,6 +101,40 @@ fn one_of_a_node_that_is_gone_rests_and_its_successor_may_have_it() {
     );
 }
 
+/// The way out of the first blocked node.
+fn way_out(folder: &Folder) -> String {
+    let words = ["plan", "--cluster", "cluster.json", "-o", "json"];
+    let plan = folder.run(&[&words[..], &["--fail-on", "never"]].concat());
+    let plan = plan.expect(0).json();
+    let blocked = plan["blocked"].as_array().unwrap();
+    blocked[0].to_string()
+}
+
+/// The apply ends the claim, so a node gets the block in the next plan.
+#[test]
+fn one_that_an_apply_ends_is_told_to_a_node_that_waits_for_its_block() {
+    let claims = claim("10.20.0.0/31", "n2", "uid-n2", "7");
+    let folder = folder(&claims, &[("pools/pin.yaml", pin("n2", "10.20.0.2/31"))]);
+    let planned_first = planned(&folder);
+    assert_eq!(planned_first[0], pair("n2", "10.20.0.2/31"));
+    let told = way_out(&folder);
+    let expected = "plan again when the claims end: an apply ends those of a killed one";
+    assert!(told.contains(expected), "{told}");
+    folder
+        .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
+        .expect(0);
+    assert_eq!(planned(&folder), [pair("n1", "10.20.0.0/31")]);
+}
+
+/// No apply ends a quarantine.
+#[test]
+fn a_quarantined_block_is_not_told_as_one_that_an_apply_ends() {
+    let resting = r#"{"format_version":"1.0","resting":[{"block":"10.20.0.0/31","node":"gone","free_at":"2999-01-01T00:00:00Z"}]}"#;
+    let told = way_out(&folder(resting, &[]));
+    let expected = "or plan again when the quarantine ends\"";
+    assert!(told.contains(expected), "{told}");
+}
+
 #[test]
 fn rest_ends() {
     let resting = |time: &str| {

@@ -19,8 +19,8 @@ pub enum NodeObstacle {
     /// No pool that matches can serve it: each with the reason.
     Exhausted {
         passed_over: PassedOverPools,
-        /// Number of claimed and quarantined blocks of each pool that has some.
-        claimed: Arc<BTreeMap<PoolName, usize>>,
+        /// For each pool that has some.
+        claimed: Arc<BTreeMap<PoolName, ClaimedBlocks>>,
     },
     /// Another node shows the block too.
     HeldTwice(Block, NodeName),
@@ -33,6 +33,27 @@ pub enum NodeObstacle {
     Claimed(Block, NodeName),
     /// This migration moves the node.
     Migrating(String),
+}
+
+/// Number of blocks of a pool that no other node may get for a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClaimedBlocks {
+    pub in_flight: usize,
+    pub quarantined: usize,
+}
+
+impl ClaimedBlocks {
+    /// When they are free, as the end of an advice.
+    fn until(self) -> &'static str {
+        match (self.in_flight, self.quarantined) {
+            (0, 0) => "",
+            (0, _) => ", or plan again when the quarantine ends",
+            (_, 0) => ", or plan again when the claims end: an apply ends those of a killed one",
+            _ => {
+                ", or plan again when the claims or the quarantine end: an apply ends the claims of a killed one"
+            }
+        }
+    }
 }
 
 /// How to get a block where none of these pools gives one.
@@ -61,22 +82,23 @@ impl NodeObstacle {
             } => {
                 let text = |PassedOverPool { pool, why }: &PassedOverPool| {
                     let claimed = claimed.get(pool).filter(|_| *why == PassedOver::Full);
-                    let hint =
-                        claimed.map(|blocks| format!(" (claimed or quarantined blocks: {blocks})"));
+                    let hint = claimed.map(|blocks| {
+                        let blocks = blocks.in_flight + blocks.quarantined;
+                        format!(" (claimed or quarantined blocks: {blocks})")
+                    });
                     format!("{pool} {why}{}", hint.unwrap_or_default())
                 };
-                let is_claimed = |passed: &PassedOverPool| {
-                    passed.why == PassedOver::Full && claimed.contains_key(&passed.pool)
-                };
-                let again = match passed_over.iter().any(is_claimed) {
-                    true => {
-                        ", or plan again when the claims end: an apply ends those of a killed one"
-                    }
-                    false => "",
-                };
+                let full = passed_over
+                    .iter()
+                    .filter(|passed| passed.why == PassedOver::Full);
+                let mut all = ClaimedBlocks::default();
+                for blocks in full.filter_map(|passed| claimed.get(&passed.pool)) {
+                    all.in_flight += blocks.in_flight;
+                    all.quarantined += blocks.quarantined;
+                }
                 Explanation::new(
                     format!("no pool can serve it: {}", passed_over.in_words(text)),
-                    format!("{}{again}", room_for(passed_over)),
+                    format!("{}{}", room_for(passed_over), all.until()),
                 )
             }
             NodeObstacle::HeldTwice(block, node) => Explanation::new(
