@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::objects::{config, node, service};
 use super::{observe, v};
-use crate::upgrade::{Refused, upgrade};
+use crate::upgrade::{Files, Refused, upgrade};
 use ipam_cilium::observed::{BlindSpot, Observed, ObservedKind};
 
 fn what(observed: &Observed, to: &str) -> Vec<String> {
