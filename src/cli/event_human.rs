@@ -39,7 +39,7 @@ pub(super) fn human(event: &ControllerEvent<'_>, detail: Detail) -> String {
         ControllerEvent::RolledBack(rollback) => {
             line(Paint::Red.on("rolled back"), &rollback_text(rollback))
         }
-        ControllerEvent::Unhealthy(why) => line(Paint::Red.on("trouble"), &printable(why)),
+        ControllerEvent::Unhealthy(why) => line(Paint::Red.on("trouble"), &printable(&why.text)),
         ControllerEvent::Recovered => line(Paint::Green.on("recovered"), ""),
         ControllerEvent::Leading => line(Paint::Bold.on("leads"), ""),
         ControllerEvent::Standby(why) => line("stands by".to_owned(), &printable(why)),

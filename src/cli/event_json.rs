@@ -48,7 +48,7 @@ pub(super) fn as_json(event: &ControllerEvent<'_>, detail: Detail) -> Option<Val
         | ControllerEvent::NodesChanged(_)
         | ControllerEvent::Conflict(_) => return None,
         ControllerEvent::RolledBack(rollback) => rollback_as_json(rollback),
-        ControllerEvent::Unhealthy(why) => json!({"event": "trouble", "why": why}),
+        ControllerEvent::Unhealthy(why) => json!({"event": "trouble", "why": why.text}),
         ControllerEvent::Recovered => json!({"event": "recovered"}),
         ControllerEvent::Leading => json!({"event": "leads"}),
         ControllerEvent::Standby(why) => json!({"event": "stands-by", "why": why}),

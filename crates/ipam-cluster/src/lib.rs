@@ -14,6 +14,7 @@ mod observe;
 mod rules;
 mod snapshot;
 mod sysdump;
+mod trouble;
 mod workloads;
 mod write;
 
@@ -38,6 +39,7 @@ pub use observe::{Extent, observe};
 pub use rules::version_of;
 pub use snapshot::snapshot;
 pub use sysdump::Sysdump;
+pub use trouble::{Trouble, TroubleKind};
 pub use workloads::{MIGRATION_LABEL, PodsOf, Workloads};
 pub use write::{Operation, Target, Write, WriteError, Written};
 

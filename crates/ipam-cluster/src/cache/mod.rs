@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use self::cached_kind::claims_key;
 use self::state::{CacheEffect, State};
-use super::{Follow, ObjectEvent, Write, WriteError, Written};
+use super::{Follow, ObjectEvent, Trouble, Write, WriteError, Written};
 use ipam_cilium::observed::ObservedKind;
 use ipam_core::net::Block;
 
@@ -105,7 +105,7 @@ impl<C: Follow> ClusterCache<C> {
     }
 
     /// Why the cache cannot be kept up to date at the moment.
-    pub fn trouble(&self) -> Option<String> {
+    pub fn trouble(&self) -> Option<Trouble> {
         self.lock().trouble()
     }
 

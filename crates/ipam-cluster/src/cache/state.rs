@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::cached_kind::{CachedKind, PendingWrite, claims_version};
 use super::rollback::{self, Rollback, WritesSeen};
-use crate::Seen;
+use crate::{Seen, Trouble};
 use ipam_cilium::observed::ObservedKind;
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
@@ -87,7 +87,7 @@ pub(super) struct State {
     /// Comparisons with the server that failed since the last one that did not.
     failed_comparisons: u32,
     /// What does not work at the moment, by resource; the empty key means all of them.
-    trouble: BTreeMap<&'static str, String>,
+    trouble: BTreeMap<&'static str, Trouble>,
 }
 
 /// The moment at which a re-list began.
@@ -276,13 +276,12 @@ impl State {
     }
 
     /// What does not work at the moment.
-    pub(super) fn trouble(&self) -> Option<String> {
-        let trouble: BTreeSet<&str> = self.trouble.values().map(String::as_str).collect();
-        (!trouble.is_empty()).then(|| trouble.into_iter().collect::<Vec<_>>().join("; "))
+    pub(super) fn trouble(&self) -> Option<Trouble> {
+        Trouble::all(self.trouble.values())
     }
 
     /// Records that something does not work; without a kind, everything.
-    pub(super) fn has_trouble(&mut self, kind: Option<ObservedKind>, why: String) {
+    pub(super) fn has_trouble(&mut self, kind: Option<ObservedKind>, why: Trouble) {
         self.trouble
             .insert(kind.map_or("", ObservedKind::resource), why);
     }

@@ -16,7 +16,10 @@ use super::ClusterCache;
 use super::cached_kind::claims_version;
 use super::record::{self, Recorder};
 use super::state::{CacheEffect, Role};
-use crate::{ClusterError, Extent, Follow, Following, ObjectEvent, Seen, Stored, observe};
+use crate::{
+    ClusterError, Extent, Follow, Following, ObjectEvent, Seen, Stored, Trouble, TroubleKind,
+    observe,
+};
 use ipam_cilium::observed::ObservedKind;
 use retry::Backoff;
 
@@ -58,7 +61,7 @@ type Restarts = BTreeMap<ObservedKind, Notify>;
 /// Why everything must be listed again.
 enum End {
     RelistRequested,
-    Trouble(Option<ObservedKind>, String),
+    Trouble(Option<ObservedKind>, Trouble),
 }
 
 /// When the last re-list ended, and how long the next one must wait for its sake.
@@ -99,7 +102,7 @@ impl<C: Follow> ClusterCache<C> {
                     last_list = Some(LastList::new(began, role));
                     self.follow_all().await
                 }
-                Err(error) => End::Trouble(None, error.to_string()),
+                Err(error) => End::Trouble(None, Trouble::from(&error)),
             };
             if began.elapsed() >= LONGEST_PAUSE {
                 retry.reset();
@@ -120,7 +123,7 @@ impl<C: Follow> ClusterCache<C> {
         }
     }
 
-    fn report_trouble(&self, kind: Option<ObservedKind>, trouble: String) {
+    fn report_trouble(&self, kind: Option<ObservedKind>, trouble: Trouble) {
         self.lock().has_trouble(kind, trouble);
         self.moved.notify_one();
     }
@@ -196,10 +199,13 @@ impl<C: Follow> ClusterCache<C> {
                     continue;
                 }
                 Ok(Ok(Some(why))) => return End::Trouble(None, why),
-                Ok(Err(error)) => error.to_string(),
-                Err(_) => format!(
-                    "the API server does not answer within {} s",
-                    COMPARE_TIMEOUT.as_secs()
+                Ok(Err(error)) => Trouble::from(&error),
+                Err(_) => Trouble::new(
+                    TroubleKind::Unreachable,
+                    format!(
+                        "the API server does not answer within {} s",
+                        COMPARE_TIMEOUT.as_secs()
+                    ),
                 ),
             };
             let failures = self.lock().comparison_failed();
@@ -210,7 +216,7 @@ impl<C: Follow> ClusterCache<C> {
     }
 
     /// In which way the server went back in time, if it did.
-    async fn compare_once(&self) -> Result<Option<String>, ClusterError> {
+    async fn compare_once(&self) -> Result<Option<Trouble>, ClusterError> {
         let (reached, claims, moment) = {
             let state = self.lock();
             let moment = state
@@ -222,12 +228,13 @@ impl<C: Follow> ClusterCache<C> {
             return Ok(None);
         };
         if newest < reached {
-            return Ok(Some(format!(
+            let why = format!(
                 "the API server went back from resourceVersion {reached} to {newest}: was a backup restored?"
-            )));
+            );
+            return Ok(Some(Trouble::new(TroubleKind::WentBack, why)));
         }
         let is_outdated = self.store_has_others(claims, moment).await?;
-        Ok(is_outdated.then(|| ClusterError::Outdated { listed: claims }.to_string()))
+        Ok(is_outdated.then(|| Trouble::from(&ClusterError::Outdated { listed: claims })))
     }
 
     /// Whether the server's store has other claims than `known` at this moment. A list that is as
@@ -280,18 +287,17 @@ impl<C: Follow> ClusterCache<C> {
                     if silences >= FAILURES_OF_TROUBLE && !self.lock().is_server_silent() {
                         let resource = kind.resource();
                         let why = format!("the API server does not answer the watch of {resource}");
-                        self.report_trouble(Some(kind), why);
+                        let trouble = Trouble::new(TroubleKind::Unreachable, why);
+                        self.report_trouble(Some(kind), trouble);
                     }
                 }
                 Ok(Following::Lost(why)) => {
-                    return End::Trouble(
-                        Some(kind),
-                        format!("{} cannot be watched: {why}", kind.resource()),
-                    );
+                    let why = format!("{} cannot be watched: {why}", kind.resource());
+                    return End::Trouble(Some(kind), Trouble::new(TroubleKind::WatchLost, why));
                 }
                 // A server that was away may have come back at an earlier moment, so nothing that
                 // it reported counts any more.
-                Err(error) => return End::Trouble(Some(kind), error.to_string()),
+                Err(error) => return End::Trouble(Some(kind), Trouble::from(&error)),
             }
         }
     }

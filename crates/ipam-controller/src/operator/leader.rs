@@ -5,7 +5,7 @@
 use tokio::time::sleep;
 
 use crate::lease::{Attempt, Held, Lease, Lock, OtherHolder, Timing};
-use ipam_cluster::{Cluster, LeaseName};
+use ipam_cluster::{Cluster, LeaseName, Trouble, TroubleKind};
 use retry::jittered;
 
 /// What a candidate learns while it waits.
@@ -14,7 +14,7 @@ pub(super) enum Election<'e> {
     /// Another process leads.
     Leader(&'e str),
     /// The Lease cannot be read or written, and why.
-    Trouble(&'e str),
+    Trouble(&'e Trouble),
     /// It can be again.
     Recovered,
 }
@@ -41,12 +41,14 @@ impl<'c, C: Cluster> Candidate<'c, C> {
     pub(super) async fn elected(&self, on_election: &mut (dyn FnMut(Election<'_>) + Send)) -> Held {
         let mut other: Option<OtherHolder> = None;
         let mut leader: Option<String> = None;
-        let mut trouble: Option<String> = None;
+        let mut trouble: Option<Trouble> = None;
         loop {
             let attempt = match self.lease.try_acquire(&mut other).await {
-                Ok(Attempt::Done(Lock::Unavailable(why))) => Err(why),
+                Ok(Attempt::Done(Lock::Unavailable(why))) => {
+                    Err(Trouble::new(TroubleKind::Forbidden, why))
+                }
                 Ok(attempt) => Ok(attempt),
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(Trouble::from(&error)),
             };
             match attempt {
                 Err(why) => {

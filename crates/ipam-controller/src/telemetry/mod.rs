@@ -11,6 +11,7 @@ use self::metrics::Metrics;
 use super::ControllerEvent;
 use crate::apply::Outcome;
 use http_server::{Health, Reports};
+use ipam_cluster::TroubleKind;
 use ipam_planner::plan::Overview;
 
 /// Everything that the server shows.
@@ -19,8 +20,8 @@ pub struct Telemetry {
     metrics: Metrics,
     overview: Mutex<Option<Overview>>,
     is_ready: AtomicBool,
-    /// Why the controller cannot work now.
-    error: Mutex<Option<String>>,
+    /// Why the controller cannot work now. Texts of the API server are only in the log.
+    error: Mutex<Option<TroubleKind>>,
 }
 
 impl Telemetry {
@@ -29,7 +30,7 @@ impl Telemetry {
         self.is_ready.store(true, Ordering::Relaxed);
     }
 
-    fn set_error(&self, error: Option<String>) {
+    fn set_error(&self, error: Option<TroubleKind>) {
         *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 
@@ -73,7 +74,7 @@ impl Telemetry {
                     self.metrics.overview_update(overview, &changed.update);
                 }
             }
-            ControllerEvent::Unhealthy(why) => self.set_error(Some((*why).to_owned())),
+            ControllerEvent::Unhealthy(why) => self.set_error(Some(why.kind)),
             ControllerEvent::Recovered => self.set_error(None),
             // Data of another term may be old.
             ControllerEvent::Leading | ControllerEvent::Standby(_) => {
@@ -100,10 +101,34 @@ impl Reports for Telemetry {
             return Health::Unhealthy("not everything was read yet".to_owned());
         }
         let error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        error.clone().map_or(Health::Healthy, Health::Unhealthy)
+        error.map_or(Health::Healthy, |kind| {
+            Health::Unhealthy(format!("{kind}; see the log"))
+        })
     }
 
     fn metrics(&self) -> String {
         self.text()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ipam_cluster::Trouble;
+
+    #[test]
+    fn no_text_of_the_api_server_is_served() {
+        let telemetry = Telemetry::default();
+        telemetry.set_ready();
+        let secret = "token abc of https://10.9.8.7:6443 is not valid";
+        let trouble = Trouble::new(TroubleKind::Refused, secret);
+        telemetry.on_event(&ControllerEvent::Unhealthy(&trouble));
+        let why = "the API server refuses a request; see the log".to_owned();
+        assert_eq!(telemetry.readiness(), Health::Unhealthy(why));
+        let metrics = telemetry.metrics();
+        assert!(metrics.contains("cilium_ipam_trouble 1"), "{metrics}");
+        assert!(!metrics.contains("10.9.8.7"), "{metrics}");
+        telemetry.on_event(&ControllerEvent::Recovered);
+        assert_eq!(telemetry.readiness(), Health::Healthy);
     }
 }

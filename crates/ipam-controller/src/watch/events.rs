@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::Loaded;
 use crate::apply::Outcome;
 use ipam_cilium::observed::{Node, Observed};
-use ipam_cluster::Rollback;
+use ipam_cluster::{Rollback, Trouble};
 use ipam_core::model::Hazard;
 use ipam_desired::Activity;
 use ipam_planner::plan::{
@@ -47,7 +47,7 @@ pub enum ControllerEvent<'n> {
     /// quarantined.
     RolledBack(&'n Rollback),
     /// The controller cannot work, and why.
-    Unhealthy(&'n str),
+    Unhealthy(&'n Trouble),
     /// It works again.
     Recovered,
     /// This process leads from now on.

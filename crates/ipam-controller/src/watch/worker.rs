@@ -20,7 +20,7 @@ use crate::apply::Stop;
 use crate::claim_store::quarantine_forgotten;
 use crate::lease::OtherHolder;
 use crate::{ConcurrencyLimit, OpenStack, Parallelism};
-use ipam_cluster::{ClusterCache, Follow, Rollback, Settled};
+use ipam_cluster::{ClusterCache, Follow, Rollback, Settled, Trouble, TroubleKind};
 use ipam_core::model::Waiver;
 use ipam_desired::Activity;
 use retry::{Backoff, Retry};
@@ -35,7 +35,7 @@ const WRITE_VISIBILITY_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct LastReported {
     pub(super) waiting: Option<Waiting>,
-    error: Option<String>,
+    error: Option<Trouble>,
 }
 
 /// The state of the loop.
@@ -214,7 +214,7 @@ impl<'w, C: Follow> Worker<'w, C> {
                 due.unwrap_or(self.interval).min(self.interval)
             }
             Err(error) => {
-                self.report_health(Some(error.to_string()), on_event);
+                self.report_health(Some(Trouble::from(&error)), on_event);
                 self.next_pause()
             }
         }
@@ -225,19 +225,20 @@ impl<'w, C: Follow> Worker<'w, C> {
         &self,
         rollback: &Rollback,
         on_event: &mut OnEvent<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Trouble> {
         let loaded = self.files.applied_config();
         if loaded.desired.policy.activity == Activity::Paused {
             let Rollback { from, to, .. } = rollback;
-            return Err(format!(
+            let why = format!(
                 "the cluster went back from resourceVersion {from} to {to}; the blocks that it \
                  forgot will be quarantined as soon as the Policy is no longer paused"
-            ));
+            );
+            return Err(Trouble::new(TroubleKind::WentBack, why));
         }
         if !rollback.forgotten.is_empty() {
             let quarantined =
                 quarantine_forgotten(&self.cache.uncached(), &rollback.forgotten, &loaded).await;
-            quarantined.map_err(|error| error.to_string())?;
+            quarantined.map_err(|error| Trouble::from(&error))?;
         }
         match self.cache.settle_rollback(rollback) {
             Settled::Yes => on_event(ControllerEvent::RolledBack(rollback)),
@@ -268,7 +269,7 @@ impl<'w, C: Follow> Worker<'w, C> {
         WRITE_VISIBILITY_TIMEOUT
     }
 
-    fn report_health(&mut self, error: Option<String>, on_event: &mut OnEvent<'_>) {
+    fn report_health(&mut self, error: Option<Trouble>, on_event: &mut OnEvent<'_>) {
         match &error {
             Some(why) if self.reported.error.as_ref() != Some(why) => {
                 on_event(ControllerEvent::Unhealthy(why))
