@@ -66,8 +66,7 @@ enum Maps {
 /// Who may visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Visitors {
-    /// Those who name this machine by its loopback address. A page of another site that made its
-    /// own name an alias of it is refused.
+    /// Those who name this machine by its loopback address.
     ThisMachine,
     Anyone,
 }

@@ -93,8 +93,12 @@ fn each_visit_sees_the_cluster_and_the_files_as_they_are() {
     assert!(!body.contains("n1"), "{body}");
     // A page of another site whose name leads here.
     let (head, body) = serving.ask("GET / HTTP/1.1\r\nHost: evil.example");
-    assert!(head.starts_with("HTTP/1.1 403"), "{head}");
+    assert!(head.starts_with("HTTP/1.1 421"), "{head}");
     assert!(!body.contains("n1"), "{body}");
+    let (head, _) = serving.ask("GET / HTTP/1.1\r\nHost: node-1");
+    assert!(head.starts_with("HTTP/1.1 403"), "{head}");
+    let (head, _) = serving.ask("GET / HTTP/1.1");
+    assert!(head.starts_with("HTTP/1.1 400"), "{head}");
 
     folder.write(
         "pools/a.yaml",

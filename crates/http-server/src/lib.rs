@@ -4,6 +4,7 @@
 
 mod connections;
 mod health;
+mod host;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -12,7 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{HeaderName, HeaderValue};
-use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -48,7 +48,8 @@ const CLOSED: [(HeaderName, &str); 4] = [
 pub struct Visit {
     /// The path of the address, such as `/metrics`.
     pub path: String,
-    /// The host, as the visitor calls it, without the port and brackets.
+    /// The host, as the visitor calls it, without the port and brackets: an IP address, or a name that
+    /// no public DNS has. `None` only with HTTP/1.0.
     pub host: Option<String>,
 }
 
@@ -173,13 +174,11 @@ impl HttpServer {
 }
 
 async fn answer<S: Site>(request: Request<Incoming>, site: &S) -> Response<Full<Bytes>> {
-    let answer = match *request.method() {
-        Method::GET | Method::HEAD => {
-            let visit = Visit {
-                path: request.uri().path().to_owned(),
-                host: host(&request),
-            };
-            site.answer(visit).await
+    let answer = match (host::host_of(&request), request.method()) {
+        (Err(refusal), _) => refusal,
+        (Ok(host), &Method::GET | &Method::HEAD) => {
+            let path = request.uri().path().to_owned();
+            site.answer(Visit { path, host }).await
         }
         _ => Answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET is allowed"),
     };
@@ -192,13 +191,6 @@ async fn answer<S: Site>(request: Request<Incoming>, site: &S) -> Response<Full<
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
-}
-
-fn host(request: &Request<Incoming>) -> Option<String> {
-    let host = request.headers().get(header::HOST)?.to_str().ok()?;
-    let host: Authority = host.parse().ok()?;
-    let host = host.host().trim_matches(['[', ']']);
-    Some(host.to_owned())
 }
 
 #[cfg(test)]
@@ -222,7 +214,7 @@ mod tests {
 
     /// Each idle connection would hold its place until the header timeout.
     #[test]
-    fn idle_connections_delay_no_probe() {
+    fn idle_connections_delay_no_probe_and_hosts_are_checked() {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -236,14 +228,23 @@ mod tests {
             .map(|_| TcpStream::connect(address).unwrap())
             .collect();
         let asked = Instant::now();
-        let mut probe = TcpStream::connect(address).unwrap();
-        probe
-            .write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            .unwrap();
-        let mut text = String::new();
-        probe.read_to_string(&mut text).unwrap();
-        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        let status = |request: &str| {
+            let mut probe = TcpStream::connect(address).unwrap();
+            probe.write_all(request.as_bytes()).unwrap();
+            let mut text = String::new();
+            probe.read_to_string(&mut text).unwrap();
+            text.split(' ').nth(1).unwrap().to_owned()
+        };
+        assert_eq!(
+            status("GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+            "200"
+        );
         assert!(asked.elapsed() < HEADER_TIMEOUT, "{:?}", asked.elapsed());
         drop(idle);
+        assert_eq!(
+            status("GET /livez HTTP/1.1\r\nHost: a.example\r\n\r\n"),
+            "421"
+        );
+        assert_eq!(status("GET /livez HTTP/1.1\r\n\r\n"), "400");
     }
 }
