@@ -1,6 +1,7 @@
 //! Runs the program in its own folder, without the user's environment.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -143,7 +144,11 @@ impl Folder {
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         let path = self.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
+        std::fs::write(&path, content).unwrap();
+        if path.ends_with("clouds.yaml") {
+            // The programs refuse one that other users can read.
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        }
     }
 
     pub fn read(&self, name: &str) -> String {

@@ -29,7 +29,7 @@ pub enum FileError {
     #[error("{0} holds credentials, but another user owns it")]
     ForeignSecret(String),
     /// Other users can read or write the file.
-    #[error("users other than the owner may read or write {0}, which holds credentials")]
+    #[error("other users may read or write {0}, which holds credentials")]
     OpenSecret(String),
     /// No file identifies this machine.
     #[error("neither {PRODUCT_UUID} nor {MACHINE_ID} identifies this machine")]

@@ -103,18 +103,31 @@ pub fn state_folder(folder: &Path) -> Result<PathBuf, FileError> {
     Ok(folder.to_owned())
 }
 
-/// Whether root or the current user owns the file.
-fn is_trusted(metadata: &Metadata) -> Result<bool, FileError> {
-    let own = fs::metadata("/proc/self")
-        .map_err(|why| FileError::of("/proc/self", &why))?
-        .uid();
-    Ok(metadata.uid() == 0 || metadata.uid() == own)
+/// The current user.
+fn own_uid() -> Result<u32, FileError> {
+    let own = fs::metadata("/proc/self").map_err(|why| FileError::of("/proc/self", &why))?;
+    Ok(own.uid())
 }
 
-/// Reads a file with credentials.
+/// Whether root or the current user owns the file.
+fn is_trusted(metadata: &Metadata) -> Result<bool, FileError> {
+    Ok(metadata.uid() == 0 || metadata.uid() == own_uid()?)
+}
+
+/// The permissions that a file with credentials must not have. A Secret in a Pod belongs to root, and
+/// the group of another user may read it.
+fn excess(owner: u32, own: u32) -> u32 {
+    match owner == 0 && own != 0 {
+        true => 0o037,
+        false => 0o077,
+    }
+}
+
+/// Reads a file with credentials. Every program reads `clouds.yaml` by this rule: the current user or
+/// root owns it, its mode is at most 0600, or 0640 if root owns it and the current user is another.
 ///
 /// # Errors
-/// Fails if another user owns it or may read or write it, or as [`read_small`] does.
+/// Fails if the rule does not hold, or as [`read_small`] does.
 pub fn read_secret(path: &Path) -> Result<String, FileError> {
     let name = path.display().to_string();
     let file = open(path).map_err(|why| FileError::of(&name, &why))?;
@@ -122,7 +135,7 @@ pub fn read_secret(path: &Path) -> Result<String, FileError> {
     if !is_trusted(&metadata)? {
         return Err(FileError::ForeignSecret(name));
     }
-    if metadata.mode() & 0o077 != 0 {
+    if metadata.mode() & excess(metadata.uid(), own_uid()?) != 0 {
         return Err(FileError::OpenSecret(name));
     }
     read(file).map_err(|why| FileError::of(&name, &why))
@@ -193,5 +206,41 @@ fn machine_name(path: &str) -> Result<Option<String>, FileError> {
             let tells = |byte: u8| byte.is_ascii_hexdigit() && !b"0f".contains(&byte);
             Ok(Some(text).filter(|text| text.len() >= 32 && text.bytes().any(tells)))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn only_the_group_may_read_and_only_a_secret_of_root() {
+        let refuses = |owner, own, mode: u32| mode & excess(owner, own) != 0;
+        for mode in [0o600, 0o400] {
+            assert!(!refuses(0, 0, mode) && !refuses(7, 7, mode) && !refuses(0, 7, mode));
+        }
+        for mode in [0o640, 0o440] {
+            assert!(refuses(0, 0, mode) && refuses(7, 7, mode) && !refuses(0, 7, mode));
+        }
+        for mode in [0o644, 0o660, 0o604, 0o650] {
+            assert!(refuses(0, 0, mode) && refuses(7, 7, mode) && refuses(0, 7, mode));
+        }
+    }
+
+    #[test]
+    fn a_secret_that_others_can_read_is_refused_with_the_fix() {
+        let path = std::env::temp_dir().join(format!("secret-{:016x}", fastrand::u64(..)));
+        fs::write(&path, "secret").unwrap();
+        let read_as = |mode| {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            read_secret(&path)
+        };
+        assert_eq!(read_as(0o600).unwrap(), "secret");
+        let refused = read_as(0o644).unwrap_err();
+        let name = path.display();
+        assert_eq!(refused.way_out(), format!("chmod 600 {name}"));
+        fs::remove_file(&path).unwrap();
     }
 }

@@ -258,9 +258,15 @@ fn credentials_that_are_no_good(stack: &OpenStack, network: &str, subnet: &str) 
     assert!(unknown.contains("no cloud `production`"), "{unknown}");
     person
         .folder
-        .write("secret.yaml", clouds(stack, MEMBER_PASSWORD));
+        .write("other/clouds.yaml", clouds(stack, MEMBER_PASSWORD));
     person
-        .run(&["plan", "--clouds-file", "secret.yaml", "--os-cloud", "lab"])
+        .run(&[
+            "plan",
+            "--clouds-file",
+            "other/clouds.yaml",
+            "--os-cloud",
+            "lab",
+        ])
         .expect(0);
 }
 

@@ -23,7 +23,7 @@ use ipam_desired::{AddressPairs, Desired};
 use openstack::{
     Cloud, HttpNeutron, InsecureSetting, NeutronError, OnRequest, RecordedNeutron, SessionCache,
 };
-use private_files::read_small;
+use private_files::read_secret;
 
 /// Limit for reading all subnets, for reading the ports of one batch of VMs, and for one write.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -265,7 +265,8 @@ impl CloudsLocation {
                 )));
             }
         };
-        let text = read_small(path).map_err(|error| Fault::Credentials(error.to_string()))?;
+        let text = read_secret(path)
+            .map_err(|error| Fault::Credentials(format!("{error}; fix: {}", error.way_out())))?;
         Cloud::read(&text, self.cloud.as_deref()).map_err(|why| in_file(path, &why))
     }
 }

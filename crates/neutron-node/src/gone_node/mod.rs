@@ -22,7 +22,7 @@ use openstack::{
     Cloud, HttpNeutron, Neutron, NeutronError, PortFilter, SessionCache, clouds_files,
     retry_until_answered,
 };
-use private_files::read_small;
+use private_files::read_secret;
 
 pub(crate) use arguments::{Arguments, HELP};
 
@@ -140,7 +140,8 @@ fn neutron(arguments: &Arguments) -> Result<HttpNeutron, Failure> {
     let path = named
         .or_else(|| searched.into_iter().find(|path| path.exists()))
         .ok_or_else(|| Failure::Failed("no clouds file: name one with --clouds-file".to_owned()))?;
-    let text = read_small(&path).map_err(|why| Failure::Failed(why.to_string()))?;
+    let text = read_secret(&path)
+        .map_err(|why| Failure::Failed(format!("{why}; fix: {}", why.way_out())))?;
     let name = arguments.cloud.clone().or_else(|| variable("OS_CLOUD"));
     let cloud = Cloud::read(&text, name.as_deref())
         .map_err(|why| Failure::Failed(format!("{}: {why}", path.display())))?;
