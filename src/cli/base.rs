@@ -34,6 +34,10 @@ pub(super) struct Base {
 }
 
 impl BaseArguments {
+    pub(super) fn is_given(&self) -> bool {
+        self.base.is_some()
+    }
+
     /// Reads the directory as the base has it. A base without any file there has no Policy.
     pub(super) fn read(&self, location: &Location) -> Result<Option<Base>, Failure> {
         let Some(revision) = &self.base else {

@@ -21,7 +21,7 @@ use ipam_controller::Loaded;
 use ipam_planner::plan::PlanDocument;
 
 /// What makes the job fail without `--fail-on`: what an apply of the plan would fail with, too.
-const BY_DEFAULT: [FailOn; 2] = [FailOn::Error, FailOn::Refused];
+const BY_DEFAULT: [FailOn; 3] = [FailOn::Error, FailOn::Refused, FailOn::Policy];
 
 /// Show a plan in a pull request of GitHub, GitLab, Gitea or Forgejo: one comment for each
 /// directory. If the plan or the commit changes, a new comment takes the place of the old one.
@@ -72,6 +72,9 @@ enum Shown {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
+    if arguments.plan.is_none() {
+        arguments.fail_on.suits(Some(&arguments.base))?;
+    }
     // Before the plan, which may take long.
     let destination = match arguments.dry_run {
         true => None,

@@ -42,6 +42,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
+    arguments.fail_on.suits(None)?;
     let around = surroundings()?;
     // Before the plan, which may take long.
     let forge = match arguments.dry_run {

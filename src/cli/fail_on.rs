@@ -3,6 +3,8 @@
 use clap::ValueEnum;
 
 use super::ExitStatus;
+use super::base::BaseArguments;
+use super::failure::Failure;
 use ipam_planner::check::UNKNOWN_VERSION;
 use ipam_planner::migration::{Goal, ScheduleDocument};
 use ipam_planner::plan::PlanDocument;
@@ -50,6 +52,18 @@ pub(super) trait Conditions {
 impl FailOnArguments {
     pub(super) fn is_given(&self) -> bool {
         self.fail_on.is_some()
+    }
+
+    /// # Errors
+    /// Fails if it names `policy`, and there is no Policy to compare with.
+    pub(super) fn suits(&self, base: Option<&BaseArguments>) -> Result<(), Failure> {
+        let names_policy = self.asked(&[]).contains(&FailOn::Policy);
+        match names_policy && !base.is_some_and(BaseArguments::is_given) {
+            true => Err(Failure::Failed(
+                "--fail-on policy compares the Policy with that of another revision: pass --base, such as `--base origin/main` (of `plan` and `comment`)".to_owned(),
+            )),
+            false => Ok(()),
+        }
     }
 
     /// How a command ends that shows this plan. A refusal matters more than all else.

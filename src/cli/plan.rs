@@ -57,6 +57,7 @@ pub(super) enum PlanFormat {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
+    arguments.fail_on.suits(Some(&arguments.base))?;
     let planning = Planning {
         files: &arguments.files,
         selection: &arguments.selection,

@@ -109,6 +109,31 @@ fn a_refusal_of_the_base_advises_only_what_helps() {
     }
 }
 
+/// Nothing else is wrong with the plan.
+#[test]
+fn a_weakened_policy_alone_fails_where_it_is_asked_for() {
+    let protected = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {protected: {nodes: [n1]}}\n";
+    let loose =
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {}\n";
+    let folder = folder(protected, loose);
+    let human = folder.run(&PLAN).expect(0).stdout;
+    assert!(human.contains("Plan: the Policy is weakened; "), "{human}");
+    let asked = [&PLAN[..], &["--fail-on", "policy"]].concat();
+    folder.run(&asked).expect(2);
+    let comment = [
+        "comment",
+        "--dry-run",
+        "--cluster",
+        "cluster.json",
+        "--base",
+        "main",
+    ];
+    folder.run(&comment).expect(2);
+    let nothing_to_compare = ["plan", "--cluster", "cluster.json", "--fail-on", "policy"];
+    let refused = folder.run(&nothing_to_compare).expect(1);
+    assert!(refused.stderr.contains("pass --base"), "{refused:?}");
+}
+
 #[test]
 fn a_policy_that_allows_no_more_is_not_reported() {
     let loose =

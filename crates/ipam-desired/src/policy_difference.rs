@@ -4,17 +4,17 @@
 use ipam_core::model::{LimitName, Severity};
 use ipam_core::net::{Range, covers, merge};
 
-use crate::{Activity, MigrationPolicy, Policy, PolicyRule, Protected};
+use crate::{Activity, AddressPairs, MigrationPolicy, Policy, PolicyRule, Protected};
 
 /// What `head` weakens, one sentence each. Every field is named, so that a new one must be decided
 /// on here.
 pub fn weakened(base: &Policy, head: &Policy) -> Vec<String> {
     let Policy {
         origin: _,
-        // They say how and where blocks are written, and allow nothing more.
+        // They say where blocks are written and what is not reported, and allow nothing more.
         write_path: _,
         own_address_space: _,
-        address_pairs: _,
+        address_pairs,
         acknowledged_allocators,
         excluded,
         quarantine,
@@ -49,6 +49,9 @@ pub fn weakened(base: &Policy, head: &Policy) -> Vec<String> {
             .iter()
             .filter_map(|rule| weakened_rule(rule, &head.rules)),
     );
+    if *address_pairs == AddressPairs::Ignored && head.address_pairs != AddressPairs::Ignored {
+        found.push("ports in Neutron allow the pod CIDRs of their nodes".to_owned());
+    }
     found.extend(unprotected(protected, &head.protected));
     found.extend(included(excluded, &head.excluded));
     let accepted = head

@@ -38,6 +38,7 @@ pub(in super::super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
+    arguments.fail_on.suits(None)?;
     let location = arguments.files.location();
     let loaded = load_valid(&location, common)?;
     let cluster = common.target(Opening::Read).await?;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::manifest::AddressPoolApi;
 use super::pool::{AddressRange, FirstLast, RangeForm};
 use super::service::ADDRESSES;
-use crate::observed::setting_key;
+use crate::observed::{is_true, setting_key};
 use crate::releases::NEWEST;
 use ipam_core::model::CiliumVersion;
 use ipam_core::net::{Family, Range};
@@ -44,12 +44,23 @@ enum PortUse {
 }
 
 impl LbRules {
+    /// The settings that [`LbRules::new`] reads.
+    pub const SETTINGS: [&str; 7] = [
+        setting_key::ENABLE_IPV4,
+        setting_key::ENABLE_IPV6,
+        setting_key::ENABLE_BGP_CONTROL_PLANE,
+        setting_key::ENABLE_L2_ANNOUNCEMENTS,
+        setting_key::DEFAULT_LB_SERVICE_IPAM,
+        setting_key::ENABLE_LB_IPAM,
+        setting_key::PROTOCOL_DIFFERENTIATION,
+    ];
+
     /// Rules of a version with the settings of `cilium-config`. Without a version, those of the
     /// newest.
     pub fn new(version: Option<CiliumVersion>, settings: &BTreeMap<String, String>) -> LbRules {
         let version = version.unwrap_or(NEWEST);
         let is_on =
-            |key: &str, default: bool| settings.get(key).map_or(default, |value| value == "true");
+            |key: &str, default: bool| settings.get(key).map_or(default, |value| is_true(value));
         let mut families = BTreeSet::new();
         // `pkg/defaults/defaults.go`: both are on by default.
         for (family, key) in [

@@ -221,7 +221,7 @@ impl Cilium {
 }
 
 /// Go's `strconv.ParseBool`, which parses Cilium's options.
-pub(super) fn is_true(text: &str) -> bool {
+pub(crate) fn is_true(text: &str) -> bool {
     matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
 }
 

@@ -163,11 +163,13 @@ impl CommandLine {
         names.next()
     }
 
-    /// Whether flags may come from a file, a variable or another command.
+    /// Whether flags may come from a file, a variable or another command, or are written in a way
+    /// that only a shell reads.
     fn hides_flags(&self) -> bool {
         let hides = |word: &String| {
-            let is_value_of_flag = word.starts_with("--");
-            matches!(word.as_str(), "xargs" | "eval") || (word.contains('$') && !is_value_of_flag)
+            let is_value_of_flag = word.starts_with("--") && !word.starts_with("--{");
+            let is_expanded = word.contains(['$', '{', '\\']) && !is_value_of_flag;
+            matches!(word.as_str(), "xargs" | "eval") || is_expanded
         };
         self.flag("config").is_some() || self.words.iter().any(hides)
     }
@@ -189,7 +191,8 @@ impl CommandLine {
     /// Whether `--controllers` switches these controllers off: the names of one. The first entry that
     /// names it decides (`IsControllerEnabled` of kubernetes/controller-manager).
     fn leaves_out(&self, names: &[&str]) -> bool {
-        let Some(list) = self.flag("controllers").filter(|list| !list.contains('$')) else {
+        let is_read = |list: &&str| !list.is_empty() && !list.contains('$');
+        let Some(list) = self.flag("controllers").filter(is_read) else {
             return false;
         };
         let mut entries = list.split(',').map(str::trim);
@@ -286,9 +289,10 @@ fn command_lines(container: &Container) -> Vec<CommandLine> {
 
 /// The commands of a shell script, roughly: quotes do not hold words together.
 fn commands(script: &str) -> Vec<CommandLine> {
-    let script = script.replace("\\\n", " ").replace(['"', '\''], "");
-    // The output of a command counts as a variable.
-    let script = script.replace('`', " $\n");
+    let script = script.replace("\\\n", "");
+    // A quoted `#` begins no comment. It and the output of a command count as variables.
+    let script = script.replace("\"#", "$").replace("'#", "$");
+    let script = script.replace(['"', '\''], "").replace('`', " $\n");
     let commands = script.split([';', '|', '&', '\n', '(', ')']);
     let words = commands.map(|command| {
         let words = command.split_whitespace();
@@ -446,6 +450,17 @@ mod tests {
             ("exec kube-controller-manager -v=2${FLAGS}", Unknown),
             ("xargs -a /flags kube-controller-manager", Unknown),
             ("eval kube-controller-manager --v=2", Unknown),
+            ("kube-controller-manager < /f '#x' --v=2", Unknown),
+            ("kube-controller-manager --{v=2,profiling=false}", Unknown),
+            ("kube-controller-manager \\--v=2", Unknown),
+            (
+                "kube-controller-manager --allocate-\\\nnode-cidrs=true",
+                Active,
+            ),
+            (
+                "kube-controller-manager --allocate-node-cidrs --controllers=`cat /c`",
+                Active,
+            ),
             (
                 "F='--v=2 --allocate-node-cidrs=true'\nexec kube-controller-manager $F",
                 Active,

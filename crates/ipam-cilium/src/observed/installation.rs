@@ -249,7 +249,8 @@ impl Installation {
                 None => operator.state,
             };
             cilium.operator_replicas = operator.replicas;
-            cilium.operator_version = operator.version.or(cilium.operator_version);
+            // Of several operators, any may lead.
+            cilium.operator_version = operator.version.max(cilium.operator_version);
             let arguments = cilium.operator_arguments.get_or_insert_default();
             arguments.extend(operator.arguments);
         }

@@ -7,7 +7,7 @@ use super::view_lb::{
     AddressPoolView, Condition, Ingress, OwnedKeys, OwnerReference, RequestManager, ServiceView,
     SpecManager,
 };
-use super::{Cilium, FIELD_MANAGER, Observed};
+use super::{FIELD_MANAGER, Observed};
 use crate::lbipam::{
     ADDRESSES, AddressBlock, AddressPool, AddressPoolApi, AddressPoolManifest, Annotation,
     FamilyPolicy, LbRules, LbService, Marking, Port, RequestAuthor, ServedHostname, ServiceOwner,
@@ -96,13 +96,13 @@ impl SeenAddressPool {
 
 impl Observed {
     pub fn lb_rules(&self) -> LbRules {
-        let Cilium {
-            version, settings, ..
-        } = &self.cilium;
-        LbRules::new(
-            version.map(|(version, _)| version),
-            settings.as_ref().unwrap_or(&BTreeMap::new()),
-        )
+        let setting = |key: &str| {
+            let value = self.cilium.operator_setting(key)?;
+            Some((key.to_owned(), value.to_owned()))
+        };
+        let settings: BTreeMap<String, String> =
+            LbRules::SETTINGS.into_iter().filter_map(setting).collect();
+        LbRules::new(self.cilium.version.map(|(version, _)| version), &settings)
     }
 
     pub fn address_pools_as_read(&self, rules: &LbRules) -> Vec<AddressPool> {

@@ -58,6 +58,7 @@ pub use ipam_core::model::{OWNER_LABEL, ObjectVersion};
 pub use announced::{Announced, BgpSpeaker};
 pub use announced_services::{Protocol, ServiceAnnouncements};
 pub use bgp::{Advertisement, Announcing, ClusterConfig, L2Policy, PeeringPolicy, PodCidrs};
+pub(crate) use cilium::is_true;
 pub use cilium::{
     AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen, OperatorState,
 };

@@ -163,6 +163,9 @@ impl FamilyView {
                 _ => unreadable.push(text.escape_debug().to_string()),
             }
         }
+        if self.cidrs.is_empty() {
+            unreadable.push(format!("an {family} part without `cidrs`"));
+        }
         let size = BlockSize::new(family, self.mask_size);
         if size.is_err() {
             unreadable.push(format!("maskSize {}", self.mask_size));

@@ -279,6 +279,10 @@ impl PlanDocument {
         if document.own_digest() != document.digest {
             return Err(PlanFileError::Digest);
         }
+        // The verdict is made of the counts.
+        if !document.changes.is_empty() && document.summary.changes_nothing() {
+            return Err(PlanFileError::Digest);
+        }
         document.check_edits()?;
         let mut names = BTreeSet::new();
         match document

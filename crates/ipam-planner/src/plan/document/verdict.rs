@@ -168,13 +168,14 @@ fn gravest(plan: &PlanDocument) -> Vec<String> {
         0 => None,
         refusals => Some(format!("refused for {}", count(refusals, "reason"))),
     };
+    let weakened = (!plan.weakened.is_empty()).then(|| "the Policy is weakened".to_owned());
     let losses = plan.summary.load_balancing.losses_in_words(plan.losing());
     let destructive = match plan.intent {
         Intent::Files => destructive(plan),
         Intent::Undo => 0,
     };
     let destructive = (destructive > 0).then(|| count(destructive, "destructive change"));
-    [refused, losses, destructive]
+    [refused, weakened, losses, destructive]
         .into_iter()
         .flatten()
         .collect()

@@ -164,6 +164,7 @@ fn wanted(
         lost_fields: Vec::new(),
     };
     let Some(seen) = observed.pod_pools.get(pool.name.as_str()) else {
+        others_are_readable(pool, observed)?;
         return Ok(Some(change(
             PoolAction::Create,
             None,
@@ -185,6 +186,7 @@ fn wanted(
     if !seen.version.is_known() {
         return Err(BlockedReason::NoIdentity);
     }
+    others_are_readable(pool, observed)?;
     reserved_stay(seen, &after)?;
     let hazard = shrinks(pool, seen, &after, cluster)?;
     Ok(Some(change(
@@ -211,6 +213,20 @@ fn is_left_alone(pool: &Pool, observed: &Observed) -> Result<bool, BlockedReason
     match observed.pod_pools.get(pool.name.as_str()) {
         Some(seen) if !seen.is_ours() => Ok(true),
         _ => Err(BlockedReason::PodPool(PodPoolObstacle::Disabled)),
+    }
+}
+
+/// Whether the CIDRs of all other pools are known. One that is not could overlap.
+fn others_are_readable(pool: &Pool, observed: &Observed) -> Result<(), BlockedReason> {
+    let mut others = observed.pod_pools.iter();
+    let unreadable = others.find_map(|(name, seen)| {
+        let text = seen.unreadable.first()?;
+        (name.as_str() != pool.name.as_str())
+            .then(|| format!("CiliumPodIPPool {}: {text}", name.escape_debug()))
+    });
+    match unreadable {
+        Some(text) => Err(BlockedReason::Unreadable(text)),
+        None => Ok(()),
     }
 }
 
