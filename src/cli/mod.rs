@@ -1,6 +1,7 @@
 //! The command line: one file for each command. Data goes to stdout, messages to stderr. Only
 //! `failure` knows exit codes.
 
+mod admission;
 mod apply;
 mod apply_report;
 mod apply_reviewed;

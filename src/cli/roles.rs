@@ -76,6 +76,18 @@ pub(super) struct ServiceAccount {
     name: String,
 }
 
+impl ServiceAccount {
+    /// Its user name for the API server.
+    pub(super) fn user_name(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+
+    /// The end of names of objects that are for it alone.
+    pub(super) fn object_name(&self) -> String {
+        format!("{}.{}", self.namespace, self.name)
+    }
+}
+
 impl FromStr for ServiceAccount {
     type Err = &'static str;
 
@@ -169,11 +181,7 @@ impl Role {
             .iter()
             .fold(self.yaml.to_owned(), |yaml, verb| {
                 yaml.replace(&of_cluster(verb), "")
-            })
-            .replace(
-                "resources: [deployments]",
-                "resources: [daemonsets, deployments]",
-            );
+            });
         let Some((of_cluster, of_namespace)) = yaml.split_once("---\n") else {
             return vec![yaml];
         };
@@ -286,7 +294,7 @@ mod tests {
         };
         assert_eq!(roles("cilium"), roles("kube-system"));
         assert!(roles("cilium") > 0);
-        assert!(text.contains("resources: [daemonsets, deployments]\n  verbs: [watch]"));
+        assert!(text.contains("resources: [deployments, daemonsets]\n  verbs: [watch]"));
         let usual = yaml(RoleSet::All, None, Some("kube-system"));
         assert_eq!(
             usual.matches("kind: Role\n").count(),

@@ -1,17 +1,18 @@
-//! `schema`: prints the JSON Schema of the files, the CustomResourceDefinitions, or the roles that
-//! commands need. The first two come from the types that read the files.
+//! `schema`: prints the JSON Schema of the files, the CustomResourceDefinitions, the roles that commands
+//! need, or the admission policies that limit them. The first two come from the types that read the
+//! files.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
 use super::failure::Failure;
 use super::roles::{RoleSet, ServiceAccount};
-use super::{Common, ExitStatus, output, roles};
+use super::{Common, ExitStatus, admission, output, roles};
 use ipam_config::custom_resources::definitions;
 use ipam_config::documents::{DocumentKind, editor_schema};
 
-/// Print the JSON Schema of the files for editors, the CustomResourceDefinitions, or the roles that
-/// commands need.
+/// Print the JSON Schema of the files for editors, the CustomResourceDefinitions, the roles that
+/// commands need, or admission policies.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The kind. Default: all kinds.
@@ -24,10 +25,14 @@ pub(super) struct Arguments {
     /// Print the roles that a command needs in the cluster instead, as `kubectl apply -f -` takes
     /// them. Default: those of all commands.
     #[arg(long, value_enum, value_name = "COMMAND", num_args = 0..=1,
-        default_missing_value = "all", conflicts_with_all = ["kind", "crds"])]
+        default_missing_value = "all", conflicts_with_all = ["kind", "crds"], group = "of_account")]
     rbac: Option<RoleSet>,
-    /// Also print the bindings of the roles to this service account.
-    #[arg(long, value_name = "NAMESPACE/NAME", requires = "rbac")]
+    /// Print the admission policies that limit a service account with the roles for `apply` or `watch`
+    /// to the fields that these commands write, as `kubectl apply -f -` takes them.
+    #[arg(long, conflicts_with_all = ["kind", "crds"], requires = "serviceaccount", group = "of_account")]
+    admission: bool,
+    /// The service account: with `--rbac`, also print the bindings of the roles to it.
+    #[arg(long, value_name = "NAMESPACE/NAME", requires = "of_account")]
     serviceaccount: Option<ServiceAccount>,
 }
 
@@ -44,6 +49,12 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, 
             arguments.serviceaccount.as_ref(),
             namespace,
         ))?;
+    } else if let Some(account) = arguments
+        .serviceaccount
+        .as_ref()
+        .filter(|_| arguments.admission)
+    {
+        output::script(&admission::yaml(account))?;
     } else if arguments.crds {
         output::json(&json!({"apiVersion": "v1", "kind": "List", "items": definitions()}))?;
     } else {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use testbed::{Options, User};
 
 use super::chart::{AUDIT_POLICY, Right, texts};
+use super::operator::until;
 use super::running::Running;
 use super::server::{Server, kubernetes, node};
 use super::support::{Folder, Ran, pool, repository};
@@ -106,11 +107,7 @@ impl Audited {
 
     /// A new service account `ci/NAME` with the roles for this command.
     fn account(&self, name: &str, command: &str) -> Account<'_> {
-        let Server {
-            plane,
-            programs,
-            folder,
-        } = &self.server;
+        let Server { plane, folder, .. } = &self.server;
         let account =
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
         plane
@@ -118,18 +115,30 @@ impl Audited {
             .unwrap();
         let flag = format!("ci/{name}");
         let printed = folder.run(&["schema", "--rbac", command, "--serviceaccount", &flag]);
-        folder.write("roles.yaml", printed.expect(0).stdout);
-        let mut kubectl = plane.kubectl(programs).unwrap();
-        kubectl
-            .arg("apply")
-            .arg("-f")
-            .arg(folder.join("roles.yaml"));
-        assert!(kubectl.status().unwrap().success());
+        self.install(&printed.expect(0).stdout);
         Account {
             audited: self,
             name: format!("system:serviceaccount:ci:{name}"),
             kubeconfig: plane.kubeconfig_for_service_account("ci", name).unwrap(),
         }
+    }
+}
+
+impl Audited {
+    /// Gives YAML to kubectl.
+    fn install(&self, text: &str) {
+        let Server {
+            plane,
+            programs,
+            folder,
+        } = &self.server;
+        folder.write("objects.yaml", text);
+        let mut kubectl = plane.kubectl(programs).unwrap();
+        kubectl
+            .arg("apply")
+            .arg("-f")
+            .arg(folder.join("objects.yaml"));
+        assert!(kubectl.status().unwrap().success());
     }
 }
 
@@ -142,6 +151,37 @@ struct Account<'a> {
 impl Account<'_> {
     fn run(&self, arguments: &[&str]) -> Ran {
         self.audited.server.run_as(&self.kubeconfig, arguments)
+    }
+
+    /// Whether the server allows it to do this with this object of `kube-system`; without a name, with
+    /// all.
+    fn may(&self, verb: &str, resource: &str, name: &str) -> bool {
+        let attributes =
+            json!({"namespace": "kube-system", "verb": verb, "resource": resource, "name": name});
+        let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {"user": self.name, "resourceAttributes": attributes}});
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let answer = self.audited.server.plane.create(path, &review).unwrap();
+        answer["status"]["allowed"] == true
+    }
+
+    /// What the server prints about this patch of a person with the account's token.
+    fn patched(&self, object: &str, patch: &Value) -> (bool, String) {
+        let Server {
+            plane, programs, ..
+        } = &self.audited.server;
+        let mut kubectl = plane.kubectl(programs).unwrap();
+        kubectl
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(["patch", "--type=merge", "-n", "default", object, "-p"])
+            .arg(patch.to_string());
+        let output = kubectl.output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&text).into_owned(),
+        )
     }
 
     /// What it requested so far, and whether the server allowed it.
@@ -213,6 +253,16 @@ fn each_command_works_with_its_roles_and_plan_uses_every_right_of_its_own() {
     let refused = ["comment", "--dry-run", "--limit", "assign-count=0"];
     planner.run(&refused).expect(5);
     planner.was_allowed_everything();
+    for config in [
+        "cilium-config",
+        "cilium-ipam-claims",
+        "cilium-ipam-migration",
+    ] {
+        assert!(planner.may("list", "configmaps", config), "{config}");
+    }
+    for verb in ["get", "list", "watch"] {
+        assert!(!planner.may(verb, "configmaps", "kube-root-ca.crt"));
+    }
     let requests = planner.requests();
     let rights = rights_for("plan");
     assert!(rights.len() >= 12, "{rights:#?}");
@@ -255,6 +305,116 @@ fn each_command_works_with_its_roles_and_plan_uses_every_right_of_its_own() {
     assert_eq!(watch.written("n2"), json!(["10.20.1.0/24"]));
     assert_eq!(watch.end(), 0);
     watcher.was_allowed_everything();
+    assert!(watcher.may("watch", "configmaps", "cilium-config"));
+    assert!(!watcher.may("watch", "configmaps", ""));
+}
+
+/// RBAC lets the account write whole objects.
+#[test]
+fn with_admission_policies_an_account_changes_only_pod_cidrs() {
+    let audited = Audited::start();
+    let Server { plane, folder, .. } = &audited.server;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ci"}});
+    plane.create("/api/v1/namespaces", &namespace).unwrap();
+    audited.server.nodes([node("n1", json!({"rack": "a"}))]);
+    let spec = json!({"type": "LoadBalancer", "ports": [{"port": 80}]});
+    let service =
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec});
+    plane
+        .create("/api/v1/namespaces/default/services", &service)
+        .unwrap();
+    let cilium_node = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": {"name": "n1"}, "spec": {}});
+    plane
+        .create("/apis/cilium.io/v2/ciliumnodes", &cilium_node)
+        .unwrap();
+    let applier = audited.account("applier", "apply");
+    // kubectl reads what it patches.
+    let reader = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: reader}, rules: [{apiGroups: ['', cilium.io], resources: [nodes, services, ciliumnodes], verbs: [get]}]}\n---\n\
+        {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: reader}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}, subjects: [{kind: ServiceAccount, namespace: ci, name: applier}]}\n";
+    audited.install(reader);
+    let taints = json!({"spec": {"taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]}});
+    let (is_done, told) = applier.patched("node/n1", &taints);
+    assert!(is_done, "RBAC allows it: {told}");
+
+    let printed = ["schema", "--admission", "--serviceaccount", "ci/applier"];
+    audited.install(&folder.run(&printed).expect(0).stdout);
+    let refused = |object: &str, patch: Value| {
+        let (is_done, told) = applier.patched(object, &patch);
+        !is_done && told.contains("system:serviceaccount:ci:applier may only change")
+    };
+    // A patch that changes nothing is allowed.
+    let mut attempt = 0;
+    until("the policies are in force", || {
+        attempt += 1;
+        let labels = json!({"metadata": {"labels": {"attempt": attempt.to_string()}}});
+        let objects = ["node/n1", "service/web", "ciliumnode/n1"];
+        objects.iter().all(|object| refused(object, labels.clone()))
+    });
+    for (object, patch) in [
+        ("node/n1", json!({"metadata": {"labels": {"rack": null}}})),
+        (
+            "node/n1",
+            json!({"metadata": {"annotations": {"cilium-ipam.io/protected": "true"}}}),
+        ),
+        (
+            "node/n1",
+            json!({"metadata": {"finalizers": ["a.example/b"]}}),
+        ),
+        ("node/n1", json!({"spec": {"taints": null}})),
+        ("node/n1", json!({"spec": {"unschedulable": true}})),
+        (
+            "service/web",
+            json!({"metadata": {"annotations": {"lbipam.cilium.io/sharing-key": "a"}}}),
+        ),
+        (
+            "service/web",
+            json!({"spec": {"externalIPs": ["192.0.2.1"]}}),
+        ),
+        (
+            "ciliumnode/n1",
+            json!({"spec": {"addresses": [{"type": "InternalIP", "ip": "192.0.2.1"}]}}),
+        ),
+        (
+            "ciliumnode/n1",
+            json!({"spec": {"ipam": {"pool": {"192.0.2.1": {}}}}}),
+        ),
+    ] {
+        assert!(refused(object, patch.clone()), "{object} {patch}");
+    }
+    for (object, patch) in [
+        (
+            "node/n1",
+            json!({"metadata": {"annotations": {"network.cilium.io/ipv4-pod-cidr": "10.20.0.0/24"}}}),
+        ),
+        (
+            "node/n1",
+            json!({"metadata": {"annotations": {"network.cilium.io/ipv4-pod-cidr": null}}}),
+        ),
+        (
+            "service/web",
+            json!({"metadata": {"annotations": {"lbipam.cilium.io/ips": "192.0.2.7"}}}),
+        ),
+        (
+            "ciliumnode/n1",
+            json!({"spec": {"ipam": {"podCIDRs": ["10.20.9.0/24"]}}}),
+        ),
+        (
+            "ciliumnode/n1",
+            json!({"spec": {"ipam": {"podCIDRs": null}}}),
+        ),
+    ] {
+        let (is_done, told) = applier.patched(object, &patch);
+        assert!(is_done, "{object} {patch}: {told}");
+    }
+    // Other accounts are for RBAC alone.
+    plane
+        .patch(
+            "/api/v1/nodes/n1",
+            &json!({"metadata": {"labels": {"zone": "z"}}}),
+        )
+        .unwrap();
+    applier.run(&["apply", "--auto-approve"]).expect(0);
+    assert_eq!(audited.server.pod_cidrs()["n1"], ["10.20.0.0/24"]);
 }
 
 #[test]
