@@ -447,14 +447,6 @@ fn without_a_file_of_clouds_it_is_said_and_nothing_is_written() {
         .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
         .expect(0);
     assert_eq!(folder.read("cluster.json"), before);
-    folder.write("open.yaml", "clouds: {}");
-    let open = ["plan", "--cluster", "cluster.json", "--clouds-file"];
-    let told = folder.run(&[&open[..], &["open.yaml"]].concat()).expect(8);
-    let told = told.stderr;
-    assert!(
-        told.contains("other users may read") && told.contains("chmod 600 open.yaml"),
-        "{told}"
-    );
     let named = [
         "plan",
         "--cluster",

@@ -85,6 +85,15 @@ fn failed_requests_are_printed() {
     let told = told.all();
     assert!(told.lines().any(|line| is_failure(&start, line)), "{told}");
     assert!(!told.contains(SECRET), "{told}");
+
+    openstack.write("open.yaml", "clouds: {}");
+    let open = ["plan", "--cluster-file", "cluster.json", "--clouds-file"];
+    let told = openstack.run(&[&open[..], &["open.yaml"]].concat());
+    let told = told.expect(8).stderr;
+    assert!(
+        told.contains("other users may read") && told.contains("chmod 600 open.yaml"),
+        "{told}"
+    );
 }
 
 #[test]
