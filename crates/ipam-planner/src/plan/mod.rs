@@ -9,6 +9,7 @@ mod block_source;
 mod blocked;
 mod candidates;
 mod change;
+mod claimed_blocks;
 mod claiming;
 mod decide;
 mod digest;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::approval::unapproved;
 use super::block_source::Source;
-use super::blocked::{BlockedReason, ClaimedBlocks, NodeObstacle};
+use super::blocked::{BlockedReason, NodeObstacle};
 use super::change::{Action, Edit, NodeChange, Reason};
+use super::claimed_blocks::{ClaimedBlocks, claimed_blocks};
 use super::file_blocks::FileBlocks;
 use super::owners::{AddressOwners, Owner};
 use super::pins::PinOutcome;
@@ -14,7 +15,6 @@ use super::write_path::{Paths, Route};
 use super::{schema, undo};
 use ipam_cilium::observed::{FamilyUse, Holding, Node, ObjectVersion, Observed};
 use ipam_core::alloc::{Outcome, PassedOver, PassedOverPool, PassedOverPools, Supply};
-use ipam_core::claims::Claims;
 use ipam_core::model::{Hazard, NodeName, Origin, PerFamily, PoolName};
 use ipam_core::net::{Block, Family, RangeIndex};
 use ipam_desired::Desired;
@@ -339,30 +339,6 @@ impl<'p> NodePlanner<'p> {
             claimed: self.claimed.clone(),
         })
     }
-}
-
-/// The claimed and quarantined blocks of each pool that has some.
-fn claimed_blocks(
-    desired: &Desired,
-    observed: &Observed,
-    supply: &Supply,
-) -> BTreeMap<PoolName, ClaimedBlocks> {
-    let Claims {
-        in_flight,
-        quarantined,
-    } = observed.live_claims(desired.policy.quarantine);
-    let pool_of = |block: &Block| {
-        let pool = supply.pool_of(*block)?;
-        Some(supply.pool(pool).name().clone())
-    };
-    let mut claimed: BTreeMap<PoolName, ClaimedBlocks> = BTreeMap::new();
-    for pool in in_flight.keys().filter_map(pool_of) {
-        claimed.entry(pool).or_default().in_flight += 1;
-    }
-    for pool in quarantined.keys().filter_map(pool_of) {
-        claimed.entry(pool).or_default().quarantined += 1;
-    }
-    claimed
 }
 
 /// Whether a node with a block of one family lacks one that it should get. A disabled pool gives

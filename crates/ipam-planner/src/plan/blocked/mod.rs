@@ -22,7 +22,7 @@ use ipam_core::model::Origin;
 use ipam_core::net::Family;
 
 pub(super) use explanation::Explanation;
-pub use node::{ClaimedBlocks, NodeObstacle};
+pub use node::NodeObstacle;
 pub use node_config::NodeConfigObstacle;
 pub use operator::OperatorObstacle;
 pub use pin::PinObstacle;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use strum::{IntoStaticStr, VariantNames};
 
 use super::Explanation;
+use crate::plan::claimed_blocks::ClaimedBlocks;
 use ipam_core::alloc::{PassedOver, PassedOverPool, PassedOverPools};
 use ipam_core::model::{NodeName, PoolName};
 use ipam_core::net::Block;
@@ -33,27 +34,6 @@ pub enum NodeObstacle {
     Claimed(Block, NodeName),
     /// This migration moves the node.
     Migrating(String),
-}
-
-/// Number of blocks of a pool that no other node may get for a while.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ClaimedBlocks {
-    pub in_flight: usize,
-    pub quarantined: usize,
-}
-
-impl ClaimedBlocks {
-    /// When they are free, as the end of an advice.
-    fn until(self) -> &'static str {
-        match (self.in_flight, self.quarantined) {
-            (0, 0) => "",
-            (0, _) => ", or plan again when the quarantine ends",
-            (_, 0) => ", or plan again when the claims end: an apply ends those of a killed one",
-            _ => {
-                ", or plan again when the claims or the quarantine end: an apply ends the claims of a killed one"
-            }
-        }
-    }
 }
 
 /// How to get a block where none of these pools gives one.
