@@ -30,7 +30,7 @@ pub(super) enum FailOn {
     FellOver,
     /// A reason for which `apply` refuses the plan. The exit code is 5.
     Refused,
-    /// A Policy that allows more than that of `--base`.
+    /// A Policy that allows more than that of `--base`, which must be given.
     Policy,
     /// A field that differs from its expected value.
     Drift,

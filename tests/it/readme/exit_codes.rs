@@ -16,6 +16,7 @@ What each situation gives. The code follows the verdict, which is the first and 
 | is refused: by a limit, a protection, a rule, or lost addresses that no waiver allows | 5 | 5 | 5 | 5 |
 | has errors, such as a full pool or a block that two nodes hold, and no changes | 2 | 1 | 2 | 0 |
 | has errors and changes | 2 | 2 | 2 | 0 |
+| has a weakened Policy (with `--base`), and no refusal | 0 | 0, with changes 2 | 2 | - |
 | has blocked, misplaced or drifted nodes, nodes outside their best pool, or warnings | 0 | 0 | 0 | 0 |
 
 - `--fail-on` changes the columns of `plan` and `comment`. `drift` gives 0 whatever it finds, unless

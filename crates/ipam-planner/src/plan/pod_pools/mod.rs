@@ -8,6 +8,7 @@
 
 mod change;
 mod choices;
+mod other_writers;
 mod pools;
 mod saved;
 mod undo;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::super::lb::PoolAction;
+use super::other_writers::{others_are_readable, reserved_stay};
 use super::{PodPoolCause, PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
 use crate::openstack::SubnetPools;
 use crate::plan::blocked::{BlockedReason, PodPoolObstacle};
@@ -15,7 +16,7 @@ use ipam_cilium::observed::{
     PodRanges, SeenPodPool,
 };
 use ipam_core::model::{Hazard, NodeName, OWNER_LABEL, ObjectVersion, PerFamily, PoolName};
-use ipam_core::net::{Block, Family, Range, RangeIndex, covers, merge};
+use ipam_core::net::{Block, Family, Range, RangeIndex, merge};
 use ipam_desired::{Desired, Pool, PoolState};
 
 /// Most bits between the prefix of an IPv6 CIDR and that of its blocks.
@@ -216,20 +217,6 @@ fn is_left_alone(pool: &Pool, observed: &Observed) -> Result<bool, BlockedReason
     }
 }
 
-/// Whether the CIDRs of all other pools are known. One that is not could overlap.
-fn others_are_readable(pool: &Pool, observed: &Observed) -> Result<(), BlockedReason> {
-    let mut others = observed.pod_pools.iter();
-    let unreadable = others.find_map(|(name, seen)| {
-        let text = seen.unreadable.first()?;
-        (name.as_str() != pool.name.as_str())
-            .then(|| format!("CiliumPodIPPool {}: {text}", name.escape_debug()))
-    });
-    match unreadable {
-        Some(text) => Err(BlockedReason::Unreadable(text)),
-        None => Ok(()),
-    }
-}
-
 /// Whether the cluster can take these ranges for the pool.
 fn check_ranges(
     pool: &Pool,
@@ -288,18 +275,6 @@ fn compiled(
         *compiled.get_mut(family) = (!cidrs.is_empty()).then_some(PodRanges { cidrs, size });
     }
     Ok(compiled)
-}
-
-/// Whether the CIDRs still contain the pool's `reservedRanges`, which a change leaves alone.
-fn reserved_stay(seen: &SeenPodPool, after: &PerFamily<PodRanges>) -> Result<(), BlockedReason> {
-    let cidrs = after.iter().flat_map(|now| &now.cidrs);
-    let cidrs = merge(cidrs.map(|cidr| cidr.range()));
-    let was = merge(seen.cidrs().map(Block::range));
-    let is_lost = |reserved: &&Range| covers(&was, reserved) && !covers(&cidrs, reserved);
-    match seen.reserved.iter().find(is_lost) {
-        Some(reserved) => Err(BlockedReason::PodPool(PodPoolObstacle::Reserved(*reserved))),
-        None => Ok(()),
-    }
 }
 
 /// The hazard of a change of a pool that is in use. Block sizes never change, and a node keeps its
