@@ -25,6 +25,7 @@ fn run_script(folder: &Folder, script: &str) -> (i32, String, String) {
         .replace(" --revision \"$HEAD\"", "")
         .replace(" --base HEAD", "")
         .replace(" --base FETCH_HEAD", "")
+        .replace(",policy", "")
         .replace(fetch, "");
     let mut command = std::process::Command::new("bash");
     command

@@ -113,14 +113,16 @@ fn first_pool_on(version: CiliumVersion) {
     server
         .run(&["apply", "--auto-approve", "--waive", &waiver])
         .expect(0);
-    // The Service of the pool gets its address once the operator has handled the others.
+    // The operator handles the Services in any order.
     server
         .plane
         .create(SERVICES, &service("marker", &json!({"lb": "cilium"})))
         .unwrap();
     let is_done = || {
         let now = served(&server);
-        Ok((!now["marker"].is_empty() && now["web"].is_empty()).then_some(now))
+        let is_gone = |(name, lost): (&String, &BTreeSet<String>)| lost.is_disjoint(&now[name]);
+        let is_done = !now["marker"].is_empty() && predicted.iter().all(is_gone);
+        Ok(is_done.then_some(now))
     };
     let after = wait_until("the hostnames to go", testbed::PATIENCE, is_done).unwrap();
     let lost = before.iter().filter_map(|(name, before)| {

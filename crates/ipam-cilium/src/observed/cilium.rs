@@ -246,12 +246,7 @@ pub(super) fn version_of_chart(label: &str) -> Option<CiliumVersion> {
 
 /// A tag such as `2024.5.1` is a vendor's date, not a release of Cilium.
 fn plausible(version: CiliumVersion) -> Option<CiliumVersion> {
-    let is_release = match version.major {
-        1 => (7..100).contains(&version.minor),
-        2 => version.minor < 100,
-        _ => false,
-    };
-    is_release.then_some(version)
+    (version.major == 1 && (7..100).contains(&version.minor)).then_some(version)
 }
 
 /// `pkg/k8s/apis/cilium.io/register.go`, CustomResourceDefinitionSchemaVersion of each minor
@@ -324,7 +319,6 @@ mod tests {
             ""
         );
         assert_eq!(text(version_of_image("mirror/cilium:2024.5.1")), "");
-        assert_eq!(text(version_of_image("mirror/cilium:v2.0.1")), "2.0.1");
         assert_eq!(text(version_of_chart("cilium-1.20.2")), "1.20.2");
         let schemas = [
             ("1.24.4", "1.11"),

@@ -203,7 +203,7 @@ fn writes(summary: &Summary) -> Vec<String> {
     let ports = changes(*ports, "port").map(|ports| format!("{ports} to change"));
     nodes
         .chain(changes(load_balancing.changes(), "LoadBalancer change"))
-        .chain(changes(pod_pools.changes(), "change of Pod pools"))
+        .chain(changes(pod_pools.changes(), "Pod pool change"))
         .chain(ports)
         .collect()
 }
