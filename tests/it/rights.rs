@@ -165,7 +165,7 @@ impl Account<'_> {
         answer["status"]["allowed"] == true
     }
 
-    /// What the server prints about this patch of a person with the account's token.
+    /// What the server answers to a patch of a person with the account's token.
     fn patched(&self, object: &str, patch: &Value) -> (bool, String) {
         let Server {
             plane, programs, ..

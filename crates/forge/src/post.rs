@@ -1,5 +1,5 @@
-//! Posts a comment, or brings the one that is there up to date: only one of our own, whoever copied
-//! its marker. Must never know what the comment says.
+//! Posts a comment, or brings the one that is there up to date. A comment of another account is never
+//! changed, even if it has the marker. Must never know what the comment says.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

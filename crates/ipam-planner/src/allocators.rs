@@ -29,11 +29,6 @@ impl<'o> OtherAllocator<'o> {
             open.find(|one| one.status == status)
         };
         let manager = ControllerProgram::KubeControllerManager.as_str();
-        let cloud = ControllerProgram::CloudControllerManager.as_str();
-        // Programs such as k3s contain the manager.
-        let is_manager = |one: &Arc<Allocator>| {
-            one.name == manager || (one.name != cloud && one.status != AllocatorStatus::Inactive)
-        };
         match (
             with(AllocatorStatus::Active),
             with(AllocatorStatus::Unknown),
@@ -41,7 +36,9 @@ impl<'o> OtherAllocator<'o> {
             (Some(active), _) => OtherAllocator::Active(active),
             (None, Some(unknown)) => OtherAllocator::Unknown(unknown),
             (None, None) if acknowledged.contains(manager) => OtherAllocator::None,
-            (None, None) if observed.allocators.iter().any(is_manager) => OtherAllocator::None,
+            (None, None) if observed.allocators.iter().any(|one| one.is_manager()) => {
+                OtherAllocator::None
+            }
             (None, None) => OtherAllocator::Unseen,
         }
     }

@@ -30,6 +30,19 @@ pub struct Allocator {
     pub switch_off: String,
 }
 
+impl Allocator {
+    /// Whether it is kube-controller-manager, or an allocator such as k3s that may contain it.
+    pub fn is_manager(&self) -> bool {
+        match self.name.parse() {
+            Ok(ControllerProgram::KubeControllerManager) => true,
+            Ok(ControllerProgram::CloudControllerManager) => false,
+            Ok(ControllerProgram::NodeIpamController) | Err(_) => {
+                self.status != AllocatorStatus::Inactive
+            }
+        }
+    }
+}
+
 /// What the status of an allocator is derived from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AllocatorProof {
@@ -105,15 +118,8 @@ pub(super) fn allocators(
             );
         }
     }
-    let is_manager = |one: &Allocator| match one.name.parse() {
-        Ok(ControllerProgram::KubeControllerManager) => true,
-        Ok(ControllerProgram::CloudControllerManager) => false,
-        Ok(ControllerProgram::NodeIpamController) | Err(_) => {
-            one.status != AllocatorStatus::Inactive
-        }
-    };
     if let Some(hidden) = distribution.filter(|distribution| distribution.hides_controllers())
-        && !found.values().any(is_manager)
+        && !found.values().any(Allocator::is_manager)
     {
         let manager = ControllerProgram::KubeControllerManager.as_str();
         let name = hidden.embedding_process().unwrap_or(manager);
