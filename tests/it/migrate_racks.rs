@@ -464,7 +464,7 @@ fn a_budget_that_never_gives_way_undoes_its_wave_and_spares_the_next() {
     super::operator::until("the budget allows nothing", || {
         plane.get(path).unwrap()["status"]["disruptionsAllowed"] == 0
     });
-    let ran = ground.run(&[&APPLY[..], &["--drain-timeout", "5s"]].concat());
+    let ran = ground.run(&[&APPLY[..], &["--drain-timeout", "40s"]].concat());
     let text = ran.expect(7).all();
     assert!(text.contains("app-r1"), "{text}");
     ground.expect_clean();

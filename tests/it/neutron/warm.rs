@@ -23,7 +23,7 @@ fn network(stack: &OpenStack, name: &str, cidr: &str) -> String {
 fn pods_start_without_openstack_as_long_as_the_pool_lasts() {
     let stack = or_skip!(stack(&Options::default()));
     let network = network(&stack, "pods", "10.1.0.0/24");
-    let plugin = Plugin::new(&stack, &network, "n1").with("deadlineSeconds", json!(10));
+    let plugin = Plugin::new(&stack, &network, "n1").with("deadlineSeconds", json!(25));
     let plugin = plugin.with("warmPool", json!({"free": 3, "most": 4}));
     let set = DaemonSet::new(&[&plugin]);
     let daemon = set.start();
