@@ -149,7 +149,8 @@ fn predicted(server: &Server, version: CiliumVersion) -> Vec<Removal> {
         let cluster = LiveCluster::connect(connection).await.unwrap();
         observe(&cluster, Extent::Plan).await.unwrap()
     });
-    let release = observed.operator_release().unwrap();
+    let releases = observed.operator_releases();
+    let release = releases.first().copied().unwrap();
     assert_eq!(release.to_string(), version.release());
     observed.removed_at_operator_start(release)
 }

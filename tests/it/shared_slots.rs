@@ -97,6 +97,45 @@ fn the_release_and_the_mode_of_the_operator_decide() {
     }
 }
 
+/// 1.17.15 removes blocks, 1.18.3 does not. Either may lead.
+#[test]
+fn each_of_several_operators_is_judged() {
+    let mut items = vec![
+        operator("1.18.3", ""),
+        operator("1.17.15", "").replace(
+            r#""name":"cilium-operator","namespace""#,
+            r#""name":"cilium-operator-old","namespace""#,
+        ),
+    ];
+    for (name, block) in BLOCKS {
+        items.push(node(name, "a", ""));
+        items.push(cilium_node(name, block));
+    }
+    let folder = Folder::new(&[]);
+    folder.write("cluster.json", cluster("1.18.3", &settings(22), &items));
+    let found = findings(&folder);
+    let message = found[0]["message"].as_str().unwrap();
+    assert!(message.contains("operator 1.17.15 removes"), "{message}");
+}
+
+/// A variable in the arguments hides the mask, which is not the default of 24.
+#[test]
+fn a_mask_in_a_variable_is_unknown() {
+    let mask = |value: &str| format!(r#""--cluster-pool-ipv4-mask-size={value}""#);
+    for (value, expected) in [("24", "10.42.9.0/24"), ("$(MASK)", "operator-unseen")] {
+        let folder = Folder::new(&[]);
+        let items = [operator("1.19.3", &mask(value)), node("n9", "a", "")];
+        folder.write("cluster.json", cluster("1.19.3", &settings(24), &items));
+        folder.write("pools/p.yaml", POLICY);
+        folder.write(
+            "pools/a.yaml",
+            pool("a", "{cidrs: [10.42.9.0/24], blockSize: 24}"),
+        );
+        let plan = run(&folder, &["plan", "-o", "json"]).stdout;
+        assert!(plan.contains(expected), "{value}: {plan}");
+    }
+}
+
 #[test]
 fn an_old_duplicate_is_lost_by_one_node() {
     let blocks = [("n0", "10.42.0.0/24"), ("n1", "10.42.0.0/24")];

@@ -62,6 +62,19 @@ fn every_command_tells_that_a_release_is_unknown() {
     }
 }
 
+/// A tag that is no release, and no chart label or CRD.
+#[test]
+fn a_release_that_nothing_tells_is_unknown() {
+    let folder = running("1.19.3");
+    let seen = folder.read("cluster.json");
+    let hidden = seen.replace(":v1.19.3\"", ":2024.5.1\",\"args\":[\"--config-dir=/tmp\"]");
+    assert_ne!(seen, hidden);
+    folder.write("cluster.json", hidden);
+    let plan = on_file(&["plan", "pools", "--fail-on", "unknown-version"]);
+    let text = folder.run(&plan).expect(2).all();
+    assert!(text.contains("tells the release of Cilium"), "{text}");
+}
+
 #[test]
 fn an_upgrade_to_an_unknown_release_is_not_judged() {
     let folder = running("1.19.3");

@@ -218,6 +218,12 @@ impl Fault {
         patch.is_some_and(|patch| self.patches.contains(&patch))
     }
 
+    /// As [`Fault::is_in`], but a minor release without a patch may be one of them.
+    pub fn may_be_in(&self, version: CiliumVersion) -> bool {
+        let is_minor = version.patch.is_none() && (version.major, version.minor) == (1, self.minor);
+        is_minor || self.is_in(version)
+    }
+
     /// The releases that have it.
     pub fn releases(&self) -> impl Iterator<Item = CiliumVersion> + use<> {
         let minor = self.minor;

@@ -1,6 +1,6 @@
 //! The running Cilium: version, settings, and the fields that it reads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::setting_key;
 use super::settings::{Agent, Setting};
@@ -30,7 +30,8 @@ pub struct Cilium {
     pub operator_state: OperatorState,
     /// Arguments of the init container that merges settings of single nodes.
     pub resolver_arguments: BTreeMap<String, String>,
-    pub operator_version: Option<CiliumVersion>,
+    /// Version of each operator, by its image tag. Of several operators, any may lead.
+    pub operator_versions: BTreeSet<Option<CiliumVersion>>,
     pub agents: Vec<Agent>,
 }
 

@@ -249,8 +249,7 @@ impl Installation {
                 None => operator.state,
             };
             cilium.operator_replicas = operator.replicas;
-            // Of several operators, any may lead.
-            cilium.operator_version = operator.version.max(cilium.operator_version);
+            cilium.operator_versions.insert(operator.version);
             let arguments = cilium.operator_arguments.get_or_insert_default();
             arguments.extend(operator.arguments);
         }

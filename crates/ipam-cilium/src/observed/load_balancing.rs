@@ -95,6 +95,7 @@ impl SeenAddressPool {
 }
 
 impl Observed {
+    /// The rules of the operator, which runs LB-IPAM; of several ones, those of the latest release.
     pub fn lb_rules(&self) -> LbRules {
         let setting = |key: &str| {
             let value = self.cilium.operator_setting(key)?;
@@ -102,7 +103,7 @@ impl Observed {
         };
         let settings: BTreeMap<String, String> =
             LbRules::SETTINGS.into_iter().filter_map(setting).collect();
-        LbRules::new(self.cilium.version.map(|(version, _)| version), &settings)
+        LbRules::new(self.operator_releases().last().copied(), &settings)
     }
 
     pub fn address_pools_as_read(&self, rules: &LbRules) -> Vec<AddressPool> {

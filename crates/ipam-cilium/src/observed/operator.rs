@@ -95,13 +95,13 @@ impl Observed {
             return BlockAllocator::External;
         }
         if self.attention(node) == OperatorAttention::Ignored {
-            match cilium.operator_version {
-                Some(version) if version.is_at_least(18, 0) => {
+            match cilium.operator_versions.first() {
+                Some(Some(version)) if version.is_at_least(18, 0) => {
                     return BlockAllocator::SkippedNode;
                 }
                 // An older operator does not know the annotation.
-                Some(_) => {}
-                None => return BlockAllocator::Unseen,
+                Some(Some(_)) => {}
+                Some(None) | None => return BlockAllocator::Unseen,
             }
         }
         if cilium.operator_replicas == Some(0) {
@@ -128,15 +128,17 @@ impl Observed {
         self.cilium.cluster_pool(key).unwrap_or_default()
     }
 
-    pub fn operator_mask(&self, family: Family) -> u8 {
+    /// The prefix length of the operator's blocks; `None` if its setting is no number, such as a
+    /// variable in the arguments.
+    pub fn operator_mask(&self, family: Family) -> Option<u8> {
         let (key, default) = match family {
             Family::Ipv4 => (setting_key::CLUSTER_POOL_IPV4_MASK_SIZE, 24),
             Family::Ipv6 => (setting_key::CLUSTER_POOL_IPV6_MASK_SIZE, 112),
         };
-        self.cilium
-            .operator_setting(key)
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(default)
+        match self.cilium.operator_setting(key) {
+            Some(text) => text.parse().ok(),
+            None => Some(default),
+        }
     }
 }
 
@@ -189,7 +191,7 @@ impl OperatorBlocks {
         // Blocks in one slot exclude each other: a starting operator removes all but one.
         let mask = observed.operator_mask(block.family());
         let mut enclosing = block.enclosing();
-        let slot = enclosing.find(|block| block.prefix_len() <= mask);
+        let slot = enclosing.find(|block| mask.is_some_and(|mask| block.prefix_len() <= mask));
         let shown = self.shown.overlapping(&slot.unwrap_or(block).range());
         let others = shown.map(|(_, other)| other).filter(|other| *other != name);
         let first = others.min()?;

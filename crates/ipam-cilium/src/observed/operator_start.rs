@@ -60,8 +60,8 @@ impl DuplicateHandling {
 pub enum RemovalCause {
     /// Several CiliumNodes show overlapping blocks.
     SameBlock,
-    /// Blocks of several CiliumNodes lie in one slot.
-    SameSlot,
+    /// Blocks of several CiliumNodes lie in one slot, which has this prefix length.
+    SameSlot(u8),
     /// Two blocks of one CiliumNode lie in one slot.
     OwnBlocks,
     /// These nodes lack the family and take the first free slots.
@@ -103,10 +103,17 @@ pub struct Removal {
 }
 
 impl Observed {
-    /// The release of the operator that starts next.
-    pub fn operator_release(&self) -> Option<CiliumVersion> {
-        let of_agents = || self.cilium.version.map(|(version, _)| version);
-        self.cilium.operator_version.or_else(of_agents)
+    /// The releases of the operators that may start next. Without a visible one, that of the agents;
+    /// empty if it is unknown, too.
+    pub fn operator_releases(&self) -> BTreeSet<CiliumVersion> {
+        let cilium = &self.cilium;
+        let of_agents = cilium.version.map(|(version, _)| version);
+        let seen = cilium.operator_versions.iter();
+        let known: BTreeSet<CiliumVersion> = seen.filter_map(|seen| seen.or(of_agents)).collect();
+        match known.is_empty() {
+            true => of_agents.into_iter().collect(),
+            false => known,
+        }
     }
 
     /// The blocks that an operator of this release removes when it starts.
@@ -134,7 +141,9 @@ impl Observed {
             FamilyUse::Off => Vec::new(),
             FamilyUse::Required | FamilyUse::Unspecified => self.operator_ranges(family),
         };
-        FamilySlots::new(family, ranges, self.operator_mask(family))
+        // With an unknown mask, only blocks that overlap are sure to share slots.
+        let mask = self.operator_mask(family).unwrap_or(family.bits());
+        FamilySlots::new(family, ranges, mask)
     }
 
     fn starts_in_cluster_pool(&self) -> bool {

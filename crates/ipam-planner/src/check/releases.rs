@@ -21,39 +21,50 @@ fn seen(observed: &Observed) -> BTreeSet<(CiliumVersion, String)> {
     let cilium = &observed.cilium;
     let detected = cilium.version.iter();
     let detected = detected.map(|(version, evidence)| (*version, evidence.to_string()));
-    let operator = cilium.operator_version.iter();
-    let operator = operator.map(|version| (*version, "image tag of the operator".to_owned()));
+    let operators = cilium.operator_versions.iter().flatten();
+    let operators = operators.map(|version| (*version, "image tag of the operator".to_owned()));
     let agents = cilium.agents.iter().filter_map(|agent| agent.version);
     let agents = agents.map(|version| (version, "image tag of an agent".to_owned()));
-    detected.chain(operator).chain(agents).collect()
+    detected.chain(operators).chain(agents).collect()
 }
 
-/// Whether the rules of every visible release are known.
+/// Whether the rules of every release that runs are known.
 pub(crate) fn are_known(observed: &Observed) -> bool {
-    seen(observed)
-        .iter()
-        .all(|(version, _)| why_unknown(*version).is_none())
+    unknown(observed).is_empty()
 }
 
-/// A visible release that is not known.
+/// Agents run, and no object tells their release.
+fn is_hidden(observed: &Observed) -> bool {
+    let cilium = &observed.cilium;
+    let has_agents = !cilium.agents.is_empty() || !cilium.agent_arguments.is_empty();
+    has_agents && seen(observed).is_empty()
+}
+
+/// A release that runs and is not known.
 pub(crate) fn unknown(observed: &Observed) -> Vec<Finding> {
     let seen = seen(observed);
     let unknown = || {
         seen.iter()
             .filter_map(|(of, source)| Some((of, source, why_unknown(*of)?)))
     };
-    let Some((_, _, why)) = unknown().next_back() else {
-        return Vec::new();
+    let (why, fix) = match unknown().next_back() {
+        Some((_, _, why)) => (why, "use a cilium-ipam that knows this release"),
+        None if is_hidden(observed) => (
+            "no image tag, chart label or CustomResourceDefinition tells the release of Cilium"
+                .to_owned(),
+            "run images with the tags of Cilium's releases, or let this account read the CustomResourceDefinition of CiliumNode",
+        ),
+        None => return Vec::new(),
     };
-    let finding = Finding::new(Severity::Warning, Rule("unknown-version"), why);
+    let finding = Finding::new(Severity::Warning, Rule(UNKNOWN_VERSION), why);
     let finding = finding
         .seen(unknown().map(|(version, source, _)| format!("{source}: {version}")))
         .causes(format!(
             "the rules of {NEWEST} are used, and `watch` writes only `spec.podCIDRs` without approval"
         ));
-    vec![finding.help(
-        "use a cilium-ipam that knows this release; until then, read the release notes of Cilium and approve each change with `apply`",
-    )]
+    vec![finding.help(format!(
+        "{fix}; until then, read the release notes of Cilium and approve each change with `apply`"
+    ))]
 }
 
 /// Faults of the running release that objects of the cluster meet.

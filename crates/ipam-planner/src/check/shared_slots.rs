@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use ipam_cilium::observed::{DuplicateHandling, Losers, Observed, Removal, RemovalCause};
 use ipam_cilium::releases::NEWEST;
-use ipam_core::model::{Finding, NodeName, ObjectRef, Rule, Severity, grouped_digits};
+use ipam_core::model::{
+    CiliumVersion, Finding, NodeName, ObjectRef, Rule, Severity, grouped_digits,
+};
 use ipam_core::net::{Block, Family};
 use ipam_desired::Desired;
 
@@ -16,19 +18,33 @@ const LISTED: usize = 10;
 
 /// One finding for each family and cause.
 pub(super) fn removed_at_operator_start(_: &Desired, observed: &Observed) -> Vec<Finding> {
-    let finding = |removal: &Removal| finding(observed, removal);
-    next_removals(observed).iter().map(finding).collect()
+    let removals = next_removals(observed);
+    let finding = |(release, removal): &(_, _)| finding(*release, removal);
+    removals.iter().map(finding).collect()
 }
 
-/// What the next start removes. An operator of an unknown release may be one that removes blocks.
-fn next_removals(observed: &Observed) -> Vec<Removal> {
-    observed.removed_at_operator_start(observed.operator_release().unwrap_or(NEWEST))
+/// What the next start removes, each with the release of the operator. An operator of an unknown
+/// release may be one that removes blocks.
+fn next_removals(observed: &Observed) -> Vec<(Option<CiliumVersion>, Removal)> {
+    let known = observed.operator_releases().into_iter().rev().map(Some);
+    let mut releases: Vec<Option<CiliumVersion>> = known.collect();
+    if releases.is_empty() {
+        releases.push(None);
+    }
+    let mut all: Vec<(Option<CiliumVersion>, Removal)> = Vec::new();
+    for release in releases {
+        let mut removals = observed.removed_at_operator_start(release.unwrap_or(NEWEST));
+        removals.retain(|removal| all.iter().all(|(_, told)| told != removal));
+        all.extend(removals.into_iter().map(|removal| (release, removal)));
+    }
+    all
 }
 
 /// Number of nodes that lose blocks at the next start, at most.
 pub(crate) fn nodes_losing_blocks(observed: &Observed) -> usize {
     let removals = next_removals(observed);
-    removals.iter().map(|removal| removal.losers.most()).sum()
+    let most = removals.iter().map(|(_, removal)| removal.losers.most());
+    most.sum()
 }
 
 /// Message and fix of each finding of this rule.
@@ -39,8 +55,7 @@ pub(crate) fn sentences(findings: &[Finding]) -> Vec<String> {
         .collect()
 }
 
-fn finding(observed: &Observed, removal: &Removal) -> Finding {
-    let release = observed.operator_release();
+fn finding(release: Option<CiliumVersion>, removal: &Removal) -> Finding {
     let removes = match release.map(DuplicateHandling::of) {
         Some(DuplicateHandling::Removes | DuplicateHandling::Reports) => "removes",
         Some(DuplicateHandling::DependsOnPatch) => "may remove, depending on its patch release,",
@@ -53,14 +68,14 @@ fn finding(observed: &Observed, removal: &Removal) -> Finding {
     let message = format!(
         "at its next start, Cilium's operator{release} {removes} the {family} pod CIDRs of {}: {}",
         losers(removal),
-        why(observed, removal)
+        why(removal)
     );
     let finding = Finding::new(Severity::Error, RULE, message)
         .seen(evidence(removal))
         .causes(
             "the Pods of these nodes still use addresses that the operator assigns to other nodes",
         )
-        .help(fix(observed, removal));
+        .help(fix(removal));
     let mut nodes = removal.candidates.keys().map(ObjectRef::node);
     match nodes.next() {
         Some(first) => nodes.fold(finding.about(first), Finding::about_also),
@@ -84,19 +99,16 @@ pub(crate) fn losers(removal: &Removal) -> String {
 }
 
 /// Why the operator removes the blocks: a clause.
-pub(crate) fn why(observed: &Observed, removal: &Removal) -> String {
-    let mask = observed.operator_mask(removal.family);
+pub(crate) fn why(removal: &Removal) -> String {
     match &removal.cause {
         RemovalCause::SameBlock => {
             "their CiliumNodes show the same or overlapping blocks, and only the first that it reads keeps its block".to_owned()
         }
-        RemovalCause::SameSlot => format!(
+        RemovalCause::SameSlot(mask) => format!(
             "their blocks share /{mask} slots ({} is {mask}), and only the first that it reads keeps its block",
             mask_key(removal.family)
         ),
-        RemovalCause::OwnBlocks => {
-            format!("a CiliumNode shows several blocks in one /{mask} slot")
-        }
+        RemovalCause::OwnBlocks => "a CiliumNode shows several blocks in one slot".to_owned(),
         RemovalCause::TakenFirst(takers) => format!(
             "{} without an {} block, and the operator gives it the first free one before it has read all CiliumNodes",
             are(takers),
@@ -114,16 +126,16 @@ fn are(takers: &BTreeSet<NodeName>) -> String {
 }
 
 /// What to do before the operator starts.
-pub(crate) fn fix(observed: &Observed, removal: &Removal) -> String {
+pub(crate) fn fix(removal: &Removal) -> String {
     let family = removal.family;
     match &removal.cause {
-        RemovalCause::SameSlot => {
+        RemovalCause::SameSlot(mask) => {
             let blocks = removal.candidates.values().flatten();
             let longest = blocks.map(|block| block.prefix_len()).max();
             format!(
                 "do not restart or upgrade the operator yet: set {} to {} (Cilium does not support another mask on a live cluster), or drain all nodes but one of each slot and give them blocks in slots of their own",
                 mask_key(family),
-                longest.unwrap_or(observed.operator_mask(family))
+                longest.unwrap_or(*mask)
             )
         }
         RemovalCause::SameBlock => "do not restart or upgrade the operator yet: drain all of these nodes but one, delete their CiliumNodes, and create them with a block in a slot that no other node uses".to_owned(),

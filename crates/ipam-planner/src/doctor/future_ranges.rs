@@ -128,7 +128,8 @@ fn of_operator(observed: &Observed) -> Vec<Supply<'_>> {
             Family::Ipv4 => setting_key::CLUSTER_POOL_IPV4_CIDR,
             Family::Ipv6 => setting_key::CLUSTER_POOL_IPV6_CIDR,
         };
-        let size = BlockSize::new(family, u64::from(observed.operator_mask(family))).ok();
+        let size = observed.operator_mask(family);
+        let size = size.and_then(|mask| BlockSize::new(family, u64::from(mask)).ok());
         let ranges = observed.operator_ranges(family).into_iter();
         ranges.filter_map(move |range: Block| {
             Some(Supply {

@@ -143,10 +143,9 @@ fn sizes(observed: &Observed) -> PerFamily<BlockSize> {
     for (family, usual) in USUAL_SIZES {
         let of_pool = own.and_then(|ranges| Some(ranges.get(family)?.size));
         let of_operator = observed.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool);
-        let usual = match of_operator && !observed.operator_ranges(family).is_empty() {
-            true => u64::from(observed.operator_mask(family)),
-            false => usual,
-        };
+        let of_operator = of_operator && !observed.operator_ranges(family).is_empty();
+        let mask = observed.operator_mask(family).filter(|_| of_operator);
+        let usual = mask.map_or(usual, u64::from);
         let usual = || BlockSize::new(family, usual).ok();
         *sizes.get_mut(family) = held.get(family).copied().or(of_pool).or_else(usual);
     }

@@ -93,7 +93,7 @@ fn versions(observed: &Observed) -> Option<Unjudged> {
     let (version, _) = observed.cilium.version?;
     let agents = observed.cilium.agents.iter();
     let mut others: Vec<CiliumVersion> = agents.filter_map(|agent| agent.version).collect();
-    others.extend(observed.cilium.operator_version);
+    others.extend(observed.cilium.operator_versions.iter().flatten());
     let is_other = |other: &CiliumVersion| {
         let same_minor = (other.major, other.minor) == (version.major, version.minor);
         !same_minor

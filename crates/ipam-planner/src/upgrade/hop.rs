@@ -1,6 +1,6 @@
 //! One hop: the cluster as the release before reads it, and as the next one does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use ipam_cilium::lbipam::LbService;
 use ipam_cilium::observed::{Evidence, ModeSeen, Observed};
-use ipam_cilium::releases::latest_patch;
+use ipam_cilium::releases::{Fault, latest_patch};
 use ipam_core::model::{CiliumVersion, IpamMode, NodeName, ServiceName};
 use ipam_core::net::Block;
 use ipam_desired::{CiliumManifest, Desired};
@@ -55,7 +55,7 @@ impl BadReleases {
 pub(super) fn at(observed: &Observed, version: CiliumVersion) -> Observed {
     let mut observed = observed.clone();
     observed.cilium.version = Some((version, Evidence::Flag));
-    observed.cilium.operator_version = Some(version);
+    observed.cilium.operator_versions = BTreeSet::from([Some(version)]);
     observed
 }
 
@@ -79,9 +79,10 @@ impl<'d> HopView<'d> {
         }
     }
 
-    /// The release of the operator that ends in the hop.
-    pub(super) fn operator_before(&self) -> CiliumVersion {
-        self.before.cilium.operator_version.unwrap_or(self.from)
+    /// Whether an operator that ends in the hop may have a fault.
+    pub(super) fn operator_before_may_have(&self, fault: &Fault) -> bool {
+        let releases = self.before.operator_releases();
+        releases.into_iter().any(|release| fault.may_be_in(release))
     }
 
     /// Whether the hop ends at this minor release or a later one, and starts before it.

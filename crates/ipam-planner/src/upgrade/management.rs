@@ -58,10 +58,10 @@ fn removed(hop: &HopView<'_>, told: &mut Told, changes: &mut Changes) {
                 hop.to,
                 removal.family,
                 shared_slots::losers(&removal),
-                shared_slots::why(&hop.after, &removal)
+                shared_slots::why(&removal)
             ),
             source: "podcidr.go, reuseIPNets @ Cilium 1.17.15, 1.18.9, 1.19.3 and 1.20.0; cilium#44832; seen on the real operators",
-            before: shared_slots::fix(&hop.after, &removal),
+            before: shared_slots::fix(&removal),
         };
         for (name, blocks) in &removal.candidates {
             if !told.removed.insert((name.clone(), removal.family)) {

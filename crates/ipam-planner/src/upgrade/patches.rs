@@ -29,8 +29,11 @@ pub(super) fn of_running(hop: &HopView<'_>, changes: &mut Changes) {
     let is_met = |fault: &&Fault| match fault.trigger {
         Trigger::ReservedAndShared => false,
         // A fault of the agents.
-        Trigger::LocalGateway => fault.is_in(hop.from),
-        _ => fault.is_in(hop.operator_before()),
+        Trigger::LocalGateway => fault.may_be_in(hop.from),
+        Trigger::SharedAddress
+        | Trigger::BesideWaiting
+        | Trigger::SeveralAddressesOfAKey
+        | Trigger::AddressWithoutPool => hop.operator_before_may_have(fault),
     };
     for fault in FAULTS.iter().filter(is_met) {
         for (subject, effect) in meets(fault.trigger, hop) {
@@ -42,7 +45,7 @@ pub(super) fn of_running(hop: &HopView<'_>, changes: &mut Changes) {
 /// How a hop meets a fault, if it does.
 fn code(fault: &Fault, hop: &HopView<'_>) -> Option<UpgradeCode> {
     // The operator of the release before ends in the hop.
-    if fault.occasion == Occasion::Shutdown && fault.is_in(hop.operator_before()) {
+    if fault.occasion == Occasion::Shutdown && hop.operator_before_may_have(fault) {
         return Some(UpgradeCode::BadRelease);
     }
     if fault.minor != hop.to.minor {

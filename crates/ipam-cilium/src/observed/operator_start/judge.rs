@@ -62,7 +62,7 @@ impl Judge<'_, '_> {
             let names = |item: &Item| self.nodes[item.1].name.clone();
             let removal = Removal {
                 family: self.slots.family,
-                cause: cause(&items),
+                cause: cause(&items, self.slots.mask),
                 losers: self.losers(place, &items, &candidates),
                 candidates: candidates
                     .into_iter()
@@ -260,7 +260,7 @@ fn takers<'t>(
     lacking.map(|node| node.name)
 }
 
-fn cause(items: &[Item]) -> RemovalCause {
+fn cause(items: &[Item], mask: u8) -> RemovalCause {
     let first = items[0].1;
     if items.iter().all(|(_, node, _)| *node == first) {
         return RemovalCause::OwnBlocks;
@@ -271,6 +271,6 @@ fn cause(items: &[Item]) -> RemovalCause {
         .any(|(one, two)| one != two)
     {
         true => RemovalCause::SameBlock,
-        false => RemovalCause::SameSlot,
+        false => RemovalCause::SameSlot(mask),
     }
 }

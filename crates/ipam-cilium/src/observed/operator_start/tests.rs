@@ -5,7 +5,8 @@ mod oracle;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{DuplicateHandling, Losers, Removal, RemovalCause};
-use ipam_core::model::NodeName;
+use crate::observed::{Evidence, Observed};
+use ipam_core::model::{CiliumVersion, NodeName};
 use ipam_core::net::{Block, Family};
 use oracle::Cluster;
 
@@ -85,7 +86,7 @@ fn a_shorter_mask_leaves_one_block_in_each_slot() {
     ];
     let cluster = Cluster::new(("10.0.0.0/16", 22), NO_IPV6, &nodes);
     check(&cluster, &[("IPv4 a b c", Losers::Exactly(2))]);
-    assert_eq!(cluster.predicted()[0].cause, RemovalCause::SameSlot);
+    assert_eq!(cluster.predicted()[0].cause, RemovalCause::SameSlot(22));
     // A longer mask makes more slots than blocks.
     let cluster = Cluster::new(("10.0.0.0/16", 26), NO_IPV6, &nodes);
     check(&cluster, &[]);
@@ -244,5 +245,33 @@ fn no_order_removes_more_than_predicted() {
     assert!(
         removed > 1000 && exact * 2 > removed,
         "{exact} of {removed}"
+    );
+}
+
+#[test]
+fn the_releases_of_operators() {
+    let of = |agents: Option<&str>, operators: &[Option<&str>]| {
+        let version = |text: &str| text.parse::<CiliumVersion>().unwrap();
+        let mut observed = Observed::default();
+        observed.cilium.version = agents.map(|text| (version(text), Evidence::ImageTag));
+        let operators = operators.iter().map(|text| text.map(version));
+        observed.cilium.operator_versions = operators.collect();
+        observed
+    };
+    let releases = |observed: &Observed| -> Vec<String> {
+        let releases = observed.operator_releases().into_iter();
+        releases.map(|release| release.to_string()).collect()
+    };
+    assert_eq!(releases(&of(Some("1.15.19"), &[])), ["1.15.19"]);
+    assert_eq!(releases(&of(Some("1.15.19"), &[None])), ["1.15.19"]);
+    assert!(releases(&of(None, &[None])).is_empty());
+    let mixed = of(Some("1.15.19"), &[Some("1.19.3"), None]);
+    assert_eq!(releases(&mixed), ["1.15.19", "1.19.3"]);
+    // The operator runs LB-IPAM, whatever the agents are.
+    assert!(of(Some("1.15.19"), &[]).lb_rules().reads_cidrs());
+    assert!(
+        !of(Some("1.15.19"), &[Some("1.19.3")])
+            .lb_rules()
+            .reads_cidrs()
     );
 }

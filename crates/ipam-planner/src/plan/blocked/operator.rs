@@ -37,7 +37,7 @@ impl OperatorObstacle {
                 STOP_IT,
             ),
             OperatorObstacle::Unseen => Explanation::new(
-                "what Cilium's operator does is unknown (its Deployment is not visible, is being changed, or its ranges are unknown), so it may hand out the same block itself",
+                "what Cilium's operator does is unknown (its Deployment is not visible, is being changed, or its ranges or block sizes are unknown), so it may hand out the same block itself",
                 STOP_IT,
             ),
             OperatorObstacle::Refuses(refusal) => match refusal.holder() {

@@ -78,7 +78,9 @@ impl Paths<'_> {
                     Box::new(refusal),
                 )));
             }
-            let mask = self.observed.operator_mask(block.family());
+            let Some(mask) = self.observed.operator_mask(block.family()) else {
+                return Err(BlockedReason::Operator(OperatorObstacle::Unseen));
+            };
             // The operator would treat a larger block as free while a part of it is free. A smaller
             // one would use up a whole block.
             if block.size().prefix_len() != mask {

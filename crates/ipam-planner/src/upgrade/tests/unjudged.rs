@@ -1,5 +1,7 @@
 //! What cannot be read is never green, and versions that are refused.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use super::objects::{config, node, service};
@@ -69,7 +71,7 @@ fn clusters_that_are_not_understood() {
         ["ciliumbgploadbalancerippools.cilium.io"]
     );
     let mut mixed = observe("1.18.3", &[config(&json!({"ipam": "kubernetes"}))]);
-    mixed.cilium.operator_version = Some(v("1.17.6"));
+    mixed.cilium.operator_versions = BTreeSet::from([Some(v("1.17.6"))]);
     assert_eq!(what(&mixed, "1.19.3"), ["the start"]);
 }
 
