@@ -203,7 +203,7 @@ fn trial(
     Ok(Some(Trial {
         document: settle::document(&arguments.directory, &plan, detail),
         diagnostics: settle::told(&plan, &loaded, detail),
-        blocked: settle::blocked(&plan),
+        blocked: settle::blocked(plan.blocked.iter()),
         misplaced: plan.misplaced,
     }))
 }

@@ -13,7 +13,8 @@ use ipam_controller::{Job, Loaded, check_documents};
 use ipam_core::model::Severity;
 use ipam_core::text::one_line;
 use ipam_planner::import::{Inferred, Judgement, Refused, Wish, judge};
-use ipam_planner::plan::{Plan, PlanDocument};
+use ipam_planner::plan::{Blocked, Plan, PlanDocument, Target};
+use ipam_planner::proposal::Remark;
 
 /// Most trials. One adds pins, one disables pools.
 const TRIALS: usize = 5;
@@ -51,7 +52,7 @@ impl Settled {
                     return Ok(Settled {
                         document: document(&arguments.directory, &plan, detail),
                         diagnostics: told(&plan, &loaded, detail),
-                        blocked: blocked(&plan),
+                        blocked: blocked(unserved(&plan, &inferred)),
                         inferred,
                         files,
                     });
@@ -108,9 +109,17 @@ pub(super) fn told(plan: &Plan, loaded: &Loaded, detail: Detail) -> String {
     diagnostics(&findings, &loaded.documents, detail)
 }
 
-pub(super) fn blocked(plan: &Plan) -> Vec<String> {
+/// What is blocked. Another program that assigns blocks serves the nodes, and a remark names it.
+fn unserved<'p>(plan: &'p Plan, inferred: &Inferred) -> impl Iterator<Item = &'p Blocked> {
+    let assigns = |remark: &Remark| matches!(remark, Remark::AssignsItself(..));
+    let has_rival = inferred.remarks.iter().any(assigns);
+    let all = plan.blocked.iter();
+    all.filter(move |blocked| !(has_rival && matches!(blocked.target, Target::Node(_))))
+}
+
+pub(super) fn blocked<'p>(all: impl Iterator<Item = &'p Blocked>) -> Vec<String> {
     let mut targets: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for blocked in &plan.blocked {
+    for blocked in all {
         let reason = format!("{}; {}", blocked.reason, blocked.reason.unblock());
         let target = one_line(&blocked.target.to_string()).into_owned();
         targets.entry(reason).or_default().push(target);

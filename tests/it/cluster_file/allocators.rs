@@ -230,13 +230,12 @@ fn the_writers_of_the_newest_nodes_count() {
         Some("cilium-ipam"),
     );
     assigns(&folder("{}", vec![old, waiting, newer, off.clone()]));
-    // The flag is newer than the writes of the same program.
     let manager = Some("kube-controller-manager");
     let before = node("n1", "2026-01-01T00:00:00Z", Some("10.20.0.0/24"), manager);
-    assigns(&folder("{}", vec![before.clone(), off.clone()]));
-    // A Node that is younger than the process shows more than the flag.
+    // A Node that is younger than the process, or than one of unknown age, shows more than the flag.
     for (started, is_blocked) in [
         ("2026-01-01T00:00:01Z", false),
+        ("", true),
         ("2025-12-31T00:00:00Z", true),
     ] {
         let mut process = off.clone();
@@ -313,6 +312,11 @@ fn every_command_sees_the_same_allocator() {
     assert!(explain.contains("--allocate-node-cidrs=true"), "{explain}");
     let import = said(&["import", "imported", "--dry-run"]);
     assert!(import.contains("--cluster-cidr"), "{import}");
+    assert!(
+        import.contains("assigns pod CIDRs to new nodes itself"),
+        "{import}"
+    );
+    assert!(!import.contains("enable the pool"), "{import}");
     folder.write(
         "pools/a.yaml",
         pool("b", "{cidrs: [10.30.0.0/16], blockSize: 24}"),

@@ -134,13 +134,13 @@ pub(super) fn allocators(
 }
 
 /// Whether a Node is younger than every process of a program: what the program wrote there shows
-/// more than its flags. Flags of unknown age count as newer.
+/// more than its flags. Flags of unknown age count as older.
 fn is_after_start(node: &Node, program: &str, processes: &[ControllerProcess]) -> bool {
     let of_program = processes
         .iter()
         .filter(|process| process.program.as_str() == program);
     let started = of_program.map(|process| process.created.as_str()).max();
-    started.is_some_and(|started| !started.is_empty() && node.created.as_str() > started)
+    started.is_some_and(|started| node.created.as_str() > started)
 }
 
 fn unproven(name: &str, distribution: Option<Distribution>) -> Allocator {

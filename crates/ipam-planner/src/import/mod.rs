@@ -16,16 +16,18 @@ mod write_path;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use crate::allocators::{OtherAllocator, described, fix};
 use crate::holders::{Holder, overlapping_holders};
 use crate::proposal::{Remark, held};
 use ipam_cilium::lbipam::{AddressPoolApi, AddressPoolManifest, ServedAddress};
-use ipam_cilium::observed::{ModeSeen, Observed};
+use ipam_cilium::observed::{Allocator, ModeSeen, Observed};
 use ipam_core::model::{
     IpamMode, NodeName, PerFamily, PoolName, Selector, ServiceName, WritePath, WritePathChoice,
 };
 use ipam_core::net::{Block, BlockSize};
-use ipam_desired::PoolState;
+use ipam_desired::{Policy, PoolState};
 
 pub use amend::{Judgement, Refused, judge};
 pub use evidence::{Evidence, RangeSource};
@@ -236,8 +238,18 @@ pub fn infer(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstacle> {
     };
     inferred.pools.sort_by(|a, b| a.name.cmp(&b.name));
     inferred.write_path = write_path::infer(observed);
+    let remarks = active_allocator(observed);
+    let remarks = remarks.map(|one| Remark::AssignsItself(described(one), fix(one)));
+    inferred.remarks.splice(0..0, remarks);
     services::infer(observed, wish, &mut inferred);
     Ok(inferred)
+}
+
+/// The other program that gives new nodes their blocks.
+fn active_allocator(observed: &Observed) -> Option<&Arc<Allocator>> {
+    let reads_nodes = observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
+    let allocator = OtherAllocator::of(observed, &Policy::default()).active();
+    allocator.filter(|_| reads_nodes)
 }
 
 fn of_nodes(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstacle> {

@@ -107,6 +107,8 @@ pub enum Remark {
     Public(Vec<Block>),
     /// No proposed pool has the name of this `CiliumPodIPPool` of the cluster.
     PodPoolLeftOut(String),
+    /// What another program does, and how to stop it from assigning pod CIDRs.
+    AssignsItself(String, String),
     /// The source of the observation never has objects of these kinds.
     NotCollected(BTreeSet<&'static str>),
 }
@@ -145,6 +147,9 @@ impl fmt::Display for Remark {
                 key.escape_debug()
             ),
             Remark::SeveralPlaces(places) => places.fmt(f),
+            Remark::AssignsItself(does, fix) => {
+                write!(f, "{does} and assigns pod CIDRs to new nodes itself; {fix}")
+            }
             Remark::PodPoolLeftOut(name) => write!(
                 f,
                 "CiliumPodIPPool `{}` is in no file: nodes that hold its blocks are misplaced until an IPPool has its name and CIDRs",
