@@ -43,6 +43,12 @@ fn cluster_pool_keeps_the_range_of_its_settings() {
         "auto"
     );
     assert!(!folder.join("pools/node-assignments.yaml").exists());
+    // Settings that name one CIDR twice still give files that can be read.
+    let twice = CLUSTER_POOL.replace("10.0.0.0/8", "10.0.0.0/8 10.9.0.0/16");
+    assert_ne!(twice, CLUSTER_POOL);
+    let folder = with(&twice, &items);
+    import(&folder, &[]).expect(0);
+    is_as_the_files_say(&folder);
 }
 
 #[test]

@@ -238,6 +238,10 @@ pub(super) fn joined(blocks: impl Iterator<Item = Block>) -> Vec<Block> {
     sorted.dedup();
     let mut joined: Vec<Block> = Vec::new();
     for block in sorted {
+        // Settings may name overlapping CIDRs. The wider one comes first.
+        if joined.last().is_some_and(|last| last.contains(block)) {
+            continue;
+        }
         let mut block = block;
         while let Some(parent) = joined.last().and_then(|last| parent_of_both(*last, block)) {
             joined.pop();
