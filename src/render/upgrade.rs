@@ -27,7 +27,7 @@ pub fn upgrade(document: &UpgradeDocument) -> String {
         Paint::Bold.on(&format!("{headline} (running version by {from_source})"))
     );
     for hop in hops {
-        text.push_str(&hop_text(hop));
+        text.push_str(&hop_text(hop, unjudged.len()));
     }
     text.push_str(&unjudged_text(unjudged));
     let codes = hops
@@ -79,7 +79,7 @@ pub(super) fn headline(document: &UpgradeDocument) -> String {
         .map(|(number, noun)| count(*number, noun))
         .collect();
     match (changes, unjudged) {
-        (0, 0) => format!("{way}: {}", nothing(from, to)),
+        (0, 0) => format!("{way}: {}", nothing(from, to, 0)),
         (0, parts) => format!(
             "{way}: nothing was found, but {} could not be judged",
             count(*parts, "part")
@@ -111,20 +111,21 @@ fn is_within_minor(from: &str, to: &str) -> bool {
     patch.is_some_and(|patch| patch.starts_with('.'))
 }
 
-/// The text for a hop without changes.
-pub(super) fn nothing(from: &str, to: &str) -> &'static str {
-    match is_within_minor(from, to) {
-        true => "no difference between these patch releases is known to this program",
-        false => "nothing changes",
+/// The text for a hop without changes, if this number of parts of the upgrade could not be judged.
+pub(super) fn nothing(from: &str, to: &str, unjudged: usize) -> &'static str {
+    match (is_within_minor(from, to), unjudged) {
+        (true, _) => "no difference between these patch releases is known to this program",
+        (false, 0) => "nothing changes",
+        (false, _) => "nothing was found",
     }
 }
 
-fn hop_text(hop: &HopDocument) -> String {
+fn hop_text(hop: &HopDocument, unjudged: usize) -> String {
     let HopDocument { from, to, changes } = hop;
     let head = format!("{from} to {}", target(from, to));
     let mut text = format!("\n{}\n", Paint::Bold.on(&head));
     if changes.is_empty() {
-        text.push_str(&format!("  {}\n", nothing(from, to)));
+        text.push_str(&format!("  {}\n", nothing(from, to, unjudged)));
     }
     for change in changes {
         text.push_str(&change_text(change));

@@ -22,7 +22,7 @@ pub fn upgrade_markdown(document: &UpgradeDocument, limit: PageLimit) -> String 
     for (index, hop) in document.hops.iter().enumerate() {
         // Each hop leaves room for those after it.
         let eighths = WHOLE.0.saturating_sub(hops - 1 - index).max(2);
-        one_hop(&mut page, hop, UpTo(eighths));
+        one_hop(&mut page, hop, document.unjudged.len(), UpTo(eighths));
     }
     page.finish()
 }
@@ -43,10 +43,10 @@ fn unjudged(page: &mut Page<'_>, parts: &[UnjudgedDocument]) {
     page.list(lines, UpTo(2), "part");
 }
 
-fn one_hop(page: &mut Page<'_>, hop: &HopDocument, up_to: UpTo) {
+fn one_hop(page: &mut Page<'_>, hop: &HopDocument, unjudged: usize, up_to: UpTo) {
     let HopDocument { from, to, changes } = hop;
     let nothing = match changes.is_empty() {
-        true => format!("\n{}.\n", capitalized(nothing(from, to))),
+        true => format!("\n{}.\n", capitalized(nothing(from, to, unjudged))),
         false => String::new(),
     };
     let title = format!("\n#### {from} to {}\n{nothing}", target(from, to));

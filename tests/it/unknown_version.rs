@@ -91,6 +91,7 @@ fn an_upgrade_to_an_unknown_release_is_not_judged() {
             "{version}: {}",
             ran.stdout
         );
+        assert!(!ran.stdout.contains("nothing changes"), "{}", ran.stdout);
     }
     for version in ["1.21", "1.30.0"] {
         let ran = to(version).expect(1);
