@@ -64,20 +64,9 @@ impl ControllerProcess {
         let containers: Vec<&Container> = view.spec.containers.iter().chain(of_template).collect();
         let lines: Vec<Vec<CommandLine>> =
             containers.iter().map(|one| command_lines(one)).collect();
-        let known = containers.iter().zip(&lines).map(program_of);
-        let mut programs: Vec<Option<ControllerProgram>> = known.collect();
-        if programs.iter().all(Option::is_none)
-            && let Some(program) = named_in(&view.metadata.name)
-        {
-            // One of the containers runs the program. The flag tells which.
-            let has_flag =
-                |lines: &Vec<CommandLine>| lines.iter().any(|line| line.flag(ALLOCATE).is_some());
-            let place = lines.iter().position(has_flag).unwrap_or_default();
-            if let Some(found) = programs.get_mut(place) {
-                *found = Some(program);
-            }
-        }
+        let programs = programs(&view.metadata.name, &containers, &lines);
         let distribution = view.metadata.labels.as_ref().and_then(Distribution::of_pod);
+        let created = view.metadata.created.as_deref().unwrap_or_default();
         let process = |(place, program): (usize, Option<ControllerProgram>)| {
             let lines = &lines[place];
             Some((
@@ -88,12 +77,7 @@ impl ControllerProcess {
                     cluster_cidrs: cluster_cidrs(lines),
                     routes: routes(lines),
                     object: view.metadata.name.clone().into_owned(),
-                    created: view
-                        .metadata
-                        .created
-                        .as_deref()
-                        .unwrap_or_default()
-                        .to_owned(),
+                    created: created.to_owned(),
                     distribution,
                 },
             ))
@@ -217,6 +201,28 @@ fn takes_value(word: &str) -> bool {
 pub(super) fn named_in(name: &str) -> Option<ControllerProgram> {
     let mut programs = ControllerProgram::ALL.into_iter();
     programs.find(|program| name.contains(program.as_str()))
+}
+
+/// The program of each container. If none tells one and the name of the Pod does, one of the
+/// containers runs it: the first with the flag.
+fn programs(
+    name: &str,
+    containers: &[&Container],
+    lines: &[Vec<CommandLine>],
+) -> Vec<Option<ControllerProgram>> {
+    let known = containers.iter().zip(lines).map(program_of);
+    let mut programs: Vec<Option<ControllerProgram>> = known.collect();
+    if programs.iter().all(Option::is_none)
+        && let Some(program) = named_in(name)
+    {
+        let has_flag =
+            |lines: &Vec<CommandLine>| lines.iter().any(|line| line.flag(ALLOCATE).is_some());
+        let place = lines.iter().position(has_flag).unwrap_or_default();
+        if let Some(found) = programs.get_mut(place) {
+            *found = Some(program);
+        }
+    }
+    programs
 }
 
 fn program_of((container, lines): (&&Container, &Vec<CommandLine>)) -> Option<ControllerProgram> {

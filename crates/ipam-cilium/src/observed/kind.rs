@@ -231,101 +231,80 @@ impl ObservedKind {
     /// The request for this kind. `namespace` is that of Cilium. Only of DaemonSets it may be empty:
     /// then the request is for all namespaces.
     pub fn query(self, namespace: &str) -> Query {
-        let one = |path: &str| vec![path.to_owned()];
-        let (paths, parameters) = match self {
-            ObservedKind::CiliumDaemonSet if namespace.is_empty() => (
-                one("/apis/apps/v1/daemonsets"),
-                vec![("labelSelector", "k8s-app=cilium")],
-            ),
-            ObservedKind::CiliumDaemonSet => (
-                vec![format!("/apis/apps/v1/namespaces/{namespace}/daemonsets")],
-                vec![("labelSelector", "k8s-app=cilium")],
-            ),
-            ObservedKind::Claims => (
-                vec![format!("/api/v1/namespaces/{OWN_NAMESPACE}/configmaps")],
-                vec![("fieldSelector", "metadata.name=cilium-ipam-claims")],
-            ),
-            ObservedKind::Migration => (
-                vec![format!("/api/v1/namespaces/{OWN_NAMESPACE}/configmaps")],
-                vec![("fieldSelector", "metadata.name=cilium-ipam-migration")],
-            ),
-            ObservedKind::CiliumConfig => (
-                vec![format!("/api/v1/namespaces/{namespace}/configmaps")],
-                vec![("fieldSelector", "metadata.name=cilium-config")],
-            ),
-            ObservedKind::SpeakerConfig => (
-                vec![format!("/api/v1/namespaces/{namespace}/configmaps")],
-                vec![("fieldSelector", "metadata.name=bgp-config")],
-            ),
-            ObservedKind::Definition(kind) => (
-                one(DEFINITIONS),
-                vec![("fieldSelector", kind.field_selector())],
-            ),
-            ObservedKind::MoreDefinitions => {
-                (one(DEFINITIONS), vec![("labelSelector", SCHEMA_LABEL)])
+        Query {
+            paths: self.paths(namespace),
+            parameters: self.parameter().into_iter().collect(),
+        }
+    }
+
+    /// The paths in the API. The first that the server serves counts.
+    fn paths(self, namespace: &str) -> Vec<String> {
+        const APPS: &str = "/apis/apps/v1";
+        let core = |namespace: &str, plural: &str| {
+            vec![format!("/api/v1/namespaces/{namespace}/{plural}")]
+        };
+        let cilium = |versions: &[&str], scope: &str| {
+            let plural = self.resource().trim_end_matches(".cilium.io");
+            let path = |version: &&str| format!("/apis/cilium.io/{version}/{scope}{plural}");
+            versions.iter().map(path).collect()
+        };
+        match self {
+            ObservedKind::CiliumDaemonSet if namespace.is_empty() => {
+                vec![format!("{APPS}/daemonsets")]
             }
-            ObservedKind::ControllerPod => (
-                vec![format!("/api/v1/namespaces/{OWN_NAMESPACE}/pods")],
-                vec![("labelSelector", NOT_ON_EVERY_NODE)],
-            ),
-            ObservedKind::ControllerDaemonSet => (
-                vec![format!(
-                    "/apis/apps/v1/namespaces/{OWN_NAMESPACE}/daemonsets"
-                )],
-                Vec::new(),
-            ),
-            ObservedKind::ServiceCidr => (
-                ["v1", "v1beta1"]
-                    .map(|v| format!("/apis/networking.k8s.io/{v}/servicecidrs"))
-                    .into(),
-                Vec::new(),
-            ),
-            ObservedKind::LoadBalancerPool => (
-                ["v2", "v2alpha1"]
-                    .map(|v| format!("/apis/cilium.io/{v}/ciliumloadbalancerippools"))
-                    .into(),
-                Vec::new(),
-            ),
-            ObservedKind::PodIpPool => (
-                ["v2", "v2alpha1"]
-                    .map(|v| format!("/apis/cilium.io/{v}/ciliumpodippools"))
-                    .into(),
-                Vec::new(),
-            ),
-            ObservedKind::Service => (one("/api/v1/services"), Vec::new()),
-            ObservedKind::CiliumOperator => (
-                vec![format!("/apis/apps/v1/namespaces/{namespace}/deployments")],
-                vec![("labelSelector", "io.cilium/app=operator")],
-            ),
-            ObservedKind::CiliumAgentPod => (
-                vec![format!("/api/v1/namespaces/{namespace}/pods")],
-                vec![("labelSelector", "k8s-app=cilium")],
-            ),
+            ObservedKind::CiliumDaemonSet => {
+                vec![format!("{APPS}/namespaces/{namespace}/daemonsets")]
+            }
+            ObservedKind::ControllerDaemonSet => {
+                vec![format!("{APPS}/namespaces/{OWN_NAMESPACE}/daemonsets")]
+            }
+            ObservedKind::CiliumOperator => {
+                vec![format!("{APPS}/namespaces/{namespace}/deployments")]
+            }
+            ObservedKind::Claims | ObservedKind::Migration => core(OWN_NAMESPACE, "configmaps"),
+            ObservedKind::CiliumConfig | ObservedKind::SpeakerConfig => {
+                core(namespace, "configmaps")
+            }
+            ObservedKind::ControllerPod => core(OWN_NAMESPACE, "pods"),
+            ObservedKind::CiliumAgentPod => core(namespace, "pods"),
+            ObservedKind::Service => vec!["/api/v1/services".to_owned()],
+            ObservedKind::Node => vec!["/api/v1/nodes".to_owned()],
+            ObservedKind::Definition(_) | ObservedKind::MoreDefinitions => {
+                vec![DEFINITIONS.to_owned()]
+            }
+            ObservedKind::ServiceCidr => ["v1", "v1beta1"]
+                .map(|version| format!("/apis/networking.k8s.io/{version}/servicecidrs"))
+                .into(),
+            ObservedKind::CiliumNode => cilium(&["v2"], ""),
             // Cilium does not read other namespaces.
-            ObservedKind::CiliumNodeConfig => (
-                ["v2", "v2alpha1"]
-                    .map(|v| {
-                        format!("/apis/cilium.io/{v}/namespaces/{namespace}/ciliumnodeconfigs")
-                    })
-                    .into(),
-                Vec::new(),
-            ),
-            ObservedKind::BgpPeeringPolicy
+            ObservedKind::CiliumNodeConfig => {
+                cilium(&["v2", "v2alpha1"], &format!("namespaces/{namespace}/"))
+            }
+            ObservedKind::LoadBalancerPool
+            | ObservedKind::PodIpPool
+            | ObservedKind::BgpPeeringPolicy
             | ObservedKind::BgpClusterConfig
             | ObservedKind::BgpPeerConfig
             | ObservedKind::BgpAdvertisement
-            | ObservedKind::L2AnnouncementPolicy => {
-                let plural = self.resource().trim_end_matches(".cilium.io");
-                (
-                    ["v2", "v2alpha1"]
-                        .map(|v| format!("/apis/cilium.io/{v}/{plural}"))
-                        .into(),
-                    Vec::new(),
-                )
+            | ObservedKind::L2AnnouncementPolicy => cilium(&["v2", "v2alpha1"], ""),
+        }
+    }
+
+    /// The selector of a request for some objects of a kind.
+    fn parameter(self) -> Option<(&'static str, &'static str)> {
+        Some(match self {
+            ObservedKind::Claims => ("fieldSelector", "metadata.name=cilium-ipam-claims"),
+            ObservedKind::Migration => ("fieldSelector", "metadata.name=cilium-ipam-migration"),
+            ObservedKind::CiliumConfig => ("fieldSelector", "metadata.name=cilium-config"),
+            ObservedKind::SpeakerConfig => ("fieldSelector", "metadata.name=bgp-config"),
+            ObservedKind::Definition(kind) => ("fieldSelector", kind.field_selector()),
+            ObservedKind::MoreDefinitions => ("labelSelector", SCHEMA_LABEL),
+            ObservedKind::ControllerPod => ("labelSelector", NOT_ON_EVERY_NODE),
+            ObservedKind::CiliumDaemonSet | ObservedKind::CiliumAgentPod => {
+                ("labelSelector", "k8s-app=cilium")
             }
-            ObservedKind::CiliumNode => (one("/apis/cilium.io/v2/ciliumnodes"), Vec::new()),
-            ObservedKind::Node => (one("/api/v1/nodes"), Vec::new()),
-        };
-        Query { paths, parameters }
+            ObservedKind::CiliumOperator => ("labelSelector", "io.cilium/app=operator"),
+            _ => return None,
+        })
     }
 }

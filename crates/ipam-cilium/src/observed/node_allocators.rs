@@ -100,13 +100,30 @@ pub(super) fn allocators(
             found.insert(allocator.name.clone(), allocator);
         }
     }
+    add_writers(&mut found, nodes, &processes, distribution);
+    if let Some(hidden) = distribution.filter(|distribution| distribution.hides_controllers())
+        && !found.values().any(Allocator::is_manager)
+    {
+        let allocator = hidden_manager(hidden);
+        found.insert(allocator.name.clone(), allocator);
+    }
+    found.into_values().map(Arc::new).collect()
+}
+
+/// The programs that wrote to the newest Nodes.
+fn add_writers(
+    found: &mut BTreeMap<String, Allocator>,
+    nodes: &BTreeMap<NodeName, Arc<Node>>,
+    processes: &[ControllerProcess],
+    distribution: Option<Distribution>,
+) {
     for (manager, node) in writers(nodes) {
         let name = named_in(manager).map_or(manager, |program| program.as_str());
         let allocator = found.entry(name.to_owned());
         let allocator = allocator.or_insert_with(|| unproven(name, distribution));
         let is_proven = match allocator.status {
             AllocatorStatus::Unknown => true,
-            AllocatorStatus::Inactive => is_after_start(node, name, &processes),
+            AllocatorStatus::Inactive => is_after_start(node, name, processes),
             AllocatorStatus::Active => false,
         };
         if is_proven {
@@ -118,19 +135,20 @@ pub(super) fn allocators(
             );
         }
     }
-    if let Some(hidden) = distribution.filter(|distribution| distribution.hides_controllers())
-        && !found.values().any(Allocator::is_manager)
-    {
-        let manager = ControllerProgram::KubeControllerManager.as_str();
-        let name = hidden.embedding_process().unwrap_or(manager);
-        let mut allocator = unproven(name, distribution);
-        allocator.evidence = match name == manager {
-            true => format!("is part of {hidden}, which does not show its flags"),
-            false => format!("contains {manager}, and does not show its flags"),
-        };
-        found.insert(allocator.name.clone(), allocator);
+}
+
+/// kube-controller-manager, or the process that contains it.
+fn hidden_manager(distribution: Distribution) -> Allocator {
+    let manager = ControllerProgram::KubeControllerManager.as_str();
+    let name = distribution.embedding_process().unwrap_or(manager);
+    let evidence = match name == manager {
+        true => format!("is part of {distribution}, which does not show its flags"),
+        false => format!("contains {manager}, and does not show its flags"),
+    };
+    Allocator {
+        evidence,
+        ..unproven(name, Some(distribution))
     }
-    found.into_values().map(Arc::new).collect()
 }
 
 /// Whether a Node is younger than every process of a program: what the program wrote there shows

@@ -48,15 +48,6 @@ pub struct Files<'d> {
     pub manifests: &'d [CiliumManifest],
 }
 
-impl<'d> From<&'d Desired> for Files<'d> {
-    fn from(desired: &'d Desired) -> Files<'d> {
-        Files {
-            desired: Some(desired),
-            manifests: &[],
-        }
-    }
-}
-
 /// What an upgrade changes.
 #[derive(Clone, Debug)]
 pub struct Upgrade {

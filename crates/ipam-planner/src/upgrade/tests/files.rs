@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::objects::{kubernetes, node, pool};
 use super::{lines, observe, v};
-use crate::upgrade::upgrade;
+use crate::upgrade::{Files, upgrade};
 use ipam_core::model::{Origin, WritePath, WritePathChoice};
 use ipam_desired::{Desired, WantedAddressPool};
 
@@ -16,6 +16,13 @@ fn origin(line: u32) -> Origin {
         line,
         column: 1,
         bytes: (0, 0),
+    }
+}
+
+fn of(desired: &Desired) -> Files<'_> {
+    Files {
+        desired: Some(desired),
+        manifests: &[],
     }
 }
 
@@ -48,7 +55,7 @@ fn lines_of_pools() {
             pool("b", "b", &json!({"blocks": [{"cidr": "20.0.1.0/24"}]})),
         ],
     );
-    let upgrade = upgrade((&declared(&observed)).into(), &observed, v("1.16.19")).unwrap();
+    let upgrade = upgrade(of(&declared(&observed)), &observed, v("1.16.19")).unwrap();
     let edits: Vec<String> = upgrade.hops[0]
         .changes
         .iter()
@@ -69,7 +76,7 @@ fn a_forced_write_path() {
     desired.policy.origin = Some(origin(3));
     let told = |from: &str, to: &str| {
         let objects = [kubernetes(), node("n1", Some("10.1.0.0/24"))];
-        lines(&upgrade((&desired).into(), &observe(from, &objects), v(to)).unwrap())
+        lines(&upgrade(of(&desired), &observe(from, &objects), v(to)).unwrap())
     };
     let blocked =
         "write-path writePath: `node-annotation` is blocked: agents do not read annotations";
