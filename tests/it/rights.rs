@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use testbed::{Options, User};
+use testbed::{Client, Options, User};
 
 use super::chart::{AUDIT_POLICY, Right, texts};
 use super::operator::until;
@@ -415,6 +415,85 @@ fn with_admission_policies_an_account_changes_only_pod_cidrs() {
         .unwrap();
     applier.run(&["apply", "--auto-approve"]).expect(0);
     assert_eq!(audited.server.pod_cidrs()["n1"], ["10.20.0.0/24"]);
+}
+
+const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
+
+/// The CiliumNode n1 as `apply` creates it in IPAM mode cluster-pool, with these differences.
+fn created_by_apply(differences: &Value) -> Value {
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "1"});
+    let mut object = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata":
+        {"name": "n1", "labels": {"app.kubernetes.io/managed-by": "cilium-ipam"}, "ownerReferences": [owner]},
+        "spec": {"ipam": {"podCIDRs": ["10.20.0.0/24"]}}});
+    for part in ["metadata", "spec"] {
+        for (key, value) in differences[part].as_object().into_iter().flatten() {
+            object[part][key] = value.clone();
+        }
+    }
+    object
+}
+
+fn error_of(result: Result<Value, testbed::Error>) -> String {
+    result
+        .err()
+        .map(|error| error.to_string())
+        .unwrap_or_default()
+}
+
+#[test]
+fn with_admission_policies_an_account_creates_and_deletes_only_its_own_cilium_nodes() {
+    let audited = Audited::start();
+    let plane = &audited.server.plane;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ci"}});
+    plane.create("/api/v1/namespaces", &namespace).unwrap();
+    let applier = Client::of_kubeconfig(&audited.account("applier", "apply").kubeconfig).unwrap();
+    let printed = ["schema", "--admission", "--serviceaccount", "ci/applier"];
+    audited.install(&audited.server.folder.run(&printed).expect(0).stdout);
+
+    let create = |differences: &Value| {
+        let path = format!("{CILIUM_NODES}?dryRun=All");
+        error_of(applier.create(&path, &created_by_apply(differences)))
+    };
+    until("the policies are in force", || {
+        create(&json!({"metadata": {"labels": {}}})).contains("may only create and delete")
+    });
+    let owner = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": "1"});
+    let foreign = [
+        json!({"metadata": {"ownerReferences": []}}),
+        json!({"metadata": {"ownerReferences": [owner("Node", "n2")]}}),
+        json!({"metadata": {"ownerReferences": [owner("Pod", "n1")]}}),
+        json!({"metadata": {"ownerReferences": [owner("Node", "n1"), owner("Pod", "a")]}}),
+        json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}}}),
+        json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "cilium-ipam", "a": "b"}}}),
+    ];
+    let only_on_create = [
+        json!({"metadata": {"annotations": {"a": "b"}}}),
+        json!({"metadata": {"finalizers": ["a.example/b"]}}),
+        json!({"spec": {"bootid": "a"}}),
+    ];
+    for differences in foreign.iter().chain(&only_on_create) {
+        assert!(create(differences).contains("may only"), "{differences}");
+    }
+    assert_eq!(
+        create(&json!({"metadata": {"annotations": {"ipam.cilium.io/ignore": "true"}}})),
+        ""
+    );
+
+    for differences in &foreign {
+        plane
+            .create(CILIUM_NODES, &created_by_apply(differences))
+            .unwrap();
+        let told = error_of(applier.delete(&format!("{CILIUM_NODES}/n1")));
+        assert!(
+            told.contains("may only create and delete"),
+            "{differences}: {told}"
+        );
+        plane.delete(&format!("{CILIUM_NODES}/n1")).unwrap();
+    }
+    applier
+        .create(CILIUM_NODES, &created_by_apply(&Value::Null))
+        .unwrap();
+    applier.delete(&format!("{CILIUM_NODES}/n1")).unwrap();
 }
 
 #[test]
