@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use testbed::{ControllerManager, Options, Program, wait_until};
 
+use super::running::Running;
 use super::server::{Server, kubernetes, node};
 use super::support::pool;
 
@@ -62,4 +63,11 @@ fn the_real_controller_manager_is_seen_by_its_command_and_by_its_writes() {
     let policy = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {acknowledgedAllocators: [kube-controller-manager]}\n";
     server.folder.write("pools/p.yaml", policy);
     assert_eq!(blocked(&server), json!([]));
+
+    server.plane.create(pods, &pod).unwrap();
+    let watch = Running::start(server.folder.path(), server.plane.kubeconfig(), &["watch"]);
+    let seen = watch.until("seen", json!({}));
+    let contradicted = "acknowledged-allocator-active";
+    assert_eq!(seen["warnings"][0]["rule"], contradicted, "{seen}");
+    watch.end();
 }

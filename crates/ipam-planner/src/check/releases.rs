@@ -104,8 +104,10 @@ pub(crate) fn faults(observed: &Observed) -> Vec<Finding> {
 pub fn about_blocks(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let is_uncertain = |finding: &Finding| finding.severity == Severity::Warning;
     let allocator = allocators::unclear(desired, observed).filter(is_uncertain);
+    let active = allocators::acknowledged_and_active(desired, observed);
     let mut findings = about_cilium(observed);
-    findings.extend(allocator.filter(|_| !desired.pools.is_empty()));
+    let allocators = active.into_iter().chain(allocator);
+    findings.extend(allocators.filter(|_| !desired.pools.is_empty()));
     findings
 }
 
