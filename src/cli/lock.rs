@@ -27,7 +27,7 @@ pub(super) async fn acquired<C: Cluster>(
     }
     let lock = lock?;
     if let Lock::Unavailable(why) = &lock {
-        let why = printable(why);
+        let why = printable(&why.text);
         output::warn(&format!("no lock is taken, {without}: {why}"));
     }
     Ok(lock)

@@ -24,6 +24,10 @@ ipam_core::text_enum! {
         Busy = "the API server is too busy",
         /// An answer or an object that cannot be parsed.
         Malformed = "the API server has a malformed object",
+        /// Reading took too long, or a server of several lags behind.
+        ListExpired = "a list of the API server expired before it was complete",
+        /// A server of several lags behind.
+        ListStale = "the API server shows an old list",
         /// The server forgot the events, or no longer serves the kind.
         WatchLost = "the API server ended a watch",
         /// The ConfigMap is at its limit.
@@ -75,9 +79,9 @@ fn kind(error: &ClusterError) -> TroubleKind {
     match error {
         ClusterError::Unreachable(_) => TroubleKind::Unreachable,
         ClusterError::Refused { .. } => TroubleKind::Refused,
-        ClusterError::Expired { .. } | ClusterError::Stale { .. } | ClusterError::Held { .. } => {
-            TroubleKind::Conflict
-        }
+        ClusterError::Expired { .. } => TroubleKind::ListExpired,
+        ClusterError::Stale { .. } => TroubleKind::ListStale,
+        ClusterError::Held { .. } => TroubleKind::Conflict,
         ClusterError::Outdated { .. } => TroubleKind::Outdated,
         ClusterError::WentBack { .. } => TroubleKind::WentBack,
         ClusterError::Malformed { .. } | ClusterError::Object(_) => TroubleKind::Malformed,
@@ -114,5 +118,19 @@ mod tests {
         assert_eq!(all.kind, TroubleKind::Unreachable);
         assert_eq!(all.text, "10.0.0.1 does not answer; full");
         assert_eq!(Trouble::all([]), None);
+    }
+
+    #[test]
+    fn an_expired_or_old_list_is_no_conflict() {
+        let resource = "nodes";
+        let expired = Trouble::from(&ClusterError::Expired { resource });
+        assert_eq!(expired.kind, TroubleKind::ListExpired);
+        let (list, claims) = (1, 2);
+        let stale = Trouble::from(&ClusterError::Stale {
+            resource,
+            list,
+            claims,
+        });
+        assert_eq!(stale.kind, TroubleKind::ListStale);
     }
 }

@@ -12,7 +12,9 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, sleep, timeout};
 
 use ipam_cilium::observed::ObjectVersion;
-use ipam_cluster::{Cluster, ClusterError, LeaseName, LockRecord, LockSeen, Write, WriteError};
+use ipam_cluster::{
+    Cluster, ClusterError, LeaseName, LockRecord, LockSeen, Trouble, TroubleKind, Write, WriteError,
+};
 use retry::jittered;
 
 /// Longest silence to wait for beyond the caller's patience. A foreign Lease may last for days.
@@ -123,8 +125,8 @@ pub enum Lock {
     Held(Held),
     /// No lock is wanted, or this cluster excludes others in another way.
     None,
-    /// The server denies it, with its message. Blocks stay unique without it.
-    Unavailable(String),
+    /// The server denies or refuses it. Blocks stay unique without it.
+    Unavailable(Trouble),
 }
 
 /// Result of one attempt to acquire a Lease.
@@ -150,7 +152,7 @@ impl<C: Cluster> Lease<'_, C> {
         let record = match self.in_time(self.cluster.lock(self.name)).await?? {
             LockSeen::Record(record) => Some(*record),
             LockSeen::Absent => None,
-            LockSeen::Hidden(why) => return Ok(Attempt::Done(Lock::Unavailable(why))),
+            LockSeen::Hidden(why) => return Ok(unavailable(TroubleKind::Forbidden, why)),
             LockSeen::NotKept => return Ok(Attempt::Done(Lock::None)),
         };
         let version = record.as_ref().map(|record| record.version.clone());
@@ -179,9 +181,8 @@ impl<C: Cluster> Lease<'_, C> {
                 renewed: sent,
             }))),
             Err(WriteError::Superseded(_)) => Ok(Attempt::Overtaken),
-            Err(WriteError::Forbidden(why) | WriteError::Refused(why)) => {
-                Ok(Attempt::Done(Lock::Unavailable(why)))
-            }
+            Err(WriteError::Forbidden(why)) => Ok(unavailable(TroubleKind::Forbidden, why)),
+            Err(WriteError::Refused(why)) => Ok(unavailable(TroubleKind::Refused, why)),
             Err(WriteError::Busy(why) | WriteError::Unknown(why)) => {
                 Err(ClusterError::Unreachable(why))
             }
@@ -328,6 +329,10 @@ async fn within<T>(limit: Option<Duration>, request: impl Future<Output = T>) ->
         Some(limit) => timeout(limit, request).await.ok(),
         None => Some(request.await),
     }
+}
+
+fn unavailable(kind: TroubleKind, why: String) -> Attempt {
+    Attempt::Done(Lock::Unavailable(Trouble::new(kind, why)))
 }
 
 /// `None` for a holder that is not known: it was faster, and has released the Lease since.

@@ -25,6 +25,8 @@ struct State {
     first_read: Duration,
     /// How many writes another process overtakes.
     overtaken: u32,
+    /// The answer to each write.
+    refusal: Option<WriteError>,
 }
 
 impl Server {
@@ -73,6 +75,9 @@ impl Cluster for Server {
         let mut state = self.state();
         if state.is_silent {
             return Err(WriteError::Unknown("silent".to_owned()));
+        }
+        if let Some(refusal) = &state.refusal {
+            return Err(refusal.clone());
         }
         if let Some(left) = state.overtaken.checked_sub(1) {
             state.overtaken = left;
@@ -224,6 +229,21 @@ async fn without_patience_a_long_lease_is_an_error_after_a_minute() {
     let waited = began.elapsed();
     assert!((60 * SECOND..=64 * SECOND).contains(&waited), "{waited:?}");
     assert_eq!(server.holder().as_deref(), Some("them"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_denied_write_counts_as_a_missing_right() {
+    let cases: [(fn(String) -> WriteError, TroubleKind); 2] = [
+        (WriteError::Forbidden, TroubleKind::Forbidden),
+        (WriteError::Refused, TroubleKind::Refused),
+    ];
+    for (refusal, kind) in cases {
+        let server = Server::default();
+        server.state().refusal = Some(refusal("why".to_owned()));
+        let attempt = lease(&server, Timing::LEADER).try_acquire(&mut None).await;
+        let unavailable = Lock::Unavailable(Trouble::new(kind, "why"));
+        assert_eq!(attempt.unwrap(), Attempt::Done(unavailable));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@
 use tokio::time::sleep;
 
 use crate::lease::{Attempt, Held, Lease, Lock, OtherHolder, Timing};
-use ipam_cluster::{Cluster, LeaseName, Trouble, TroubleKind};
+use ipam_cluster::{Cluster, LeaseName, Trouble};
 use retry::jittered;
 
 /// What a candidate learns while it waits.
@@ -44,9 +44,7 @@ impl<'c, C: Cluster> Candidate<'c, C> {
         let mut trouble: Option<Trouble> = None;
         loop {
             let attempt = match self.lease.try_acquire(&mut other).await {
-                Ok(Attempt::Done(Lock::Unavailable(why))) => {
-                    Err(Trouble::new(TroubleKind::Forbidden, why))
-                }
+                Ok(Attempt::Done(Lock::Unavailable(why))) => Err(why),
                 Ok(attempt) => Ok(attempt),
                 Err(error) => Err(Trouble::from(&error)),
             };
