@@ -26,14 +26,47 @@ pub enum FileError {
     #[error("other users may create files in {0}, which holds private files")]
     WritableFolder(String),
     /// The owner is neither root nor the current user.
-    #[error("{0} holds credentials, but another user owns it")]
-    ForeignSecret(String),
+    #[error("{} holds credentials, but {} owns it", .0.name, .0.owner())]
+    ForeignSecret(Secret),
     /// Other users can read or write the file.
-    #[error("other users may read or write {0}, which holds credentials")]
-    OpenSecret(String),
+    #[error("other users may read or write {}, which holds credentials", .0.name)]
+    OpenSecret(Secret),
     /// No file identifies this machine.
     #[error("neither {PRODUCT_UUID} nor {MACHINE_ID} identifies this machine")]
     UnknownMachine,
+}
+
+/// A file with credentials, and two users by their ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Secret {
+    /// The path.
+    pub name: String,
+    /// The owner of the file.
+    pub owner: u32,
+    /// The user that the program runs as.
+    pub own: u32,
+}
+
+impl Secret {
+    fn owner(&self) -> String {
+        match self.owner {
+            0 => "root".to_owned(),
+            owner => format!("user {owner}"),
+        }
+    }
+
+    /// Only root may change the mode of another user's file, or give it to the current user.
+    fn way_out(&self) -> String {
+        let Secret { name, owner, own } = self;
+        let command = format!("chmod 600 {name}");
+        if owner == own {
+            return command;
+        }
+        format!(
+            "{} owns it: as root, run `chown {own} {name} && {command}`",
+            self.owner()
+        )
+    }
 }
 
 impl FileError {
@@ -58,8 +91,7 @@ impl FileError {
             FileError::WritableFolder(name) => {
                 format!("chown root {name} && chmod 700 {name}")
             }
-            FileError::ForeignSecret(name) => format!("chown root {name}"),
-            FileError::OpenSecret(name) => format!("chmod 600 {name}"),
+            FileError::ForeignSecret(secret) | FileError::OpenSecret(secret) => secret.way_out(),
             FileError::UnknownMachine => {
                 format!("create {MACHINE_ID} with `systemd-machine-id-setup`")
             }

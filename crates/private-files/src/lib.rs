@@ -9,7 +9,7 @@ pub mod kept;
 #[cfg(feature = "simulated-machine")]
 pub mod simulated;
 
-pub use error::FileError;
+pub use error::{FileError, Secret};
 
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read};
@@ -132,11 +132,17 @@ pub fn read_secret(path: &Path) -> Result<String, FileError> {
     let name = path.display().to_string();
     let file = open(path).map_err(|why| FileError::of(&name, &why))?;
     let metadata = file.metadata().map_err(|why| FileError::of(&name, &why))?;
+    let (owner, own) = (metadata.uid(), own_uid()?);
+    let secret = || Secret {
+        name: name.clone(),
+        owner,
+        own,
+    };
     if !is_trusted(&metadata)? {
-        return Err(FileError::ForeignSecret(name));
+        return Err(FileError::ForeignSecret(secret()));
     }
-    if metadata.mode() & excess(metadata.uid(), own_uid()?) != 0 {
-        return Err(FileError::OpenSecret(name));
+    if metadata.mode() & excess(owner, own) != 0 {
+        return Err(FileError::OpenSecret(secret()));
     }
     read(file).map_err(|why| FileError::of(&name, &why))
 }
@@ -242,5 +248,32 @@ mod tests {
         let name = path.display();
         assert_eq!(refused.way_out(), format!("chmod 600 {name}"));
         fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn only_root_can_fix_the_file_of_another_user() {
+        let secret = |owner, own| Secret {
+            name: "clouds.yaml".to_owned(),
+            owner,
+            own,
+        };
+        let of_root = FileError::OpenSecret(secret(0, 7));
+        assert_eq!(
+            of_root.way_out(),
+            "root owns it: as root, run `chown 7 clouds.yaml && chmod 600 clouds.yaml`"
+        );
+        let foreign = FileError::ForeignSecret(secret(8, 0));
+        assert_eq!(
+            foreign.to_string(),
+            "clouds.yaml holds credentials, but user 8 owns it"
+        );
+        assert_eq!(
+            foreign.way_out(),
+            "user 8 owns it: as root, run `chown 0 clouds.yaml && chmod 600 clouds.yaml`"
+        );
+        assert_eq!(
+            FileError::OpenSecret(secret(7, 7)).way_out(),
+            "chmod 600 clouds.yaml"
+        );
     }
 }
