@@ -1,6 +1,7 @@
 //! The operator on a real API server: custom resources that the server checks, blocks for nodes,
 //! statuses, Events, metrics, several replicas.
 
+mod idle;
 mod leader;
 mod objects;
 mod rules;
