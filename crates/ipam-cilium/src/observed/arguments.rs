@@ -2,11 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use super::setting_key;
 use super::view_workload::Container;
 
-/// The flags of a container's command line.
+/// The flags of a container of Cilium: its command line overrides its environment. An empty variable
+/// sets nothing (viper).
 pub(super) fn arguments(container: &Container) -> BTreeMap<String, String> {
-    arguments_of(container.command.iter().chain(&container.args))
+    let variables = container.env.iter().filter_map(|one| {
+        let key = setting_key::of_variable(&one.name)?;
+        let value = one.value.as_ref().filter(|value| !value.is_empty())?;
+        Some((key.to_owned(), value.clone()))
+    });
+    let words = container.command.iter().chain(&container.args);
+    variables.chain(arguments_of(words)).collect()
 }
 
 /// `--key=value` or `--key value` of a command line; `--key` alone means true.

@@ -47,6 +47,14 @@ setting_keys! {
 /// Arguments that are read and are no settings: those of the step that merges the settings.
 pub(super) const ARGUMENTS_ONLY: [&str; 3] = ["allow-config-keys", "deny-config-keys", "source"];
 
+/// The key that an environment variable of a container sets: `CILIUM_ENABLE_IPV4` for `enable-ipv4`
+/// (`getEnvName` of cilium/hive, with the prefix of `pkg/hive/hive.go` @ Cilium 1.15.19, 1.17.6).
+pub(super) fn of_variable(name: &str) -> Option<&'static str> {
+    let key = name.strip_prefix("CILIUM_")?;
+    let is_same = |known: &&str| known.replace('-', "_").to_uppercase() == key;
+    ALL.iter().copied().find(is_same)
+}
+
 /// Panics in debug builds if `key` is not on the list, and so would be missing in a snapshot.
 pub(super) fn assert_known(key: &str) {
     debug_assert!(

@@ -255,12 +255,15 @@ fn is_argument(word: &str) -> bool {
     setting_key::ALL.contains(&key) || setting_key::ARGUMENTS_ONLY.contains(&key)
 }
 
-/// Name, image and the arguments that are read: a container's environment and other arguments may
-/// hold secrets.
+/// Name, image, and the arguments and variables that are read: others may hold secrets.
 fn slim_container(container: &Value) -> Value {
     let mut slimmed = only(container, |key| matches!(key, "name" | "image"));
     if !slimmed.is_object() {
         return Value::Object(Map::new());
+    }
+    let variables = slim_variables(container.get("env").map_or(&[][..], items));
+    if !variables.is_empty() {
+        slimmed["env"] = variables.into();
     }
     // A value may be the first word of `args`.
     let mut keeps_value = false;
@@ -279,6 +282,16 @@ fn slim_container(container: &Value) -> Value {
         }
     }
     slimmed
+}
+
+fn slim_variables(variables: &[Value]) -> Vec<Value> {
+    let is_setting = |variable: &&Value| {
+        let name = variable["name"].as_str().unwrap_or_default();
+        setting_key::of_variable(name).is_some()
+    };
+    let settings = variables.iter().filter(is_setting);
+    let name_and_value = |key: &str| matches!(key, "name" | "value");
+    settings.map(|one| only(one, name_and_value)).collect()
 }
 
 /// The managers that wrote a field which `M` reads, with those fields. Entries that no API server
@@ -358,7 +371,8 @@ mod tests {
         });
         let containers = |name: &str, args: Value| {
             json!([{"name": name, "image": "r/cilium:v1.19.3", "command": [name], "args": args,
-                "env": [{"name": "TOKEN", "value": "secret"}]}])
+                "env": [{"name": "TOKEN", "value": "secret"},
+                    {"name": "CILIUM_ENABLE_LB_IPAM", "value": "true"}]}])
         };
         let workload = |name: &str, args: Value| {
             json!({"replicas": 2, "template": {"spec": {"containers": containers(name, args),
@@ -651,6 +665,33 @@ mod tests {
                 "args": ["kubernetes"]}]}}}});
         let of_slim = read(&[(kind, slim(kind, &whole))]);
         assert_eq!(of_slim.cilium.agent_arguments["ipam"], "kubernetes");
+    }
+
+    #[test]
+    fn a_variable_of_the_operator_counts_less_than_an_argument() {
+        let operator = |args: Value| {
+            let container = json!({"name": "cilium-operator", "args": args, "env": [
+                {"name": "CILIUM_DEFAULT_LB_SERVICE_IPAM", "value": "none"},
+                {"name": "CILIUM_ENABLE_LB_IPAM", "value": ""},
+                {"name": "CILIUM_IPAM", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]});
+            let whole = json!({"metadata": {"name": "o", "namespace": "kube-system"},
+                "spec": {"template": {"spec": {"containers": [container]}}}});
+            let kind = ObservedKind::CiliumOperator;
+            let config = json!({"metadata": {"name": "cilium-config", "namespace": "kube-system"},
+                "data": {"default-lb-service-ipam": "lbipam", "ipam": "kubernetes"}});
+            read(&[
+                (ObservedKind::CiliumConfig, config),
+                (kind, slim(kind, &whole)),
+            ])
+            .cilium
+        };
+        let key = setting_key::DEFAULT_LB_SERVICE_IPAM;
+        let by_variable = operator(json!([]));
+        assert_eq!(by_variable.operator_setting(key), Some("none"));
+        assert_eq!(by_variable.operator_setting("ipam"), Some("kubernetes"));
+        assert_eq!(by_variable.operator_setting("enable-lb-ipam"), None);
+        let by_argument = operator(json!(["--default-lb-service-ipam=nodeipam"]));
+        assert_eq!(by_argument.operator_setting(key), Some("nodeipam"));
     }
 
     #[test]

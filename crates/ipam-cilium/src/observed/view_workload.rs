@@ -80,4 +80,15 @@ pub(super) struct Container {
     pub command: Vec<String>,
     #[serde(default, deserialize_with = "nullable")]
     pub args: Vec<String>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub env: Vec<Variable>,
+}
+
+/// An environment variable. Without a value, it comes from another object.
+#[derive(Deserialize)]
+pub(super) struct Variable {
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    pub value: Option<String>,
 }

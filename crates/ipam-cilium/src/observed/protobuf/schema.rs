@@ -210,6 +210,15 @@ const POD: &[Field] = &[
                     Field::text(2, "image"),
                     Field::text(3, "command").many(),
                     Field::text(4, "args").many(),
+                    Field::of(
+                        7,
+                        "env",
+                        Shape::Message(&[
+                            Field::text(1, "name").written(),
+                            Field::text(2, "value"),
+                        ]),
+                    )
+                    .many(),
                 ]),
             )
             .many(),
