@@ -95,6 +95,24 @@ fn the_first_pool_loses_every_hostname() {
 }
 
 #[test]
+fn explain_shows_hostnames_and_what_removes_them() {
+    let folder = folder("1.19.3", &services());
+    let explained = |name: &str| {
+        let explain = [&["explain", name], &CLUSTER[..]].concat();
+        folder.run(&explain).expect(0).stdout
+    };
+    let web = explained("shop/web");
+    assert!(web.contains("a1.elb.example.com, a hostname"), "{web}");
+    assert!(
+        web.contains("the plan removes a1.elb.example.com: LB-IPAM removes"),
+        "{web}"
+    );
+    let other = explained("shop/other");
+    assert!(other.contains("a4.elb.example.com, a hostname"), "{other}");
+    assert!(!other.contains("the plan removes"), "{other}");
+}
+
+#[test]
 fn an_apply_needs_a_waiver_that_counts_the_hostnames() {
     let folder = folder("1.19.3", &services());
     let apply = |waiver: &str| {

@@ -85,6 +85,20 @@ fn a_broken_or_removed_snapshot_proves_nothing() {
 }
 
 #[test]
+fn a_hostname_of_a_service_is_recorded() {
+    let mut repo = recorded(&[]);
+    let service = r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop","uid":"u",
+        "resourceVersion":"5"},"spec":{"type":"LoadBalancer"},"status":{"loadBalancer":{"ingress":[{"hostname":"a.example"}]}}}"#;
+    for (number, items) in [&[service.to_owned()][..], &[]].iter().enumerate() {
+        repo.write("cluster.json", cluster("1.19.3", KUBERNETES, items));
+        repo.commit("CI", &format!("Snapshot {}", number + 1));
+    }
+    let history = repo.history(&["shop/web"]);
+    assert_eq!(seen(&history), ["Service/shop/web: - 1 1 2"]);
+    assert_eq!(history["recorded"][0]["value"], "a.example");
+}
+
+#[test]
 fn another_snapshot_is_named_and_who_wrote_a_field_is_told() {
     let mut repo = recorded(&[]);
     let held = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"worker-7","uid":"u","resourceVersion":"7",

@@ -65,16 +65,32 @@ pub(super) fn explain(
         format_version: FORMAT_VERSION,
         service: service.name.to_string(),
         labels: service.labels.clone(),
-        addresses: service
-            .ingress
-            .iter()
-            .map(|address| with_pools(*address, &pools))
-            .collect(),
+        addresses: addresses(service, &pools),
         wishes: wishes(service, desired, observed, plan),
         pools: pools.iter().map(considered).collect(),
         reason: service.reason.clone(),
-        outlook: outlook(service, observed, &pools),
+        outlook: outlook(service, observed, &pools)
+            .into_iter()
+            .chain(lost_hostnames(service, plan))
+            .collect(),
     }
+}
+
+fn addresses(service: &LbService, pools: &[AddressPool]) -> Vec<String> {
+    let hostnames = service.hostnames.iter();
+    let hostnames = hostnames.map(|one| format!("{}, a hostname", one.address()));
+    let addresses = service.ingress.iter();
+    let addresses = addresses.map(|address| with_pools(*address, pools));
+    addresses.chain(hostnames).collect()
+}
+
+/// The hostnames that the changes of the plan remove.
+fn lost_hostnames(service: &LbService, plan: &Plan) -> impl Iterator<Item = String> {
+    let effects = plan.effects.services.iter();
+    let of_service = effects.filter(|effect| effect.service == service.name);
+    let lost = of_service.flat_map(|effect| &effect.loses);
+    let hostnames = lost.filter(|lost| lost.address.ip().is_none());
+    hostnames.map(|lost| format!("the plan removes {}: {}", lost.address, lost.why))
 }
 
 /// `overlapping` is the pool for which Cilium does not use this one.

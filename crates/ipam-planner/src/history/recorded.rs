@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{Fact, Subject};
+use ipam_cilium::lbipam::LbService;
 use ipam_cilium::observed::{Author, HoldingField, Observed};
 use ipam_core::net::Range;
 
@@ -22,6 +23,9 @@ pub fn recorded(subject: &Subject, observed: &Observed) -> BTreeMap<Fact, Option
             let object = format!("Service/{name}");
             let field = "status.loadBalancer.ingress";
             state.add(named, object, field, Range::from(*address), None);
+        }
+        if named {
+            state.hostnames(service);
         }
     }
     state.facts
@@ -55,6 +59,19 @@ impl State<'_> {
                 relation,
             };
             self.facts.insert(fact, writer);
+        }
+    }
+
+    /// A hostname shares no address with another subject.
+    fn hostnames(&mut self, service: &LbService) {
+        for one in &service.hostnames {
+            let fact = Fact {
+                object: format!("Service/{}", service.name),
+                field: "status.loadBalancer.ingress".to_owned(),
+                value: one.address().to_string(),
+                relation: None,
+            };
+            self.facts.insert(fact, None);
         }
     }
 

@@ -10,8 +10,9 @@ use super::hop::HopView;
 use super::prospects::{Prospects, prospects};
 use super::{loss, pools};
 use ipam_cilium::lbipam::{
-    AddressPool, Evaluated, GainedAddress, LbRules, LbService, OperatorState, Pending, Prospect,
-    Rivalry, ServiceOutcome, ServingOrder, evaluate, evaluate_in, may_share,
+    AddressPool, Evaluated, GainedAddress, LbRules, LbService, LossReason, OperatorState, Pending,
+    Prospect, Rivalry, ServedHostname, ServiceOutcome, ServingOrder, evaluate, evaluate_in,
+    may_share,
 };
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{NodeName, ObjectRef, ServiceName};
@@ -232,6 +233,7 @@ impl OneService<'_> {
             (Some(before), Some(next)) => {
                 self.losses(next, told, changes);
                 self.contests(next, told, changes);
+                self.lost_hostnames(next, changes);
                 if next.loses.is_empty() {
                     self.gains(before, changes);
                     self.reasons(before, next, changes);
@@ -275,6 +277,25 @@ impl OneService<'_> {
             let effect = format!("loses {}{}", listed(lost), self.prospects().then());
             self.add(UpgradeCode::AddressLost, cause, effect, changes);
         }
+    }
+
+    fn lost_hostnames(&self, next: &ServiceOutcome, changes: &mut Changes) {
+        let lost = self.hostnames(next);
+        if !lost.is_empty() {
+            let cause = loss::at_any_start(LossReason::Hostname);
+            let effect = format!("loses {}", listed(lost));
+            self.add(UpgradeCode::AddressLost, cause, effect, changes);
+        }
+    }
+
+    /// The hostnames that the next operator removes. Without a pool, LB-IPAM is idle.
+    fn hostnames(&self, next: &ServiceOutcome) -> Vec<String> {
+        let is_lost = |one: &&ServedHostname| match one.ip {
+            Some(ip) => !next.keeps.contains(&ip),
+            None => !self.starts.next_pools.is_empty(),
+        };
+        let lost = self.service.hostnames.iter().filter(is_lost);
+        lost.map(|one| one.address().to_string()).collect()
     }
 
     /// Told once: every later hop restarts the operator as well.
@@ -344,8 +365,8 @@ impl OneService<'_> {
     }
 
     fn newly_served(&self, next: &ServiceOutcome, changes: &mut Changes) {
-        let lost = next.loses.iter().map(|(address, _)| *address);
-        let lost: Vec<IpAddr> = lost.collect();
+        let lost = next.loses.iter().map(|(address, _)| address.to_string());
+        let lost: Vec<String> = lost.chain(self.hostnames(next)).collect();
         let effect = match (&lost[..], self.prospects().then()) {
             ([], then) if then.is_empty() => "LB-IPAM serves it".to_owned(),
             ([], then) => format!("LB-IPAM serves it{then}"),

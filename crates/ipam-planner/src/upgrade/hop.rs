@@ -143,8 +143,13 @@ impl<'d> HopView<'d> {
 }
 
 fn move_addresses(observed: &mut Observed, addresses: BTreeMap<ServiceName, Vec<IpAddr>>) {
+    // Without a pool, LB-IPAM is idle and keeps hostnames.
+    let is_idle = observed.address_pools.is_empty();
     for (name, ingress) in addresses {
         if let Some(service) = observed.services.get_mut(&name) {
+            let is_kept = |ip: &IpAddr| ingress.contains(ip);
+            let hostnames = &mut service.hostnames;
+            hostnames.retain(|one| one.ip.as_ref().map_or(is_idle, is_kept));
             service.ingress = ingress;
         }
     }

@@ -47,7 +47,7 @@ pub(super) fn edit(why: LossReason) -> Option<&'static str> {
     })
 }
 
-fn at_any_start(why: LossReason) -> Cause {
+pub(super) fn at_any_start(why: LossReason) -> Cause {
     let before = match why {
         LossReason::NoPool => "add a CiliumLoadBalancerIPPool that covers the address",
         LossReason::NotSelected | LossReason::Rejoined => {
@@ -67,8 +67,10 @@ fn at_any_start(why: LossReason) -> Cause {
         LossReason::Waiting
         | LossReason::SharingKey
         | LossReason::BlockEdited
-        | LossReason::Hostname
         | LossReason::UnknownPool => PIN,
+        LossReason::Hostname => {
+            "create the Service with the `spec.loadBalancerClass` of the program that gave the hostname"
+        }
     };
     Cause {
         why: format!(

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::objects::{annotated, config, kubernetes, plain_pool, pool, service, with_spec};
+use super::objects::{annotated, config, kubernetes, named, plain_pool, pool, service, with_spec};
 use super::{Case, check};
 
 const OLDER_IPS: &str = "io.cilium/lb-ipam-ips";
@@ -157,6 +157,39 @@ fn annotations_and_classes() {
                 ),
             ],
             expected: &["1.15.19 service-class a: LB-IPAM serves it"],
+        },
+        Case {
+            name: "a Service that LB-IPAM newly serves loses its hostname",
+            versions: ["1.14.19", "1.15.19"],
+            objects: vec![
+                config(&json!({"ipam": "kubernetes", "enable-l2-announcements": "true"})),
+                plain_pool("red", "red", "20.0.0.0/24"),
+                with_spec(
+                    named(service("a", "blue", &[]), "a.example"),
+                    "loadBalancerClass",
+                    json!("io.cilium/l2-announcer"),
+                ),
+            ],
+            expected: &[
+                "1.15.19 service-class a: loses a.example, then waits (`no_pool`)",
+                "1.15.19 condition-names red: `io.cilium/conflict` becomes `cilium.io/PoolConflict`, and the counts `cilium.io/IPsTotal`, `IPsAvailable` and `IPsUsed`",
+            ],
+        },
+        Case {
+            name: "the first restart removes a hostname, if there is a pool",
+            versions: ["1.17.4", "1.19.3"],
+            objects: vec![
+                kubernetes(),
+                plain_pool("red", "red", "20.0.0.0/24"),
+                named(service("a", "blue", &[]), "a.example"),
+            ],
+            expected: &["1.18 address-lost a: loses a.example"],
+        },
+        Case {
+            name: "without a pool, a hostname stays",
+            versions: ["1.17.4", "1.19.3"],
+            objects: vec![kubernetes(), named(service("a", "blue", &[]), "a.example")],
+            expected: &[],
         },
         Case {
             name: "settings of LB-IPAM are read from 1.17 on",

@@ -36,6 +36,12 @@ pub(super) fn service(name: &str, color: &str, addresses: &[&str]) -> Value {
         "status": {"loadBalancer": {"ingress": ingress}}})
 }
 
+/// The Service with hostnames instead of addresses.
+pub(super) fn named(mut service: Value, hostname: &str) -> Value {
+    service["status"]["loadBalancer"]["ingress"] = json!([{"hostname": hostname}]);
+    service
+}
+
 pub(super) fn annotated(mut object: Value, key: &str, value: &str) -> Value {
     object["metadata"]["annotations"][key] = value.into();
     object
