@@ -91,6 +91,36 @@ fn taken_addresses_are_never_handed_out() {
     assert_eq!(plan["changes"][0]["after"][0], "10.20.10.0/24");
 }
 
+/// The address in the pool and that of the machine have their own rules.
+#[test]
+fn addresses_of_other_load_balancers_keep_their_blocks_from_nodes() {
+    let ingress = ["10.20.0.9", "10.20.1.9", "10.20.2.9"].map(|ip| serde_json::json!({"ip": ip}));
+    let service = serde_json::json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"type": "LoadBalancer", "loadBalancerClass": "example.com/lb", "ports": [{"port": 80}]},
+        "status": {"loadBalancer": {"ingress": ingress}}});
+    let balancers = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumLoadBalancerIPPool","metadata":{"name":"lb"},"spec":{"blocks":[{"cidr":"10.20.1.0/28"}]}}"#;
+    let machine = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"m","uid":"u","resourceVersion":"1"},"spec":{"podCIDR":"10.20.9.0/24","podCIDRs":["10.20.9.0/24"]},"status":{"addresses":[{"type":"InternalIP","address":"10.20.2.9"}]}}"#;
+    let items = [
+        service.to_string(),
+        balancers.to_owned(),
+        machine.to_owned(),
+        node("n", "a", ""),
+    ];
+    let folder = folder("1.19.3", KUBERNETES, &items, &[pool("a", POOL)]);
+    let plan = plan(&folder);
+    assert_eq!(plan["changes"][0]["after"][0], "10.20.3.0/24", "{plan:#}");
+    let findings = plan["findings"].as_array().unwrap();
+    let overlap = findings
+        .iter()
+        .find(|one| one["rule"] == "pool-over-other-addresses");
+    let message = overlap.unwrap()["message"].as_str().unwrap();
+    assert!(
+        message.contains("an address of Service `shop/web`, and 2 more"),
+        "{message}"
+    );
+}
+
 #[test]
 fn a_block_that_only_the_wrong_field_shows_is_written_where_it_is_read() {
     let annotated = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","uid":"u","resourceVersion":"1","annotations":{"network.cilium.io/ipv4-pod-cidr":"10.20.5.0/24"}},"spec":{}}"#;

@@ -51,7 +51,7 @@ use jiff::Timestamp;
 
 use crate::lbipam::LbService;
 use ipam_core::model::{Finding, Labels, NodeName, PerFamily, ServiceName};
-use ipam_core::net::{Block, Family, Range};
+use ipam_core::net::{Block, Family, Range, RangeIndex};
 
 pub use ipam_core::model::{OWNER_LABEL, ObjectVersion};
 
@@ -213,7 +213,28 @@ impl Observed {
                 .iter()
                 .map(|address| (Range::from(*address), OtherUser::Machine(&node.name)))
         });
-        services.chain(balancers).chain(machines)
+        let of_services = self.addresses_of_other_balancers().into_iter();
+        let of_services =
+            of_services.map(|(address, name)| (Range::from(address), OtherUser::Service(name)));
+        services.chain(balancers).chain(machines).chain(of_services)
+    }
+
+    /// Addresses that Services have from another load balancer than LB-IPAM. Not those of machines,
+    /// which such a load balancer may show.
+    fn addresses_of_other_balancers(&self) -> BTreeMap<IpAddr, &ServiceName> {
+        let services = self.services.iter();
+        let shown =
+            services.flat_map(|(name, service)| service.ingress.iter().map(move |ip| (*ip, name)));
+        let mut addresses: BTreeMap<IpAddr, &ServiceName> = shown.collect();
+        if addresses.is_empty() {
+            return addresses;
+        }
+        for machine in self.nodes.values().flat_map(|node| &node.addresses) {
+            addresses.remove(machine);
+        }
+        let pools = RangeIndex::new(self.load_balancer_ranges().map(|(_, range)| (range, ())));
+        addresses.retain(|ip, _| pools.overlapping(&Range::from(*ip)).next().is_none());
+        addresses
     }
 }
 
@@ -223,6 +244,8 @@ pub enum OtherUser<'o> {
     /// A `CiliumLoadBalancerIPPool`, by its name.
     AddressPool(&'o str),
     Machine(&'o NodeName),
+    /// A Service with an address of another load balancer.
+    Service(&'o ServiceName),
     ServiceCidr,
 }
 
@@ -234,6 +257,7 @@ impl fmt::Display for OtherUser<'_> {
                 write!(f, "CiliumLoadBalancerIPPool `{}`", name.escape_debug())
             }
             OtherUser::Machine(name) => write!(f, "an address of node `{name}`"),
+            OtherUser::Service(name) => write!(f, "an address of Service `{name}`"),
         }
     }
 }

@@ -100,7 +100,7 @@ pub(super) fn pools_over_other_addresses(desired: &Desired, observed: &Observed)
     // Pools in the files are reported by the checks of the files.
     let is_in_files = |user: &OtherUser<'_>| match user {
         OtherUser::AddressPool(name) => in_files.contains(*name),
-        OtherUser::ServiceCidr | OtherUser::Machine(_) => false,
+        OtherUser::ServiceCidr | OtherUser::Machine(_) | OtherUser::Service(_) => false,
     };
     let others = observed
         .used_by_others()

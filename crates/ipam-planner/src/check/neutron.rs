@@ -74,14 +74,14 @@ pub(super) fn held(desired: &Desired, observed: &Observed) -> Vec<Finding> {
                 finding.help("drain the node and give it another block, or use another subnet"),
             );
         }
-        // LoadBalancer pools of the files have their own finding. Machines of a cloud may have
-        // addresses of the subnet.
+        // LoadBalancer pools of the files have their own finding. Machines and load
+        // balancers of a cloud may have addresses of the subnet.
         let is_reported = |user: &OtherUser<'_>| match user {
             OtherUser::AddressPool(name) => desired
                 .address_pools
                 .keys()
                 .any(|pool| pool.as_str() == *name),
-            OtherUser::Machine(_) => true,
+            OtherUser::Machine(_) | OtherUser::Service(_) => true,
             OtherUser::ServiceCidr => false,
         };
         let others = observed

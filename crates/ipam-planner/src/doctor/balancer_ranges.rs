@@ -11,7 +11,7 @@ use ipam_core::net::{Range, RangeIndex};
 pub(super) fn over_other_addresses(observed: &Observed) -> Vec<Finding> {
     let others = observed.used_by_others().filter(|(_, user)| match user {
         OtherUser::Machine(_) | OtherUser::ServiceCidr => true,
-        OtherUser::AddressPool(_) => false,
+        OtherUser::AddressPool(_) | OtherUser::Service(_) => false,
     });
     let others = RangeIndex::new(others);
     let mut used: BTreeMap<&str, Vec<(Range, OtherUser<'_>)>> = BTreeMap::new();
