@@ -233,15 +233,16 @@ async fn without_patience_a_long_lease_is_an_error_after_a_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn only_a_denied_write_counts_as_a_missing_right() {
-    let cases: [(fn(String) -> WriteError, TroubleKind); 2] = [
-        (WriteError::Forbidden, TroubleKind::Forbidden),
-        (WriteError::Refused, TroubleKind::Refused),
+    let why = || "why".to_owned();
+    let cases = [
+        (WriteError::Forbidden(why()), TroubleKind::Forbidden),
+        (WriteError::Refused(why()), TroubleKind::Refused),
     ];
     for (refusal, kind) in cases {
         let server = Server::default();
-        server.state().refusal = Some(refusal("why".to_owned()));
+        server.state().refusal = Some(refusal);
         let attempt = lease(&server, Timing::LEADER).try_acquire(&mut None).await;
-        let unavailable = Lock::Unavailable(Trouble::new(kind, "why"));
+        let unavailable = Lock::Unavailable(Trouble::new(kind, why()));
         assert_eq!(attempt.unwrap(), Attempt::Done(unavailable));
     }
 }
