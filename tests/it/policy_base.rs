@@ -109,6 +109,24 @@ fn a_refusal_of_the_base_advises_only_what_helps() {
     }
 }
 
+#[test]
+fn a_rule_that_moved_in_its_file_refuses_once() {
+    let folder = folder(STRICT, &format!("# Moved.\n{STRICT}"));
+    let plan = folder.run(&[&PLAN[..], &["--output", "json"]].concat());
+    let plan: Value = serde_json::from_str(&plan.expect(5).stdout).unwrap();
+    let refusals = plan["refusals"].as_array().unwrap().iter();
+    let of_rule: Vec<&Value> = refusals
+        .filter(|one| one["rule"] == "policy-rule")
+        .collect();
+    let [refusal] = of_rule[..] else {
+        panic!("{of_rule:#?}")
+    };
+    assert!(
+        refusal["help"].to_string().contains("pools/policy.yaml:11"),
+        "{refusal}"
+    );
+}
+
 /// Nothing else is wrong with the plan.
 #[test]
 fn a_weakened_policy_alone_fails_where_it_is_asked_for() {

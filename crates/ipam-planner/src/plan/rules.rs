@@ -114,8 +114,8 @@ pub(super) fn refusals(findings: &[Finding]) -> impl Iterator<Item = Refusal> {
             .unwrap_or_default();
         Refusal {
             rule: CODE,
-            message: format!("{}{place}", finding.message),
-            help: finding.help.clone(),
+            message: finding.message.clone(),
+            help: format!("{}{place}", finding.help),
             waiver: None,
         }
     })
