@@ -7,13 +7,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::apply_report::{Made, Report, failure_of, report, summary, unwritable_report};
 use super::apply_reviewed::{Review, ReviewArguments};
-use super::apply_saved::{Approved, saved_changes, saved_plan};
+use super::apply_saved::{Approved, expected_plan, of_files, saved_changes, saved_plan, waivers};
 use super::apply_windows::{Window, WindowArguments};
 use super::duration::duration;
 use super::failure::Failure;
 use super::files::{Revision, output_file};
 use super::interruption::Interruption;
 use super::lock::{acquired, holder};
+use super::output_files::Inputs;
 use super::parallelism::parallelism;
 use super::plan_file::{self, Expectation, PlanOrigin};
 use super::progress::Progress;
@@ -33,6 +34,7 @@ use ipam_controller::{
     Applied, BATCH, Job, Lease, Lock, OnConflict, OpenStack, Parallelism, Scope, Sending, Timing,
     apply_until_settled, observe_and_plan,
 };
+use ipam_desired::MigrationPolicy;
 use ipam_planner::plan::{Change, Intent, Plan, PlanDocument, RefusalDocument};
 
 /// Carry out a plan.
@@ -101,53 +103,23 @@ async fn carry_out(
     review: Option<&Review>,
     common: &Common,
 ) -> Result<ExitStatus, Failure> {
-    let saved = saved_plan(&arguments.what)?;
-    arguments
-        .expectation
-        .check_directory(saved.as_ref(), PlanOrigin::Earlier)?;
-    if let Some(saved) = &saved {
-        arguments
-            .expectation
-            .check_digest(saved, PlanOrigin::Earlier)?;
-        // An undo plan needs an approval in any case.
-        if saved.intent == Intent::Files {
-            let terminal = approval::Terminal::of(common);
-            arguments.expectation.check_trust(terminal)?;
-        }
-        output::talk(&plan_file::introduction(&arguments.what, saved));
-    }
+    let (expectation, safety) = (&arguments.expectation, &arguments.safety_arguments);
+    let saved = expected_plan(&arguments.what, expectation, safety, common)?;
     let location = arguments.location(saved.as_ref())?;
-    let of_files = saved.as_ref().filter(|saved| saved.intent == Intent::Files);
-    of_files.map_or(Ok(()), |saved| {
-        arguments.safety_arguments.check_waivers(saved)
-    })?;
+    arguments.check_outputs(saved.as_ref(), &location.directory, common)?;
     let selection = arguments.selection.of_plan(saved.as_ref())?;
     let mut loaded = load_valid(&location, common)?;
-    if let (Some(saved), Some(revision)) = (of_files, &arguments.revision.revision) {
+    if let (Some(saved), Some(revision)) = (of_files(saved.as_ref()), &arguments.revision.revision)
+    {
         plan_file::check_commit(saved, revision, loaded.revision.as_deref())?;
     }
-    arguments.safety_arguments.amend(&mut loaded.desired.policy);
+    safety.amend(&mut loaded.desired.policy);
     let cluster = common.target(Opening::Write).await?;
-    let waivers = match &saved {
-        // When an undo plan is made, the later addresses of Services are unknown.
-        Some(saved) => {
-            let named = saved.waivers.iter().filter_map(|name| name.parse().ok());
-            named.chain(arguments.safety_arguments.waivers()).collect()
-        }
-        None => arguments.safety_arguments.waivers(),
-    };
+    let waivers = waivers(saved.as_ref(), safety);
     let openstack = common.openstack_for(&loaded.desired, Scope::Ports).await?;
     let job = Job::saved(&loaded, saved.as_ref(), &waivers)
         .with_openstack(&openstack)
         .limited_to(&selection);
-    let operation = if job.undo.is_some() { "undo" } else { "apply" };
-    let lease = Lease {
-        cluster: &cluster,
-        name: LeaseName::Apply,
-        identity: holder(),
-        operation: operation.to_owned(),
-        timing: Timing::APPLY,
-    };
     let interruption = Interruption::listen()?;
     let run = Run {
         arguments,
@@ -160,26 +132,27 @@ async fn carry_out(
         directory: &location.directory,
         interruption: &interruption,
     };
-    loop {
-        let lock = match arguments.no_lock {
-            true => Lock::None,
-            false => {
-                let without = "blocks stay unique without it";
-                acquired(&lease, arguments.lock_timeout, &interruption, without).await?
-            }
-        };
-        match lease.hold(lock, run.locked()).await? {
-            Attempt::Ended(status) => return Ok(status),
-            Attempt::TooEarly => {
-                let policy = &loaded.desired.policy.migration;
-                let now = || cluster.now();
-                arguments.windows.wait(policy, now, &interruption).await?;
-            }
-        }
-    }
+    run.in_a_window(&loaded.desired.policy.migration).await
 }
 
 impl Arguments {
+    /// Refuses outputs that would replace what this run reads.
+    fn check_outputs(
+        &self,
+        saved: Option<&PlanDocument>,
+        directory: &Path,
+        common: &Common,
+    ) -> Result<(), Failure> {
+        let plan_file = saved.map(|_| &*self.what);
+        Inputs::of(common)
+            .with_directory(directory)
+            .with_plan_file(plan_file)
+            .check(&[
+                ("--undo-out", &self.undo_out),
+                ("--report-out", &self.report_out),
+            ])
+    }
+
     /// A report that cannot be kept is noticed before the first write.
     fn check_report_out(&self) -> Result<(), Failure> {
         self.report_out.as_deref().map_or(Ok(()), |file| {
@@ -248,6 +221,38 @@ enum Attempt {
 }
 
 impl Run<'_> {
+    /// Applies as soon as a maintenance window is open, with the lock.
+    async fn in_a_window(&self, policy: &MigrationPolicy) -> Result<ExitStatus, Failure> {
+        let operation = match self.job.undo.is_some() {
+            true => "undo",
+            false => "apply",
+        };
+        let lease = Lease {
+            cluster: self.cluster,
+            name: LeaseName::Apply,
+            identity: holder(),
+            operation: operation.to_owned(),
+            timing: Timing::APPLY,
+        };
+        let (arguments, interruption) = (self.arguments, self.interruption);
+        loop {
+            let lock = match arguments.no_lock {
+                true => Lock::None,
+                false => {
+                    let without = "blocks stay unique without it";
+                    acquired(&lease, arguments.lock_timeout, interruption, without).await?
+                }
+            };
+            match lease.hold(lock, self.locked()).await? {
+                Attempt::Ended(status) => return Ok(status),
+                Attempt::TooEarly => {
+                    let now = || self.cluster.now();
+                    arguments.windows.wait(policy, now, interruption).await?;
+                }
+            }
+        }
+    }
+
     async fn locked(&self) -> Result<Attempt, Failure> {
         let desired = &self.job.loaded.desired;
         let approved = self.interruption.cancels(self.approved()).await?;

@@ -1,11 +1,15 @@
 //! Saved plans as input of `apply`: recognizes them, and finds the changes that are still wanted.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::failure::Failure;
-use super::{output, plan_file};
+use super::plan_file::{self, Expectation, PlanOrigin};
+use super::safety_arguments::SafetyArguments;
+use super::{Common, approval, output};
 use crate::render::{Detail, Irreversible, count, human};
 use ipam_cilium::observed::Observed;
+use ipam_core::model::Waiver;
 use ipam_planner::plan::{
     BlockedChange, Change, Intent, Plan, PlanDocument, Staleness, Verdict, still_wanted,
 };
@@ -28,6 +32,42 @@ pub(super) fn saved_plan(what: &Path) -> Result<Option<PlanDocument>, Failure> {
         return Ok(None);
     }
     plan_file::read(what).map(Some)
+}
+
+/// The saved plan, if it brings the cluster to the files.
+pub(super) fn of_files(saved: Option<&PlanDocument>) -> Option<&PlanDocument> {
+    saved.filter(|saved| saved.intent == Intent::Files)
+}
+
+/// The plan file, if it is the one that is expected.
+pub(super) fn expected_plan(
+    what: &Path,
+    expectation: &Expectation,
+    safety: &SafetyArguments,
+    common: &Common,
+) -> Result<Option<PlanDocument>, Failure> {
+    let saved = saved_plan(what)?;
+    expectation.check_directory(saved.as_ref(), PlanOrigin::Earlier)?;
+    if let Some(saved) = &saved {
+        expectation.check_digest(saved, PlanOrigin::Earlier)?;
+    }
+    // An undo plan needs an approval in any case.
+    if let Some(saved) = of_files(saved.as_ref()) {
+        expectation.check_trust(approval::Terminal::of(common))?;
+        safety.check_waivers(saved)?;
+    }
+    if let Some(saved) = &saved {
+        output::talk(&plan_file::introduction(what, saved));
+    }
+    Ok(saved)
+}
+
+/// The waivers of a plan and of the flags.
+pub(super) fn waivers(saved: Option<&PlanDocument>, safety: &SafetyArguments) -> BTreeSet<Waiver> {
+    // When an undo plan is made, the later addresses of Services are unknown.
+    let of_plan = saved.into_iter().flat_map(|saved| &saved.waivers);
+    let named = of_plan.filter_map(|name| name.parse().ok());
+    named.chain(safety.waivers()).collect()
 }
 
 /// What an apply may send, and what it cannot.

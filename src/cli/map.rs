@@ -10,6 +10,7 @@ use super::failure::Failure;
 use super::files::{Files, output_file};
 use super::interruption::shutdown_signal;
 use super::live_map::{Drawn, MapServer, listen_address};
+use super::output_files::Inputs;
 use super::show::read_and_plan;
 use super::{Common, ExitStatus, live_map, output};
 use crate::render::map::{html, svg};
@@ -45,6 +46,9 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         return live(arguments, common, address).await;
     }
     let format = format(arguments)?;
+    Inputs::of(common)
+        .with_directory(&arguments.files.location().directory)
+        .check(&[("--out", &Some(arguments.out.clone()))])?;
     let map = made(arguments, common).await?;
     let text = match format {
         MapFormat::Page => html(&map).map_err(std::io::Error::from)?,

@@ -42,6 +42,7 @@ mod names;
 mod openstack;
 mod operator;
 mod output;
+mod output_files;
 mod parallelism;
 mod plan;
 mod plan_file;

@@ -8,6 +8,7 @@ use super::base::BaseArguments;
 use super::fail_on::{Conditions, FailOn, FailOnArguments};
 use super::failure::Failure;
 use super::files::{Files, output_file};
+use super::output_files::Inputs;
 use super::planning::{Made, MadePlan, Planning};
 use super::safety_arguments::SafetyArguments;
 use super::selection::SelectionArguments;
@@ -58,6 +59,9 @@ pub(super) enum PlanFormat {
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
     arguments.fail_on.suits(Some(&arguments.base))?;
+    Inputs::of(common)
+        .with_directory(&arguments.files.location().directory)
+        .check(&[("--out", &arguments.out)])?;
     let planning = Planning {
         files: &arguments.files,
         selection: &arguments.selection,

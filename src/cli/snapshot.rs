@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::failure::Failure;
 use super::files::output_file;
+use super::output_files::Inputs;
 use super::{Common, ExitStatus, output};
 use ipam_cluster::{Opening, replace_file, snapshot};
 
@@ -17,6 +18,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
+    Inputs::of(common).check(&[("--out", &arguments.out)])?;
     let cluster = common.target(Opening::Read).await?;
     let list = snapshot(&cluster).await?;
     match &arguments.out {

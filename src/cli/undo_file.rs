@@ -75,11 +75,15 @@ impl UndoFile {
         }
     }
 
-    /// Creates the file. Never replaces an existing file, such as an earlier undo plan.
+    /// Creates the file. Never replaces an existing file, such as an earlier undo plan. A link is
+    /// replaced itself.
     fn claim_place(&mut self) -> Result<(), Failure> {
-        if self.naming == Naming::Time {
+        match self.naming {
+            // In a folder such as `/tmp`, it may belong to another user.
+            Naming::Person if self.path.is_symlink() => return Ok(()),
+            Naming::Person => {}
             // No later run has the same name, so no later run would remove them.
-            remove_leftovers_of(Path::new("."), PREFIX);
+            Naming::Time => remove_leftovers_of(Path::new("."), PREFIX),
         }
         let create = |path: &Path| {
             OpenOptions::new()

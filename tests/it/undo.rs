@@ -563,7 +563,7 @@ fn no_file_is_overwritten() {
             .run(&same)
             .expect(1)
             .stderr
-            .contains("the undo plan cannot be written to undo.json")
+            .contains("--undo-out must not replace `undo.json`: it is the file of the plan")
     );
 }
 

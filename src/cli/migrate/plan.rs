@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::super::fail_on::{FailOn, FailOnArguments};
 use super::super::failure::Failure;
 use super::super::files::{Files, output_file};
+use super::super::output_files::Inputs;
 use super::super::plan::PlanFormat;
 use super::super::target::Target;
 use super::super::{Common, ExitStatus, load_valid, output};
@@ -40,6 +41,9 @@ pub(in super::super) struct Arguments {
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
     arguments.fail_on.suits(None)?;
     let location = arguments.files.location();
+    Inputs::of(common)
+        .with_directory(&location.directory)
+        .check(&[("--out", &arguments.out)])?;
     let loaded = load_valid(&location, common)?;
     let cluster = common.target(Opening::Read).await?;
     let pods = match &cluster {

@@ -28,7 +28,7 @@ pub(super) fn shown(path: &Path) -> Arc<str> {
 }
 
 /// Whether a name is that of a YAML file.
-pub(super) fn is_yaml(path: &Path) -> bool {
+pub fn is_yaml(path: &Path) -> bool {
     let extension = path.extension();
     extension.is_some_and(|extension| {
         ["yaml", "yml"]

@@ -17,10 +17,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use self::collected::{Collected, LARGEST_FILE, has_document, is_yaml, shown};
+use self::collected::{Collected, LARGEST_FILE, has_document, shown};
 use crate::documents::Documents;
 use ipam_core::model::Finding;
 
+pub use collected::is_yaml;
 pub use commit::Commit;
 pub use events::{DirectoryEvents, Stillness};
 pub use history::{BranchStep, Content, FileChange, PathHistory, Repository, Step, Text};
