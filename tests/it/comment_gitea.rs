@@ -240,7 +240,9 @@ fn missing_rights_are_named(world: &World) {
         (stranger, "status 404", "the token may not see it"),
         (unknown, "status 401", "unknown or expired"),
     ] {
-        let on = ["pools", "--cluster-file", "cluster.yaml"];
+        // A comment that is up to date needs no right to write.
+        let name = ["--cluster-name", "rights"];
+        let on = [&["pools", "--cluster-file", "cluster.yaml"], &name[..]].concat();
         let refused = world.comment(&token, &on).expect(1).stderr;
         assert!(refused.contains(status), "{status}: {refused}");
         assert!(refused.contains(words), "{words}: {refused}");

@@ -111,10 +111,7 @@ fn a_fork_gets_a_comment_and_runs_nothing(world: &World) {
     let trap = fork.join("ran");
     let workflow = format!(".gitea/workflows/{WORKFLOW}");
     let text = fork.read(&workflow);
-    let trapped = text.replace(
-        "run: git fetch",
-        &format!("run: touch {} && git fetch", trap.display()),
-    );
+    let trapped = text.replace(" git -c ", &format!(" touch {} && git -c ", trap.display()));
     assert_ne!(text, trapped);
     fork.write(&workflow, trapped);
     fork.write("pools/x.yaml", rack("d", "10.9.0.0/16"));
