@@ -2,14 +2,15 @@
 //! excluded ranges apply as well. A pull request cannot lift them for itself.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use super::failure::Failure;
 use ipam_cilium::observed::Observed;
-use ipam_config::source::Location;
+use ipam_config::source::{Location, gone_policies};
 use ipam_controller::{Job, Loaded, load};
 use ipam_core::model::{Finding, Severity, Waiver};
 use ipam_core::net::Range;
-use ipam_desired::{Policy, weakened};
+use ipam_desired::{Policy, weakened, weakened_rules};
 use ipam_planner::plan::{Plan, PlanDocument, RefusalDocument};
 
 /// The refusal of a limit.
@@ -22,8 +23,9 @@ const RULE: &str = "policy-rule";
 pub(super) struct BaseArguments {
     /// Compare with the files of this Git revision, such as `origin/main`: list first what the Policy
     /// allows now and did not before. Its limits, rules, protections and excluded ranges apply as
-    /// well.
-    #[arg(long, value_name = "REV")]
+    /// well. If the directory was moved, name its earlier place after a colon, as it would be given
+    /// as DIR: `origin/main:old/pools`.
+    #[arg(long, value_name = "REV[:DIR]")]
     base: Option<String>,
 }
 
@@ -31,6 +33,8 @@ pub(super) struct BaseArguments {
 pub(super) struct Base {
     revision: String,
     loaded: Loaded,
+    /// What is known to be weakened although the base has no Policy in this directory.
+    moved: Vec<String>,
 }
 
 impl BaseArguments {
@@ -40,27 +44,58 @@ impl BaseArguments {
 
     /// Reads the directory as the base has it. A base without any file there has no Policy.
     pub(super) fn read(&self, location: &Location) -> Result<Option<Base>, Failure> {
-        let Some(revision) = &self.base else {
+        let Some(base) = &self.base else {
             return Ok(None);
         };
-        let loaded = load(&Location {
-            directory: location.directory.clone(),
-            revision: Some(revision.clone()),
-        });
-        let is_new = loaded.revision.is_some() && loaded.documents.files.is_empty();
-        if loaded.has_errors() && !is_new {
-            let is_error = |one: &&Finding| one.severity == Severity::Error;
-            let first = loaded.findings.iter().find(is_error);
-            let why = first.map(|one| one.message.as_str()).unwrap_or_default();
+        // No name of a revision has a colon.
+        let (revision, place) = match base.split_once(':') {
+            Some((revision, place)) => (revision, Some(Path::new(place))),
+            None => (base.as_str(), None),
+        };
+        let of_base = Location {
+            directory: place.unwrap_or(&location.directory).to_owned(),
+            revision: Some(revision.to_owned()),
+        };
+        let loaded = load(&of_base);
+        let is_error = |one: &&Finding| one.severity == Severity::Error;
+        let mut errors = loaded.findings.iter().filter(is_error);
+        let is_new = |one: &Finding| place.is_none() && one.rule.0 == "empty-directory";
+        if let Some(error) = errors.find(|one| !is_new(one)) {
             return Err(Failure::Failed(format!(
-                "the files of --base {revision} cannot be used: {why}"
+                "the files of --base {base} cannot be used: {}",
+                error.message
             )));
         }
+        let moved = match loaded.desired.policy.origin.is_some() || place.is_some() {
+            true => Vec::new(),
+            false => moved(&of_base, location)?,
+        };
         Ok(Some(Base {
-            revision: revision.clone(),
+            revision: revision.to_owned(),
             loaded,
+            moved,
         }))
     }
+}
+
+/// Policies that the base has elsewhere and the files do not: a moved directory leaves its Policy
+/// behind.
+fn moved(base: &Location, head: &Location) -> Result<Vec<String>, Failure> {
+    let revision = base.revision.as_deref().unwrap_or_default();
+    let gone = gone_policies(base, head).map_err(|why| {
+        Failure::Failed(format!(
+            "the files of --base {revision} cannot be used: {}",
+            why.message
+        ))
+    })?;
+    let directory = head.directory.display();
+    let sentence = |file: String| {
+        let folder = file.rsplit_once('/').map_or(".", |(folder, _)| folder);
+        format!(
+            "the Policy of {revision} in `{file}` is gone, and {revision} has none in `{directory}`: if the directory was moved, pass `--base {revision}:{folder}`"
+        )
+    };
+    Ok(gone.into_iter().map(sentence).collect())
 }
 
 impl Base {
@@ -74,9 +109,13 @@ impl Base {
         waivers: &BTreeSet<Waiver>,
     ) -> PlanDocument {
         let policy = &self.loaded.desired.policy;
-        let weakened = weakened(policy, &head.desired.policy);
+        let mut weakened = weakened(policy, &head.desired.policy);
+        weakened.extend(self.moved.iter().cloned());
         let mut under_base = head.clone();
-        under_base.desired.policy = policy.clone();
+        under_base.desired.policy = Policy {
+            rules: weakened_rules(policy, &head.desired.policy),
+            ..policy.clone()
+        };
         let job = Job::saved(&under_base, None, waivers);
         let refusals = job.refusals(&plan.changes, observed).await;
         let refusals = refusals.iter().map(RefusalDocument::from);

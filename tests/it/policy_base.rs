@@ -173,3 +173,52 @@ fn an_unknown_base_is_an_error() {
         "{refused:?}"
     );
 }
+
+const RULE: &str = "apiVersion: cilium-ipam.io/v1alpha1
+kind: Policy
+metadata: {name: p}
+spec:
+  rules:
+  - {name: few, expression: plan.changes.size() < 2}
+";
+
+/// A comment above it moves a rule to another line.
+#[test]
+fn a_rule_that_the_files_have_too_refuses_once() {
+    let folder = folder(RULE, &format!("# a comment\n{RULE}"));
+    let plan = folder.run(&[&PLAN[..], &["-o", "json"]].concat()).expect(5);
+    let plan: Value = serde_json::from_str(&plan.stdout).unwrap();
+    assert_eq!(plan["refusals"].as_array().unwrap().len(), 1, "{plan:#}");
+    assert!(plan.get("weakened").is_none(), "{plan:#}");
+}
+
+/// The place of a directory is no way around its Policy.
+#[test]
+fn a_moved_directory_does_not_lose_the_policy_of_its_base() {
+    let folder = folder(STRICT, STRICT);
+    folder.write(
+        "net/other.yaml",
+        pool("b", "{cidrs: [10.30.0.0/16], blockSize: 24}"),
+    );
+    std::fs::rename(folder.join("pools/a.yaml"), folder.join("net/a.yaml")).unwrap();
+    std::fs::remove_file(folder.join("pools/policy.yaml")).unwrap();
+    let plan = |base: &str, code: i32| {
+        let words = ["plan", "net", "--cluster", "cluster.json", "--base", base];
+        let words = [&words[..], &["--fail-on", "policy"]].concat();
+        let ran = folder.run(&words).expect(code);
+        ran.stdout + &ran.stderr
+    };
+    let told = plan("main", 2);
+    let expected = "the Policy of main in `pools/policy.yaml` is gone, and main has none in `net`: if the directory was moved, pass `--base main:pools`";
+    assert!(told.contains(expected), "{told}");
+    let told = plan("main:pools", 5);
+    assert!(told.contains("the Policy is deleted"), "{told}");
+    assert!(told.contains("by the Policy of main: "), "{told}");
+    folder.write("net/policy.yaml", STRICT);
+    assert!(!plan("main:pools", 5).contains("weakened"));
+    assert!(plan("main:absent", 1).contains("--base main:absent cannot be used"));
+    // Nothing has moved.
+    folder.write("pools/policy.yaml", STRICT);
+    std::fs::remove_file(folder.join("net/policy.yaml")).unwrap();
+    assert!(!plan("main", 0).contains("weakened"));
+}

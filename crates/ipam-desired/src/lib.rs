@@ -29,7 +29,7 @@ pub use maintenance::{
     MaintenanceWindow, MigrationPolicy, Schedule, ScheduleError, UnknownTimeZone, WindowState,
     time_zone, time_zone_names,
 };
-pub use policy_difference::weakened;
+pub use policy_difference::{weakened, weakened_rules};
 pub use rule_case::{Expectation, RuleCase, WrittenPart};
 pub use rule_input::{ACTIONS, EDITS, rule_variables};
 

@@ -81,6 +81,15 @@ pub fn weakened(base: &Policy, head: &Policy) -> Vec<String> {
     found
 }
 
+/// The rules of `base` that `head` does not have as strictly: only these can refuse more.
+pub fn weakened_rules(base: &Policy, head: &Policy) -> Vec<PolicyRule> {
+    // A rule may ask for the failure domain of a change.
+    let is_weakened = |rule: &&PolicyRule| {
+        base.failure_domain != head.failure_domain || weakened_rule(rule, &head.rules).is_some()
+    };
+    base.rules.iter().filter(is_weakened).cloned().collect()
+}
+
 fn weakened_rule(rule: &PolicyRule, head: &[PolicyRule]) -> Option<String> {
     let PolicyRule {
         name,

@@ -146,7 +146,13 @@ impl Git {
             Form::WorkTree => "safe.bareRepository=explicit",
             Form::Bare => "safe.bareRepository=all",
         };
-        let settings = ["core.warnAmbiguousRefs=true", "core.fsmonitor=false", bare];
+        let settings = [
+            "core.warnAmbiguousRefs=true",
+            "core.fsmonitor=false",
+            // Otherwise each complaint begins with a hint about the line above.
+            "advice.graftFileDeprecated=false",
+            bare,
+        ];
         command
             .arg("--no-replace-objects")
             .args(settings.iter().flat_map(|setting| ["-c", setting]));
