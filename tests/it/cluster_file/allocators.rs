@@ -167,6 +167,31 @@ fn flags_that_cannot_be_read_are_unknown_not_off() {
 }
 
 #[test]
+fn a_deployment_counts_as_its_pods_and_what_has_ended_does_not() {
+    let deployment = |replicas: u32| {
+        let flags = ["--allocate-node-cidrs=true"];
+        let container = json!({"name": "c", "command": ["/bin/hcloud-cloud-controller-manager"], "args": flags});
+        json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "hcloud", "namespace": "kube-system"},
+            "spec": {"replicas": replicas, "template": {"spec": {"containers": [container]}}}})
+    };
+    let off = kops(&["--allocate-node-cidrs=false"]);
+    let (reason, _) = blocked(&folder("{}", vec![off.clone(), deployment(1)]));
+    assert!(
+        reason.starts_with("cloud-controller-manager runs with"),
+        "{reason}"
+    );
+    assigns(&folder("{}", vec![off.clone(), deployment(0)]));
+    for (phase, is_over) in [("Failed", true), ("Succeeded", true), ("Pending", false)] {
+        let mut ended = kops(&["--allocate-node-cidrs=true"]);
+        ended["metadata"]["name"] = json!("kube-controller-manager-evicted");
+        ended["status"]["phase"] = json!(phase);
+        let plan = plan(&folder("{}", vec![off.clone(), ended]));
+        assert_eq!(plan["blocked"][0].is_object(), !is_over, "{phase} {plan:#}");
+    }
+}
+
+#[test]
 fn a_cloud_controller_manager_blocks_and_its_routes_need_its_range() {
     let manager = |flags: &[&str]| {
         let container = json!({"name": "c", "command": ["/bin/openstack-cloud-controller-manager"], "args": flags});

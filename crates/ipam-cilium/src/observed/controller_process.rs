@@ -59,6 +59,9 @@ const ROUTES: &str = "configure-cloud-routes";
 impl ControllerProcess {
     /// The processes of a Pod, or of the Pods of a DaemonSet, each with the place of its container.
     pub(super) fn of(view: &WorkloadView<'_>) -> Vec<(usize, ControllerProcess)> {
+        if view.is_over() {
+            return Vec::new();
+        }
         let templates = view.spec.template.iter();
         let of_template = templates.flat_map(|template| &template.spec.containers);
         let containers: Vec<&Container> = view.spec.containers.iter().chain(of_template).collect();

@@ -152,6 +152,8 @@ impl Distribution {
 
 /// How to keep a controller from assigning pod CIDRs.
 pub(super) fn switch_off(distribution: Option<Distribution>, controller: &str) -> String {
+    let embeds = |one: &Distribution| one.embedding_process() == Some(controller);
+    let distribution = distribution.or_else(|| Distribution::ALL.into_iter().find(embeds));
     let exact = distribution.and_then(|distribution| distribution.switch_off(controller));
     exact.unwrap_or_else(|| match super::controller_process::named_in(controller) {
         Some(ControllerProgram::NodeIpamController) | None => {

@@ -173,6 +173,10 @@ impl ObservedKind {
             ("apps", "Deployment") if head.cilium_app == Some("operator") => {
                 Some(ObservedKind::CiliumOperator)
             }
+            // In a cluster, their Pods are read.
+            ("apps", "Deployment") if head.namespace == OWN_NAMESPACE => {
+                Some(ObservedKind::ControllerDaemonSet)
+            }
             ("cilium.io", "CiliumNodeConfig") => Some(ObservedKind::CiliumNodeConfig),
             ("cilium.io", "CiliumBGPPeeringPolicy") => Some(ObservedKind::BgpPeeringPolicy),
             ("cilium.io", "CiliumBGPClusterConfig") => Some(ObservedKind::BgpClusterConfig),

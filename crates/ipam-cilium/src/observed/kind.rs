@@ -21,7 +21,8 @@ pub enum ObservedKind {
     /// Pods in `kube-system` that no DaemonSet made: kube-controller-manager and
     /// cloud-controller-manager may be among them.
     ControllerPod,
-    /// DaemonSets in `kube-system`: cloud-controller-manager may be among them.
+    /// DaemonSets in `kube-system`, and Deployments of a cluster file: cloud-controller-manager may be
+    /// among them.
     ControllerDaemonSet,
     /// ServiceCIDRs, Kubernetes 1.31 and later.
     ServiceCidr,

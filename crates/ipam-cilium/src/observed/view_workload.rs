@@ -26,9 +26,18 @@ pub(super) struct WorkloadStatus {
     /// Of DaemonSets.
     #[serde(default)]
     pub current_number_scheduled: Option<u32>,
+    /// Of Pods.
+    #[serde(default)]
+    pub phase: Option<String>,
 }
 
 impl WorkloadView<'_> {
+    /// Whether no Pod of it runs: it has ended, or it is scaled to zero.
+    pub(super) fn is_over(&self) -> bool {
+        let phase = self.status.phase.as_deref();
+        matches!(phase, Some("Failed" | "Succeeded")) || self.spec.replicas == Some(0)
+    }
+
     /// Whether exactly the desired Pods run. Without a status, no Pod has run yet.
     pub(super) fn is_settled(&self) -> bool {
         let WorkloadStatus {
@@ -36,6 +45,7 @@ impl WorkloadView<'_> {
             replicas,
             updated_replicas,
             current_number_scheduled: _,
+            phase: _,
         } = self.status;
         let (running, updated) = (replicas.unwrap_or(0), updated_replicas.unwrap_or(0));
         let is_seen = observed_generation.is_none_or(|seen| Some(seen) == self.metadata.generation);

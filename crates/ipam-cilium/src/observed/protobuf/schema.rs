@@ -228,7 +228,10 @@ const POD: &[Field] = &[
     Field::of(
         3,
         "status",
-        Shape::Message(&[Field::of(7, "startTime", Shape::Time).written()]),
+        Shape::Message(&[
+            Field::text(1, "phase"),
+            Field::of(7, "startTime", Shape::Time).written(),
+        ]),
     ),
 ];
 
