@@ -244,7 +244,9 @@ fn the_incident_of_an_unknown_version_is_not_called_harmless() {
         .json();
     assert_eq!(
         rules(&report),
-        ["announced-block-not-known".to_owned()].into()
+        ["announced-block-not-known", "unknown-version"]
+            .map(str::to_owned)
+            .into()
     );
     let settled = folder
         .run(&[

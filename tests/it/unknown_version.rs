@@ -67,12 +67,14 @@ fn every_command_tells_that_a_release_is_unknown() {
 fn a_release_that_nothing_tells_is_unknown() {
     let folder = running("1.19.3");
     let seen = folder.read("cluster.json");
-    let hidden = seen.replace(":v1.19.3\"", ":2024.5.1\",\"args\":[\"--config-dir=/tmp\"]");
-    assert_ne!(seen, hidden);
-    folder.write("cluster.json", hidden);
-    let plan = on_file(&["plan", "pools", "--fail-on", "unknown-version"]);
-    let text = folder.run(&plan).expect(2).all();
-    assert!(text.contains("tells the release of Cilium"), "{text}");
+    for image in [":2024.5.1", ":latest", ":v2.0.0", "@sha256:0123"] {
+        let hidden = seen.replace(":v1.19.3\"", &format!("{image}\""));
+        assert_ne!(seen, hidden);
+        folder.write("cluster.json", hidden);
+        let plan = on_file(&["plan", "pools", "--fail-on", "unknown-version"]);
+        let text = folder.run(&plan).expect(2).all();
+        assert!(text.contains("tells the release of Cilium"), "{text}");
+    }
 }
 
 #[test]

@@ -20,8 +20,8 @@ pub struct Cilium {
     pub mode_override: Option<IpamMode>,
     /// Last write of `cilium-config`, RFC 3339, if the server tells it.
     pub settings_written: Option<String>,
-    /// Arguments of the DaemonSet's agent. They override the settings.
-    pub agent_arguments: BTreeMap<String, String>,
+    /// Arguments of the DaemonSet's agent, if the DaemonSet is visible. They override the settings.
+    pub agent_arguments: Option<BTreeMap<String, String>>,
     /// Arguments of the operator, if its Deployment is visible.
     pub operator_arguments: Option<BTreeMap<String, String>>,
     /// Desired replicas of the operator, if its Deployment sets them.
@@ -214,10 +214,12 @@ impl Cilium {
     fn setting(&self, key: &str) -> Option<&str> {
         setting_key::assert_known(key);
         let of_config = || self.settings.as_ref()?.get(key);
-        self.agent_arguments
-            .get(key)
-            .or_else(of_config)
-            .map(String::as_str)
+        let argument = self.agent_argument(key);
+        argument.or_else(of_config).map(String::as_str)
+    }
+
+    pub fn agent_argument(&self, key: &str) -> Option<&String> {
+        self.agent_arguments.as_ref()?.get(key)
     }
 }
 

@@ -189,7 +189,7 @@ impl Installations {
             )
             .causes("none: versions, modes and settings of these objects are ignored");
         Some(finding.help(
-            "find out who created them and delete them; if Cilium runs in another namespace, pass --cilium-namespace",
+            "if Cilium runs in their namespace, pass --cilium-namespace; otherwise find out who created them, and delete them",
         ))
     }
 }
@@ -240,7 +240,7 @@ impl Installation {
     /// What its objects tell of Cilium, but the version.
     pub(super) fn tell(self, cilium: &mut Cilium) {
         for daemon_set in self.daemon_sets {
-            cilium.agent_arguments = daemon_set.agent_arguments;
+            cilium.agent_arguments = Some(daemon_set.agent_arguments);
             cilium.resolver_arguments = daemon_set.resolver_arguments;
         }
         for operator in self.operators {

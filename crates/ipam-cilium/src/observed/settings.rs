@@ -342,7 +342,7 @@ impl Observed {
                     source: SettingSource::NodeConfig(&config.name),
                 })
             });
-        match self.cilium.agent_arguments.contains_key(key) {
+        match self.cilium.agent_argument(key).is_some() {
             true => self.common_setting(key),
             false => of_node.or_else(|| self.common_setting(key)),
         }
@@ -367,7 +367,7 @@ impl Observed {
     /// The effective setting of agents, without settings of single nodes.
     pub fn common_setting(&self, key: &str) -> Option<Setting<'_>> {
         setting_key::assert_known(key);
-        if let Some(value) = self.cilium.agent_arguments.get(key) {
+        if let Some(value) = self.cilium.agent_argument(key) {
             return Some(Setting {
                 value,
                 source: SettingSource::Argument,

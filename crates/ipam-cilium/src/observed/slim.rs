@@ -664,7 +664,7 @@ mod tests {
             "containers": [{"name": "cilium-agent", "command": ["cilium-agent", "--ipam"],
                 "args": ["kubernetes"]}]}}}});
         let of_slim = read(&[(kind, slim(kind, &whole))]);
-        assert_eq!(of_slim.cilium.agent_arguments["ipam"], "kubernetes");
+        assert_eq!(of_slim.cilium.agent_argument("ipam").unwrap(), "kubernetes");
     }
 
     #[test]
@@ -717,7 +717,7 @@ mod tests {
         assert!(observed.blind_spots.is_empty());
         for map in [
             observed.cilium.settings.as_mut().unwrap(),
-            &mut observed.cilium.agent_arguments,
+            observed.cilium.agent_arguments.as_mut().unwrap(),
         ] {
             assert!(map.remove("secret").is_some());
         }

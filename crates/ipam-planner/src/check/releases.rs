@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::allocators;
-use crate::upgrade;
+use crate::upgrade::{self, UpgradeCode};
 use ipam_cilium::observed::Observed;
 use ipam_cilium::releases::{NEWEST, why_unknown};
 use ipam_core::model::{CiliumVersion, Finding, Rule, Severity};
@@ -36,7 +36,7 @@ pub(crate) fn are_known(observed: &Observed) -> bool {
 /// Agents run, and no object tells their release.
 fn is_hidden(observed: &Observed) -> bool {
     let cilium = &observed.cilium;
-    let has_agents = !cilium.agents.is_empty() || !cilium.agent_arguments.is_empty();
+    let has_agents = !cilium.agents.is_empty() || cilium.agent_arguments.is_some();
     has_agents && seen(observed).is_empty()
 }
 
@@ -88,11 +88,13 @@ pub(crate) fn faults(observed: &Observed) -> Vec<Finding> {
         let finding = finding
             .seen(effects)
             .seen([format!("source: {}", fault.cause.source)]);
-        finding
-            .causes(
-                "a restart of Cilium's operator or agents can take addresses away from Services",
-            )
-            .help(fault.cause.before)
+        let consequence = match fault.code {
+            UpgradeCode::StoredVersion => {
+                "Cilium's operator cannot update the definition: fields of this release are missing"
+            }
+            _ => "a restart of Cilium's operator or agents can take addresses away from Services",
+        };
+        finding.causes(consequence).help(fault.cause.before)
     };
     upgrade::faults_of_running(observed)
         .into_iter()

@@ -162,8 +162,11 @@ fn evidence(removal: &Removal) -> Vec<String> {
     let shown = |(slot, nodes): (&Block, &BTreeSet<NodeName>)| {
         let node = |name: &NodeName| {
             let blocks = removal.candidates.get(name);
-            let blocks = blocks.into_iter().flatten().map(ToString::to_string);
-            format!("`{name}` {}", blocks.collect::<Vec<_>>().join(" "))
+            let blocks = blocks
+                .into_iter()
+                .flatten()
+                .map(|block| format!(" {block}"));
+            format!("`{name}`{}", blocks.collect::<String>())
         };
         let nodes: Vec<String> = nodes.iter().take(LISTED).map(node).collect();
         format!("slot {slot}: {}", nodes.join(", "))

@@ -254,8 +254,8 @@ fn obstacle(pool: &Pool, name: &str, deciders: &Deciders<'_>) -> Option<NodeConf
 /// The setting that wins over the `CiliumNodeConfig` of this name on some node of the pool.
 fn overriding_setting(pool: &Pool, name: &str, deciders: &Deciders<'_>) -> Option<String> {
     let observed = deciders.observed;
-    let arguments = &observed.cilium.agent_arguments;
-    if arguments.contains_key(DEFAULT_POOL_SETTING) {
+    let argument = observed.cilium.agent_argument(DEFAULT_POOL_SETTING);
+    if argument.is_some() {
         return Some(format!(
             "{DEFAULT_POOL_SETTING} is set by an argument of the agent"
         ));
