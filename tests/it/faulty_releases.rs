@@ -150,6 +150,10 @@ fn the_operator_of_1_16_7_empties_services_when_it_ends() {
             "{version}"
         );
     }
+    let hostname = service("shop", None, "Cluster")
+        .replace(r#""ip":"20.0.10.4""#, r#""hostname":"a.example""#);
+    let named = folder("1.16.7", "", &[hostname]);
+    assert!(has(&doctor(&named), "faulty-release", "may lose a.example"));
     let nobody = folder("1.16.7", "", &[]);
     assert!(!has(&doctor(&nobody), "faulty-release", ""));
     assert_eq!(entries(&upgrade(&nobody, "1.17")), []);
@@ -222,6 +226,14 @@ fn stored_versions_that_a_release_no_longer_has() {
         assert!(told.to_string().contains("cilium#47774"), "{told:#}");
     }
     assert_eq!(entries(&upgrade(&old, "1.20.2")), []);
+    for (running, is_faulty) in [("1.20.1", true), ("1.20.2", false)] {
+        let found = doctor(&folder(running, "", &[definition(&["v2alpha1", "v2"])]));
+        assert_eq!(
+            has(&found, "faulty-release", "cilium#47774"),
+            is_faulty,
+            "{running}"
+        );
+    }
     assert_eq!(
         entries(&upgrade(&old, "1.20")),
         [("upgrade-patch-to-avoid".to_owned(), name())]

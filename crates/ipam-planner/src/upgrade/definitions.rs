@@ -19,6 +19,22 @@ pub(super) fn judge(hop: &HopView<'_>, changes: &mut Changes) {
     }
 }
 
+/// Those that the operator of the running release cannot update.
+pub(super) fn of_running(hop: &HopView<'_>, changes: &mut Changes) {
+    for (plural, kind) in hop.before.definitions.iter() {
+        let lost = lost(plural, kind, hop.from);
+        if !lost.is_empty() {
+            add(
+                plural,
+                &lost,
+                UpgradeCode::StoredVersion,
+                &[hop.from],
+                changes,
+            );
+        }
+    }
+}
+
 /// Stored versions that a release does not have. A release without the kind leaves its definition
 /// alone.
 fn lost(plural: &str, kind: &ServedKind, release: CiliumVersion) -> Vec<String> {

@@ -89,6 +89,7 @@ pub(crate) fn faults_of_running(observed: &Observed) -> Vec<UpgradeChange> {
     );
     let mut changes = change::Changes::default();
     patches::of_running(&view, &mut changes);
+    definitions::of_running(&view, &mut changes);
     changes.finish()
 }
 

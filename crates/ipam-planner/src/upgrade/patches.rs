@@ -121,8 +121,15 @@ fn without_pool(hop: &HopView<'_>) -> BTreeMap<ObjectRef, String> {
     let services = hop
         .original
         .values()
-        .filter(|service| !service.ingress.is_empty());
-    effects(services, |addresses| format!("may lose {addresses}"))
+        .filter(|service| service.served().next().is_some());
+    let effect = |service: &LbService| {
+        let served = super::change::listed(service.served());
+        (
+            ObjectRef::service(&service.name),
+            format!("may lose {served}"),
+        )
+    };
+    services.map(effect).collect()
 }
 
 /// Services by the address that they have.
