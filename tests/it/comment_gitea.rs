@@ -265,7 +265,7 @@ fn a_large_plan_fits(world: &World) {
         text.chars().count(),
         took.as_millis()
     );
-    assert!(text.contains("300 refusals"), "{text}");
+    assert!(text.contains("refused for 300 reasons"), "{text}");
     assert!(text.chars().count() <= 65_536);
     assert!(text.contains("--full`\n"), "its end is there: {text}");
     assert!(text.contains("\n**Pin:** "), "its legend is there: {text}");

@@ -281,7 +281,7 @@ fn drift_opens_an_issue_and_its_end_closes_it(world: &World) {
     assert_eq!(closed.len(), 1);
     let body = closed[0]["body"].as_str().unwrap();
     assert!(
-        body.contains("is as the files") && body.contains(&main),
+        body.contains("matches the files") && body.contains(&main),
         "{body}"
     );
 }
