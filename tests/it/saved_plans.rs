@@ -343,6 +343,11 @@ fn a_digest_does_not_depend_on_the_spelling_of_the_directory() {
             .expect(0);
         folder.write("cluster.json", &bare);
     }
+    // From another working directory, only the absolute path leads there.
+    let cluster = folder.join("cluster.json");
+    let elsewhere = ["plan", absolute, "--cluster", cluster.to_str().unwrap()];
+    let said = super::support::run(&folder.join("others"), &elsewhere).expect(0);
+    assert!(said.stdout.contains(&digest[..32]), "{said:?}");
     let words = [
         "plan",
         "others",

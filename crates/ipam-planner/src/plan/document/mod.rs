@@ -238,7 +238,12 @@ impl PlanDocument {
             revision,
             digest,
         } = &self.source;
-        text.push_str(&format!("source {:?}\n", (directory, revision, digest)));
+        // Where the directory lies depends on the working directory. The meaning of its files counts.
+        let name = directory.trim_end_matches('/').rsplit('/').next();
+        text.push_str(&format!(
+            "source {:?}\n",
+            (name.unwrap_or_default(), revision, digest)
+        ));
         if let Some(SelectionDocument { targets, excluded }) = &self.selection {
             text.push_str(&format!("selection {:?}\n", (targets, excluded)));
         }
