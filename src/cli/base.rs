@@ -47,11 +47,7 @@ impl BaseArguments {
         let Some(base) = &self.base else {
             return Ok(None);
         };
-        // No name of a revision has a colon.
-        let (revision, place) = match base.split_once(':') {
-            Some((revision, place)) => (revision, Some(Path::new(place))),
-            None => (base.as_str(), None),
-        };
+        let (revision, place) = parts(base)?;
         let of_base = Location {
             directory: place.unwrap_or(&location.directory).to_owned(),
             revision: Some(revision.to_owned()),
@@ -78,6 +74,22 @@ impl BaseArguments {
     }
 }
 
+/// The revision, and the directory after a colon. A time in braces has colons of its own, as in
+/// `main@{2026-11-29 10:00}`.
+fn parts(base: &str) -> Result<(&str, Option<&Path>), Failure> {
+    let start = base.rfind('}').unwrap_or_default();
+    match base[start..]
+        .find(':')
+        .map(|place| base.split_at(start + place))
+    {
+        None => Ok((base, None)),
+        Some((_, ":")) => Err(Failure::Failed(format!(
+            "--base {base} names no directory after its colon: write one, such as `main:pools`, or leave out the colon"
+        ))),
+        Some((revision, directory)) => Ok((revision, Some(Path::new(&directory[1..])))),
+    }
+}
+
 /// Policies that the base has elsewhere and the files do not: a moved directory leaves its Policy
 /// behind.
 fn moved(base: &Location, head: &Location) -> Result<Vec<String>, Failure> {
@@ -90,9 +102,8 @@ fn moved(base: &Location, head: &Location) -> Result<Vec<String>, Failure> {
     })?;
     let directory = head.directory.display();
     let sentence = |file: String| {
-        let folder = file.rsplit_once('/').map_or(".", |(folder, _)| folder);
         format!(
-            "the Policy of {revision} in `{file}` is gone, and {revision} has none in `{directory}`: if the directory was moved, pass `--base {revision}:{folder}`"
+            "the Policy of {revision} in `{file}` is gone or has lost its pools, and {revision} has none in `{directory}`: if the directory was moved, pass its earlier place, `--base {revision}:DIR`"
         )
     };
     Ok(gone.into_iter().map(sentence).collect())

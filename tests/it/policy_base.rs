@@ -209,7 +209,7 @@ fn a_moved_directory_does_not_lose_the_policy_of_its_base() {
         ran.stdout + &ran.stderr
     };
     let told = plan("main", 2);
-    let expected = "the Policy of main in `pools/policy.yaml` is gone, and main has none in `net`: if the directory was moved, pass `--base main:pools`";
+    let expected = "the Policy of main in `pools/policy.yaml` is gone or has lost its pools, and main has none in `net`: if the directory was moved, pass its earlier place, `--base main:DIR`";
     assert!(told.contains(expected), "{told}");
     let told = plan("main:pools", 5);
     assert!(told.contains("the Policy is deleted"), "{told}");
@@ -217,8 +217,19 @@ fn a_moved_directory_does_not_lose_the_policy_of_its_base() {
     folder.write("net/policy.yaml", STRICT);
     assert!(!plan("main:pools", 5).contains("weakened"));
     assert!(plan("main:absent", 1).contains("--base main:absent cannot be used"));
-    // Nothing has moved.
-    folder.write("pools/policy.yaml", STRICT);
+    assert!(plan("main:", 1).contains("names no directory after its colon"));
     std::fs::remove_file(folder.join("net/policy.yaml")).unwrap();
+    // What stays behind governs no pools, is a comment, or is hidden from searches.
+    let commented: String = STRICT.lines().map(|line| format!("# {line}\n")).collect();
+    for (attributes, left) in [("", STRICT), ("", &commented), ("*.yaml binary\n", "")] {
+        folder.write(".gitattributes", attributes);
+        folder.write("pools/policy.yaml", left);
+        assert!(plan("main", 2).contains("weakened"), "{left}");
+    }
+    // Nothing has moved: another directory is new.
+    folder.write("pools/policy.yml", STRICT);
+    folder.write("pools/a.yaml", folder.read("net/a.yaml"));
     assert!(!plan("main", 0).contains("weakened"));
+    folder.write("README.md", STRICT);
+    assert!(!plan("main@{0}", 0).contains("weakened"));
 }

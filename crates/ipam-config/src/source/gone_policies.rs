@@ -2,21 +2,23 @@
 //! repository.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use super::Location;
+use super::collected::is_yaml;
 use super::git::{Git, GitFault};
 use super::repository::InRepository;
 use super::revision_faults::RevisionFaults;
 use ipam_core::model::Finding;
 
-/// Lines of a Policy of ours. Others have a kind of this name too.
-const LINES: [&str; 2] = [
-    r"cilium-ipam\.io/v1alpha1",
-    r#"kind["']?:[[:space:]]*["']?Policy(["',}[:space:]]|$)"#,
-];
+/// The API group of our objects, in a line that is no comment.
+const OURS: &str = r"^[^#]*cilium-ipam\.io/v1alpha1";
+const POLICY: &str = r#"^[^#]*kind["']?:[[:space:]]*["']?Policy(["',}[:space:]]|$)"#;
+const POOL: &str =
+    r#"^[^#]*kind["']?:[[:space:]]*["']?(Cilium(LoadBalancer|Pod))?IPPool(["',}[:space:]]|$)"#;
 
-/// Files with a Policy that the revision `base` has, and that `head` does not have at the same
-/// place. The paths are those from the top of the repository.
+/// Policies of the revision `base` beside or above pools, in folders where `head` has none or no pools
+/// any more. The paths are those from the top of the repository.
 ///
 /// # Errors
 /// Fails if the repository or a revision cannot be read.
@@ -31,13 +33,33 @@ pub fn gone_policies(base: &Location, head: &Location) -> Result<Vec<String>, Bo
     let find = |revision: Option<&str>| policies(&git, revision);
     let before = find(Some(revision)).map_err(|fault| faults.unreadable(&fault))?;
     let after = find(head.revision.as_deref()).map_err(|fault| faults.unreadable(&fault))?;
-    Ok(before.difference(&after).cloned().collect())
+    let after: BTreeSet<&str> = after.iter().map(|file| folder(file)).collect();
+    let is_gone = |file: &String| !after.contains(folder(file));
+    Ok(before.into_iter().filter(is_gone).collect())
 }
 
-/// The files with a Policy; without a revision, those of the work tree.
+/// The folder of a file, with a slash at its end. That of the top is empty.
+fn folder(file: &str) -> &str {
+    file.rfind('/').map_or("", |slash| &file[..=slash])
+}
+
+/// The Policies with pools in their folder or below it; without a revision, those of the work tree.
 fn policies(git: &Git, revision: Option<&str>) -> Result<BTreeSet<String>, GitFault> {
-    let mut arguments = vec!["grep", "-l", "-z", "-I", "-E", "--full-name", "--all-match"];
-    arguments.extend(LINES.iter().flat_map(|line| ["-e", line]));
+    let mut policies = files_with(git, revision, &[OURS, POLICY])?;
+    let pools = files_with(git, revision, &[POOL])?;
+    policies.retain(|policy| pools.iter().any(|pool| pool.starts_with(folder(policy))));
+    Ok(policies)
+}
+
+/// The files that have a line for each of these patterns. Attributes of files do not count: the work
+/// tree may call each file binary.
+fn files_with(
+    git: &Git,
+    revision: Option<&str>,
+    patterns: &[&str],
+) -> Result<BTreeSet<String>, GitFault> {
+    let mut arguments = vec!["grep", "-l", "-z", "-a", "-E", "--full-name", "--all-match"];
+    arguments.extend(patterns.iter().flat_map(|pattern| ["-e", pattern]));
     let commit = revision.map(|revision| git.commit(revision)).transpose()?;
     arguments.push(commit.as_deref().unwrap_or("--untracked"));
     arguments.push("--");
@@ -53,5 +75,7 @@ fn policies(git: &Git, revision: Option<&str>) -> Result<BTreeSet<String>, GitFa
         let start = start.as_deref().unwrap_or_default();
         name.strip_prefix(start).unwrap_or(name).to_owned()
     };
-    Ok(names.map(path).collect())
+    // Others are never read as objects, such as a page with an example.
+    let paths = names.map(path).filter(|path| is_yaml(Path::new(path)));
+    Ok(paths.collect())
 }
