@@ -13,7 +13,9 @@ use ipam_controller::{Job, Loaded, check_documents};
 use ipam_core::model::Severity;
 use ipam_core::text::one_line;
 use ipam_planner::import::{Inferred, Judgement, Refused, Wish, judge};
-use ipam_planner::plan::{Blocked, Plan, PlanDocument, Target};
+use ipam_planner::plan::{
+    Blocked, BlockedReason, NodeObstacle, Plan, PlanDocument, WritePathObstacle,
+};
 use ipam_planner::proposal::Remark;
 
 /// Most trials. One adds pins, one disables pools.
@@ -109,12 +111,20 @@ pub(super) fn told(plan: &Plan, loaded: &Loaded, detail: Detail) -> String {
     diagnostics(&findings, &loaded.documents, detail)
 }
 
-/// What is blocked. Another program that assigns blocks serves the nodes, and a remark names it.
+/// What is blocked. Another program that assigns blocks serves the nodes for which no pool has one,
+/// and a remark names it.
 fn unserved<'p>(plan: &'p Plan, inferred: &Inferred) -> impl Iterator<Item = &'p Blocked> {
-    let assigns = |remark: &Remark| matches!(remark, Remark::AssignsItself(..));
+    let assigns = |remark: &Remark| matches!(remark, Remark::AssignsItself { .. });
     let has_rival = inferred.remarks.iter().any(assigns);
+    let is_served = |blocked: &Blocked| {
+        matches!(
+            blocked.reason,
+            BlockedReason::WritePath(WritePathObstacle::RivalAllocator(_))
+                | BlockedReason::Node(NodeObstacle::Exhausted { .. })
+        )
+    };
     let all = plan.blocked.iter();
-    all.filter(move |blocked| !(has_rival && matches!(blocked.target, Target::Node(_))))
+    all.filter(move |blocked| !(has_rival && is_served(blocked)))
 }
 
 pub(super) fn blocked<'p>(all: impl Iterator<Item = &'p Blocked>) -> Vec<String> {

@@ -239,7 +239,10 @@ pub fn infer(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstacle> {
     inferred.pools.sort_by(|a, b| a.name.cmp(&b.name));
     inferred.write_path = write_path::infer(observed);
     let remarks = active_allocator(observed);
-    let remarks = remarks.map(|one| Remark::AssignsItself(described(one), fix(one)));
+    let remarks = remarks.map(|one| Remark::AssignsItself {
+        does: described(one),
+        fix: fix(one),
+    });
     inferred.remarks.splice(0..0, remarks);
     services::infer(observed, wish, &mut inferred);
     Ok(inferred)

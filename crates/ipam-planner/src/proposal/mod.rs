@@ -107,8 +107,8 @@ pub enum Remark {
     Public(Vec<Block>),
     /// No proposed pool has the name of this `CiliumPodIPPool` of the cluster.
     PodPoolLeftOut(String),
-    /// What another program does, and how to stop it from assigning pod CIDRs.
-    AssignsItself(String, String),
+    /// Another program assigns pod CIDRs: what it does, and how to stop it.
+    AssignsItself { does: String, fix: String },
     /// The source of the observation never has objects of these kinds.
     NotCollected(BTreeSet<&'static str>),
 }
@@ -147,7 +147,7 @@ impl fmt::Display for Remark {
                 key.escape_debug()
             ),
             Remark::SeveralPlaces(places) => places.fmt(f),
-            Remark::AssignsItself(does, fix) => {
+            Remark::AssignsItself { does, fix } => {
                 write!(f, "{does} and assigns pod CIDRs to new nodes itself; {fix}")
             }
             Remark::PodPoolLeftOut(name) => write!(
