@@ -233,6 +233,7 @@ fn cause(change: &ChangeDocument) -> Phrase {
     let what = match after.is_empty() {
         true => what.words(" goes"),
         false if before == after => what.words(" changes, see below"),
+        false if before.is_empty() => what.words(" is new, with ").value(&after),
         false => what
             .words(" changes from ")
             .value(&before)

@@ -233,7 +233,7 @@ impl OneService<'_> {
             (Some(before), Some(next)) => {
                 self.losses(next, told, changes);
                 self.contests(next, told, changes);
-                self.lost_hostnames(next, changes);
+                self.lost_hostnames(changes);
                 if next.loses.is_empty() {
                     self.gains(before, changes);
                     self.reasons(before, next, changes);
@@ -269,7 +269,7 @@ impl OneService<'_> {
             let is_chosen = told.chosen.contains(&(self.service.name.clone(), *address));
             let text = match is_chosen {
                 true => "the address that it got at an earlier hop".to_owned(),
-                false => address.to_string(),
+                false => self.with_hostname(*address),
             };
             by_cause.entry(cause).or_default().push(text);
         }
@@ -279,8 +279,17 @@ impl OneService<'_> {
         }
     }
 
-    fn lost_hostnames(&self, next: &ServiceOutcome, changes: &mut Changes) {
-        let lost = self.hostnames(next);
+    /// The address, with the hostname of its entry.
+    fn with_hostname(&self, address: IpAddr) -> String {
+        let mut hostnames = self.service.hostnames.iter();
+        match hostnames.find(|one| one.ip == Some(address)) {
+            Some(one) => format!("{address} with its hostname {}", one.address()),
+            None => address.to_string(),
+        }
+    }
+
+    fn lost_hostnames(&self, changes: &mut Changes) {
+        let lost = self.hostnames();
         if !lost.is_empty() {
             let cause = loss::at_any_start(LossReason::Hostname);
             let effect = format!("loses {}", listed(lost));
@@ -288,12 +297,11 @@ impl OneService<'_> {
         }
     }
 
-    /// The hostnames that the next operator removes. Without a pool, LB-IPAM is idle.
-    fn hostnames(&self, next: &ServiceOutcome) -> Vec<String> {
-        let is_lost = |one: &&ServedHostname| match one.ip {
-            Some(ip) => !next.keeps.contains(&ip),
-            None => !self.starts.next_pools.is_empty(),
-        };
+    /// The hostnames without an address in their entry that the next operator removes. Without a pool,
+    /// LB-IPAM is idle.
+    fn hostnames(&self) -> Vec<String> {
+        let is_lost =
+            |one: &&ServedHostname| one.ip.is_none() && !self.starts.next_pools.is_empty();
         let lost = self.service.hostnames.iter().filter(is_lost);
         lost.map(|one| one.address().to_string()).collect()
     }
@@ -365,8 +373,9 @@ impl OneService<'_> {
     }
 
     fn newly_served(&self, next: &ServiceOutcome, changes: &mut Changes) {
-        let lost = next.loses.iter().map(|(address, _)| address.to_string());
-        let lost: Vec<String> = lost.chain(self.hostnames(next)).collect();
+        let lost = next.loses.iter();
+        let lost = lost.map(|(address, _)| self.with_hostname(*address));
+        let lost: Vec<String> = lost.chain(self.hostnames()).collect();
         let effect = match (&lost[..], self.prospects().then()) {
             ([], then) if then.is_empty() => "LB-IPAM serves it".to_owned(),
             ([], then) => format!("LB-IPAM serves it{then}"),

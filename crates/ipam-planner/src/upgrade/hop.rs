@@ -82,7 +82,8 @@ impl<'d> HopView<'d> {
     /// Whether an operator that ends in the hop may have a fault.
     pub(super) fn operator_before_may_have(&self, fault: &Fault) -> bool {
         let releases = self.before.operator_releases();
-        releases.into_iter().any(|release| fault.may_be_in(release))
+        let mut known = releases.into_iter().flatten();
+        known.any(|release| fault.may_be_in(release))
     }
 
     /// Whether the hop ends at this minor release or a later one, and starts before it.
