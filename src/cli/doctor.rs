@@ -1,5 +1,6 @@
 //! `doctor`: reports problems of the cluster, their impact and how to fix them.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -166,6 +167,7 @@ impl Arguments {
     fn override_conclusions(&self, observed: &mut Observed) {
         if let Some(version) = self.cilium_version {
             observed.cilium.version = Some((version, Evidence::Flag));
+            observed.cilium.operator_versions = BTreeSet::from([Some(version)]);
         }
         observed.cilium.mode_override = self.ipam;
     }

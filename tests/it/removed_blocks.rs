@@ -150,7 +150,7 @@ fn predicted(server: &Server, version: CiliumVersion) -> Vec<Removal> {
         observe(&cluster, Extent::Plan).await.unwrap()
     });
     let releases = observed.operator_releases();
-    let release = releases.first().copied().unwrap();
+    let release = releases.first().copied().flatten().unwrap();
     assert_eq!(release.to_string(), version.release());
     observed.removed_at_operator_start(release)
 }

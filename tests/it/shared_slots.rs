@@ -133,6 +133,8 @@ fn a_mask_in_a_variable_is_unknown() {
         );
         let plan = run(&folder, &["plan", "-o", "json"]).stdout;
         assert!(plan.contains(expected), "{value}: {plan}");
+        let is_unknown = expected == "operator-unseen";
+        assert_eq!(plan.contains("is no number"), is_unknown, "{value}: {plan}");
     }
 }
 

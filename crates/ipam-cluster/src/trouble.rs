@@ -24,9 +24,9 @@ ipam_core::text_enum! {
         Busy = "the API server is too busy",
         /// An answer or an object that cannot be parsed.
         Malformed = "the API server has a malformed object",
-        /// Reading took too long, or a server of several lags behind.
+        /// Reading took so long that the server no longer has this version of the list (410).
         ListExpired = "a list of the API server expired before it was complete",
-        /// A server of several lags behind.
+        /// The list is older than the claims that were read: a server of several lags behind.
         ListStale = "the API server shows an old list",
         /// The server forgot the events, or no longer serves the kind.
         WatchLost = "the API server ended a watch",

@@ -305,7 +305,19 @@ impl ObservedKind {
                 ("labelSelector", "k8s-app=cilium")
             }
             ObservedKind::CiliumOperator => ("labelSelector", "io.cilium/app=operator"),
-            _ => return None,
+            ObservedKind::ControllerDaemonSet
+            | ObservedKind::ServiceCidr
+            | ObservedKind::LoadBalancerPool
+            | ObservedKind::PodIpPool
+            | ObservedKind::Service
+            | ObservedKind::CiliumNodeConfig
+            | ObservedKind::BgpPeeringPolicy
+            | ObservedKind::BgpClusterConfig
+            | ObservedKind::BgpPeerConfig
+            | ObservedKind::BgpAdvertisement
+            | ObservedKind::L2AnnouncementPolicy
+            | ObservedKind::CiliumNode
+            | ObservedKind::Node => return None,
         })
     }
 }

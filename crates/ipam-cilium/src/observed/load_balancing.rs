@@ -103,7 +103,10 @@ impl Observed {
         };
         let settings: BTreeMap<String, String> =
             LbRules::SETTINGS.into_iter().filter_map(setting).collect();
-        LbRules::new(self.operator_releases().last().copied(), &settings)
+        LbRules::new(
+            self.operator_releases().last().copied().flatten(),
+            &settings,
+        )
     }
 
     pub fn address_pools_as_read(&self, rules: &LbRules) -> Vec<AddressPool> {

@@ -103,16 +103,16 @@ pub struct Removal {
 }
 
 impl Observed {
-    /// The releases of the operators that may start next. Without a visible one, that of the agents;
-    /// empty if it is unknown, too.
-    pub fn operator_releases(&self) -> BTreeSet<CiliumVersion> {
+    /// The releases of the operators that may start next, never none. One that is not visible counts
+    /// as that of the agents; `None` if theirs is unknown, too.
+    pub fn operator_releases(&self) -> BTreeSet<Option<CiliumVersion>> {
         let cilium = &self.cilium;
         let of_agents = cilium.version.map(|(version, _)| version);
         let seen = cilium.operator_versions.iter();
-        let known: BTreeSet<CiliumVersion> = seen.filter_map(|seen| seen.or(of_agents)).collect();
-        match known.is_empty() {
-            true => of_agents.into_iter().collect(),
-            false => known,
+        let seen: BTreeSet<_> = seen.map(|seen| seen.or(of_agents)).collect();
+        match seen.is_empty() {
+            true => BTreeSet::from([of_agents]),
+            false => seen,
         }
     }
 
@@ -134,6 +134,21 @@ impl Observed {
             .filter_map(|node| StartingNode::new(&node.name, &node.pod_cidrs, &slots))
             .collect();
         judge::removals(&slots, &nodes)
+    }
+
+    /// The family whose mask is unknown, if a starting operator may remove blocks because of it.
+    pub fn unknown_mask_of_removals(&self) -> Option<Family> {
+        let removes = |release: &Option<CiliumVersion>| {
+            release.is_none_or(|one| DuplicateHandling::of(one) != DuplicateHandling::Reports)
+        };
+        if !self.starts_in_cluster_pool() || !self.operator_releases().iter().any(removes) {
+            return None;
+        }
+        Family::BOTH.into_iter().find(|family| {
+            self.cilium.use_of(*family) != FamilyUse::Off
+                && !self.operator_ranges(*family).is_empty()
+                && self.operator_mask(*family).is_none()
+        })
     }
 
     fn family_slots(&self, family: Family) -> FamilySlots {

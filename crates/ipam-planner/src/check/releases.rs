@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::allocators;
+use super::{allocators, shared_slots};
 use crate::upgrade::{self, UpgradeCode};
 use ipam_cilium::observed::Observed;
 use ipam_cilium::releases::{NEWEST, why_unknown};
@@ -110,6 +110,7 @@ pub fn about_blocks(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let mut findings = about_cilium(observed);
     let allocators = active.into_iter().chain(allocator);
     findings.extend(allocators.filter(|_| !desired.pools.is_empty()));
+    findings.extend(shared_slots::removed_at_operator_start(desired, observed));
     findings
 }
 

@@ -20,21 +20,20 @@ const LISTED: usize = 10;
 pub(super) fn removed_at_operator_start(_: &Desired, observed: &Observed) -> Vec<Finding> {
     let removals = next_removals(observed);
     let finding = |(release, removal): &(_, _)| finding(*release, removal);
-    removals.iter().map(finding).collect()
+    let unknown = observed.unknown_mask_of_removals().map(unknown_mask);
+    removals.iter().map(finding).chain(unknown).collect()
 }
 
 /// What the next start removes, each with the release of the operator. An operator of an unknown
 /// release may be one that removes blocks.
 fn next_removals(observed: &Observed) -> Vec<(Option<CiliumVersion>, Removal)> {
-    let known = observed.operator_releases().into_iter().rev().map(Some);
-    let mut releases: Vec<Option<CiliumVersion>> = known.collect();
-    if releases.is_empty() {
-        releases.push(None);
-    }
     let mut all: Vec<(Option<CiliumVersion>, Removal)> = Vec::new();
-    for release in releases {
+    // Of several operators, that of the latest release tells a cause.
+    for release in observed.operator_releases().into_iter().rev() {
         let mut removals = observed.removed_at_operator_start(release.unwrap_or(NEWEST));
-        removals.retain(|removal| all.iter().all(|(_, told)| told != removal));
+        let is_told =
+            |of: &Removal, told: &Removal| (of.family, &of.cause) == (told.family, &told.cause);
+        removals.retain(|removal| all.iter().all(|(_, told)| !is_told(removal, told)));
         all.extend(removals.into_iter().map(|removal| (release, removal)));
     }
     all
@@ -53,6 +52,17 @@ pub(crate) fn sentences(findings: &[Finding]) -> Vec<String> {
     removals
         .map(|finding| format!("{}; {}", finding.message, finding.help))
         .collect()
+}
+
+fn unknown_mask(family: Family) -> Finding {
+    let key = mask_key(family);
+    let message = format!(
+        "{key} of Cilium's operator is no number, so it is unknown whether its next start removes pod CIDRs of nodes"
+    );
+    let finding = Finding::new(Severity::Warning, RULE, message);
+    finding.help(format!(
+        "write {key} as a number into cilium-config or the arguments of the operator"
+    ))
 }
 
 fn finding(release: Option<CiliumVersion>, removal: &Removal) -> Finding {

@@ -49,7 +49,8 @@ fn agent_can_write(field: HoldingField) -> bool {
     }
 }
 
-/// Whether the rules of the running release are known.
+/// Whether the rules of the running release are known. Of operators of several releases, any may
+/// lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionRules {
     Known,
@@ -58,7 +59,8 @@ pub enum VersionRules {
 
 impl VersionRules {
     pub fn of(observed: &Observed) -> VersionRules {
-        match check::are_known(observed) {
+        let is_one = observed.operator_releases().len() == 1;
+        match is_one && check::are_known(observed) {
             true => VersionRules::Known,
             false => VersionRules::Unknown,
         }
