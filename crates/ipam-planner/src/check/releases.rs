@@ -56,7 +56,7 @@ pub(crate) fn unknown(observed: &Observed) -> Vec<Finding> {
         ),
         None => return Vec::new(),
     };
-    let finding = Finding::new(Severity::Warning, Rule(UNKNOWN_VERSION), why);
+    let finding = Finding::new(Severity::Warning, Rule("unknown-version"), why);
     let finding = finding
         .seen(unknown().map(|(version, source, _)| format!("{source}: {version}")))
         .causes(format!(
