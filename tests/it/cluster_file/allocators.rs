@@ -292,6 +292,13 @@ fn a_distribution_that_hides_its_controllers_is_unknown() {
         assert!(codes(&plan).contains(&"allocator-unknown"), "{plan:#}");
         assert!(plan["findings"].to_string().contains(fix), "{plan:#}");
     }
+    let mut node = node("n2", "2026-01-02T00:00:00Z", None, None);
+    node["metadata"]["labels"]["node.openshift.io/os_id"] = json!("rhel");
+    let findings = assigns(&folder("{}", vec![node]))["findings"].to_string();
+    assert!(
+        findings.contains("KubeControllerManager `cluster`"),
+        "{findings}"
+    );
 }
 
 #[test]

@@ -21,11 +21,12 @@ ipam_core::text_enum! {
         Linode = "Linode Kubernetes Engine",
         Ibm = "IBM Cloud Kubernetes Service",
         Gardener = "Gardener",
+        OpenShift = "OpenShift",
     }
 }
 
 /// Start of a label's key.
-const LABELS: [(&str, Distribution); 8] = [
+const LABELS: [(&str, Distribution); 9] = [
     ("kops.k8s.io/", Distribution::Kops),
     ("microk8s.io/", Distribution::MicroK8s),
     ("eks.amazonaws.com/", Distribution::Eks),
@@ -34,6 +35,7 @@ const LABELS: [(&str, Distribution); 8] = [
     ("doks.digitalocean.com/", Distribution::DigitalOcean),
     ("lke.linode.com/", Distribution::Linode),
     ("worker.gardener.cloud/", Distribution::Gardener),
+    ("node.openshift.io/", Distribution::OpenShift),
 ];
 
 /// Part of a kubelet's version.
@@ -101,9 +103,11 @@ impl Distribution {
         )
     }
 
-    /// Whether nothing in the cluster shows how its controllers run.
+    /// Whether nothing that is read shows how its controllers run. Those of OpenShift have namespaces of
+    /// their own.
     pub(super) fn hides_controllers(self) -> bool {
-        self.is_hosted() || self.embedding_process().is_some()
+        let has_namespaces = self == Distribution::OpenShift;
+        self.is_hosted() || self.embedding_process().is_some() || has_namespaces
     }
 
     /// How to switch off `--allocate-node-cidrs` of a controller, named as in `acknowledgedAllocators`.
@@ -142,6 +146,7 @@ impl Distribution {
                 )
             }
             _ if is_cloud => return None,
+            Distribution::OpenShift => "set `allocate-node-cidrs: [\"false\"]` in `spec.unsupportedConfigOverrides.extendedArguments` of the KubeControllerManager `cluster` (operator.openshift.io)".to_owned(),
             Distribution::Kubeadm => "set `--allocate-node-cidrs=false` in /etc/kubernetes/manifests/kube-controller-manager.yaml on every control-plane node, and in `controllerManager.extraArgs` of the ConfigMap `kubeadm-config`".to_owned(),
             Distribution::Talos => "set `cluster.controllerManager.extraArgs.allocate-node-cidrs: \"false\"` in the machine config of every control-plane node".to_owned(),
             Distribution::MicroK8s => "add `--allocate-node-cidrs=false` to /var/snap/microk8s/current/args/kube-controller-manager on every control-plane node, and run `snap restart microk8s.daemon-kubelite`".to_owned(),
