@@ -84,6 +84,10 @@ fn the_release_and_the_mode_of_the_operator_decide() {
     }
     for version in ["1.15.19", "1.17.14", "1.18.3", "1.19.1"] {
         assert!(!is_found(version, "", 22), "{version}");
+        let doctor = run(&folder(version, "", 22, &BLOCKS), &["doctor", "--no-pools"]);
+        let text = doctor.expect(0).stdout;
+        assert!(text.contains("operator-will-refuse"), "{version}: {text}");
+        assert!(text.contains("1 of 2 nodes"), "{version}: {text}");
     }
     assert!(!is_found("1.19.3", r#""--ipam=kubernetes""#, 22));
     // The arguments of the operator override its settings.

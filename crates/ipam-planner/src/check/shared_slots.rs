@@ -39,6 +39,44 @@ fn next_removals(observed: &Observed) -> Vec<(Option<CiliumVersion>, Removal)> {
     all
 }
 
+/// Blocks in one slot, under operators that set an error and remove nothing. Equal blocks have a
+/// finding of their own.
+pub(crate) fn refused_at_operator_start(observed: &Observed) -> Vec<Finding> {
+    let reports = |release: &Option<CiliumVersion>| {
+        release.is_some_and(|one| DuplicateHandling::of(one) == DuplicateHandling::Reports)
+    };
+    if !observed.operator_releases().iter().all(reports) {
+        return Vec::new();
+    }
+    let removals = observed.removed_at_operator_start(NEWEST);
+    let of_slots = removals
+        .iter()
+        .filter(|removal| matches!(removal.cause, RemovalCause::SameSlot(_)));
+    of_slots.map(refusal).collect()
+}
+
+fn refusal(removal: &Removal) -> Finding {
+    let message = format!(
+        "at its next start, Cilium's operator does not accept the {} pod CIDRs of {}: {}",
+        removal.family,
+        losers(removal),
+        why(removal)
+    );
+    let finding = Finding::new(Severity::Warning, Rule("operator-will-refuse"), message);
+    let finding = finding.seen(evidence(removal)).causes(
+        "the operator sets an error in their CiliumNodes; from 1.17.15, 1.18.9, 1.19.3 and 1.20.0 on, it removes these pod CIDRs",
+    );
+    about_candidates(finding.help(fix(removal)), removal)
+}
+
+fn about_candidates(finding: Finding, removal: &Removal) -> Finding {
+    let mut nodes = removal.candidates.keys().map(ObjectRef::node);
+    match nodes.next() {
+        Some(first) => nodes.fold(finding.about(first), Finding::about_also),
+        None => finding,
+    }
+}
+
 /// Number of nodes that lose blocks at the next start, at most.
 pub(crate) fn nodes_losing_blocks(observed: &Observed) -> usize {
     let removals = next_removals(observed);
@@ -86,11 +124,7 @@ fn finding(release: Option<CiliumVersion>, removal: &Removal) -> Finding {
             "the Pods of these nodes still use addresses that the operator assigns to other nodes",
         )
         .help(fix(removal));
-    let mut nodes = removal.candidates.keys().map(ObjectRef::node);
-    match nodes.next() {
-        Some(first) => nodes.fold(finding.about(first), Finding::about_also),
-        None => finding,
-    }
+    about_candidates(finding, removal)
 }
 
 /// `2 of 3 nodes`.
@@ -112,10 +146,10 @@ pub(crate) fn losers(removal: &Removal) -> String {
 pub(crate) fn why(removal: &Removal) -> String {
     match &removal.cause {
         RemovalCause::SameBlock => {
-            "their CiliumNodes show the same or overlapping blocks, and only the first that it reads keeps its block".to_owned()
+            "their CiliumNodes show the same or overlapping blocks, and it accepts only the first that it reads".to_owned()
         }
         RemovalCause::SameSlot(mask) => format!(
-            "their blocks share /{mask} slots ({} is {mask}), and only the first that it reads keeps its block",
+            "their blocks share /{mask} slots ({} is {mask}), and it accepts only the first that it reads",
             mask_key(removal.family)
         ),
         RemovalCause::OwnBlocks => "a CiliumNode shows several blocks in one slot".to_owned(),

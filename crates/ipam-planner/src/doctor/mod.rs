@@ -49,7 +49,7 @@ pub fn examine(
     observed: &Observed,
     route_dumps: &[RouteDump],
 ) -> Vec<Finding> {
-    let rules: [fn(&Observed) -> Vec<Finding>; 33] = [
+    let rules: [fn(&Observed) -> Vec<Finding>; 34] = [
         installation::no_cilium,
         installation::modes_of_other_allocators,
         installation::agents_of_two_versions,
@@ -73,6 +73,7 @@ pub fn examine(
         cilium_nodes::of_earlier_nodes,
         operator_errors::all,
         cilium_nodes::refused_soon,
+        check::shared_slots::refused_at_operator_start,
         pod_pools::overlaps,
         pod_pools::missing_defaults,
         pod_pool_use::lost,
