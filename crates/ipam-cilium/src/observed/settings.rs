@@ -10,7 +10,6 @@ use std::fmt;
 use serde::Deserialize;
 
 use super::view::{OwnerReference, nullable};
-use super::view_workload::Container;
 use super::{AnnotationReads, Node, Observed, setting_key};
 use crate::lbipam::WrittenSelector;
 use ipam_core::model::{CiliumVersion, Labels, NodeName, ObjectVersion, Selector, is_ours};
@@ -144,7 +143,16 @@ struct AgentSpec {
     #[serde(default)]
     node_name: String,
     #[serde(default, deserialize_with = "nullable")]
-    containers: Vec<Container>,
+    containers: Vec<AgentContainer>,
+}
+
+/// There is a Pod for each node, so no more is read.
+#[derive(Deserialize)]
+struct AgentContainer {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    image: String,
 }
 
 #[derive(Default, Deserialize)]

@@ -205,21 +205,7 @@ const POD: &[Field] = &[
             Field::of(
                 2,
                 "containers",
-                Shape::Message(&[
-                    Field::text(1, "name").written(),
-                    Field::text(2, "image"),
-                    Field::text(3, "command").many(),
-                    Field::text(4, "args").many(),
-                    Field::of(
-                        7,
-                        "env",
-                        Shape::Message(&[
-                            Field::text(1, "name").written(),
-                            Field::text(2, "value"),
-                        ]),
-                    )
-                    .many(),
-                ]),
+                Shape::Message(&[Field::text(1, "name").written(), Field::text(2, "image")]),
             )
             .many(),
             Field::text(10, "nodeName"),
@@ -228,10 +214,7 @@ const POD: &[Field] = &[
     Field::of(
         3,
         "status",
-        Shape::Message(&[
-            Field::text(1, "phase"),
-            Field::of(7, "startTime", Shape::Time).written(),
-        ]),
+        Shape::Message(&[Field::of(7, "startTime", Shape::Time).written()]),
     ),
 ];
 

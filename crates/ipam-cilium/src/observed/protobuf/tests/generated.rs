@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::messages::{
     Condition, Container, FieldsV1, Ingress, LoadBalancerStatus, ManagedFieldsEntry, Node,
     NodeAddress, NodeSpec, NodeStatus, ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus,
-    Service, ServicePort, ServiceSpec, ServiceStatus, Time, Variable,
+    Service, ServicePort, ServiceSpec, ServiceStatus, Time,
 };
 use crate::observed::{ANNOTATION_KEYS, MIGRATION_ANNOTATION, PROTECTED_ANNOTATION};
 
@@ -248,20 +248,17 @@ pub fn service() -> impl Strategy<Value = Service> {
 }
 
 pub fn pod() -> impl Strategy<Value = Pod> {
-    let variable = (some_text(), some_text()).prop_map(|(name, value)| Variable { name, value });
     let container = (
         some_text(),
         some_text(),
         vec(text(), 0..3),
         vec(text(), 0..3),
-        vec(variable, 0..3),
     )
-        .prop_map(|(name, image, command, args, env)| Container {
+        .prop_map(|(name, image, command, args)| Container {
             name,
             image,
             command,
             args,
-            env,
         });
     let spec = (vec(container, 1..3), some_text()).prop_map(|(containers, node_name)| PodSpec {
         containers,

@@ -282,16 +282,6 @@ pub struct Container {
     pub command: Vec<String>,
     #[prost(string, repeated, tag = "4")]
     pub args: Vec<String>,
-    #[prost(message, repeated, tag = "7")]
-    pub env: Vec<Variable>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct Variable {
-    #[prost(string, optional, tag = "1")]
-    pub name: Option<String>,
-    #[prost(string, optional, tag = "2")]
-    pub value: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -503,18 +493,12 @@ impl Pod {
     pub fn json(&self) -> Value {
         let spec = self.spec.clone().unwrap_or_default();
         let status = self.status.clone().unwrap_or_default();
-        let variable = |of: &Variable| {
-            let json = Json::default().always("name", text(&of.name));
-            json.unless_empty("value", text(&of.value)).done()
-        };
         let container = |of: &Container| {
-            let env: Vec<Value> = of.env.iter().map(variable).collect();
             Json::default()
                 .always("name", text(&of.name))
                 .unless_empty("image", text(&of.image))
                 .unless_empty("command", of.command.clone())
                 .unless_empty("args", of.args.clone())
-                .unless_empty("env", env)
                 .done()
         };
         let containers: Vec<Value> = spec.containers.iter().map(container).collect();
