@@ -30,7 +30,10 @@ pub fn gone_policies(base: &Location, head: &Location) -> Result<Vec<String>, Bo
     };
     let InRepository { git, .. } = InRepository::of(&base.directory, revision)
         .map_err(|fault| faults.no_repository(&fault))?;
-    let find = |revision: Option<&str>| policies(&git, revision);
+    let find = |revision: Option<&str>| {
+        let commit = revision.map(|revision| git.commit(revision)).transpose()?;
+        policies(&git, commit.as_deref())
+    };
     let before = find(Some(revision)).map_err(|fault| faults.unreadable(&fault))?;
     let after = find(head.revision.as_deref()).map_err(|fault| faults.unreadable(&fault))?;
     let after: BTreeSet<&str> = after.iter().map(|file| folder(file)).collect();
@@ -43,10 +46,10 @@ fn folder(file: &str) -> &str {
     file.rfind('/').map_or("", |slash| &file[..=slash])
 }
 
-/// The Policies with pools in their folder or below it; without a revision, those of the work tree.
-fn policies(git: &Git, revision: Option<&str>) -> Result<BTreeSet<String>, GitFault> {
-    let mut policies = files_with(git, revision, &[OURS, POLICY])?;
-    let pools = files_with(git, revision, &[POOL])?;
+/// The Policies with pools in their folder or below it; without a commit, those of the work tree.
+fn policies(git: &Git, commit: Option<&str>) -> Result<BTreeSet<String>, GitFault> {
+    let mut policies = files_with(git, commit, &[OURS, POLICY])?;
+    let pools = files_with(git, commit, &[POOL])?;
     policies.retain(|policy| pools.iter().any(|pool| pool.starts_with(folder(policy))));
     Ok(policies)
 }
@@ -55,13 +58,12 @@ fn policies(git: &Git, revision: Option<&str>) -> Result<BTreeSet<String>, GitFa
 /// tree may call each file binary.
 fn files_with(
     git: &Git,
-    revision: Option<&str>,
+    commit: Option<&str>,
     patterns: &[&str],
 ) -> Result<BTreeSet<String>, GitFault> {
     let mut arguments = vec!["grep", "-l", "-z", "-a", "-E", "--full-name", "--all-match"];
     arguments.extend(patterns.iter().flat_map(|pattern| ["-e", pattern]));
-    let commit = revision.map(|revision| git.commit(revision)).transpose()?;
-    arguments.push(commit.as_deref().unwrap_or("--untracked"));
+    arguments.push(commit.unwrap_or("--untracked"));
     arguments.push("--");
     let answer = match git.run(&arguments, &[]) {
         // There is no such line.
