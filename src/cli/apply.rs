@@ -148,8 +148,8 @@ impl Arguments {
             .with_directory(directory)
             .with_plan_file(plan_file)
             .check(&[
-                ("--undo-out", &self.undo_out),
-                ("--report-out", &self.report_out),
+                ("--undo-out", self.undo_out.as_deref()),
+                ("--report-out", self.report_out.as_deref()),
             ])
     }
 

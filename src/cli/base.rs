@@ -33,7 +33,7 @@ pub(super) struct BaseArguments {
 pub(super) struct Base {
     revision: String,
     loaded: Loaded,
-    /// What is known to be weakened although the base has no Policy in this directory.
+    /// A sentence for each Policy that a moved directory left behind.
     moved: Vec<String>,
 }
 

@@ -48,7 +48,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     let format = format(arguments)?;
     Inputs::of(common)
         .with_directory(&arguments.files.location().directory)
-        .check(&[("--out", &Some(arguments.out.clone()))])?;
+        .check(&[("--out", Some(&arguments.out))])?;
     let map = made(arguments, common).await?;
     let text = match format {
         MapFormat::Page => html(&map).map_err(std::io::Error::from)?,

@@ -48,10 +48,7 @@ impl<'i> Inputs<'i> {
     }
 
     /// Refuses outputs that would replace an input or another output. Each has the name of its flag.
-    pub(super) fn check(
-        &self,
-        outputs: &[(&'static str, &Option<PathBuf>)],
-    ) -> Result<(), Failure> {
+    pub(super) fn check(&self, outputs: &[(&'static str, Option<&Path>)]) -> Result<(), Failure> {
         let mut taken = self.files.clone();
         for (flag, output) in outputs {
             let Some(output) = output else { continue };
@@ -67,7 +64,7 @@ impl<'i> Inputs<'i> {
             if let Some(directory) = self.directory.filter(|one| is_read_from(output, one)) {
                 return refused(format!("files are read from `{}`", directory.display()));
             }
-            taken.push((flag, output.clone()));
+            taken.push((flag, output.to_path_buf()));
         }
         Ok(())
     }

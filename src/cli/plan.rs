@@ -61,7 +61,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     arguments.fail_on.suits(Some(&arguments.base))?;
     Inputs::of(common)
         .with_directory(&arguments.files.location().directory)
-        .check(&[("--out", &arguments.out)])?;
+        .check(&[("--out", arguments.out.as_deref())])?;
     let planning = Planning {
         files: &arguments.files,
         selection: &arguments.selection,

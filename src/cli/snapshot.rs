@@ -18,7 +18,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
-    Inputs::of(common).check(&[("--out", &arguments.out)])?;
+    Inputs::of(common).check(&[("--out", arguments.out.as_deref())])?;
     let cluster = common.target(Opening::Read).await?;
     let list = snapshot(&cluster).await?;
     match &arguments.out {

@@ -43,7 +43,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     let location = arguments.files.location();
     Inputs::of(common)
         .with_directory(&location.directory)
-        .check(&[("--out", &arguments.out)])?;
+        .check(&[("--out", arguments.out.as_deref())])?;
     let loaded = load_valid(&location, common)?;
     let cluster = common.target(Opening::Read).await?;
     let pods = match &cluster {
