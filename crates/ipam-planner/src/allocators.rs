@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use ipam_cilium::observed::{Allocator, AllocatorStatus, ControllerProgram, Observed};
+use ipam_cilium::observed::{Allocator, AllocatorStatus, ControllerProgram, ModeSeen, Observed};
+use ipam_core::model::IpamMode;
 use ipam_desired::Policy;
 
 /// The other allocator that matters most.
@@ -50,6 +51,11 @@ impl<'o> OtherAllocator<'o> {
             _ => None,
         }
     }
+}
+
+/// Whether Cilium reads `spec.podCIDRs` of Nodes, so that an allocator of these matters.
+pub(crate) fn reads_nodes(observed: &Observed) -> bool {
+    observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes)
 }
 
 /// What an allocator does, as a sentence.

@@ -218,6 +218,11 @@ impl Cilium {
         argument.or_else(of_config).map(String::as_str)
     }
 
+    /// The release of the oldest operator; `None` if that of one is unknown.
+    pub fn oldest_operator(&self) -> Option<CiliumVersion> {
+        self.operator_versions.first().copied().flatten()
+    }
+
     pub fn agent_argument(&self, key: &str) -> Option<&String> {
         self.agent_arguments.as_ref()?.get(key)
     }

@@ -95,13 +95,13 @@ impl Observed {
             return BlockAllocator::External;
         }
         if self.attention(node) == OperatorAttention::Ignored {
-            match cilium.operator_versions.first() {
-                Some(Some(version)) if version.is_at_least(18, 0) => {
+            match cilium.oldest_operator() {
+                Some(version) if version.is_at_least(18, 0) => {
                     return BlockAllocator::SkippedNode;
                 }
                 // An older operator does not know the annotation.
-                Some(Some(_)) => {}
-                Some(None) | None => return BlockAllocator::Unseen,
+                Some(_) => {}
+                None => return BlockAllocator::Unseen,
             }
         }
         if cilium.operator_replicas == Some(0) {

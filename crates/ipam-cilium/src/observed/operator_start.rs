@@ -136,29 +136,36 @@ impl Observed {
         judge::removals(&slots, &nodes)
     }
 
+    /// Whether no operator that may start removes blocks.
+    pub fn operators_only_report(&self) -> bool {
+        let reports = |release: &Option<CiliumVersion>| {
+            release.is_some_and(|one| DuplicateHandling::of(one) == DuplicateHandling::Reports)
+        };
+        self.operator_releases().iter().all(reports)
+    }
+
     /// The family whose mask is unknown, if a starting operator may remove blocks because of it.
     pub fn unknown_mask_of_removals(&self) -> Option<Family> {
-        let removes = |release: &Option<CiliumVersion>| {
-            release.is_none_or(|one| DuplicateHandling::of(one) != DuplicateHandling::Reports)
-        };
-        if !self.starts_in_cluster_pool() || !self.operator_releases().iter().any(removes) {
+        if !self.starts_in_cluster_pool() || self.operators_only_report() {
             return None;
         }
         Family::BOTH.into_iter().find(|family| {
-            self.cilium.use_of(*family) != FamilyUse::Off
-                && !self.operator_ranges(*family).is_empty()
-                && self.operator_mask(*family).is_none()
+            !self.slot_ranges(*family).is_empty() && self.operator_mask(*family).is_none()
         })
     }
 
-    fn family_slots(&self, family: Family) -> FamilySlots {
-        let ranges = match self.cilium.use_of(family) {
+    /// The ranges of a family that is on.
+    fn slot_ranges(&self, family: Family) -> Vec<Block> {
+        match self.cilium.use_of(family) {
             FamilyUse::Off => Vec::new(),
             FamilyUse::Required | FamilyUse::Unspecified => self.operator_ranges(family),
-        };
+        }
+    }
+
+    fn family_slots(&self, family: Family) -> FamilySlots {
         // With an unknown mask, only blocks that overlap are sure to share slots.
         let mask = self.operator_mask(family).unwrap_or(family.bits());
-        FamilySlots::new(family, ranges, mask)
+        FamilySlots::new(family, self.slot_ranges(family), mask)
     }
 
     fn starts_in_cluster_pool(&self) -> bool {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::allocators::{OtherAllocator, described, fix};
+use crate::allocators::{OtherAllocator, described, fix, reads_nodes};
 use ipam_cilium::observed::{
-    Allocator, AllocatorProof, AllocatorStatus, CloudRoutes, ModeSeen, Observed, ObservedKind,
+    Allocator, AllocatorProof, AllocatorStatus, CloudRoutes, Observed, ObservedKind,
 };
-use ipam_core::model::{Finding, IpamMode, ObjectRef, Rule, Severity};
+use ipam_core::model::{Finding, ObjectRef, Rule, Severity};
 use ipam_core::net::Range;
 use ipam_desired::{Desired, Pool};
 
@@ -54,10 +54,6 @@ pub(super) fn acknowledged_and_active(desired: &Desired, observed: &Observed) ->
         finding.help(&allocator.switch_off)
     };
     allocators.map(contradicts).collect()
-}
-
-fn reads_nodes(observed: &Observed) -> bool {
-    observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes)
 }
 
 /// A controller that makes routes, or fails to start, for blocks of its own range only.

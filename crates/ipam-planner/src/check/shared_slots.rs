@@ -42,10 +42,7 @@ fn next_removals(observed: &Observed) -> Vec<(Option<CiliumVersion>, Removal)> {
 /// Blocks in one slot, under operators that set an error and remove nothing. Equal blocks have a
 /// finding of their own.
 pub(crate) fn refused_at_operator_start(observed: &Observed) -> Vec<Finding> {
-    let reports = |release: &Option<CiliumVersion>| {
-        release.is_some_and(|one| DuplicateHandling::of(one) == DuplicateHandling::Reports)
-    };
-    if !observed.operator_releases().iter().all(reports) {
+    if !observed.operators_only_report() {
         return Vec::new();
     }
     let removals = observed.removed_at_operator_start(NEWEST);

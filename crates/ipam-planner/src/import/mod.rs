@@ -18,7 +18,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::allocators::{OtherAllocator, described, fix};
+use crate::allocators::{OtherAllocator, described, fix, reads_nodes};
 use crate::holders::{Holder, overlapping_holders};
 use crate::proposal::{Remark, held};
 use ipam_cilium::lbipam::{AddressPoolApi, AddressPoolManifest, ServedAddress};
@@ -238,21 +238,21 @@ pub fn infer(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstacle> {
     };
     inferred.pools.sort_by(|a, b| a.name.cmp(&b.name));
     inferred.write_path = write_path::infer(observed);
-    let remarks = active_allocator(observed);
-    let remarks = remarks.map(|one| Remark::AssignsItself {
-        does: described(one),
-        fix: fix(one),
-    });
-    inferred.remarks.splice(0..0, remarks);
+    if let Some(allocator) = active_allocator(observed) {
+        let remark = Remark::AssignsItself {
+            does: described(allocator),
+            fix: fix(allocator),
+        };
+        inferred.remarks.insert(0, remark);
+    }
     services::infer(observed, wish, &mut inferred);
     Ok(inferred)
 }
 
 /// The other program that gives new nodes their blocks.
 fn active_allocator(observed: &Observed) -> Option<&Arc<Allocator>> {
-    let reads_nodes = observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
     let allocator = OtherAllocator::of(observed, &Policy::default()).active();
-    allocator.filter(|_| reads_nodes)
+    allocator.filter(|_| reads_nodes(observed))
 }
 
 fn of_nodes(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstacle> {

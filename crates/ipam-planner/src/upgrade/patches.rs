@@ -88,12 +88,9 @@ fn meets(trigger: Trigger, hop: &HopView<'_>) -> BTreeMap<ObjectRef, String> {
 
 fn effects<'h>(
     services: impl Iterator<Item = &'h LbService>,
-    effect: impl Fn(String) -> String,
+    effect: impl Fn(&LbService) -> String,
 ) -> BTreeMap<ObjectRef, String> {
-    let of = |service: &LbService| {
-        let addresses = super::change::listed(&service.ingress);
-        (ObjectRef::service(&service.name), effect(addresses))
-    };
+    let of = |service: &LbService| (ObjectRef::service(&service.name), effect(service));
     services.map(of).collect()
 }
 
@@ -107,7 +104,8 @@ fn local_gateways(hop: &HopView<'_>) -> BTreeMap<ObjectRef, String> {
         .original
         .values()
         .filter(|service| service.has_no_local_backend());
-    effects(services.filter(is_only_l2), |addresses| {
+    effects(services.filter(is_only_l2), |service| {
+        let addresses = super::change::listed(&service.ingress);
         format!("has {addresses}, for which no node answers ARP")
     })
 }
@@ -122,14 +120,9 @@ fn without_pool(hop: &HopView<'_>) -> BTreeMap<ObjectRef, String> {
         .original
         .values()
         .filter(|service| service.served().next().is_some());
-    let effect = |service: &LbService| {
-        let served = super::change::listed(service.served());
-        (
-            ObjectRef::service(&service.name),
-            format!("may lose {served}"),
-        )
-    };
-    services.map(effect).collect()
+    effects(services, |service| {
+        format!("may lose {}", super::change::listed(service.served()))
+    })
 }
 
 /// Services by the address that they have.

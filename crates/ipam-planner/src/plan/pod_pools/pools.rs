@@ -326,8 +326,8 @@ fn shrinks(
 /// Whether the operator remembers the blocks that it gave from a CIDR that is cut. Up to 1.18, it
 /// forgets them (pkg `multipool` updateCIDRSets).
 pub(super) fn remembers_given(observed: &Observed) -> bool {
-    let oldest = observed.cilium.operator_versions.first();
-    oldest.is_some_and(|oldest| oldest.is_some_and(|version| version.is_at_least(19, 0)))
+    let oldest = observed.cilium.oldest_operator();
+    oldest.is_some_and(|version| version.is_at_least(19, 0))
 }
 
 /// A kind that cannot be read and that pools depend on.
