@@ -122,6 +122,9 @@ pub enum PlanFileError {
         "its contents do not match its digest: it was edited or cut off after it was saved, or another version saved it"
     )]
     Digest,
+    /// Its changes are hidden from its verdict.
+    #[error("its summary counts no change, although it has changes")]
+    Summary,
     /// No plan changes one object twice.
     #[error("it changes `{0}` twice, which no plan does")]
     Twice(String),
@@ -286,7 +289,7 @@ impl PlanDocument {
         }
         // The verdict is made of the counts.
         if !document.changes.is_empty() && document.summary.changes_nothing() {
-            return Err(PlanFileError::Digest);
+            return Err(PlanFileError::Summary);
         }
         document.check_edits()?;
         let mut names = BTreeSet::new();
