@@ -237,6 +237,7 @@ fn undo_lines(
         file,
         changes,
         irreversible,
+        of_files,
         instead,
     }: &Undo,
 ) -> String {
@@ -246,8 +247,16 @@ fn undo_lines(
             "Undo plan, takes back {} of {all}: {file}\n",
             grouped_digits(changes)
         ),
-        None => format!("No undo plan: {all} cannot be taken back.\n"),
+        None if *irreversible > 0 => format!("No undo plan: {all} cannot be taken back.\n"),
+        None => String::new(),
     };
+    if *of_files > 0 {
+        let what = count(*of_files, "change");
+        let verb = if *of_files == 1 { "follows" } else { "follow" };
+        text += &format!(
+            "{what} of pools, Services or address pairs {verb} the files: revert the files and apply.\n"
+        );
+    }
     for instead in instead.iter().filter(|_| *irreversible > 0) {
         text += &format!("  by hand: {}\n", printable(instead));
     }

@@ -15,7 +15,7 @@ use ipam_cluster::{remove_leftovers_of, replace_private_file};
 use ipam_controller::Applied;
 use ipam_controller::apply::Outcome;
 use ipam_desired::Desired;
-use ipam_planner::plan::{Change, PlanDocument};
+use ipam_planner::plan::{Change, NodeChange, PlanDocument, node_changes};
 
 /// The undo plan in the report of an apply.
 #[derive(Debug, Serialize)]
@@ -27,6 +27,8 @@ pub(super) struct Undo {
     pub(super) changes: usize,
     /// Number of irreversible changes.
     pub(super) irreversible: usize,
+    /// Number of changes that follow the files: of pools, Services and address pairs.
+    pub(super) of_files: usize,
     /// Manual steps for the irreversible changes.
     pub(super) instead: BTreeSet<String>,
 }
@@ -123,7 +125,7 @@ impl UndoFile {
         desired: &Desired,
         observed: &Observed,
     ) -> Result<(), Failure> {
-        let changes: Vec<&Change> = changes.iter().collect();
+        let changes: Vec<&NodeChange> = node_changes(changes).collect();
         self.write(&PlanDocument::undoing(
             &changes,
             &self.directory,
@@ -158,7 +160,8 @@ impl UndoFile {
             .iter()
             .filter(|(_, outcome)| is_done(outcome));
         let done: Vec<&Change> = done.map(|(change, _)| change).collect();
-        let document = PlanDocument::undoing(&done, &self.directory, desired, observed);
+        let nodes: Vec<&NodeChange> = node_changes(done.iter().copied()).collect();
+        let document = PlanDocument::undoing(&nodes, &self.directory, desired, observed);
         if document.changes.is_empty() && self.state == State::Written {
             let _ = std::fs::remove_file(&self.path);
             self.state = State::None;
@@ -172,7 +175,8 @@ impl UndoFile {
         (!done.is_empty()).then(|| Undo {
             file: (self.state == State::Written).then(|| self.path.display().to_string()),
             changes,
-            irreversible: done.len() - changes,
+            irreversible: nodes.len() - changes,
+            of_files: done.len() - nodes.len(),
             instead: document
                 .blocked
                 .into_iter()

@@ -5,7 +5,7 @@ use super::comment_refusals::rules;
 use super::comment_writes::{in_words, none_moved, writes};
 use super::markup::{Markup, Phrase};
 use super::text::count;
-use ipam_planner::plan::{Intent, PlanDocument};
+use ipam_planner::plan::PlanDocument;
 
 const WATCH: &str = "cilium-ipam watch";
 const OPERATOR: &str = "cilium-ipam operator";
@@ -146,13 +146,9 @@ fn in_spite_of_errors(plan: &PlanDocument) -> &'static str {
 fn effect(plan: &PlanDocument) -> &'static str {
     let is_harmless = plan.changes.iter().all(|change| change.hazard == "none");
     let balancing = &plan.summary.load_balancing;
-    match (is_harmless && balancing.lost_addresses == 0, plan.intent) {
-        (false, _) => "",
-        (true, _) if balancing.changes_nothing() => " No running workload is affected.",
-        (true, Intent::Files) => {
-            " No running workload is affected, and no Service loses an address."
-        }
-        // An undo also takes what Services get until then.
-        (true, Intent::Undo) => " No Service loses an address that it has now.",
+    match is_harmless && balancing.lost_addresses == 0 {
+        false => "",
+        true if balancing.changes_nothing() => " No running workload is affected.",
+        true => " No running workload is affected, and no Service loses an address.",
     }
 }

@@ -1,10 +1,10 @@
 //! The counts of the objects other than nodes in words, below the verdict on a plan.
 
 use super::text::{Paint, grouped_digits};
-use ipam_planner::plan::{Intent, LbSummary, Losing, PodPoolSummary, Summary};
+use ipam_planner::plan::{LbSummary, Losing, PodPoolSummary, Summary};
 
 /// LoadBalancer pools and pools of Pods; empty without any.
-pub(super) fn of_objects(summary: &Summary, intent: Intent, losing: Losing) -> String {
+pub(super) fn of_objects(summary: &Summary, losing: Losing) -> String {
     let line = |(text, changes_nothing): (String, bool)| match (text.is_empty(), changes_nothing) {
         (true, _) => text,
         (false, true) => format!("{text}\n"),
@@ -12,14 +12,14 @@ pub(super) fn of_objects(summary: &Summary, intent: Intent, losing: Losing) -> S
     };
     let (balancing, pods) = (&summary.load_balancing, &summary.pod_pools);
     let balancing = (
-        load_balancing(balancing, intent, losing),
+        load_balancing(balancing, losing),
         balancing.changes_nothing(),
     );
     line(balancing) + &line((pod_pools(pods), pods.changes_nothing()))
 }
 
 /// `LoadBalancer: 1 to create, …`; empty without LoadBalancer pools and pins.
-pub(super) fn load_balancing(summary: &LbSummary, intent: Intent, losing: Losing) -> String {
+pub(super) fn load_balancing(summary: &LbSummary, losing: Losing) -> String {
     let LbSummary {
         create,
         update,
@@ -40,10 +40,6 @@ pub(super) fn load_balancing(summary: &LbSummary, intent: Intent, losing: Losing
     let unchanged = counts([(*unchanged, "unchanged")]);
     let lost = match (summary.changes_nothing(), lost_addresses) {
         (true, _) => None,
-        // An undo also takes what Services get until then.
-        (false, 0) if intent == Intent::Undo => {
-            Some("no Service loses an address that it has now".to_owned())
-        }
         (false, 0) => Some("no Service loses an address".to_owned()),
         (false, _) => summary.losses_in_words(losing),
     };

@@ -34,7 +34,7 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     // Every field is named, so that a new one cannot be forgotten here.
     let PlanDocument {
         format_version: _,
-        intent,
+        intent: _,
         digest,
         source,
         selection,
@@ -55,7 +55,7 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
             line if line.is_empty() => line,
             line => format!("{line}\n"),
         },
-        headlines::of_objects(summary, *intent, plan.losing()),
+        headlines::of_objects(summary, plan.losing()),
         refused(refusals, detail),
         human_approval::blocks(summary, changes, detail),
         human_lb::changes(changes, detail),

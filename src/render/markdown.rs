@@ -111,7 +111,7 @@ fn headline(plan: &PlanDocument) -> String {
             super::Irreversible::of(plan).as_str()
         ),
     };
-    let balancing = headlines::load_balancing(&summary.load_balancing, plan.intent, plan.losing());
+    let balancing = headlines::load_balancing(&summary.load_balancing, plan.losing());
     let balancing = prose(&balancing).to_string();
     let balancing = match summary.load_balancing.lost_addresses {
         0 => balancing,

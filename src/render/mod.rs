@@ -97,7 +97,7 @@ pub use upgrade_markdown::upgrade_markdown;
 pub enum Irreversible {
     /// The API server accepts the field only once.
     WriteOnce,
-    /// Fields are deleted that an undo plan does not restore.
+    /// Fields are deleted that the files do not have.
     Deleted,
     /// Agents use what is written.
     InUse,
@@ -117,7 +117,7 @@ impl Irreversible {
     pub fn as_str(self) -> &'static str {
         match self {
             Irreversible::WriteOnce => "spec.podCIDRs is write-once",
-            Irreversible::Deleted => "they delete fields that an undo plan does not restore",
+            Irreversible::Deleted => "they delete fields that the files do not have",
             Irreversible::InUse => "agents use the fields that they write",
         }
     }

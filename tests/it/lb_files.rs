@@ -7,7 +7,7 @@ use super::support::{Folder, KUBERNETES, cluster, node, pool};
 use ipam_cilium::observed::{ObservedKind, Reader};
 use ipam_config::documents::{Documents, SourceFile, lower};
 use ipam_core::model::Hazard;
-use ipam_planner::plan::{PlanDocument, plan};
+use ipam_planner::plan::plan;
 
 const OURS: &str = "app.kubernetes.io/managed-by";
 
@@ -220,57 +220,6 @@ fn a_saved_plan_is_stale_when_another_service_would_lose() {
     assert_eq!(planned(&folder)["changes"], json!([]));
 }
 
-/// An undo plan that says something else than what an apply wrote, with a digest that fits.
-fn forge(folder: &Folder, forged: impl FnOnce(&mut Value)) {
-    let mut plan: Value = serde_json::from_str(&folder.read("undo.json")).unwrap();
-    forged(&mut plan);
-    let plan = PlanDocument::resealed(&plan.to_string()).unwrap();
-    folder.write("undo.json", serde_json::to_string(&plan).unwrap());
-}
-
-#[test]
-fn a_forged_undo_plan_touches_nothing_that_is_not_ours() {
-    let foreign = seen(
-        "foreign",
-        "01",
-        &json!({}),
-        &json!({"blocks": [{"cidr": "10.8.0.0/24"}]}),
-    );
-    let items = [foreign, service("web", &json!({}), "")];
-    let spec = json!({"spec": {"blocks": [{"cidr": "10.8.0.0/24"}]}});
-    let other = json!({"spec": {"blocks": [{"cidr": "10.9.0.0/24"}]}});
-    let kind = "CiliumLoadBalancerIPPool";
-    for (edit, undo) in [
-        (Value::Null, spec.clone()),
-        (other.clone(), spec),
-        (other, Value::Null),
-    ] {
-        let folder = folder(&items, &[wanted("blue", "{blocks: [{cidr: 10.7.0.0/24}]}")]);
-        apply(&folder, &["--auto-approve", "--undo-out", "undo.json"], 0);
-        let before = folder.read("cluster.json");
-        forge(&folder, |plan| {
-            let change = &mut plan["changes"][0];
-            change["name"] = if undo.is_null() {
-                json!("novel")
-            } else {
-                json!("foreign")
-            };
-            (change["edit"], change["undo"]) = (json!({kind: edit}), json!({kind: undo}));
-            plan["waivers"] = json!(["lost-addresses=99", "last-address-pools"]);
-        });
-        let ran = folder
-            .run(&[
-                "apply",
-                "undo.json",
-                "--auto-approve",
-                "--cluster",
-                "cluster.json",
-            ])
-            .expect(4);
-        assert_eq!(folder.read("cluster.json"), before, "{}", ran.stderr);
-    }
-}
-
 #[test]
 fn what_nobody_can_see_is_not_risked() {
     let file = |text: &str| SourceFile {
@@ -396,36 +345,6 @@ fn files_about_services_alone_judge_no_node() {
     let both = planned(&folder(&items, &[blue, other]));
     assert_eq!(both["misplaced"].as_array().unwrap().len(), 1, "{both:#}");
     assert_eq!(both["blocked"].as_array().unwrap().len(), 1, "{both:#}");
-}
-
-/// The pool that would give it is deleted in the same plan.
-#[test]
-fn an_undo_predicts_no_address_of_a_pool_that_it_deletes() {
-    let waiting = service("web", &json!({}), "");
-    let pin = "apiVersion: cilium-ipam.io/v1alpha1\nkind: ServiceAssignment\nmetadata: {name: web}\nspec: {service: default/web, ips: [20.0.10.5]}\n";
-    let blue = wanted("blue", "{blocks: [{cidr: 20.0.10.0/24}]}");
-    let undo = |files: &[String]| {
-        let folder = folder(std::slice::from_ref(&waiting), files);
-        apply(&folder, &["--auto-approve", "--undo-out", "undo.json"], 0);
-        let ran = folder.run(&[
-            "apply",
-            "undo.json",
-            "--no-input",
-            "--cluster",
-            "cluster.json",
-        ]);
-        ran.all()
-    };
-    for files in [vec![blue.clone(), pin.to_owned()], vec![blue]] {
-        let told = undo(&files);
-        assert!(told.contains("default/web  waits: no_pool"), "{told}");
-        assert!(!told.contains("gets an IPv4 address"), "{told}");
-        // By then it has an address, and loses it.
-        assert!(
-            told.contains("no Service loses an address that it has now"),
-            "{told}"
-        );
-    }
 }
 
 /// Only the operator's condition shows that it has seen the request.

@@ -117,7 +117,7 @@ fn an_apply_needs_a_waiver_that_counts_the_hostnames() {
     let folder = folder("1.19.3", &services());
     let apply = |waiver: &str| {
         let waive = ["--waive", waiver];
-        let words = ["apply", "--auto-approve", "--undo-out", "undo.json"];
+        let words = ["apply", "--auto-approve"];
         folder.run(&[&words, &CLUSTER[..], &waive].concat())
     };
     let refused = apply("lost-addresses=2").expect(5).stderr;

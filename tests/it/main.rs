@@ -55,7 +55,6 @@ mod lb_freeze_operators;
 mod lb_from_metallb;
 mod lb_hostnames;
 mod lb_hostnames_operators;
-mod lb_undo;
 mod limited_plans;
 mod lock;
 mod map;

@@ -384,7 +384,7 @@ fn a_pool_without_an_owner_becomes_ours_and_a_saved_plan_holds() {
         .expect(0)
         .stdout;
     assert!(
-        applied.contains("Undo plan, takes back 2 of 2 changes"),
+        applied.contains("2 changes of pools, Services or address pairs follow the files"),
         "{applied}"
     );
     // What it shows already is done.

@@ -21,7 +21,9 @@ use ipam_controller::{
     observe_and_plan,
 };
 use ipam_core::net::{Block, Family};
-use ipam_planner::plan::{Change, Plan, PlanDocument, Staleness, node_changes, still_wanted};
+use ipam_planner::plan::{
+    Change, NodeChange, Plan, PlanDocument, Staleness, node_changes, still_wanted,
+};
 
 /// Blocks of each family that pool `a` has.
 const BLOCKS: u8 = 8;
@@ -430,12 +432,8 @@ pub(super) fn apply(folder: &Folder, loaded: &Loaded, saved: Option<&PlanDocumen
         Some(Staleness::Stale(_)) => Vec::new(),
         None => plan.changes.clone(),
     };
-    let undo = PlanDocument::undoing(
-        &changes.iter().collect::<Vec<_>>(),
-        "pools",
-        &loaded.desired,
-        &observed,
-    );
+    let of_nodes: Vec<&NodeChange> = node_changes(&changes).collect();
+    let undo = PlanDocument::undoing(&of_nodes, "pools", &loaded.desired, &observed);
     let stop = Stop::default();
     let parallelism = NonZeroUsize::MIN;
     let on_conflict = OnConflict::Replan;

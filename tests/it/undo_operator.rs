@@ -1,15 +1,14 @@
 //! Undo plans beside the real cilium-operator on a real API server: the cluster is as before, and
 //! the operator has forgotten nothing and remembers nothing.
 
-use serde_json::{Value, json};
-use testbed::{CiliumVersion, Operator, wait_until};
+use serde_json::json;
+use testbed::{CiliumVersion, wait_until};
 
+use super::cluster_pool;
 use super::server::{Server, node};
 use super::support::pool;
-use super::{cluster_pool, multi_pool};
 
 const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
-const NODE_CONFIGS: &str = "/apis/cilium.io/v2alpha1/ciliumnodeconfigs";
 
 fn apply(server: &Server, undo: &str) {
     server
@@ -111,68 +110,4 @@ fn a_filled_cilium_node_and_the_operator_that_writes_back() {
     )
     .unwrap();
     drop(operator);
-}
-
-/// Name, labels and spec of all pools and of what chooses them.
-fn pools(server: &Server) -> Vec<Value> {
-    let of = |object: &Value| {
-        json!([
-            object["metadata"]["name"],
-            object["metadata"]["labels"],
-            object["spec"]
-        ])
-    };
-    let paths = [multi_pool::PODS_POOLS, NODE_CONFIGS];
-    let objects = paths.map(|path| server.plane.list(path).unwrap());
-    objects.iter().flatten().map(of).collect()
-}
-
-fn pools_and_choices(version: CiliumVersion) {
-    let server = multi_pool::start(version);
-    let flags = ["--ipam=multi-pool", "--enable-ipv6=false"];
-    let operator = Operator::start(&server.programs, &server.plane, version, &flags).unwrap();
-    server.nodes(multi_pool::nodes());
-    server.folder.write("pools/a.yaml", multi_pool::documents());
-    apply(&server, "undo.json");
-    let written = pools(&server);
-    assert_eq!(written.len(), 8);
-    undo(&server, "undo.json", "redo.json", 0);
-    assert_eq!(pools(&server), [json!(null); 0]);
-    undo(&server, "redo.json", "undo-again.json", 0);
-    assert_eq!(pools(&server), written);
-
-    // Unused ranges are removed again; the operator still gives from the others.
-    let wider = multi_pool::documents().replace("[10.21.0.0/16]", "[10.21.0.0/16, 10.31.0.0/16]");
-    server.folder.write("pools/a.yaml", wider);
-    apply(&server, "narrower.json");
-    assert_ne!(pools(&server), written);
-    undo(&server, "narrower.json", "wider.json", 0);
-    assert_eq!(pools(&server), written);
-    multi_pool::wants(&server, "b1", "rack-b", 8);
-    let held = multi_pool::allocated(&server, "b1");
-    assert!(held[0].1[0].starts_with("10.21."), "{held:?}");
-
-    let said = undo(&server, "undo-again.json", "some.json", 7);
-    let why = format!("node b1 has {} of it", held[0].1[0]);
-    assert!(
-        said.contains("CiliumPodIPPool/rack-b") && said.contains(&why),
-        "{said}"
-    );
-    let is_kept = |object: &&Value| object[0] == "rack-b";
-    let kept: Vec<Value> = written.iter().filter(is_kept).cloned().collect();
-    assert_eq!(pools(&server), kept);
-    server.plane.delete(&format!("{CILIUM_NODES}/b1")).unwrap();
-    undo(&server, "undo-again.json", "redo-again.json", 0);
-    assert_eq!(pools(&server), [json!(null); 0]);
-    drop(operator);
-}
-
-#[test]
-fn pools_and_choices_beside_the_operator_of_1_15() {
-    pools_and_choices(CiliumVersion::V1_15);
-}
-
-#[test]
-fn pools_and_choices_beside_the_operator_of_1_19() {
-    pools_and_choices(CiliumVersion::V1_19);
 }

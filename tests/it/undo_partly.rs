@@ -4,12 +4,10 @@ use serde_json::{Value, json};
 
 use super::support::{Folder, KUBERNETES, cluster, holds, node, pin, pool};
 use super::undo_cilium::{
-    add, apply, cluster_pool, edit, is_refused, moved, multi_pool, node_config, object, policy,
-    saved, undo,
+    add, apply, cluster_pool, edit, is_refused, moved, node_config, object, policy, saved, undo,
 };
 
 const CONFIG: &str = "cilium-ipam-n1";
-const CHOICE: &str = "cilium-ipam-pool-2147483648-0001-a";
 
 fn apply_json(folder: &Folder, file: &str, code: i32) -> Value {
     let words = ["apply", file, "--cluster", "cluster.json", "--auto-approve"];
@@ -151,52 +149,6 @@ fn another_writer_still_makes_all_of_it_stale() {
     });
     is_refused(&folder, "shows something else by now");
     assert!(object(&folder, "CiliumNode", "n2").is_some());
-}
-
-#[test]
-fn a_pool_that_another_still_chooses_does_not_hold_up_our_choice() {
-    let folder = multi_pool("10.20.0.0/16", &[]);
-    apply(&folder, "undo.json");
-    add(
-        &folder,
-        json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNodeConfig", "metadata": {"name": "zz", "namespace": "kube-system"},
-            "spec": {"nodeSelector": {}, "defaults": {"ipam-default-ip-pool": "a"}}}),
-    );
-    let said = undo(&folder, "undo.json", "redo.json", 7);
-    assert!(said.contains("zz"), "{said}");
-    assert!(object(&folder, "CiliumPodIPPool", "a").is_some());
-    assert!(object(&folder, "CiliumNodeConfig", CHOICE).is_none());
-}
-
-#[test]
-fn a_pool_that_stays_blocked_is_not_chosen() {
-    let folder = multi_pool("10.20.0.0/16", &[]);
-    apply(&folder, "first.json");
-    undo(&folder, "first.json", "undo.json", 0);
-    // `undo.json` creates both again, and the range is taken by now.
-    let files = folder.read("pools/a.yaml");
-    let excluding = files.replace("quarantine: 1h", "quarantine: 1h, excluded: [10.20.9.0/24]");
-    folder.write("pools/a.yaml", excluding);
-    is_refused(&folder, "10.20.0.0/16 cannot be given back");
-    is_refused(&folder, CHOICE);
-}
-
-#[test]
-fn a_choice_stays_while_its_replacement_is_blocked() {
-    let folder = multi_pool("10.20.0.0/16", &[]);
-    let of_rack_c =
-        "{cidrs: [10.50.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: c}}}";
-    folder.write("pools/c.yaml", pool("c", of_rack_c));
-    apply(&folder, "first.json");
-    let files = folder.read("pools/a.yaml");
-    let files = files.replace("10.20.0.0/16", "10.40.0.0/16");
-    let files = files.replace("name: a}", "name: b}");
-    folder.write("pools/a.yaml", &files);
-    apply(&folder, "undo.json");
-    let excluding = "quarantine: 1h, excluded: [10.20.9.0/24]";
-    folder.write("pools/a.yaml", files.replace("quarantine: 1h", excluding));
-    is_refused(&folder, "10.20.0.0/16 cannot be given back");
-    is_refused(&folder, "both are undone together or not at all");
 }
 
 // === An apply of files ===

@@ -15,7 +15,9 @@ use ipam_controller::apply::Stop;
 use ipam_controller::{
     Job, Loaded, NoPorts, OnConflict, Sending, apply_until_settled, observe_and_plan,
 };
-use ipam_planner::plan::{Change, Plan, PlanDocument, Staleness, still_wanted};
+use ipam_planner::plan::{
+    Change, NodeChange, Plan, PlanDocument, Staleness, node_changes, still_wanted,
+};
 
 /// Outcome of an apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +55,8 @@ impl UndoFiles {
 
     /// Adds the plan that undoes these changes, if any can be undone.
     fn add(&self, changes: &[&Change], loaded: &Loaded, observed: &Observed) {
-        let undo = PlanDocument::undoing(changes, "pools", &loaded.desired, observed);
+        let nodes: Vec<&NodeChange> = node_changes(changes.iter().copied()).collect();
+        let undo = PlanDocument::undoing(&nodes, "pools", &loaded.desired, observed);
         if !undo.changes.is_empty() {
             self.lock().push(undo);
         }

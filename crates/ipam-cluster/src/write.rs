@@ -14,9 +14,7 @@ use ipam_cilium::observed::{
 use ipam_core::claims::Claims;
 use ipam_core::model::{AddressPoolName, NodeName, ServiceName};
 use ipam_desired::CustomKind;
-use ipam_planner::plan::{
-    AddressPoolChange, PodPoolChange, PodPoolObject, PoolAction, ServiceChange,
-};
+use ipam_planner::plan::{AddressPoolChange, PodPoolChange, PodPoolObject, ServiceChange};
 
 /// The object that a write changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,7 +146,6 @@ pub(super) fn guard(version: &ObjectVersion) -> Value {
 impl From<&AddressPoolChange> for Write {
     fn from(change: &AddressPoolChange) -> Write {
         let AddressPoolChange {
-            action,
             name,
             api,
             before,
@@ -177,11 +174,9 @@ impl From<&AddressPoolChange> for Write {
                 let (old, mut new) = (object(before, json!({})), object(after, self::guard(guard)));
                 // Server-side apply removes only fields that we applied. The fields to remove may
                 // have another owner.
-                if remove_absent(&old, &mut new) == Removal::Some || *action == PoolAction::Restore
-                {
-                    Operation::Patch(new)
-                } else {
-                    Operation::Apply(new)
+                match remove_absent(&old, &mut new) {
+                    Removal::Some => Operation::Patch(new),
+                    Removal::None => Operation::Apply(new),
                 }
             }
         };
@@ -235,8 +230,7 @@ impl From<&PodPoolChange> for Write {
                 (target, api.as_str(), "CiliumNodeConfig", metadata)
             }
         };
-        let is_ours = change.action != PoolAction::Disown;
-        metadata["labels"] = json!({label: is_ours.then_some(value)});
+        metadata["labels"] = json!({label: value});
         let operation = match (&change.before, &change.after) {
             (_, None) => Operation::Delete(change.guard.clone()),
             (None, Some(after)) => Operation::Create(

@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::check::at_start;
-use crate::plan::{Change, LostAddress, Plan, ServiceAction, Target};
+use crate::plan::{Change, LostAddress, Plan, Target};
 use ipam_cilium::lbipam::{
     ClassUse, LbRules, LbService, LossReason, RequestAuthor, ServedAddress, ServiceOwner,
 };
@@ -284,10 +284,7 @@ pub fn judge(pins: &[FrozenPin], without: &Plan, with: &Plan) -> Judgement {
     if !left.is_empty() {
         return Judgement::Without(left);
     }
-    let is_pin = |change: &Change| {
-        matches!(change, Change::Service(change)
-            if change.action == ServiceAction::Pin && names.contains(&change.service))
-    };
+    let is_pin = |change: &Change| matches!(change, Change::Service(change) if names.contains(&change.service));
     match other_changes(without, with, is_pin).or_else(|| moved(without, with)) {
         Some(what) => Judgement::Refused(what),
         None => Judgement::Good,

@@ -7,7 +7,6 @@ use testbed::{Fault, OpenStack, or_skip};
 use super::support::stack;
 use crate::safety_arguments::running;
 use crate::support::{Folder, KUBERNETES, Ran, cluster, holds, node, pool};
-use crate::undo::forge;
 
 const VM: &str = "11111111-9d65-4b7e-8d1e-6f0c1d5a9b11";
 const FULL_VM: &str = "22222222-9d65-4b7e-8d1e-6f0c1d5a9b11";
@@ -125,10 +124,10 @@ fn ports_of_vms_let_the_pod_cidrs_of_their_nodes_out() {
     let open = json!({"port_security_enabled": false, "security_groups": []});
     let open = port(&stack, &network, "compute:nova", VM, &open);
     nobody_who_did_not_ask_is_helped(&stack, &vms);
-    planned_applied_and_taken_back(&stack, &vms);
+    planned_and_applied(&stack, &vms);
     somebody_else_writes_meanwhile(&stack, &vms);
     a_node_that_joins(&stack, &network);
-    blocks_and_pairs_are_taken_back_together(&stack, &network);
+    a_pair_follows_the_block_that_was_taken_back(&stack, &network);
     a_port_that_is_full(&stack, &network);
     assert_eq!(
         (pairs(&stack, &others).len(), pairs(&stack, &open).len()),
@@ -145,7 +144,7 @@ fn nobody_who_did_not_ask_is_helped(stack: &OpenStack, port: &str) {
     assert_eq!(pairs(stack, port).len(), 4);
 }
 
-fn planned_applied_and_taken_back(stack: &OpenStack, port: &str) {
+fn planned_and_applied(stack: &OpenStack, port: &str) {
     let folder = person(stack, &[vm("n1", VM, "10.20.0.0/24")], POLICY);
     let planned = changes(&folder);
     assert_eq!(planned.len(), 1, "{planned:#?}");
@@ -179,24 +178,18 @@ fn planned_applied_and_taken_back(stack: &OpenStack, port: &str) {
         "{shown}"
     );
     let was = pairs(stack, port);
-    run(
-        &folder,
-        &[
-            "apply",
-            "--auto-approve",
-            "--undo-out",
-            "undo.json",
-            "--limit",
-            "disruptive-count=0",
-        ],
-    )
-    .expect(5);
+    let limited = ["--auto-approve", "--limit", "disruptive-count=0"];
+    run(&folder, &[&["apply"], &limited[..]].concat()).expect(5);
     assert_eq!(pairs(stack, port), was, "a limit counts it");
-    run(
-        &folder,
-        &["apply", "--auto-approve", "--undo-out", "undo.json"],
-    )
-    .expect(0);
+    run(&folder, &["plan", "--out", "plan.json"]).expect(0);
+    let applied = run(&folder, &["apply", "--auto-approve"]).expect(0);
+    assert!(
+        applied
+            .stdout
+            .contains("1 change of pools, Services or address pairs follows the files"),
+        "{}",
+        applied.stdout
+    );
     assert_eq!(
         pairs(stack, port),
         [
@@ -208,46 +201,17 @@ fn planned_applied_and_taken_back(stack: &OpenStack, port: &str) {
     );
     assert!(changes(&folder).is_empty(), "nothing is left to do");
     stack.neutron().stop();
-    let stale = run(&folder, &["apply", "undo.json", "--auto-approve"])
-        .expect(4)
-        .stderr;
+    let saved = ["apply", "plan.json", "--trust-plan-file"];
+    let stale = run(&folder, &saved).expect(4).stderr;
     assert!(
         stale.contains("its state is unknown"),
         "what cannot be seen is not gone: {stale}"
     );
     stack.neutron().start().unwrap();
-    // Another node now has the block that was allowed before.
-    let alone = folder.read("cluster.json");
-    let nodes = [
-        vm("n1", VM, "10.20.0.0/24"),
-        node("n2", "a", &holds("10.20.9.0/24")),
-    ];
-    folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &nodes));
-    let stale = run(&folder, &["apply", "undo.json", "--auto-approve"])
-        .expect(4)
-        .stderr;
-    assert!(
-        stale.contains("10.20.9.0/24 cannot be given back"),
-        "{stale}"
-    );
-    folder.write("cluster.json", alone);
-    run(&folder, &["apply", "undo.json", "--auto-approve"]).expect(0);
-    let kept = [
-        "10.20.0.0/24",
-        "10.20.8.0/24",
-        "10.20.9.0/24",
-        "10.21.0.0/16",
-        "203.0.113.9",
-    ];
-    assert_eq!(
-        pairs(stack, port),
-        kept,
-        "the node's block is allowed as before"
-    );
 }
 
-/// The undo removes the block and its pair together, or keeps both.
-fn blocks_and_pairs_are_taken_back_together(stack: &OpenStack, network: &str) {
+/// An undo takes the block from the node, and the next plan the pair from the port.
+fn a_pair_follows_the_block_that_was_taken_back(stack: &OpenStack, network: &str) {
     let of_vm = port(stack, network, "compute:nova", MOVED_VM, &json!({}));
     let id = format!("\"providerID\":\"openstack:///{MOVED_VM}\",\"podCIDR\"");
     let items: Vec<String> = running(&[("n1", "a")])
@@ -273,43 +237,23 @@ fn blocks_and_pairs_are_taken_back_together(stack: &OpenStack, network: &str) {
     run(&folder, &undo).expect(0);
     assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24", "fd00:20::/64"]);
     let saved: Value = serde_json::from_str(&folder.read("undo.json")).unwrap();
-    let kept = saved["blocked"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|blocked| blocked["kind"] == "Port")
-        .unwrap();
-    assert!(
-        kept["reason"]
-            .as_str()
-            .unwrap()
-            .contains("still allows 10.20.0.0/24, which its node keeps"),
-        "{kept}"
-    );
+    let kinds = saved["changes"].as_array().unwrap().iter();
+    let kinds: Vec<&Value> = kinds.map(|change| &change["kind"]).collect();
+    assert_eq!(kinds, ["Node"]);
     run(&folder, &["apply", "undo.json", "--auto-approve"]).expect(0);
-    assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24"]);
-    forge(&folder, "undo.json", |plan| {
-        let of_port = |change: &&Value| change["kind"] == "Port";
-        let change = plan["changes"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(of_port)
-            .unwrap()
-            .to_string();
-        let asks_for_more = change.replace("fd00:20::/64", "10.20.0.0/24");
-        assert_ne!(change, asks_for_more);
-        plan["changes"] = json!([serde_json::from_str::<Value>(&asks_for_more).unwrap()]);
-    });
-    let refused = run(&folder, &["apply", "undo.json", "--auto-approve"])
-        .expect(4)
-        .stderr;
-    assert!(refused.contains("which its node keeps"), "{refused}");
+    assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24", "fd00:20::/64"]);
+    let reverted = "{cidrs: [10.20.0.0/16], blockSize: 24}";
+    folder.write(
+        "pools/a.yaml",
+        [pool("rack", reverted), POLICY.to_owned()].join("---\n"),
+    );
+    run(&folder, &undo).expect(0);
     assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24"]);
 }
 
 fn somebody_else_writes_meanwhile(stack: &OpenStack, port: &str) {
     let folder = person(stack, &[vm("n1", VM, "10.20.0.0/24")], POLICY);
+    let_out(stack, port, &["10.20.9.0/24".to_owned()]);
     run(&folder, &["plan", "--out", "plan.json"]).expect(0);
     let_out(stack, port, &["198.51.100.7".to_owned()]);
     let changed = Fault::Answer {

@@ -70,17 +70,17 @@ pub use drift::{Drift, FieldDrift, PairsDrift};
 pub(crate) use file_blocks::pools_of;
 pub use lb::{
     AddressPoolChange, AddressUser, Effects, LbObstacle, LossTime, LostAddress, PoolAction,
-    ServiceAction, ServiceChange, ServiceEffect, effects,
+    ServiceChange, ServiceEffect, effects,
 };
 pub use misplaced::{Misplaced, MisplacedReason};
 pub use overview::{BlockCounts, Overview, PoolOverview, Progress};
 pub use overview_update::{MisplacedUpdate, OverviewUpdate, PoolUpdate};
 pub use planned_state::{ChangedNodes, ChangedNodesPlan, NextWholePlan, PlannedState};
-pub use pod_pools::{PodPoolCause, PodPoolChange, PodPoolObject, PodPoolSpec};
+pub use pod_pools::{PodPoolChange, PodPoolObject, PodPoolSpec};
 pub(crate) use pod_pools::{plan as plan_pod_pools, priority_in};
 pub use pool_use::{PoolUse, RangeUse, pool_use, range_use};
 pub(crate) use ports::blocks_in_use;
-pub use ports::{PortCause, PortChange, without_awaited_pairs};
+pub use ports::{PortChange, without_awaited_pairs};
 pub use refusals::{Refusal, exceeded_limits, refusals};
 pub use rule_cases::{CaseOutcome, TestedCase, TestedPolicy, test_policy};
 pub use selection::{LeftOut, Selected, Selection};

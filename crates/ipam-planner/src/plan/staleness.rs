@@ -1,6 +1,5 @@
 //! Whether a saved plan is still what would be planned.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::blocked::BlockedReason;
@@ -8,7 +7,7 @@ use super::document::{ChangeDocument, EditDocument, Intent, PlanDocument};
 use super::write_path::node_config_name;
 use super::{Change, Plan, ServiceEffectDocument, Target, document, effects, lb, ports};
 use ipam_cilium::observed::Observed;
-use ipam_core::model::{NodeName, OWNER_LABEL};
+use ipam_core::model::NodeName;
 
 /// The result of comparing a saved plan with a fresh one.
 #[derive(Debug)]
@@ -60,10 +59,6 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
     let obstacles = Obstacles::new(fresh);
     let (mut done, mut gone) = (0, 0);
     for wanted in &saved.changes {
-        let wanted = &*match saved.intent {
-            Intent::Undo => Cow::Owned(lb::as_written_now(wanted, observed)),
-            Intent::Files => Cow::Borrowed(wanted),
-        };
         let target = target_of(wanted);
         let now = planned.get(&target).copied();
         match judged(saved.intent, wanted, now, &obstacles, observed) {
@@ -123,7 +118,7 @@ fn judged(
         return Judged::Done;
     }
     if intent == Intent::Undo && now.is_none() {
-        if is_settled(observed, wanted) {
+        if is_gone(observed, wanted) {
             return Judged::Gone;
         }
         if let Some(reason) = obstacles.blocked.get(&target_of(wanted)) {
@@ -134,7 +129,7 @@ fn judged(
             }));
         }
     }
-    Judged::Different(difference(intent, wanted, now, obstacles, observed))
+    Judged::Different(difference(wanted, now, obstacles, observed))
 }
 
 fn target_of(saved: &ChangeDocument) -> String {
@@ -259,12 +254,6 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
     }
 }
 
-/// Whether nothing is left that a change of an undo plan could undo.
-fn is_settled(observed: &Observed, saved: &ChangeDocument) -> bool {
-    let wants_pod_pool = matches!(saved.edit, EditDocument::PodPool(Some(_)));
-    is_gone(observed, saved) && !lb::wants_pool(saved) && !wants_pod_pool
-}
-
 fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
     if matches!(saved.edit, EditDocument::PodPool(_)) {
         return document::is_gone(observed, saved);
@@ -320,7 +309,6 @@ impl BlockedChange {
 }
 
 fn difference(
-    intent: Intent,
     saved: &ChangeDocument,
     now: Option<&Change>,
     obstacles: &Obstacles<'_>,
@@ -355,14 +343,11 @@ fn difference(
     if obstacles.unchanged.contains(&target) {
         return format!("{who}: saved to {was}, but it is as the files say, in another way");
     }
-    format!(
-        "{who}: saved to {was}, but {}",
-        obstacle(intent, saved, observed)
-    )
+    format!("{who}: saved to {was}, but {}", obstacle(saved, observed))
 }
 
 /// Why a change is neither planned afresh nor blocked.
-fn obstacle(intent: Intent, saved: &ChangeDocument, observed: &Observed) -> String {
+fn obstacle(saved: &ChangeDocument, observed: &Observed) -> String {
     let unseen = match saved.edit {
         EditDocument::AddressPairs { .. } => ports::unseen(observed),
         _ => lb::unseen(observed, saved),
@@ -374,14 +359,8 @@ fn obstacle(intent: Intent, saved: &ChangeDocument, observed: &Observed) -> Stri
         return "it is gone".to_owned();
     }
     let is_absent = lb::creates(saved) && !observed.address_pools.contains_key(&saved.name);
-    match (is_absent, intent) {
-        (false, _) => "it shows something else by now".to_owned(),
-        (true, Intent::Files) => "the files do not ask for it any more".to_owned(),
-        (true, Intent::Undo) => {
-            format!(
-                "it has no label {}={}, or a range that cannot be read",
-                OWNER_LABEL.0, OWNER_LABEL.1
-            )
-        }
+    match is_absent {
+        false => "it shows something else by now".to_owned(),
+        true => "the files do not ask for it any more".to_owned(),
     }
 }

@@ -1,22 +1,20 @@
-//! Undo: the plan of an undo against the cluster as it is now.
+//! Undo of the blocks of nodes: the plan of an undo against the cluster as it is now. Other objects
+//! follow the files.
 
 mod annotations;
 mod cilium_node;
 mod node_config;
 mod record;
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::blocked::{Blocked, BlockedReason, NodeObstacle, UndoObstacle};
 use super::change::{Action, Change, Edit, NodeChange, Reason, Target};
 use super::document::{ChangeDocument, EditDocument, PlanDocument};
 use super::file_blocks::FileBlocks;
 use super::kept_addresses::KeptAddresses;
-use super::lb;
 use super::owners::{AddressOwners, Owner};
 use super::supply::{foreign, supply};
 use super::write_path::Paths;
-use super::{Plan, digest, pod_pools, ports};
+use super::{Plan, digest};
 use crate::check;
 use crate::openstack::SubnetPools;
 use ipam_cilium::observed::{Node, ObjectVersion, Observed};
@@ -54,28 +52,11 @@ pub fn plan_undo(
         files: FileBlocks::new(desired),
         paths: Paths::new(observed, &desired.policy),
     };
-    (plan.changes, plan.blocked, plan.effects) = lb::undone(saved, desired, observed);
-    let (of_pod_pools, blocked) = pod_pools::undone(saved, desired, observed);
-    plan.changes.extend(of_pod_pools);
-    plan.blocked.extend(blocked);
-    for wanted in saved.changes.iter().filter(|wanted| wanted.kind == "Node") {
+    for wanted in &saved.changes {
         match planner.change(wanted) {
             Some(Ok(change)) => plan.changes.push(Change::Node(Box::new(change))),
             Some(Err(blocked)) => plan.blocked.push(blocked),
             None => {}
-        }
-    }
-    let kept: BTreeSet<&Target> = plan.blocked.iter().map(|one| &one.target).collect();
-    let mut taken = planner.taken(saved);
-    taken.retain(|node, _| !kept.contains(&Target::Node(node.clone())));
-    let of_ports = saved.changes.iter().filter_map(|wanted| {
-        ports::undone(wanted, &taken, &planner.files, observed, &planner.owners)
-    });
-    let of_ports: Vec<_> = of_ports.collect();
-    for port in of_ports {
-        match port {
-            Ok(change) => plan.changes.push(Change::Port(Box::new(change))),
-            Err(blocked) => plan.blocked.push(blocked),
         }
     }
     plan.judge(desired, observed);
@@ -194,30 +175,6 @@ impl UndoPlanner<'_> {
             })
     }
 
-    /// Blocks that the undo takes from nodes, or took before it was interrupted. With
-    /// `CiliumNodeConfig`s it takes none: a running agent uses its block until it restarts.
-    fn taken(&self, saved: &PlanDocument) -> BTreeMap<NodeName, BTreeSet<Block>> {
-        let of_node = |wanted: &ChangeDocument| {
-            let node = self
-                .observed
-                .nodes
-                .get(&wanted.name.parse::<NodeName>().ok()?)?;
-            let left = taken_from(&wanted.edit)?;
-            let shown = taken_from(wanted.undo.as_ref()?)?;
-            let taken = shown
-                .into_iter()
-                .filter(|block| !left.contains(block))
-                .collect();
-            (node.uid == wanted.guard.uid).then(|| (node.name.clone(), taken))
-        };
-        saved
-            .changes
-            .iter()
-            .filter(|wanted| wanted.kind == "Node")
-            .filter_map(of_node)
-            .collect()
-    }
-
     /// Why the files would not give a block back.
     fn obstacle(&self, block: Block, node: &Node) -> Option<BlockedReason> {
         if let Some(unresolved) = self.subnets.unresolved() {
@@ -226,16 +183,6 @@ impl UndoPlanner<'_> {
         self.files
             .obstacle_to_new(node, block)
             .map(|_| BlockedReason::Undo(UndoObstacle::CannotBeGivenBack(block)))
-    }
-}
-
-/// The blocks of a field from which an undo takes blocks at once.
-fn taken_from(edit: &EditDocument) -> Option<Vec<Block>> {
-    match edit {
-        EditDocument::Annotations(_) => {
-            annotations::values(edit).map(|values| annotations::blocks(&values))
-        }
-        _ => cilium_node::blocks(edit),
     }
 }
 

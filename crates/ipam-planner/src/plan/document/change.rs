@@ -22,8 +22,8 @@ pub struct OriginDocument {
 /// A change as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeDocument {
-    /// `assign`, `update` or `release` for a node; `create`, `update`, `adopt`, `delete`,
-    /// `restore` or `disown` for a pool; `pin` or `restore` for a Service.
+    /// `assign`, `update` or `release` for a node; `create`, `update`, `adopt` or
+    /// `delete` for a pool; `pin` for a Service.
     pub action: String,
     /// Kind of the object.
     pub kind: String,
@@ -46,7 +46,7 @@ pub struct ChangeDocument {
     pub hazard: String,
     /// The fields that are set.
     pub edit: EditDocument,
-    /// The fields that an undo would set; absent if the change cannot be undone.
+    /// The fields as they are now; absent if the change cannot be undone.
     #[serde(default)]
     pub undo: Option<EditDocument>,
     /// The object that was seen.
@@ -149,8 +149,7 @@ impl ChangeDocument {
             // The blocks are in `after`.
             needs_approval: _,
         } = self;
-        // A pool that was re-created with the same spec is equivalent. An undo plan is saved before
-        // the objects that it deletes are created.
+        // A pool that was re-created with the same spec is equivalent.
         let uid = match edit {
             EditDocument::AddressPool(_) | EditDocument::PodPool(_) => "",
             _ => &guard.uid,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{ChangeDocument, EditDocument, GuardDocument, OriginDocument};
 use crate::plan::Plan;
 use crate::plan::change::{Change, Target};
-use crate::plan::lb::{AddressPoolChange, Effects, PoolAction, ServiceAction, ServiceChange};
+use crate::plan::lb::{AddressPoolChange, Effects, PoolAction, ServiceChange};
 use ipam_cilium::lbipam::{AddressBlock, AddressPoolManifest, Certainty, Translation};
 use ipam_cilium::observed::FIELD_MANAGER;
 use ipam_core::model::grouped_digits;
@@ -40,7 +40,7 @@ impl LbSummary {
         };
         LbSummary {
             create: count(&[PoolAction::Create]),
-            update: count(&[PoolAction::Update, PoolAction::Restore]),
+            update: count(&[PoolAction::Update]),
             adopt: count(&[PoolAction::Adopt]),
             delete: count(&[PoolAction::Delete]),
             pin: plan
@@ -161,9 +161,7 @@ impl AddressPoolChange {
     /// Why the pool changes, with remarks on the translation.
     fn reason(&self) -> String {
         let why = match self.action {
-            PoolAction::Create if self.origin.is_some() => {
-                "in the files, and not in the cluster".to_owned()
-            }
+            PoolAction::Create => "in the files, and not in the cluster".to_owned(),
             PoolAction::Update => match self.author.as_ref() {
                 Some((manager, time)) if manager != FIELD_MANAGER => {
                     format!("differs from the files; last written by {manager} at {time}")
@@ -174,12 +172,7 @@ impl AddressPoolChange {
                 "a person or another tool made it; from the apply on, these files manage it"
                     .to_owned()
             }
-            PoolAction::Delete if self.origin.is_none() && self.after.is_none() => {
-                "ours, and not in the files".to_owned()
-            }
-            PoolAction::Create | PoolAction::Restore | PoolAction::Disown | PoolAction::Delete => {
-                "undoes an earlier apply".to_owned()
-            }
+            PoolAction::Delete => "ours, and not in the files".to_owned(),
         };
         why + match self.translation {
             Translation::None => "",
@@ -196,7 +189,6 @@ impl AddressPoolChange {
 impl From<&ServiceChange> for ChangeDocument {
     fn from(change: &ServiceChange) -> ChangeDocument {
         let ServiceChange {
-            action,
             service,
             key,
             before,
@@ -216,7 +208,7 @@ impl From<&ServiceChange> for ChangeDocument {
             EditDocument::Annotations([((*key).to_owned(), value.clone())].into())
         };
         ChangeDocument {
-            action: action.as_str().to_owned(),
+            action: "pin".to_owned(),
             kind: Target::Service(service.clone()).kind().to_owned(),
             name: service.to_string(),
             write_path: (*key).to_owned(),
@@ -224,10 +216,9 @@ impl From<&ServiceChange> for ChangeDocument {
             after: listed(after),
             pool: None,
             failure_domain: None,
-            reason: match (action, origin) {
-                (ServiceAction::Pin, Some(origin)) => format!("pinned by {origin}"),
-                (ServiceAction::Pin, None) => "pinned".to_owned(),
-                (ServiceAction::Restore, _) => "undoes an earlier apply".to_owned(),
+            reason: match origin {
+                Some(origin) => format!("pinned by {origin}"),
+                None => "pinned".to_owned(),
             },
             hazard: hazard.as_str().to_owned(),
             edit: edit(after),

@@ -128,6 +128,9 @@ pub enum PlanFileError {
     /// No plan changes one object twice.
     #[error("it changes `{0}` twice, which no plan does")]
     Twice(String),
+    /// Only blocks of nodes are taken back; everything else follows the files.
+    #[error("it takes back `{0}`, and an undo plan has only nodes")]
+    NotANode(String),
     /// Every change of a plan sets something.
     #[error("its change of `{0}` sets nothing, which no plan does")]
     Empty(String),
@@ -291,6 +294,7 @@ impl PlanDocument {
         if !document.changes.is_empty() && document.summary.changes_nothing() {
             return Err(PlanFileError::Summary);
         }
+        document.check_kinds()?;
         document.check_edits()?;
         let mut names = BTreeSet::new();
         match document
@@ -300,6 +304,17 @@ impl PlanDocument {
         {
             Some(twice) => Err(PlanFileError::Twice(twice.name.escape_debug().to_string())),
             None => Ok(document),
+        }
+    }
+
+    fn check_kinds(&self) -> Result<(), PlanFileError> {
+        let is_foreign = |change: &&ChangeDocument| change.kind != "Node";
+        match self.changes.iter().find(is_foreign) {
+            Some(change) if self.intent == Intent::Undo => {
+                let target = format!("{}/{}", change.kind, change.name);
+                Err(PlanFileError::NotANode(target.escape_debug().to_string()))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -6,7 +6,7 @@ use super::{ChangeDocument, EditDocument, GuardDocument, OriginDocument};
 use crate::plan::Plan;
 use crate::plan::change::{Change, Target};
 use crate::plan::lb::PoolAction;
-use crate::plan::pod_pools::{PodPoolCause, PodPoolChange, PodPoolObject, PodPoolSpec};
+use crate::plan::pod_pools::{PodPoolChange, PodPoolObject, PodPoolSpec};
 use ipam_cilium::observed::{NodeConfig, Observed, SeenPodPool};
 use ipam_core::model::Hazard;
 
@@ -34,7 +34,7 @@ impl PodPoolSummary {
         let is_of = |target: &&Target| matches!(target, Target::PodPool(_) | Target::NodeConfig(_));
         PodPoolSummary {
             create: count(&[PoolAction::Create]),
-            update: count(&[PoolAction::Update, PoolAction::Restore, PoolAction::Disown]),
+            update: count(&[PoolAction::Update]),
             adopt: count(&[PoolAction::Adopt]),
             delete: count(&[PoolAction::Delete]),
             unchanged: plan.unchanged.iter().filter(is_of).count(),
@@ -64,7 +64,6 @@ impl From<&PodPoolChange> for ChangeDocument {
             disturbed: _,
             guard,
             origin,
-            cause: _,
             lost_fields,
         } = change;
         let json = |spec: &Option<PodPoolSpec>| {
@@ -99,7 +98,6 @@ impl From<&PodPoolChange> for ChangeDocument {
 fn reason(change: &PodPoolChange) -> String {
     let pool = &change.pool;
     let why = match (&change.object, &change.after) {
-        _ if change.cause == PodPoolCause::Undo => "undoes an earlier apply".to_owned(),
         (PodPoolObject::Pool(..), Some(_)) => {
             format!("addresses of pool {pool}, without what is reserved or used")
         }
@@ -132,9 +130,7 @@ pub(in crate::plan) fn shows(observed: &Observed, saved: &ChangeDocument) -> boo
             (seen.map(PodPoolSpec::from), seen.map(NodeConfig::is_ours))
         }
     };
-    let becomes_ours = saved.action != PoolAction::Disown.as_str();
-    shown.as_ref().map(PodPoolSpec::to_json) == *wanted
-        && is_ours.is_none_or(|is_ours| is_ours == becomes_ours)
+    shown.as_ref().map(PodPoolSpec::to_json) == *wanted && is_ours.unwrap_or(true)
 }
 
 /// Whether the observed object no longer exists. The saved UID is empty if the plan was saved

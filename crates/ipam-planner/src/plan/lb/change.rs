@@ -17,10 +17,6 @@ ipam_core::text_enum! {
         Update = "update",
         /// The pool becomes ours, and changes where it differs.
         Adopt = "adopt",
-        /// The pool returns to its state before an apply.
-        Restore = "restore",
-        /// The pool returns to its state before an apply, and is no longer ours.
-        Disown = "disown",
         /// The pool is deleted.
         Delete = "delete",
         /// The pool is created.
@@ -55,22 +51,9 @@ pub struct AddressPoolChange {
     pub origin: Option<Origin>,
 }
 
-ipam_core::text_enum! {
-    /// What a change does to a Service. The text stands in JSON.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    pub enum ServiceAction {
-        /// The Service comes to ask for the addresses of its pin.
-        Pin = "pin",
-        /// The Service asks again for the addresses from before an apply.
-        Restore = "restore",
-    }
-}
-
-/// One change of one Service: the annotation by which it asks for addresses.
+/// One change of one Service: the annotation by which it asks for the addresses of its pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceChange {
-    /// What it does.
-    pub action: ServiceAction,
     /// The Service.
     pub service: ServiceName,
     /// Key of the annotation.

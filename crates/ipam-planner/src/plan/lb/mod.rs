@@ -11,10 +11,10 @@ mod change;
 mod choice;
 mod obstacle;
 mod refusals;
+mod saved;
 mod service_pins;
 mod simulate;
 mod simulated_state;
-mod undo;
 
 use super::Blocked;
 use super::change::{Change, Target};
@@ -23,13 +23,11 @@ use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_core::model::{Finding, ObjectRef, Origin, Rule, Severity};
 use ipam_desired::Desired;
 
-pub use change::{AddressPoolChange, PoolAction, ServiceAction, ServiceChange};
+pub use change::{AddressPoolChange, PoolAction, ServiceChange};
 pub use obstacle::{AddressUser, LbObstacle};
 pub(super) use refusals::refusals;
+pub(super) use saved::{creates, is_gone, shows, unseen};
 pub use simulate::{Effects, LossTime, LostAddress, ServiceEffect, effects};
-pub(super) use undo::{
-    after, as_written_now, creates, inverted, is_gone, shows, undone, unseen, wants_pool,
-};
 
 /// The part of a plan that is about LoadBalancer addresses.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use super::super::change::{Change, Target};
 use super::address_pools::Users;
-use super::change::{ServiceAction, ServiceChange, annotation_value};
+use super::change::{ServiceChange, annotation_value};
 use super::choice::{Choices, EnabledPool, Standing, choose};
 use super::obstacle::{AddressUser, LbObstacle};
 use super::simulated_state::SimulatedState;
@@ -285,7 +285,6 @@ impl PinPlanner<'_> {
         }
         let key = rules.addresses_annotation();
         Ok(Some(ServiceChange {
-            action: ServiceAction::Pin,
             service: pin.service.clone(),
             key,
             before: service.addresses.get(ADDRESSES, key).cloned(),

@@ -34,18 +34,8 @@ pub struct PodPoolChange {
     pub guard: ObjectVersion,
     /// The pool in the files.
     pub origin: Option<Origin>,
-    /// What asks for it.
-    pub cause: PodPoolCause,
-    /// Fields of a deleted object that no undo plan restores.
+    /// Fields of a deleted object that the files cannot bring back.
     pub lost_fields: Vec<String>,
-}
-
-/// What asks for a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PodPoolCause {
-    Files,
-    /// An undo plan.
-    Undo,
 }
 
 /// The object that is written.
@@ -106,14 +96,6 @@ impl PodPoolSpec {
                 .map(Block::to_string)
                 .collect(),
             PodPoolSpec::Choice { nodes, .. } => vec![nodes.to_string()],
-        }
-    }
-
-    /// The ranges, if it is a pool.
-    pub(super) fn as_pool(&self) -> Option<&PerFamily<PodRanges>> {
-        match self {
-            PodPoolSpec::Pool(ranges) => Some(ranges),
-            PodPoolSpec::Choice { .. } => None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::super::lb::PoolAction;
-use super::{PodPoolCause, PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
+use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
 use crate::openstack::SubnetPools;
 use crate::plan::blocked::{BlockedReason, NodeConfigObstacle, PodPoolObstacle};
 use crate::plan::change::Target;
@@ -219,7 +219,6 @@ fn wanted(
         after: Some(after),
         guard: seen.map(|seen| seen.version.clone()).unwrap_or_default(),
         origin: Some(pool.origin.clone()),
-        cause: PodPoolCause::Files,
         lost_fields: Vec::new(),
     }))
 }
@@ -308,7 +307,6 @@ fn deletion(
         disturbed,
         guard: config.version.clone(),
         origin: None,
-        cause: PodPoolCause::Files,
         lost_fields: other_settings(config),
     })
 }

@@ -10,8 +10,6 @@ mod change;
 mod choices;
 mod other_writers;
 mod pools;
-mod saved;
-mod undo;
 
 use super::Blocked;
 use super::blocked::{BlockedReason, PinObstacle};
@@ -20,9 +18,8 @@ use ipam_cilium::observed::Observed;
 use ipam_core::model::{WritePath, WritePathChoice};
 use ipam_desired::Desired;
 
-pub use change::{PodPoolCause, PodPoolChange, PodPoolObject, PodPoolSpec};
+pub use change::{PodPoolChange, PodPoolObject, PodPoolSpec};
 pub(crate) use choices::priority_in;
-pub(super) use undo::{inverted, undone};
 
 /// The part of a plan that is about pools of Pods.
 #[derive(Default)]

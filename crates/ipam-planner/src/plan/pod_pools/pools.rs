@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::super::lb::PoolAction;
 use super::other_writers::{others_are_readable, reserved_stay};
-use super::{PodPoolCause, PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
+use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
 use crate::openstack::SubnetPools;
 use crate::plan::blocked::{BlockedReason, PodPoolObstacle};
 use crate::plan::change::Target;
@@ -161,7 +161,6 @@ fn wanted(
         disturbed: BTreeSet::new(),
         guard,
         origin: Some(pool.origin.clone()),
-        cause: PodPoolCause::Files,
         lost_fields: Vec::new(),
     };
     let Some(seen) = observed.pod_pools.get(pool.name.as_str()) else {
@@ -372,7 +371,6 @@ fn deletion(
         disturbed: BTreeSet::new(),
         guard: seen.version.clone(),
         origin: None,
-        cause: PodPoolCause::Files,
         lost_fields: seen.other_fields.clone(),
     })
 }

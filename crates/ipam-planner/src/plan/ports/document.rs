@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ipnet::IpNet;
 
-use super::{PortCause, PortChange};
+use super::PortChange;
 use crate::plan::change::Target;
 use crate::plan::document::{ChangeDocument, EditDocument, GuardDocument};
 
@@ -17,19 +17,14 @@ impl From<&PortChange> for ChangeDocument {
                 .collect::<Vec<String>>()
         };
         let (add, remove) = (texts(&change.added), texts(&change.removed));
-        let reason = match change.cause {
-            PortCause::Undo => "undoes an earlier apply".to_owned(),
-            PortCause::Drift => {
-                let missing = (!add.is_empty()).then(|| format!("missing: {}", add.join(" ")));
-                let stale = (!remove.is_empty()).then(|| format!("stale: {}", remove.join(" ")));
-                let what: Vec<String> = missing.into_iter().chain(stale).collect();
-                format!(
-                    "drift of allowed_address_pairs of node {}; {}",
-                    change.node,
-                    what.join("; ")
-                )
-            }
-        };
+        let missing = (!add.is_empty()).then(|| format!("missing: {}", add.join(" ")));
+        let stale = (!remove.is_empty()).then(|| format!("stale: {}", remove.join(" ")));
+        let what: Vec<String> = missing.into_iter().chain(stale).collect();
+        let reason = format!(
+            "drift of allowed_address_pairs of node {}; {}",
+            change.node,
+            what.join("; ")
+        );
         ChangeDocument {
             action: "update".to_owned(),
             kind: Target::Port(change.port.clone()).kind().to_owned(),

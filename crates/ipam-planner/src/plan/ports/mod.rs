@@ -6,7 +6,6 @@ mod allowed;
 mod document;
 mod planner;
 mod saved;
-mod undo;
 mod unplanned;
 
 use std::collections::BTreeSet;
@@ -21,7 +20,6 @@ use ipam_core::neutron::{Id, Pair, PairsChange, VmPort};
 pub(crate) use allowed::in_use as blocks_in_use;
 pub(super) use planner::{PortsPlan, plan, unplanned};
 pub(super) use saved::{is_gone, shows, unseen};
-pub(super) use undo::{inverted, undone};
 
 /// A change of the `allowed_address_pairs` of one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,17 +38,6 @@ pub struct PortChange {
     pub pairs: Vec<Pair>,
     /// The revision of the port that was seen.
     pub revision: u64,
-    /// Why the pairs change.
-    pub cause: PortCause,
-}
-
-/// Why pairs change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortCause {
-    /// The node holds other pod CIDRs than the port allows.
-    Drift,
-    /// The plan undoes an earlier apply.
-    Undo,
 }
 
 impl PortChange {
@@ -59,7 +46,6 @@ impl PortChange {
         node: &Node,
         port: &VmPort,
         change: PairsChange,
-        cause: PortCause,
     ) -> PortChange {
         let PairsChange {
             pairs,
@@ -77,7 +63,6 @@ impl PortChange {
             removed,
             pairs,
             revision,
-            cause,
         }
     }
 
@@ -100,10 +85,9 @@ impl PortChange {
         })
     }
 
-    /// The additions alone. `None` if there are none, or if the change is an undo, which is done as
-    /// a whole.
+    /// The additions alone; `None` if there are none.
     pub(super) fn additions(&self) -> Option<PortChange> {
-        if self.added.is_empty() || self.cause == PortCause::Undo {
+        if self.added.is_empty() {
             return None;
         }
         let kept = self.removed.iter().copied().map(Pair::of);

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
 
+use super::PortChange;
 use super::allowed::{block_of, in_use, obstacle};
 use super::unplanned::Unplanned;
-use super::{PortCause, PortChange};
 use crate::openstack::SubnetPools;
 use crate::plan::change::{Action, Change, Target, node_changes};
 use crate::plan::drift::{Drift, PairsDrift};
@@ -251,7 +251,7 @@ impl<'p> PortPlanner<'p> {
             expected: wanted.clone(),
             seen: seen.copied().collect(),
         }));
-        let change = PortChange::new(self.observed, node, port, change, PortCause::Drift);
+        let change = PortChange::new(self.observed, node, port, change);
         self.plan.changes.push(Change::Port(Box::new(change)));
     }
 

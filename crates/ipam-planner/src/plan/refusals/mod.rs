@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use super::change::{Change, NodeChange, node_changes};
 use super::lb::{self, Effects};
-use super::pod_pools::{PodPoolCause, PodPoolObject};
+use super::pod_pools::PodPoolObject;
 use super::ports::PortChange;
 use super::{Plan, rules};
 use ipam_cilium::observed::Observed;
@@ -128,9 +128,7 @@ fn blindness(changes: &[Change], observed: &Observed) -> Option<Refusal> {
 fn last_pod_pools(changes: &[Change], observed: &Observed) -> Option<Refusal> {
     let is_deleted = |change: &&Change| match change {
         Change::PodPool(change) => {
-            change.after.is_none()
-                && change.cause == PodPoolCause::Files
-                && matches!(change.object, PodPoolObject::Pool(..))
+            change.after.is_none() && matches!(change.object, PodPoolObject::Pool(..))
         }
         Change::AddressPool(_) | Change::Service(_) | Change::Port(_) | Change::Node(_) => false,
     };

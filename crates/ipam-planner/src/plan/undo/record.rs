@@ -7,11 +7,9 @@ use super::{action, hazard};
 use crate::plan::blocked::{Blocked, BlockedReason, UndoObstacle};
 use crate::plan::change::{
     Change, CiliumNodeObject, Edit, NodeChange, NodeConfigEdit, NodeConfigObject, Reason, Target,
-    node_changes,
 };
 use crate::plan::document::{Intent, PlanDocument};
-use crate::plan::lb::{self, Effects};
-use crate::plan::{Plan, digest, effects, exceeded_limits, pod_pools, ports};
+use crate::plan::{Plan, digest, exceeded_limits};
 use ipam_cilium::observed::{AgentTrace, Node, ObjectVersion, Observed, range_setting};
 use ipam_core::model::{PerFamily, Waiver};
 use ipam_core::net::Block;
@@ -88,29 +86,18 @@ impl PlanDocument {
     /// The plan that undoes these changes, with the waivers that it needs. Changes that cannot be
     /// undone are blocked in it.
     pub fn undoing(
-        changes: &[&Change],
+        changes: &[&NodeChange],
         directory: &str,
         desired: &Desired,
         observed: &Observed,
     ) -> PlanDocument {
-        let nodes = || node_changes(changes.iter().copied());
-        let of_nodes = nodes().filter_map(|change| {
-            Some(Change::Node(Box::new(inverted(
-                change,
-                change.undo.clone()?,
-            ))))
+        let undone = changes.iter().filter_map(|change| {
+            let undone = inverted(change, change.undo.clone()?);
+            Some(Change::Node(Box::new(undone)))
         });
-        let mut undone = undone_lb(changes);
-        let lb_effects = match undone.is_empty() {
-            true => Effects::default(),
-            false => effects(&undone, &lb::after(changes.iter().copied(), observed)),
-        };
-        let (of_pod_pools, lossy_pod_pools) = pod_pools::inverted(changes, observed);
-        undone.extend(of_pod_pools);
-        undone.extend(of_nodes);
-        let (of_ports, open_ports) = ports::inverted(changes);
-        undone.extend(of_ports);
-        let blocked = nodes()
+        let undone: Vec<Change> = undone.collect();
+        let blocked = changes
+            .iter()
             .filter(|change| change.undo.is_none())
             .map(|change| Blocked {
                 target: Target::Node(change.node.clone()),
@@ -120,16 +107,10 @@ impl PlanDocument {
                 )),
                 origin: None,
             });
-        let blocked = blocked.chain(lossy_pod_pools).chain(open_ports);
-        let limits = exceeded_limits(&undone, &desired.policy, observed)
-            .into_iter()
-            .map(Waiver::Limit);
+        let limits = exceeded_limits(&undone, &desired.policy, observed);
         let plan = Plan {
-            waivers: limits
-                .chain(lb_waivers(changes, &undone, &lb_effects, observed))
-                .collect(),
+            waivers: limits.into_iter().map(Waiver::Limit).collect(),
             blocked: blocked.collect(),
-            effects: lb_effects,
             changes: undone,
             desired_digest: digest::of_desired(desired),
             ..Plan::default()
@@ -140,43 +121,6 @@ impl PlanDocument {
         }
         .sealed()
     }
-}
-
-/// Undoes changes of pools and pins: pins first, then changes that remove addresses, then changes
-/// that add them.
-fn undone_lb(changes: &[&Change]) -> Vec<Change> {
-    let mut undone: Vec<Change> = changes
-        .iter()
-        .rev()
-        .filter_map(|change| lb::inverted(change))
-        .collect();
-    undone.sort_by_key(|change| match change {
-        Change::AddressPool(change) => Some(change.action),
-        Change::Service(_) | Change::PodPool(_) | Change::Port(_) | Change::Node(_) => None,
-    });
-    undone
-}
-
-/// Waivers for the addresses that Services lose by an undo: those that the undo moves, and each
-/// that the changes gave to a Service.
-fn lb_waivers(
-    changes: &[&Change],
-    undone: &[Change],
-    lb_effects: &Effects,
-    observed: &Observed,
-) -> Vec<Waiver> {
-    let given = effects(changes.iter().copied(), observed).given;
-    let lost = lb_effects.lost().count() + given;
-    let lost = u32::try_from(lost).unwrap_or(u32::MAX);
-    let deletes = undone
-        .iter()
-        .any(|change| matches!(change, Change::AddressPool(pool) if pool.after.is_none()));
-    let last = deletes.then_some(Waiver::LastAddressPools);
-    (lost > 0)
-        .then_some(Waiver::LostAddresses(lost))
-        .into_iter()
-        .chain(last)
-        .collect()
 }
 
 fn inverted(change: &NodeChange, undo: Edit) -> NodeChange {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::plan::{ServiceAction, ServiceChange};
+use crate::plan::ServiceChange;
 use ipam_cilium::observed::SeenAddressPool;
 use ipam_core::net::Family;
 
@@ -274,7 +274,6 @@ fn change_of_service(state: &SimulatedState, index: usize, place: Option<Place>)
     let service = ServiceName::new("shop", &service_name(index));
     let before = state.services.get(&service)?.request_at(KEY);
     Some(Change::Service(ServiceChange {
-        action: ServiceAction::Pin,
         service: service.clone(),
         key: KEY,
         before: before.map(str::to_owned),
