@@ -24,7 +24,7 @@ use super::reading::read_cluster;
 use super::{Common, ExitStatus, Format};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{ClusterError, Extent};
-use ipam_planner::import::{ByLabel, Changes, Objects, PinnedServices, Wish, infer};
+use ipam_planner::import::{ByLabel, Changes, Objects, Wish, infer};
 
 /// Write files for a running cluster, from what it holds: a plan of them changes nothing.
 ///
@@ -48,17 +48,13 @@ pub(super) struct Arguments {
     #[arg(
         long = "objects",
         value_name = "FILE",
-        conflicts_with_all = ["by_label", "pin_services", "adopt", "allow_changes"]
+        conflicts_with_all = ["by_label", "adopt", "allow_changes"]
     )]
     objects: Vec<PathBuf>,
     /// The node label whose values get a pool each, such as `rack`; `none` for one pool. Default: a
     /// label whose values separate the held blocks.
     #[arg(long, value_name = "KEY", value_parser = by_label)]
     by_label: Option<ByLabel>,
-    /// Pin every Service to the LoadBalancer addresses that it holds. The plan then writes an
-    /// annotation on those that do not request theirs. Default: pin those that do.
-    #[arg(long)]
-    pin_services: bool,
     /// Take over pools of LoadBalancers and of Pods that have no owner. The plan then writes their
     /// ownership label.
     #[arg(long)]
@@ -155,7 +151,6 @@ impl Arguments {
         let only_for_a_cluster = [
             ("--sysdump", self.sysdump.is_some()),
             ("--by-label", self.by_label.is_some()),
-            ("--pin-services", self.pin_services),
             ("--adopt", self.adopt),
             ("--allow-changes", self.allow_changes),
         ];
@@ -170,10 +165,6 @@ impl Arguments {
     fn wish(&self) -> Wish {
         Wish {
             by_label: self.by_label.clone().unwrap_or_default(),
-            services: match self.pin_services {
-                true => PinnedServices::All,
-                false => PinnedServices::Requesting,
-            },
             objects: match self.adopt {
                 true => Objects::Adopted,
                 false => Objects::Left,

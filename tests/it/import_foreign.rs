@@ -269,7 +269,7 @@ fn duplicates_in_the_cluster_are_findings() {
 #[test]
 fn flags_for_the_cluster_are_refused() {
     let folder = calico_folder(&[], &[]);
-    for flag in ["--adopt", "--pin-services", "--allow-changes"] {
+    for flag in ["--adopt", "--allow-changes"] {
         let ran = folder.run(&[&CALICO[..], &[flag]].concat()).expect(1);
         assert!(ran.stderr.contains("cannot be used with"), "{}", ran.all());
     }

@@ -163,16 +163,16 @@ pub(super) fn of_hostnames(inferred: &Inferred) -> String {
     ))
 }
 
-/// Which Services have a pin.
+/// How Services keep their addresses; empty without any.
 pub(super) fn of_services(inferred: &Inferred) -> String {
-    let mut text = comment(
-        "Services with the LoadBalancer addresses that they hold, as observed. Cilium keeps an address that a Service requests.",
-    );
-    if inferred.unpinned_services > 0 {
-        text += &comment(&format!(
-            "Not here: {} with addresses that they do not request. `import --pin-services` pins them, too.",
-            count(inferred.unpinned_services, "Service")
-        ));
+    match inferred.served_services {
+        0 => String::new(),
+        services => comment(&format!(
+            "{} an address of LB-IPAM. `cilium-ipam lb freeze` writes pins, so that Cilium keeps the addresses when pools change.",
+            match services {
+                1 => "1 Service holds".to_owned(),
+                several => format!("{} hold", count(several, "Service")),
+            }
+        )),
     }
-    text
 }

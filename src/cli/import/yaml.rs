@@ -15,9 +15,7 @@ use ipam_config::documents::API_VERSION;
 use ipam_core::model::{Operator, Selector, WritePathChoice};
 use ipam_core::text::is_harmful;
 use ipam_desired::PoolState;
-use ipam_planner::import::{
-    Inferred, InferredAddressPool, InferredPool, ManifestUse, PinReason, ServiceRequest,
-};
+use ipam_planner::import::{Inferred, InferredAddressPool, InferredPool, ManifestUse, PinReason};
 
 /// The files, sorted by name. A kind without objects has none.
 pub(super) fn files(directory: &Path, inferred: &Inferred) -> Result<Vec<NewFile>, Failure> {
@@ -26,7 +24,6 @@ pub(super) fn files(directory: &Path, inferred: &Inferred) -> Result<Vec<NewFile
         ("load-balancer-pools.yaml", address_pools(inferred)?),
         ("node-assignments.yaml", pins(inferred)?),
         ("policy.yaml", policy(inferred)?),
-        ("service-assignments.yaml", service_pins(inferred)?),
     ];
     let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
     let file = |(name, text): (&str, String)| NewFile {
@@ -151,28 +148,6 @@ fn pins(inferred: &Inferred) -> Result<String, Failure> {
     Ok(introduction + &documents.join("---\n"))
 }
 
-fn service_pins(inferred: &Inferred) -> Result<String, Failure> {
-    let mut documents = Vec::new();
-    for pin in &inferred.service_pins {
-        let request = match pin.request {
-            ServiceRequest::Made => "It requests these addresses already.",
-            ServiceRequest::Missing => "The first apply writes its request, an annotation.",
-        };
-        // A name of a Service has no dot, so this is unique.
-        let service = pin.service.to_string();
-        let mut text = comment(request) + &head("ServiceAssignment", &service.replace('/', "."))?;
-        text += &format!("  service: {}\n  ips:\n", yaml(&service)?);
-        for address in &pin.addresses {
-            text += &format!("  - {}\n", yaml(&address.to_string())?);
-        }
-        documents.push(text);
-    }
-    if documents.is_empty() {
-        return Ok(String::new());
-    }
-    Ok(comments::of_services(inferred) + &documents.join("---\n"))
-}
-
 fn address_pools(inferred: &Inferred) -> Result<String, Failure> {
     let (declared, left): (Vec<_>, Vec<_>) = inferred
         .address_pools
@@ -184,7 +159,8 @@ fn address_pools(inferred: &Inferred) -> Result<String, Failure> {
     }
     let mut text = comment(
         "The CiliumLoadBalancerIPPools of the cluster, without the fields that the server sets.",
-    ) + &hostnames;
+    ) + &comments::of_services(inferred)
+        + &hostnames;
     for pool in &declared {
         text += &format!("---\n{}", manifest(pool)?);
     }

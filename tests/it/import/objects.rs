@@ -82,7 +82,7 @@ fn service(name: &str, requests: Option<&str>, ip: &str) -> String {
 }
 
 #[test]
-fn load_balancers_stay_and_services_that_ask_are_pinned() {
+fn load_balancers_stay_and_lb_freeze_pins_services() {
     let items = [
         node("n1", "a", &holds("10.20.0.0/24")),
         balancer("blue", "20.0.10.0/24"),
@@ -92,13 +92,11 @@ fn load_balancers_stay_and_services_that_ask_are_pinned() {
     let folder = with(KUBERNETES, &items);
     import(&folder, &[]).expect(0);
     is_as_the_files_say(&folder);
-    let pins = documents(&folder, "service-assignments.yaml");
-    assert_eq!(pins.len(), 1);
-    assert_eq!(
-        pins[0]["spec"],
-        json!({"service": "shop/web", "ips": ["20.0.10.7"]})
-    );
     let text = folder.read("pools/load-balancer-pools.yaml");
+    assert!(
+        text.contains("2 Services hold an address") && text.contains("`cilium-ipam lb freeze`"),
+        "{text}"
+    );
     assert!(text.lines().all(|line| line.starts_with('#')), "{text}");
     assert!(
         !text.contains("last-applied") && !text.contains("resourceVersion"),
@@ -119,13 +117,12 @@ fn load_balancers_stay_and_services_that_ask_are_pinned() {
     );
 
     let folder = with(KUBERNETES, &items);
-    let ran = import(&folder, &["--adopt", "--pin-services"]).expect(0);
-    assert!(
-        ran.stdout.contains("1 to adopt") && ran.stdout.contains("1 to pin"),
-        "{}",
-        ran.all()
-    );
-    assert_eq!(documents(&folder, "service-assignments.yaml").len(), 2);
+    let ran = import(&folder, &["--adopt"]).expect(0);
+    assert!(ran.stdout.contains("1 to adopt"), "{}", ran.all());
+    let frozen = ["lb", "freeze", "pools", "--cluster", "cluster.json"];
+    folder.run(&frozen).expect(0);
+    let pins = ["web", "api"].map(|name| folder.read(&format!("pools/frozen/shop/{name}.yaml")));
+    assert!(pins[0].contains("20.0.10.7") && pins[1].contains("20.0.10.9"));
     assert_eq!(
         documents(&folder, "load-balancer-pools.yaml")
             .last()
@@ -194,7 +191,6 @@ fn load_balancer_files_do_not_need_blocks_of_nodes() {
         import(&folder, &["--adopt"]).expect(0);
         assert!(!folder.join("pools/ippools.yaml").exists(), "{settings}");
         assert_eq!(documents(&folder, "load-balancer-pools.yaml").len(), 1);
-        assert_eq!(documents(&folder, "service-assignments.yaml").len(), 1);
         folder
             .run(&["apply", "--cluster-file", "cluster.json", "--auto-approve"])
             .expect(0);

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{
-    Changes, Inferred, InferredPin, InferredPool, Objects, PinReason, PinnedServices, Wish,
-};
+use super::{Changes, Inferred, InferredPin, InferredPool, Objects, PinReason, Wish};
 use crate::plan::{BlockedReason, Change, MisplacedReason, NodeObstacle, Plan, Target};
 use crate::proposal::held_by;
 use ipam_cilium::observed::{Node, Observed};
@@ -132,8 +130,7 @@ fn is_wished(change: &Change, wish: &Wish) -> bool {
     match change {
         _ if wish.changes == Changes::Allowed => true,
         Change::AddressPool(_) | Change::PodPool(_) => wish.objects == Objects::Adopted,
-        Change::Service(_) => wish.services == PinnedServices::All,
-        Change::Port(_) | Change::Node(_) => false,
+        Change::Service(_) | Change::Port(_) | Change::Node(_) => false,
     }
 }
 

@@ -15,7 +15,6 @@ mod write_path;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::allocators::{OtherAllocator, described, fix, reads_nodes};
@@ -36,7 +35,6 @@ pub use evidence::{Evidence, RangeSource};
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
     pub by_label: ByLabel,
-    pub services: PinnedServices,
     pub objects: Objects,
     pub changes: Changes,
 }
@@ -51,16 +49,6 @@ pub enum ByLabel {
     None,
     /// A pool for each value of this node label.
     Key(String),
-}
-
-/// Which Services get a pin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PinnedServices {
-    /// Those that request the addresses which they hold. Their pins change nothing.
-    #[default]
-    Requesting,
-    /// All that hold an address. A pin of the others writes an annotation.
-    All,
 }
 
 /// What becomes of pools of the cluster that carry no owner.
@@ -87,10 +75,8 @@ pub struct Inferred {
     /// Sorted by name.
     pub pools: Vec<InferredPool>,
     pub pins: BTreeMap<NodeName, InferredPin>,
-    /// Sorted by Service.
-    pub service_pins: Vec<InferredServicePin>,
-    /// Number of Services with an address that they do not request, and without a pin.
-    pub unpinned_services: usize,
+    /// Number of Services with an address of LB-IPAM.
+    pub served_services: usize,
     /// Services with hostnames that LB-IPAM removes, sorted.
     pub hostnames: Vec<(ServiceName, ServedAddress)>,
     /// Sorted by name.
@@ -130,23 +116,6 @@ pub enum PinReason {
     UnusualSize,
     /// Without the pin, the block would be misplaced for this reason.
     Misplaced(String),
-}
-
-/// A `ServiceAssignment`.
-#[derive(Clone, Debug)]
-pub struct InferredServicePin {
-    pub service: ServiceName,
-    /// Sorted.
-    pub addresses: Vec<IpAddr>,
-    pub request: ServiceRequest,
-}
-
-/// Whether a Service requests the addresses of its pin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServiceRequest {
-    Made,
-    /// The first apply writes it.
-    Missing,
 }
 
 /// A `CiliumLoadBalancerIPPool`, without the fields that the server sets.

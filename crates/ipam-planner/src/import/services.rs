@@ -1,12 +1,6 @@
-//! Pools of LoadBalancer addresses as they are, and pins of the Services that hold some.
+//! Pools of LoadBalancer addresses as they are. Pins of Services are those of `lb freeze`.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
-
-use super::{
-    Inferred, InferredAddressPool, InferredServicePin, ManifestUse, Objects, PinnedServices,
-    ServiceRequest, Wish,
-};
+use super::{Inferred, InferredAddressPool, ManifestUse, Objects, Wish};
 use ipam_cilium::lbipam::{AddressPoolManifest, ClassUse};
 use ipam_cilium::observed::{Observed, SeenAddressPool};
 use ipam_core::model::OWNER_LABEL;
@@ -36,34 +30,10 @@ pub(super) fn infer(observed: &Observed, wish: &Wish, inferred: &mut Inferred) {
             },
         })
         .collect();
-    if inferred.address_pools.is_empty() {
-        return;
-    }
-    pin_services(observed, wish, inferred);
-}
-
-fn pin_services(observed: &Observed, wish: &Wish, inferred: &mut Inferred) {
-    let rules = observed.lb_rules();
     let served = observed.services.values().filter(|service| {
         rules.class_use(service.class.as_deref()) == ClassUse::Ours && !service.ingress.is_empty()
     });
-    for service in served {
-        let set = |addresses: &[IpAddr]| addresses.iter().copied().collect::<BTreeSet<_>>();
-        let held = set(&service.ingress);
-        let request = match set(&service.requested(&rules)) == held {
-            true => ServiceRequest::Made,
-            false => ServiceRequest::Missing,
-        };
-        if request == ServiceRequest::Missing && wish.services == PinnedServices::Requesting {
-            inferred.unpinned_services += 1;
-            continue;
-        }
-        inferred.service_pins.push(InferredServicePin {
-            service: service.name.clone(),
-            addresses: held.into_iter().collect(),
-            request,
-        });
-    }
+    inferred.served_services = served.count();
 }
 
 fn without_server_fields(seen: &SeenAddressPool) -> AddressPoolManifest {
