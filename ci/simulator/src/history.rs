@@ -9,10 +9,10 @@ use fastrand::Rng;
 use jiff::SignedDuration;
 
 use crate::applier::{Applier, Ended, Speed, UndoFiles, plan_now};
+use crate::cluster::{Clock, Disturbance, Faults, SimClient, SimCluster};
 use crate::figures::adds_up;
 use crate::sabotage::{Sabotage, Saboteur};
 use crate::setup::{Directory, Setup, Setups, node};
-use ipam_cluster::sim::{Clock, Disturbance, Faults, SimClient, SimCluster};
 use ipam_planner::plan::{BlockedReason, NodeObstacle, Plan};
 
 /// Steps in which things go wrong.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod applier;
+mod cluster;
 mod figures;
 mod history;
 mod life;

@@ -15,15 +15,13 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::applier::{Ended, Speed, UndoFiles, apply, plan_now};
+use crate::cluster::{Bookmarks, Clock, Disturbance, Faults, Revision, Saved, Serving, SimCluster};
 use crate::figures::adds_up;
 use crate::history::{Failure, Log};
 use crate::replica::{EventCounts, Replica};
 use crate::sabotage::{Sabotage, Saboteur};
 use crate::setup::{Setup, Setups, node};
 use ipam_cluster::Role;
-use ipam_cluster::sim::{
-    Bookmarks, Clock, Disturbance, Faults, Revision, Saved, Serving, SimCluster,
-};
 
 /// Steps with faults. Each takes about a second.
 const STEPS: usize = 150;

@@ -192,9 +192,9 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
+    use crate::cluster::{Clock, Faults, SimCluster};
     use crate::sabotage::Sabotage;
     use crate::setup::{Directory, Setups, node};
-    use ipam_cluster::sim::{Clock, Faults, SimCluster};
 
     const ONE_BLOCK: &str = "
 apiVersion: cilium-ipam.io/v1alpha1

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::cluster::{Faults, SimClient, SimCluster, Yield};
 use ipam_cilium::observed::{CLAIMS_KEY, ObservedKind, ReadError};
-use ipam_cluster::sim::{Faults, SimClient, SimCluster, Yield};
 use ipam_cluster::{
     Cluster, ClusterError, Follow, Following, LeaseName, ListVisitor, LockSeen, Moment,
     ObjectEvent, Operation, Seen, Stored, Target, Write, WriteError, Written,

@@ -1,9 +1,8 @@
 //! A cluster: lists objects as raw JSON, and takes guarded writes.
 //!
-//! It decides nothing. There are four clusters: a live one, one in a file, one in an archive of
-//! `cilium sysdump` that is only read, and a simulated one in memory. The file and the simulation
-//! follow the API server's rules. A cache in front of a cluster keeps a copy
-//! of it up to date.
+//! It decides nothing. There are three clusters: a live one, one in a file, and one in an archive of
+//! `cilium sysdump` that is only read. The file follows the API server's rules. A cache in front of a
+//! cluster keeps a copy of it up to date.
 
 mod cache;
 mod file;
@@ -19,7 +18,6 @@ mod workloads;
 mod write;
 
 pub mod live;
-pub mod sim;
 
 use std::future::Future;
 
@@ -36,7 +34,7 @@ pub use file::{
 pub use follow::{Follow, Following, ObjectEvent, Stored};
 pub use lock::{LeaseName, LockRecord, LockSeen};
 pub use observe::{Extent, observe};
-pub use rules::version_of;
+pub use rules::{patched, version_of};
 pub use snapshot::snapshot;
 pub use sysdump::Sysdump;
 pub use trouble::{Trouble, TroubleKind};

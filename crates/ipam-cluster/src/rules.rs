@@ -1,5 +1,5 @@
-//! The API server's rules for writes, for the simulated cluster and the cluster in a file: guards,
-//! merge patches, write-once fields.
+//! The API server's rules for writes, for the cluster in a file and the simulator: guards, merge
+//! patches, write-once fields.
 //!
 //! Sources: `staging/src/k8s.io/apiserver/pkg/registry/rest/update.go` and
 //! `pkg/apis/core/validation/validation.go` @ 1.36.
@@ -13,7 +13,7 @@ use super::merge_patch::merge;
 ///
 /// # Errors
 /// Fails if a guard does not match, or the server would refuse the change.
-pub(super) fn patched(object: &Value, patch: &Value) -> Result<Value, WriteError> {
+pub fn patched(object: &Value, patch: &Value) -> Result<Value, WriteError> {
     for key in ["uid", "resourceVersion"] {
         let wanted = patch.pointer(&format!("/metadata/{key}"));
         if wanted.is_some() && wanted != object.pointer(&format!("/metadata/{key}")) {

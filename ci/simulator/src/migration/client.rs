@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::sabotage::{Broken, BrokenRule};
 use super::world::{Kind, Objects, State, World, shown};
+use crate::cluster::Yield;
 use ipam_cilium::observed::{CLAIMS_NAME, MIGRATION_NAME, ObjectVersion, ObservedKind};
-use ipam_cluster::sim::Yield;
 use ipam_cluster::{
     Cluster, ClusterError, LeaseName, ListVisitor, LockSeen, MIGRATION_LABEL, Moment, Operation,
     PodsOf, Seen, Target, Workloads, Write, WriteError, Written,

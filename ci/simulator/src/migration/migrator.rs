@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 use super::client::{Client, sleep};
 use super::setup::Chosen;
 use super::world::World;
-use ipam_cluster::sim::Yield;
+use crate::cluster::Yield;
 use ipam_cluster::{Extent, observe};
 use ipam_controller::migration::{
     Ended, Host, Migration, MigrationError, MigrationEvent, migration_id, pods_by_node, stored,

@@ -7,9 +7,9 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
 
-use super::super::{ClusterError, Following};
 use super::state::{Bookmarks, Chance, Objects, SimCluster, SimState, Writers};
 use ipam_cilium::observed::ObservedKind;
+use ipam_cluster::{ClusterError, Following};
 
 /// Number of events that it remembers.
 const REMEMBERED: usize = 200;
@@ -176,6 +176,7 @@ impl SimCluster {
     }
 
     /// Number of lists of a kind that were answered.
+    #[cfg(test)]
     pub fn lists(&self, kind: ObservedKind) -> usize {
         let state = self.lock();
         state.server.lists.get(&kind).copied().unwrap_or_default()

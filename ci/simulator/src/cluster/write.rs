@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::rules::{patched, version_of};
-use super::super::{Operation, Target, Write, WriteError, Written};
 use super::state::{ObjectKey, Sender, SimState, Taking, Writer, blocks, shows_blocks};
 use ipam_cilium::observed::{CLAIMS_NAME, ObjectVersion, ObservedKind};
+use ipam_cluster::{Operation, Target, Write, WriteError, Written};
+use ipam_cluster::{patched, version_of};
 
 /// The preconditions that a deletion has.
 fn preconditions(version: &ObjectVersion) -> Map<String, Value> {
@@ -163,7 +163,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::sim::{Disturbance, Faults, SimCluster};
+    use crate::cluster::{Disturbance, Faults, SimCluster};
     use ipam_cilium::observed::OWNER_LABEL;
 
     /// A node with a CiliumNode that we created.

@@ -94,15 +94,6 @@ impl SimCluster {
             state.heartbeat(key, node);
         }
     }
-
-    /// Number of Nodes.
-    pub fn nodes(&self) -> usize {
-        self.lock()
-            .objects
-            .keys()
-            .filter(|(kind, _)| *kind == ObservedKind::Node)
-            .count()
-    }
 }
 
 impl SimState {

@@ -12,14 +12,14 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::super::rules::version_of;
-use super::super::{
-    Cluster, ClusterError, Follow, Following, LeaseName, ListVisitor, LockSeen, Moment,
-    ObjectEvent, Seen, Stored, Write, WriteError, Written,
-};
 use super::server::{Next, ObjectState, Serving, Stream};
 use super::state::{Bookmarks, Chance, Objects, Sender, SimCluster, SimState, Taking};
 use ipam_cilium::observed::{CLAIMS_NAME, ObservedKind};
+use ipam_cluster::version_of;
+use ipam_cluster::{
+    Cluster, ClusterError, Follow, Following, LeaseName, ListVisitor, LockSeen, Moment,
+    ObjectEvent, Seen, Stored, Write, WriteError, Written,
+};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 

@@ -7,11 +7,11 @@ use fastrand::Rng;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::super::Write;
 use super::client::{Clock, SimClient};
 use super::machines::Machine;
 use super::server::{ObjectState, Server};
 use ipam_cilium::observed::{ANNOTATION_KEYS, Head, ObservedKind};
+use ipam_cluster::Write;
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 

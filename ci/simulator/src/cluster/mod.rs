@@ -6,6 +6,8 @@
 //! in time, as after a restore; machines remember their blocks. It must never know who runs against
 //! it, or in which order.
 
+#[cfg(test)]
+mod cache_tests;
 mod check_invariants;
 mod client;
 mod disturbance;
