@@ -2,7 +2,7 @@
 //!
 //! Source: `api/pkg/apis/projectcalico/v3/ippool.go` of Calico 3.32.
 
-use super::calico_selector::CalicoSelector;
+use super::calico_selector::translated;
 use super::object::{Object, texts};
 use super::remark::{Remark, RemarkName};
 use super::{POOL_LABEL, by_own_label};
@@ -170,47 +170,35 @@ fn selection(object: &Object<'_>, remarks: &mut Vec<Remark>) -> (Selector, Choic
         return by_person;
     }
     let text = object.spec_text("nodeSelector");
-    let set = match CalicoSelector::parse(text) {
-        Ok(selector) => selector.nodes(),
-        Err(error) => {
-            remarks.push(Remark::left_out(
-                RemarkName::SelectorInvalid,
-                &about,
-                format!("`nodeSelector` is not a selector of Calico, {error}: {how}"),
-            ));
-            return by_person;
-        }
-    };
-    match set.and_then(|set| set.selector()) {
-        Ok(Some(selector)) => {
-            if selector != Selector::default() {
-                remarks.push(Remark::inferred(
-                    RemarkName::SelectorTranslated,
-                    &about,
-                    format!("`nodeSelector` `{text}` means {selector}"),
-                ));
-            }
-            (selector, Choice::BySelector)
-        }
-        Ok(None) => {
-            remarks.push(Remark::inferred(
-                RemarkName::SelectsNothing,
-                &about,
-                format!("`nodeSelector` `{text}` selects no node: {how}"),
-            ));
-            by_person
-        }
+    let selector = match translated(text) {
+        Ok(selector) => selector,
         Err(reason) => {
             remarks.push(Remark::left_out(
                 RemarkName::SelectorNotExpressible,
                 &about,
                 format!(
-                    "no LabelSelector means `{text}`, because {reason}. One CIDR cannot be in several pools, so {how}: label the nodes, or divide the CIDR"
+                    "`nodeSelector` `{text}` is not translated: {reason}. Decide which nodes the pool serves: {how}. Label them, or replace `nodeSelector`"
                 ),
             ));
-            by_person
+            return by_person;
         }
+    };
+    if selector.contradiction().is_some() {
+        remarks.push(Remark::inferred(
+            RemarkName::SelectsNothing,
+            &about,
+            format!("`nodeSelector` `{text}` selects no node: {how}"),
+        ));
+        return by_person;
     }
+    if selector != Selector::default() {
+        remarks.push(Remark::inferred(
+            RemarkName::SelectorTranslated,
+            &about,
+            format!("`nodeSelector` `{text}` means {selector}"),
+        ));
+    }
+    (selector, Choice::BySelector)
 }
 
 /// Settings of the pool that Cilium has for the whole cluster, or elsewhere.

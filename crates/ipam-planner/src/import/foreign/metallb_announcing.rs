@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::label_set::any_of;
+use super::alternatives::any_of;
 use super::metallb_pool::MetalPool;
 use super::object::{Object, selectors, texts};
 use super::remark::{Remark, RemarkName};
@@ -267,10 +267,7 @@ impl Advertised<'_> {
         if selectors.is_empty() {
             return Ok(None);
         }
-        let set = any_of(&selectors).map_err(|error| format!("`{field}`: {error}"))?;
-        let selector = set
-            .selector()
-            .map_err(|error| format!("`{field}`: {error}"))?;
+        let selector = any_of(selectors).map_err(|error| format!("`{field}`: {error}"))?;
         let selector = selector.ok_or_else(|| format!("`{field}` selects nothing"))?;
         Ok(Some(selector).filter(|selector| *selector != Selector::default()))
     }

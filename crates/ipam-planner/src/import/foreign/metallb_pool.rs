@@ -2,14 +2,15 @@
 //!
 //! Source: `internal/config/config.go` and `internal/allocator/allocator.go` of MetalLB 0.15.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::label_set::{LabelSet, any_of};
+use super::alternatives::any_of;
 use super::object::{Object, selectors, texts};
 use super::remark::{Remark, RemarkName};
 use super::{ADDRESS_POOL_LABEL, ForeignAddressPool, by_own_label};
 use ipam_cilium::lbipam::{AddressBlock, AddressPoolManifest, AddressPoolSpec, WrittenSelector};
-use ipam_core::model::{AddressPoolName, Labels, Selector};
+use ipam_core::model::{AddressPoolName, Labels, Operator, Requirement, Selector};
 use ipam_core::net::{Block, Family, Range};
 
 /// The most ranges of one pool without its addresses `.0` and `.255`, those of a `/12`.
@@ -228,17 +229,19 @@ fn services(object: &Object<'_>, remarks: &mut Vec<Remark>) -> Option<Selector> 
 fn allocated(allocation: &serde_json::Value) -> Result<Option<Selector>, String> {
     let of_services = selectors(&allocation["serviceSelectors"])?;
     let of_services = match of_services.is_empty() {
-        true => LabelSet::everything(),
-        false => any_of(&of_services).map_err(|error| error.to_string())?,
+        true => Some(Selector::default()),
+        false => any_of(of_services).map_err(|error| error.to_string())?,
     };
-    let namespaces: Vec<String> = texts(&allocation["namespaces"])
+    let namespaces: BTreeSet<String> = texts(&allocation["namespaces"])
         .map(str::to_owned)
         .collect();
-    let of_namespaces = match namespaces.is_empty() {
-        true => LabelSet::everything(),
-        false => LabelSet::with_value("io.kubernetes.service.namespace", namespaces),
+    let (Some(of_services), false) = (&of_services, namespaces.is_empty()) else {
+        return Ok(of_services);
     };
-    let both = of_services.and(of_namespaces);
-    both.and_then(|set| set.selector())
-        .map_err(|error| error.to_string())
+    let of_namespaces =
+        Requirement::new("io.kubernetes.service.namespace", Operator::In(namespaces))
+            .map_err(|error| error.to_string())?;
+    let both = of_services.requirements().cloned().chain([of_namespaces]);
+    let both = Selector::all_of(both);
+    Ok(Some(both).filter(|both| both.contradiction().is_none()))
 }

@@ -4,16 +4,13 @@
 //! Pure functions of parsed objects. They know neither YAML nor clients; only `held` knows the
 //! cluster.
 
+mod alternatives;
 mod calico;
 mod calico_blocks;
 mod calico_families;
 mod calico_pool;
 mod calico_selector;
-mod calico_tokens;
-mod conjunction;
 mod held;
-mod key_set;
-mod label_set;
 mod metallb;
 mod metallb_announcing;
 mod metallb_config;

@@ -5,9 +5,9 @@
 
 use serde_json::Value;
 
-use super::label_set::{Inexpressible, LabelSet};
+use super::alternatives::{Alternatives, any_of};
 use super::object::texts;
-use ipam_core::model::Selector;
+use ipam_core::model::{Operator, Requirement, RequirementError, Selector};
 
 /// Why a NodeSelector has no LabelSelector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,7 +21,9 @@ pub(super) enum TermError {
     #[error("it is not a NodeSelector")]
     Malformed,
     #[error(transparent)]
-    Inexpressible(#[from] Inexpressible),
+    Alternatives(#[from] Alternatives),
+    #[error(transparent)]
+    Requirement(#[from] RequirementError),
 }
 
 /// Nodes of a NodeSelector.
@@ -46,7 +48,7 @@ pub(super) fn selected(selector: &Value) -> Result<SelectedNodes, TermError> {
         (false, Some(terms)) => terms,
         (false, None) => return Err(TermError::Malformed),
     };
-    let mut nodes = LabelSet::nothing();
+    let mut alternatives = Vec::new();
     let mut requirements = 0;
     for term in terms {
         let fields = list(&term["matchFields"])?;
@@ -59,14 +61,14 @@ pub(super) fn selected(selector: &Value) -> Result<SelectedNodes, TermError> {
             continue;
         }
         requirements = requirements.max(expressions.len());
-        let mut of_term = LabelSet::everything();
-        for expression in expressions {
-            of_term = of_term.and(of_expression(expression)?)?;
-        }
-        nodes = nodes.or(of_term)?;
+        let of_term: Vec<Requirement> = expressions
+            .iter()
+            .map(requirement)
+            .collect::<Result<_, TermError>>()?;
+        alternatives.push(Selector::all_of(of_term));
     }
     Ok(SelectedNodes {
-        selector: nodes.selector()?,
+        selector: any_of(alternatives)?,
         requirements,
     })
 }
@@ -79,18 +81,21 @@ fn list(value: &Value) -> Result<&[Value], TermError> {
     }
 }
 
-fn of_expression(expression: &Value) -> Result<LabelSet, TermError> {
+fn requirement(expression: &Value) -> Result<Requirement, TermError> {
     let key = expression["key"].as_str().ok_or(TermError::Malformed)?;
-    let values = || texts(&expression["values"]).map(str::to_owned);
-    match expression["operator"].as_str().unwrap_or_default() {
-        "In" => Ok(LabelSet::with_value(key, values())),
-        "NotIn" => Ok(LabelSet::with_value(key, values()).complement_of_one(key)),
-        "Exists" => Ok(LabelSet::with_label(key)),
-        "DoesNotExist" => Ok(LabelSet::with_label(key).complement_of_one(key)),
-        operator @ ("Gt" | "Lt") => Err(TermError::Number {
-            key: key.to_owned(),
-            operator: operator.to_owned(),
-        }),
-        other => Err(TermError::Operator(other.to_owned())),
-    }
+    let values = || texts(&expression["values"]).map(str::to_owned).collect();
+    let operator = match expression["operator"].as_str().unwrap_or_default() {
+        "In" => Operator::In(values()),
+        "NotIn" => Operator::NotIn(values()),
+        "Exists" => Operator::Exists,
+        "DoesNotExist" => Operator::DoesNotExist,
+        operator @ ("Gt" | "Lt") => {
+            return Err(TermError::Number {
+                key: key.to_owned(),
+                operator: operator.to_owned(),
+            });
+        }
+        other => return Err(TermError::Operator(other.to_owned())),
+    };
+    Ok(Requirement::new(key, operator)?)
 }

@@ -14,7 +14,6 @@ ipam_core::text_enum! {
         FamiliesJoined = "families-joined",
         FamilyAlone = "family-alone",
         SelectorTranslated = "selector-translated",
-        SelectorInvalid = "selector-invalid",
         SelectorNotExpressible = "selector-not-expressible",
         SelectsNothing = "selects-nothing",
         ManualAssignment = "manual-assignment",

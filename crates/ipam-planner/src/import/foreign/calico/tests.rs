@@ -314,10 +314,10 @@ fn pools_that_no_selector_can_mean_serve_only_labelled_nodes() {
         ),
         (
             json!({"nodeSelector": "rack = 'a'"}),
-            RemarkName::SelectorInvalid,
+            RemarkName::SelectorNotExpressible,
         ),
         (
-            json!({"nodeSelector": "!all()"}),
+            json!({"nodeSelector": "rack == 'a' && rack == 'b'"}),
             RemarkName::SelectsNothing,
         ),
         (

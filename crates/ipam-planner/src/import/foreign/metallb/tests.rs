@@ -304,7 +304,7 @@ fn l2_advertisements() {
         ),
         (
             json!({"nodeSelectors": [host("a"), {"matchLabels": {"rack": "b"}}]}),
-            "`nodeSelectors`: it selects alternatives on several labels",
+            "`nodeSelectors`: it has alternatives that differ in more than the values of one label",
         ),
         (
             json!({"preferredNodeSelectors": [{"weight": 1, "preference": host("a")}]}),
