@@ -1,66 +1,47 @@
 //! The map over HTTP, for browsers: read-only. Must never know how a plan is made.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::Semaphore;
 
 use super::failure::Failure;
-use crate::render::map::{html, svg};
+use crate::render::map::html;
 use crate::render::printable;
 use ipam_controller::{Answer, Bytes, ControllerEvent, HttpServer, Site, Visit};
 use ipam_core::net::Address;
 use ipam_planner::map::AddressMap;
 
-/// Visits that wait for one map.
-const QUEUE: usize = 64;
-
 /// A map, or the reason for its absence.
-pub(super) type Made = Result<Arc<Drawn>, String>;
+type Made = Result<Arc<Drawn>, String>;
 
-/// A map with its pages, each drawn once: many visitors must cost a leader little more than one.
-pub(super) struct Drawn {
+/// A map with its page, which is drawn once: many visitors must cost a leader little more than one.
+struct Drawn {
     map: AddressMap,
-    html: OnceLock<Page>,
-    svg: OnceLock<Page>,
+    page: OnceLock<Page>,
 }
 
 /// A page, or the reason for its absence.
 type Page = Result<Bytes, String>;
 
 impl Drawn {
-    /// No page is drawn before a visitor asks for it.
-    pub(super) fn new(map: AddressMap) -> Drawn {
+    /// The page is not drawn before a visitor asks for it.
+    fn new(map: AddressMap) -> Drawn {
         Drawn {
             map,
-            html: OnceLock::new(),
-            svg: OnceLock::new(),
+            page: OnceLock::new(),
         }
     }
 
-    fn html(&self) -> Page {
+    fn page(&self) -> Page {
         let draw = || {
             html(&self.map)
                 .map(Bytes::from)
                 .map_err(|why| why.to_string())
         };
-        self.html.get_or_init(draw).clone()
+        self.page.get_or_init(draw).clone()
     }
-
-    fn svg(&self) -> Page {
-        self.svg
-            .get_or_init(|| Ok(Bytes::from(svg(&self.map))))
-            .clone()
-    }
-}
-
-/// Where the maps come from.
-enum Maps {
-    /// That of the last plan.
-    Latest(Mutex<Made>),
-    /// One for each visit.
-    Asked(mpsc::Sender<oneshot::Sender<Made>>),
 }
 
 /// Who may visit.
@@ -93,7 +74,8 @@ impl Visitors {
 
 /// The map at an address.
 pub(super) struct LiveMap {
-    maps: Maps,
+    /// That of the last plan.
+    latest: Mutex<Made>,
     visitors: Visitors,
     /// One page is drawn at a time: drawing shares its threads with the evaluation of rules.
     drawing: Arc<Semaphore>,
@@ -103,7 +85,7 @@ impl Site for LiveMap {
     /// Each slow one may keep a large page in memory.
     const CONNECTIONS: usize = 16;
 
-    /// A large cluster is read and planned meanwhile.
+    /// The page of a large cluster takes time to draw.
     const PATIENCE: Duration = Duration::from_secs(120);
 
     async fn answer(&self, visit: Visit) -> Answer {
@@ -111,12 +93,10 @@ impl Site for LiveMap {
             let why = "this map is for this machine: open it by its loopback address";
             return Answer::forbidden(why);
         }
-        let (kind, draw): (_, fn(&Drawn) -> Page) = match visit.path.as_str() {
-            "/" => ("text/html; charset=utf-8", Drawn::html),
-            "/map.svg" => ("image/svg+xml", Drawn::svg),
-            _ => return Answer::not_found(),
-        };
-        let map = match self.map().await {
+        if visit.path != "/" {
+            return Answer::not_found();
+        }
+        let map = match self.latest().clone() {
             Ok(map) => map,
             Err(why) => return unavailable(&why),
         };
@@ -125,12 +105,12 @@ impl Site for LiveMap {
         };
         // The turn ends with the drawing, even if the visitor leaves before.
         let drawn = tokio::task::spawn_blocking(move || {
-            let page = draw(&map);
+            let page = map.page();
             drop(turn);
             page
         });
         match drawn.await {
-            Ok(Ok(page)) => Answer::of(kind, page),
+            Ok(Ok(page)) => Answer::of("text/html; charset=utf-8", page),
             Ok(Err(why)) => unavailable(&why),
             Err(why) => unavailable(&why.to_string()),
         }
@@ -142,16 +122,8 @@ fn unavailable(why: &str) -> Answer {
 }
 
 impl LiveMap {
-    async fn map(&self) -> Made {
-        match &self.maps {
-            Maps::Latest(map) => map.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            Maps::Asked(asking) => {
-                let (answering, answer) = oneshot::channel();
-                let ended = || "the program ends".to_owned();
-                asking.send(answering).await.map_err(|_| ended())?;
-                answer.await.map_err(|_| ended())?
-            }
-        }
+    fn latest(&self) -> MutexGuard<'_, Made> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -164,32 +136,17 @@ pub(super) struct MapServer {
 impl MapServer {
     /// Serves the map of the last plan. `None` without an address.
     pub(super) async fn of_plans(address: Option<SocketAddr>) -> Result<Option<Self>, Failure> {
-        match address {
-            Some(address) => {
-                let maps = Maps::Latest(Mutex::new(Err("there is no plan yet".to_owned())));
-                MapServer::bind(address, maps).await.map(Some)
-            }
-            None => Ok(None),
-        }
-    }
-
-    /// Serves a map for each visit: the visits come by the channel.
-    pub(super) async fn on_demand(
-        address: SocketAddr,
-    ) -> Result<(Self, mpsc::Receiver<oneshot::Sender<Made>>), Failure> {
-        let (asking, asked) = mpsc::channel(QUEUE);
-        Ok((MapServer::bind(address, Maps::Asked(asking)).await?, asked))
-    }
-
-    async fn bind(address: SocketAddr, maps: Maps) -> Result<Self, Failure> {
+        let Some(address) = address else {
+            return Ok(None);
+        };
         let server = HttpServer::bind(address).await?;
         let visitors = Visitors::of(server.address()?);
         let site = Arc::new(LiveMap {
-            maps,
+            latest: Mutex::new(Err("there is no plan yet".to_owned())),
             visitors,
             drawing: Arc::new(Semaphore::new(1)),
         });
-        Ok(MapServer { server, site })
+        Ok(Some(MapServer { server, site }))
     }
 
     pub(super) fn address(&self) -> std::io::Result<SocketAddr> {
@@ -209,9 +166,7 @@ impl MapServer {
             }
             _ => return,
         };
-        if let Maps::Latest(map) = &self.site.maps {
-            *map.lock().unwrap_or_else(PoisonError::into_inner) = made;
-        }
+        *self.site.latest() = made;
     }
 }
 

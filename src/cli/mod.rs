@@ -181,7 +181,7 @@ enum Command {
     ExplainRule(explain_rule::Arguments),
     /// Show what an upgrade of Cilium would change for Services and nodes, and what avoids it.
     Upgrade(upgrade::Arguments),
-    /// Write a map of the address space, now and after a plan, as one file.
+    /// Write a map of the address space, now and after a plan, as one HTML page.
     Map(map::Arguments),
     /// Answer an assistant's questions over the Model Context Protocol: plan, simulate, doctor,
     /// explain, map. Writes nothing.

@@ -1,4 +1,4 @@
-//! `map`: the page and the picture show every block and address with its use, and in a real browser
+//! `map`: the page shows every block and address with its use, and in a real browser
 //! they can be searched, zoomed and linked to.
 
 use std::collections::BTreeSet;
@@ -174,56 +174,14 @@ fn every_block_of_every_example_is_on_its_map() {
 }
 
 #[test]
-fn a_picture_has_the_same_areas_and_no_script() {
-    let folder = two_racks();
-    let areas = areas(&page(&folder)).len();
-    folder
-        .run(&["map", "--cluster-file", "cluster.yaml", "--out", "map.svg"])
-        .expect(0);
-    let picture = folder.read("map.svg");
-    assert_eq!(picture.matches("</title></rect>").count(), areas);
-    assert!(
-        !picture.contains("<script") && !picture.contains("href="),
-        "{picture}"
-    );
-}
-
-/// `CILIUM_IPAM_DOCS=update` writes it.
-#[test]
-fn the_picture_of_the_documentation_is_up_to_date() {
-    let folder = Folder::new(&[]);
-    let drawn = folder.join("map.svg");
-    let words = [
-        "map",
-        "examples/racks/pools",
-        "--cluster-file",
-        "examples/racks/cluster.yaml",
-    ];
-    run(
-        repository(),
-        &[&words[..], &["--out", drawn.to_str().unwrap()]].concat(),
-    )
-    .expect(0);
-    let kept = repository().join("docs/src/pictures/map.svg");
-    if std::env::var_os("CILIUM_IPAM_DOCS").is_some() {
-        std::fs::copy(&drawn, &kept).unwrap();
-    }
-    assert!(
-        std::fs::read_to_string(kept).unwrap() == folder.read("map.svg"),
-        "docs/src/pictures/map.svg is old; CILIUM_IPAM_DOCS=update writes it anew"
-    );
-}
-
-#[test]
 fn a_file_of_another_format_is_refused() {
-    let refused = two_racks()
-        .run(&["map", "--cluster-file", "cluster.yaml", "--out", "map.pdf"])
-        .expect(1);
-    assert!(
-        refused.stderr.contains("end it with `.html`"),
-        "{}",
-        refused.stderr
-    );
+    for name in ["map.svg", "map"] {
+        let refused = two_racks()
+            .run(&["map", "--cluster-file", "cluster.yaml", "--out", name])
+            .expect(1);
+        let expected = format!("`{name}` does not end with `.html`");
+        assert!(refused.stderr.contains(&expected), "{}", refused.stderr);
+    }
 }
 
 /// The text of the panel of details.

@@ -22,7 +22,7 @@ fn a_link_in_the_place_of_an_output_is_replaced() {
     for words in [
         &["plan", "--out", "out.json"][..],
         &["snapshot", "--out", "out.json"],
-        &["map", "--out", "out.svg"],
+        &["map", "--out", "out.html"],
         &["apply", "--auto-approve", "--report-out", "out.json"],
     ] {
         let folder = folder();
@@ -89,10 +89,10 @@ fn no_output_takes_the_place_of_an_input() {
         symlink("../pools", folder.join("other/pools")).unwrap();
         symlink("cluster.json", folder.join("link.json")).unwrap();
         symlink("pools/a.yaml", folder.join("link.yaml")).unwrap();
-        folder.write("cluster.svg", folder.read("cluster.json"));
+        folder.write("cluster.html", folder.read("cluster.json"));
         let (cluster, pool) = (folder.read("cluster.json"), folder.read("pools/a.yaml"));
         let of_cluster = match words[0] {
-            "map" => &["cluster.svg", "other/../cluster.svg"][..],
+            "map" => &["cluster.html", "other/../cluster.html"][..],
             _ => &[
                 "cluster.json",
                 "./cluster.json",

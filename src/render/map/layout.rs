@@ -53,14 +53,12 @@ pub(super) struct Layout<'m> {
     pub(super) height: f64,
 }
 
-/// A block within its panel: of `2^x_bits` columns and `2^y_bits` rows, the one that it is.
+/// The column and the row of a block in its panel, which is halved `depth` times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) depth: u8,
     pub(super) x: u64,
     pub(super) y: u64,
-    x_bits: u8,
-    y_bits: u8,
 }
 
 /// The CIDR, and the pool that it is as a whole.
@@ -85,43 +83,19 @@ impl Cell {
         let depth = (block.prefix_len() - from).min(DEEPEST);
         let number = first_number(block);
         let bits = block.family().bits();
-        let mut cell = Cell {
-            depth,
-            x: 0,
-            y: 0,
-            x_bits: 0,
-            y_bits: 0,
-        };
+        let mut cell = Cell { depth, x: 0, y: 0 };
         let mut halves_x = true;
         for taken in 0..depth {
             let bit = u64::from(number >> (bits - 1 - from - taken) & 1 == 1);
             if halves_x {
                 cell.x = cell.x << 1 | bit;
-                cell.x_bits += 1;
             } else {
                 cell.y = cell.y << 1 | bit;
-                cell.y_bits += 1;
             }
             let is_first_of_wide = taken == 0 && shape == Shape::Wide;
             halves_x = is_first_of_wide || !halves_x;
         }
         cell
-    }
-
-    /// Its rectangle in that of the panel.
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "a cell has at most 30 bits a side, or 31"
-    )]
-    pub(super) fn rect(self, panel: Rect) -> Rect {
-        let width = panel.width / (1u64 << self.x_bits) as f64;
-        let height = panel.height / (1u64 << self.y_bits) as f64;
-        Rect {
-            x: panel.x + width * self.x as f64,
-            y: panel.y + height * self.y as f64,
-            width,
-            height,
-        }
     }
 }
 
@@ -214,17 +188,40 @@ mod tests {
     fn each_bit_halves_the_longer_side() {
         let square: Block = "10.0.0.0/22".parse().unwrap();
         let corners = ["10.0.0.0/24", "10.0.1.0/24", "10.0.2.0/24", "10.0.3.0/24"].map(|block| {
-            let rect = Cell::of(block.parse().unwrap(), square, Shape::Square).rect(SQUARE);
+            let rect = drawn(block.parse().unwrap(), square, Shape::Square, SQUARE);
             (rect.x, rect.y)
         });
         assert_eq!(corners, [(0.0, 0.0), (0.0, 0.5), (0.5, 0.0), (0.5, 0.5)]);
         let wide: Block = "10.0.0.0/21".parse().unwrap();
-        let last = Cell::of("10.0.7.0/24".parse().unwrap(), wide, Shape::Wide).rect(Rect {
+        let within = Rect {
             width: 2.0,
             ..SQUARE
-        });
+        };
+        let last = drawn("10.0.7.0/24".parse().unwrap(), wide, Shape::Wide, within);
         assert_eq!((last.x, last.y), (1.5, 0.5));
         assert_eq!((last.width, last.height), (0.5, 0.5));
+    }
+
+    /// The rectangle of a block, as the page's script draws it.
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "a cell has at most 30 bits a side, or 31"
+    )]
+    fn drawn(block: Block, panel: Block, shape: Shape, within: Rect) -> Rect {
+        let cell = Cell::of(block, panel, shape);
+        let x_halvings = match shape {
+            Shape::Wide if cell.depth > 0 => 1 + cell.depth / 2,
+            Shape::Wide | Shape::Square => cell.depth.div_ceil(2),
+        };
+        let y_halvings = cell.depth - x_halvings;
+        let width = within.width / (1u64 << x_halvings) as f64;
+        let height = within.height / (1u64 << y_halvings) as f64;
+        Rect {
+            x: within.x + width * cell.x as f64,
+            y: within.y + height * cell.y as f64,
+            width,
+            height,
+        }
     }
 
     proptest! {
@@ -236,7 +233,7 @@ mod tests {
             let inner = Block::lenient(&format!("{address}/32")).unwrap();
             let mut last = None;
             for block in inner.enclosing().take_while(|block| block.prefix_len() >= 8) {
-                let rect = Cell::of(block, outer, shape).rect(SQUARE);
+                let rect = drawn(block, outer, shape, SQUARE);
                 if let Some(inner) = last.replace(rect) {
                     let Rect { x, y, width, height } = inner;
                     prop_assert!(x >= rect.x && x + width <= rect.x + rect.width);

@@ -1,5 +1,4 @@
-//! The map of the address space as one file: an HTML page that needs nothing else, or an SVG
-//! picture. Both draw the same layout.
+//! The map of the address space as one HTML page that needs nothing else, and as a list.
 //!
 //! Returns text; never prints. Every text of the cluster is data to it, never markup.
 
@@ -8,8 +7,6 @@ mod html;
 mod layout;
 mod list;
 mod palette;
-mod svg;
 
 pub use html::html;
 pub use list::area_list;
-pub use svg::svg;
