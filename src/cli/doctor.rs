@@ -38,8 +38,7 @@ pub(super) struct Arguments {
     /// Exit with 2 if there is a finding of at least this severity.
     #[arg(long, value_enum, default_value = "error")]
     fail_on: FailOn,
-    /// Routes of a router, as `show bgp ipv4 unicast json` of FRR, `gobgp global rib --json` of
-    /// GoBGP or `birdc show route all` of BIRD prints them. Repeatable.
+    /// Routes of an FRR router, as `vtysh -c 'show bgp ipv4 unicast json'` prints them. Repeatable.
     #[arg(long = "rib", value_name = "FILE")]
     route_dump: Vec<PathBuf>,
     /// Version of the running Cilium, such as `1.15.19`. Default: detected.

@@ -1,16 +1,14 @@
-//! Routes of routers, read from the JSON of FRR and GoBGP and from the text of BIRD, and audited
-//! against the cluster. Never knows how they were fetched.
+//! Routes of routers, read from the JSON of FRR and audited against the cluster. Never knows how they
+//! were fetched.
 
 mod audit;
-mod bird;
 mod frr;
-mod gobgp;
 
 use std::net::IpAddr;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use ipam_core::net::{Address, Block};
+use ipam_core::net::Block;
 
 pub(super) use audit::audit;
 
@@ -51,8 +49,7 @@ pub struct RouteDump {
 /// Why a text is not a route dump.
 #[derive(Debug, thiserror::Error)]
 pub enum RouteDumpError {
-    /// Neither JSON nor the text of BIRD.
-    #[error("{source_name} is not JSON, and not what BIRD prints for `show route`: {message}")]
+    #[error("{source_name} is not JSON: {message}. {HOW}")]
     NotJson {
         /// Name of the file.
         source_name: String,
@@ -60,71 +57,30 @@ pub enum RouteDumpError {
         message: String,
     },
     /// JSON of another program.
-    #[error(
-        "{0} is neither what FRR prints for `show bgp ipv4 unicast json`, nor what GoBGP prints for `gobgp global rib --json`, nor what BIRD prints for `show route all`"
-    )]
+    #[error("{0} is not the JSON of FRR's routes. {HOW}")]
     Unknown(String),
 }
 
+/// How to get a route dump.
+const HOW: &str = "Write it with `vtysh -c 'show bgp ipv4 unicast json'` of FRR";
+
 impl RouteDump {
-    /// Reads the JSON of FRR or GoBGP, or the text of BIRD.
+    /// Reads the JSON of FRR.
     ///
     /// # Errors
-    /// Fails if the text is of none of them, or if one of its routes is invalid.
+    /// Fails if the text is not JSON of FRR, or if one of its routes is invalid.
     pub fn parse(source: &str, text: &str) -> Result<RouteDump, RouteDumpError> {
-        let routes = match serde_json::from_str::<Value>(text) {
-            Ok(json) => frr::routes(&json).or_else(|| gobgp::routes(&json)),
-            Err(error) => Some(bird::routes(text).ok_or_else(|| RouteDumpError::NotJson {
-                source_name: source.to_owned(),
-                message: error.to_string(),
-            })?),
-        };
-        let routes = routes.ok_or_else(|| RouteDumpError::Unknown(source.to_owned()))?;
+        let json: Value = serde_json::from_str(text).map_err(|error| RouteDumpError::NotJson {
+            source_name: source.to_owned(),
+            message: error.to_string(),
+        })?;
+        let routes =
+            frr::routes(&json).ok_or_else(|| RouteDumpError::Unknown(source.to_owned()))?;
         Ok(RouteDump {
             source: source.to_owned(),
             routes,
         })
     }
-}
-
-/// The routes of an object of prefixes, without the default route; `None` if one of them is
-/// invalid.
-fn routes_of(
-    prefixes: &Map<String, Value>,
-    paths: fn(&Value) -> Option<Vec<Path>>,
-) -> Option<Vec<Route>> {
-    let route = |(text, json): (&String, &Value)| {
-        let paths = paths(json)?;
-        let prefix = prefix(text)?;
-        Some(prefix.map(|prefix| Route { prefix, paths }))
-    };
-    let routes: Option<Vec<Option<Route>>> = prefixes.iter().map(route).collect();
-    Some(routes?.into_iter().flatten().collect())
-}
-
-/// A path over these addresses, without duplicates. Texts that are not addresses are ignored.
-fn path_by<'v>(hops: impl Iterator<Item = &'v Value>, usage: Usage) -> Path {
-    let mut distinct = Vec::new();
-    for hop in hops
-        .filter_map(|text| text.as_str()?.parse::<Address>().ok())
-        .map(IpAddr::from)
-    {
-        if !distinct.contains(&hop) {
-            distinct.push(hop);
-        }
-    }
-    Path {
-        hops: distinct,
-        usage,
-    }
-}
-
-/// A prefix: `Some(None)` for the default route, `None` for invalid text.
-fn prefix(text: &str) -> Option<Option<Block>> {
-    if ["0.0.0.0/0", "::/0"].contains(&text) {
-        return Some(None);
-    }
-    Block::lenient(text).ok().map(Some)
 }
 
 #[cfg(test)]
@@ -137,9 +93,6 @@ mod tests {
         "10.20.2.0/24": [{"valid": true, "multipath": true, "peerId": "192.0.2.9", "nexthops": [{"ip": "192.0.2.2"}]},
                          {"valid": true, "peerId": "192.0.2.3", "nexthops": [{"ip": "192.0.2.3"}]},
                          {"peerId": "192.0.2.4", "nexthops": [{"ip": "192.0.2.4"}]}]}}"#;
-    const GOBGP: &str = r#"{"10.20.1.0/24": [{"nlri": {"prefix": "10.20.1.0/24"}, "best": true,
-        "attrs": [{"type": 1, "value": 0}, {"type": 3, "nexthop": "192.0.2.1"}], "source-id": "192.0.2.7", "neighbor-ip": "192.0.2.8"}],
-        "fd00:20::/64": [{"nlri": {"prefix": "fd00:20::/64"}, "attrs": [{"type": 14, "nexthop": "2001:db8::1", "afi": 2}]}]}"#;
 
     fn dumped(text: &str) -> Vec<String> {
         let route = |route: &Route| {
@@ -159,83 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn both_products() {
+    fn the_json_of_frr() {
         assert_eq!(
             dumped(FRR),
             [
                 "10.20.1.0/24: Used [192.0.2.1]",
                 "10.20.2.0/24: Used [192.0.2.2, 192.0.2.9]; Spare [192.0.2.3]"
             ]
-        );
-        assert_eq!(
-            dumped(GOBGP),
-            [
-                "10.20.1.0/24: Used [192.0.2.1, 192.0.2.8]",
-                "fd00:20::/64: Spare [2001:db8::1]"
-            ]
-        );
-    }
-
-    const BIRD: &str = "BIRD 2.15.1 ready.\nAccess restricted\nTable master4:
-0.0.0.0/0            unicast [kernel1 09:45:07.529] * (10)
-\tvia 192.0.2.254 on eth0
-10.20.1.0/24         unicast [n1 12:00:00.000 from 192.0.2.7] * (100) [AS65001i]
-\tvia 192.0.2.1 on eth0
-\tType: BGP univ
-\tBGP.as_path: 65001
-\tBGP.next_hop: 192.0.2.1
-\tBGP.community: (64511,1) [x] (64511,24)
-                     unicast [n2 2026-11-01] (100) [AS65002i]
-\tvia 192.0.2.2 on eth0
-10.20.2.0/24         unicast [ecmp 12:00:00] ! (100/0)
-\tvia 192.0.2.3 on eth0 weight 1
-\tvia 192.0.2.4 on eth0 weight 1
-10.20.3.0/24         unreachable [static1 12:00:00.000] * (200)
-192.0.2.0/24         unicast [direct1 12:00:00.000] * (240)
-\tdev eth0
-
-Table master6:
-fd00:20::/64         unicast [n1 12:00:00.000] * (100) [AS65001i]
-\tvia fe80::1 on eth0
-\tBGP.next_hop: 2001:db8::1 fe80::1
-";
-
-    #[test]
-    fn the_text_of_bird() {
-        assert_eq!(
-            dumped(BIRD),
-            [
-                "10.20.1.0/24: Used [192.0.2.1, 192.0.2.7]; Spare [192.0.2.2]",
-                "10.20.2.0/24: Used [192.0.2.3]; Used [192.0.2.4]",
-                "fd00:20::/64: Used [2001:db8::1, fe80::1]",
-            ]
-        );
-        let first = "10.20.1.0/24       via 192.0.2.1 on eth0 [n1 12:00:00] * (100) [AS65001i]
-                   via 192.0.2.2 on eth0 [n2 12:00:00 from 192.0.2.9] (100) [AS65002i]
-10.20.2.0/24       multipath [static1 12:00:00] * (200)
-\tvia 192.0.2.3 on eth0 weight 1
-\tvia 192.0.2.4 on eth0 weight 1
-10.20.3.0/24       blackhole [static1 12:00:00] * (200)
-";
-        assert_eq!(
-            dumped(first),
-            [
-                "10.20.1.0/24: Used [192.0.2.1]; Spare [192.0.2.2, 192.0.2.9]",
-                "10.20.2.0/24: Used [192.0.2.3]; Used [192.0.2.4]",
-            ]
-        );
-        assert_eq!(dumped("BIRD 2.0.8 ready.\n"), [""; 0]);
-        // As a real 2.0.12 prints a route whose next hop it does not reach.
-        let reflected = "BIRD 2.0.12 ready.\nTable master4:
-10.20.1.0/24         unreachable [pb 17:25:13.495 from 127.0.0.3] * (100) [AS65002i]
-\tType: BGP univ
-\tBGP.origin: IGP
-\tBGP.next_hop: 192.0.2.1
-\tBGP.local_pref: 100
-";
-        assert_eq!(
-            dumped(reflected),
-            ["10.20.1.0/24: Used [192.0.2.1, 127.0.0.3]"]
         );
     }
 
@@ -246,6 +129,8 @@ fd00:20::/64         unicast [n1 12:00:00.000] * (100) [AS65001i]
             "{}",
             "7",
             r#"{"10.0.0.0/8": {"via": "eth0"}}"#,
+            // As `gobgp global rib --json` prints it.
+            r#"{"10.0.0.0/8": [{"nlri": {"prefix": "10.0.0.0/8"}, "best": true, "attrs": []}]}"#,
             r#"{"routes": 3}"#,
             r#"{"routes": {"x": []}}"#,
         ] {
