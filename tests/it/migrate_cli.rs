@@ -208,6 +208,31 @@ fn a_mode_change_keeps_all_blocks() {
 }
 
 #[test]
+fn no_node_of_a_multi_pool_cluster_moves_or_changes_its_mode() {
+    let folder = racks(&flat(3));
+    let settings = r#""ipam":"multi-pool","enable-ipv4":"true""#;
+    folder.write("cluster.json", cluster("1.20.2", settings, &flat(3)));
+    let stays = |more: &[&str]| {
+        let document = plan(&folder, &[&["-o", "json"], more].concat())
+            .expect(0)
+            .json();
+        assert_eq!(document["moves"], json!([]), "{document}");
+        let left = &document["left_out"][0];
+        format!("{}; {}", left["why"], left["help"])
+    };
+    let to_kubernetes = stays(&["--to-ipam", "kubernetes"]);
+    assert!(
+        to_kubernetes.contains("Cilium has no conversion from `multi-pool`"),
+        "{to_kubernetes}"
+    );
+    let moved = stays(&[]);
+    assert!(
+        moved.contains("in `multi-pool`, change the pools or the node labels"),
+        "{moved}"
+    );
+}
+
+#[test]
 fn a_cluster_file_is_only_planned() {
     let folder = racks(&flat(3));
     for command in ["apply", "status", "resume", "undo"] {
@@ -232,7 +257,7 @@ fn bad_flags_and_files_are_refused() {
     let cluster = ["--cluster-file", "cluster.json"];
     let of_cluster = [&["plan", "-o", "json"][..], &cluster].concat();
     folder.write("plan.json", folder.run(&of_cluster).expect(0).stdout);
-    let cases: [(&[&str], i32, &str); 17] = [
+    let cases: [(&[&str], i32, &str); 18] = [
         (
             &[
                 "migrate",
@@ -312,7 +337,12 @@ fn bad_flags_and_files_are_refused() {
         (
             &["migrate", "plan", "--to-ipam", "eni"],
             1,
-            "[possible values: kubernetes, cluster-pool, multi-pool]",
+            "[possible values: kubernetes, cluster-pool]",
+        ),
+        (
+            &["migrate", "plan", "--to-ipam", "multi-pool"],
+            1,
+            "use Cilium's own conversion (1.20 and later): set `enable-cluster-pool-to-multi-pool-migration`",
         ),
         (
             &[

@@ -16,20 +16,11 @@ use testbed::{
 
 use super::support::{Folder, Ran, pool, program};
 
-pub const RACKS: [(&str, &str); 3] = [
+const RACKS: [(&str, &str); 3] = [
     ("r0", "10.10.64.0/18"),
     ("r1", "10.10.128.0/18"),
     ("r2", "10.10.192.0/18"),
 ];
-
-/// The prefix length of a node's IPv6 block.
-pub const IPV6_SIZE: u8 = 120;
-
-/// The IPv6 range of a rack in dual stack.
-pub fn ipv6_range(rack: &str) -> String {
-    // Not 0, which a written address leaves out.
-    format!("fd00:20:a{}::/104", rack.trim_start_matches('r'))
-}
 
 /// Fields of a Node that belong to people: they must never change.
 fn kept(node: &Value) -> Value {
@@ -66,7 +57,7 @@ fn kept(node: &Value) -> Value {
 }
 
 /// Looks at the cluster all the time, and notes what it must never show.
-pub struct Watching {
+struct Watching {
     ends: Arc<AtomicBool>,
     faults: Arc<Mutex<Vec<String>>>,
     thread: Option<thread::JoinHandle<()>>,
@@ -92,7 +83,7 @@ impl Watching {
         }
     }
 
-    pub fn faults(mut self) -> Vec<String> {
+    fn faults(mut self) -> Vec<String> {
         self.ends.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap();
         let mut faults = std::mem::take(&mut *self.faults.lock().unwrap());
@@ -121,26 +112,19 @@ fn look(client: &Client, before: &BTreeMap<String, Value>) -> Vec<String> {
     faults
 }
 
-pub struct Ground {
-    pub cluster: RackCluster,
+struct Ground {
+    cluster: RackCluster,
     folder: Folder,
     before: BTreeMap<String, Value>,
 }
 
 impl Ground {
-    pub fn start(options: &RackOptions, policy: &str) -> Ground {
+    fn start(options: &RackOptions, policy: &str) -> Ground {
         let cluster = RackCluster::start(options).unwrap();
         let folder = Folder::new(&[]);
         let pools = RACKS.map(|(rack, cidr)| {
-            let (cidrs, size) = match options.flat_ipv6 {
-                None => (cidr.to_owned(), "24".to_owned()),
-                Some(_) => (
-                    format!("{cidr}, \"{}\"", ipv6_range(rack)),
-                    format!("{{ipv4: 24, ipv6: {IPV6_SIZE}}}"),
-                ),
-            };
             let spec = format!(
-                "{{cidrs: [{cidrs}], blockSize: {size}, nodeSelector: {{matchLabels: {{rack: {rack}}}}}}}"
+                "{{cidrs: [{cidr}], blockSize: 24, nodeSelector: {{matchLabels: {{rack: {rack}}}}}}}"
             );
             pool(rack, &spec)
         });
@@ -207,11 +191,7 @@ impl Ground {
             .collect();
     }
 
-    pub fn folder(&self) -> &Folder {
-        &self.folder
-    }
-
-    pub fn watching(&self) -> Watching {
+    fn watching(&self) -> Watching {
         let client = Client::of_kubeconfig(self.cluster.plane.kubeconfig()).unwrap();
         Watching::start(client, self.before.clone())
     }
@@ -221,7 +201,7 @@ impl Ground {
         [arguments, &["--kubeconfig", kubeconfig, "--no-input"]].concat()
     }
 
-    pub fn run(&self, arguments: &[&str]) -> Ran {
+    fn run(&self, arguments: &[&str]) -> Ran {
         self.folder.run(&self.arguments(arguments))
     }
 
@@ -255,7 +235,7 @@ impl Ground {
             .any(|map| map["metadata"]["name"] == "cilium-ipam-migration")
     }
 
-    pub fn blocks(&self) -> BTreeMap<String, String> {
+    fn blocks(&self) -> BTreeMap<String, String> {
         let uses = self.cluster.agents.blocks();
         uses.into_iter()
             .map(|(node, block)| (node, block.to_string()))
@@ -264,14 +244,6 @@ impl Ground {
 
     /// Every agent uses a block of its rack, and nothing is left of the migration.
     fn expect_in_racks(&self) {
-        self.expect_rack_blocks();
-        self.expect_clean();
-        let plan = self.run(&["plan", "-o", "json"]).expect(0).json();
-        assert_eq!(plan["misplaced"], json!([]));
-        assert_eq!(plan["changes"], json!([]));
-    }
-
-    pub fn expect_rack_blocks(&self) {
         let blocks = self.blocks();
         let nodes = self.cluster.plane.list("/api/v1/nodes").unwrap();
         for node in &nodes {
@@ -287,9 +259,13 @@ impl Ground {
                 self.cluster.agents.uses()
             );
         }
+        self.expect_clean();
+        let plan = self.run(&["plan", "-o", "json"]).expect(0).json();
+        assert_eq!(plan["misplaced"], json!([]));
+        assert_eq!(plan["changes"], json!([]));
     }
 
-    pub fn expect_clean(&self) {
+    fn expect_clean(&self) {
         for node in self.cluster.plane.list("/api/v1/nodes").unwrap() {
             let annotations = &node["metadata"]["annotations"];
             assert_eq!(annotations["cilium-ipam.io/migration"], Value::Null);
@@ -307,8 +283,8 @@ fn kubernetes() -> PlayedIpam {
     PlayedIpam::Kubernetes(AnnotateK8sNode::Off)
 }
 
-pub const APPLY: [&str; 3] = ["migrate", "apply", "--auto-approve"];
-pub const PARALLEL: &str = ", migration: {maxUnavailable: 2}";
+const APPLY: [&str; 3] = ["migrate", "apply", "--auto-approve"];
+const PARALLEL: &str = ", migration: {maxUnavailable: 2}";
 
 fn moves_to_racks_and_back(options: &RackOptions, policy: &str, more: &[&str]) {
     let ground = Ground::start(options, policy);
@@ -337,7 +313,7 @@ fn twelve_nodes_move_by_a_setting_and_back() {
     moves_to_racks_and_back(&RackOptions::default(), PARALLEL, &[]);
 }
 
-pub fn cluster_pool(version: CiliumVersion) -> RackOptions {
+fn cluster_pool(version: CiliumVersion) -> RackOptions {
     RackOptions {
         ipam: PlayedIpam::ClusterPool,
         version,
@@ -399,33 +375,6 @@ fn a_person_restarts_the_kubelets_of_nodes_that_are_created_again() {
 
 const MOST_KILLS: usize = 60;
 
-impl Ground {
-    /// Kills the migration again and again, a few steps after it begins or is resumed, until it ends.
-    pub fn migrate_with_kills(&self, step: usize, more: &[&str]) {
-        let (mut ended, mut kills) = (None, 0);
-        // A request of a killed program may still arrive, so the next one gives up once.
-        while matches!(ended, None | Some(6)) {
-            let begin = [&APPLY[..], more].concat();
-            let resume: [&str; 2] = ["migrate", "resume"];
-            let verb = if self.has_begun() {
-                &resume[..]
-            } else {
-                &begin[..]
-            };
-            // On a slow machine some lives are too short for a step, so the last one is not killed.
-            let lines = match (self.has_begun(), kills) {
-                (_, MOST_KILLS..) => usize::MAX,
-                (true, _) => step + 2 + kills % 5,
-                (false, _) => 12 + step,
-            };
-            ended = self.run_killed(&[verb, &["--no-lock"]].concat(), lines);
-            kills += 1;
-        }
-        assert_eq!(ended, Some(0));
-        assert!(kills > 5, "{kills} kills");
-    }
-}
-
 fn survives_kills(ipam: PlayedIpam, step: usize) {
     let options = RackOptions {
         nodes: 6,
@@ -434,7 +383,27 @@ fn survives_kills(ipam: PlayedIpam, step: usize) {
     };
     let ground = Ground::start(&options, "");
     let watching = ground.watching();
-    ground.migrate_with_kills(step, &[]);
+    let (mut ended, mut kills) = (None, 0);
+    // A request of a killed program may still arrive, so the next one gives up once.
+    while matches!(ended, None | Some(6)) {
+        let begin: [&str; 3] = ["migrate", "apply", "--auto-approve"];
+        let resume: [&str; 2] = ["migrate", "resume"];
+        let verb = if ground.has_begun() {
+            &resume[..]
+        } else {
+            &begin[..]
+        };
+        // On a slow machine some lives are too short for a step, so the last one is not killed.
+        let lines = match (ground.has_begun(), kills) {
+            (_, MOST_KILLS..) => usize::MAX,
+            (true, _) => step + 2 + kills % 5,
+            (false, _) => 12 + step,
+        };
+        ended = ground.run_killed(&[verb, &["--no-lock"]].concat(), lines);
+        kills += 1;
+    }
+    assert_eq!(ended, Some(0));
+    assert!(kills > 5, "{kills} kills");
     ground.cluster.wait_ready().unwrap();
     ground.expect_in_racks();
     assert_eq!(watching.faults(), Vec::<String>::new());

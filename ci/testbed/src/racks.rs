@@ -63,8 +63,6 @@ pub struct RackOptions {
     pub version: CiliumVersion,
     /// The blocks.
     pub flat: FlatBlocks,
-    /// The IPv6 blocks beside them, in `cluster-pool`: without it, Cilium's IPv6 is off.
-    pub flat_ipv6: Option<FlatBlocks>,
 }
 
 impl Default for RackOptions {
@@ -81,7 +79,6 @@ impl Default for RackOptions {
                 range: "10.10.0.0/16".to_owned(),
                 size: 24,
             },
-            flat_ipv6: None,
         }
     }
 }
@@ -226,8 +223,9 @@ fn install(plane: &ControlPlane, options: &RackOptions) -> Result<()> {
     };
     let mut config = BTreeMap::new();
     if options.ipam == PlayedIpam::ClusterPool {
-        config.insert("enable-ipv6".to_owned(), ipv6(options).to_owned());
-        config.extend(cluster_pool_settings(options));
+        let FlatBlocks { range, size } = &options.flat;
+        config.insert("cluster-pool-ipv4-cidr".to_owned(), range.clone());
+        config.insert("cluster-pool-ipv4-mask-size".to_owned(), size.to_string());
     }
     let installation = CiliumInstallation {
         version: options.version.release().to_owned(),
@@ -253,41 +251,11 @@ fn start_operator(
     if options.ipam != PlayedIpam::ClusterPool {
         return Ok(None);
     }
-    let mut flags = vec![
-        "--ipam=cluster-pool".to_owned(),
-        format!("--enable-ipv6={}", ipv6(options)),
-    ];
-    let settings = cluster_pool_settings(options).into_iter();
-    flags.extend(settings.map(|(key, value)| format!("--{key}={value}")));
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let FlatBlocks { range, size } = &options.flat;
+    let range = format!("--cluster-pool-ipv4-cidr={range}");
+    let size = format!("--cluster-pool-ipv4-mask-size={size}");
+    let flags = ["--ipam=cluster-pool", "--enable-ipv6=false", &range, &size];
     Operator::start(programs, plane, options.version, &flags).map(Some)
-}
-
-/// The value of `enable-ipv6`.
-fn ipv6(options: &RackOptions) -> &'static str {
-    match options.flat_ipv6 {
-        Some(_) => "true",
-        None => "false",
-    }
-}
-
-fn cluster_pool_settings(options: &RackOptions) -> BTreeMap<String, String> {
-    let families = [
-        ("ipv4", Some(&options.flat)),
-        ("ipv6", options.flat_ipv6.as_ref()),
-    ];
-    let of_family = |(family, flat): (&str, Option<&FlatBlocks>)| {
-        let FlatBlocks { range, size } = flat?;
-        Some([
-            (format!("cluster-pool-{family}-cidr"), range.clone()),
-            (format!("cluster-pool-{family}-mask-size"), size.to_string()),
-        ])
-    };
-    families
-        .into_iter()
-        .filter_map(of_family)
-        .flatten()
-        .collect()
 }
 
 fn start_kubelets(

@@ -1,6 +1,7 @@
 //! Flags of several `migrate` commands: what moves, and by which rules.
 
 use clap::ValueEnum;
+use clap::builder::{EnumValueParser, TypedValueParser as _};
 use jiff::SignedDuration;
 
 use super::super::duration::duration;
@@ -19,10 +20,14 @@ pub(super) struct WishArguments {
     /// Move only this node. Repeatable. Nodes of the control plane move only if they are named.
     #[arg(long, value_name = "NAME")]
     node: Vec<NodeName>,
-    /// Change Cilium's IPAM mode instead. Every node keeps its block, but to `multi-pool` it moves
-    /// to its pool.
-    #[arg(long, value_enum, value_name = "MODE", conflicts_with = "method")]
-    to_ipam: Option<ToIpam>,
+    /// Change Cilium's IPAM mode instead. Every node keeps its block.
+    #[arg(
+        long,
+        value_name = "MODE",
+        conflicts_with = "method",
+        value_parser = EnumValueParser::<ToIpam>::new().try_map(ToIpam::goal)
+    )]
+    to_ipam: Option<Goal>,
     /// How nodes get other blocks in IPAM mode `kubernetes`.
     #[arg(long, value_enum, value_name = "METHOD", default_value = "auto")]
     method: MethodName,
@@ -40,9 +45,21 @@ enum ToIpam {
     Kubernetes,
     /// Agents read their blocks from the CiliumNode.
     ClusterPool,
-    /// Agents take blocks of their node's pool on demand. From `cluster-pool`, with Cilium 1.20 or
-    /// later.
+    /// Refused: Cilium converts a cluster itself.
+    #[value(hide = true)]
     MultiPool,
+}
+
+impl ToIpam {
+    fn goal(self) -> Result<Goal, &'static str> {
+        match self {
+            ToIpam::Kubernetes => Ok(Goal::ToKubernetes),
+            ToIpam::ClusterPool => Ok(Goal::ToClusterPool),
+            ToIpam::MultiPool => Err(
+                "use Cilium's own conversion (1.20 and later): set `enable-cluster-pool-to-multi-pool-migration` for its operator; the guide on `migrate` lists the risks",
+            ),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -56,12 +73,7 @@ enum MethodName {
 impl WishArguments {
     pub(super) fn wish(&self) -> Wish {
         Wish {
-            goal: match self.to_ipam {
-                None => Goal::Blocks,
-                Some(ToIpam::Kubernetes) => Goal::ToKubernetes,
-                Some(ToIpam::ClusterPool) => Goal::ToClusterPool,
-                Some(ToIpam::MultiPool) => Goal::ToMultiPool,
-            },
+            goal: self.to_ipam.unwrap_or(Goal::Blocks),
             nodes: self.node.iter().cloned().collect(),
             method: match self.method {
                 MethodName::Auto => MethodChoice::Auto,

@@ -105,7 +105,6 @@ fn of_kind(objects: &Objects, kind: ObservedKind) -> Vec<Arc<Value>> {
         ObservedKind::Node => Kind::Node,
         ObservedKind::CiliumNode => Kind::CiliumNode,
         ObservedKind::CiliumNodeConfig => Kind::NodeConfig,
-        ObservedKind::PodIpPool => Kind::PodPool,
         _ => return Vec::new(),
     };
     let of_kind = objects.iter().filter(|((of, _), _)| *of == kind);
@@ -209,7 +208,6 @@ fn key_of(target: &Target) -> Option<(Kind, String)> {
         Target::Node(name) => (Kind::Node, name.to_string()),
         Target::CiliumNode(name) => (Kind::CiliumNode, name.to_string()),
         Target::NodeConfig(_, _, name) => (Kind::NodeConfig, name.clone()),
-        Target::PodPool(_, name) => (Kind::PodPool, name.clone()),
         Target::Claims => (Kind::Claims, CLAIMS_NAME.to_owned()),
         Target::MigrationRecord(name) => (Kind::Record, name.clone()),
         Target::Pod(namespace, name) | Target::Eviction(namespace, name) => {

@@ -88,22 +88,6 @@ impl State {
         }
         self.check_object(name);
         self.check_pods(name, &used);
-        if record["method"] == "to-multi-pool" {
-            self.check_pools(name, &record);
-        }
-    }
-
-    /// The old block stays for the way back, and nothing of a pool stays after it.
-    fn check_pools(&mut self, name: &str, record: &Value) {
-        let cilium_node = self.get(Kind::CiliumNode, name).unwrap_or_default();
-        let ipam = &cilium_node["spec"]["ipam"];
-        let (old, from) = (blocks(&ipam["podCIDRs"]), blocks(&record["from"]));
-        if old != from {
-            self.violated(format!("{name}: podCIDRs are {old:?}, not {from:?}"));
-        }
-        if record["direction"] == "back" && !ipam["pools"].is_null() {
-            self.violated(format!("{name}: it went back, and has {}", ipam["pools"]));
-        }
     }
 
     /// The Node is as the person last left it.

@@ -99,7 +99,7 @@ pub(super) struct History<'h> {
 impl<'h> History<'h> {
     fn new(seed: u64, setups: &'h MigrationSetups, rule: BrokenRule, log: Log) -> History<'h> {
         let mut rng = Rng::with_seed(seed);
-        let chosen = setups.choose(seed, &mut rng);
+        let chosen = setups.choose(&mut rng);
         let log = match log {
             Log::Kept => Some(Vec::new()),
             Log::None => None,

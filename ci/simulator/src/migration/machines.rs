@@ -1,12 +1,11 @@
 //! The machines of the nodes: kubelets, agents of Cilium, and containers.
 //!
 //! An agent reads its block once, when its Pod starts. The machine uses this block until another
-//! agent has read another one. In ipam `multi-pool`, it is the first block of its pool, of which the
-//! agent requests addresses (`pkg/ipam/multipool_manager.go` @ 1.20).
+//! agent has read another one.
 
 use serde_json::{Value, json};
 
-use super::world::{Ipam, Kind, State, outside_pools, shown, texts};
+use super::world::{Ipam, Kind, State, shown, texts};
 use ipam_cilium::observed::IGNORE_ANNOTATION;
 use ipam_core::net::Block;
 
@@ -34,21 +33,7 @@ struct Agent {
     pod: String,
     stage: Stage,
     setting: Vec<Block>,
-    /// The pool of Pods that its setting names.
-    pool: Option<String>,
     block: Vec<Block>,
-}
-
-impl Agent {
-    fn of_pod(uid: &str) -> Agent {
-        Agent {
-            pod: uid.to_owned(),
-            stage: Stage::Starting,
-            setting: Vec::new(),
-            pool: None,
-            block: Vec::new(),
-        }
-    }
 }
 
 /// One machine.
@@ -78,9 +63,10 @@ impl Machine {
     pub(super) fn running(labels: Value, pod: String, blocks: Vec<Block>) -> Machine {
         Machine {
             agent: Some(Agent {
+                pod,
                 stage: Stage::Running,
+                setting: Vec::new(),
                 block: blocks.clone(),
-                ..Agent::of_pod(&pod)
             }),
             in_use: blocks,
             ..Machine::new(labels)
@@ -139,7 +125,12 @@ impl State {
 
     fn start_agent(&mut self, name: &str, key: &str, uid: &str) {
         if let Some(machine) = self.machines.get_mut(name) {
-            machine.agent = Some(Agent::of_pod(uid));
+            machine.agent = Some(Agent {
+                pod: uid.to_owned(),
+                stage: Stage::Starting,
+                setting: Vec::new(),
+                block: Vec::new(),
+            });
         }
         let _ = self.patch(Kind::Pod, key, &json!({"status": {"phase": "Running"}}));
     }
@@ -172,10 +163,9 @@ impl State {
         };
         match agent.stage {
             Stage::Starting => {
-                let (setting, pool) = self.setting_of(name);
+                let setting = self.setting_of(name);
                 self.with_agent(name, |agent| {
                     agent.setting = setting;
-                    agent.pool = pool;
                     agent.stage = Stage::Configured;
                 });
             }
@@ -192,40 +182,15 @@ impl State {
         }
     }
 
-    /// The ranges and the pool of Pods of CiliumNodeConfigs for this node.
-    fn setting_of(&self, name: &str) -> (Vec<Block>, Option<String>) {
-        let config = |name: String| self.get(Kind::NodeConfig, &name).unwrap_or_default();
-        let ranges = shown(&config(format!("cilium-ipam-{name}")));
-        let mode = config(format!("cilium-ipam-mode-{name}"));
-        let defaults = &mode["spec"]["defaults"];
-        let pool = defaults["ipam-default-ip-pool"].as_str();
-        let pool = pool.filter(|_| defaults["ipam"] == "multi-pool");
-        (ranges, pool.map(str::to_owned))
-    }
-
-    /// The blocks of a pool of Pods, once there is one of each family.
-    fn of_pool(&self, name: &str, pool: &str) -> Vec<Block> {
-        let cilium_node = self.get(Kind::CiliumNode, name);
-        let (Some(cilium_node), Some(_)) = (cilium_node, self.get(Kind::PodPool, pool)) else {
-            return Vec::new();
-        };
-        let allocated = cilium_node["spec"]["ipam"]["pools"]["allocated"].as_array();
-        let of_pool = allocated
-            .into_iter()
-            .flatten()
-            .filter(|one| one["pool"] == pool)
-            .flat_map(|one| texts(&one["cidrs"]));
-        let blocks: Vec<Block> = of_pool.filter_map(|text| text.parse().ok()).collect();
-        match blocks.len() == outside_pools(&cilium_node).len() {
-            true => blocks,
-            false => Vec::new(),
-        }
+    /// The ranges of a CiliumNodeConfig for this node.
+    fn setting_of(&self, name: &str) -> Vec<Block> {
+        let config = self.get(Kind::NodeConfig, &format!("cilium-ipam-{name}"));
+        config.map(|config| shown(&config)).unwrap_or_default()
     }
 
     fn agent_reads(&mut self, name: &str, agent: &Agent) {
-        let read = match (&agent.pool, self.ipam) {
-            (Some(pool), _) => self.of_pool(name, pool),
-            (None, Ipam::Kubernetes) => {
+        let read = match self.ipam {
+            Ipam::Kubernetes => {
                 let node = self.get(Kind::Node, name);
                 let of_node = node.map(|node| shown(&node)).unwrap_or_default();
                 match of_node.is_empty() || agent.setting.is_empty() {
@@ -233,8 +198,8 @@ impl State {
                     false => agent.setting.clone(),
                 }
             }
-            (None, Ipam::ClusterPool) => match self.get(Kind::CiliumNode, name) {
-                Some(cilium_node) => outside_pools(&cilium_node),
+            Ipam::ClusterPool => match self.get(Kind::CiliumNode, name) {
+                Some(cilium_node) => shown(&cilium_node),
                 None => {
                     self.publish(name, &[]);
                     return;
@@ -262,7 +227,6 @@ impl State {
         if !self.publish(name, &block) {
             return;
         }
-        self.request_addresses(name, agent);
         let pods = self.all(Kind::Pod).into_iter();
         let own = pods
             .filter(|(_, pod)| pod["metadata"]["uid"] == agent.pod.as_str())
@@ -283,19 +247,6 @@ impl State {
             Ipam::Kubernetes => self.publish(name, &agent.block.clone()),
             Ipam::ClusterPool => self.publish(name, &[]),
         };
-        self.request_addresses(name, agent);
-    }
-
-    /// An agent in ipam `multi-pool` requests addresses of its pool, and returns blocks of others.
-    fn request_addresses(&mut self, name: &str, agent: &Agent) {
-        let Some(pool) = &agent.pool else { return };
-        let cidrs: Vec<String> = agent.block.iter().map(ToString::to_string).collect();
-        let pools = json!({
-            "requested": [{"pool": pool, "needed": {"ipv4-addrs": 8}}],
-            "allocated": [{"pool": pool, "cidrs": cidrs}],
-        });
-        let patch = json!({"spec": {"ipam": {"pools": pools}}});
-        let _ = self.patch(Kind::CiliumNode, name, &patch);
     }
 
     /// Writes the CiliumNode of an agent. `false` without a Node.
@@ -366,11 +317,7 @@ impl State {
         let start = candidates.iter().position(|one| last.contains(one));
         let start = start.map_or(0, |place| place + 1);
         let known = self.all(Kind::CiliumNode);
-        // It knows nothing of pools of Pods.
-        let taken: Vec<Block> = known
-            .iter()
-            .flat_map(|(_, object)| outside_pools(object))
-            .collect();
+        let taken: Vec<Block> = known.iter().flat_map(|(_, object)| shown(object)).collect();
         let free = |block: &&Block| !taken.iter().any(|one| one.overlaps(**block));
         let in_order = candidates[start..].iter().chain(&candidates[..start]);
         let block = in_order.clone().find(free).copied()?;

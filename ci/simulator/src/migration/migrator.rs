@@ -18,7 +18,8 @@ use ipam_controller::migration::{
 };
 use ipam_core::model::NodeName;
 use ipam_planner::migration::{
-    DrainRules, Handling, KubeletRestart, MigrationRecord, Rules, ScheduleDocument, Wish, schedule,
+    DrainRules, Goal, Handling, KubeletRestart, MigrationRecord, Rules, ScheduleDocument, Wish,
+    schedule,
 };
 
 /// What a person asks a program for.
@@ -138,7 +139,7 @@ pub(super) fn migrate<'a>(
 
 fn wish(chosen: &Chosen<'_>) -> Wish {
     Wish {
-        goal: chosen.goal(),
+        goal: Goal::Blocks,
         nodes: Default::default(),
         method: chosen.method(),
         drain: drain(),

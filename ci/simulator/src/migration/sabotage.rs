@@ -27,13 +27,11 @@ pub enum BrokenRule {
     BareNode,
     /// The cordon stays.
     NoUncordon,
-    /// A node that went back keeps blocks of pools of Pods.
-    PoolsStay,
 }
 
 impl BrokenRule {
     /// All of them.
-    pub const ALL: [BrokenRule; 9] = [
+    pub const ALL: [BrokenRule; 8] = [
         BrokenRule::NoReservation,
         BrokenRule::LateRecord,
         BrokenRule::UnguardedDeletion,
@@ -42,7 +40,6 @@ impl BrokenRule {
         BrokenRule::NoDrain,
         BrokenRule::BareNode,
         BrokenRule::NoUncordon,
-        BrokenRule::PoolsStay,
     ];
 }
 
@@ -123,13 +120,6 @@ impl Broken {
                     .is_some_and(Value::is_null) =>
             {
                 body["spec"] = json!({});
-            }
-            (BrokenRule::PoolsStay, Target::CiliumNode(_), Operation::Patch(body))
-                if body["spec"]["ipam"]
-                    .get("pools")
-                    .is_some_and(Value::is_null) =>
-            {
-                return Vec::new();
             }
             _ => {}
         }

@@ -9,7 +9,7 @@ use super::people::{Cordon, Wanted};
 use super::world::{Ipam, Kind, State};
 use crate::setup::Directory;
 use ipam_core::net::Block;
-use ipam_planner::migration::{Goal, MethodChoice};
+use ipam_planner::migration::MethodChoice;
 
 /// How nodes move in a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +19,6 @@ pub(super) enum Way {
     CiliumNode,
     NodeConfig,
     RecreatedNode,
-    /// The whole cluster changes from ipam `cluster-pool` to `multi-pool`.
-    Pools,
 }
 
 const WAYS: [Way; 4] = [
@@ -94,18 +92,13 @@ impl MigrationSetups {
         }
     }
 
-    /// Every fifth seed changes the mode. All others are the same histories as without this way.
-    pub(super) fn choose(&self, seed: u64, rng: &mut Rng) -> Chosen<'_> {
+    pub(super) fn choose(&self, rng: &mut Rng) -> Chosen<'_> {
         let families = match rng.u32(..3) {
             0 => Families::Both,
             _ => Families::Ipv4,
         };
-        let way = WAYS[rng.usize(..WAYS.len())];
         Chosen {
-            way: match seed % 5 {
-                0 => Way::Pools,
-                _ => way,
-            },
+            way: WAYS[rng.usize(..WAYS.len())],
             families,
             directory: match families {
                 Families::Ipv4 => &self.single,
@@ -124,15 +117,8 @@ impl Default for MigrationSetups {
 impl Chosen<'_> {
     pub(super) fn ipam(&self) -> Ipam {
         match self.way {
-            Way::CiliumNodeBesideOperator | Way::CiliumNode | Way::Pools => Ipam::ClusterPool,
+            Way::CiliumNodeBesideOperator | Way::CiliumNode => Ipam::ClusterPool,
             Way::NodeConfig | Way::RecreatedNode => Ipam::Kubernetes,
-        }
-    }
-
-    pub(super) fn goal(&self) -> Goal {
-        match self.way {
-            Way::Pools => Goal::ToMultiPool,
-            _ => Goal::Blocks,
         }
     }
 
@@ -178,7 +164,7 @@ impl Chosen<'_> {
             let _ = state.create(kind, name, object);
         }
         let old = self.blocks(0);
-        if let Way::CiliumNodeBesideOperator | Way::Pools = self.way {
+        if self.way == Way::CiliumNodeBesideOperator {
             state.books.families.clone_from(&old);
         }
         let rack = state.rng.u32(1..3);
@@ -261,33 +247,20 @@ impl Chosen<'_> {
     fn fixed(&self) -> Vec<(Kind, &'static str, Value)> {
         let mut data = match self.ipam() {
             Ipam::Kubernetes => json!({"ipam": "kubernetes"}),
-            Ipam::ClusterPool => {
-                let (ipv4, ipv6) = match self.way {
-                    // Pools of Pods must lie outside.
-                    Way::Pools => ("10.0.0.0/16", "fd00::/48"),
-                    _ => ("10.0.0.0/14", "fd00::/30"),
-                };
-                json!({
-                    "ipam": "cluster-pool",
-                    "cluster-pool-ipv4-cidr": ipv4, "cluster-pool-ipv4-mask-size": "28",
-                    "cluster-pool-ipv6-cidr": ipv6, "cluster-pool-ipv6-mask-size": "64",
-                })
-            }
+            Ipam::ClusterPool => json!({
+                "ipam": "cluster-pool",
+                "cluster-pool-ipv4-cidr": "10.0.0.0/14", "cluster-pool-ipv4-mask-size": "28",
+                "cluster-pool-ipv6-cidr": "fd00::/30", "cluster-pool-ipv6-mask-size": "64",
+            }),
         };
         data["enable-ipv4"] = json!("true");
         data["enable-ipv6"] = json!((self.families == Families::Both).to_string());
         let arguments = match self.way {
-            Way::CiliumNodeBesideOperator | Way::Pools => json!([]),
+            Way::CiliumNodeBesideOperator => json!([]),
             _ => json!(["--ipam=kubernetes"]),
         };
-        let version = match self.way {
-            // The first that supports the change.
-            Way::Pools => "1.20.2",
-            _ => "1.19.3",
-        };
-        let image = |name: &str| format!("quay.io/cilium/{name}:v{version}");
-        let container = json!({"name": "cilium-agent", "image": image("cilium")});
-        let operator = json!({"name": "cilium-operator", "image": image("operator-generic"), "args": arguments});
+        let container = json!({"name": "cilium-agent", "image": "quay.io/cilium/cilium:v1.19.3"});
+        let operator = json!({"name": "cilium-operator", "image": "quay.io/cilium/operator-generic:v1.19.3", "args": arguments});
         let manager = json!({"name": "kube-controller-manager", "command": ["kube-controller-manager", "--allocate-node-cidrs=false"]});
         let namespaced = |name: &str, labels: Value| json!({"name": name, "namespace": "kube-system", "labels": labels});
         vec![

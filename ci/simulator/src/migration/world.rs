@@ -31,7 +31,6 @@ pub(super) enum Kind {
     Node,
     CiliumNode,
     NodeConfig,
-    PodPool,
     Pod,
 }
 
@@ -234,20 +233,8 @@ impl State {
     }
 }
 
-/// The blocks that a Node, a CiliumNode or a CiliumNodeConfig shows, those of pools of Pods too.
+/// The blocks that a Node, a CiliumNode or a CiliumNodeConfig shows.
 pub(super) fn shown(object: &Value) -> Vec<Block> {
-    let mut blocks = outside_pools(object);
-    let pools = object["spec"]["ipam"]["pools"]["allocated"].as_array();
-    let listed = pools
-        .into_iter()
-        .flatten()
-        .flat_map(|pool| texts(&pool["cidrs"]));
-    blocks.extend(listed.filter_map(|text| text.parse::<Block>().ok()));
-    blocks
-}
-
-/// The blocks that programs see which know nothing of pools of Pods.
-pub(super) fn outside_pools(object: &Value) -> Vec<Block> {
     let ranges = object["spec"]["defaults"].as_object();
     let ranges = ranges.into_iter().flatten();
     let ranges = ranges.filter(|(key, _)| key.ends_with("-range"));

@@ -2,9 +2,7 @@
 //!
 //! Facts played: `ipam: kubernetes` waits for a block of the Node (spec before annotations, those
 //! only with `annotate-k8s-node`), then publishes it; `cluster-pool` creates or updates the CiliumNode first and waits for
-//! the operator to put a block there. With `ipam: multi-pool` of a CiliumNodeConfig, the agent waits for
-//! the CiliumPodIPPool and for a block of its default pool, requests addresses of it, and returns the
-//! blocks of other pools (`pkg/ipam/multipool_manager.go` @ 1.20). `ipv4-range` of a CiliumNodeConfig replaces the block, but does
+//! the operator to put a block there. `ipv4-range` of a CiliumNodeConfig replaces the block, but does
 //! not end the wait. Labels, owner and addresses of the CiliumNode come from the Node each time.
 
 use std::collections::BTreeMap;
@@ -18,7 +16,6 @@ use crate::player::node::{found, text};
 use crate::player::{PlayedIpam, Player};
 
 const NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
-const POOLS: &str = "/apis/cilium.io/v2alpha1/ciliumpodippools";
 /// The second is read only where the first is absent.
 const ANNOTATIONS: [&str; 2] = [
     "network.cilium.io/ipv4-pod-cidr",
@@ -30,22 +27,14 @@ pub(crate) fn block(name: &str, player: &Player) -> Result<Option<Block>> {
     let Some(node) = found(player.client.get(&format!("/api/v1/nodes/{name}")))? else {
         return Ok(None);
     };
-    let mut settings = settings(&node, player)?;
     let held = match player.ipam {
-        _ if settings
-            .get("ipam")
-            .is_some_and(|ipam| ipam == "multi-pool") =>
-        {
-            let pool = settings.get("ipam-default-ip-pool");
-            of_pool(&node, pool.map_or("default", String::as_str), player)?
-        }
         PlayedIpam::Kubernetes(annotate) => of_node(&node, annotate),
         PlayedIpam::ClusterPool => of_cilium_node(&publish(&node, None, player)?),
     };
     let Some(held) = held else {
         return Ok(None);
     };
-    let used = settings.remove("ipv4-range").unwrap_or(held);
+    let used = range(&node, player)?.unwrap_or(held);
     let block = used
         .parse()
         .map_err(|why| Error::unreadable(format!("the block of {name}"), why))?;
@@ -55,17 +44,14 @@ pub(crate) fn block(name: &str, player: &Player) -> Result<Option<Block>> {
     Ok(Some(block))
 }
 
-/// The IPv4 blocks of a list of CIDRs, and how many others there are.
-fn by_family(cidrs: Option<&Value>) -> (Vec<&str>, usize) {
-    let cidrs = cidrs.and_then(Value::as_array).into_iter().flatten();
-    let (ipv4, ipv6): (Vec<&str>, Vec<&str>) = cidrs
-        .filter_map(Value::as_str)
-        .partition(|cidr| !cidr.contains(':'));
-    (ipv4, ipv6.len())
-}
-
 fn of_node(node: &Value, annotate: AnnotateK8sNode) -> Option<String> {
-    let of_spec = by_family(node.pointer("/spec/podCIDRs")).0.first().copied();
+    let cidrs = node.pointer("/spec/podCIDRs").and_then(Value::as_array);
+    let ipv4 = |cidr: &&str| !cidr.contains(':');
+    let of_spec = cidrs
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .find(ipv4);
     let annotations = &node["metadata"]["annotations"];
     let of_annotation = || match annotate {
         AnnotateK8sNode::On => ANNOTATIONS.iter().find_map(|key| annotations[key].as_str()),
@@ -75,40 +61,8 @@ fn of_node(node: &Value, annotate: AnnotateK8sNode) -> Option<String> {
 }
 
 fn of_cilium_node(cilium_node: &Value) -> Option<String> {
-    let (ipv4, _) = by_family(cilium_node.pointer("/spec/ipam/podCIDRs"));
-    ipv4.first().map(|&cidr| cidr.to_owned())
-}
-
-/// Requests addresses of the pool, and keeps no block of another one. In dual stack, a block of one
-/// family does not suffice.
-fn of_pool(node: &Value, pool: &str, player: &Player) -> Result<Option<String>> {
-    let cilium_node = publish(node, None, player)?;
-    if found(player.client.get(&format!("{POOLS}/{pool}")))?.is_none() {
-        return Ok(None);
-    }
-    let allocated = cilium_node.pointer("/spec/ipam/pools/allocated");
-    let allocated = allocated.and_then(Value::as_array).into_iter().flatten();
-    let of_pool: Vec<&Value> = allocated.filter(|one| one["pool"] == pool).collect();
-    let (_, old_ipv6) = by_family(cilium_node.pointer("/spec/ipam/podCIDRs"));
-    let needed = match old_ipv6 {
-        0 => json!({"ipv4-addrs": 8}),
-        _ => json!({"ipv4-addrs": 8, "ipv6-addrs": 8}),
-    };
-    let requested = json!([{"pool": pool, "needed": needed}]);
-    let version = &cilium_node["metadata"]["resourceVersion"];
-    let change = json!({"metadata": {"resourceVersion": version},
-        "spec": {"ipam": {"pools": {"requested": requested, "allocated": of_pool}}}});
-    let path = format!("{NODES}/{}", text(node, "/metadata/name"));
-    match player.client.patch(&path, &change) {
-        // Another writer was faster: it is tried again.
-        Err(error) if error.status() == Some(409) => Ok(None),
-        Err(error) => Err(error),
-        Ok(_) => {
-            let (ipv4, ipv6) = by_family(of_pool.first().map(|one| &one["cidrs"]));
-            let first = ipv4.first().filter(|_| ipv6 > 0 || old_ipv6 == 0);
-            Ok(first.map(|&cidr| cidr.to_owned()))
-        }
-    }
+    let first = text(cilium_node, "/spec/ipam/podCIDRs/0");
+    (!first.is_empty()).then(|| first.to_owned())
 }
 
 /// Creates or updates the CiliumNode. Without a block, the blocks there stay.
@@ -135,8 +89,8 @@ fn publish(node: &Value, block: Option<&str>, player: &Player) -> Result<Value> 
     }
 }
 
-/// The settings of the CiliumNodeConfigs that select the node. The last by name wins.
-fn settings(node: &Value, player: &Player) -> Result<BTreeMap<String, String>> {
+/// `ipv4-range` of the CiliumNodeConfigs that select the node. The last by name wins.
+fn range(node: &Value, player: &Player) -> Result<Option<String>> {
     let list = |version: &str| {
         player.client.get(&format!(
             "/apis/cilium.io/{version}/namespaces/kube-system/ciliumnodeconfigs"
@@ -145,18 +99,21 @@ fn settings(node: &Value, player: &Player) -> Result<BTreeMap<String, String>> {
     let Some(configs) =
         found(list("v2"))?.map_or_else(|| found(list("v2alpha1")), |all| Ok(Some(all)))?
     else {
-        return Ok(BTreeMap::new());
+        return Ok(None);
     };
-    let configs = configs["items"].as_array().into_iter().flatten();
-    let mut chosen: Vec<&Value> = configs
+    let ranges: BTreeMap<&str, &str> = configs["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
         .filter(|config| selects(&config["spec"]["nodeSelector"], &node["metadata"]["labels"]))
+        .filter_map(|config| {
+            Some((
+                text(config, "/metadata/name"),
+                config["spec"]["defaults"]["ipv4-range"].as_str()?,
+            ))
+        })
         .collect();
-    chosen.sort_by_key(|config| text(config, "/metadata/name"));
-    let of_config = |config: &Value| config["spec"]["defaults"].as_object().cloned();
-    let all = chosen.into_iter().filter_map(of_config).flatten();
-    Ok(all
-        .filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())))
-        .collect())
+    Ok(ranges.values().last().map(|&range| range.to_owned()))
 }
 
 /// As Kubernetes reads a LabelSelector.

@@ -46,7 +46,6 @@ pub(super) async fn send<C: Workloads, H: Host>(
             let write = delete(Target::CiliumNode, node, version);
             ("delete ciliumnodes", write)
         }
-        Action::ForgetPools(version) => ("patch ciliumnodes", forget_pools(node, version)),
     };
     outcome(node, name, cluster.write(&write).await)
 }
@@ -66,14 +65,6 @@ fn uncordon(node: &NodeName, version: &ObjectVersion, before: CordonedBefore) ->
         CordonedBefore::No => json!({"unschedulable": null}),
     };
     patch_node(node, version, Value::Null, unschedulable)
-}
-
-fn forget_pools(node: &NodeName, version: &ObjectVersion) -> Write {
-    let patch = json!({
-        "metadata": {"uid": version.uid, "resourceVersion": version.resource_version},
-        "spec": {"ipam": {"pools": null}},
-    });
-    of(Target::CiliumNode(node.clone()), Operation::Patch(patch))
 }
 
 fn complete(node: &NodeName, version: &ObjectVersion, mut patch: Value) -> Write {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
-use super::mode::{IPAM_SETTING, remove_setting, set_mode};
+use super::mode::{remove_setting, set_mode};
 use super::observations::Observations;
 use super::reserve::{in_force, is_quarantined_for, read_claims, replace_claims};
 use super::{MigrationError, RESERVED_FOR, observed};
@@ -46,14 +46,8 @@ impl Assigning<'_> {
         {
             return Ok(outcome);
         }
-        if record.method == Method::ToMultiPool {
-            return self.assign_pool(cluster, observed, record, seen).await;
-        }
         let mode = match (record.method, record.direction) {
-            (
-                Method::CiliumNode | Method::NodeConfig | Method::NodeObject | Method::ToMultiPool,
-                _,
-            ) => {
+            (Method::CiliumNode | Method::NodeConfig | Method::NodeObject, _) => {
                 return self.assign_blocks(cluster, &surroundings, record).await;
             }
             (Method::ToKubernetes, Direction::Forward) => {
@@ -67,8 +61,7 @@ impl Assigning<'_> {
             // The Node keeps its blocks: they can be written only once, and are right.
             (Method::ToKubernetes | Method::ToClusterPool, Direction::Back) => None,
         };
-        let settings = mode.map(|mode| [(IPAM_SETTING, mode.as_str())].into());
-        set_mode(cluster, observed, record, seen, settings).await
+        set_mode(cluster, observed, record, seen, mode).await
     }
 
     async fn assign_blocks<C: Workloads>(
@@ -102,7 +95,7 @@ impl Assigning<'_> {
 
     /// Claims the blocks of a write. Claims of others are kept even if they look dead: the lists
     /// may be older than they are.
-    pub(super) async fn claim<C: Workloads>(
+    async fn claim<C: Workloads>(
         &self,
         cluster: &C,
         record: &NodeRecord,

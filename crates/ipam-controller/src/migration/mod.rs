@@ -11,7 +11,6 @@ mod event;
 mod gate;
 mod mode;
 mod observations;
-mod pools;
 mod reserve;
 mod run;
 mod store;

@@ -1,7 +1,7 @@
 //! Sets the IPAM mode of one node by a `CiliumNodeConfig`, which its agent reads when it starts, and
 //! removes such settings. It must never choose the mode.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
@@ -9,24 +9,18 @@ use super::MigrationError;
 use super::assign::outcome;
 use ipam_cilium::observed::{OWNER_LABEL, ObjectVersion, Observed, range_setting};
 use ipam_cluster::{MIGRATION_LABEL, Operation, Target, Workloads, Write, version_of};
-use ipam_core::model::NodeName;
+use ipam_core::model::{IpamMode, NodeName};
 use ipam_core::net::{Block, Family};
 use ipam_planner::migration::{AssignOutcome, NodeRecord, NodeSeen};
 use ipam_planner::plan::{HOSTNAME_LABEL, node_config_name};
 
-/// The setting of the mode.
-pub(super) const IPAM_SETTING: &str = "ipam";
-
-/// Settings of one node, by key.
-pub(super) type NodeSettings<'s> = BTreeMap<&'static str, &'s str>;
-
-/// Sets the mode and what belongs to it, or removes the settings.
+/// Sets the mode, or removes the setting.
 pub(super) async fn set_mode<C: Workloads>(
     cluster: &C,
     observed: &Observed,
     record: &NodeRecord,
     seen: &NodeSeen,
-    settings: Option<NodeSettings<'_>>,
+    mode: Option<IpamMode>,
 ) -> Result<AssignOutcome, MigrationError> {
     let blocked = |why: &str| Ok(AssignOutcome::Blocked(why.to_owned()));
     let Some(api) = observed.node_config_api() else {
@@ -44,23 +38,21 @@ pub(super) async fn set_mode<C: Workloads>(
     let name = config_name(&record.node);
     let target = Target::NodeConfig(api, namespace.clone(), name.clone());
     let existing = cluster.object(&target).await?;
-    let operation = match (existing, settings) {
+    let operation = match (existing, mode) {
         (None, None) => return Ok(AssignOutcome::Shown),
         (Some(existing), None) => Operation::Delete(version_of(&existing)),
-        (Some(existing), Some(settings)) if sets(&existing, &settings) => {
-            return Ok(AssignOutcome::Shown);
-        }
-        (Some(existing), Some(settings)) => {
+        (Some(existing), Some(mode)) if sets(&existing, mode) => return Ok(AssignOutcome::Shown),
+        (Some(existing), Some(mode)) => {
             let ObjectVersion {
                 uid,
                 resource_version,
             } = version_of(&existing);
             Operation::Patch(json!({
                 "metadata": {"uid": uid, "resourceVersion": resource_version},
-                "spec": {"defaults": settings},
+                "spec": {"defaults": {"ipam": mode.as_str()}},
             }))
         }
-        (None, Some(settings)) => {
+        (None, Some(mode)) => {
             let (label, value) = OWNER_LABEL;
             let owner = json!({
                 "apiVersion": "v1", "kind": "Node", "name": record.node.as_str(), "uid": node.node.uid,
@@ -73,7 +65,7 @@ pub(super) async fn set_mode<C: Workloads>(
                 },
                 "spec": {
                     "nodeSelector": {"matchLabels": {HOSTNAME_LABEL: hostname}},
-                    "defaults": settings,
+                    "defaults": {"ipam": mode.as_str()},
                 },
             }))
         }
@@ -86,11 +78,8 @@ fn config_name(node: &NodeName) -> String {
     format!("cilium-ipam-mode-{node}")
 }
 
-fn sets(config: &Value, settings: &NodeSettings<'_>) -> bool {
-    let defaults = &config["spec"]["defaults"];
-    settings
-        .iter()
-        .all(|(key, value)| defaults[*key] == **value)
+fn sets(config: &Value, mode: IpamMode) -> bool {
+    config["spec"]["defaults"]["ipam"] == mode.as_str()
 }
 
 /// Removes the setting that moved the node, if the Node itself has the blocks to go back to. `None`:

@@ -10,7 +10,7 @@ use ipam_cluster::Workloads;
 use ipam_core::model::NodeName;
 use ipam_desired::Desired;
 use ipam_planner::migration::{
-    Direction, Method, MigrationRecord, NodeRecord, Phase, Request, Rules, State,
+    Direction, MigrationRecord, NodeRecord, Phase, Request, Rules, State,
 };
 
 /// How a migration ended, or paused.
@@ -192,12 +192,6 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
     /// Fails if another node has one of them, or the record cannot be stored.
     pub async fn turn_back(&mut self) -> Result<(), MigrationError> {
         let snapshot = observed(self.cluster).await?;
-        let to_pools = |stored: &Stored<NodeRecord>| stored.record.method == Method::ToMultiPool;
-        // Later on, the operator hands out the blocks, and does not know the old ones.
-        if self.nodes.values().any(to_pools) && snapshot.is_multi_pool() {
-            let why = "cilium-config sets ipam `multi-pool`: set `cluster-pool` there and restart Cilium's operator first";
-            return Err(MigrationError::Schedule(why.to_owned()));
-        }
         let all: Vec<NodeName> = self.nodes.keys().cloned().collect();
         let taken = self.old_blocks_taken(&snapshot, &all);
         if let Some(why) = taken.into_values().next() {

@@ -50,11 +50,6 @@ impl<'d> Assignments<'d> {
         Assignments { desired, pools }
     }
 
-    /// The files.
-    pub fn desired(&self) -> &'d Desired {
-        self.desired
-    }
-
     /// The change that writes the goal of the record.
     ///
     /// # Errors
@@ -118,7 +113,7 @@ fn change_in(plan: Plan, record: &NodeRecord) -> Option<Change> {
 /// The files with the record as a pin.
 fn with_pin(mut desired: Desired, record: &NodeRecord) -> Desired {
     desired.policy.write_path = WritePathChoice::Forced(match record.method {
-        Method::CiliumNode | Method::ToClusterPool | Method::ToMultiPool => WritePath::CiliumNode,
+        Method::CiliumNode | Method::ToClusterPool => WritePath::CiliumNode,
         Method::NodeConfig => WritePath::NodeConfig,
         Method::NodeObject | Method::ToKubernetes => WritePath::NodeSpec,
     });
@@ -144,7 +139,7 @@ fn as_changeable(mut observed: Observed, record: &NodeRecord) -> Observed {
         // The old agent still shows the old block, which the new Node does not have.
         Method::NodeObject => drop(observed.cilium_nodes.remove(&record.node)),
         Method::ToKubernetes => observed.cilium.mode_override = Some(IpamMode::Kubernetes),
-        Method::CiliumNode | Method::NodeConfig | Method::ToClusterPool | Method::ToMultiPool => {}
+        Method::CiliumNode | Method::NodeConfig | Method::ToClusterPool => {}
     }
     observed
 }

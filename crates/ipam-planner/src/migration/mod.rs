@@ -13,7 +13,6 @@ mod document;
 mod drain;
 mod manifest;
 mod mode;
-mod multi_pool;
 mod obstacles;
 mod record;
 mod schedule;
@@ -36,7 +35,6 @@ pub use document::{
 };
 pub use drain::{DrainObstacle, DrainRules, Handling};
 pub use mode::Around;
-pub use multi_pool::pod_pool;
 pub use record::{CordonedBefore, Direction, Method, NodeRecord, Phase, SavedNode};
 pub use schedule::{LeftBehind, NodeMove, Schedule, Wave, schedule};
 pub use seen::{MIGRATION_ANNOTATION, NodeSeen, Scheduling, SeenNode};

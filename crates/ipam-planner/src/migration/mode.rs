@@ -27,54 +27,14 @@ fn hostname_of(node: &Node) -> Option<&str> {
     node.labels.get(HOSTNAME_LABEL).map(String::as_str)
 }
 
-/// How many nodes have each hostname. A setting for one node selects it by this label.
-pub(super) struct Hostnames<'o>(BTreeMap<&'o str, usize>);
-
-impl<'o> Hostnames<'o> {
-    pub(super) fn new(observed: &'o Observed) -> Hostnames<'o> {
-        let mut counts = BTreeMap::new();
-        let hostnames = observed.nodes.values().filter_map(|node| hostname_of(node));
-        for hostname in hostnames {
-            *counts.entry(hostname).or_default() += 1;
-        }
-        Hostnames(counts)
+/// The number of nodes with each hostname. A setting for one node selects it by this label.
+fn nodes_by_hostname(observed: &Observed) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    let hostnames = observed.nodes.values().filter_map(|node| hostname_of(node));
+    for hostname in hostnames {
+        *counts.entry(hostname).or_default() += 1;
     }
-
-    /// Why no setting can be for this node alone.
-    pub(super) fn obstacle(&self, node: &Node) -> Option<LeftBehind> {
-        let is_alone = hostname_of(node).is_some_and(|hostname| self.0.get(hostname) == Some(&1));
-        (!is_alone).then(|| LeftBehind {
-            why: format!("no label {HOSTNAME_LABEL} selects it alone"),
-            help: "label the node".to_owned(),
-        })
-    }
-}
-
-/// Why the mode of a single node cannot be set.
-pub(super) fn setting_obstacle(observed: &Observed, from: IpamMode) -> Option<LeftBehind> {
-    let left = |why: String, help: &str| {
-        Some(LeftBehind {
-            why,
-            help: help.to_owned(),
-        })
-    };
-    if observed.cilium.mode() != ModeSeen::Known(from) {
-        return left(
-            format!("cilium-config does not set ipam `{from}`"),
-            "only `cluster-pool` and `kubernetes` change into each other, and `cluster-pool` into `multi-pool`",
-        );
-    }
-    if observed.node_config_api().is_none() {
-        return left(
-            "the server does not serve CiliumNodeConfigs, which set the mode of one node"
-                .to_owned(),
-            "Cilium 1.13 and later have them",
-        );
-    }
-    if let Some(why) = observed.cilium.overriding_is_off("ipam") {
-        return left(why, "allow `ipam` to be overridden by CiliumNodeConfigs");
-    }
-    None
+    counts
 }
 
 /// What a person must do after these moves. `others` nodes keep the old mode.
@@ -123,15 +83,13 @@ impl Scheduler<'_> {
     pub(super) fn change_mode(&mut self) {
         let (from, method) = match self.wish.goal {
             Goal::ToClusterPool => (IpamMode::Kubernetes, Method::ToClusterPool),
-            Goal::ToKubernetes | Goal::ToMultiPool | Goal::Blocks => {
-                (IpamMode::ClusterPool, Method::ToKubernetes)
-            }
+            Goal::ToKubernetes | Goal::Blocks => (IpamMode::ClusterPool, Method::ToKubernetes),
         };
         if let Some(left) = self.mode_obstacle(from) {
             return self.leave_all(&left);
         }
         let names: Vec<NodeName> = self.observed.nodes.keys().cloned().collect();
-        let hostnames = Hostnames::new(self.observed);
+        let hostnames = nodes_by_hostname(self.observed);
         let shown = self.observed.cilium_nodes.values();
         let shown = shown.flat_map(|cilium_node| cilium_node.pod_cidrs.iter().copied());
         let pools = pools_of(self.desired, shown);
@@ -139,8 +97,9 @@ impl Scheduler<'_> {
             let Some(node) = self.eligible(&name).cloned() else {
                 continue;
             };
-            if let Some(LeftBehind { why, help }) = hostnames.obstacle(&node) {
-                self.leave(&name, why, help);
+            if hostname_of(&node).is_none_or(|hostname| hostnames.get(hostname) != Some(&1)) {
+                let why = format!("no label {HOSTNAME_LABEL} selects it alone");
+                self.leave(&name, why, "label the node".to_owned());
                 continue;
             }
             match self.kept_blocks(&node, method) {
@@ -151,8 +110,28 @@ impl Scheduler<'_> {
     }
 
     fn mode_obstacle(&self, from: IpamMode) -> Option<LeftBehind> {
-        if let Some(left) = setting_obstacle(self.observed, from) {
-            return Some(left);
+        let left = |why: String, help: &str| {
+            Some(LeftBehind {
+                why,
+                help: help.to_owned(),
+            })
+        };
+        let cilium = &self.observed.cilium;
+        if cilium.mode() != ModeSeen::Known(from) {
+            return left(
+                format!("cilium-config does not set ipam `{from}`"),
+                "`migrate` changes only `cluster-pool` to `kubernetes` and back; Cilium has no conversion from `multi-pool`",
+            );
+        }
+        if self.observed.node_config_api().is_none() {
+            return left(
+                "the server does not serve CiliumNodeConfigs, which set the mode of one node"
+                    .to_owned(),
+                "Cilium 1.13 and later have them",
+            );
+        }
+        if let Some(why) = cilium.overriding_is_off("ipam") {
+            return left(why, "allow `ipam` to be overridden by CiliumNodeConfigs");
         }
         let rival = OtherAllocator::of(self.observed, &self.desired.policy).active()?;
         Some(LeftBehind {

@@ -190,10 +190,6 @@ pub(super) fn risks(
         Method::CiliumNode if allocator == BlockAllocator::Operator => risks.push(
             "Cilium's operator may give the old block to a node that joins before the agent restarts: let no node join meanwhile".to_owned(),
         ),
-        Method::ToMultiPool => risks.push(
-            "until Cilium's operator runs in ipam `multi-pool`, the node has this block only"
-                .to_owned(),
-        ),
         Method::CiliumNode | Method::ToKubernetes | Method::ToClusterPool => {}
     }
     risks

@@ -27,8 +27,6 @@ ipam_core::text_enum! {
         /// The node keeps its block, and its agent reads it from the CiliumNode: ipam `kubernetes`
         /// becomes `cluster-pool`.
         ToClusterPool = "to-cluster-pool",
-        /// Ipam `cluster-pool` becomes `multi-pool`: the agent takes addresses of the node's own pool.
-        ToMultiPool = "to-multi-pool",
     }
 }
 
@@ -217,9 +215,7 @@ impl Method {
     /// Whether the node gets another block, so that its Pods must leave first.
     pub fn renumbers(self) -> bool {
         match self {
-            Method::CiliumNode | Method::NodeConfig | Method::NodeObject | Method::ToMultiPool => {
-                true
-            }
+            Method::CiliumNode | Method::NodeConfig | Method::NodeObject => true,
             Method::ToKubernetes | Method::ToClusterPool => false,
         }
     }
@@ -231,9 +227,7 @@ impl Method {
         };
         match self {
             Method::CiliumNode => &[Cordon, Drain, Remove, Assign, Restart, Verify, Uncordon],
-            Method::NodeConfig | Method::ToMultiPool => {
-                &[Cordon, Drain, Assign, Restart, Verify, Uncordon]
-            }
+            Method::NodeConfig => &[Cordon, Drain, Assign, Restart, Verify, Uncordon],
             Method::NodeObject => &[
                 Cordon, Drain, Save, Remove, Create, Assign, Kubelet, Restart, Verify, Uncordon,
             ],

@@ -13,7 +13,7 @@ use super::targets::{NewBlocks, targets};
 use super::waves::{remarks, waves};
 use super::wish::{Goal, MethodChoice, Wish};
 use super::workloads::Workloads;
-use super::{mode, multi_pool, obstacles};
+use super::{mode, obstacles};
 use crate::plan::{Misplaced, MisplacedReason, plan};
 use ipam_cilium::observed::{FamilyUse, ModeSeen, Node, Observed, Protection};
 use ipam_core::model::{IpamMode, NodeName, PerFamily, PoolName};
@@ -100,7 +100,6 @@ pub fn schedule(
     match wish.goal {
         Goal::Blocks => scheduler.misplaced(),
         Goal::ToKubernetes | Goal::ToClusterPool => scheduler.change_mode(),
-        Goal::ToMultiPool => scheduler.change_to_pools(),
     }
     scheduler.finish()
 }
@@ -188,7 +187,7 @@ impl<'s> Scheduler<'s> {
             }
             (ModeSeen::Known(mode), _) => Err(LeftBehind {
                 why: format!("in ipam `{mode}`, nodes are not moved one by one"),
-                help: "see the guide on migrations for this mode".to_owned(),
+                help: "`migrate` moves nodes in `cluster-pool` and `kubernetes`; in `multi-pool`, change the pools or the node labels".to_owned(),
             }),
             (ModeSeen::Unknown(_) | ModeSeen::NoSettings, _) => Err(LeftBehind {
                 why: "the IPAM mode of Cilium is unknown".to_owned(),
@@ -225,13 +224,6 @@ impl<'s> Scheduler<'s> {
                 why,
                 "finish it: cilium-ipam migrate status".to_owned(),
             );
-        } else if self.takes_from_pools(name) {
-            self.leave(
-                name,
-                "its agent runs in ipam `multi-pool` already".to_owned(),
-                "finish the change of the mode: cilium-ipam migrate plan --to-ipam multi-pool"
-                    .to_owned(),
-            );
         } else {
             return Some(node);
         }
@@ -263,7 +255,7 @@ impl<'s> Scheduler<'s> {
         (gives_all && !is_pair).then(|| (pool.name.clone(), kept))
     }
 
-    pub(super) fn add(&mut self, name: &NodeName, method: Method, new: NewBlocks, reason: String) {
+    fn add(&mut self, name: &NodeName, method: Method, new: NewBlocks, reason: String) {
         let Some(node) = self.observed.nodes.get(name) else {
             return;
         };
@@ -353,10 +345,7 @@ impl<'s> Scheduler<'s> {
         let methods: BTreeSet<Method> = moves.values().map(|one| one.method).collect();
         Schedule {
             goal: wish.goal,
-            around: match wish.goal {
-                Goal::ToMultiPool => multi_pool::around(observed, moves.keys()),
-                _ => mode::around(observed, &methods, observed.nodes.len() - moves.len()),
-            },
+            around: mode::around(observed, &methods, observed.nodes.len() - moves.len()),
             waves: waves(observed, &desired.policy.failure_domain, moves.keys()),
             remarks: remarks(desired, observed, workloads, &moves),
             moves,

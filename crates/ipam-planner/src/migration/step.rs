@@ -70,8 +70,6 @@ pub enum Action {
     DeleteCiliumNode(ObjectVersion),
     /// Writes the blocks, with a claim, where the running Cilium reads them.
     Assign,
-    /// Removes what a node took from pools of Pods: its agent has left ipam `multi-pool`.
-    ForgetPools(ObjectVersion),
     /// Runs the person's own check.
     Check,
     /// Removes the mark, and the cordon unless it was there before.

@@ -179,7 +179,6 @@ impl World {
         let of_node = node.pointer("/spec/podCIDRs/0").and_then(Value::as_str);
         let read = match (self.method, &self.setting) {
             (Method::NodeConfig, Some(set)) => set.iter().map(ToString::to_string).collect(),
-            (Method::ToMultiPool, Some(_)) => return self.request_from_pool(),
             (Method::NodeConfig | Method::NodeObject, _) => {
                 of_node.into_iter().map(str::to_owned).collect::<Vec<_>>()
             }
@@ -187,28 +186,6 @@ impl World {
         };
         let read: Vec<&str> = read.iter().map(String::as_str).collect();
         self.cilium_node(&read);
-    }
-
-    fn request_from_pool(&mut self) {
-        let requested = json!([{"pool": "rack-a", "needed": {"ipv4-addrs": 8}}]);
-        self.patch_pools(|pools| pools["requested"] = requested);
-    }
-
-    fn patch_pools(&mut self, patch: impl FnOnce(&mut Value)) {
-        let version = self.number();
-        let cilium_node = self.cilium_node.as_mut().unwrap();
-        cilium_node["metadata"]["resourceVersion"] = json!(version);
-        patch(&mut cilium_node["spec"]["ipam"]["pools"]);
-    }
-
-    /// The blocks that the agent uses.
-    fn used(&self) -> Vec<Block> {
-        let seen = self.seen();
-        let cilium_node = seen.cilium_node.as_ref().unwrap();
-        match cilium_node.requested.is_empty() {
-            true => cilium_node.pod_cidrs.clone(),
-            false => cilium_node.allocated[0].1.clone(),
-        }
     }
 
     fn seen(&self) -> NodeSeen {
@@ -282,17 +259,10 @@ impl World {
                         self.cilium_node(&texts);
                     }
                     Method::NodeConfig => self.setting = Some(goal.to_vec()),
-                    Method::ToMultiPool if goal == record().from => self.setting = None,
-                    Method::ToMultiPool => {
-                        self.setting = Some(goal.to_vec());
-                        let allocated = json!([{"pool": "rack-a", "cidrs": texts}]);
-                        self.patch_pools(|pools| pools["allocated"] = allocated);
-                    }
                     _ => self.node_patch("/spec/podCIDRs", json!(texts)),
                 }
                 return Some(AssignOutcome::Shown);
             }
-            Action::ForgetPools(_) => self.patch_pools(|pools| *pools = Value::Null),
             Action::CompleteNode { .. } | Action::Check => {}
         }
         None
@@ -351,12 +321,7 @@ fn run(world: &mut World, mut record: NodeRecord, kill_at: usize) -> NodeRecord 
     panic!("it never ends: {record:?}");
 }
 
-const MOVES: [Method; 4] = [
-    Method::CiliumNode,
-    Method::NodeConfig,
-    Method::NodeObject,
-    Method::ToMultiPool,
-];
+const MOVES: [Method; 3] = [Method::CiliumNode, Method::NodeConfig, Method::NodeObject];
 
 #[test]
 fn every_method_moves_the_node_and_back_whatever_step_is_killed() {
@@ -370,7 +335,7 @@ fn every_method_moves_the_node_and_back_whatever_step_is_killed() {
                 (Phase::Done, &None),
                 "{method}"
             );
-            assert_eq!(world.used(), moved.to);
+            assert_eq!(world.seen().agent_blocks(), moved.to);
             let node = world.node.clone().unwrap();
             assert_eq!(node["metadata"]["annotations"], json!({"team": "web"}));
             assert_eq!(node["metadata"]["labels"], json!({"rack": "a"}));
@@ -382,9 +347,7 @@ fn every_method_moves_the_node_and_back_whatever_step_is_killed() {
                 (Phase::Done, &None),
                 "{method}"
             );
-            assert_eq!(world.used(), back.from);
-            let cilium_node = world.seen().cilium_node.unwrap();
-            assert!(cilium_node.allocated.is_empty());
+            assert_eq!(world.seen().agent_blocks(), back.from);
         }
     }
 }
@@ -405,7 +368,11 @@ fn a_node_that_turns_back_at_any_step_gets_its_old_block() {
             let back = record.turned_back(&world.seen(), Timestamp::UNIX_EPOCH);
             let back = run(&mut world, back, usize::MAX);
             assert_eq!(back.failure, None, "{method} after {turn_at}");
-            assert_eq!(world.used(), back.from, "{method} after {turn_at}");
+            assert_eq!(
+                world.seen().agent_blocks(),
+                back.from,
+                "{method} after {turn_at}"
+            );
             let node = world.node.clone().unwrap();
             assert!(
                 node["spec"]["unschedulable"].is_null(),

@@ -37,10 +37,7 @@ impl NodeRecord {
     /// The phase in which a drained node returns, whose block is being changed.
     fn begun(&self, seen: &NodeSeen) -> Phase {
         match self.method {
-            Method::NodeConfig
-            | Method::ToKubernetes
-            | Method::ToClusterPool
-            | Method::ToMultiPool => Phase::Assign,
+            Method::NodeConfig | Method::ToKubernetes | Method::ToClusterPool => Phase::Assign,
             Method::CiliumNode => Phase::Remove,
             Method::NodeObject => match &seen.node {
                 None => Phase::Create,

@@ -32,8 +32,6 @@ ipam_core::text_enum! {
         ToKubernetes = "kubernetes",
         /// All nodes read their blocks from the CiliumNode. No block changes.
         ToClusterPool = "cluster-pool",
-        /// All nodes move to the pools that the files give them, and take addresses on demand.
-        ToMultiPool = "multi-pool",
     }
 }
 
@@ -41,8 +39,8 @@ ipam_core::text_enum! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wish {
-    /// `blocks`: misplaced nodes get other blocks. `kubernetes`, `cluster-pool` and `multi-pool`:
-    /// Cilium's new IPAM mode.
+    /// `blocks`: misplaced nodes get other blocks. `kubernetes` and `cluster-pool`: Cilium's new
+    /// IPAM mode.
     #[serde(with = "as_text")]
     pub goal: Goal,
     /// Only these nodes. Control-plane nodes are moved only if they are among them.

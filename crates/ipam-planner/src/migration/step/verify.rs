@@ -2,10 +2,10 @@
 
 use super::change::same;
 use super::{Action, CheckState, Decision, PodReference, Situation, Waiting};
-use crate::migration::record::{Direction, Method};
-use ipam_cilium::observed::{AgentTrace, CiliumNode, ObjectVersion};
+use crate::migration::record::Direction;
+use ipam_cilium::observed::AgentTrace;
 use ipam_cilium::pods::{Keeper, Life, Pod, PodNetwork, Readiness};
-use ipam_core::net::{Block, Range};
+use ipam_core::net::Range;
 
 impl Situation<'_> {
     pub(super) fn restart(&self) -> Decision {
@@ -27,9 +27,6 @@ impl Situation<'_> {
     pub(super) fn verify(&self) -> Decision {
         if let Some(missing) = self.missing() {
             return Decision::Wait(Waiting::Result(missing));
-        }
-        if let Some(version) = self.forgotten_pools() {
-            return Decision::Act(Action::ForgetPools(version));
         }
         let stale: Vec<Pod> = self.stale_pods().cloned().collect();
         if !stale.is_empty() {
@@ -64,8 +61,16 @@ impl Situation<'_> {
         {
             return Some("the CiliumNode belongs to the deleted Node".to_owned());
         }
-        if let Some(missing) = self.missing_blocks(cilium_node) {
-            return Some(missing);
+        if !same(&cilium_node.pod_cidrs, self.record.goal()) {
+            let shown: Vec<String> = cilium_node
+                .pod_cidrs
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            return Some(match shown.is_empty() {
+                true => "the CiliumNode shows no block".to_owned(),
+                false => format!("the CiliumNode shows {}", shown.join(", ")),
+            });
         }
         if cilium_node.agent != AgentTrace::Started {
             return Some("the agent has not written its CiliumNode".to_owned());
@@ -80,55 +85,6 @@ impl Situation<'_> {
             return Some("the agent's Pod is not ready".to_owned());
         }
         (node.readiness() == Readiness::NotReady).then(|| "the Node is not ready".to_owned())
-    }
-
-    fn missing_blocks(&self, cilium_node: &CiliumNode) -> Option<String> {
-        if self.uses_pools() {
-            return self.missing_pool(cilium_node);
-        }
-        if same(&cilium_node.pod_cidrs, self.record.goal()) {
-            return None;
-        }
-        let shown: Vec<String> = (cilium_node.pod_cidrs.iter())
-            .map(ToString::to_string)
-            .collect();
-        Some(match shown.is_empty() {
-            true => "the CiliumNode shows no block".to_owned(),
-            false => format!("the CiliumNode shows {}", shown.join(", ")),
-        })
-    }
-
-    /// Whether the agent shall take its addresses from pools of Pods.
-    fn uses_pools(&self) -> bool {
-        self.record.method == Method::ToMultiPool && self.record.direction == Direction::Forward
-    }
-
-    /// Only an agent in ipam `multi-pool` requests addresses of a pool (`pkg/ipam/multipool_manager.go`
-    /// updateLocalNode @ 1.20).
-    fn missing_pool(&self, cilium_node: &CiliumNode) -> Option<String> {
-        let pool = self.record.pool.as_str();
-        let of_pool = cilium_node
-            .allocated
-            .iter()
-            .filter(|(name, _)| name == pool);
-        let shown: Vec<Block> = of_pool.flat_map(|(_, blocks)| blocks).copied().collect();
-        if let Some(missing) = (self.record.goal().iter()).find(|block| !shown.contains(block)) {
-            return Some(format!(
-                "the CiliumNode does not show {missing} of pool {pool}"
-            ));
-        }
-        let is_requested = cilium_node.requested.iter().any(|(name, _)| name == pool);
-        (!is_requested).then(|| format!("the agent has not requested addresses of pool {pool}"))
-    }
-
-    /// The CiliumNode of a node that went back, with blocks of pools that its agent has left.
-    fn forgotten_pools(&self) -> Option<ObjectVersion> {
-        if self.record.method != Method::ToMultiPool || self.uses_pools() {
-            return None;
-        }
-        let cilium_node = self.seen.cilium_node.as_ref()?;
-        let is_left = !cilium_node.allocated.is_empty() || !cilium_node.requested.is_empty();
-        is_left.then(|| cilium_node.version.clone())
     }
 
     /// Pods that still have an address of the block that the node left. A kubelet's own Pods cannot

@@ -23,9 +23,9 @@ pub(crate) use choices::priority_in;
 
 /// The part of a plan that is about pools of Pods.
 #[derive(Default)]
-pub(crate) struct PodPoolPlan {
-    pub(crate) changes: Vec<PodPoolChange>,
-    pub(crate) blocked: Vec<Blocked>,
+pub(super) struct PodPoolPlan {
+    pub(super) changes: Vec<PodPoolChange>,
+    pub(super) blocked: Vec<Blocked>,
     pub(super) unchanged: Vec<Target>,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn are_used(observed: &Observed, choice: WritePathChoice) -> bool {
     is_asked && observed.is_multi_pool()
 }
 
-pub(crate) fn plan(desired: &Desired, observed: &Observed) -> PodPoolPlan {
+pub(super) fn plan(desired: &Desired, observed: &Observed) -> PodPoolPlan {
     let mut plan = PodPoolPlan::default();
     pools::decide(desired, observed, &mut plan);
     choices::decide(desired, observed, &mut plan);
