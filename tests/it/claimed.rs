@@ -69,7 +69,7 @@ fn one_whose_write_may_land_keeps_its_block_for_its_node() {
         .expect(0);
     let after = folder.read("cluster.json");
     assert!(
-        after.contains(r#"{\"format_version\":\"1.0\",\"claims\":[],\"resting\":[]}"#),
+        after.contains(r#"{\"format_version\":\"1.0\",\"claims\":[],\"quarantined\":[]}"#),
         "{after}"
     );
 }
@@ -129,25 +129,25 @@ fn one_that_an_apply_ends_is_told_to_a_node_that_waits_for_its_block() {
 /// No apply ends a quarantine.
 #[test]
 fn a_quarantined_block_is_not_told_as_one_that_an_apply_ends() {
-    let resting = r#"{"format_version":"1.0","resting":[{"block":"10.20.0.0/31","node":"gone","free_at":"2999-01-01T00:00:00Z"}]}"#;
-    let told = way_out(&folder(resting, &[]));
+    let quarantined = r#"{"format_version":"1.0","quarantined":[{"block":"10.20.0.0/31","node":"gone","free_at":"2999-01-01T00:00:00Z"}]}"#;
+    let told = way_out(&folder(quarantined, &[]));
     let expected = "or plan again when the quarantine ends\"";
     assert!(told.contains(expected), "{told}");
 }
 
 #[test]
 fn rest_ends() {
-    let resting = |time: &str| {
+    let quarantined = |time: &str| {
         format!(
-            r#"{{"format_version":"1.0","resting":[{{"block":"10.20.0.0/31","node":"gone","free_at":"{time}"}}]}}"#
+            r#"{{"format_version":"1.0","quarantined":[{{"block":"10.20.0.0/31","node":"gone","free_at":"{time}"}}]}}"#
         )
     };
     assert_eq!(
-        planned(&folder(&resting("2020-01-01T00:00:00Z"), &[]))[0],
+        planned(&folder(&quarantined("2020-01-01T00:00:00Z"), &[]))[0],
         pair("n1", "10.20.0.0/31")
     );
     assert_eq!(
-        planned(&folder(&resting("2999-01-01T00:00:00Z"), &[]))[0],
+        planned(&folder(&quarantined("2999-01-01T00:00:00Z"), &[]))[0],
         pair("n1", "10.20.0.2/31")
     );
 }
@@ -230,10 +230,10 @@ fn applied(folder: &Folder) -> serde_json::Value {
 
 #[test]
 fn a_held_block_that_rests_after_another_node_is_not_copied_into_spec() {
-    let resting = r#"{"format_version":"1.0","resting":[{"block":"10.20.0.64/26","node":"n4","free_at":"2999-01-01T00:00:00Z"}]}"#;
+    let quarantined = r#"{"format_version":"1.0","quarantined":[{"block":"10.20.0.64/26","node":"n4","free_at":"2999-01-01T00:00:00Z"}]}"#;
     let folder = dual_stack(
         OPEN,
-        resting,
+        quarantined,
         &[annotated("n5", "10.20.0.64/26"), node("n6", "a", "")],
     );
     let blocked = "10.20.0.64/26 is claimed for node n4 by an unfinished apply, or quarantined after that node";
@@ -261,7 +261,7 @@ fn a_held_block_that_two_nodes_show_is_not_copied_into_spec() {
 
 #[test]
 fn what_its_cilium_node_shows_already_keeps_no_node_from_its_other_family() {
-    let resting = r#"{"format_version":"1.0","resting":[{"block":"10.20.0.64/26","node":"n4","free_at":"2999-01-01T00:00:00Z"}]}"#;
+    let quarantined = r#"{"format_version":"1.0","quarantined":[{"block":"10.20.0.64/26","node":"n4","free_at":"2999-01-01T00:00:00Z"}]}"#;
     let operator = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"cilium-operator","namespace":"kube-system","labels":{"io.cilium/app":"operator"}},"spec":{"template":{"spec":{"containers":[{"name":"cilium-operator","args":["--ipam=kubernetes"]}]}}}}"#;
     let shown = "\"10.20.0.64/26\"";
     let items = [
@@ -272,7 +272,7 @@ fn what_its_cilium_node_shows_already_keeps_no_node_from_its_other_family() {
     let items = [&items[..], &[node("n6", "a", ""), cilium_node("n6", shown)]].concat();
     let folder = dual_stack(
         r#""ipam":"cluster-pool","enable-ipv6":"true""#,
-        resting,
+        quarantined,
         &items,
     );
     let done = applied(&folder);
@@ -339,7 +339,7 @@ fn a_quarantine_without_room_for_a_claim_is_named() {
     let entries: Vec<String> = (0..3_875).map(rest).collect();
     let record = |entries: &[String]| {
         format!(
-            r#"{{"format_version":"1.0","resting":[{}]}}"#,
+            r#"{{"format_version":"1.0","quarantined":[{}]}}"#,
             entries.join(",")
         )
     };
@@ -368,7 +368,7 @@ fn a_quarantine_without_room_for_a_claim_is_named() {
 /// The claims of a newer replica during a rolling upgrade.
 #[test]
 fn a_record_of_a_newer_version_is_respected_or_stops_everything() {
-    let newer = r#"{"format_version":"1.9","writer":{"name":"x"},"claims":[{"block":"10.20.0.0/31","node":"n2","uid":"uid-n2","resource_version":"7","since":"2026-01-02T03:04:05Z"}],"resting":[]}"#;
+    let newer = r#"{"format_version":"1.9","writer":{"name":"x"},"claims":[{"block":"10.20.0.0/31","node":"n2","uid":"uid-n2","resource_version":"7","since":"2026-01-02T03:04:05Z"}],"quarantined":[]}"#;
     let addition = folder(newer, &[]);
     assert_eq!(
         planned(&addition),
@@ -379,11 +379,14 @@ fn a_record_of_a_newer_version_is_respected_or_stops_everything() {
         .expect(0);
     let after = addition.read("cluster.json");
     assert!(
-        after.contains(r#"{\"format_version\":\"1.0\",\"claims\":[],\"resting\":[]}"#),
+        after.contains(r#"{\"format_version\":\"1.0\",\"claims\":[],\"quarantined\":[]}"#),
         "{after}"
     );
 
-    let other = folder(r#"{"format_version":"2.0","claims":[],"resting":[]}"#, &[]);
+    let other = folder(
+        r#"{"format_version":"2.0","claims":[],"quarantined":[]}"#,
+        &[],
+    );
     let before = other.read("cluster.json");
     for verb in [&["plan"][..], &["apply", "--auto-approve"]] {
         let ran = other

@@ -200,7 +200,7 @@ fn no_lock_is_needed_for_blocks_to_stay_unique() {
     );
     assert_eq!(
         claims["data"]["claims.json"],
-        r#"{"format_version":"1.0","claims":[],"resting":[]}"#
+        r#"{"format_version":"1.0","claims":[],"quarantined":[]}"#
     );
 }
 

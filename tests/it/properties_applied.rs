@@ -1,7 +1,7 @@
 //! Whatever a plan shows as a change, an apply of it on the same world carries out; and so for the
 //! plan that takes it back.
 //!
-//! The worlds have blocks in every field that shows one, two families, claims and resting blocks of
+//! The worlds have blocks in every field that shows one, two families, claims and quarantined blocks of
 //! any node, and each write path of single nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -235,7 +235,7 @@ impl World {
     }
 
     fn claims(&self) -> String {
-        let (mut claims, mut resting) = (Vec::new(), Vec::new());
+        let (mut claims, mut quarantined) = (Vec::new(), Vec::new());
         for (spoken_block, (node, spoken)) in &self.spoken {
             let (block, node) = (block(*spoken_block), name(*node));
             let claim = |uid: &str, version: &str| {
@@ -252,12 +252,12 @@ impl World {
                         .push(json!({"block": block, "node": node, "uid": format!("uid-{node}")}));
                 }
                 Spoken::ForPredecessor => claims.push(claim("older", "7")),
-                Spoken::Resting => resting.push(rest("2999-01-01T00:00:00Z")),
-                Spoken::Rested => resting.push(rest("2020-01-01T00:00:00Z")),
+                Spoken::Resting => quarantined.push(rest("2999-01-01T00:00:00Z")),
+                Spoken::Rested => quarantined.push(rest("2020-01-01T00:00:00Z")),
             }
         }
-        let text =
-            json!({"format_version": "1.0", "claims": claims, "resting": resting}).to_string();
+        let text = json!({"format_version": "1.0", "claims": claims, "quarantined": quarantined})
+            .to_string();
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cilium-ipam-claims", "namespace": "kube-system",
             "uid": "c", "resourceVersion": "5"}, "data": {"claims.json": text}})
         .to_string()

@@ -141,7 +141,7 @@ fn config_map(name: &str, namespace: &str, data: Value) -> Value {
 
 #[test]
 fn claims_elsewhere() {
-    let claims = json!({"format_version": "1.0", "resting": [{"block": "10.20.0.0/24",
+    let claims = json!({"format_version": "1.0", "quarantined": [{"block": "10.20.0.0/24",
         "since": "2099-01-01T00:00:00Z", "node": "n9"}], "claims": []});
     let data = json!({"claims.json": claims.to_string()});
     let nodes = [node("n1", "a", "")];

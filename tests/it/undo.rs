@@ -85,7 +85,7 @@ fn what_was_written_is_taken_back_and_can_be_done_again() {
     assert!(
         folder
             .read("cluster.json")
-            .contains(r#"\"resting\":[{\"block\":\"fd00:20::/64\",\"node\":\"n1\""#)
+            .contains(r#"\"quarantined\":[{\"block\":\"fd00:20::/64\",\"node\":\"n1\""#)
     );
     let protected = folder
         .run(&[

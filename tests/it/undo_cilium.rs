@@ -91,9 +91,9 @@ fn claims(folder: &Folder) -> Value {
 
 /// Whether the block is quarantined after the node.
 pub(super) fn rests(folder: &Folder, block: &str, node: &str) -> bool {
-    let resting = &claims(folder)["resting"];
+    let quarantined = &claims(folder)["quarantined"];
     let is_it = |entry: &Value| entry["block"] == block && entry["node"] == node;
-    resting.as_array().into_iter().flatten().any(is_it)
+    quarantined.as_array().into_iter().flatten().any(is_it)
 }
 
 /// Undoes an apply, does it again, and undoes that.
@@ -217,7 +217,7 @@ fn a_setting_that_another_writer_changed_stays() {
 fn an_undo_that_was_killed_after_its_claims_is_finished() {
     let (folder, before) = node_config();
     let text = json!({"format_version": "1.0", "claims": [],
-        "resting": [{"block": "10.20.0.0/24", "node": "n1", "free_at": "2999-01-01T00:00:00Z"}]});
+        "quarantined": [{"block": "10.20.0.0/24", "node": "n1", "free_at": "2999-01-01T00:00:00Z"}]});
     edit(&folder, "ConfigMap", "cilium-ipam-claims", |claims| {
         claims["data"]["claims.json"] = json!(text.to_string());
     });
@@ -326,7 +326,7 @@ fn nothing_is_undone_of_an_apply_that_was_killed_before_its_write() {
     let uid = object(&folder, "CiliumNode", "n1").unwrap()["metadata"]["uid"].clone();
     let claim =
         json!({"block": "10.20.0.0/24", "node": "n1", "uid": uid, "resource_version": "900"});
-    let text = json!({"format_version": "1.0", "claims": [claim], "resting": []}).to_string();
+    let text = json!({"format_version": "1.0", "claims": [claim], "quarantined": []}).to_string();
     let claims = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"claims.json": text},
         "metadata": {"name": "cilium-ipam-claims", "namespace": "kube-system", "uid": "k", "resourceVersion": "1"}});
     add(&folder, claims);

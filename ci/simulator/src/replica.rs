@@ -210,7 +210,7 @@ spec: {cidrs: [10.0.0.0/30], blockSize: 30}
         // The setups for broken rules are in ipam `kubernetes`.
         let setup = setups.choose_for_life(&mut rng, Sabotage::LostNotices);
         let mut objects = setup.objects();
-        let claims = json!({"format_version": "1.0", "resting": [
+        let claims = json!({"format_version": "1.0", "quarantined": [
             {"block": "10.0.0.0/30", "node": "gone", "free_at": "1970-01-01T00:00:20Z"}]});
         objects.push(json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "cilium-ipam-claims", "namespace": "kube-system"},

@@ -158,7 +158,7 @@ fn without_quarantine(content: &mut Value) {
     let text = content["data"][CLAIMS_KEY].as_str().unwrap_or_default();
     let mut claims: Value = serde_json::from_str(text).unwrap_or_default();
     if let Some(record) = claims.as_object_mut() {
-        record.remove("resting");
+        record.remove("quarantined");
         content["data"][CLAIMS_KEY] = json!(claims.to_string());
     }
 }

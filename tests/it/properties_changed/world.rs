@@ -291,7 +291,7 @@ impl World {
         let quarantined = self.quarantined.iter().map(|(number, (node, until))| {
             json!({"block": block(*number), "node": format!("n{node}"), "free_at": at(*until)})
         });
-        let claims = json!({"format_version": "1.0", "claims": [], "resting": quarantined.collect::<Vec<_>>()});
+        let claims = json!({"format_version": "1.0", "claims": [], "quarantined": quarantined.collect::<Vec<_>>()});
         json!({"metadata": {"uid": "c", "resourceVersion": "1"}, "data": {"claims.json": claims.to_string()}})
     }
 

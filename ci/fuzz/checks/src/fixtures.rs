@@ -44,7 +44,7 @@ const SINGLE_STACK: &[(ObservedKind, &str)] = &[
 const DUAL_STACK: &[(ObservedKind, &str)] = &[
     (
         ObservedKind::Claims,
-        r#"{"metadata":{"name":"cilium-ipam-claims","namespace":"kube-system","uid":"uid-claims","resourceVersion":"9"},"data":{"claims.json":"{\"format_version\":\"1.0\",\"claims\":[{\"block\":\"10.20.3.0/24\",\"node\":\"n2\",\"uid\":\"uid-n2\",\"resource_version\":\"7\"}],\"resting\":[{\"block\":\"10.20.4.0/24\",\"node\":\"gone\",\"free_at\":\"2026-06-01T00:00:00Z\"}]}"}}"#,
+        r#"{"metadata":{"name":"cilium-ipam-claims","namespace":"kube-system","uid":"uid-claims","resourceVersion":"9"},"data":{"claims.json":"{\"format_version\":\"1.0\",\"claims\":[{\"block\":\"10.20.3.0/24\",\"node\":\"n2\",\"uid\":\"uid-n2\",\"resource_version\":\"7\"}],\"quarantined\":[{\"block\":\"10.20.4.0/24\",\"node\":\"gone\",\"free_at\":\"2026-06-01T00:00:00Z\"}]}"}}"#,
     ),
     (
         ObservedKind::CiliumConfig,

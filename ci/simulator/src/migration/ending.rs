@@ -147,7 +147,7 @@ impl State {
         let text = claims["data"][CLAIMS_KEY].as_str().unwrap_or_default();
         let claims: Value = serde_json::from_str(text).unwrap_or_default();
         let now = self.now;
-        for one in claims["resting"].as_array().into_iter().flatten() {
+        for one in claims["quarantined"].as_array().into_iter().flatten() {
             let free_at = one["free_at"]
                 .as_str()
                 .and_then(|text| text.parse::<jiff::Timestamp>().ok());

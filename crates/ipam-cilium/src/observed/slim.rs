@@ -547,7 +547,7 @@ mod tests {
             (
                 ObservedKind::Claims,
                 json!({"data": {CLAIMS_KEY:
-                "{\"format_version\":\"1.0\",\"claims\":[],\"resting\":[]}"}}),
+                "{\"format_version\":\"1.0\",\"claims\":[],\"quarantined\":[]}"}}),
             ),
             (
                 ObservedKind::Migration,

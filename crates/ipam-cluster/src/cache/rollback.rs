@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_block_that_two_nodes_may_hold_is_for_neither() {
-        let claimed = r#"{"format_version":"1.0","resting":[{"block":"10.0.0.0/24","node":"m","free_at":"2999-01-01T00:00:00Z"}]}"#;
+        let claimed = r#"{"format_version":"1.0","quarantined":[{"block":"10.0.0.0/24","node":"m","free_at":"2999-01-01T00:00:00Z"}]}"#;
         let old = kinds(10, &[node("n", 5, "10.0.0.0/24")], claimed);
         let rollback = between(&old, &kinds(3, &[], NONE), &[], WritesSeen::Intact);
         assert_eq!(
@@ -375,10 +375,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_claimed_resting_or_just_written_is_forgotten_too() {
+    fn what_was_claimed_quarantined_or_just_written_is_forgotten_too() {
         let claims = concat!(
             r#"{"format_version":"1.0","claims":[{"block":"10.0.2.0/24","node":"p","uid":"u","resource_version":"7"}],"#,
-            r#""resting":[{"block":"10.0.3.0/24","node":"q","free_at":"2026-01-02T03:04:05Z"}]}"#
+            r#""quarantined":[{"block":"10.0.3.0/24","node":"q","free_at":"2026-01-02T03:04:05Z"}]}"#
         );
         let old = kinds(10, &[], claims);
         let written = [("10.0.4.0/24".parse().unwrap(), "r".parse().unwrap())];

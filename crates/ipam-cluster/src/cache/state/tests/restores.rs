@@ -88,11 +88,11 @@ fn a_quarantine_of_a_server_that_went_back_once_more_settles_nothing() {
     state.replace(lists("1000"), epoch);
     assert_eq!(forgotten(&state), ["10.0.0.0/24 n"]);
     // Before the quarantine is written, the server goes back to an earlier resourceVersion.
-    let resting = r#"{"format_version":"1.0","resting":[{"block":"10.0.0.0/24","node":"n","free_at":"2026-01-02T03:04:05Z"}]}"#;
+    let quarantined = r#"{"format_version":"1.0","quarantined":[{"block":"10.0.0.0/24","node":"n","free_at":"2026-01-02T03:04:05Z"}]}"#;
     let quarantine = Write {
         target: Target::Claims,
         operation: Operation::Create(
-            json!({"data": {(ipam_cilium::observed::CLAIMS_KEY): resting}}),
+            json!({"data": {(ipam_cilium::observed::CLAIMS_KEY): quarantined}}),
         ),
     };
     state.writing(&quarantine);
@@ -141,7 +141,7 @@ fn claims_that_are_deleted_are_kept_in_mind() {
     let mut state = state();
     let mut full = claims(11);
     full["data"][ipam_cilium::observed::CLAIMS_KEY] = json!(
-        r#"{"format_version":"1.0","resting":[{"block":"10.0.2.0/24","node":"p","free_at":"2026-01-02T03:04:05Z"}]}"#
+        r#"{"format_version":"1.0","quarantined":[{"block":"10.0.2.0/24","node":"p","free_at":"2026-01-02T03:04:05Z"}]}"#
     );
     state.on_event(ObservedKind::Claims, ObjectEvent::Changed(&full));
     assert_eq!(
