@@ -155,8 +155,7 @@ impl MigrationStatus {
     /// The status with the windows as they are at a time.
     #[must_use]
     pub fn at(self, record: &MigrationRecord, now: Timestamp) -> MigrationStatus {
-        let windows = record.approved.as_ref();
-        let windows = windows.and_then(|files| WindowsStatus::new(files, now));
+        let windows = WindowsStatus::new(&record.approved, now);
         let is_due =
             record.state == State::Running && self.counts.pending > 0 && self.counts.under_way == 0;
         let waits_for = windows.as_ref().filter(|_| is_due);

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use ipam_core::model::NodeName;
+use ipam_desired::Desired;
 use ipam_planner::migration::{
-    DrainRules, KubeletRestart, MigrationRecord, NodeRecord, Rules, ScheduleDocument,
+    ApprovedFiles, DrainRules, KubeletRestart, MigrationRecord, NodeRecord, Rules, ScheduleDocument,
 };
 use jiff::SignedDuration;
 use serde_json::json;
@@ -399,7 +400,9 @@ pub fn record() -> (MigrationRecord, BTreeMap<NodeName, NodeRecord>) {
         drain_timeout: SignedDuration::from_secs(600),
         timeout: SignedDuration::from_secs(600),
     };
-    let record = MigrationRecord::new("20260101t000000z".to_owned(), schedule, rules);
+    let mut files = ApprovedFiles::new(&Desired::default(), &schedule);
+    files.max_unavailable = schedule.max_unavailable;
+    let record = MigrationRecord::new("20260101t000000z".to_owned(), schedule, files, rules);
     let nodes = record
         .nodes("2026-01-01T00:00:00Z".parse().unwrap())
         .unwrap();

@@ -50,8 +50,6 @@ pub struct Subnet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRoute {
     pub destination: IpNet,
-    /// Stored as `gateway`, the name in files of earlier versions.
-    #[serde(rename = "gateway")]
     pub nexthop: IpAddr,
 }
 

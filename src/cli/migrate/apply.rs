@@ -202,8 +202,7 @@ impl Run<'_> {
         let desired = &self.loaded.desired;
         let document = approved.document.clone();
         let files = ApprovedFiles::new(desired, &document);
-        let record = MigrationRecord::new(id.to_owned(), document, rules)
-            .with_files(files)
+        let record = MigrationRecord::new(id.to_owned(), document, files, rules)
             .with_check(self.arguments.check.document());
         Migration::begin(
             self.cluster,

@@ -2,7 +2,6 @@
 //! approved, and a missing check. It never decides a step.
 
 use super::super::failure::Failure;
-use super::super::output;
 use super::options::CheckArguments;
 use ipam_controller::migration::Stores;
 use ipam_desired::Desired;
@@ -31,17 +30,9 @@ impl RenewalArguments {
     ) -> Result<MigrationRecord, Failure> {
         let check = self.check(&record, check)?;
         let now = ApprovedFiles::new(desired, &record.schedule);
-        match &record.approved {
-            Some(approved) if !self.approve_files => {
-                let differences = approved.differences(&now);
-                if !differences.is_empty() {
-                    return Err(Failure::StaleFiles(differences));
-                }
-            }
-            Some(_) => {}
-            None => output::warn(
-                "the record is of an older version, which does not keep what the files said: they are taken as approved",
-            ),
+        let differences = record.approved.differences(&now);
+        if !self.approve_files && !differences.is_empty() {
+            return Err(Failure::StaleFiles(differences));
         }
         let all = record.nodes(jiff::Timestamp::UNIX_EPOCH);
         let all = all.map_err(Failure::Failed)?;

@@ -68,7 +68,7 @@ fn a_file_that_is_no_report_is_told() {
     let repo = applied();
     repo.write(
         "reports/other.json",
-        "{\"format_version\": \"1.2\", \"applied\": []}",
+        "{\"format_version\": \"1.3\", \"applied\": []}",
     );
     repo.write("reports/notes.txt", "not read");
     let arguments = ["worker-7", "--applied", "reports", "--applied", "gone.json"];

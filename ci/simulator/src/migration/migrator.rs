@@ -18,8 +18,8 @@ use ipam_controller::migration::{
 };
 use ipam_core::model::NodeName;
 use ipam_planner::migration::{
-    DrainRules, Goal, Handling, KubeletRestart, MigrationRecord, Rules, ScheduleDocument, Wish,
-    schedule,
+    ApprovedFiles, DrainRules, Goal, Handling, KubeletRestart, MigrationRecord, Rules,
+    ScheduleDocument, Wish, schedule,
 };
 
 /// What a person asks a program for.
@@ -122,7 +122,8 @@ pub(super) fn migrate<'a>(
                 let schedule = schedule(desired, &observed, &pods, &wish);
                 let document = ScheduleDocument::new(&schedule, &wish, "pools");
                 let id = migration_id(client.world.lock().now);
-                let record = MigrationRecord::new(id, document, rules());
+                let files = ApprovedFiles::new(desired, &document);
+                let record = MigrationRecord::new(id, document, files, rules());
                 Migration::begin(&client, &host, desired, record, &observed, &stores).await?
             }
         };

@@ -123,7 +123,6 @@ pub struct NodeRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saved: Option<Box<SavedNode>>,
     /// How often a CiliumNode that was written by another program was deleted again.
-    #[serde(default)]
     pub attempts: u32,
     /// Why the node cannot go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]

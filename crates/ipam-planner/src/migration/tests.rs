@@ -95,7 +95,8 @@ pub(super) fn stored_record(nodes: usize) -> MigrationRecord {
         waves: domains.into_iter().map(wave).collect(),
         ..ScheduleDocument::new(&empty, &wish, "pools")
     };
-    MigrationRecord::new("20260101t000000z".to_owned(), schedule.at_a_time(2), RULES)
+    let files = ApprovedFiles::new(&Desired::default(), &schedule);
+    MigrationRecord::new("20260101t000000z".to_owned(), schedule, files, RULES)
 }
 
 const RULES: Rules = Rules {

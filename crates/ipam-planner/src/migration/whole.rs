@@ -17,7 +17,7 @@ use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 
 /// Version of the records' format: the major part changes when an older program would
-/// misunderstand them. 1: the moves lie in the main record, and any files may continue it.
+/// misunderstand them.
 pub(super) const FORMAT_VERSION: &str = "2.0";
 
 pub(super) fn major(version: &str) -> &str {
@@ -62,9 +62,8 @@ pub struct MigrationRecord {
     /// Nodes of the failed wave that are not back. Their own records say why.
     #[serde(default, with = "as_text::list", skip_serializing_if = "Vec::is_empty")]
     pub not_back: Vec<NodeName>,
-    /// What the files said when it was approved. Older records do not say it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub approved: Option<ApprovedFiles>,
+    /// What the files said when it was approved.
+    pub approved: ApprovedFiles,
     /// The check of moved nodes that was given when it began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckDocument>,
@@ -108,7 +107,7 @@ impl From<RulesDocument> for Rules {
 pub enum MigrationRecordError {
     #[error("it is not what cilium-ipam wrote: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("it has format version {}, and this program reads 1.0 to {FORMAT_VERSION}", .0.escape_debug())]
+    #[error("it has format version {}, and this program reads {FORMAT_VERSION}", .0.escape_debug())]
     Version(String),
     #[error("{seen} of its {wanted} parts exist: the others were deleted")]
     Parts { seen: usize, wanted: u64 },
@@ -117,18 +116,23 @@ pub enum MigrationRecordError {
 }
 
 impl MigrationRecord {
-    /// The record of a migration that begins.
-    pub fn new(id: String, schedule: ScheduleDocument, rules: Rules) -> MigrationRecord {
+    /// The record of a migration that begins with these files.
+    pub fn new(
+        id: String,
+        schedule: ScheduleDocument,
+        files: ApprovedFiles,
+        rules: Rules,
+    ) -> MigrationRecord {
         MigrationRecord {
             format_version: FORMAT_VERSION.to_owned(),
             id,
-            schedule,
+            schedule: schedule.at_a_time(files.max_unavailable),
             rules: rules.into(),
             state: State::Running,
             wave: 0,
             note: None,
             not_back: Vec::new(),
-            approved: None,
+            approved: files,
             check: None,
         }
     }
@@ -138,7 +142,7 @@ impl MigrationRecord {
     pub fn with_files(self, files: ApprovedFiles) -> MigrationRecord {
         MigrationRecord {
             schedule: self.schedule.at_a_time(files.max_unavailable),
-            approved: Some(files),
+            approved: files,
             ..self
         }
     }

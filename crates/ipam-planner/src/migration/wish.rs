@@ -44,12 +44,11 @@ pub struct Wish {
     #[serde(with = "as_text")]
     pub goal: Goal,
     /// Only these nodes. Control-plane nodes are moved only if they are among them.
-    #[serde(default, with = "as_text::set")]
+    #[serde(with = "as_text::set")]
     pub nodes: BTreeSet<NodeName>,
     /// `auto` or `recreate-node`.
     #[serde(with = "as_text")]
     pub method: MethodChoice,
     /// Which Pods may be lost.
-    #[serde(default)]
     pub drain: DrainRules,
 }

@@ -194,10 +194,8 @@ pub struct NodeAddress {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broadcast: Option<Ipv4Addr>,
     /// Its scope (`rt_scope_t` of Linux).
-    #[serde(default)]
     pub scope: u8,
     /// Its flags (`IFA_F_…` of Linux), without those that the kernel changes by itself.
-    #[serde(default)]
     pub flags: u32,
     /// Its label, if it differs from the name of its link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -262,7 +260,6 @@ pub struct NodeRoute {
     /// Its type (`RTN_…` of Linux).
     pub kind: u8,
     /// Its flags (`RTNH_F_…` of Linux).
-    #[serde(default)]
     pub flags: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<u32>,

@@ -81,7 +81,6 @@ pub struct TakenNic {
     pub index: u32,
     pub name: String,
     /// Alternative names.
-    #[serde(default)]
     pub other_names: BTreeSet<String>,
     pub alias: Option<String>,
     /// In bytes.
@@ -90,12 +89,10 @@ pub struct TakenNic {
     /// The hardware address of the device itself.
     pub permanent: Option<Mac>,
     pub pci: Option<PciAddress>,
-    #[serde(default)]
     pub device: Option<Device>,
     pub kind: Kind,
     pub state: State,
     /// The flags in `MODES` (`IFF_…` of Linux).
-    #[serde(default)]
     pub modes: u32,
     /// Configured addresses.
     pub addresses: Vec<NodeAddress>,

@@ -47,7 +47,6 @@ pub struct ChangeDocument {
     /// The fields that are set.
     pub edit: EditDocument,
     /// The fields as they are now; absent if the change cannot be undone.
-    #[serde(default)]
     pub undo: Option<EditDocument>,
     /// The object that was seen.
     pub guard: GuardDocument,

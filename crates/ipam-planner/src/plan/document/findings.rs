@@ -14,7 +14,6 @@ pub struct BlockedDocument {
     /// Its name.
     pub name: String,
     /// Stable code of the reason.
-    #[serde(default)]
     pub code: String,
     /// Why it must wait.
     pub reason: String,
@@ -88,7 +87,6 @@ pub struct FindingDocument {
     pub rule: String,
     /// How many findings this entry stands for: those of one rule with one place in the files and
     /// one way out.
-    #[serde(default = "one")]
     pub count: usize,
     /// `Kind/name` of the first object that it is about, if any.
     pub subject: Option<String>,
@@ -96,7 +94,6 @@ pub struct FindingDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_subjects: Vec<String>,
     /// How many objects it is about, listed or not.
-    #[serde(default)]
     pub subject_count: usize,
     /// The message of the first finding.
     pub message: String,
@@ -108,16 +105,11 @@ pub struct FindingDocument {
     /// The place.
     pub origin: Option<OriginDocument>,
     /// Further places.
-    #[serde(default)]
     pub related: Vec<OriginDocument>,
 }
 
 /// Subjects of an entry that are listed; more are counted.
 const LISTED: usize = 10;
-
-fn one() -> usize {
-    1
-}
 
 impl FindingDocument {
     /// With the first few subjects only. The counts stay exact.

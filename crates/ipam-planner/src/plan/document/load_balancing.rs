@@ -28,7 +28,6 @@ pub struct LbSummary {
     /// Addresses that Services lose, or may lose, now or later.
     pub lost_addresses: usize,
     /// Those of `lost_addresses` that Services may also keep.
-    #[serde(default)]
     pub uncertain_losses: usize,
 }
 

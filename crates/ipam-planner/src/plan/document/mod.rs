@@ -47,7 +47,6 @@ pub struct PlanDocument {
     /// See [`FORMAT_VERSION`].
     pub format_version: String,
     /// What it is made from.
-    #[serde(default)]
     pub intent: Intent,
     /// SHA-256 over everything that decides what an apply does: the changes, the waivers, and
     /// `source`. It omits values that may differ harmlessly: resourceVersions, places, reasons.
@@ -60,10 +59,8 @@ pub struct PlanDocument {
     /// Counts.
     pub summary: Summary,
     /// Limits and checks that the plan waives.
-    #[serde(default)]
     pub waivers: Vec<String>,
     /// Why it may not be applied.
-    #[serde(default)]
     pub refusals: Vec<RefusalDocument>,
     /// What the Policy of the files allows and that of the base revision does not, if the plan was
     /// compared with one.
@@ -72,12 +69,10 @@ pub struct PlanDocument {
     /// What would be done.
     pub changes: Vec<ChangeDocument>,
     /// Effects on Services of type LoadBalancer.
-    #[serde(default)]
     pub services: Vec<ServiceEffectDocument>,
     /// What must wait.
     pub blocked: Vec<BlockedDocument>,
     /// Held blocks that the files would not give their nodes today.
-    #[serde(default)]
     pub misplaced: Vec<MisplacedDocument>,
     /// Where the cluster differs.
     pub drift: Vec<DriftDocument>,
@@ -86,11 +81,10 @@ pub struct PlanDocument {
 }
 
 /// The purpose of a plan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Intent {
     /// Bring the cluster to the files.
-    #[default]
     Files,
     /// Undo an earlier apply.
     Undo,

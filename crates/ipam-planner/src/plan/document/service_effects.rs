@@ -23,12 +23,7 @@ pub struct ServiceEffectDocument {
     /// Cilium's reasons why it then waits for an address.
     pub pending: Vec<String>,
     /// `certain`, or `possible` if another Service may get one of the addresses.
-    #[serde(default = "certain")]
     pub certainty: String,
-}
-
-fn certain() -> String {
-    in_words(Certainty::Certain).to_owned()
 }
 
 fn in_words(certainty: Certainty) -> &'static str {

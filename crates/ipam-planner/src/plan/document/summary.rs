@@ -29,38 +29,27 @@ pub struct Summary {
     /// drifted, and no check found an error.
     pub unchanged: usize,
     /// Nodes with a block that the files would not give them today.
-    #[serde(default)]
     pub misplaced: usize,
     /// Nodes that get a block of a later pool because a better one is full.
-    #[serde(default)]
     pub fell_over: usize,
     /// All nodes.
-    #[serde(default)]
     pub nodes: usize,
     /// Errors that the checks found.
-    #[serde(default)]
     pub errors: usize,
     /// Warnings that the checks gave.
-    #[serde(default)]
     pub warnings: usize,
     /// Nodes with a field, or a port of their VM, that differs from what it should show.
-    #[serde(default)]
     pub drifted: usize,
     /// Changes that cannot be undone.
-    #[serde(default)]
     pub irreversible: usize,
     /// LoadBalancer pools and Services.
-    #[serde(default)]
     pub load_balancing: LbSummary,
     /// Pools of Pods, and the nodes that use them.
-    #[serde(default)]
     pub pod_pools: PodPoolSummary,
     /// Ports of VMs whose pairs change.
-    #[serde(default)]
     pub ports: usize,
     /// Blocks that only a CiliumNode or an unread annotation shows, and that a person must approve
     /// before they are written.
-    #[serde(default)]
     pub needs_approval: usize,
     /// What the limit of the plan leaves out; absent for a whole plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
