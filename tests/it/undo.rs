@@ -13,7 +13,7 @@ const KEYS: [&str; 2] = [
 ];
 
 /// Two nodes with IPv4; an apply gave both an IPv6 block and left `undo.json`.
-fn applied() -> Folder {
+pub(super) fn applied() -> Folder {
     let folder = dual_stack(&running(&[("n1", "a"), ("n2", "b")]), "{quarantine: 1h}");
     let words = [
         "apply",
@@ -587,35 +587,4 @@ fn a_place_that_cannot_be_written_stops_before_the_first_write() {
             .contains("the undo plan cannot be written")
     );
     assert_eq!(folder.read("cluster.json"), before);
-}
-
-/// Pools of the files are in no undo plan, and nobody can write them into one.
-#[test]
-fn only_blocks_of_nodes_are_taken_back() {
-    let folder = applied();
-    let blue = "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: blue}\nspec: {blocks: [{cidr: 10.7.0.0/24}]}\n";
-    folder.write("pools/blue.yaml", blue);
-    let words = ["apply", "--cluster", "cluster.json", "--auto-approve"];
-    let report = folder.run(&[&words[..], &["-o", "json"]].concat());
-    let report = report.expect(0).json();
-    assert_eq!(
-        report["undo"],
-        json!({"changes": 0, "irreversible": 0, "of_files": 1, "instead": []})
-    );
-    folder.write("pools/blue.yaml", blue.replace("10.7.", "10.8."));
-    let said = folder.run(&words).expect(0).stdout;
-    let told = "1 change of pools, Services or address pairs follows the files: revert the files and apply.\n";
-    assert!(said.contains(told) && !said.contains("ndo plan"), "{said}");
-    forge(&folder, "undo.json", |plan| {
-        let change = &mut plan["changes"][0];
-        change["kind"] = json!("CiliumLoadBalancerIPPool");
-        change["name"] = json!("blue");
-        (change["edit"], change["undo"]) = (
-            json!({"CiliumLoadBalancerIPPool": null}),
-            json!({"CiliumLoadBalancerIPPool": {"spec": {"blocks": [{"cidr": "10.8.0.0/24"}]}}}),
-        );
-    });
-    let refused = undo(&folder, 1);
-    let why = "it takes back `CiliumLoadBalancerIPPool/blue`, and an undo plan has only nodes";
-    assert!(refused.contains(why), "{refused}");
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::support::{Folder, KUBERNETES, cluster, holds, node, pin, pool};
+use super::undo::{applied, forge};
 use super::undo_cilium::{
     add, apply, cluster_pool, edit, is_refused, moved, node_config, object, policy, saved, undo,
 };
@@ -184,4 +185,37 @@ fn an_apply_counts_what_is_blocked() {
         (&report["applied"], &report["blocked"]),
         (&json!([]), &json!(1))
     );
+}
+
+// === What follows the files ===
+
+/// Pools of the files are in no undo plan, and nobody can write them into one.
+#[test]
+fn only_blocks_of_nodes_are_taken_back() {
+    let folder = applied();
+    let blue = "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: blue}\nspec: {blocks: [{cidr: 10.7.0.0/24}]}\n";
+    folder.write("pools/blue.yaml", blue);
+    let words = ["apply", "--cluster", "cluster.json", "--auto-approve"];
+    let report = folder.run(&[&words[..], &["-o", "json"]].concat());
+    let report = report.expect(0).json();
+    assert_eq!(
+        report["undo"],
+        json!({"changes": 0, "irreversible": 0, "of_files": 1, "instead": []})
+    );
+    folder.write("pools/blue.yaml", blue.replace("10.7.", "10.8."));
+    let said = folder.run(&words).expect(0).stdout;
+    let told = "1 change of pools, Services or address pairs follows the files: revert the files and apply.\n";
+    assert!(said.contains(told) && !said.contains("ndo plan"), "{said}");
+    forge(&folder, "undo.json", |plan| {
+        let change = &mut plan["changes"][0];
+        change["kind"] = json!("CiliumLoadBalancerIPPool");
+        change["name"] = json!("blue");
+        (change["edit"], change["undo"]) = (
+            json!({"CiliumLoadBalancerIPPool": null}),
+            json!({"CiliumLoadBalancerIPPool": {"spec": {"blocks": [{"cidr": "10.8.0.0/24"}]}}}),
+        );
+    });
+    let refused = undo(&folder, "undo.json", "redo.json", 1);
+    let why = "it takes back `CiliumLoadBalancerIPPool/blue`, and an undo plan has only nodes";
+    assert!(refused.contains(why), "{refused}");
 }

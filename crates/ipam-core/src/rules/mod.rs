@@ -176,6 +176,8 @@ mod tests {
             assert_eq!(action.matches("```").count() % 2, 0, "{code}: {action}");
             let all = [summary, seen, why, action];
             let lines = all.iter().flat_map(|text| text.lines());
+            // A row of a table has no second line.
+            let lines = lines.filter(|line| !line.starts_with('|'));
             let longest = lines.map(|line| line.chars().count()).max();
             assert!(longest <= Some(98), "{code} has a line of {longest:?}");
         }
