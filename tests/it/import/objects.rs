@@ -196,11 +196,8 @@ fn load_balancer_files_do_not_need_blocks_of_nodes() {
             .expect(0);
         is_as_the_files_say(&folder);
 
-        // Files without any object would not serve the node.
-        if settings != KUBERNETES {
-            let folder = with(settings, &items);
-            import(&folder, &[]).expect(0);
-            is_as_the_files_say(&folder);
-        }
+        let folder = with(settings, &items);
+        let refused = import(&folder, &[]).expect(1).stderr;
+        assert!(refused.contains("pass --adopt"), "{refused}");
     }
 }

@@ -148,6 +148,8 @@ pub struct InferredWritePath {
 pub enum Obstacle {
     /// No node holds a block, and no setting names a range.
     NothingToImport,
+    /// There are pools of LoadBalancers alone, and none of them has an owner.
+    NothingOwned,
     /// No node has the label; labels that divide the nodes.
     UnknownLabel(String, Vec<String>),
     /// Nodes hold overlapping blocks of different sizes, so no pool gives both: the first pair, and
@@ -162,6 +164,9 @@ impl fmt::Display for Obstacle {
         match self {
             Obstacle::NothingToImport => f.write_str(
                 "no node holds a block, and no setting names a range of Pods: `cilium-ipam init` proposes pools for a new cluster",
+            ),
+            Obstacle::NothingOwned => f.write_str(
+                "the cluster has pools of LoadBalancers alone, and none has an owner, so the files would declare nothing: pass --adopt to take these pools over",
             ),
             Obstacle::UnknownLabel(key, others) if others.is_empty() => write!(
                 f,
@@ -215,6 +220,10 @@ pub fn infer(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstacle> {
         inferred.remarks.insert(0, remark);
     }
     services::infer(observed, wish, &mut inferred);
+    let is_declared = |pool: &InferredAddressPool| pool.use_of == ManifestUse::Declared;
+    if inferred.pools.is_empty() && !inferred.address_pools.iter().any(is_declared) {
+        return Err(Obstacle::NothingOwned);
+    }
     Ok(inferred)
 }
 
