@@ -242,11 +242,16 @@ fn a_pair_follows_the_block_that_was_taken_back(stack: &OpenStack, network: &str
     assert_eq!(kinds, ["Node"]);
     run(&folder, &["apply", "undo.json", "--auto-approve"]).expect(0);
     assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24", "fd00:20::/64"]);
-    let reverted = "{cidrs: [10.20.0.0/16], blockSize: 24}";
-    folder.write(
-        "pools/a.yaml",
-        [pool("rack", reverted), POLICY.to_owned()].join("---\n"),
-    );
+    // A range that no pool has any more would count as foreign.
+    let reverted = [
+        pool("rack", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
+        pool(
+            "old",
+            "{cidrs: [\"fd00:20::/48\"], blockSize: {ipv6: 64}, disabled: true}",
+        ),
+        POLICY.to_owned(),
+    ];
+    folder.write("pools/a.yaml", reverted.join("---\n"));
     run(&folder, &undo).expect(0);
     assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24"]);
 }
