@@ -24,6 +24,7 @@ const AGENTS: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets/cilium";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const PODS: &str = "/api/v1/namespaces/default/pods";
+const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
 const CONNECTIONS: usize = 16;
 
 /// What runs the Nodes' Pods.
@@ -113,11 +114,22 @@ pub struct RackCluster {
 }
 
 impl RackCluster {
-    /// Starts it, and returns once each agent has a block and all Pods are ready.
+    /// Starts it, and returns once each agent has a block and all Pods are ready. Starts it anew once
+    /// if that takes too long: it happens now and then on a busy machine, and the cause is unknown.
     ///
     /// # Errors
     /// Fails if a program does not build or does not get ready.
     pub fn start(options: &RackOptions) -> Result<Self> {
+        match Self::start_once(options) {
+            Err(error @ Error::Timeout { .. }) => {
+                eprintln!("testbed: a cluster in racks starts anew after {error}");
+                Self::start_once(options)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn start_once(options: &RackOptions) -> Result<Self> {
         let programs = build(&programs(options))?;
         let plane = BorrowedControlPlane::new(&programs, plane_options(options))?;
         install(&plane, options)?;
@@ -138,10 +150,33 @@ impl RackCluster {
             plane,
             programs,
         };
-        cluster.agents.wait_for(options.nodes)?;
+        if let Err(error) = cluster.agents.wait_for(options.nodes) {
+            eprintln!("testbed: {error}{}", cluster.progress());
+            return Err(error);
+        }
         deploy(&cluster.plane, options)?;
         cluster.wait_ready()?;
         Ok(cluster)
+    }
+
+    /// How far the agents have come, in one line.
+    fn progress(&self) -> String {
+        let list = |path: &str| self.plane.list(path).unwrap_or_default();
+        let phases = list("/api/v1/namespaces/kube-system/pods");
+        let phases: Vec<String> = phases
+            .iter()
+            .map(|pod| pod["status"]["phase"].to_string())
+            .collect();
+        let has_block = |node: &&Value| node["spec"]["ipam"]["podCIDRs"].is_array();
+        let cilium_nodes = list(CILIUM_NODES);
+        let daemon_set = self.plane.get(AGENTS).unwrap_or_default();
+        format!(
+            "; {} Nodes, {} CiliumNodes, {} of them with a block, agents {}, their Pods {phases:?}",
+            list(NODES).len(),
+            cilium_nodes.len(),
+            cilium_nodes.iter().filter(has_block).count(),
+            daemon_set["status"],
+        )
     }
 
     /// Waits until all agents and all Pods of Deployments are ready, Pods that are ready have an

@@ -27,7 +27,7 @@ use crate::client::Client;
 use crate::error::Result;
 use crate::hollow::HollowKubelets;
 use crate::oracle::AnnotateK8sNode;
-use crate::wait::{PATIENCE, wait_until};
+use crate::wait::wait_until;
 
 pub use block::Block;
 pub(crate) use node::lacks_address;
@@ -39,6 +39,8 @@ pub use record::{BlockUse, Fault};
 pub(crate) const AGENT_GATE: &str = "testbed/agent-has-a-block";
 const PODS: &str = "/api/v1/pods";
 /// How often agents that wait for a block look again.
+/// Time in which the agents of a new cluster get their blocks; they take seconds.
+const AGENTS_START: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 const WORKERS: usize = 8;
 
@@ -150,7 +152,7 @@ impl AgentPlayers {
     /// # Errors
     /// Fails when they do not in time.
     pub fn wait_for(&self, nodes: usize) -> Result<BTreeMap<String, Block>> {
-        wait_until("agents with a block", PATIENCE, || {
+        wait_until("agents with a block", AGENTS_START, || {
             let blocks = self.blocks();
             Ok((blocks.len() == nodes).then_some(blocks))
         })
