@@ -109,6 +109,12 @@ impl Service {
     /// # Errors
     /// Fails if it does not.
     pub fn start(&self) -> Result<()> {
+        if self.server().is_none() {
+            // Workers outlive their master for a moment.
+            wait_until("its port", PORT_LIMIT, || {
+                Ok(TcpListener::bind(("127.0.0.1", self.port)).ok())
+            })?;
+        }
         self.launch()?;
         self.wait_ready()
     }
@@ -121,10 +127,6 @@ impl Service {
         if let Some(server) = self.server().take() {
             server.end_with(ending);
         }
-        // Workers outlive a killed master for a moment.
-        wait_until("its port", PORT_LIMIT, || {
-            Ok(TcpListener::bind(("127.0.0.1", self.port)).ok())
-        })?;
         self.start()
     }
 
