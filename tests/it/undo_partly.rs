@@ -189,7 +189,7 @@ fn an_apply_counts_what_is_blocked() {
 
 // === What follows the files ===
 
-/// Pools of the files are in no undo plan, and nobody can write them into one.
+/// Pools of the files are in no undo plan, and one that names them is refused.
 #[test]
 fn only_blocks_of_nodes_are_taken_back() {
     let folder = applied();

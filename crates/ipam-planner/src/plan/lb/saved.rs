@@ -5,21 +5,22 @@ use std::collections::BTreeMap;
 
 use super::super::document::{ChangeDocument, EditDocument};
 use super::hidden;
-use ipam_cilium::lbipam::{ADDRESSES, AddressPoolManifest, LbRules};
+use ipam_cilium::lbipam::{ADDRESSES, AddressPoolManifest, LbRules, LbService};
 use ipam_cilium::observed::{Observed, ObservedKind, SeenAddressPool};
 use ipam_core::model::ServiceName;
 use ipam_core::net::Address;
 
 type Value = Option<String>;
 
-/// The one annotation of an edit and of its undo, if it is an annotation that asks for addresses.
-fn one_annotation(
-    from: &BTreeMap<String, Value>,
-    to: &BTreeMap<String, Value>,
-) -> Option<(&'static str, Value, Value)> {
-    let ([(key, before)], [(same, after)]) = (
-        &from.iter().collect::<Vec<_>>()[..],
-        &to.iter().collect::<Vec<_>>()[..],
+/// The one annotation of an edit with its value, if it asks for addresses, and if the earlier value
+/// does too.
+fn one_annotation<'e>(
+    edit: &'e BTreeMap<String, Value>,
+    undo: &BTreeMap<String, Value>,
+) -> Option<(&'static str, &'e Value)> {
+    let ([(key, value)], [(same, earlier)]) = (
+        &edit.iter().collect::<Vec<_>>()[..],
+        &undo.iter().collect::<Vec<_>>()[..],
     ) else {
         return None;
     };
@@ -27,15 +28,10 @@ fn one_annotation(
         .into_iter()
         .find(|known| known == key && known == same)?;
     let is_address = |text: &str| text.trim().parse::<Address>().is_ok();
-    let is_readable = |value: &Value| {
-        value
-            .as_ref()
-            .is_none_or(|value| value.split(',').all(is_address))
-    };
-    if !is_readable(after) {
-        return None;
-    }
-    Some((known, (*before).clone(), (*after).clone()))
+    earlier
+        .as_ref()
+        .is_none_or(|earlier| earlier.split(',').all(is_address))
+        .then_some((known, *value))
 }
 
 /// Whether a pool shows `shown`, and not `other`, in everything in which the two differ.
@@ -75,22 +71,22 @@ pub(crate) fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
             is(seen, to.as_ref(), from.as_ref(), &observed.lb_rules())
         }
         (EditDocument::Annotations(to), Some(EditDocument::Annotations(from))) => {
-            let service = saved
-                .name
-                .parse::<ServiceName>()
-                .ok()
-                .and_then(|name| observed.services.get(&name));
-            let Some(service) = service.filter(|service| service.version.uid == saved.guard.uid)
-            else {
+            let Some(service) = service(observed, saved) else {
                 return false;
             };
-            let Some((key, after, _)) = one_annotation(to, from) else {
-                return false;
-            };
-            service.addresses.get(ADDRESSES, key) == after.as_ref()
+            let annotation = one_annotation(to, from);
+            annotation
+                .is_some_and(|(key, value)| service.addresses.get(ADDRESSES, key) == value.as_ref())
         }
         _ => false,
     }
+}
+
+/// The Service of a change, if it was not created again since.
+fn service<'o>(observed: &'o Observed, saved: &ChangeDocument) -> Option<&'o LbService> {
+    let name: ServiceName = saved.name.parse().ok()?;
+    let service = observed.services.get(&name)?;
+    (service.version.uid == saved.guard.uid).then_some(service)
 }
 
 /// Why the object of a change cannot be read: then it is unknown whether it exists.
@@ -115,15 +111,8 @@ pub(crate) fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
     if unseen(observed, saved).is_some() || creates(saved) {
         return false;
     }
-    let service = || {
-        saved
-            .name
-            .parse::<ServiceName>()
-            .ok()
-            .and_then(|name| observed.services.get(&name))
-    };
     match saved.kind.as_str() {
-        "Service" => service().is_none_or(|service| service.version.uid != saved.guard.uid),
+        "Service" => service(observed, saved).is_none(),
         _ => !observed.address_pools.contains_key(&saved.name),
     }
 }
