@@ -22,7 +22,12 @@ pub struct Tally {
     passed: usize,
     failed: usize,
     skips: BTreeSet<Skip>,
+    /// What the tests that failed printed, each below its name.
+    failures: Vec<String>,
 }
+
+/// Lines that are repeated of what a failed test printed: the last ones say why.
+const LINES_OF_A_FAILURE: usize = 20;
 
 impl Tally {
     /// From libtest's output, and from the record with one line per skipped test. libtest counts
@@ -49,6 +54,7 @@ impl Tally {
             passed,
             failed,
             skips,
+            failures: failures(told),
         })
     }
 
@@ -73,6 +79,9 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Skip { what, test, why } in &self.skips {
             writeln!(f, "skipped {test}: {what}: {why}")?;
+        }
+        for failure in &self.failures {
+            writeln!(f, "{failure}")?;
         }
         write!(
             f,
@@ -112,6 +121,29 @@ fn failed_test(line: &str) -> Option<&str> {
     line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
 }
 
+/// The parts of libtest's output that begin with `---- NAME stdout ----`.
+fn failures(told: &str) -> Vec<String> {
+    let mut failures: Vec<Vec<&str>> = Vec::new();
+    let mut is_inside = false;
+    for line in told.lines() {
+        if line.starts_with("---- ") && line.ends_with(" ----") {
+            failures.push(Vec::new());
+            is_inside = true;
+        }
+        is_inside &= line != "failures:";
+        if let Some(failure) = failures.last_mut().filter(|_| is_inside) {
+            failure.push(line);
+        }
+    }
+    let shortened = |lines: Vec<&str>| {
+        let lines: Vec<&str> = lines.into_iter().filter(|line| !line.is_empty()).collect();
+        let (name, printed) = lines.split_first()?;
+        let last = &printed[printed.len().saturating_sub(LINES_OF_A_FAILURE)..];
+        Some([&[*name], last].concat().join("\n"))
+    };
+    failures.into_iter().filter_map(shortened).collect()
+}
+
 /// `test NAME ... ignored, WHAT: WHY`
 fn ignored(line: &str) -> Option<Skip> {
     let (test, reason) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
@@ -135,15 +167,28 @@ mod tests {
         test a::d ... ignored, slow: boots a guest\n\
         test a::e ... FAILED\n\
         \n\
+        failures:\n\
+        \n\
+        ---- a::e stdout ----\n\
+        asks a server\n\
+        \n\
+        thread 'a::e' panicked at e.rs:1:1:\n\
+        no answer\n\
+        \n\
+        failures:\n\
+        \x20   a::e\n\
+        \n\
         test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s\n\
         test result: ok. 7 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s\n";
 
     #[test]
-    fn what_is_skipped_has_not_passed() {
+    fn what_is_skipped_has_not_passed_and_what_failed_says_why() {
         let tally = Tally::of(TOLD, "debian\ta::c\tno network\n").unwrap();
         assert_eq!(
             tally.to_string(),
-            "skipped a::c: debian: no network\nskipped a::d: slow: boots a guest\ntests: passed=8 failed=1 skipped=2"
+            "skipped a::c: debian: no network\nskipped a::d: slow: boots a guest\n\
+             ---- a::e stdout ----\nasks a server\nthread 'a::e' panicked at e.rs:1:1:\nno answer\n\
+             tests: passed=8 failed=1 skipped=2"
         );
     }
 
