@@ -61,12 +61,13 @@ fn every_container_has_one_port_whoever_is_killed() {
 fn killed_at_random(plugin: &Plugin, names: &[String], random: &mut Random) -> usize {
     let mut killed = 0;
     for chunk in names.chunks(AT_ONCE) {
-        let children: Vec<Child> = chunk.iter().map(|name| plugin.start("ADD", name)).collect();
-        for (index, mut child) in children.into_iter().enumerate() {
-            if index % 2 == 0 {
-                std::thread::sleep(Duration::from_millis(random.below(120) as u64));
-                child.kill().unwrap();
-            }
+        let mut children: Vec<Child> = chunk.iter().map(|name| plugin.start("ADD", name)).collect();
+        // All of them before the wait for the first: whoever is waited for lets the others end.
+        for child in children.iter_mut().step_by(2) {
+            std::thread::sleep(Duration::from_millis(random.below(60) as u64));
+            child.kill().unwrap();
+        }
+        for mut child in children {
             killed += usize::from(child.wait().unwrap().code().is_none());
         }
     }
