@@ -27,7 +27,6 @@ pub(super) fn human(event: &ControllerEvent<'_>, detail: Detail) -> String {
         ControllerEvent::Waiting(waiting) => waiting_lines(waiting, detail),
         ControllerEvent::Planned(_)
         | ControllerEvent::Sending(_)
-        | ControllerEvent::NodesChanged(_)
         | ControllerEvent::Conflict(_) => String::new(),
         ControllerEvent::Undone(target, pause) => {
             let what = format!(

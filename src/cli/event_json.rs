@@ -45,7 +45,6 @@ pub(super) fn as_json(event: &ControllerEvent<'_>, detail: Detail) -> Option<Val
         ControllerEvent::Invalid(_)
         | ControllerEvent::Planned(_)
         | ControllerEvent::Sending(_)
-        | ControllerEvent::NodesChanged(_)
         | ControllerEvent::Conflict(_) => return None,
         ControllerEvent::RolledBack(rollback) => rollback_as_json(rollback),
         ControllerEvent::Unhealthy(why) => json!({"event": "trouble", "why": why.text}),

@@ -36,7 +36,7 @@ pub(super) struct Arguments {
     /// number.
     #[arg(long, value_name = "NAME", env = "CILIUM_IPAM_IDENTITY")]
     identity: Option<String>,
-    /// Interval between full re-plans, at least `1s`.
+    /// Longest time between two plans, at least `1s`.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = interval)]
     interval: Duration,
     /// Maximum number of concurrent writes. `auto`: as many as the server gains from, 4 to 64.

@@ -33,7 +33,7 @@ pub(super) struct Arguments {
     /// shows names and addresses of all nodes and Services to each visitor.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     listen_map: Option<SocketAddr>,
-    /// Interval between full re-plans, at least `1s`.
+    /// Longest time between two plans, at least `1s`.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = interval)]
     interval: Duration,
     /// Maximum number of concurrent writes. `auto`: as many as the server gains from, 4 to 64.

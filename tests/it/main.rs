@@ -82,7 +82,6 @@ mod policy_base;
 mod policy_test;
 mod properties;
 mod properties_applied;
-mod properties_changed;
 mod properties_undone;
 mod protobuf;
 mod readme;

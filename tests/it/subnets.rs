@@ -9,7 +9,7 @@ use ipam_config::documents::{Documents, SourceFile, lower};
 use ipam_core::model::{Finding, Severity};
 use ipam_core::neutron::Id;
 use ipam_desired::Desired;
-use ipam_planner::plan::{BlockedReason, ChangedNodes, Plan, PlannedState, node_changes, plan};
+use ipam_planner::plan::{BlockedReason, Plan, node_changes, plan};
 
 pub const NETWORK: &str = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
 pub const SUBNET: &str = "2e7b9b0c-9d65-4b7e-8d1e-6f0c1d5a9b11";
@@ -288,43 +288,7 @@ fn nothing_new_is_given_while_a_subnet_is_not_known() {
             finding(&plan, "neutron-subnet-unknown").severity,
             Severity::Error
         );
-        let mut standing = PlannedState::after(&plan, &desired(&documents), &observed).unwrap();
-        assert!(
-            standing.plan_changed(joins("later")).is_none(),
-            "no node joins in hope"
-        );
     }
-}
-
-fn joins(name: &str) -> ChangedNodes {
-    ChangedNodes {
-        names: [name.parse().unwrap()].into(),
-        seen: observed(&[node(name, "a", "")], &[]),
-    }
-}
-
-#[test]
-fn nodes_that_join_later_avoid_the_subnet_and_wait_where_a_pool_overlaps_it() {
-    let documents = [of_nodes("10.1.0.0/16"), subnet_pool("vm", SUBNET)];
-    let desired = desired(&documents);
-    let standing = |range: &str| {
-        let whole = observed(&[], &[(SUBNET, there(range))]);
-        PlannedState::after(&plan(&desired, &whole, Vec::new()), &desired, &whole)
-    };
-    let joins = || joins("n");
-    let overlapped = standing("10.1.0.0/24").unwrap().plan_changed(joins());
-    assert!(
-        overlapped.is_none(),
-        "each is planned as a whole, and refused"
-    );
-    let newcomers = standing("10.2.0.0/24")
-        .unwrap()
-        .plan_changed(joins())
-        .unwrap();
-    assert_eq!(
-        newcomers.changes[0].as_node().unwrap().after[0].to_string(),
-        "10.1.0.0/24"
-    );
 }
 
 #[test]

@@ -74,6 +74,16 @@ impl Running {
         self.line(event, name).map(|(at, _)| at)
     }
 
+    /// The object and the time of the next line with this event.
+    ///
+    /// # Errors
+    /// Fails if none comes for long.
+    pub fn next_of(&self, event: &str) -> Result<(String, Instant)> {
+        let (at, line) = self.line(event, None)?;
+        let name = line["name"].as_str().context("no name")?.to_owned();
+        Ok((name, at))
+    }
+
     /// Where it answers machines.
     ///
     /// # Errors

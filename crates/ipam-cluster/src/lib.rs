@@ -26,7 +26,7 @@ use jiff::Timestamp;
 use ipam_cilium::observed::{ObservedKind, ReadError, Understood, value_of_protobuf};
 use ipam_core::net::Block;
 
-pub use cache::{ClusterCache, DirtyNodes, Role, Rollback, Settled, Snapshot, Uncached};
+pub use cache::{ClusterCache, Role, Rollback, Settled, Snapshot, Uncached};
 pub use file::{
     FileCluster, Opening, check_output as check_output_file, observe_file, open_regular,
     remove_leftovers_of, replace as replace_file, replace_private as replace_private_file,

@@ -41,8 +41,7 @@ pub use operator::{Operator, operate};
 pub use ports::{NoPorts, PortWriter};
 pub use telemetry::Telemetry;
 pub use watch::{
-    ChangedNodesReport, ControllerEvent, Directory, OnEvent, Planned, Source, Waiting,
-    WaitingChange, Watch, watch,
+    ControllerEvent, Directory, OnEvent, Planned, Source, Waiting, WaitingChange, Watch, watch,
 };
 
 /// The configuration of a directory, with all findings about it.

@@ -33,7 +33,7 @@ pub struct StatusInput<'t> {
     pub faults: &'t Faults,
     /// The documents that apply.
     pub applied: &'t Texts,
-    /// The last whole plan, if there is one.
+    /// The last plan, if there is one.
     pub overview: Option<&'t Overview>,
     /// Number of changes that wait for a person.
     pub waiting: usize,

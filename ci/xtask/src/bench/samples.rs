@@ -21,6 +21,14 @@ impl Samples {
         }
     }
 
+    /// The smallest value that this percentage of all do not exceed.
+    pub fn percentile(&self, percentage: usize) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let rank = (sorted.len() * percentage).div_ceil(100).max(1);
+        sorted.get(rank - 1).copied().unwrap_or(f64::NAN)
+    }
+
     /// The largest.
     pub fn max(&self) -> f64 {
         self.0.iter().copied().fold(f64::NAN, f64::max)
@@ -67,6 +75,8 @@ mod tests {
             samples.add(value);
         }
         assert_eq!((samples.median(), samples.max()), (2.0, 9.0));
+        assert_eq!((samples.percentile(99), samples.percentile(33)), (9.0, 1.0));
+        assert!(Samples::default().percentile(99).is_nan());
         samples.add(4.0);
         assert_eq!(samples.spread(), "1.0 … 3.0 … 9.0");
     }

@@ -15,34 +15,19 @@ mod state;
 mod sync;
 mod uncached;
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use self::cached_kind::claims_key;
 use self::state::{CacheEffect, State};
 use super::{Follow, ObjectEvent, Trouble, Write, WriteError, Written};
 use ipam_cilium::observed::ObservedKind;
-use ipam_core::net::Block;
 
 pub use self::rollback::Rollback;
 pub use self::snapshot::Snapshot;
 pub use self::state::{Role, Settled};
 pub use self::uncached::Uncached;
-
-/// Nodes that changed; nothing else did.
-#[derive(Clone, Debug)]
-pub struct DirtyNodes {
-    /// Their names.
-    pub names: BTreeSet<String>,
-    /// The Nodes and CiliumNodes of these names that exist, and the claims.
-    pub objects: Vec<(ObservedKind, Arc<str>)>,
-    /// Blocks that disappeared from one object and may show in another one that is not reported
-    /// yet.
-    pub tombstones: BTreeSet<Block>,
-}
 
 /// A copy of a cluster in memory, see the module.
 #[derive(Debug)]
@@ -111,33 +96,8 @@ impl<C: Follow> ClusterCache<C> {
 
     /// Everything as it is now; `None` while the cache may serve no plan.
     pub fn snapshot(&self) -> Option<Snapshot<'_, C>> {
-        let mut state = self.lock();
-        if !state.is_complete() {
-            return None;
-        }
-        state.mark_clean();
-        Some(Snapshot::new(self, &state))
-    }
-
-    /// The nodes that changed since the last call or the last snapshot; `None` where more than
-    /// nodes changed, or the cache may serve no plan.
-    pub fn take_dirty_nodes(&self) -> Option<DirtyNodes> {
-        let mut state = self.lock();
-        if !state.is_complete() {
-            return None;
-        }
-        let names = state.take_dirty()?;
-        let json = |kind: ObservedKind, name: &str| Some((kind, state.json(kind, name)?));
-        let of_node = |name: &String| {
-            [ObservedKind::Node, ObservedKind::CiliumNode].map(|kind| json(kind, name))
-        };
-        let objects = names.iter().flat_map(of_node).flatten();
-        let claims = json(ObservedKind::Claims, &claims_key());
-        Some(DirtyNodes {
-            objects: objects.chain(claims).collect(),
-            names,
-            tombstones: state.tombstones(),
-        })
+        let state = self.lock();
+        state.is_complete().then(|| Snapshot::new(self, &state))
     }
 
     /// The cluster itself. Lists come from the server; the cache waits for writes made here.

@@ -9,7 +9,6 @@ mod writes;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use super::cached_kind::{CachedKind, PendingWrite, claims_version};
 use super::rollback::{self, Rollback, WritesSeen};
@@ -75,8 +74,6 @@ pub(super) struct State {
     claims_written: u64,
     /// A write of the claims is under way. Only its answer tells whose a newer version is.
     is_writing_claims: bool,
-    /// Names of nodes that changed since the last plan; `None` means everything.
-    dirty: Option<BTreeSet<String>>,
     /// Every kind that shows blocks must reach this resourceVersion before a plan: that of the
     /// newest foreign claims, or of the newest list that was read beside the cache.
     must_reach: u64,
@@ -137,7 +134,6 @@ impl State {
         self.begin_to_follow();
         self.tombstones.clear();
         self.count_shown();
-        self.dirty = None;
         self.trouble.clear();
         self.relists_done = epoch.relists_requested;
         let pending: Vec<_> = std::mem::take(&mut self.pending_writes)
@@ -352,21 +348,6 @@ impl State {
                 }
             }
         }
-    }
-
-    /// Names of the nodes that changed since the last call or the last
-    /// [`mark_clean`](State::mark_clean); `None` means everything, until `mark_clean` is called.
-    pub(super) fn take_dirty(&mut self) -> Option<BTreeSet<String>> {
-        self.dirty.as_mut().map(std::mem::take)
-    }
-
-    /// Nothing counts as changed from now on.
-    pub(super) fn mark_clean(&mut self) {
-        self.dirty = Some(BTreeSet::new());
-    }
-
-    pub(super) fn json(&self, kind: ObservedKind, key: &str) -> Option<Arc<str>> {
-        Some(self.kinds.get(&kind)?.objects.get(key)?.json.clone())
     }
 
     fn claims_seen(&self) -> u64 {

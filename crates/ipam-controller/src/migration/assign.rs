@@ -9,21 +9,21 @@ use super::observations::Observations;
 use super::reserve::{in_force, is_quarantined_for, read_claims, replace_claims};
 use super::{MigrationError, RESERVED_FOR, observed};
 use crate::prepare::prepare;
+use ipam_cilium::observed::Observed;
 use ipam_cluster::{ClusterError, Workloads, Write, WriteError, Written};
 use ipam_core::claims::{ClaimGuard, ClaimRequest, Claims};
 use ipam_core::model::IpamMode;
 use ipam_core::net::Block;
-use ipam_planner::migration::{
-    AssignOutcome, Assignments, Direction, Method, NodeRecord, NodeSeen, Surroundings,
-};
+use ipam_desired::Desired;
+use ipam_planner::migration::{AssignOutcome, Direction, Method, NodeRecord, NodeSeen, assignment};
 use ipam_planner::plan::Change;
 
 /// What assignments of a wave share.
 pub(super) struct Assigning<'a> {
-    pub(super) assignments: &'a Assignments<'a>,
+    pub(super) desired: &'a Desired,
     /// The claims are one object: two replacements at once would only fail.
     pub(super) turn: &'a tokio::sync::Mutex<()>,
-    pub(super) observations: &'a Observations<Surroundings>,
+    pub(super) observations: &'a Observations<Observed>,
 }
 
 impl Assigning<'_> {
@@ -36,22 +36,22 @@ impl Assigning<'_> {
     ) -> Result<AssignOutcome, MigrationError> {
         // As it is now: a program without claims, such as Cilium's operator, may have given a block
         // since the schedule.
-        let surroundings =
-            async || Ok::<_, MigrationError>(Surroundings::new(observed(cluster).await?));
-        let surroundings = self.observations.after_now(surroundings).await?;
-        let observed = surroundings.whole();
+        let observed = self
+            .observations
+            .after_now(async || observed(cluster).await);
+        let observed = observed.await?;
         if record.method == Method::NodeConfig
             && record.direction == Direction::Back
-            && let Some(outcome) = remove_setting(cluster, observed, record, seen).await
+            && let Some(outcome) = remove_setting(cluster, &observed, record, seen).await
         {
             return Ok(outcome);
         }
         let mode = match (record.method, record.direction) {
             (Method::CiliumNode | Method::NodeConfig | Method::NodeObject, _) => {
-                return self.assign_blocks(cluster, &surroundings, record).await;
+                return self.assign_blocks(cluster, &observed, record).await;
             }
             (Method::ToKubernetes, Direction::Forward) => {
-                let outcome = self.assign_blocks(cluster, &surroundings, record).await?;
+                let outcome = self.assign_blocks(cluster, &observed, record).await?;
                 if outcome != AssignOutcome::Shown {
                     return Ok(outcome);
                 }
@@ -61,16 +61,16 @@ impl Assigning<'_> {
             // The Node keeps its blocks: they can be written only once, and are right.
             (Method::ToKubernetes | Method::ToClusterPool, Direction::Back) => None,
         };
-        set_mode(cluster, observed, record, seen, mode).await
+        set_mode(cluster, &observed, record, seen, mode).await
     }
 
     async fn assign_blocks<C: Workloads>(
         &self,
         cluster: &C,
-        observed: &Surroundings,
+        observed: &Observed,
         record: &NodeRecord,
     ) -> Result<AssignOutcome, MigrationError> {
-        let change = match self.assignments.change(observed, record) {
+        let change = match assignment(self.desired, observed, record) {
             Ok(change) => change,
             Err(outcome) => return Ok(outcome),
         };

@@ -14,7 +14,7 @@ use super::{Host, MigrationError, MigrationEvent};
 use ipam_cluster::Workloads;
 use ipam_core::model::NodeName;
 use ipam_desired::WindowState;
-use ipam_planner::migration::{Assignments, Direction, NodeRecord, Request};
+use ipam_planner::migration::{Direction, NodeRecord, Request};
 
 /// How often a closed window is looked at again.
 const WINDOW_POLL: Duration = Duration::from_secs(20);
@@ -33,14 +33,13 @@ impl<C: Workloads, H: Host> Migration<'_, C, H> {
         let due = self.due(nodes);
         self.announce(wave, due.len(), direction);
         let (turn, observations) = (tokio::sync::Mutex::new(()), Observations::new());
-        let assignments = Assignments::new(self.desired);
         let rules = self.rules;
         let driver = Driver {
             cluster: self.cluster,
             host: self.host,
             rules: &rules,
             assigning: Assigning {
-                assignments: &assignments,
+                desired: self.desired,
                 turn: &turn,
                 observations: &observations,
             },

@@ -107,12 +107,6 @@ impl BackgroundPorts {
         seen
     }
 
-    /// Has the ports of these VMs read, whatever is known of them.
-    pub(super) fn read(self: &Arc<Self>, vms: impl Iterator<Item = Id>) {
-        let vms = vms.map(|vm| (Urgency::Unknown, vm)).collect();
-        self.enqueue(self.state(), vms);
-    }
-
     /// Forgets the ports of the VM with this port, and has them read.
     pub(super) fn read_again(self: &Arc<Self>, port: &Id) {
         let mut state = self.state();
@@ -239,7 +233,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let recording = folder.path().join("neutron.json");
             let openstack = OpenStack::recorded(recording, Scope::Ports);
-            let ports = openstack.with_ports_in_background(max_age).background;
+            let ports = openstack.for_many_plans(max_age).background;
             World {
                 folder,
                 ports: ports.unwrap(),

@@ -1,11 +1,12 @@
 //! The OpenStack behind the nodes: finds its credentials and keeps one session for them.
 //!
-//! Nothing that Neutron answers is kept between plans, except ports that a background thread reads
-//! for a process that goes on. No token leaves the process.
+//! Nothing that Neutron answers is kept between plans, except for a process that goes on: ports that
+//! a background thread reads, and subnets for a while. No token leaves the process.
 
 mod background;
 mod client;
 mod observe;
+mod recent_subnets;
 mod write;
 
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use tokio::task::spawn_blocking;
 
 use self::background::BackgroundPorts;
 use self::client::Client;
-use ipam_cilium::observed::Node;
+use self::recent_subnets::RecentSubnets;
 use ipam_cluster::ClusterError;
 use ipam_core::model::{Finding, Rule, Severity};
 use ipam_desired::{AddressPairs, Desired};
@@ -52,6 +53,7 @@ pub struct OpenStack {
     scope: Scope,
     /// Reads the ports, where plans must not wait for them.
     background: Option<Arc<BackgroundPorts>>,
+    recent_subnets: Arc<RecentSubnets>,
 }
 
 /// What is read from OpenStack.
@@ -127,6 +129,7 @@ impl OpenStack {
             }),
             scope,
             background: None,
+            recent_subnets: Arc::default(),
         }
     }
 
@@ -142,13 +145,14 @@ impl OpenStack {
         }
     }
 
-    /// The same cloud. A plan does not wait for the ports: it has those that a background thread
-    /// read last, and again after `max_age`.
+    /// The same cloud, for one plan after the other. A plan does not wait for the ports: it has those
+    /// that a background thread read last, and again after `max_age`. Subnets are read again after it.
     #[must_use]
-    pub fn with_ports_in_background(self, max_age: Duration) -> OpenStack {
+    pub fn for_many_plans(self, max_age: Duration) -> OpenStack {
         let session = Arc::new(self.session.fresh());
         OpenStack {
             background: Some(BackgroundPorts::new(session, max_age)),
+            recent_subnets: Arc::new(RecentSubnets::new(max_age)),
             ..self
         }
     }
@@ -162,11 +166,9 @@ impl OpenStack {
         }
     }
 
-    /// Has the ports of the VMs of these nodes read in the background.
-    pub fn read_ports_of<'n>(&self, nodes: impl Iterator<Item = &'n Node>) {
-        if let Some(background) = &self.background {
-            background.read(nodes.filter_map(Node::vm));
-        }
+    /// Has the next plan read all subnets.
+    pub fn forget_subnets(&self) {
+        self.recent_subnets.forget();
     }
 
     fn reads_ports(&self, desired: &Desired) -> bool {

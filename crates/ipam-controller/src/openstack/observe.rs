@@ -66,11 +66,17 @@ impl OpenStack {
         if wanted.is_empty() {
             return SeenSubnets::new();
         }
+        if let Some(recent) = self.recent_subnets.of(&wanted) {
+            return recent;
+        }
         let (session, ids) = (self.session.clone(), wanted.clone());
         let seen =
             spawn_blocking(move || session.with(|neutron| Ok(read_subnets(neutron, &ids)))).await;
         let why = match seen {
-            Ok(Ok(seen)) => return seen,
+            Ok(Ok(seen)) => {
+                self.recent_subnets.keep(&seen);
+                return seen;
+            }
             Ok(Err(fault)) => fault.why(),
             Err(_) => ABANDONED.to_owned(),
         };

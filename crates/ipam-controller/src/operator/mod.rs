@@ -33,7 +33,7 @@ pub struct Operator {
     pub hasty: LiveCluster,
     /// Identity of this replica; no two have the same.
     pub identity: String,
-    /// Longest time between two whole plans.
+    /// Longest time between two plans.
     pub interval: Duration,
     /// Writes in flight at the same time.
     pub parallelism: Parallelism,

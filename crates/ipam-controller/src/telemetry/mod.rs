@@ -34,12 +34,13 @@ impl Telemetry {
         *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 
-    /// The metrics in the format of OpenMetrics.
+    /// The metrics in the format of OpenMetrics, of one plan.
     pub fn text(&self) -> String {
+        let _whole = self.lock();
         self.metrics.text()
     }
 
-    /// The last whole plan in numbers, with the changes applied since.
+    /// The last plan in numbers, with the changes applied since.
     pub fn overview(&self) -> Option<Overview> {
         self.lock().clone()
     }
@@ -50,8 +51,9 @@ impl Telemetry {
             ControllerEvent::Planned(planned) => {
                 let overview =
                     Overview::of(planned.plan, &planned.loaded.desired, planned.observed);
+                let mut last = self.lock();
                 self.metrics.overview(&overview);
-                *self.lock() = Some(overview);
+                *last = Some(overview);
             }
             ControllerEvent::Finished {
                 change,
@@ -66,12 +68,6 @@ impl Telemetry {
                         .and_then(|name| overview.pools.get_key_value(name));
                     pool.into_iter()
                         .for_each(|(name, pool)| self.metrics.pool(name, pool));
-                }
-            }
-            ControllerEvent::NodesChanged(changed) => {
-                if let Some(overview) = self.lock().as_mut() {
-                    overview.update(&changed.update);
-                    self.metrics.overview_update(overview, &changed.update);
                 }
             }
             ControllerEvent::Unhealthy(why) => self.set_error(Some(why.kind)),

@@ -2,18 +2,15 @@
 //!
 //! It only carries data; the reader decides what to show.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Loaded;
 use crate::apply::Outcome;
-use ipam_cilium::observed::{Node, Observed};
+use ipam_cilium::observed::Observed;
 use ipam_cluster::{Rollback, Trouble};
 use ipam_core::model::Hazard;
 use ipam_desired::Activity;
-use ipam_planner::plan::{
-    BlockedReason, Change, OverviewUpdate, Plan, Refusal, Target, UnapprovedBlock, VersionRules,
-};
+use ipam_planner::plan::{Change, Plan, Refusal, Target, UnapprovedBlock, VersionRules};
 
 /// One report.
 #[derive(Debug)]
@@ -33,12 +30,10 @@ pub enum ControllerEvent<'n> {
         /// Time since the event that caused it.
         waited: Duration,
     },
-    /// A whole plan was made.
+    /// A plan was made.
     Planned(&'n Planned<'n>),
     /// What is not done, each time that differs from the last report.
     Waiting(&'n Waiting),
-    /// Nodes changed after the last whole plan.
-    NodesChanged(&'n ChangedNodesReport),
     /// Another process was faster; the change is planned again.
     Conflict(&'n Target),
     /// Another process keeps undoing our write; the object is left alone for this long.
@@ -59,7 +54,7 @@ pub enum ControllerEvent<'n> {
 /// Called with each report.
 pub type OnEvent<'n> = dyn FnMut(ControllerEvent<'_>) + Send + 'n;
 
-/// A whole plan with its inputs.
+/// A plan with its inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Planned<'n> {
     /// The plan.
@@ -68,15 +63,6 @@ pub struct Planned<'n> {
     pub loaded: &'n Loaded,
     /// The cluster.
     pub observed: &'n Observed,
-}
-
-/// Nodes that changed after the last whole plan.
-#[derive(Clone, Debug)]
-pub struct ChangedNodesReport {
-    /// What becomes of the numbers of that plan.
-    pub update: OverviewUpdate,
-    /// Nodes that are blocked from now on, or for another reason.
-    pub blocked: Vec<(Arc<Node>, BlockedReason)>,
 }
 
 /// A change that waits for a person.

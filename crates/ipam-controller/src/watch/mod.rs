@@ -6,7 +6,6 @@
 
 mod directory;
 mod events;
-mod fast_path;
 mod files;
 mod reconcile;
 mod worker;
@@ -24,7 +23,7 @@ use ipam_cluster::{ClusterCache, Follow, Role};
 use ipam_core::model::Waiver;
 
 pub use directory::Directory;
-pub use events::{ChangedNodesReport, ControllerEvent, OnEvent, Planned, Waiting, WaitingChange};
+pub use events::{ControllerEvent, OnEvent, Planned, Waiting, WaitingChange};
 
 /// Where the files come from.
 pub trait Source: Send {
@@ -38,7 +37,7 @@ pub struct Watch<S> {
     pub source: S,
     /// Limits that may be exceeded.
     pub waivers: BTreeSet<Waiver>,
-    /// Longest time between two whole plans.
+    /// Longest time between two plans.
     pub interval: Duration,
     /// Writes in flight at the same time.
     pub parallelism: Parallelism,

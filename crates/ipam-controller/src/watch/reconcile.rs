@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::fast_path::Known;
 use super::{ControllerEvent, OnEvent, Planned, Waiting, WaitingChange, Worker};
 use crate::apply::{Event, Outcome};
 use crate::lease::{Attempt, Lease, Timing};
 use crate::{
-    Applied, BATCH, Job, OnConflict, Sending, apply_until_settled, aside, observe_and_plan,
+    Applied, BATCH, Job, Loaded, OnConflict, Sending, apply_until_settled, aside, observe_and_plan,
 };
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Cluster, ClusterError, Follow, LeaseName, Snapshot};
@@ -28,6 +27,15 @@ const REPORTED_PAUSE: Duration = Duration::from_secs(8);
 /// Pause while another process holds the lock.
 const LOCKED: Duration = Duration::from_secs(2);
 
+/// Shortest time from one plan to the next. Events that come meanwhile are planned together.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(250);
+
+/// The same in durations of the last plan, so that plans take at most a quarter of the time.
+const PERIOD_PER_PLAN: u32 = 4;
+
+/// Limit of both: a plan may have waited for Neutron.
+const LONGEST_PERIOD: Duration = Duration::from_secs(5);
+
 /// How long ports are written before new nodes have their turn.
 const PORTS_FOR: Duration = Duration::from_secs(5);
 
@@ -35,16 +43,27 @@ const PORTS_FOR: Duration = Duration::from_secs(5);
 const NEUTRON_RETRY: Duration = Duration::from_secs(15);
 
 /// Result of one apply.
-pub(super) struct Tried {
-    pub(super) applied: Vec<Change>,
+struct Tried {
     /// Time until the other changes are due.
-    pub(super) again: Option<Duration>,
+    again: Option<Duration>,
     /// Whether the server accepted or refused each change.
-    pub(super) is_certain: bool,
+    is_certain: bool,
 }
 
 fn earliest(times: impl IntoIterator<Item = Option<Duration>>) -> Option<Duration> {
     times.into_iter().flatten().min()
+}
+
+/// The time until the first quarantine of a block ends: no event tells of it.
+fn time_until_freed(loaded: &Loaded, observed: &Observed) -> Option<Duration> {
+    let quarantined = observed
+        .live_claims(loaded.desired.policy.quarantine)
+        .quarantined;
+    let free_at = quarantined
+        .into_values()
+        .map(|quarantined| quarantined.free_at)
+        .min()?;
+    Duration::try_from(free_at.duration_since(observed.at)).ok()
 }
 
 fn waits_for_neutron(plan: &Plan, observed: &Observed) -> bool {
@@ -76,7 +95,10 @@ impl<C: Follow> Worker<'_, C> {
             openstack: Some(&openstack),
             selection: Selection::EVERYTHING,
         };
+        let began = Instant::now();
         let (observed, plan) = observe_and_plan(snapshot, &job).await?;
+        let period = (began.elapsed() * PERIOD_PER_PLAN).clamp(SHORTEST_PERIOD, LONGEST_PERIOD);
+        self.next_plan_at = began + period;
         on_event(ControllerEvent::Planned(&Planned {
             plan: &plan,
             loaded: &loaded,
@@ -85,11 +107,12 @@ impl<C: Follow> Worker<'_, C> {
         let parted = aside::part(&plan, &loaded.desired, &observed, self.waivers).await;
         self.report_waiting(&plan, &parted, &observed, on_event);
         self.write_backoff.prune(Instant::now());
-        let known = Known::after(&plan, &loaded, &observed, self.interval);
         let (ready, due) = self.backed_off(parted.applied);
+        let freed = time_until_freed(&loaded, &observed);
         let due = earliest([
             due,
             waits_for_neutron(&plan, &observed).then_some(NEUTRON_RETRY),
+            freed.filter(|_| !plan.blocked.is_empty()),
         ]);
         let (new, others): (Vec<Change>, Vec<Change>) =
             ready.into_iter().partition(Change::gives_to_a_new_node);
@@ -98,20 +121,11 @@ impl<C: Follow> Worker<'_, C> {
             .apply(snapshot, &job, observed, new, OnConflict::Leave, on_event)
             .await?;
         let tried = self.paused(tried);
-        if !others.is_empty() {
-            // The next fast path would not know what this finds and writes.
-            let after_others = self.others(&job, on_event).await?;
-            return Ok(earliest([due, tried.again, after_others]));
-        }
-        let due = earliest([due, tried.again]);
-        if let Some(mut known) = known.filter(|_| tried.is_certain) {
-            known.written(&tried.applied);
-            known.within(due.unwrap_or(self.interval));
-            let due = known.time_left();
-            self.known = Some(known);
-            return Ok(Some(due));
-        }
-        Ok(due)
+        let after_others = match others.is_empty() {
+            true => None,
+            false => self.others(&job, on_event).await?,
+        };
+        Ok(earliest([due, tried.again, after_others]))
     }
 
     /// Applies the changes that are not for new nodes.
@@ -133,6 +147,7 @@ impl<C: Follow> Worker<'_, C> {
             Attempt::Done(lock) => lock,
             Attempt::HeldByOther | Attempt::Overtaken => return Ok(Some(LOCKED)),
         };
+        self.openstack.forget_subnets();
         let work = async {
             let (observed, plan) = observe_and_plan(&uncached, job).await?;
             let parted = aside::part(&plan, &job.loaded.desired, &observed, self.waivers).await;
@@ -186,7 +201,7 @@ impl<C: Follow> Worker<'_, C> {
 
     /// Drops the changes that must pause, and what depends on them. Returns the shortest pause with
     /// the rest.
-    pub(super) fn backed_off(&self, changes: Vec<Change>) -> (Vec<Change>, Option<Duration>) {
+    fn backed_off(&self, changes: Vec<Change>) -> (Vec<Change>, Option<Duration>) {
         let now = Instant::now();
         let mut due: Option<Duration> = None;
         let mut ready = Vec::new();
@@ -204,7 +219,7 @@ impl<C: Follow> Worker<'_, C> {
         (without_awaited_pairs(ready), due)
     }
 
-    pub(super) async fn apply<T: Cluster>(
+    async fn apply<T: Cluster>(
         &mut self,
         cluster: &T,
         job: &Job<'_>,
@@ -248,7 +263,7 @@ impl<C: Follow> Worker<'_, C> {
 
     /// Pauses after changes that were not written. A conflict with a heartbeat or another apply is
     /// over soon. A server that denies all access is not.
-    pub(super) fn paused(&mut self, tried: Tried) -> Tried {
+    fn paused(&mut self, tried: Tried) -> Tried {
         match tried.is_certain {
             true => tried,
             false => Tried {
@@ -261,7 +276,6 @@ impl<C: Follow> Worker<'_, C> {
     fn note(&mut self, outcomes: Applied, on_event: &mut OnEvent<'_>) -> Tried {
         let now = Instant::now();
         let mut tried = Tried {
-            applied: Vec::new(),
             again: None,
             is_certain: true,
         };
@@ -282,7 +296,6 @@ impl<C: Follow> Worker<'_, C> {
                 if pause >= REPORTED_PAUSE {
                     on_event(ControllerEvent::Undone(&change.target(), pause));
                 }
-                tried.applied.push(change);
             } else {
                 on_event(ControllerEvent::Finished {
                     change: &change,

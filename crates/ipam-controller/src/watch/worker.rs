@@ -1,8 +1,8 @@
 //! The loop of `watch`: waits for a reason to reconcile, reconciles, and reports what changed since
 //! the last report.
 //!
-//! It runs one reconcile at a time, and never plans or writes itself: [`super::reconcile`] and
-//! [`super::fast_path`] do.
+//! It runs one reconcile at a time, and never plans or writes itself: [`super::reconcile`] does. The
+//! first event is planned at once, those that follow soon together.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::fast_path::{Known, SOON};
 use super::files::Files;
 use super::write_backoff::WriteBackoff;
 use super::{ControllerEvent, OnEvent, Waiting};
@@ -30,6 +29,9 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from
 
 /// The cache shows our writes within milliseconds. After this time without one, it lists anew.
 const WRITE_VISIBILITY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time until a plan after ports of VMs were read: more of them follow.
+const AFTER_PORTS: Duration = Duration::from_secs(5);
 
 /// What was reported last.
 #[derive(Debug, Default)]
@@ -55,8 +57,8 @@ pub(super) struct Worker<'w, C> {
     retry: Retry,
     /// Whether this reconcile failed: nothing is tried before the pause is over.
     must_pause: bool,
-    /// What the last whole plan left for nodes that change.
-    pub(super) known: Option<Known>,
+    /// No plan is made before.
+    pub(super) next_plan_at: Instant,
     /// When the first event that led to this reconcile arrived.
     pub(super) first_event_at: Instant,
     /// Since when the cache has not shown what we wrote.
@@ -82,13 +84,13 @@ impl<'w, C: Follow> Worker<'w, C> {
             limit: parallelism.into(),
             holder,
             // So that each plan has what is older than the plan before it read again.
-            openstack: openstack.with_ports_in_background(interval / 2),
+            openstack: openstack.for_many_plans(interval / 2),
             stop: Arc::default(),
             write_backoff: WriteBackoff::default(),
             reported: LastReported::default(),
             retry: BACKOFF.retry(fastrand::Rng::new()),
             must_pause: false,
-            known: None,
+            next_plan_at: Instant::now(),
             first_event_at: Instant::now(),
             lagging_since: None,
             lock_holder: None,
@@ -102,31 +104,35 @@ impl<'w, C: Follow> Worker<'w, C> {
     ) {
         let mut ending = std::pin::pin!(ending);
         on_event(ControllerEvent::ConfigApplied(&self.files.applied_config()));
-        let mut due = Duration::ZERO;
+        let mut due_at = Instant::now();
         loop {
-            if std::mem::take(&mut self.must_pause) {
-                // Our own writes must not end the pause.
-                tokio::select! {
-                    biased;
-                    () = &mut ending => return,
-                    () = tokio::time::sleep(due) => {}
-                }
-                due = Duration::ZERO;
+            // Our own writes must not end a pause.
+            let not_before = match std::mem::take(&mut self.must_pause) {
+                true => due_at.max(self.next_plan_at),
+                false => self.next_plan_at,
+            };
+            tokio::select! {
+                biased;
+                () = &mut ending => return,
+                () = tokio::time::sleep_until(not_before) => {}
             }
             tokio::select! {
                 biased;
                 () = &mut ending => return,
                 () = self.cache.moved() => {}
                 () = self.files.changed() => {}
-                () = self.openstack.ports_changed() => self.plan_soon(),
-                () = tokio::time::sleep(due) => {}
+                () = self.openstack.ports_changed() => {
+                    due_at = due_at.min(Instant::now() + AFTER_PORTS);
+                    continue;
+                }
+                () = tokio::time::sleep_until(due_at) => {}
             }
             self.report_files(on_event);
             self.stop = Arc::default();
             let Some(after) = self.reconcile_until(ending.as_mut(), on_event).await else {
                 return;
             };
-            due = after;
+            due_at = Instant::now() + after;
         }
     }
 
@@ -166,13 +172,6 @@ impl<'w, C: Follow> Worker<'w, C> {
         })
     }
 
-    /// Makes a whole plan due that does not delay new nodes.
-    fn plan_soon(&mut self) {
-        if let Some(known) = &mut self.known {
-            known.within(SOON);
-        }
-    }
-
     fn report_files(&mut self, on_event: &mut OnEvent<'_>) {
         if self.files.take_is_new() {
             on_event(ControllerEvent::ConfigApplied(&self.files.applied_config()));
@@ -195,16 +194,10 @@ impl<'w, C: Follow> Worker<'w, C> {
         }
         self.lagging_since = None;
         self.first_event_at = self.cache.first_event_at().unwrap_or_else(Instant::now);
-        let outcome = match self.try_fast_path(on_event).await {
-            Some(outcome) => outcome.map(Some),
-            None => {
-                let Some(snapshot) = self.cache.snapshot() else {
-                    return self.not_in_step(on_event);
-                };
-                self.plan_and_apply(&snapshot, on_event).await
-            }
+        let Some(snapshot) = self.cache.snapshot() else {
+            return self.not_in_step(on_event);
         };
-        match outcome {
+        match self.plan_and_apply(&snapshot, on_event).await {
             Ok(due) => {
                 if !self.must_pause {
                     self.retry.reset();

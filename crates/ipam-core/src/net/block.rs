@@ -115,13 +115,6 @@ impl Block {
         Block(IpNet::new_assert(address, size.prefix_len()))
     }
 
-    /// The block of `size` that has the address `number`.
-    pub(super) fn around(number: u128, size: BlockSize) -> Block {
-        let width = 1u128.checked_shl(size.host_bits().into());
-        let first = width.map_or(0, |width| number & !(width - 1));
-        Block::from_aligned(first, size)
-    }
-
     /// The largest parts that share no address with `taken`, sorted by address. No part is smaller
     /// than `smallest`. `taken` must come from [`merge`](super::merge).
     pub fn without(self, taken: &[Range], smallest: BlockSize) -> Vec<Block> {

@@ -5,13 +5,11 @@
 
 mod address;
 mod block;
-mod block_map;
 mod range;
 mod slots;
 
 pub use address::{Address, AddressError, is_written_as_mapped};
 pub use block::{Block, BlockError, BlockSize, BlockSizeError, Family, unmapped};
-pub use block_map::BlockMap;
 pub use range::{
     Range, RangeError, RangeIndex, covers, gaps, largest_gap, lowest_free, merge,
     overlapping_pairs, touching,

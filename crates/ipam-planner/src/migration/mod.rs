@@ -19,7 +19,6 @@ mod schedule;
 mod seen;
 mod step;
 mod stored_text;
-mod surroundings;
 mod targets;
 mod turn;
 mod waves;
@@ -28,7 +27,7 @@ mod wish;
 mod workloads;
 
 pub use approved::{ApprovedFiles, PoolDocument, WindowDocument, unreachable};
-pub use assignment::Assignments;
+pub use assignment::assignment;
 pub use check::CheckDocument;
 pub use document::{
     LeftBehindDocument, MoveDocument, ScheduleDocument, ScheduleFileError, WaveDocument,
@@ -42,7 +41,6 @@ pub use step::{
     Action, AssignOutcome, CheckState, Decision, KubeletRestart, PodReference, Request, Rules,
     Situation, Waiting,
 };
-pub use surroundings::Surroundings;
 pub use whole::{MigrationRecord, MigrationRecordError, RulesDocument, State};
 pub use wish::{Goal, MethodChoice, Wish};
 pub use workloads::{Budgets, Workloads};

@@ -17,14 +17,14 @@ use ipam_cilium::observed::{Node, Observed, Reading};
 use ipam_core::alloc::{Outcome, Supply};
 use ipam_core::claims::Claims;
 use ipam_core::model::{Finding, NodeName, PoolName};
-use ipam_core::net::{Block, Range, RangeIndex};
+use ipam_core::net::{Block, RangeIndex};
 use ipam_desired::Desired;
 
 /// Plans from the files and the cluster. `file_findings` are the findings about the files; the
 /// caller must not call this with an error among them.
 pub fn plan(desired: &Desired, observed: &Observed, file_findings: Vec<Finding>) -> Plan {
     let claims = observed.live_claims(desired.policy.quarantine);
-    let mut planner = Planner::new(desired, observed, &claims, supply(desired));
+    let mut planner = Planner::new(desired, observed, &claims);
     planner.plan.findings = file_findings;
     planner
         .plan
@@ -34,29 +34,6 @@ pub fn plan(desired: &Desired, observed: &Observed, file_findings: Vec<Finding>)
     planner.load_balancing();
     planner.ports();
     planner.finish()
-}
-
-/// The part of a plan that is about the blocks of nodes. Nothing else in a plan changes it.
-pub(crate) fn plan_nodes(desired: &Desired, observed: &Observed) -> Plan {
-    let (_, (plan, _)) = plan_nodes_from(desired, observed, supply(desired));
-    plan
-}
-
-/// The part of a plan that is about nodes, from a supply in which everything else is taken. Also
-/// returns the blocks that pools give, even to nodes whose change is blocked.
-pub(super) fn plan_nodes_from(
-    desired: &Desired,
-    observed: &Observed,
-    supply: Supply,
-) -> (Supply, (Plan, Vec<Range>)) {
-    let claims = observed.live_claims(desired.policy.quarantine);
-    let mut planner = Planner::new(desired, observed, &claims, supply);
-    planner.nodes();
-    planner
-        .plan
-        .changes
-        .sort_by_cached_key(by_approval_and_pool);
-    (planner.supply, (planner.plan, planner.given))
 }
 
 /// The order in which nodes' changes are shown and sent. Those that a person must approve come
@@ -97,24 +74,16 @@ struct Planner<'p> {
     observed: &'p Observed,
     claims: &'p Claims,
     supply: Supply,
-    /// What the pools give.
-    given: Vec<Range>,
     plan: Plan,
 }
 
 impl<'p> Planner<'p> {
-    fn new(
-        desired: &'p Desired,
-        observed: &'p Observed,
-        claims: &'p Claims,
-        supply: Supply,
-    ) -> Planner<'p> {
+    fn new(desired: &'p Desired, observed: &'p Observed, claims: &'p Claims) -> Planner<'p> {
         Planner {
             desired,
             observed,
             claims,
-            supply,
-            given: Vec::new(),
+            supply: supply(desired),
             plan: Plan::default(),
         }
     }
@@ -155,9 +124,8 @@ impl<'p> Planner<'p> {
         };
         let (outcomes, exhausted) = allocator.allocate(&mut self.supply, &nodes);
         self.plan.findings.extend(exhausted);
-        let given = given(&nodes, &outcomes);
-        self.given = given.iter().map(|(range, _)| *range).collect();
-        self.decide(&nodes, &owners, RangeIndex::new(given), outcomes);
+        let given = RangeIndex::new(given(&nodes, &outcomes));
+        self.decide(&nodes, &owners, given, outcomes);
     }
 
     /// Ipam `multi-pool`: Cilium's operator gives nodes blocks of pools on demand.

@@ -22,10 +22,8 @@ mod lb;
 mod misplaced;
 mod node_planner;
 mod overview;
-mod overview_update;
 mod owners;
 mod pins;
-mod planned_state;
 mod pod_pools;
 mod pool_use;
 mod ports;
@@ -57,7 +55,6 @@ pub use change::{
 };
 pub use claiming::{claim_changes, settle_applied};
 pub use decide::plan;
-pub(crate) use decide::plan_nodes;
 pub(crate) use digest::of_text as sha256_hex;
 pub use document::{
     BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FORMAT_VERSION, FindingDocument,
@@ -74,8 +71,6 @@ pub use lb::{
 };
 pub use misplaced::{Misplaced, MisplacedReason};
 pub use overview::{BlockCounts, Overview, PoolOverview, Progress};
-pub use overview_update::{MisplacedUpdate, OverviewUpdate, PoolUpdate};
-pub use planned_state::{ChangedNodes, ChangedNodesPlan, NextWholePlan, PlannedState};
 pub(crate) use pod_pools::priority_in;
 pub use pod_pools::{PodPoolChange, PodPoolObject, PodPoolSpec};
 pub use pool_use::{PoolUse, RangeUse, pool_use, range_use};

@@ -1,5 +1,5 @@
 //! A plan in numbers: how full each pool is, the progress of each pin, and the counts of findings.
-//! Small and owned; single changes update it until the next whole plan.
+//! Small and owned; applied changes update it until the next plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -44,7 +44,7 @@ pub(super) fn foreign(
 }
 
 /// The foreign ranges that stay whatever nodes do.
-pub(super) fn fixed_ranges(desired: &Desired, observed: &Observed) -> Vec<Range> {
+fn fixed_ranges(desired: &Desired, observed: &Observed) -> Vec<Range> {
     let is_machine = |user: &OtherUser<'_>| matches!(user, OtherUser::Machine(_));
     let used = observed
         .used_by_others()

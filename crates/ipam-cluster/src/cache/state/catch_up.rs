@@ -84,7 +84,6 @@ impl State {
     /// A plan beside the cache reads a list of this resourceVersion. It may see claims and blocks
     /// that no watch has reported, and drop the claims that the blocks replace.
     pub(in super::super) fn read_uncached(&mut self, version: u64) -> CacheEffect {
-        self.dirty = None;
         self.require(version);
         if self.is_caught_up() {
             CacheEffect::None
@@ -102,7 +101,6 @@ impl State {
     /// as new as these claims.
     pub(super) fn follow_foreign_claims(&mut self) -> CacheEffect {
         self.require(self.claims_seen());
-        self.dirty = None;
         self.leave_rollback_to_leader();
         if self.is_caught_up() {
             CacheEffect::Changed

@@ -40,19 +40,6 @@ impl State {
         self.after_progress(effect, was_caught_up)
     }
 
-    fn mark_dirty(&mut self, kind: ObservedKind, key: &str) {
-        match kind {
-            ObservedKind::Node | ObservedKind::CiliumNode => {
-                if let Some(dirty) = &mut self.dirty {
-                    dirty.insert(key.to_owned());
-                }
-            }
-            // Claims of other processes make everything dirty.
-            ObservedKind::Claims => {}
-            _ => self.dirty = None,
-        }
-    }
-
     fn changed(&mut self, kind: ObservedKind, object: &Value) -> CacheEffect {
         let (key, at) = (key(object), version(object));
         let Some(cached) = self.kinds.get_mut(&kind) else {
@@ -96,9 +83,6 @@ impl State {
         }
         let old = Arc::make_mut(&mut cached.objects).insert(key.clone(), new.clone());
         let is_same = old.as_ref().is_some_and(|old| old.meaning == new.meaning);
-        if !is_same {
-            self.mark_dirty(kind, &key);
-        }
         let before = old.map(|old| old.blocks).unwrap_or_default();
         self.recount_shown(&before, &new.blocks);
         let lost = before.into_iter();
@@ -168,7 +152,6 @@ impl State {
         self.recount_shown(&lost, &[]);
         self.tombstones
             .extend(lost.into_iter().map(|block| (block, at)));
-        self.mark_dirty(kind, &object.1);
     }
 
     /// Drops the tombstones of blocks that can show in no unreported object any more. Returns

@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::StatusWriter;
+use crate::Loaded;
 use crate::event::{EVENT_NAMESPACE, EventKind, EventSubject, EventText};
-use crate::{ChangedNodesReport, Loaded};
 use ipam_cilium::observed::{Node, Observed};
 use ipam_cluster::live::LiveCluster;
 use ipam_cluster::{Cluster, Operation, Target, Write};
@@ -86,18 +86,6 @@ impl StatusWriter {
             now.extend(self.report_blocked_node(seen, &blocked.reason));
         }
         self.lock().blocked = now;
-    }
-
-    /// Reports what the plan for changed nodes added to the last whole plan.
-    pub(super) fn report_newly_blocked(&self, changed: &ChangedNodesReport) {
-        let no_longer = changed.update.blocked.iter();
-        for (node, _) in no_longer.filter(|(_, reason)| reason.is_none()) {
-            self.lock().blocked.remove(node);
-        }
-        for (node, reason) in &changed.blocked {
-            let reported = self.report_blocked_node(node, reason);
-            self.lock().blocked.extend(reported);
-        }
     }
 
     /// The node and the reason, if that is reported.

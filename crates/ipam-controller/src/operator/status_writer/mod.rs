@@ -52,7 +52,7 @@ struct State {
     read: Texts,
     faults: Faults,
     applied: Texts,
-    /// The pools of the last whole plan of this term.
+    /// The pools of the last plan of this term.
     planned: Option<BTreeMap<PoolName, PoolState>>,
     waiting: usize,
     /// Nodes that were reported as blocked, with the reason.
@@ -117,7 +117,6 @@ impl StatusWriter {
                 self.report_blocked(planned.plan, planned.observed);
                 self.report_exhausted();
             }
-            ControllerEvent::NodesChanged(changed) => self.report_newly_blocked(changed),
             ControllerEvent::Waiting(waiting) => self.lock().waiting = waiting.for_a_person.len(),
             ControllerEvent::Finished {
                 change,

@@ -178,7 +178,7 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register(
             "last_plan_timestamp_seconds",
-            "Time of the last whole plan",
+            "Time of the last plan",
             self.planned_at.clone(),
         );
         let applied = "Time since which the present files or objects apply";

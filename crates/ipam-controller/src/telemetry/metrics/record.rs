@@ -11,7 +11,7 @@ use crate::apply::Outcome;
 use crate::{ControllerEvent, Loaded, Waiting};
 use ipam_core::model::{Hazard, PoolName, Rule, Severity};
 use ipam_desired::Activity;
-use ipam_planner::plan::{Overview, OverviewUpdate, PoolOverview, Target};
+use ipam_planner::plan::{Overview, PoolOverview, Target};
 
 #[expect(
     clippy::cast_precision_loss,
@@ -61,9 +61,6 @@ impl Metrics {
                 self.wrote(target, "superseded");
             }
             ControllerEvent::Waiting(waiting) => self.waiting(waiting),
-            ControllerEvent::NodesChanged(changed) => {
-                self.nodes.set(count(changed.update.nodes));
-            }
             ControllerEvent::Undone(..) => {
                 self.undone.inc();
             }
@@ -166,24 +163,6 @@ impl Metrics {
                 ("severity", severity.to_string()),
             ];
             self.findings.get_or_create(&labels).set(count(*found));
-        }
-    }
-
-    /// Replaces the numbers that an update changed.
-    pub(in crate::telemetry) fn overview_update(
-        &self,
-        overview: &Overview,
-        update: &OverviewUpdate,
-    ) {
-        let changed = update.pools.keys();
-        changed
-            .filter_map(|name| overview.pools.get_key_value(name))
-            .for_each(|(name, pool)| self.pool(name, pool));
-        if !update.blocked.is_empty() {
-            self.blocked(overview);
-        }
-        if !update.misplaced.is_empty() {
-            self.misplaced(overview);
         }
     }
 

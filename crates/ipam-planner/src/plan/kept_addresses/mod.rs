@@ -173,14 +173,6 @@ fn keeps_whole(kept: &[Range], in_pools: &[PoolPart]) -> bool {
         .all(|PoolPart { part, .. }| covers(&kept, part))
 }
 
-/// The addresses of one node's machine that are kept out of the pools.
-pub(super) fn of_machine(node: &Node, supply: &Supply) -> Vec<Range> {
-    let mut budget = Budget::new(supply, Bound::Machine);
-    addresses(node)
-        .flat_map(|range| budget.take(range))
-        .collect()
-}
-
 /// Internal ones first: they use the budget before others.
 fn addresses(node: &Node) -> impl Iterator<Item = Range> {
     node.addresses.iter().map(|address| Range::from(*address))

@@ -4,6 +4,7 @@ mod foreign_claims;
 mod restores;
 
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 use super::*;
 use crate::{ObjectEvent, Operation, Target, Write, WriteError, Written};
