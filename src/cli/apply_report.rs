@@ -227,7 +227,7 @@ fn failed_lines(title: &str, lines: &[Line], detail: Detail) -> String {
     let shown: usize = causes.shown.iter().map(|(_, group)| group.len()).sum();
     if lines.len() > shown {
         let further = grouped_digits(lines.len() - shown);
-        text += &format!("{title} … and {further} more; --full shows all\n");
+        text += &format!("{title} … and {further} more; --show-all shows all\n");
     }
     text
 }
@@ -311,7 +311,7 @@ mod tests {
         let text = failed_lines("unknown", &lines, Detail::Short);
         assert_eq!(text.lines().count(), 11, "{text}");
         assert!(
-            text.ends_with(" … and 20 more; --full shows all\n"),
+            text.ends_with(" … and 20 more; --show-all shows all\n"),
             "{text}"
         );
     }

@@ -12,7 +12,7 @@ use forge::{
 
 use super::apply_report::Report;
 use super::failure::Failure;
-use super::forge_arguments::{Forge, ForgeArguments, surroundings};
+use super::forge_arguments::{Forge, ForgeArguments, ci_environment};
 use super::review::{APPLIED, Comment, circumstances, marker, now, shown_plan, tells_of_an_apply};
 use super::{Common, ExitStatus, output};
 use crate::render::{LeftChange, Occasion, Verdict, apply_comment};
@@ -123,8 +123,8 @@ impl ReviewArguments {
 
     /// Asks the forge what was reviewed.
     pub(super) async fn find(&self, directory: &Path, common: &Common) -> Result<Review, Failure> {
-        let around = surroundings()?;
-        let forge = self.forge.open(&around, common.patience, NO_FORGE)?;
+        let around = ci_environment()?;
+        let forge = self.forge.open(&around, common.retry_timeout, NO_FORGE)?;
         let Some(commit) = self.merge_commit.clone().or(around.commit) else {
             return Err(Failure::Failed(
                 "the commit of the merge is unknown: pass --merge-commit".to_owned(),

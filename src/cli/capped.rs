@@ -1,4 +1,4 @@
-//! Long lists: the first 10 entries and an exact count of the others; all of them with `--full`.
+//! Long lists: the first 10 entries and an exact count of the others; all of them with `--show-all`.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ impl<T> Capped<T> {
     pub(super) fn more(&self) -> Option<String> {
         (self.hidden > 0).then(|| {
             format!(
-                "… and {} more; --full shows all",
+                "… and {} more; --show-all shows all",
                 grouped_digits(self.hidden)
             )
         })

@@ -78,7 +78,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     // Before the plan, which may take long.
     let destination = match arguments.dry_run {
         true => None,
-        false => Some(arguments.place.destination(common.patience)?),
+        false => Some(arguments.place.destination(common.retry_timeout)?),
     };
     let shown = arguments.shown(common).await?;
     let time = review::now();

@@ -5,7 +5,7 @@ use forge::{Issue, IssueKept, IssueWanted, keep_issue};
 use super::fail_on::FailOnArguments;
 use super::failure::Failure;
 use super::files::Files;
-use super::forge_arguments::{ForgeArguments, surroundings};
+use super::forge_arguments::{ForgeArguments, ci_environment};
 use super::planning::{Made, Planning};
 use super::review::{Comment, circumstances, marker, now};
 use super::safety_arguments::SafetyArguments;
@@ -43,11 +43,15 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
     arguments.fail_on.suits(None)?;
-    let around = surroundings()?;
+    let around = ci_environment()?;
     // Before the plan, which may take long.
     let forge = match arguments.dry_run {
         true => None,
-        false => Some(arguments.forge.open(&around, common.patience, NO_FORGE)?),
+        false => Some(
+            arguments
+                .forge
+                .open(&around, common.retry_timeout, NO_FORGE)?,
+        ),
     };
     let planning = Planning {
         files: &arguments.files,

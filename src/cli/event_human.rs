@@ -166,7 +166,7 @@ fn push_line(text: &mut String, line: &str) {
 fn push_more(text: &mut String, hidden: usize) {
     if hidden > 0 {
         text.push_str(&format!(
-            "    … and {} more; `cilium-ipam plan --full` shows all\n",
+            "    … and {} more; `cilium-ipam plan --show-all` shows all\n",
             grouped_digits(hidden)
         ));
     }

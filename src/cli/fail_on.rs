@@ -151,7 +151,7 @@ impl Conditions for ScheduleDocument {
         match condition {
             FailOn::Changes => moves,
             FailOn::Blocked => stays,
-            FailOn::Misplaced => self.wish.goal == Goal::Blocks && (moves || stays),
+            FailOn::Misplaced => self.request.goal == Goal::Blocks && (moves || stays),
             FailOn::Warning => {
                 let has_risk = self.moves.iter().any(|one| !one.risks.is_empty());
                 has_risk || !self.remarks.is_empty()

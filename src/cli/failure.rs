@@ -415,7 +415,7 @@ mod tests {
         let short = failure.message(Detail::Short);
         assert_eq!(short.lines().count(), 12, "{short}");
         assert!(
-            short.ends_with("\n  Node/n9\n  … and 1,990 more; --full shows all"),
+            short.ends_with("\n  Node/n9\n  … and 1,990 more; --show-all shows all"),
             "{short}"
         );
         assert_eq!(failure.message(Detail::Full).lines().count(), 2_001);
@@ -430,7 +430,7 @@ mod tests {
         let short = Failure::Refused(refusals).message(Detail::Short);
         assert_eq!(short.lines().count(), 15, "{short}");
         assert!(
-            short.contains("\n  … and 1,990 more; --full shows all\n    keep it\n"),
+            short.contains("\n  … and 1,990 more; --show-all shows all\n    keep it\n"),
             "{short}"
         );
         assert!(

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use forge::{
-    Client, ForgeError, Kind, Marker, Outcome, Place, PlainHttp, PullRequest, Renewal, Repository,
-    Surroundings, Token, post,
+    CiEnvironment, Client, ForgeError, Kind, Marker, Outcome, Place, PlainHttp, PullRequest,
+    Renewal, Repository, Token, post,
 };
 use jiff::SignedDuration;
 
@@ -113,8 +113,8 @@ pub(super) struct Destination {
     head: Option<String>,
 }
 
-pub(super) fn surroundings() -> Result<Surroundings, Failure> {
-    Ok(Surroundings::detect(&variable, &|path| {
+pub(super) fn ci_environment() -> Result<CiEnvironment, Failure> {
+    Ok(CiEnvironment::detect(&variable, &|path| {
         let text = read(Path::new(path), LONGEST_EVENT);
         text.map_err(|why| ForgeError::Misconfigured(format!("the event in {path}: {why}")))
     })?)
@@ -124,7 +124,7 @@ impl ForgeArguments {
     /// The repository. Sends nothing. `otherwise` is the way out if this is not a CI job.
     pub(super) fn open(
         &self,
-        around: &Surroundings,
+        around: &CiEnvironment,
         patience: SignedDuration,
         otherwise: &str,
     ) -> Result<Forge, Failure> {
@@ -161,13 +161,13 @@ impl PullRequestArguments {
     pub(super) fn head(&self) -> Result<Option<String>, Failure> {
         match &self.commit {
             Some(commit) => Ok(Some(commit.clone())),
-            None => Ok(surroundings()?.head),
+            None => Ok(ci_environment()?.head),
         }
     }
 
     /// Where the comment goes. Sends nothing.
     pub(super) fn destination(&self, patience: SignedDuration) -> Result<Destination, Failure> {
-        let around = surroundings()?;
+        let around = ci_environment()?;
         let otherwise = "no pull request is known: this is not a job of GitHub, GitLab, Gitea or Forgejo; pass --forge, --repository and --pull-request, or --dry-run to print the comment";
         let forge = self.forge.open(&around, patience, otherwise)?;
         let given = self.pull_request.map(PullRequest::Number);

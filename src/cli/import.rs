@@ -24,7 +24,7 @@ use super::reading::read_cluster;
 use super::{Common, ExitStatus, Format};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{ClusterError, Extent};
-use ipam_planner::import::{ByLabel, Changes, Objects, Wish, infer};
+use ipam_planner::import::{ByLabel, Changes, ImportRequest, Objects, infer};
 
 /// Write files for a running cluster, from what it holds: a plan of them changes nothing.
 ///
@@ -102,11 +102,11 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     if observed.address_pools.is_empty() {
         refuse_unserved(&observed)?;
     }
-    let wish = arguments.wish();
+    let request = arguments.request();
     let mut inferred =
-        infer(&observed, &wish).map_err(|obstacle| Failure::Failed(obstacle.to_string()))?;
+        infer(&observed, &request).map_err(|obstacle| Failure::Failed(obstacle.to_string()))?;
     inferred.remarks.extend(uncollected);
-    let settled = Settled::of(arguments, inferred, &observed, &wish, common.detail())?;
+    let settled = Settled::of(arguments, inferred, &observed, &request, common.detail())?;
     let existing = existing::compare(&arguments.directory, &settled.files, common.detail())?;
     if existing.allows(arguments) {
         write_all(&settled.files)?;
@@ -162,8 +162,8 @@ impl Arguments {
         }
     }
 
-    fn wish(&self) -> Wish {
-        Wish {
+    fn request(&self) -> ImportRequest {
+        ImportRequest {
             by_label: self.by_label.clone().unwrap_or_default(),
             objects: match self.adopt {
                 true => Objects::Adopted,

@@ -29,7 +29,9 @@ use ipam_config::source::{Location, read};
 use ipam_core::model::IpamMode;
 use ipam_core::net::{Block, Family};
 use ipam_planner::plan::{BlockedReason, WritePathObstacle};
-use ipam_planner::proposal::{CidrSource, Proposal, Split, Suggestion, Wishes, propose, suggest};
+use ipam_planner::proposal::{
+    CidrSource, Proposal, ProposalOptions, Split, Suggestion, propose, suggest,
+};
 
 /// The schema for editors, below the directory. Names that begin with a dot are no pools.
 const SCHEMA: &str = ".cilium-ipam/schema.json";
@@ -78,25 +80,25 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     }
     let known = observed.clone().unwrap_or_default();
     let suggestion = suggest(&known);
-    let wishes = arguments
-        .wishes(&mut questions, &suggestion, observed.as_ref())
+    let options = arguments
+        .options(&mut questions, &suggestion, observed.as_ref())
         .await?;
     let ci = match arguments.ci {
         Some(ci) => ci,
         None => questions.ci(repository.usual_ci()).await?,
     };
-    let proposal = propose(&known, &wishes);
+    let proposal = propose(&known, &options);
     if proposal.pools.is_empty() {
         return Err(Failure::Failed(
             "no free address is left in the CIDRs: name others with --cidr".to_owned(),
         ));
     }
-    let mut files = files(directory, &proposal, &wishes.split)?;
+    let mut files = files(directory, &proposal, &options.split)?;
     let trial = Trial::of(directory, &files, observed.as_ref(), common.detail())?;
     files.extend(repository.ci_file(ci, &trial.fail_on)?);
     new_files::write_all(&files)?;
-    remark(&suggestion, &wishes, &proposal, &trial);
-    report(&files, &trial, observed.as_ref(), &wishes, common)?;
+    remark(&suggestion, &options, &proposal, &trial);
+    report(&files, &trial, observed.as_ref(), &options, common)?;
     next_steps(directory, ci, &repository, observed.is_some(), common)?;
     Ok(ExitStatus::Done)
 }
@@ -123,7 +125,7 @@ pub(super) fn refuse_unserved(observed: &Observed) -> Result<(), Failure> {
     let obstacle = match observed.cilium.mode() {
         ModeSeen::Known(IpamMode::Kubernetes | IpamMode::ClusterPool | IpamMode::MultiPool)
         | ModeSeen::NoSettings => return Ok(()),
-        ModeSeen::Known(mode) => WritePathObstacle::ModeOfAnotherAllocator(mode),
+        ModeSeen::Known(mode) => WritePathObstacle::UnsupportedIpamMode(mode),
         ModeSeen::Unknown(mode) => WritePathObstacle::ModeUnknown(mode),
     };
     let reason = BlockedReason::WritePath(obstacle);
@@ -180,12 +182,12 @@ impl Arguments {
         }
     }
 
-    async fn wishes(
+    async fn options(
         &self,
         questions: &mut Questions,
         suggestion: &Suggestion,
         observed: Option<&Observed>,
-    ) -> Result<Wishes, Failure> {
+    ) -> Result<ProposalOptions, Failure> {
         let cidrs = match self.cidrs.is_empty() {
             true => questions.cidrs(suggestion).await?,
             false => words::distinct(self.cidrs.clone()).map_err(Failure::Failed)?,
@@ -200,7 +202,7 @@ impl Arguments {
             None => questions.sizes(suggestion, &cidrs).await?,
         };
         let sizes = words::sizes_for(&cidrs, given, &suggestion.sizes).map_err(Failure::Failed)?;
-        Ok(Wishes {
+        Ok(ProposalOptions {
             cidrs,
             split,
             sizes,
@@ -223,14 +225,14 @@ fn files(directory: &Path, proposal: &Proposal, split: &Split) -> Result<Vec<New
 }
 
 /// Prints what a person should know before the plan.
-fn remark(suggestion: &Suggestion, wishes: &Wishes, proposal: &Proposal, trial: &Trial) {
+fn remark(suggestion: &Suggestion, options: &ProposalOptions, proposal: &Proposal, trial: &Trial) {
     output::talk(&trial.diagnostics);
     let guessed = match suggestion.source {
         CidrSource::Usual => Some("a usual range"),
         CidrSource::HeldBlocks => Some("around the blocks that nodes hold"),
         CidrSource::Cilium | CidrSource::ControllerManager => None,
     };
-    let guessed = guessed.filter(|_| wishes.cidrs == suggestion.cidrs);
+    let guessed = guessed.filter(|_| options.cidrs == suggestion.cidrs);
     let guessed = guessed.map(|source| {
         format!("the CIDRs are {source}: make sure that nothing else in your network uses them")
     });
@@ -249,7 +251,7 @@ fn report(
     files: &[NewFile],
     trial: &Trial,
     observed: Option<&Observed>,
-    wishes: &Wishes,
+    options: &ProposalOptions,
     common: &Common,
 ) -> Result<(), Failure> {
     let mut text = "Wrote:\n".to_owned();
@@ -260,7 +262,7 @@ fn report(
         text += &format!("\nThe plan for this cluster{}:\n  {headline}\n", of(common));
     } else if observed.is_none() {
         text += "\nNo cluster was read: compare the CIDRs with what your nodes hold.\n";
-        if wishes
+        if options
             .cidrs
             .iter()
             .all(|cidr| cidr.family() == Family::Ipv4)

@@ -17,7 +17,7 @@ use super::spellings::{self, LongFlags, Translated};
 const PREFIX: &str = "CILIUM_IPAM";
 
 /// Flags that select the cluster.
-const OF_CLUSTER: [&str; 4] = ["cluster_file", "kubeconfig", "context", "patience"];
+const OF_CLUSTER: [&str; 4] = ["cluster_file", "kubeconfig", "context", "retry_timeout"];
 
 /// Commands that neither read a cluster nor print roles.
 const WITHOUT_CILIUM: [&str; 5] = [

@@ -128,13 +128,13 @@ struct Common {
     neutron_file: Option<PathBuf>,
     /// How long to retry when the API server fails or is busy, such as `30s`.
     #[arg(long, global = true, value_name = "DURATION", default_value = "30s", value_parser = duration::duration)]
-    patience: SignedDuration,
+    retry_timeout: SignedDuration,
     /// Never ask. Fail if a question is required.
     #[arg(long, global = true)]
     no_input: bool,
     /// Show every change, node and finding. By default, long lists are cut and counted.
     #[arg(long, global = true)]
-    full: bool,
+    show_all: bool,
     /// Print each request to the API server and to OpenStack on stderr: method, place, status and
     /// time. Never prints queries, credentials or bodies.
     #[arg(long, short, global = true, overrides_with = "verbose")]
@@ -338,7 +338,7 @@ impl Common {
     }
 
     fn detail(&self) -> Detail {
-        if self.full {
+        if self.show_all {
             Detail::Full
         } else {
             Detail::Short

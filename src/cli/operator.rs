@@ -52,7 +52,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         let message = "a cluster in a file has no custom resources: use `apply`, or run the operator in a cluster";
         return Err(Failure::Failed(message.to_owned()));
     }
-    let cluster = live(common, common.patience).await?;
+    let cluster = live(common, common.retry_timeout).await?;
     let hasty = live(common, HASTE).await?;
     let server = HttpServer::bind(arguments.listen).await?;
     let map = MapServer::of_plans(arguments.listen_map).await?;

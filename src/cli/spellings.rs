@@ -87,7 +87,7 @@ const SCHEDULE_INSTEAD: &str =
     "`cilium-ipam migrate plan` shows what would move and writes nothing";
 const RELEASE: &str = "blocks are never released from files: delete the Node, or take an apply \
                        back with `cilium-ipam apply undo-TIME.json`";
-const COMPACT: &str = "long lists are cut by default; --full shows everything";
+const COMPACT: &str = "long lists are cut by default; --show-all shows everything";
 
 /// Flags that are not spelled as ours. Any flag of ours also works with a single dash.
 const FOREIGN: [(&str, Meaning); 37] = [
@@ -288,7 +288,7 @@ mod tests {
             "no-lock",
             "no-input",
             "no-color",
-            "full",
+            "show-all",
             "help",
             "version",
         ];
@@ -332,8 +332,8 @@ mod tests {
             ("apply -input=false", "apply --no-input"),
             ("show -json", "show --output=json"),
             ("plan -no-color", "plan --no-color"),
-            ("plan --full=true", "plan --full"),
-            ("plan -full=false", "plan"),
+            ("plan --show-all=true", "plan --show-all"),
+            ("plan -show-all=false", "plan"),
             ("apply --auto-approve -auto-approve=false", "apply"),
             (
                 "apply -auto-approve=false --auto-approve",
@@ -357,9 +357,9 @@ mod tests {
             ("apply -input=true -lock=true", &["no-input", "no-lock"]),
             ("plan -lock=true", &[]),
             ("show -json=false", &["output"]),
-            ("plan --full=false", &["full"]),
+            ("plan --show-all=false", &["show-all"]),
             ("plan --out=false", &[]),
-            ("plan -- --full=false", &[]),
+            ("plan -- --show-all=false", &[]),
         ] {
             let found = of(line).unwrap().switched_off;
             assert_eq!(Vec::from_iter(&found), off, "{line}");

@@ -61,7 +61,7 @@ impl Target {
                 ))
             }
             Place::Sysdump(path) => sysdump(path, opening, common)?,
-            Place::Live => Target::Live(live(common, common.patience).await?),
+            Place::Live => Target::Live(live(common, common.retry_timeout).await?),
         })
     }
 }

@@ -87,7 +87,7 @@ fn without_legend(above: &str, plan: &PlanDocument, around: &Circumstances<'_>) 
     let (destructive, other): (Vec<_>, Vec<_>) = changes
         .iter()
         .partition(|change| change.hazard == "destructive");
-    let command = command("plan", &source.directory, " --full");
+    let command = command("plan", &source.directory, " --show-all");
     let losses = comment_services::losses(plan);
     let (worst, told) = comment_risks::worst(plan, &losses, around.occasion);
     let head = head(plan, worst, around);

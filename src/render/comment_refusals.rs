@@ -25,10 +25,10 @@ pub(super) struct RefusalGroup<'p> {
 /// Rank of a rule: lost addresses come before protections, and those before limits.
 fn rank(rule: &str) -> u8 {
     match rule {
-        LOST | "left-to-chance" | "last-address-pools" | "last-pod-pools" => 0,
-        "destructive-while-blind" => 1,
+        LOST | "overlap-order-undefined" | "last-address-pools" | "last-pod-pools" => 0,
+        "destructive-with-unreadable-kind" => 1,
         rule if rule.starts_with("protected") => 2,
-        "limit" => 4,
+        "policy-limit" => 4,
         _ => 3,
     }
 }

@@ -27,7 +27,7 @@ pub struct ExaminationDocument {
     format_version: &'static str,
     cluster: Vec<ConclusionDocument>,
     summary: Summary,
-    /// At most [`IN_REPORT`] entries of each rule, or all with `--full`.
+    /// At most [`IN_REPORT`] entries of each rule, or all with `--show-all`.
     findings: Vec<ExaminationFinding>,
     /// The number of the others, by rule.
     omitted: Vec<OmittedDocument>,
@@ -57,17 +57,17 @@ struct ExaminationFinding {
     count: usize,
     /// `Kind/name` of the first object.
     subject: Option<String>,
-    /// Further objects: at most nine, or all with `--full`.
+    /// Further objects: at most nine, or all with `--show-all`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     other_subjects: Vec<String>,
     /// Number of all objects, listed or not.
     subject_count: usize,
     /// Message of the first finding.
     message: String,
-    /// Messages of the others: at most nine, or all with `--full`.
+    /// Messages of the others: at most nine, or all with `--show-all`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     further_messages: Vec<String>,
-    /// Evidence: at most ten lines of each of the first ten findings, or all with `--full`.
+    /// Evidence: at most ten lines of each of the first ten findings, or all with `--show-all`.
     evidence: Vec<String>,
     /// Consequence of the first finding.
     consequence: String,
@@ -243,7 +243,10 @@ pub(super) fn lines(
     };
     let hidden = finding.evidence.len().saturating_sub(most);
     let further = (hidden > 0).then(|| {
-        let further = format!("… and {} more; --full shows all", grouped_digits(hidden));
+        let further = format!(
+            "… and {} more; --show-all shows all",
+            grouped_digits(hidden)
+        );
         ("seen", Cow::Owned(further))
     });
     let seen = finding.evidence.iter().take(most);

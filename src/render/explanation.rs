@@ -156,9 +156,9 @@ fn of_service(service: &ServiceExplanation) -> String {
         .iter()
         .for_each(|address| text.push_str(&line(&format!("has          {address}"))));
     service
-        .wishes
+        .requested
         .iter()
-        .for_each(|wish| text.push_str(&line(&format!("wants        {wish}"))));
+        .for_each(|requested| text.push_str(&line(&format!("wants        {requested}"))));
     service
         .outlook
         .iter()

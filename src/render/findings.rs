@@ -66,7 +66,7 @@ impl CutFindings<'_, Finding, (Severity, Rule)> {
             };
             let what = count(findings.len(), &format!("further {severity}"));
             Paint::Dim.on(&format!(
-                "… and {what} of {rule}{}; --full shows all\n",
+                "… and {what} of {rule}{}; --show-all shows all\n",
                 printable(&names)
             ))
         })

@@ -141,7 +141,7 @@ pub(super) fn more(hidden: usize) -> String {
         String::new()
     } else {
         Paint::Dim.on(&format!(
-            "    … and {} more; --full shows all\n",
+            "    … and {} more; --show-all shows all\n",
             grouped_digits(hidden)
         ))
     }
@@ -152,7 +152,7 @@ pub(super) fn further(of_groups: Option<String>) -> String {
     of_groups
         .map(|groups| {
             Paint::Dim.on(&format!(
-                "  … and {}; --full shows all\n",
+                "  … and {}; --show-all shows all\n",
                 printable(&groups)
             ))
         })

@@ -234,7 +234,7 @@ fn changes_by_pool(page: &mut Page<'_>, changes: &[&ChangeDocument], detail: Det
     if let Some(further) = further_pools(&pools, detail) {
         let further_changes = pools.iter().skip(limit(detail));
         let part = Entry {
-            text: format!("\n… and {further}: see the JSON output, or --full\n"),
+            text: format!("\n… and {further}: see the JSON output, or --show-all\n"),
             count: further_changes.map(|(_, changes)| changes.len()).sum(),
         };
         page.part(part, "change");

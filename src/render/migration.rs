@@ -18,7 +18,7 @@ pub fn migration(schedule: &ScheduleDocument, detail: Detail) -> String {
         digest,
         directory: _,
         revision: _,
-        wish: _,
+        request: _,
         max_unavailable,
         waves,
         moves,
@@ -161,7 +161,7 @@ fn text_of_waves(waves: &[WaveDocument], moves: &[MoveDocument], detail: Detail)
     });
     if further > 0 {
         text += &format!(
-            "\n… and {} with {}; --full shows all\n",
+            "\n… and {} with {}; --show-all shows all\n",
             count(further, "further wave"),
             count(nodes, "node")
         );
@@ -203,7 +203,7 @@ fn more(hidden: usize, indent: &str) -> String {
     match hidden {
         0 => String::new(),
         hidden => format!(
-            "{indent}… and {} more; --full shows all\n",
+            "{indent}… and {} more; --show-all shows all\n",
             grouped_digits(hidden)
         ),
     }

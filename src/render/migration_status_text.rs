@@ -122,7 +122,12 @@ fn under_way(nodes: &[NodeStatus], detail: Detail) -> String {
     }
     match rows.len() - shown.len() {
         0 => text,
-        more => text + &format!("  … and {} more; --full shows all\n", grouped_digits(more)),
+        more => {
+            text + &format!(
+                "  … and {} more; --show-all shows all\n",
+                grouped_digits(more)
+            )
+        }
     }
 }
 
@@ -166,6 +171,11 @@ fn by_cause(
     }
     match groups.len().saturating_sub(limit(detail)) {
         0 => text,
-        more => text + &format!("  … and {} more; --full shows all\n", grouped_digits(more)),
+        more => {
+            text + &format!(
+                "  … and {} more; --show-all shows all\n",
+                grouped_digits(more)
+            )
+        }
     }
 }

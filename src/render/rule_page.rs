@@ -101,8 +101,8 @@ mod tests {
     #[test]
     fn codes_that_are_not_shown_are_named_once() {
         assert_eq!(
-            pointer_with_codes(["no-pool", "exhausted", "no-pool"]).unwrap(),
-            "Run `cilium-ipam explain-rule CODE` for what to do. Codes here: exhausted, no-pool."
+            pointer_with_codes(["no-pool", "node-pools-exhausted", "no-pool"]).unwrap(),
+            "Run `cilium-ipam explain-rule CODE` for what to do. Codes here: no-pool, node-pools-exhausted."
         );
         assert_eq!(
             pointer_with_codes(["no-pool"]).unwrap(),

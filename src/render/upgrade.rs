@@ -156,7 +156,7 @@ fn change_text(change: &UpgradeChangeDocument) -> String {
     }
     if *object_count > objects.len() {
         let more = grouped_digits(object_count - objects.len());
-        text.push_str(&format!("    … and {more} more; --full shows all\n"));
+        text.push_str(&format!("    … and {more} more; --show-all shows all\n"));
     }
     for (word, line) in [
         ("why", why.as_str()),

@@ -26,7 +26,7 @@ fn starts_on_the_block_of_apply(write_path: &str) {
         .patch("/api/v1/nodes/worker-7/status", &address)
         .unwrap();
     let policy = format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{writePath: {write_path}}}\n"
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {{writePath: {write_path}}}\n"
     );
     let documents = [
         pool("rack-a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
@@ -106,7 +106,7 @@ fn announcing(write_path: &str, block: &str) -> Server {
         )
         .unwrap();
     let policy = format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{writePath: {write_path}, limits: {{disruptive: {{percent: 100}}}}}}\n"
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {{writePath: {write_path}, limits: {{disruptive: {{percent: 100}}}}}}\n"
     );
     let documents = [
         pool("rack-a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),

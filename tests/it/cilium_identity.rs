@@ -156,7 +156,10 @@ fn cilium_elsewhere_is_the_only_one_that_runs_or_the_one_that_is_named() {
     ];
     let folder = elsewhere(running);
     let unknown = plan(&folder, &[]);
-    assert!(rules(&unknown).contains(&"two-ciliums"), "{unknown:#}");
+    assert!(
+        rules(&unknown).contains(&"multiple-cilium-installations"),
+        "{unknown:#}"
+    );
     assert_eq!(unknown["summary"]["blocked"], 2, "{unknown:#}");
     let named = plan(&folder, &["--cilium-namespace", "cilium"]);
     assert_eq!(named["summary"]["assign"], 1, "{named:#}");

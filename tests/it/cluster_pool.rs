@@ -10,7 +10,7 @@ use super::support::{pin, pool};
 
 const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/kube-system/deployments/cilium-operator";
-pub const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: cilium-node}\n";
+pub const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {writePath: cilium-node}\n";
 
 pub fn start(version: CiliumVersion) -> Server {
     let config = [

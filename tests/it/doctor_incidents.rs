@@ -476,7 +476,7 @@ const PODS: &[Incident] = &[
             object(objects, "CiliumNode", "n1")["metadata"]["ownerReferences"][0]["uid"] =
                 "old".into();
         },
-        rules: &["cilium-node-of-earlier-node"],
+        rules: &["stale-ciliumnode"],
     },
     Incident {
         of: "cilium#13766",

@@ -21,9 +21,9 @@ const CASES: &[Case] = &[
     Case {
         base: Base::MetalLb,
         rules: &[
-            "announces-block-of-another",
+            "bgp-announces-foreign-block",
             "block-changes-at-restart",
-            "block-held-twice",
+            "duplicate-block",
         ],
         breaks: |objects| {
             object(objects, "CiliumNode", "n1")["spec"]["ipam"]["podCIDRs"] =
@@ -56,7 +56,7 @@ const CASES: &[Case] = &[
     },
     Case {
         base: Base::Kubernetes,
-        rules: &["block-held-twice", "block-misplaced"],
+        rules: &["duplicate-block", "block-misplaced"],
         breaks: |objects| {
             object(objects, "Node", "n1")["spec"] =
                 json!({"podCIDR": "10.20.2.0/25", "podCIDRs": ["10.20.2.0/25"]});
@@ -102,7 +102,7 @@ const CASES: &[Case] = &[
     },
     Case {
         base: Base::Kubernetes,
-        rules: &["annotation-outweighed"],
+        rules: &["annotation-overridden-by-spec"],
         breaks: |objects| {
             object(objects, "Node", "n1")["metadata"]["annotations"] =
                 json!({"network.cilium.io/ipv4-pod-cidr": "10.20.6.0/24"});
@@ -120,7 +120,7 @@ const CASES: &[Case] = &[
     },
     Case {
         base: Base::Kubernetes,
-        rules: &["annotation-hidden"],
+        rules: &["annotation-shadowed"],
         breaks: |objects| {
             object(objects, "ConfigMap", "cilium-config")["data"]["annotate-k8s-node"] =
                 "true".into();
@@ -259,7 +259,7 @@ const CASES: &[Case] = &[
     },
     Case {
         base: Base::Kubernetes,
-        rules: &["address-not-announced", "advertisement-of-nobody"],
+        rules: &["address-not-announced", "bgp-advertisement-unused"],
         breaks: |objects| {
             object(objects, "CiliumBGPAdvertisement", "racks")["metadata"]["labels"] =
                 json!({"for": "rakcs"});
@@ -460,7 +460,7 @@ fn what_is_no_cilium_or_two_or_says_little() {
     daemon_set["metadata"]["namespace"] = "cilium".into();
     two.extend([other, daemon_set]);
     let two = rules(&with_pool(&two, POOLS));
-    assert!(two.contains("objects-like-cilium") && !two.contains("two-ciliums"));
+    assert!(two.contains("objects-like-cilium") && !two.contains("multiple-cilium-installations"));
     let nothing = with_pool(&[], POOLS);
     assert!(
         rules(&nothing).contains("no-nodes") && rules(&nothing).contains("no-cilium"),
@@ -511,8 +511,8 @@ fn what_is_hidden_is_said_and_not_judged() {
         kubeconfig.to_str().unwrap(),
     ];
     let report = folder.run(&words).expect(2).json();
-    assert_eq!(rules(&report), ["blind-spot".to_owned()].into());
-    let hidden: BTreeSet<String> = told(&report, "blind-spot")
+    assert_eq!(rules(&report), ["unreadable-kind".to_owned()].into());
+    let hidden: BTreeSet<String> = told(&report, "unreadable-kind")
         .into_iter()
         .map(|(message, _)| message.split(' ').next().unwrap().to_owned())
         .collect();
@@ -555,7 +555,7 @@ fn without_settings_blocks_that_two_nodes_show_are_still_found() {
         };
     }
     let report = with_pool(&objects, POOLS);
-    assert_eq!(severities(&report, "block-held-twice"), ["error"]);
+    assert_eq!(severities(&report, "duplicate-block"), ["error"]);
     let unknown = report["cluster"]
         .as_array()
         .unwrap()

@@ -27,7 +27,7 @@ fn the_way_out_of_a_port_conflict_is_other_ports() {
     let mut objects = healthy(Base::ClusterPool);
     objects.push(service("a", key.clone(), &[443], Some("10.30.0.9")));
     objects.push(service("b", key.clone(), &[8443, 443], Some("10.30.0.9")));
-    let help = help(&on_file(&objects), "address-held-twice");
+    let help = help(&on_file(&objects), "duplicate-address");
     assert!(help.contains("both have 443/TCP"), "{help}");
     assert!(help.contains("request another address"), "{help}");
     for wrong in ["sharing key", "overlapping pools"] {
@@ -66,7 +66,7 @@ fn overlapping_pools_are_named_where_they_are_the_cause() {
         json!({"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumLoadBalancerIPPool",
         "metadata": {"name": "over"}, "spec": {"blocks": [{"cidr": "10.30.0.0/28"}]}}),
     );
-    let help = help(&on_file(&objects), "address-held-twice");
+    let help = help(&on_file(&objects), "duplicate-address");
     assert!(help.contains("overlapping pools"), "{help}");
     assert!(help.contains("sharing keys: none and none"), "{help}");
 }

@@ -134,7 +134,7 @@ fn schema_accepts_every_example_and_refuses_what_validate_refuses() {
     }
     let faulty = serde_json::json!({"apiVersion": "cilium-ipam.io/v1alpha1", "kind": "IPPool", "metadata": {"name": "a"}, "spec": {"cidr": []}});
     assert!(!validator.is_valid(&faulty));
-    for kind in ["IPPool", "NodeAssignment", "Policy"] {
+    for kind in ["IPPool", "NodeAssignment", "IPAMPolicy"] {
         assert_eq!(
             run(repository(), &["schema", kind]).expect(0).json()["title"],
             kind

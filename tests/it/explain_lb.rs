@@ -210,7 +210,7 @@ fn what_speaks_for_an_address_before_it_is_held() {
     }
     let json = explained(&folder, &["shop/web", "-o", "json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["wishes"].as_array().unwrap().len(), 2, "{json:#}");
+    assert_eq!(json["requested"].as_array().unwrap().len(), 2, "{json:#}");
 }
 
 #[test]

@@ -186,7 +186,7 @@ fn documents_in_pages_are_valid() {
     let mut tried = 0;
     for (code, block) in blocks("yaml") {
         let kind = block.lines().find_map(|line| line.strip_prefix("kind: "));
-        if !matches!(kind, Some("IPPool" | "NodeAssignment" | "Policy")) {
+        if !matches!(kind, Some("IPPool" | "NodeAssignment" | "IPAMPolicy")) {
             continue;
         }
         let name = if block.contains("\nmetadata:") {
@@ -240,7 +240,7 @@ fn blocked_changes_and_reports_point_to_their_pages() {
         ],
     );
     let plan = plan.expect(0).stdout;
-    let line = "Run `cilium-ipam explain-rule exhausted` for what to do.";
+    let line = "Run `cilium-ipam explain-rule node-pools-exhausted` for what to do.";
     assert_eq!(plan.matches(line).count(), 1, "{plan}");
     let cluster = example("wrong-block", "cluster.yaml");
     let doctor = |format: &str| {

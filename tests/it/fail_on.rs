@@ -46,7 +46,7 @@ fn cases() -> Vec<Case> {
         also,
     };
     let held = |name: &str, block: &str| node(name, "a", &holds(block));
-    let limits = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {limits: {assign: {count: 0}}}\n";
+    let limits = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {limits: {assign: {count: 0}}}\n";
     vec![
         case(
             "changes",

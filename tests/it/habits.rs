@@ -169,7 +169,7 @@ fn a_switch_that_is_off_overrides_its_variable() {
     let folder = three();
     let mut command = program(
         folder.path(),
-        &["plan", "--full=false", "--cluster-file", "cluster.json"],
+        &["plan", "--show-all=false", "--cluster-file", "cluster.json"],
     );
     ran(command.env("CILIUM_IPAM_FULL", "true").output().unwrap()).expect(0);
 }

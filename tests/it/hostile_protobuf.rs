@@ -42,7 +42,13 @@ fn nodes(first: String, rest: (u16, String)) -> Folder {
 }
 
 fn plan(folder: &Folder) -> Ran {
-    folder.run(&["plan", "--kubeconfig", "kubeconfig", "--patience", "1s"])
+    folder.run(&[
+        "plan",
+        "--kubeconfig",
+        "kubeconfig",
+        "--retry-timeout",
+        "1s",
+    ])
 }
 
 #[test]

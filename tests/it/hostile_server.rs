@@ -106,7 +106,7 @@ fn apply(folder: &Folder) -> Ran {
         "--kubeconfig",
         "kubeconfig",
         "--auto-approve",
-        "--patience",
+        "--retry-timeout",
         "1s",
     ])
 }
@@ -145,7 +145,13 @@ pub fn healthy(method: &str, path: &str) -> (u16, String) {
 }
 
 fn plan(folder: &Folder) -> Ran {
-    folder.run(&["plan", "--kubeconfig", "kubeconfig", "--patience", "1s"])
+    folder.run(&[
+        "plan",
+        "--kubeconfig",
+        "kubeconfig",
+        "--retry-timeout",
+        "1s",
+    ])
 }
 
 #[test]
@@ -269,7 +275,7 @@ fn a_busy_server_is_asked_again() {
             "--kubeconfig",
             "kubeconfig",
             "--auto-approve",
-            "--patience",
+            "--retry-timeout",
             "20s",
         ];
         let ran = folder.run(&words).expect(0);
@@ -309,7 +315,7 @@ fn always_busy(status: u16, asked: &'static str) -> (serde_json::Value, usize) {
         "--kubeconfig",
         "kubeconfig",
         "--auto-approve",
-        "--patience",
+        "--retry-timeout",
         "2s",
         "-o",
         "json",
@@ -433,7 +439,7 @@ fn a_server_that_fails_for_a_while_is_waited_for() {
             "--kubeconfig",
             "kubeconfig",
             "--auto-approve",
-            "--patience",
+            "--retry-timeout",
             "20s",
         ];
         assert!(
@@ -469,7 +475,7 @@ fn it_stops_with_an_exact_list() {
         "--kubeconfig",
         "kubeconfig",
         "--auto-approve",
-        "--patience",
+        "--retry-timeout",
         "1s",
         "--parallelism",
         "1",

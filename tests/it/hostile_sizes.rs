@@ -171,7 +171,7 @@ fn the_number_of_what_is_left_out_is_exact() {
             .expect(3)
             .json()
     };
-    let (short, full) = (report(&[]), report(&["--full"]));
+    let (short, full) = (report(&[]), report(&["--show-all"]));
     let count = |report: &Value| report["findings"].as_array().unwrap().len();
     assert_eq!((count(&short), count(&full)), (100, 1_234));
     assert_eq!(
@@ -186,7 +186,8 @@ fn the_number_of_what_is_left_out_is_exact() {
     );
     let human = folder.run(&["validate"]).expect(3).stderr;
     assert!(
-        human.contains("1,229 further errors of bad-range") && human.contains("--full shows all"),
+        human.contains("1,229 further errors of bad-range")
+            && human.contains("--show-all shows all"),
         "{human}"
     );
 }

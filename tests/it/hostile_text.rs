@@ -277,7 +277,7 @@ const UPGRADE_MARKDOWN: &[&str] = &[
 
 /// Commands, and the exit codes that they have with [`HOSTILE`] text.
 const COMMANDS: [(&[&str], i32); 36] = [
-    (&["plan", "--full", "--cluster", "cluster.json"], 5),
+    (&["plan", "--show-all", "--cluster", "cluster.json"], 5),
     (&["plan", "-o", "json", "--cluster", "cluster.json"], 5),
     (&["plan", "-o", "markdown", "--cluster", "cluster.json"], 5),
     (&["show", "nodes", "--cluster", "cluster.json"], 0),

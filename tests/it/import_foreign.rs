@@ -280,13 +280,13 @@ fn flags_for_the_cluster_are_refused() {
 #[test]
 fn hostile_texts_stay_in_their_comments() {
     let folder = calico_folder(&[], &[]);
-    let selector = "rack == 'a\nkind: Policy\u{1b}[2J\u{2028}---\nx";
+    let selector = "rack == 'a\nkind: IPAMPolicy\u{1b}[2J\u{2028}---\nx";
     let pool = json!({
         "apiVersion": "projectcalico.org/v3", "kind": "IPPool",
         "metadata": {"name": "p"},
         "spec": {"cidr": "10.1.0.0/16", "nodeSelector": selector, "namespaceSelector": "a\n---\nb"},
     });
-    let hostile = json!({"kind": "x\n---\nkind: Policy", "apiVersion": "a\n/b\u{1b}[31m"});
+    let hostile = json!({"kind": "x\n---\nkind: IPAMPolicy", "apiVersion": "a\n/b\u{1b}[31m"});
     folder.write("foreign.yaml", format!("{pool}\n---\n{hostile}\n"));
     let ran = folder.run(&CALICO).expect(0);
     assert!(!ran.all().contains('\u{1b}'), "{}", ran.all());

@@ -168,7 +168,7 @@ fn values_of_labels_cannot_write_yaml() {
         "1e3",
         "null",
         "No",
-        "x: y\\nkind: Policy",
+        "x: y\\nkind: IPAMPolicy",
         "a\\n---\\n",
         "# b",
         "\\u001b[31m",
@@ -290,7 +290,7 @@ fn without_a_cluster_the_answers_make_an_example() {
     assert_eq!(pools["rack-r2"], ["10.50.128.0/17", "fd00:50:0:8000::/49"]);
     // A kubeconfig is required otherwise.
     let ran = Folder::new(&[])
-        .run(&["init", "--patience", "0s"])
+        .run(&["init", "--retry-timeout", "0s"])
         .expect(1);
     assert!(ran.stderr.contains("pass --offline"), "{}", ran.all());
 }
@@ -443,7 +443,7 @@ fn a_person_is_asked_four_questions_at_most() {
 
     // Without a cluster, one of the four is whether to go on.
     let folder = Folder::new(&[]);
-    let arguments = ["init", "--patience", "0s"];
+    let arguments = ["init", "--retry-timeout", "0s"];
     let (code, asked) = on_a_terminal(&folder, &arguments, &["yes", "", "", ""]);
     assert_eq!((code, questions(&asked)), (0, 4), "{asked}");
     folder.run(&["validate", "--strict"]).expect(0);

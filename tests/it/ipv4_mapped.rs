@@ -9,7 +9,7 @@ const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 
 fn policy(spec: &str) -> String {
     format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {spec}\n"
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {spec}\n"
     )
 }
 

@@ -145,7 +145,7 @@ fn what_cannot_be_chosen_is_blocked_with_the_way_out() {
         [
             ("shop/disabled", "pool-gives-none"),
             ("shop/missing", "pool-gives-none"),
-            ("shop/waits", "none-free")
+            ("shop/waits", "service-no-free-address")
         ],
         "{plan:#}"
     );
@@ -202,7 +202,10 @@ fn a_version_that_reads_only_cidrs_cannot_reserve() {
         "{cidrs: [{cidr: 20.0.10.0/29}]}",
     )];
     let plan = run(&folder("1.14.0", &[], &files), &["plan", "-o", "json"], 0).json();
-    assert_eq!(plan["blocked"][0]["code"], "not-read", "{plan:#}");
+    assert_eq!(
+        plan["blocked"][0]["code"], "pool-field-not-read",
+        "{plan:#}"
+    );
 }
 
 #[test]
@@ -223,10 +226,7 @@ fn faults_of_the_annotations_and_of_the_choice_are_named() {
             blue("{cilium-ipam.io/prioriti: \"1\"}"),
             "unknown-pool-annotation",
         ),
-        (
-            pin("web", "pool: blue, ips: [20.0.10.1]"),
-            "pinned-two-ways",
-        ),
+        (pin("web", "pool: blue, ips: [20.0.10.1]"), "ips-and-pool"),
         (pin("web", "pool: \"Blue!\""), "bad-name"),
         (pin("web", ""), "missing-field"),
     ] {
@@ -267,7 +267,7 @@ fn a_service_that_prefers_two_families_gets_the_one_that_there_is() {
     let blocked = &plan["blocked"][0];
     assert_eq!(
         (&blocked["name"], &blocked["code"]),
-        (&json!("shop/requires"), &json!("no-pool-gives")),
+        (&json!("shop/requires"), &json!("service-no-pool")),
         "{plan:#}"
     );
 }
@@ -342,7 +342,7 @@ fn a_blocked_change_of_a_pool_keeps_what_the_files_reserve() {
     ];
     let folder = folder("1.19.3", &items, &files);
     let plan = run(&folder, &["plan", "-o", "json"], 2).json();
-    assert_eq!(plan["blocked"][0]["code"], "in-use", "{plan:#}");
+    assert_eq!(plan["blocked"][0]["code"], "pool-range-in-use", "{plan:#}");
     let expected = [("shop/first", "20.0.10.3"), ("shop/second", "20.0.10.5")];
     let expected = expected.map(|(name, ip)| (name.to_owned(), vec![ip.to_owned()]));
     assert_eq!(pins(&plan), expected, "{plan:#}");

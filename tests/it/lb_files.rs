@@ -125,7 +125,7 @@ fn overlaps_that_nothing_decides_are_refused() {
     );
     assert_eq!(
         refusals(&planned(&folder)),
-        ["left-to-chance", "left-to-chance"]
+        ["overlap-order-undefined", "overlap-order-undefined"]
     );
     apply(
         &folder,
@@ -257,7 +257,7 @@ fn what_nobody_can_see_is_not_risked() {
         assert!(
             plan.refusals
                 .iter()
-                .any(|refusal| refusal.rule.0 == "destructive-while-blind"),
+                .any(|refusal| refusal.rule.0 == "destructive-with-unreadable-kind"),
             "{:?}",
             plan.refusals
         );

@@ -17,7 +17,7 @@ use super::support::{Folder, KUBERNETES, Ran, cluster, node, pool};
 
 const CLUSTER_POOL: &str = r#""ipam":"cluster-pool","enable-ipv4":"true","cluster-pool-ipv4-cidr":"10.0.0.0/8","cluster-pool-ipv4-mask-size":"24""#;
 const OPERATOR: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"cilium-operator","namespace":"kube-system","labels":{"io.cilium/app":"operator"}},"spec":{"replicas":1,"template":{"spec":{"containers":[{"name":"cilium-operator","args":["--ipam=kubernetes"]}]}}},"status":{}}"#;
-pub const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {limits: {failureDomain: rack}, migration: {maxUnavailable: 2}}\n";
+pub const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {limits: {failureDomain: rack}, migration: {maxUnavailable: 2}}\n";
 
 fn cilium_node(name: &str, block: &str) -> String {
     format!(
@@ -119,7 +119,7 @@ fn each_node_that_cannot_move_has_a_reason() {
         .json();
     assert_eq!(moved["moves"].as_array().unwrap().len(), 1, "{moved}");
     assert_eq!(moved["moves"][0]["node"], "cp");
-    assert_eq!(moved["wish"]["nodes"], json!(["cp"]));
+    assert_eq!(moved["request"]["nodes"], json!(["cp"]));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn one_cause_of_many_nodes_is_one_entry() {
     assert!(short.lines().count() < 70, "{short}");
     assert!(short.contains("600 nodes: n03, n06,"), "{short}");
     assert!(short.contains(" … and 590 more\n"), "{short}");
-    let full = plan(&folder, &["--full"]).expect(0).stdout;
+    let full = plan(&folder, &["--show-all"]).expect(0).stdout;
     assert!(full.lines().count() > 600, "{full}");
     let page = plan(&folder, &["-o", "markdown"]).expect(0).stdout;
     assert!(page.len() < 65_535, "{}", page.len());
@@ -522,7 +522,7 @@ fn only_what_was_approved_is_resumed(server: &Server) {
     assert!(unchecked.stderr.contains(expected), "{}", unchecked.stderr);
     let never = "{schedule: '0 0 1 1 *', duration: 1m}";
     let policy = format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{migration: {{windows: [{never}]}}}}\n"
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {{migration: {{windows: [{never}]}}}}\n"
     );
     server.folder.write("pools/policy.yaml", policy);
     server

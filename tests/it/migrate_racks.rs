@@ -129,7 +129,7 @@ impl Ground {
             pool(rack, &spec)
         });
         let policy = format!(
-            "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{limits: {{failureDomain: rack}}{policy}}}\n"
+            "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {{limits: {{failureDomain: rack}}{policy}}}\n"
         );
         folder.write(
             "pools/all.yaml",

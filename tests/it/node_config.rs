@@ -6,7 +6,7 @@ use testbed::{Options, Program, agent_settings};
 use super::server::{Server, kubernetes, node as live_node};
 use super::support::{Folder, KUBERNETES, cluster, pin, pool};
 
-const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: node-config, limits: {disruptive: {percent: 100}}}\n";
+const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {writePath: node-config, limits: {disruptive: {percent: 100}}}\n";
 
 fn node(name: &str, hostname: &str, cidr: &str) -> String {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": "7",

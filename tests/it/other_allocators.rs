@@ -60,7 +60,7 @@ fn the_real_controller_manager_is_seen_by_its_command_and_by_its_writes() {
         by_writes.contains("kube-controller-manager wrote spec.podCIDRs of Node `waits`"),
         "{by_writes}"
     );
-    let policy = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {acknowledgedAllocators: [kube-controller-manager]}\n";
+    let policy = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {acknowledgedAllocators: [kube-controller-manager]}\n";
     server.folder.write("pools/p.yaml", policy);
     assert_eq!(blocked(&server), json!([]));
 

@@ -14,7 +14,7 @@ use ipam_core::neutron::{Id, PortSecurity, VmPort};
 use ipam_planner::doctor::examine;
 use ipam_planner::plan::{Change, Plan, PortChange, unattended};
 
-const PAIRS: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {neutron: {allowedAddressPairs: PodCIDRs}}\n";
+const PAIRS: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {neutron: {allowedAddressPairs: PodCIDRs}}\n";
 
 /// A VM's port that allows these ranges.
 fn port(pairs: &[&str]) -> VmPort {
@@ -422,7 +422,7 @@ fn additions_are_applied_unattended_and_removals_wait() {
         (waiting.len(), texts(&waiting[0].removed)),
         (1, vec!["10.20.9.0/24".to_owned()])
     );
-    let disruptive = PAIRS.replace("spec: {", "spec: {unattended: disruptive, ");
+    let disruptive = PAIRS.replace("spec: {", "spec: {autoApply: disruptive, ");
     let (applied, waiting) = parted(&disruptive);
     assert_eq!((applied.len(), waiting.len()), (1, 0));
     assert_eq!(texts(&applied[0].removed), ["10.20.9.0/24"]);

@@ -7,7 +7,7 @@ use testbed::{AnnotateK8sNode, Options};
 use super::server::{Server, kubernetes, node};
 use super::support::{pin, pool};
 
-const ANNOTATIONS: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: node-annotation}\n";
+const ANNOTATIONS: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {writePath: node-annotation}\n";
 
 /// A server with one node, `worker-7`, pinned to 10.20.30.0/24 in the only pool.
 fn classic(version: &str, annotate: Option<AnnotateK8sNode>, policy: &str) -> Server {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::support::{Folder, KUBERNETES, cluster, node, pool};
 
 const STRICT: &str = "apiVersion: cilium-ipam.io/v1alpha1
-kind: Policy
+kind: IPAMPolicy
 metadata: {name: p}
 spec:
   quarantine: 1h
@@ -84,7 +84,7 @@ fn a_refusal_of_the_base_advises_only_what_helps() {
     let policy = |count: u32| {
         let spec = format!("{{limits: {{assign: {{count: {count}}}}}, quarantine: 1h}}");
         format!(
-            "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {spec}\n"
+            "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {spec}\n"
         )
     };
     let limited = folder(&policy(1), &policy(9));
@@ -131,9 +131,9 @@ fn a_rule_that_moved_in_its_file_refuses_once() {
 /// Nothing else is wrong with the plan.
 #[test]
 fn a_weakened_policy_alone_fails_where_it_is_asked_for() {
-    let protected = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {protected: {nodes: [n1]}}\n";
+    let protected = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {protected: {nodes: [n1]}}\n";
     let loose =
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {}\n";
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {}\n";
     let folder = folder(protected, loose);
     let human = folder.run(&PLAN).expect(0).stdout;
     assert!(human.contains("Plan: the Policy is weakened; "), "{human}");
@@ -156,7 +156,7 @@ fn a_weakened_policy_alone_fails_where_it_is_asked_for() {
 #[test]
 fn a_policy_that_allows_no_more_is_not_reported() {
     let loose =
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {}\n";
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {}\n";
     for (base, head) in [(STRICT, STRICT), (loose, STRICT), ("", loose)] {
         let folder = folder(base, head);
         let ran = folder.run(&[&PLAN[..], &["--fail-on", "policy,never"]].concat());

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::support::{Folder, Ran, pool, repository, run};
 
 const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1
-kind: Policy
+kind: IPAMPolicy
 metadata: {name: default}
 spec:
   rules:

@@ -158,7 +158,7 @@ impl World {
         };
         let excluded: Vec<String> = self.excluded.iter().map(|number| ipv4(*number)).collect();
         let policy = format!(
-            "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{writePath: {path}, quarantine: 1h, excluded: [{}], limits: {{disruptive: {{percent: 100}}}}}}\n",
+            "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {{writePath: {path}, quarantine: 1h, excluded: [{}], limits: {{disruptive: {{percent: 100}}}}}}\n",
             excluded.join(", ")
         );
         let b = "nodeSelector: {matchLabels: {rack: b}}";

@@ -87,7 +87,7 @@ fn the_documents_snippets_are_valid() {
                     // Tests alone are refused, as an empty directory is.
                     folder.write(
                         "pools/policy.yaml",
-                        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {}\n",
+                        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {}\n",
                     );
                 }
                 let ran = folder.run(&["validate"]);

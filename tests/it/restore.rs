@@ -201,7 +201,7 @@ fn a_pause_is_kept_and_ends_with_the_quarantine() {
     let mut restored = Restored::of(server);
     let policy = |paused: bool| {
         format!(
-            "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: default}}\nspec: {{paused: {paused}}}\n"
+            "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: default}}\nspec: {{paused: {paused}}}\n"
         )
     };
     restored

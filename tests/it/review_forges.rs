@@ -81,7 +81,7 @@ fn a_rule_refuses_a_plan_that_was_reviewed() {
     for forge in [Forge::GitHub, Forge::GitLab] {
         let world = World::new(forge);
         let policy = |expression: &str| {
-            let head = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}";
+            let head = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}";
             let rules = format!("spec:\n  rules:\n  - {{name: few, expression: {expression}}}\n");
             world
                 .folder
@@ -467,7 +467,7 @@ fn an_apply_in_windows_writes_only_while_one_is_open() {
     let world = World::new(Forge::GitHub);
     let policy = |window: &str| {
         let spec = format!("{{migration: {{windows: [{window}]}}}}");
-        let head = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}";
+        let head = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}";
         world
             .folder
             .write("pools/policy.yaml", format!("{head}\nspec: {spec}\n"));

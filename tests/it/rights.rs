@@ -247,7 +247,7 @@ fn each_command_works_with_its_roles_and_plan_uses_every_right_of_its_own() {
     let plan = planner.run(&["plan", "-o", "json"]).expect(0).json();
     assert_eq!(plan["summary"]["assign"], 1);
     let findings = plan["findings"].to_string();
-    assert!(!findings.contains("blind-spot"), "{findings}");
+    assert!(!findings.contains("unreadable-kind"), "{findings}");
     planner.run(&["show", "nodes"]).expect(0);
     // Of a refused plan, it asks whether the operator runs.
     let refused = ["comment", "--dry-run", "--limit", "assign-count=0"];
@@ -278,7 +278,7 @@ fn each_command_works_with_its_roles_and_plan_uses_every_right_of_its_own() {
     let doctor = audited.account("doctor", "doctor");
     let findings = doctor.run(&["doctor", "--fail-on", "never", "-o", "json"]);
     let findings = findings.expect(0).stdout;
-    assert!(!findings.contains("blind-spot"), "{findings}");
+    assert!(!findings.contains("unreadable-kind"), "{findings}");
     doctor.run(&["explain", "n1"]).expect(0);
     doctor
         .run(&["snapshot", "--out", "snapshot.json"])

@@ -288,7 +288,7 @@ fn a_rule_that_would_not_end_is_stopped_and_told() {
     let endless = "plan.changes.all(a, plan.changes.all(b, plan.changes.all(c, plan.changes.all(d, \
                    a.name + b.name + c.name + d.name != \"\"))))";
     let policy = format!("spec:\n  rules:\n{}", rule("endless", endless, ""));
-    let head = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\n";
+    let head = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\n";
     let folder = Folder::new(&[
         ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
         (

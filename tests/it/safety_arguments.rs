@@ -26,7 +26,8 @@ pub fn dual_stack(items: &[String], policy: &str) -> Folder {
         ("pools/a.yaml", &pool("a", DUAL_STACK)),
     ]);
     if !policy.is_empty() {
-        let head = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: ";
+        let head =
+            "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: ";
         folder.write("pools/policy.yaml", format!("{head}{policy}\n"));
     }
     folder
@@ -183,7 +184,7 @@ fn what_is_protected_needs_no_file_of_its_own_and_no_waiver_helps() {
 #[test]
 fn a_protection_beside_what_it_protects_is_no_protection() {
     let folder = dual_stack(&[node("n1", "a", "")], "");
-    let policy = "---\napiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {protected: {pools: [a], nodes: [n2]}}\n";
+    let policy = "---\napiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {protected: {pools: [a], nodes: [n2]}}\n";
     folder.write(
         "pools/a.yaml",
         format!(

@@ -199,7 +199,7 @@ fn racks_that_swap_are_told(server: &Server, pools: &[String; 3]) {
         "{}",
         swap.all()
     );
-    let full = server.run(&["plan", "--full"]).expect(0).stdout;
+    let full = server.run(&["plan", "--show-all"]).expect(0).stdout;
     assert_eq!(full.matches(".0/24").count(), 1_334);
     let doctor = server
         .run(&["doctor", "--fail-on", "warning"])
@@ -384,7 +384,7 @@ fn what_a_user_may_not_see_or_do() {
         "{refused}"
     );
     let plan = as_user("reader", &["plan", "-o", "json"]).expect(0).json();
-    assert_eq!(plan["findings"][0]["rule"], "blind-spot");
+    assert_eq!(plan["findings"][0]["rule"], "unreadable-kind");
     assert_eq!(plan["summary"]["assign"], 1);
     let apply = as_user("reader", &["apply", "--auto-approve"]).expect(1);
     assert!(

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::support::{Folder, Ran, cluster, node, pin, pool};
 
 const RULE: &str = "operator-will-remove-block";
-const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: cilium-node}\n";
+const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {writePath: cilium-node}\n";
 
 fn settings(mask: u8) -> String {
     format!(
@@ -50,7 +50,11 @@ fn run(folder: &Folder, arguments: &[&str]) -> Ran {
 }
 
 fn findings(folder: &Folder) -> Vec<Value> {
-    let report = run(folder, &["doctor", "--no-pools", "-o", "json", "--full"]).json();
+    let report = run(
+        folder,
+        &["doctor", "--no-pools", "-o", "json", "--show-all"],
+    )
+    .json();
     let findings = report["findings"].as_array().unwrap().iter();
     let of_rule = findings.filter(|finding| finding["rule"] == RULE);
     of_rule.cloned().collect()
@@ -169,7 +173,7 @@ fn plan_import_and_upgrade_report_it() {
     let imported = run(&removes, &["import", "out", "--dry-run"]);
     assert!(imported.all().contains(RULE), "{}", imported.all());
     let keeps = folder("1.18.3", "", 22, &BLOCKS);
-    let upgrade = ["upgrade", "--no-pools", "-o", "json", "--full", "--to"];
+    let upgrade = ["upgrade", "--no-pools", "-o", "json", "--show-all", "--to"];
     let told = run(&keeps, &[&upgrade[..], &["1.20.2"]].concat()).expect(2);
     let told = told.json();
     let hops = told["hops"].as_array().unwrap().iter();

@@ -8,7 +8,7 @@ const CLUSTER_POOL: &str = r#""ipam":"cluster-pool","enable-ipv6":"false","clust
 
 pub(super) fn policy(path: &str) -> String {
     format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{writePath: {path}, quarantine: 1h, limits: {{disruptive: {{percent: 100}}, release: {{percent: 100}}}}}}\n"
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {{writePath: {path}, quarantine: 1h, limits: {{disruptive: {{percent: 100}}, release: {{percent: 100}}}}}}\n"
     )
 }
 

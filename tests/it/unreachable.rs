@@ -61,7 +61,7 @@ fn failed_requests_are_printed() {
     let address = closed.local_addr().unwrap();
     drop(closed);
     let of_cluster = folder(&format!("https://{address}"), &token());
-    let plan = ["plan", "-v", "--patience", "0s"];
+    let plan = ["plan", "-v", "--retry-timeout", "0s"];
     let told = of_cluster.run(&[&plan[..], &["--kubeconfig", "kubeconfig"]].concat());
     let told = told.expect(8).stderr;
     let is_failure = |start: &str, line: &str| {

@@ -249,12 +249,13 @@ fn two_thousand_services_of_one_cause_are_one_entry() {
         ran.stdout
     );
     assert!(
-        ran.stdout.contains("… and 1,990 more; --full shows all"),
+        ran.stdout
+            .contains("… and 1,990 more; --show-all shows all"),
         "{}",
         ran.stdout
     );
     assert!(ran.stdout.lines().count() < 50, "{}", ran.stdout);
-    let full = upgrade(&folder, &["--to", "1.16", "--full"]).expect(2);
+    let full = upgrade(&folder, &["--to", "1.16", "--show-all"]).expect(2);
     assert!(full.stdout.lines().count() > 2_000);
     let markdown = upgrade(&folder, &["--to", "1.16", "-o", "markdown"]).expect(2);
     assert!(markdown.stdout.lines().count() < 50, "{}", markdown.stdout);

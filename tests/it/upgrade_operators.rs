@@ -110,7 +110,7 @@ fn from_1_15_to_1_19_as_told() {
             "--no-pools",
             "-o",
             "json",
-            "--full",
+            "--show-all",
         ])
         .expect(2)
         .json();

@@ -28,7 +28,7 @@ fn address_pool(name: &str, cidr: &str) -> String {
 
 fn policy(spec: &str) -> String {
     format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {spec}\n"
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {spec}\n"
     )
 }
 

@@ -76,7 +76,7 @@ fn nodes_that_join_get_blocks_and_files_take_effect_when_they_are_good() {
         json!(["10.30.1.0/24"]),
         "the last good files stay in force"
     );
-    let kind = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}";
+    let kind = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}";
     server.folder.write(
         "pools/policy.yaml",
         format!("{kind}\nspec: {{paused: true}}\n"),
@@ -105,7 +105,7 @@ fn nodes_that_join_get_blocks_and_files_take_effect_when_they_are_good() {
 #[test]
 fn a_broken_rule_holds_back_what_it_judges_until_it_holds() {
     let server = server();
-    let kind = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}";
+    let kind = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}";
     let policy = |expression: &str| {
         let rules = format!("spec:\n  rules:\n  - {{name: ready, expression: '{expression}'}}\n");
         server
@@ -218,7 +218,7 @@ fn what_takes_something_away_waits_for_a_person_unless_the_policy_says_otherwise
         "a new node never waits"
     );
     server.plane.get(path).unwrap();
-    let policy = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {unattended: destructive}\n";
+    let policy = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {autoApply: destructive}\n";
     server.folder.write("pools/policy.yaml", policy);
     watching.until(
         "written",

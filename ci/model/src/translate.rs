@@ -74,7 +74,7 @@ impl Names {
         let cidrs: Vec<String> = self.blocks.iter().map(ToString::to_string).collect();
         let mut documents = vec![
             format!("kind: IPPool\nmetadata: {{name: pool}}\nspec: {{cidrs: [{}], blockSize: 32}}", cidrs.join(", ")),
-            "kind: Policy\nmetadata: {name: policy}\nspec: {writePath: node-annotation, quarantine: 10m}".to_owned(),
+            "kind: IPAMPolicy\nmetadata: {name: policy}\nspec: {writePath: node-annotation, quarantine: 10m}".to_owned(),
         ];
         for (node, block) in pins {
             let (node, block) = (

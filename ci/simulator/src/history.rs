@@ -323,7 +323,7 @@ fn settled(plan: &Plan) -> Result<(), Vec<String>> {
     let is_stuck = |reason: &BlockedReason| {
         matches!(
             reason,
-            BlockedReason::Node(NodeObstacle::Claimed(..) | NodeObstacle::HeldTwice(..))
+            BlockedReason::Node(NodeObstacle::Claimed(..) | NodeObstacle::DuplicateBlock(..))
         )
     };
     let stuck = plan

@@ -59,7 +59,7 @@ spec: {cidrs: [10.0.0.0/29, \"fd00::/62\"], blockSize: {ipv4: 31, ipv6: 64}}
 ";
 const ANNOTATION: &str = "
 apiVersion: cilium-ipam.io/v1alpha1
-kind: Policy
+kind: IPAMPolicy
 metadata: {name: p}
 spec: {writePath: node-annotation, quarantine: 5m}
 ---
@@ -67,7 +67,7 @@ spec: {writePath: node-annotation, quarantine: 5m}
 
 const QUARANTINE: &str = "
 apiVersion: cilium-ipam.io/v1alpha1
-kind: Policy
+kind: IPAMPolicy
 metadata: {name: p}
 spec: {quarantine: 5m}
 ---
@@ -86,7 +86,7 @@ spec: {cidrs: [10.0.0.0/24], blockSize: 30}
 
 fn policy(write_path: &str) -> String {
     format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{writePath: {write_path}, quarantine: 2h}}\n---\n"
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {{writePath: {write_path}, quarantine: 2h}}\n---\n"
     )
 }
 

@@ -4,6 +4,7 @@
 
 mod address;
 mod branch;
+mod ci_environment;
 mod client;
 mod error;
 mod issue;
@@ -14,11 +15,11 @@ mod patience;
 mod place;
 mod post;
 mod routes;
-mod surroundings;
 mod token;
 
 pub use address::{ApiUrl, PlainHttp};
 pub use branch::{FilesInBranch, default_branch, files_in_branch};
+pub use ci_environment::CiEnvironment;
 pub use client::Client;
 pub use error::ForgeError;
 pub use issue::{Issue, IssueKept, IssueWanted, keep_issue};
@@ -27,5 +28,4 @@ pub use marker::Marker;
 pub use merged::{Merged, merged_with};
 pub use place::{Place, PullRequest, Repository};
 pub use post::{Comment, How, Outcome, Posted, Renewal, find, post};
-pub use surroundings::Surroundings;
 pub use token::Token;

@@ -8,7 +8,7 @@ pub mod event;
 pub mod status;
 
 mod apply_loop;
-mod aside;
+mod blocking_task;
 mod claim_store;
 mod concurrency;
 pub mod history;
@@ -172,7 +172,7 @@ impl<'j> Job<'j> {
 
     /// Limits, protections and rules that refuse these changes and are not waived.
     pub async fn refusals(&self, changes: &[Change], observed: &Observed) -> Vec<Refusal> {
-        aside::refused(self, changes, observed).await
+        blocking_task::refused(self, changes, observed).await
     }
 
     /// Plans for an observed cluster.
@@ -210,5 +210,5 @@ pub async fn observe_and_plan<C: Cluster>(
             .observe_into(&job.loaded.desired, &mut observed)
             .await;
     }
-    Ok(aside::plan(job, observed).await)
+    Ok(blocking_task::plan(job, observed).await)
 }

@@ -144,7 +144,7 @@ impl StatusInput<'_> {
                     conditions: self.conditions(object, new_conditions)
                 })
             }
-            CustomKind::Policy => {
+            CustomKind::IpamPolicy => {
                 let blocked = self
                     .overview
                     .map_or(0, |overview| count(overview.blocked.len()));
@@ -182,7 +182,8 @@ impl StatusInput<'_> {
                 let what = path
                     .as_ref()
                     .map_or_else(|| message.clone(), |path| format!("{path} has errors"));
-                let is_brake = object.kind == CustomKind::Policy && object.spec["paused"] == true;
+                let is_brake =
+                    object.kind == CustomKind::IpamPolicy && object.spec["paused"] == true;
                 let brake = if is_brake { "the pause applies; " } else { "" };
                 let message = format!("{brake}{what}; nothing new applies until that is fixed");
                 new_condition(
@@ -230,7 +231,7 @@ impl StatusInput<'_> {
                 let service = object.spec["service"].as_str()?.parse().ok()?;
                 overview.service_pins.get(&service)
             }
-            CustomKind::IpPool | CustomKind::Policy => None,
+            CustomKind::IpPool | CustomKind::IpamPolicy => None,
         }
     }
 

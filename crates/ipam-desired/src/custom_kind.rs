@@ -19,7 +19,7 @@ ipam_core::text_enum! {
         /// A pin of a Service.
         ServiceAssignment = "ServiceAssignment",
         /// Write path, limits, protection and excluded ranges.
-        Policy = "Policy",
+        IpamPolicy = "IPAMPolicy",
     }
 }
 
@@ -30,7 +30,7 @@ impl CustomKind {
             CustomKind::IpPool => "ippools.cilium-ipam.io",
             CustomKind::NodeAssignment => "nodeassignments.cilium-ipam.io",
             CustomKind::ServiceAssignment => "serviceassignments.cilium-ipam.io",
-            CustomKind::Policy => "policies.cilium-ipam.io",
+            CustomKind::IpamPolicy => "ipampolicies.cilium-ipam.io",
         }
     }
 

@@ -227,8 +227,8 @@ pub struct Policy {
     pub failure_domain: String,
     /// Nodes and pools that must not change.
     pub protected: Protected,
-    /// The worst hazard of unattended changes.
-    pub unattended: Hazard,
+    /// The worst hazard of changes that `watch` and the operator apply.
+    pub auto_apply: Hazard,
     /// Whether unattended changes are allowed.
     pub activity: Activity,
     pub address_pairs: AddressPairs,
@@ -262,7 +262,7 @@ pub enum AddressPairs {
 /// Whether unattended changes are allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activity {
-    /// Changes up to the hazard `unattended` are allowed.
+    /// Changes up to the hazard `auto_apply` are allowed.
     #[default]
     Active,
     /// No unattended changes.
@@ -315,7 +315,7 @@ impl Default for Policy {
             limits: Policy::LIMITS.into(),
             failure_domain: Policy::FAILURE_DOMAIN.to_owned(),
             protected: Protected::default(),
-            unattended: Hazard::None,
+            auto_apply: Hazard::None,
             activity: Activity::Active,
             address_pairs: AddressPairs::Ignored,
             migration: MigrationPolicy::default(),

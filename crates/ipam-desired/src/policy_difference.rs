@@ -21,7 +21,7 @@ pub fn weakened(base: &Policy, head: &Policy) -> Vec<String> {
         limits,
         failure_domain,
         protected,
-        unattended,
+        auto_apply,
         activity,
         migration,
         rules,
@@ -67,11 +67,11 @@ pub fn weakened(base: &Policy, head: &Policy) -> Vec<String> {
             head.quarantine
         ));
     }
-    if head.unattended > *unattended {
+    if head.auto_apply > *auto_apply {
         found.push(format!(
             "unattended changes up to hazard `{}` are allowed, instead of `{}`",
-            head.unattended.as_str(),
-            unattended.as_str()
+            head.auto_apply.as_str(),
+            auto_apply.as_str()
         ));
     }
     if (*activity, head.activity) == (Activity::Paused, Activity::Active) {

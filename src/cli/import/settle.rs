@@ -12,7 +12,7 @@ use ipam_config::documents::{Documents, SourceFile};
 use ipam_controller::{Job, Loaded, check_documents};
 use ipam_core::model::Severity;
 use ipam_core::text::one_line;
-use ipam_planner::import::{Inferred, Judgement, Refused, Wish, judge};
+use ipam_planner::import::{ImportRequest, Inferred, Judgement, Refused, judge};
 use ipam_planner::plan::{
     Blocked, BlockedReason, NodeObstacle, Plan, PlanDocument, WritePathObstacle,
 };
@@ -42,14 +42,14 @@ impl Settled {
         arguments: &Arguments,
         mut inferred: Inferred,
         observed: &Observed,
-        wish: &Wish,
+        request: &ImportRequest,
         detail: Detail,
     ) -> Result<Settled, Failure> {
         for _ in 0..TRIALS {
             let files = yaml::files(&arguments.directory, &inferred)?;
             let loaded = loaded(&files, detail)?;
             let plan = Job::files(&loaded).plan(observed);
-            match judge(&inferred, &plan, observed, wish) {
+            match judge(&inferred, &plan, observed, request) {
                 Judgement::Good => {
                     return Ok(Settled {
                         document: document(&arguments.directory, &plan, detail),
@@ -119,8 +119,8 @@ fn unserved<'p>(plan: &'p Plan, inferred: &Inferred) -> impl Iterator<Item = &'p
     let is_served = |blocked: &Blocked| {
         matches!(
             blocked.reason,
-            BlockedReason::WritePath(WritePathObstacle::RivalAllocator(_))
-                | BlockedReason::Node(NodeObstacle::Exhausted { .. })
+            BlockedReason::WritePath(WritePathObstacle::OtherAllocator(_))
+                | BlockedReason::Node(NodeObstacle::NodePoolsExhausted { .. })
         )
     };
     let all = plan.blocked.iter();
@@ -154,7 +154,10 @@ fn refusal(reasons: &[Refused], detail: Detail) -> Failure {
         text += &format!("\n  {reason}");
     }
     if reasons.len() > shown {
-        text += &format!("\n  … and {} more; --full shows all", reasons.len() - shown);
+        text += &format!(
+            "\n  … and {} more; --show-all shows all",
+            reasons.len() - shown
+        );
     }
     Failure::Failed(text)
 }

@@ -199,7 +199,7 @@ fn policy(inferred: &Inferred) -> Result<String, Failure> {
     };
     let mut text = comment("What holds for the whole directory. At most one Policy.");
     text += &comments::of_write_path(&inferred.write_path);
-    text += &head("Policy", "default")?;
+    text += &head("IPAMPolicy", "default")?;
     text += &format!("  writePath: {path}\n");
     let mut public = inferred.public.clone();
     public.sort();

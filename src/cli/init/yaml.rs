@@ -166,7 +166,7 @@ pub(super) fn policy(proposal: &Proposal, split: &Split) -> Result<String, Failu
     let mut text = schema_line();
     text += &format!(
         "# What holds for the whole directory. At most one Policy; the values are the defaults.\n\
-         apiVersion: {API_VERSION}\nkind: Policy\nmetadata:\n  name: default\nspec:\n  \
+         apiVersion: {API_VERSION}\nkind: IPAMPolicy\nmetadata:\n  name: default\nspec:\n  \
          # The field that is written. `auto`: the one that the running Cilium reads.\n  \
          writePath: auto\n  \
          # Addresses that no node gets, not even by a pin:\n  \

@@ -123,7 +123,7 @@ impl Report<'_> {
         }
         if self.left.len() > named {
             note(&format!(
-                "… and {} more; --full shows all",
+                "… and {} more; --show-all shows all",
                 self.left.len() - named
             ));
         }
@@ -165,7 +165,10 @@ impl Report<'_> {
             text += &format!("  {}\n", printable(path));
         }
         if paths.len() > named {
-            text += &format!("  … and {} more; --full shows all\n", paths.len() - named);
+            text += &format!(
+                "  … and {} more; --show-all shows all\n",
+                paths.len() - named
+            );
         }
         text + &self.next_step()
     }

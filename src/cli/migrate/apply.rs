@@ -9,7 +9,7 @@ use super::super::interruption::Interruption;
 use super::super::plan_file::{self, Expectation, PlanOrigin};
 use super::super::{Common, ExitStatus, approval, load_valid, output};
 use super::host::ThisProcess;
-use super::options::{CheckArguments, RulesArguments, WishArguments};
+use super::options::{CheckArguments, RequestArguments, RulesArguments};
 use super::outcome::unfinished;
 use super::plan::{Scheduled, scheduled, tell_windows};
 use super::progress::Progress;
@@ -24,7 +24,9 @@ use ipam_controller::Loaded;
 use ipam_controller::migration::{
     Migration, MigrationError, Stores, migration_id, pods_by_node, stored,
 };
-use ipam_planner::migration::{ApprovedFiles, MigrationRecord, Rules, ScheduleDocument, Wish};
+use ipam_planner::migration::{
+    ApprovedFiles, MigrationRecord, MigrationRequest, Rules, ScheduleDocument,
+};
 
 /// Attempts to begin while other appliers change the claims.
 const ATTEMPTS: usize = 5;
@@ -43,7 +45,7 @@ pub(in super::super) struct Arguments {
     #[command(flatten)]
     expectation: Expectation,
     #[command(flatten)]
-    wish: WishArguments,
+    request: RequestArguments,
     #[command(flatten)]
     rules: RulesArguments,
     #[command(flatten)]
@@ -101,9 +103,9 @@ impl Arguments {
             self.expectation.check_digest(saved, made)?;
             self.expectation.check_trust(terminal)?;
         }
-        let given = self.wish.wish();
+        let given = self.request.request();
         match saved {
-            Some(saved) if given != Default::default() && given != saved.wish => {
+            Some(saved) if given != Default::default() && given != saved.request => {
                 Err(Failure::Unexpected {
                     what: "the flags ask for something else than the saved schedule".to_owned(),
                     hint: "leave them out, or plan again with them and review that schedule",
@@ -154,7 +156,7 @@ impl Run<'_> {
             return nothing_moves(&approved.document);
         }
         self.interruption.begin_writes();
-        let rules = self.arguments.rules.rules(&approved.document.wish);
+        let rules = self.arguments.rules.rules(&approved.document.request);
         let progress = Progress::new(&approved.document, None);
         let host = ThisProcess::new(self.interruption, &self.arguments.check, progress);
         let id = migration_id(self.cluster.now());
@@ -182,7 +184,7 @@ impl Run<'_> {
                 Err(MigrationError::Cluster(ClusterError::Claims(WriteError::Superseded(_)))) => {}
                 begun => return Ok(begun?),
             }
-            let made = self.made(&approved.document.wish).await?;
+            let made = self.made(&approved.document.request).await?;
             let differences = approved.document.differences(&made.document);
             if !differences.is_empty() {
                 return Err(Failure::StaleSchedule(differences));
@@ -215,14 +217,14 @@ impl Run<'_> {
         .await
     }
 
-    async fn made(&self, wish: &Wish) -> Result<Scheduled, Failure> {
+    async fn made(&self, request: &MigrationRequest) -> Result<Scheduled, Failure> {
         let pods = pods_by_node(self.cluster).await?;
         scheduled(
             self.cluster,
             self.loaded,
             self.directory,
             &pods,
-            wish,
+            request,
             self.common,
         )
         .await
@@ -237,11 +239,11 @@ impl Run<'_> {
         {
             return Err(unfinished(&earlier.record, self.common));
         }
-        let wish = match self.saved {
-            Some(saved) => saved.wish.clone(),
-            None => self.arguments.wish.wish(),
+        let request = match self.saved {
+            Some(saved) => saved.request.clone(),
+            None => self.arguments.request.request(),
         };
-        let made = self.made(&wish).await?;
+        let made = self.made(&request).await?;
         self.show(&made.document)?;
         let expectation = &self.arguments.expectation;
         expectation.check_digest(&made.document, PlanOrigin::ScheduleNow)?;

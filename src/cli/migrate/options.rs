@@ -7,8 +7,8 @@ use jiff::SignedDuration;
 use super::super::duration::duration;
 use ipam_core::model::NodeName;
 use ipam_planner::migration::{
-    CheckDocument, DrainRules, Goal, Handling, KubeletRestart, MethodChoice, Rules, RulesDocument,
-    Wish,
+    CheckDocument, DrainRules, Goal, Handling, KubeletRestart, MethodChoice, MigrationRequest,
+    Rules, RulesDocument,
 };
 
 /// Limit for evictions, and for any other step, unless flags say otherwise.
@@ -16,7 +16,7 @@ const TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
 
 /// What moves.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct WishArguments {
+pub(super) struct RequestArguments {
     /// Move only this node. Repeatable. Nodes of the control plane move only if they are named.
     #[arg(long, value_name = "NAME")]
     node: Vec<NodeName>,
@@ -70,9 +70,9 @@ enum MethodName {
     RecreateNode,
 }
 
-impl WishArguments {
-    pub(super) fn wish(&self) -> Wish {
-        Wish {
+impl RequestArguments {
+    pub(super) fn request(&self) -> MigrationRequest {
+        MigrationRequest {
             goal: self.to_ipam.unwrap_or(Goal::Blocks),
             nodes: self.node.iter().cloned().collect(),
             method: match self.method {
@@ -118,9 +118,9 @@ enum KubeletName {
 
 impl RulesArguments {
     /// The rules of a migration that begins.
-    pub(super) fn rules(&self, wish: &Wish) -> Rules {
+    pub(super) fn rules(&self, request: &MigrationRequest) -> Rules {
         let default = RulesDocument::from(Rules {
-            drain: wish.drain,
+            drain: request.drain,
             kubelet: KubeletRestart::default(),
             drain_timeout: TIMEOUT,
             timeout: TIMEOUT,

@@ -11,7 +11,7 @@ use super::super::output_files::Inputs;
 use super::super::plan::PlanFormat;
 use super::super::target::Target;
 use super::super::{Common, ExitStatus, load_valid, output};
-use super::options::WishArguments;
+use super::options::RequestArguments;
 use crate::render::{Detail, PageLimit, migration, migration_markdown, printable, report};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Cluster, Extent, Opening, observe, replace_private_file};
@@ -19,7 +19,7 @@ use ipam_controller::migration::pods_by_node;
 use ipam_controller::{Loaded, Scope};
 use ipam_core::similar_names::most_similar;
 use ipam_desired::{Desired, WindowState};
-use ipam_planner::migration::{ScheduleDocument, Wish, Workloads, schedule};
+use ipam_planner::migration::{MigrationRequest, ScheduleDocument, Workloads, schedule};
 
 /// Show which nodes would move, in which waves, by which steps, and what is lost.
 #[derive(Debug, clap::Args)]
@@ -30,7 +30,7 @@ pub(in super::super) struct Arguments {
     #[arg(long, value_name = "FILE", value_parser = output_file())]
     out: Option<PathBuf>,
     #[command(flatten)]
-    wish: WishArguments,
+    request: RequestArguments,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "human")]
     output: PlanFormat,
@@ -50,8 +50,16 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         Target::Live(live) => pods_by_node(live).await?,
         Target::File(_) | Target::Sysdump(_) => Workloads::default(),
     };
-    let wish = arguments.wish.wish();
-    let made = scheduled(&cluster, &loaded, &location.directory, &pods, &wish, common).await?;
+    let request = arguments.request.request();
+    let made = scheduled(
+        &cluster,
+        &loaded,
+        &location.directory,
+        &pods,
+        &request,
+        common,
+    )
+    .await?;
     let document = &made.document;
     if let Some(file) = &arguments.out {
         replace_private_file(file, &output::json_text(document)?).map_err(|error| {
@@ -128,23 +136,23 @@ pub(super) async fn scheduled<C: Cluster>(
     loaded: &Loaded,
     directory: &Path,
     pods: &Workloads,
-    wish: &Wish,
+    request: &MigrationRequest,
     common: &Common,
 ) -> Result<Scheduled, Failure> {
     let mut observed = observe(cluster, Extent::Plan).await?;
     let desired = &loaded.desired;
     let openstack = common.openstack_for(desired, Scope::Subnets).await?;
     openstack.observe_into(desired, &mut observed).await;
-    check_nodes(wish, &observed)?;
-    let schedule = schedule(desired, &observed, pods, wish);
-    let document = ScheduleDocument::new(&schedule, wish, &directory.to_string_lossy())
+    check_nodes(request, &observed)?;
+    let schedule = schedule(desired, &observed, pods, request);
+    let document = ScheduleDocument::new(&schedule, request, &directory.to_string_lossy())
         .of_revision(loaded.revision.clone());
     Ok(Scheduled { observed, document })
 }
 
-fn check_nodes(wish: &Wish, observed: &Observed) -> Result<(), Failure> {
+fn check_nodes(request: &MigrationRequest, observed: &Observed) -> Result<(), Failure> {
     let is_unknown = |name: &&_| !observed.nodes.contains_key(*name);
-    let Some(unknown) = wish.nodes.iter().find(is_unknown) else {
+    let Some(unknown) = request.nodes.iter().find(is_unknown) else {
         return Ok(());
     };
     let known = observed.nodes.keys().map(|name| name.as_str());

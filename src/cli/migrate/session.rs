@@ -42,7 +42,7 @@ pub(super) async fn live(common: &Common) -> Result<LiveCluster, Failure> {
             file.display()
         )));
     }
-    target::live(common, common.patience).await
+    target::live(common, common.retry_timeout).await
 }
 
 impl SessionArguments {

@@ -35,8 +35,8 @@ fn nested(path: &[String], value: Value) -> Value {
 
 #[test]
 fn no_field_of_our_kinds_may_be_empty() {
-    use DocumentKind::{IpPool, NodeAssignment, Policy, ServiceAssignment};
-    for kind in [IpPool, NodeAssignment, ServiceAssignment, Policy] {
+    use DocumentKind::{IpPool, IpamPolicy, NodeAssignment, ServiceAssignment};
+    for kind in [IpPool, NodeAssignment, ServiceAssignment, IpamPolicy] {
         let mut places = Vec::new();
         fields(&json_schema(kind), &mut Vec::new(), &mut places);
         assert!(places.len() > 5, "{places:?}");

@@ -23,7 +23,7 @@ fn faults_about_load_balancer_addresses_are_named_with_their_lines() {
         (
             "two forms",
             blocks("{cidr: 10.0.0.0/24, start: 10.0.0.9}"),
-            "two-forms",
+            "cidr-and-start",
             4,
         ),
         (

@@ -40,7 +40,7 @@ fn warnings_do_not_stop_a_plan() {
         .run(&["plan", "--cluster", "cluster.json", "-o", "json"])
         .expect(0);
     assert_eq!(ran.json()["findings"][0]["rule"], "foreign-address-space");
-    folder.write("pools/policy.yaml", "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {ownAddressSpace: [20.0.0.0/8]}\n");
+    folder.write("pools/policy.yaml", "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {ownAddressSpace: [20.0.0.0/8]}\n");
     let ran = folder
         .run(&["plan", "--cluster", "cluster.json", "-o", "json"])
         .expect(0);
@@ -63,7 +63,7 @@ fn a_second_place_in_an_endless_line_is_not_drawn() {
 fn a_message_says_what_was_found_and_helps_with_this_field() {
     let policy = |spec: &str| {
         format!(
-            "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {spec}\n"
+            "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {spec}\n"
         )
     };
     let window = |window: &str| policy(&format!("{{migration: {{windows: [{window}]}}}}"));
@@ -157,7 +157,7 @@ fn a_message_says_what_was_found_and_helps_with_this_field() {
 #[test]
 fn a_faulty_duration_on_the_command_line() {
     let folder = Folder::new(&[]);
-    for flag in ["--patience", "--lock-timeout"] {
+    for flag in ["--retry-timeout", "--lock-timeout"] {
         let said = folder.run(&["apply", flag, "5x"]).expect(1).stderr;
         let told = format!(
             "invalid value '5x' for '{flag} <DURATION>': expected a duration, such as `90s`, `5m` or `1h 30m`"

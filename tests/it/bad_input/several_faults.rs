@@ -93,7 +93,7 @@ fn a_fault_of_structure_hides_no_other_and_causes_none() {
         ],
     );
     assert_found(
-        "apiVersion: x\nkind: Policy\nmetadata: {}\nspec: {writePath: Node, excluded: [x,\n  1]}\n",
+        "apiVersion: x\nkind: IPAMPolicy\nmetadata: {}\nspec: {writePath: Node, excluded: [x,\n  1]}\n",
         &[
             ("unknown-value", 1),
             ("missing-field", 3),

@@ -22,7 +22,7 @@ const KUBELET: &str = "system:node:n1";
 const VIEWER: &str = "viewer";
 
 /// Logs every request, without bodies.
-pub const AUDIT_POLICY: &str = r#"{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}"#;
+pub const AUDIT_POLICY: &str = r#"{"apiVersion":"audit.k8s.io/v1","kind":"IPAMPolicy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}"#;
 
 /// A server that logs every request, and its audit log.
 pub struct Installed {
@@ -55,7 +55,7 @@ impl Installed {
             installed
                 .server
                 .plane
-                .list(&format!("{GROUP}/policies"))
+                .list(&format!("{GROUP}/ipampolicies"))
                 .is_ok()
         });
         installed
@@ -126,14 +126,14 @@ impl Installed {
             "serviceassignments",
             &object("ServiceAssignment", "web", service),
         );
-        self.create("policies", &object("Policy", "default", policy));
+        self.create("ipampolicies", &object("IPAMPolicy", "default", policy));
     }
 
     fn all_is_told(&self) {
         condition(&self.server, "ippools/a", "Ready", "Applied");
         condition(&self.server, "nodeassignments/n9", "Ready", "Applied");
         condition(&self.server, "serviceassignments/web", "Ready", "Applied");
-        condition(&self.server, "policies/default", "Ready", "Applied");
+        condition(&self.server, "ipampolicies/default", "Ready", "Applied");
         // Where an object vanishes, it looks whether the definition stays.
         self.create(
             "nodeassignments",

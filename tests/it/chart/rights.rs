@@ -37,7 +37,7 @@ fn installed_and_upgraded_with_what_it_needs_and_no_more() {
     plane
         .create("/apis/cilium.io/v2/ciliumloadbalancerippools", &balancer)
         .unwrap();
-    installed.one_of_each(json!({"unattended": "destructive"}));
+    installed.one_of_each(json!({"autoApply": "destructive"}));
     let operator = installed.operator();
     operator.until("leads", json!({}));
     let second = installed.operator();
@@ -270,7 +270,7 @@ fn to_move_nodes_it_needs_what_the_chart_gives() {
     );
     let limits = json!({"disruptive": {"percent": 100}});
     installed.one_of_each(
-        json!({"writePath": "node-config", "unattended": "disruptive", "limits": limits}),
+        json!({"writePath": "node-config", "autoApply": "disruptive", "limits": limits}),
     );
     let operator = installed.operator();
     operator.until("leads", json!({}));
@@ -307,7 +307,7 @@ fn in_multi_pool_it_needs_what_the_chart_gives() {
         "--set writePaths.node=false --set writePaths.podIPPool=true",
     );
     installed.one_of_each(
-        json!({"unattended": "destructive", "limits": {"disruptive": {"percent": 100}}}),
+        json!({"autoApply": "destructive", "limits": {"disruptive": {"percent": 100}}}),
     );
     let operator = installed.operator();
     operator.until("written", json!({"kind": "CiliumPodIPPool", "name": "a"}));

@@ -66,7 +66,7 @@ fn folder(policy: &str, items: Vec<Value>) -> Folder {
         }
     }
     let policy = format!(
-        "---\napiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {policy}\n"
+        "---\napiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {policy}\n"
     );
     let list = json!({"apiVersion": "v1", "kind": "List", "items": all}).to_string();
     Folder::new(&[

@@ -6,7 +6,7 @@ use crate::support::{Folder, KUBERNETES, holds, node, pin, pool};
 #[test]
 fn blocks_with_their_reasons() {
     let kubernetes = |more: &str| format!("{KUBERNETES}{more}");
-    let annotation = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: node-annotation}\n";
+    let annotation = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {writePath: node-annotation}\n";
     let with_policy = [pool("a", POOL), annotation.to_owned()];
     let bare = [node("n", "a", "")];
     let controller = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"kcm","namespace":"kube-system","labels":{"component":"kube-controller-manager"}},"spec":{"containers":[{"name":"kcm","command":["kube-controller-manager","--allocate-node-cidrs=true"]}]}}"#;

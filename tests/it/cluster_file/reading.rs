@@ -141,7 +141,7 @@ fn whose_settings_hold_does_not_depend_on_the_order() {
                 .as_array()
                 .unwrap()
                 .iter()
-                .any(|finding| finding["rule"] == "two-ciliums")
+                .any(|finding| finding["rule"] == "multiple-cilium-installations")
         );
     }
 }

@@ -70,7 +70,7 @@ fn taken_addresses_are_never_handed_out() {
     let annotated = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"m","uid":"u","resourceVersion":"1","annotations":{"io.cilium.network.ipv4-pod-cidr":"10.20.5.0/24"}},"spec":{},"status":{"addresses":[{"type":"InternalIP","address":"10.20.6.1"}]}}"#;
     let items = [cilium_node, balancers, services, annotated].map(str::to_owned);
     let policy =
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {excluded: [10.20.8.0/24]}\n"
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {excluded: [10.20.8.0/24]}\n"
             .to_owned();
     let pools = [
         pool(
@@ -165,7 +165,7 @@ fn blocks_held_twice_are_said() {
         node("m", "a", &holds("10.20.0.0/23")),
     ];
     let finding = &plan(&folder("1.19.3", KUBERNETES, &items, &[pool("a", POOL)]))["findings"][0];
-    assert_eq!(finding["rule"], "block-held-twice");
+    assert_eq!(finding["rule"], "duplicate-block");
 }
 
 /// A Node with annotations.

@@ -98,7 +98,7 @@ fn services_pools_and_the_policy_are_found() {
         "pools/lb.yaml",
         "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: edge}\nspec: {blocks: [{cidr: 20.0.10.0/24}]}\n---\n\
          apiVersion: cilium-ipam.io/v1alpha1\nkind: ServiceAssignment\nmetadata: {name: web}\nspec: {service: shop/web, ips: [20.0.10.9]}\n---\n\
-         apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {excluded: [20.0.10.0/28], protected: {nodes: [n1]}}\n",
+         apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {excluded: [20.0.10.0/28], protected: {nodes: [n1]}}\n",
     );
     repo.commit("Ada", "Begin");
     let found = |subject: &str| -> Vec<String> {
@@ -111,11 +111,11 @@ fn services_pools_and_the_policy_are_found() {
         found("20.0.10.9"),
         [
             "CiliumLoadBalancerIPPool/edge",
-            "Policy",
+            "IPAMPolicy",
             "ServiceAssignment/shop/web"
         ]
     );
-    assert_eq!(found("n1"), ["Policy"]);
+    assert_eq!(found("n1"), ["IPAMPolicy"]);
     assert_eq!(found("pool/edge"), ["CiliumLoadBalancerIPPool/edge"]);
     assert!(found("n2").is_empty() && found("192.0.2.1").is_empty());
 }

@@ -133,7 +133,7 @@ fn load_balancers_stay_and_lb_freeze_pins_services() {
 
 #[test]
 fn hostile_labels_and_names_stay_text() {
-    let hostile = "a\n---\nkind: Policy\n# \u{1b}[31m\u{202e}: 'x\" {y";
+    let hostile = "a\n---\nkind: IPAMPolicy\n# \u{1b}[31m\u{202e}: 'x\" {y";
     let items: Vec<String> = (0..4)
         .map(|number| {
             let mut item: Value = serde_json::from_str(&node(&format!("n{number}"), "r", &holds(&format!("10.{}.{number}.0/24", 20 + number / 2)))).unwrap();
@@ -158,7 +158,7 @@ fn hostile_labels_and_names_stay_text() {
                 .map(|one| one["kind"].clone())
                 .collect();
             assert!(
-                !kinds.contains(&json!("Policy")) || file == "policy.yaml",
+                !kinds.contains(&json!("IPAMPolicy")) || file == "policy.yaml",
                 "{text}"
             );
         }

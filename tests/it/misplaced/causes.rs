@@ -29,7 +29,7 @@ fn swapped_selectors_are_told_grouped_and_gated() {
         ran.stderr
     );
     let full = folder
-        .run(&["plan", "--cluster", "cluster.json", "--full"])
+        .run(&["plan", "--cluster", "cluster.json", "--show-all"])
         .expect(0)
         .stdout;
     assert!(
@@ -163,17 +163,17 @@ fn the_doctor_counts_every_node_and_lists_all_of_them_in_full() {
         "{short}"
     );
     assert!(
-        short.contains("… and 662 more; --full shows all"),
+        short.contains("… and 662 more; --show-all shows all"),
         "{short}"
     );
-    let full = run(&["--full"]).stdout;
+    let full = run(&["--show-all"]).stdout;
     for index in 0..NODES {
         assert!(
             full.contains(&format!("seen   `n{index:04}`: ")),
             "n{index:04}"
         );
     }
-    assert!(!full.contains("--full"), "{full}");
+    assert!(!full.contains("--show-all"), "{full}");
 
     let misplaced = |more: &[&str]| -> Vec<Value> {
         let report = run(&[&["-o", "json"][..], more].concat()).json();
@@ -184,7 +184,7 @@ fn the_doctor_counts_every_node_and_lists_all_of_them_in_full() {
             .collect()
     };
     let length = |one: &Value, key: &str| one[key].as_array().unwrap().len();
-    for (more, listed) in [(&[][..], 10), (&["--full"][..], NODES)] {
+    for (more, listed) in [(&[][..], 10), (&["--show-all"][..], NODES)] {
         let findings = misplaced(more);
         let subjects = findings
             .iter()
@@ -261,7 +261,7 @@ fn reserved_and_excluded_addresses_and_a_better_pool_with_room() {
         node("n2", "a", &holds("10.0.1.0/24")),
         node("n3", "a", &holds("10.9.0.0/24")),
     ];
-    let policy = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {excluded: [10.0.1.7]}\n";
+    let policy = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {excluded: [10.0.1.7]}\n";
     let pools = [
         pool(
             "a",
@@ -280,10 +280,13 @@ fn reserved_and_excluded_addresses_and_a_better_pool_with_room() {
             .map(|(code, _, _)| code)
             .collect::<Vec<_>>()
     };
-    assert_eq!(codes(&folder), ["better-pool", "excluded", "reserved"]);
+    assert_eq!(
+        codes(&folder),
+        ["better-pool", "block-excluded", "block-reserved"]
+    );
     // A pin says that it is meant.
     folder.write("pools/pin.yaml", pin("n1", "10.0.0.0/24"));
-    assert_eq!(codes(&folder), ["better-pool", "excluded"]);
+    assert_eq!(codes(&folder), ["better-pool", "block-excluded"]);
     // Without room in the better pool, the next one is right.
     folder.write(
         "pools/a.yaml",
@@ -291,7 +294,7 @@ fn reserved_and_excluded_addresses_and_a_better_pool_with_room() {
             .read("pools/a.yaml")
             .replace("10.0.0.0/22", "10.0.0.0/23"),
     );
-    assert_eq!(codes(&folder), ["excluded"]);
+    assert_eq!(codes(&folder), ["block-excluded"]);
 }
 
 #[test]
@@ -381,7 +384,7 @@ fn a_pair_of_two_pools_and_a_block_of_a_pin_are_named() {
         "{codes:?}"
     );
     assert!(
-        codes.contains(&"n1 fd01::/64 pair-of-two-pools".to_owned()),
+        codes.contains(&"n1 fd01::/64 dual-stack-split".to_owned()),
         "{codes:?}"
     );
     assert!(
@@ -428,7 +431,7 @@ fn what_a_pin_or_a_disabled_pool_gives_is_judged_too() {
         "{cidrs: [10.20.0.0/20, \"fd00:a::/60\"], blockSize: {ipv4: 26, ipv6: 64}, disabled: true}";
     assert_eq!(
         one(dual, &holds("10.20.0.64/26"), &[pool("a", disabled)]),
-        ["exhausted"],
+        ["node-pools-exhausted"],
         "its agent waits for IPv6"
     );
     let other_family = r#""ipam":"kubernetes","enable-ipv4":"false","enable-ipv6":"true""#;
@@ -463,13 +466,18 @@ fn the_doctor_lists_every_node_without_a_block() {
     let settings = format!(r#"{KUBERNETES},"enable-ipv4":"true""#);
     let folder = Folder::new(&[("cluster.json", &cluster("1.19.3", &settings, &nodes))]);
     let words = ["doctor", "--cluster", "cluster.json", "--fail-on", "never"];
-    let full = folder.run(&[&words[..], &["--full"]].concat()).expect(0);
+    let full = folder
+        .run(&[&words[..], &["--show-all"]].concat())
+        .expect(0);
     for index in 0..LACKING {
         let seen = format!("seen   Node `n{index:02}`: no spec.podCIDRs");
         assert!(full.stdout.contains(&seen), "{}", full.stdout);
     }
     let short = folder.run(&words).expect(0).stdout;
-    assert!(short.contains("… and 7 more; --full shows all"), "{short}");
+    assert!(
+        short.contains("… and 7 more; --show-all shows all"),
+        "{short}"
+    );
     let report = folder
         .run(&[&words[..], &["-o", "json"]].concat())
         .expect(0)

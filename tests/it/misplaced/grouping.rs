@@ -44,7 +44,7 @@ fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
     );
     assert!(
         ran.stderr
-            .contains("1,995 further errors of block-held-twice"),
+            .contains("1,995 further errors of duplicate-block"),
         "{}",
         ran.stderr
     );
@@ -87,7 +87,7 @@ fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
         .run(&["doctor", "--cluster", "cluster.json"])
         .expect(2);
     assert!(doctor.stdout.lines().count() < 60, "{}", doctor.stdout);
-    one_entry(&folder, &["plan", "--fail-on", "never"], "block-held-twice");
+    one_entry(&folder, &["plan", "--fail-on", "never"], "duplicate-block");
     one_entry(
         &folder,
         &["doctor", "--fail-on", "never"],
@@ -145,10 +145,10 @@ fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
 }
 
 /// In JSON, a rule with one cause is one entry with the first ten of its objects and exact counts;
-/// with `--full`, with all of them.
+/// with `--show-all`, with all of them.
 fn one_entry(folder: &Folder, words: &[&str], rule: &str) {
     let words = [words, &["--cluster", "cluster.json", "-o", "json"]].concat();
-    for (more, listed) in [(&[][..], 10), (&["--full"][..], NODES)] {
+    for (more, listed) in [(&[][..], 10), (&["--show-all"][..], NODES)] {
         let report = folder.run(&[&words[..], more].concat()).expect(0).json();
         let findings = report["findings"].as_array().unwrap();
         let of_rule: Vec<&Value> = findings
@@ -212,7 +212,7 @@ fn hundreds_of_pools_are_cut_and_counted() {
     );
     assert!(short.starts_with("Plan: 500 to assign, 0 moved"), "{short}");
     assert!(
-        short.contains("… and 490 further pools with 490 changes; --full shows all"),
+        short.contains("… and 490 further pools with 490 changes; --show-all shows all"),
         "{short}"
     );
     assert!(
@@ -220,11 +220,11 @@ fn hundreds_of_pools_are_cut_and_counted() {
         "{short}"
     );
     assert!(
-        short.contains("… and 490 further causes: 490 not-selected; --full shows all"),
+        short.contains("… and 490 further causes: 490 not-selected; --show-all shows all"),
         "{short}"
     );
     let full = folder
-        .run(&[&words[..], &["--full"]].concat())
+        .run(&[&words[..], &["--show-all"]].concat())
         .expect(0)
         .stdout;
     assert_eq!(
@@ -245,7 +245,7 @@ fn hundreds_of_pools_are_cut_and_counted() {
         "{short}"
     );
     let full = folder
-        .run(&[&words[..], &["-o", "markdown", "--full"]].concat())
+        .run(&[&words[..], &["-o", "markdown", "--show-all"]].concat())
         .expect(0)
         .stdout;
     assert!(
@@ -325,7 +325,7 @@ fn thousands_of_blocked_nodes_with_one_cause_are_one_entry() {
         .run(&["plan", "--cluster", "cluster.json", "--fail-on", "blocked"])
         .expect(2);
     let full = folder
-        .run(&["plan", "--cluster", "cluster.json", "--full"])
+        .run(&["plan", "--cluster", "cluster.json", "--show-all"])
         .expect(0)
         .stdout;
     assert_eq!(full.matches("is pinned to").count(), NODES);

@@ -133,7 +133,7 @@ fn pods_with_a_leg(stack: &OpenStack, node: &Node, networks: &[String; 2]) {
     assert_eq!(now(), [0, 0]);
 }
 
-/// A second way on the addresses of the same port.
+/// A secondary route on the addresses of the same port.
 fn pods_of_one_port(stack: &OpenStack, node: &Node, network: &str) {
     for filter in ["all", "default"] {
         let line = format!("echo 1 > /proc/sys/net/ipv4/conf/{filter}/rp_filter");

@@ -22,7 +22,7 @@ mod port_pairs;
 mod races;
 mod repeated_secrets;
 mod requests;
-mod second_way;
+mod secondary_route;
 mod support;
 mod tls;
 mod warm;

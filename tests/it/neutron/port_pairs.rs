@@ -12,7 +12,7 @@ const VM: &str = "11111111-9d65-4b7e-8d1e-6f0c1d5a9b11";
 const FULL_VM: &str = "22222222-9d65-4b7e-8d1e-6f0c1d5a9b11";
 const MOVED_VM: &str = "44444444-9d65-4b7e-8d1e-6f0c1d5a9b11";
 const NEW_VM: &str = "33333333-9d65-4b7e-8d1e-6f0c1d5a9b11";
-const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {neutron: {allowedAddressPairs: PodCIDRs}}\n";
+const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {neutron: {allowedAddressPairs: PodCIDRs}}\n";
 const APPLY: [&str; 2] = ["apply", "--auto-approve"];
 
 /// The address of the nodes that have several ports.

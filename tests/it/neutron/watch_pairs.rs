@@ -14,7 +14,7 @@ use crate::support::pool;
 
 const FIRST: &str = "11111111-9d65-4b7e-8d1e-6f0c1d5a9b11";
 const SECOND: &str = "22222222-9d65-4b7e-8d1e-6f0c1d5a9b11";
-const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {neutron: {allowedAddressPairs: PodCIDRs}}\n";
+const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {neutron: {allowedAddressPairs: PodCIDRs}}\n";
 
 #[test]
 fn watch_keeps_the_pairs_of_ports() {

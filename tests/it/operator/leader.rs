@@ -38,10 +38,10 @@ fn whoever_stands_by_takes_over_and_a_pause_is_kept() {
         .create(&format!("{GROUP}/ippools"), &faulty)
         .unwrap();
     condition(&server, "ippools/faulty", "Ready", "Invalid");
-    let policy = object("Policy", "default", json!({"paused": true}));
+    let policy = object("IPAMPolicy", "default", json!({"paused": true}));
     server
         .plane
-        .create(&format!("{GROUP}/policies"), &policy)
+        .create(&format!("{GROUP}/ipampolicies"), &policy)
         .unwrap();
     second.until("seen", json!({"paused": true}));
     server.nodes([in_rack("n3", "a")]);
@@ -53,7 +53,7 @@ fn whoever_stands_by_takes_over_and_a_pause_is_kept() {
     server
         .plane
         .patch(
-            &format!("{GROUP}/policies/default"),
+            &format!("{GROUP}/ipampolicies/default"),
             &json!({"spec": {"paused": false}}),
         )
         .unwrap();
@@ -63,24 +63,29 @@ fn whoever_stands_by_takes_over_and_a_pause_is_kept() {
         .unwrap();
     assert_eq!(second.written("n3"), json!(["10.20.2.0/24"]));
 
-    condition(&server, "policies/default", "Refused", "WithinLimits");
+    condition(&server, "ipampolicies/default", "Refused", "WithinLimits");
     server
         .plane
         .patch(
-            &format!("{GROUP}/policies/default"),
+            &format!("{GROUP}/ipampolicies/default"),
             &json!({"spec": {"limits": {"assign": {"count": 1}}}}),
         )
         .unwrap();
     second.until("in-force", json!({}));
     server.nodes([in_rack("n5", "a"), in_rack("n6", "a"), in_rack("n7", "a")]);
-    let status = condition(&server, "policies/default", "Refused", "LimitOrProtection");
+    let status = condition(
+        &server,
+        "ipampolicies/default",
+        "Refused",
+        "LimitOrProtection",
+    );
     assert!(status.to_string().contains("assign"), "{status}");
     let unlimited = json!({"spec": {"limits": null}});
     server
         .plane
-        .patch(&format!("{GROUP}/policies/default"), &unlimited)
+        .patch(&format!("{GROUP}/ipampolicies/default"), &unlimited)
         .unwrap();
-    condition(&server, "policies/default", "Refused", "WithinLimits");
+    condition(&server, "ipampolicies/default", "Refused", "WithinLimits");
 
     // One that ends by itself lets the next one lead at once.
     let third = operator_of(&server);

@@ -32,7 +32,7 @@ pub fn install_definitions(server: &Server) {
         server.plane.create(DEFINITIONS, definition).unwrap();
     }
     until("our kinds are served", || {
-        ["ippools", "policies"]
+        ["ippools", "ipampolicies"]
             .iter()
             .all(|kind| server.plane.list(&format!("{GROUP}/{kind}")).is_ok())
     });

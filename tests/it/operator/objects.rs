@@ -63,13 +63,13 @@ fn the_server_takes_what_files_say_and_refuses_what_is_wrong() {
         .create(&format!("{GROUP}/serviceassignments"), &service)
         .unwrap();
     let policy = object(
-        "Policy",
+        "IPAMPolicy",
         "default",
         json!({"writePath": "auto", "quarantine": "5m", "limits": {"release": {"count": 0}}}),
     );
     server
         .plane
-        .create(&format!("{GROUP}/policies"), &policy)
+        .create(&format!("{GROUP}/ipampolicies"), &policy)
         .unwrap();
 
     let wrong = [
@@ -122,8 +122,8 @@ fn the_server_takes_what_files_say_and_refuses_what_is_wrong() {
             "must be an address",
         ),
         (
-            "policies",
-            "Policy",
+            "ipampolicies",
+            "IPAMPolicy",
             json!({"writePath": "wherever"}),
             "Unsupported value",
         ),
@@ -173,7 +173,7 @@ fn nodes_get_blocks_of_pools_and_everything_is_told() {
         r#"cilium_ipam_pool_exhausted{pool="a"} 1"#,
         r#"cilium_ipam_writes_total{kind="Node",outcome="applied"} 2"#,
         r#"cilium_ipam_blocked{kind="Node"} 1"#,
-        r#"cilium_ipam_findings{rule="block-held-twice",severity="error"} 0"#,
+        r#"cilium_ipam_findings{rule="duplicate-block",severity="error"} 0"#,
         "cilium_ipam_leader 1",
         "cilium_ipam_node_block_wait_seconds_count 2",
         "# EOF",
@@ -325,16 +325,20 @@ fn definitions_that_come_late_or_go_never_mean_that_nothing_is_asked_for() {
         .unwrap();
     server.nodes([in_rack("n1", "a")]);
     operator.written("n1");
-    let policy = object("Policy", "default", json!({"excluded": ["10.20.1.0/24"]}));
+    let policy = object(
+        "IPAMPolicy",
+        "default",
+        json!({"excluded": ["10.20.1.0/24"]}),
+    );
     server
         .plane
-        .create(&format!("{GROUP}/policies"), &policy)
+        .create(&format!("{GROUP}/ipampolicies"), &policy)
         .unwrap();
-    condition(&server, "policies/default", "Ready", "Applied");
+    condition(&server, "ipampolicies/default", "Ready", "Applied");
     // It takes its objects away first.
     server
         .plane
-        .delete(&format!("{DEFINITIONS}/policies.cilium-ipam.io"))
+        .delete(&format!("{DEFINITIONS}/ipampolicies.cilium-ipam.io"))
         .unwrap();
     operator.until("invalid", json!({"rules": ["objects-unread"]}));
     server.nodes([in_rack("n2", "a")]);

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use super::{GROUP, condition, in_rack, object, operator_of, pool, server};
 
 fn policy(rules: &Value) -> Value {
-    object("Policy", "default", json!({"rules": rules}))
+    object("IPAMPolicy", "default", json!({"rules": rules}))
 }
 
 #[test]
 fn the_server_takes_rules_and_the_operator_obeys_them() {
     let server = server();
-    let policies = format!("{GROUP}/policies");
+    let policies = format!("{GROUP}/ipampolicies");
     let rules = json!([
         {"name": "in-rack", "expression": "plan.changes.all(c, \"rack\" in c.labels)",
          "message": "label the node with its rack", "severity": "warning"},
@@ -50,7 +50,12 @@ fn the_server_takes_rules_and_the_operator_obeys_them() {
         .unwrap();
     server.nodes([in_rack("n1", "a")]);
     let operator = operator_of(&server);
-    let status = condition(&server, "policies/default", "Refused", "LimitOrProtection");
+    let status = condition(
+        &server,
+        "ipampolicies/default",
+        "Refused",
+        "LimitOrProtection",
+    );
     let told = status["conditions"].to_string();
     assert!(
         told.contains("rule `few` is broken: it changes 1"),
@@ -64,6 +69,6 @@ fn the_server_takes_rules_and_the_operator_obeys_them() {
         .patch(&format!("{policies}/default"), &relaxed)
         .unwrap();
     assert_eq!(operator.written("n1"), json!(["10.20.0.0/24"]));
-    condition(&server, "policies/default", "Refused", "WithinLimits");
+    condition(&server, "ipampolicies/default", "Refused", "WithinLimits");
     assert_eq!(operator.end(), 0);
 }

@@ -27,7 +27,7 @@ const EVENTS: &str = "
 ## `watch`, `operator`
 
 Each line is an object. `event` names what happened, and `time` when, as RFC 3339. Lists are cut after
-ten entries of a cause, unless `--full` is given; the fields that end in `_count` are exact.
+ten entries of a cause, unless `--show-all` is given; the fields that end in `_count` are exact.
 
 | `event` | further fields |
 |---|---|

@@ -60,7 +60,7 @@ const TABLE: &str = "
 ";
 
 const NOTES: &str = "
-`misplaced_nodes` always has every reason, and `findings` always has `block-held-twice`. `conflicts` are
+`misplaced_nodes` always has every reason, and `findings` always has `duplicate-block`. `conflicts` are
 lost races, `errors` problems with the API server. `source_revision` has the applied commit of
 `watch --revision`. `rollbacks` rises after [a restore of etcd](../how-to/restore-etcd.md).
 

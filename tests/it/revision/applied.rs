@@ -9,7 +9,7 @@ use crate::server::{Server, kubernetes, node};
 use crate::support::{cluster, node as node_json, pool};
 
 /// Writes to annotations can be undone.
-const ANNOTATION: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {writePath: node-annotation}\n";
+const ANNOTATION: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {writePath: node-annotation}\n";
 
 #[test]
 fn a_saved_plan_is_applied_from_its_own_commit() {

@@ -41,7 +41,7 @@ fn cilium_node(name: &str, cidr: &str) -> Value {
     json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": {"name": name}, "spec": {"ipam": {"podCIDRs": [cidr]}}})
 }
 
-/// The plan of each node, such as `n2 + 10.20.1.0/24` or `n2 ? held-twice`.
+/// The plan of each node, such as `n2 + 10.20.1.0/24` or `n2 ? duplicate-block`.
 fn fates(plan: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let changes = plan["changes"].as_array().unwrap().iter().map(|change| {

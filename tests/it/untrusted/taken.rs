@@ -184,7 +184,7 @@ fn what_a_field_shows_is_held_against_all_that_others_show() {
                 node("n2", "a", ""),
                 shows("n2", "10.17.0.0/24"),
             ],
-            &["n2 ? held-twice"],
+            &["n2 ? duplicate-block"],
         ),
         (
             "one that lies between two ranges of the pool",
@@ -194,7 +194,7 @@ fn what_a_field_shows_is_held_against_all_that_others_show() {
                 node("n2", "a", ""),
                 shows("n2", "10.20.1.0/24"),
             ],
-            &["n2 ? held-twice"],
+            &["n2 ? duplicate-block"],
         ),
         (
             "one that no agent reads, beyond what it keeps",
@@ -205,7 +205,7 @@ fn what_a_field_shows_is_held_against_all_that_others_show() {
                 node("n2", "a", ""),
                 shows("n2", "10.20.64.0/24"),
             ],
-            &["n1 ? held-twice", "n2 ? held-twice"],
+            &["n1 ? duplicate-block", "n2 ? duplicate-block"],
         ),
         (
             "a wide one, and a block that the same plan gives in it",
@@ -215,7 +215,7 @@ fn what_a_field_shows_is_held_against_all_that_others_show() {
                 shows("n1", "10.20.0.0/16"),
                 node("n2", "a", ""),
             ],
-            &["n1 ? given-to-another", "n2 + 10.20.32.0/24"],
+            &["n1 ? block-split-conflict", "n2 + 10.20.32.0/24"],
         ),
         (
             "a wide one alone",
@@ -267,5 +267,5 @@ fn a_pin_is_not_put_into_what_another_node_shows() {
 fn no_node_gets_a_block_with_an_address_of_its_own_machine() {
     let hostile = with_addresses("m", (0..256).map(|third| format!("10.20.{third}.1")));
     let folder = folder(&[hostile.replace(r#""rack":"b""#, r#""rack":"a""#)]);
-    assert_eq!(fates(&plan(&folder)), ["m ? exhausted"]);
+    assert_eq!(fates(&plan(&folder)), ["m ? node-pools-exhausted"]);
 }

@@ -117,7 +117,7 @@ fn files() -> Vec<SourceFile> {
          ---\n{HEAD}ServiceAssignment\nmetadata: {{name: w}}\nspec: {{service: default/web, ips: [10.20.2.131]}}\n"
     );
     let policy = format!(
-        "{HEAD}Policy\nmetadata: {{name: p}}\nspec: {{excluded: [10.20.7.0/24], quarantine: 1h, protected: {{nodes: [n1]}}}}\n"
+        "{HEAD}IPAMPolicy\nmetadata: {{name: p}}\nspec: {{excluded: [10.20.7.0/24], quarantine: 1h, protected: {{nodes: [n1]}}}}\n"
     );
     vec![
         SourceFile {

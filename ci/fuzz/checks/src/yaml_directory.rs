@@ -74,7 +74,7 @@ fn assert_findings(findings: &[Finding], documents: &Documents) {
             !finding.message.is_empty() && !finding.help.is_empty(),
             "{finding:?}"
         );
-        assert!(finding.rule.0 != "internal", "{finding:?}");
+        assert!(finding.rule.0 != "internal-error", "{finding:?}");
         let related = finding.related.iter().map(|label| &label.origin);
         finding
             .origin

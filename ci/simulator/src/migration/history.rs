@@ -158,7 +158,7 @@ impl<'h> History<'h> {
         Ok(())
     }
 
-    /// Whether the wish of the person is fulfilled, or cannot be.
+    /// whether the request is fulfilled, or cannot be.
     fn is_over(&self) -> bool {
         let has_ended = self.is_satisfied() || self.attempts > MOST_ATTEMPTS;
         self.is_calm() && has_ended && self.programs.is_empty()

@@ -18,8 +18,8 @@ use ipam_controller::migration::{
 };
 use ipam_core::model::NodeName;
 use ipam_planner::migration::{
-    ApprovedFiles, DrainRules, Goal, Handling, KubeletRestart, MigrationRecord, Rules,
-    ScheduleDocument, Wish, schedule,
+    ApprovedFiles, DrainRules, Goal, Handling, KubeletRestart, MigrationRecord, MigrationRequest,
+    Rules, ScheduleDocument, schedule,
 };
 
 /// What a person asks a program for.
@@ -118,9 +118,9 @@ pub(super) fn migrate<'a>(
             None => {
                 let pods = pods_by_node(&client).await?;
                 let observed = observe(&client, Extent::Plan).await?;
-                let wish = wish(&chosen);
-                let schedule = schedule(desired, &observed, &pods, &wish);
-                let document = ScheduleDocument::new(&schedule, &wish, "pools");
+                let request = request(&chosen);
+                let schedule = schedule(desired, &observed, &pods, &request);
+                let document = ScheduleDocument::new(&schedule, &request, "pools");
                 let id = migration_id(client.world.lock().now);
                 let files = ApprovedFiles::new(desired, &document);
                 let record = MigrationRecord::new(id, document, files, rules());
@@ -138,8 +138,8 @@ pub(super) fn migrate<'a>(
     })
 }
 
-fn wish(chosen: &Chosen<'_>) -> Wish {
-    Wish {
+fn request(chosen: &Chosen<'_>) -> MigrationRequest {
+    MigrationRequest {
         goal: Goal::Blocks,
         nodes: Default::default(),
         method: chosen.method(),

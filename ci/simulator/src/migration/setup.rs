@@ -55,7 +55,7 @@ pub(super) const SPARE: &str = "spare";
 
 const POLICY: &str = "
 apiVersion: cilium-ipam.io/v1alpha1
-kind: Policy
+kind: IPAMPolicy
 metadata: {name: p}
 spec: {quarantine: 2m, migration: {maxUnavailable: 2}}
 ---

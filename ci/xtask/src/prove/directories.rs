@@ -76,7 +76,7 @@ impl Space {
             name,
             &format!("cidrs: [{}], blockSize: {block_size}, {more}", self.cidr()),
         );
-        Pools::of(&(document("Policy", "default", "quarantine: 0s") + &pool + pins))
+        Pools::of(&(document("IPAMPolicy", "default", "quarantine: 0s") + &pool + pins))
     }
 
     fn pins(self, nodes: impl IntoIterator<Item = usize>) -> String {

@@ -101,7 +101,7 @@ pub fn run(tool: &Tool, nodes: usize, seed: u64, arguments: &Arguments) -> Resul
 fn pools(racks: usize, nodes: usize) -> String {
     let size = nodes.next_power_of_two() * 2;
     let bits = size.trailing_zeros();
-    let policy = "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {limits: {failureDomain: rack}, migration: {maxUnavailable: 10}}\n";
+    let policy = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {limits: {failureDomain: rack}, migration: {maxUnavailable: 10}}\n";
     let pools = (0..racks).map(|rack| {
         let first = (0x0A48_0000_u32) + u32::try_from(rack * size * 256).unwrap_or(0);
         let [a, b, c, d] = first.to_be_bytes();

@@ -44,7 +44,7 @@ const RIVAL_FLAGS: [&str; 6] = [
 const OUR_NAME: &str = "cilium-ipam";
 const RIVAL_NAME: &str = "kube-controller-manager";
 /// How a plan names a block that two nodes hold.
-const HELD_TWICE: &str = "block-held-twice";
+const HELD_TWICE: &str = "duplicate-block";
 /// Time for the rival to empty its queue.
 const REST_LIMIT: Duration = Duration::from_secs(120);
 /// Several runs: the rival may still win a node of the last apply.

@@ -14,6 +14,7 @@ mod fatal;
 mod groups;
 mod manifest;
 mod pool;
+mod pool_annotations;
 mod prospects;
 mod reaction;
 mod rivalry;
@@ -29,7 +30,6 @@ mod sharing;
 mod takers;
 #[cfg(test)]
 mod test_objects;
-mod wishes;
 mod written_selector;
 
 pub use conflict::{Certainty, Conflict, conflicts};
@@ -42,6 +42,7 @@ pub use manifest::{
 pub use pool::{
     AddressPool, AddressRange, FirstLast, Marking, OperatorState, RangeForm, ServingState,
 };
+pub use pool_annotations::{OUR_PREFIX, POOL_ANNOTATIONS, PRIORITY, RESERVED, is_unknown};
 pub use prospects::{InOrder, Prospect, prospects};
 pub use reaction::{Reaction, Revalidation};
 pub use rivalry::{PartRivalry, Rivalry, Unrest, Waiting};
@@ -54,5 +55,4 @@ pub use service::{
 pub use service_outcome::{Evaluated, Fatal, GainedAddress, LossReason, Pending, ServiceOutcome};
 pub use serving_order::ServingOrder;
 pub use sharing::{SharingObstacle, conflicting_ports, may_share, sharing_obstacles};
-pub use wishes::{OUR_PREFIX, POOL_ANNOTATIONS, PRIORITY, RESERVED, is_unknown};
 pub use written_selector::{WrittenRequirement, WrittenSelector};

@@ -197,7 +197,11 @@ impl Installations {
 /// No namespace is the only one.
 fn ambiguous() -> Finding {
     let message = "several namespaces may be that of Cilium, so the effective settings are unknown";
-    let finding = Finding::new(Severity::Warning, Rule("two-ciliums"), message);
+    let finding = Finding::new(
+        Severity::Warning,
+        Rule("multiple-cilium-installations"),
+        message,
+    );
     finding.help(
         "pass --cilium-namespace, or remove the DaemonSet and the ConfigMap `cilium-config` of the other one",
     )

@@ -80,7 +80,7 @@ fn status_schema(kind: CustomKind) -> Value {
         CustomKind::NodeAssignment | CustomKind::ServiceAssignment => {
             generator.into_root_schema_for::<AssignmentStatus>()
         }
-        CustomKind::Policy => generator.into_root_schema_for::<PolicyStatus>(),
+        CustomKind::IpamPolicy => generator.into_root_schema_for::<PolicyStatus>(),
     }
     .to_value();
     structural(&mut schema);
@@ -222,7 +222,7 @@ fn narrow(kind: CustomKind, spec: &mut Value) {
                 "a pin has `ips` or a `pool`, and not both"
             )]);
         }
-        CustomKind::Policy => {}
+        CustomKind::IpamPolicy => {}
     }
 }
 
@@ -308,7 +308,7 @@ fn columns(kind: CustomKind) -> Value {
                 column("IPs", "string", ".spec.ips"),
             ]
         }
-        CustomKind::Policy => vec![
+        CustomKind::IpamPolicy => vec![
             column("Paused", "boolean", ".spec.paused"),
             column("Waiting", "integer", ".status.waiting"),
             column("Blocked", "integer", ".status.blocked"),

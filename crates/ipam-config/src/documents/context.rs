@@ -27,7 +27,7 @@ impl Context<'_> {
                 let message =
                     format!("the document matches its schema but cannot be read: {error}");
                 self.fault(
-                    "internal",
+                    "internal-error",
                     message,
                     &self.document.start(),
                     "here",

@@ -172,7 +172,7 @@ impl Lowering {
                     self.service_pin(pin, &mut context.findings);
                 }
             }
-            DocumentKind::Policy => {
+            DocumentKind::IpamPolicy => {
                 if let Some(spec) = context
                     .typed::<PolicyDocument>(readable)
                     .and_then(|written| written.spec)
@@ -244,11 +244,11 @@ impl Lowering {
         let (Some(name), origin) = (document.text_at(&path), document.origin(&path)) else {
             return;
         };
-        if kind == DocumentKind::Policy {
+        if kind == DocumentKind::IpamPolicy {
             if let Some(first) = self.policy.replace(origin.clone()) {
                 let finding = Finding::new(
                     Severity::Error,
-                    Rule("two-policies"),
+                    Rule("multiple-policies"),
                     "there is more than one Policy",
                 );
                 self.findings.push(

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use crate::documents::context::{Context, keys};
 use crate::documents::lower_selector;
-use crate::documents::pool_wishes::{self, check_wishes};
+use crate::documents::pool_annotations::{self, check_annotations};
 use crate::documents::schema::LabelSelector;
 use crate::documents::schema_lb::{
     AddressPoolDocument, AddressPoolMetadata, WrittenAddressBlock, YesOrNo,
@@ -36,7 +36,7 @@ pub(super) fn lower(
     check_owner(context, &labels);
     check_keys(context, &labels, "labels");
     check_keys(context, &annotations, "annotations");
-    check_wishes(context, &annotations);
+    check_annotations(context, &annotations);
     let name = name.and_then(|name| lower_name(context, &name, &origin));
     let spec = written.spec?;
     let mut ranges = Vec::new();
@@ -72,7 +72,7 @@ pub(super) fn lower(
         annotations,
         spec,
     };
-    let ranges = pool_wishes::without_reserved(context, &manifest, ranges);
+    let ranges = pool_annotations::without_reserved(context, &manifest, ranges);
     name.map(|name| WantedAddressPool {
         name,
         origin,
@@ -183,7 +183,7 @@ fn range_of(
         (Some(_), ..) => {
             let message = "a range is a `cidr`, or a `start` with or without a `stop`, not both";
             context.fault(
-                "two-forms",
+                "cidr-and-start",
                 message,
                 &here,
                 "both",

@@ -1,4 +1,4 @@
-//! Lowers `spec.migration` of the `Policy` document to a [`MigrationPolicy`]. Knows no clock: a
+//! Lowers `spec.migration` of the `IPAMPolicy` document to a [`MigrationPolicy`]. Knows no clock: a
 //! window that is over is not a fault.
 
 use std::num::NonZeroUsize;
@@ -178,7 +178,7 @@ mod tests {
 
     fn migration(spec: &str) -> (MigrationPolicy, Vec<Finding>) {
         let text = format!(
-            "apiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec:\n  migration:\n{spec}"
+            "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec:\n  migration:\n{spec}"
         );
         let file = SourceFile {
             path: "p.yaml".into(),

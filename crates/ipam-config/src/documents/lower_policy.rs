@@ -1,4 +1,4 @@
-//! Lowers the `Policy` document to a [`Policy`].
+//! Lowers the `IPAMPolicy` document to a [`Policy`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -8,8 +8,8 @@ use jiff::SignedDuration;
 use crate::documents::context::{Context, keys};
 use crate::documents::schema::TextList;
 use crate::documents::schema_policy::{
-    PolicySpec, WrittenAddressPairs, WrittenLimit, WrittenLimits, WrittenProtected,
-    WrittenUnattended, WrittenWritePath,
+    PolicySpec, WrittenAddressPairs, WrittenAutoApply, WrittenLimit, WrittenLimits,
+    WrittenProtected, WrittenWritePath,
 };
 use crate::documents::tree::Step;
 use crate::documents::{lower_migration, lower_rules};
@@ -53,10 +53,10 @@ pub(super) fn lower(context: &mut Context<'_>, spec: &PolicySpec) -> Policy {
         limits: limits(&spec.limits),
         failure_domain,
         protected: protected(context, &spec.protected),
-        unattended: match spec.unattended {
-            WrittenUnattended::None => Hazard::None,
-            WrittenUnattended::Disruptive => Hazard::Disruptive,
-            WrittenUnattended::Destructive => Hazard::Destructive,
+        auto_apply: match spec.auto_apply {
+            WrittenAutoApply::Safe => Hazard::None,
+            WrittenAutoApply::Disruptive => Hazard::Disruptive,
+            WrittenAutoApply::Destructive => Hazard::Destructive,
         },
         activity: if spec.paused {
             Activity::Paused

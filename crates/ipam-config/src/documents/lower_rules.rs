@@ -1,4 +1,4 @@
-//! Lowers `spec.rules` of the `Policy` document. Knows no plan: an expression is only parsed.
+//! Lowers `spec.rules` of the `IPAMPolicy` document. Knows no plan: an expression is only parsed.
 
 use std::collections::BTreeMap;
 

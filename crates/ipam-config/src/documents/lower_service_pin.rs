@@ -44,7 +44,7 @@ pub(super) fn lower(
             let at = context.document.origin(&keys(["spec", "pool"]));
             let message = "a pin has `ips` or a `pool`, not both";
             let help = "remove `pool` to keep these addresses, or `ips` to let the plan choose";
-            context.fault("pinned-two-ways", message, &at, "both", help);
+            context.fault("ips-and-pool", message, &at, "both", help);
             None
         }
         (None, None) => {

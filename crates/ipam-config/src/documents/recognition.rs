@@ -11,25 +11,22 @@ use ipam_core::model::{Finding, Rule, Severity};
 const OUR_GROUP: &str = "cilium-ipam.io";
 pub(super) const CILIUM_GROUP: &str = "cilium.io";
 
-/// Kinds that only this program reads. Other projects have kinds named `IPPool` and `Policy` too.
+/// Kinds whose names no other project comes near. Others have an `IPPool` too, and an `IAMPolicy`,
+/// which is one letter away from `IPAMPolicy`.
 const DISTINCTIVE: [DocumentKind; 3] = [
     DocumentKind::NodeAssignment,
     DocumentKind::ServiceAssignment,
     DocumentKind::AddressPool,
 ];
 
-/// Groups of other projects with a kind `IPPool` or `Policy`, and those below them. In any other
-/// group, such a document is an error: with a misspelt group, it would be ignored.
-const GROUPS_OF_OTHERS: [&str; 11] = [
+/// Groups of other projects with a kind `IPPool`, and those below them. In any other group, such a
+/// document is an error: with a misspelt group, it would be ignored.
+const GROUPS_OF_OTHERS: [&str; 7] = [
     "antrea.io",
     "cattle.io",
     "kubeovn.io",
-    "kuadrant.io",
-    "kyverno.io",
     "metal3.io",
-    "nirmata.io",
     "projectcalico.org",
-    "services.k8s.aws",
     "spidernet.io",
     "whereabouts.cni.cncf.io",
 ];
@@ -172,7 +169,7 @@ fn fault(
 }
 
 fn no_kind(document: &Document) -> Box<Finding> {
-    let kinds = "`IPPool`, `NodeAssignment`, `ServiceAssignment` or `Policy`";
+    let kinds = "`IPPool`, `NodeAssignment`, `ServiceAssignment` or `IPAMPolicy`";
     if document.has(&[Step::Key("kind".to_owned())]) {
         let rule = ("wrong-type", "should be text");
         let message = "`kind` is not text".to_owned();
@@ -229,7 +226,7 @@ mod tests {
             ("ipam.metal3.io/v1alpha1", "IPPool"),
             ("whereabouts.cni.cncf.io/v1alpha1", "IPPool"),
             ("kyverno.io/v1", "Policy"),
-            ("policies.kyverno.io/v1", "Policy"),
+            ("iam.cnrm.cloud.google.com/v1beta1", "IAMPolicy"),
             ("metallb.io/v1beta1", "IPAddressPool"),
             ("cilium.io/v1alpha1", "TracingPolicy"),
         ] {
@@ -280,10 +277,11 @@ mod tests {
             ("cilium-ipam.io/v9", "IPPool"),
             ("cilium-ipam.io/v1alpha1", "Service"),
             ("cilium-ipam.io/v1alpha1", "IpamPool"),
+            ("cilium-ipam.io/v1alpha1", "Policy"),
             ("Cilium-IPAM.io/v1alpha1", "IPPool"),
             ("ciliumipam.io/v1alpha1", "IPPool"),
             ("cilum-ipam.io/v1alpha1", "IPPool"),
-            ("cilium-ipam.com/v1alpha1", "Policy"),
+            ("cilium-ipam.com/v1alpha1", "IPAMPolicy"),
             ("ipam.cilium.io/v1alpha1", "IPPool"),
             ("cilium-ipam/v1alpha1", "IPPool"),
             ("cilium-ipam.io", "IPPool"),
@@ -300,8 +298,7 @@ mod tests {
             ("v1", "ServiceAssigment"),
             ("ipam-cillium.io/v1alpha1", "IPPool"),
             ("ipam.io/v1alpha1", "IPPool"),
-            ("ipam.k8s.io/v1alpha1", "Policy"),
-            ("notkyverno.io/v1", "Policy"),
+            ("ipam.k8s.io/v1alpha1", "IPAMPolicy"),
             ("cilium.io/v2alpha1", "CiliumLBIPPool"),
         ] {
             assert!(!foreign(api_version, kind), "{api_version} {kind}");

@@ -30,7 +30,7 @@ ipam_core::text_enum! {
         /// A pin of a node.
         NodeAssignment = "NodeAssignment",
         /// Settings for the whole directory.
-        Policy = "Policy",
+        IpamPolicy = "IPAMPolicy",
         /// Cilium's own kind: a pool of LoadBalancer addresses.
         AddressPool = "CiliumLoadBalancerIPPool",
         /// A pin of a Service.
@@ -46,7 +46,7 @@ impl From<CustomKind> for DocumentKind {
             CustomKind::IpPool => DocumentKind::IpPool,
             CustomKind::NodeAssignment => DocumentKind::NodeAssignment,
             CustomKind::ServiceAssignment => DocumentKind::ServiceAssignment,
-            CustomKind::Policy => DocumentKind::Policy,
+            CustomKind::IpamPolicy => DocumentKind::IpamPolicy,
         }
     }
 }
@@ -72,7 +72,7 @@ pub fn json_schema(kind: DocumentKind) -> Value {
     match kind {
         DocumentKind::IpPool => schema_of::<IpPoolDocument>(kind),
         DocumentKind::NodeAssignment => schema_of::<NodeAssignmentDocument>(kind),
-        DocumentKind::Policy => schema_of::<PolicyDocument>(kind),
+        DocumentKind::IpamPolicy => schema_of::<PolicyDocument>(kind),
         DocumentKind::AddressPool => schema_of::<AddressPoolDocument>(kind),
         DocumentKind::ServiceAssignment => schema_of::<ServiceAssignmentDocument>(kind),
         DocumentKind::PolicyTest => schema_of::<PolicyTestDocument>(kind),
@@ -113,7 +113,7 @@ fn one_line_for_each_paragraph(schema: &mut Schema) {
 }
 
 /// Removes null from the types and values of every field. An empty field is more often an
-/// unfinished template than a wish for the default.
+/// unfinished template than a request for the default.
 fn without_null(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

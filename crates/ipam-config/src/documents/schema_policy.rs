@@ -1,4 +1,4 @@
-//! `Policy` as people write it. The doc comments are the descriptions in the JSON Schema.
+//! `IPAMPolicy` as people write it. The doc comments are the descriptions in the JSON Schema.
 //!
 //! Wire format only: lowering decides what the values mean.
 
@@ -54,9 +54,9 @@ pub(super) struct PolicySpec {
     /// Nodes and pools that are protected from changes.
     #[serde(default)]
     pub protected: WrittenProtected,
-    /// The highest hazard that `watch` and the operator accept. Other changes wait for approval.
+    /// The most severe changes that `watch` and the operator apply. Others wait for approval.
     #[serde(default)]
-    pub unattended: WrittenUnattended,
+    pub auto_apply: WrittenAutoApply,
     /// Changes at OpenStack Neutron.
     #[serde(default)]
     pub neutron: WrittenNeutron,
@@ -209,9 +209,9 @@ pub(super) enum WrittenAddressPairs {
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum WrittenUnattended {
+pub(super) enum WrittenAutoApply {
     #[default]
-    None,
+    Safe,
     Disruptive,
     Destructive,
 }

@@ -13,7 +13,7 @@ use ipam_core::model::Finding;
 
 /// The API group of our objects, in a line that is no comment.
 const OURS: &str = r"^[^#]*cilium-ipam\.io/v1alpha1";
-const POLICY: &str = r#"^[^#]*kind["']?:[[:space:]]*["']?Policy(["',}[:space:]]|$)"#;
+const POLICY: &str = r#"^[^#]*kind["']?:[[:space:]]*["']?IPAMPolicy(["',}[:space:]]|$)"#;
 const POOL: &str =
     r#"^[^#]*kind["']?:[[:space:]]*["']?(Cilium(LoadBalancer|Pod))?IPPool(["',}[:space:]]|$)"#;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::asked::says;
+use super::document_history::says;
 use super::{Commits, HistoryQuestion};
 use ipam_config::source::{BranchStep, Commit, PathHistory, Repository};
 use ipam_core::model::Finding;

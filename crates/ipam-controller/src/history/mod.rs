@@ -3,8 +3,8 @@
 //! them. Prints nothing.
 
 mod all_cores;
-mod asked;
 mod authorship;
+mod document_history;
 mod recorded_states;
 mod reports;
 
@@ -69,7 +69,7 @@ pub fn history(question: &HistoryQuestion) -> Result<HistoryDocument, Box<Findin
     let repository = Repository::open(&question.directory, &question.revision)?;
     let past = repository.of_directory()?;
     let shallow = repository.cut_off()?;
-    let found = asked::read(question, &repository, &past);
+    let found = document_history::read(question, &repository, &past);
     let states = recorded_states::read(question, &repository)?;
     let mut commits = Commits::default();
     let last = repository.commit.clone();

@@ -45,7 +45,7 @@ fn misplaced_blocks_are_in_conditions_counts_and_metrics() {
     let mut objects = vec![
         pool("a", "10.20.0.0/16"),
         pool("b", "10.30.0.0/16"),
-        object(CustomKind::Policy, "default", json!({})),
+        object(CustomKind::IpamPolicy, "default", json!({})),
     ];
     let mut reader = Reader::default();
     for index in 0..PINNED + NOT_SELECTED {

@@ -124,7 +124,7 @@ impl Stage {
 
 crate::text_enum! {
     /// The field through which Cilium learns of a block. The text is printed, and stands in JSON
-    /// and in `Policy`.
+    /// and in `IPAMPolicy`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum WritePath {
         /// `Node.spec.podCIDR` and `podCIDRs`, write-once.
@@ -146,7 +146,7 @@ pub enum WritePathChoice {
     /// The planner, from the observed version and settings.
     #[default]
     Auto,
-    /// The user, in `Policy`.
+    /// The user, in `IPAMPolicy`.
     Forced(WritePath),
 }
 

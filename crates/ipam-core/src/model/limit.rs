@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 crate::text_enum! {
-    /// The changes that a limit counts. The text is part of limit names and of `Policy`.
+    /// The changes that a limit counts. The text is part of limit names and of `IPAMPolicy`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Limited {
         /// The node gets a block.

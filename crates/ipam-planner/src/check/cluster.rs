@@ -180,7 +180,7 @@ pub(super) fn blocks_held_twice(_: &Desired, observed: &Observed) -> Vec<Finding
         let message = format!(
             "nodes `{first}` and `{second}` hold overlapping blocks: {first_block} and {second_block}"
         );
-        let finding = Finding::new(Severity::Error, Rule("block-held-twice"), message);
+        let finding = Finding::new(Severity::Error, Rule("duplicate-block"), message);
         let finding = finding
             .about(ObjectRef::node(second))
             .about_also(ObjectRef::node(first));
@@ -297,7 +297,7 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
             spot.why,
             consequence(spot.kind)
         );
-        warning("blind-spot", message).help("allow `get` and `list` on it")
+        warning("unreadable-kind", message).help("allow `get` and `list` on it")
     };
     // Without a pool, no Service has an address from a pool.
     // Without the speakers of MetalLB, nothing reads their configuration.

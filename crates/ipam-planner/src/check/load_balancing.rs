@@ -341,7 +341,7 @@ fn addresses_held_twice(view: &View<'_>) -> Vec<Finding> {
             name(first),
             name(other)
         );
-        let finding = Finding::new(Severity::Error, Rule("address-held-twice"), message);
+        let finding = Finding::new(Severity::Error, Rule("duplicate-address"), message);
         Some(finding.help(format!(
             "packets reach only one of them. {}; or let them share it: {}",
             way_apart(address, view),

@@ -14,7 +14,11 @@ use ipam_desired::Desired;
 pub const UNKNOWN_VERSION: &str = "unknown-version";
 
 /// Findings that every command shows: they tell how far its answer can be trusted.
-const ABOUT_CILIUM: [&str; 3] = [UNKNOWN_VERSION, "objects-like-cilium", "two-ciliums"];
+const ABOUT_CILIUM: [&str; 3] = [
+    UNKNOWN_VERSION,
+    "objects-like-cilium",
+    "multiple-cilium-installations",
+];
 
 /// Releases that are visible, each with its source.
 fn seen(observed: &Observed) -> BTreeSet<(CiliumVersion, String)> {

@@ -91,7 +91,7 @@ fn hidden(node: &Node, family: Family, reads: AnnotationReads) -> Option<Finding
         format!("{}: {newer}", HoldingField::Annotation),
         format!("{}: {older}", HoldingField::OldAnnotation),
     ];
-    let finding = finding(Severity::Warning, "annotation-hidden", message)
+    let finding = finding(Severity::Warning, "annotation-shadowed", message)
         .about(ObjectRef::node(&node.name))
         .seen(evidence);
     Some(
@@ -115,7 +115,7 @@ fn outweighed(observed: &Observed, node: &Node, family: Family) -> Option<Findin
         format!("spec.podCIDRs: {spec}"),
         format!("{field}: {annotated}"),
     ];
-    let finding = finding(Severity::Warning, "annotation-outweighed", message)
+    let finding = finding(Severity::Warning, "annotation-overridden-by-spec", message)
         .about(ObjectRef::node(&node.name))
         .seen(evidence);
     Some(

@@ -117,7 +117,7 @@ fn of_announcer(
     Some(
         about(finding(
             Severity::Error,
-            "announces-block-of-another",
+            "bgp-announces-foreign-block",
             message,
         ))
         .causes(consequence),
@@ -198,7 +198,8 @@ pub(super) fn unused_advertisements(observed: &Observed) -> Vec<Finding> {
             kind: "CiliumBGPAdvertisement",
             name: advertisement.name.clone(),
         };
-        let finding = finding(Severity::Warning, "advertisement-of-nobody", message).about(subject);
+        let finding =
+            finding(Severity::Warning, "bgp-advertisement-unused", message).about(subject);
         let finding = finding.seen([format!("its labels: {}", labels.join(" "))]);
         finding
             .causes("no node announces the addresses that it lists")

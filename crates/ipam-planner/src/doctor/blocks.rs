@@ -36,7 +36,7 @@ pub(super) fn held_twice(observed: &Observed) -> Vec<Finding> {
         ];
         let evidence = evidence.map(|(name, block, says)| format!("node `{name}`: {block}{says}"));
         let finding =
-            finding(Severity::Error, "block-held-twice", message).about(ObjectRef::node(second));
+            finding(Severity::Error, "duplicate-block", message).about(ObjectRef::node(second));
         let finding = finding.about_also(ObjectRef::node(first)).seen(evidence);
         finding
             .causes(

@@ -108,7 +108,7 @@ pub(super) fn of_earlier_nodes(observed: &Observed) -> Vec<Finding> {
                 super::spaced(observed.pod_blocks_of(&node.name))
             ),
         ];
-        let finding = finding(Severity::Error, "cilium-node-of-earlier-node", message)
+        let finding = finding(Severity::Error, "stale-ciliumnode", message)
             .about(subject(node))
             .seen(evidence);
         let finding = finding.causes(

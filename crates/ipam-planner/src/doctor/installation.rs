@@ -17,7 +17,7 @@ pub(super) fn no_cilium(observed: &Observed) -> Vec<Finding> {
     let is_reported = observed
         .findings
         .iter()
-        .any(|finding| finding.rule.0 == "two-ciliums");
+        .any(|finding| finding.rule.0 == "multiple-cilium-installations");
     if observed.cilium.mode() != ModeSeen::NoSettings || is_hidden || is_reported {
         return Vec::new();
     }

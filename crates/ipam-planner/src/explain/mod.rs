@@ -7,9 +7,9 @@ mod answers;
 mod node;
 mod pool;
 mod range;
+mod requested_addresses;
 mod service;
 mod sharing;
-mod wishes;
 
 use serde::Serialize;
 

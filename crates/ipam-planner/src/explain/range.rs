@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{FORMAT_VERSION, answers, wishes};
+use super::{FORMAT_VERSION, answers, requested_addresses};
 use crate::openstack::SubnetPools;
 use crate::plan::{Plan, node_changes};
 use ipam_cilium::observed::{HoldingField, Node, Observed};
@@ -82,8 +82,13 @@ pub(super) fn explain(
     search.nodes(observed);
     search.cluster(observed);
     search.files(desired, observed);
-    for wish in wishes::all(desired, observed, plan) {
-        search.add(wish.range, wish.object, wish.field, wish.meaning);
+    for requested in requested_addresses::all(desired, observed, plan) {
+        search.add(
+            requested.range,
+            requested.object,
+            requested.field,
+            requested.meaning,
+        );
     }
     for change in node_changes(&plan.changes) {
         for block in change

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::{FORMAT_VERSION, RequirementResult, requirements, wishes};
+use super::{FORMAT_VERSION, RequirementResult, requested_addresses, requirements};
 use crate::freeze::listed;
 use crate::plan::{Plan, Target};
 use ipam_cilium::lbipam::{
@@ -26,7 +26,7 @@ pub struct ServiceExplanation {
     /// Its addresses, each with the pools that cover it.
     pub addresses: Vec<String>,
     /// What it requests, what the files pin it to, and what becomes of the pin.
-    pub wishes: Vec<String>,
+    pub requested: Vec<String>,
     pub pools: Vec<ConsideredAddressPool>,
     /// Cilium's message in the status of the Service.
     pub reason: Option<String>,
@@ -66,7 +66,7 @@ pub(super) fn explain(
         service: service.name.to_string(),
         labels: service.labels.clone(),
         addresses: addresses(service, &pools),
-        wishes: wishes(service, desired, observed, plan),
+        requested: requested(service, desired, observed, plan),
         pools: pools.iter().map(considered).collect(),
         reason: service.reason.clone(),
         outlook: outlook(service, observed, &pools)
@@ -167,17 +167,23 @@ pub(super) fn target(to: &PinnedTo) -> String {
 }
 
 /// Its requests, its pin, and what the plan does about both.
-fn wishes(service: &LbService, desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<String> {
-    let requests = wishes::requests(service, &observed.lb_rules()).into_iter();
-    let mut wishes: Vec<String> = requests
+fn requested(
+    service: &LbService,
+    desired: &Desired,
+    observed: &Observed,
+    plan: &Plan,
+) -> Vec<String> {
+    let requests = requested_addresses::requests(service, &observed.lb_rules()).into_iter();
+    let mut requested: Vec<String> = requests
         .map(|(field, addresses)| format!("requests {} by {field}", listed(&addresses)))
         .collect();
     if let Some(pin) = desired.service_pins.get(&service.name) {
-        wishes.push(format!("pinned to {} ({})", target(&pin.to), pin.origin));
+        requested.push(format!("pinned to {} ({})", target(&pin.to), pin.origin));
     }
     let target = Target::Service(service.name.clone());
-    let changes = wishes::service_changes(plan).filter(|change| change.service == service.name);
-    wishes.extend(changes.map(|change| match &change.after {
+    let changes =
+        requested_addresses::service_changes(plan).filter(|change| change.service == service.name);
+    requested.extend(changes.map(|change| match &change.after {
         Some(value) => format!("the plan writes {}: {}", change.key, value.escape_debug()),
         None => format!("the plan removes {}", change.key),
     }));
@@ -185,15 +191,15 @@ fn wishes(service: &LbService, desired: &Desired, observed: &Observed, plan: &Pl
         .blocked
         .iter()
         .filter(|blocked| blocked.target == target);
-    wishes.extend(blocked.map(|blocked| {
+    requested.extend(blocked.map(|blocked| {
         format!(
             "its pin is blocked: {}; {}",
             blocked.reason,
             blocked.reason.unblock()
         )
     }));
-    wishes.extend(reserved(service, desired));
-    wishes
+    requested.extend(reserved(service, desired));
+    requested
 }
 
 /// Addresses that it has, and that the files reserve.

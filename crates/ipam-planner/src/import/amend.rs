@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{Changes, Inferred, InferredPin, InferredPool, Objects, PinReason, Wish};
+use super::{Changes, ImportRequest, Inferred, InferredPin, InferredPool, Objects, PinReason};
 use crate::plan::{BlockedReason, Change, MisplacedReason, NodeObstacle, Plan, Target};
 use crate::proposal::held_by;
 use ipam_cilium::observed::{Node, Observed};
@@ -51,12 +51,22 @@ impl fmt::Display for Refused {
 }
 
 /// Judges the plan of the inferred files.
-pub fn judge(inferred: &Inferred, plan: &Plan, observed: &Observed, wish: &Wish) -> Judgement {
+pub fn judge(
+    inferred: &Inferred,
+    plan: &Plan,
+    observed: &Observed,
+    request: &ImportRequest,
+) -> Judgement {
     let mut amended = inferred.clone();
     let mut refused = add_pins(&mut amended, plan, observed);
     let waiting = waiting(plan, observed);
-    let is_disabled = wish.changes == Changes::Refused && disable(&mut amended, &waiting, observed);
-    for change in plan.changes.iter().filter(|one| !is_wished(one, wish)) {
+    let is_disabled =
+        request.changes == Changes::Refused && disable(&mut amended, &waiting, observed);
+    for change in plan
+        .changes
+        .iter()
+        .filter(|one| !is_requested(one, request))
+    {
         let is_over = is_disabled && waiting_node(change, observed).is_some();
         if !is_over {
             refused.push(Refused::Change(change.target()));
@@ -126,10 +136,10 @@ fn gives(pool: &InferredPool) -> bool {
 }
 
 /// Whether the person asked for it.
-fn is_wished(change: &Change, wish: &Wish) -> bool {
+fn is_requested(change: &Change, request: &ImportRequest) -> bool {
     match change {
-        _ if wish.changes == Changes::Allowed => true,
-        Change::AddressPool(_) | Change::PodPool(_) => wish.objects == Objects::Adopted,
+        _ if request.changes == Changes::Allowed => true,
+        Change::AddressPool(_) | Change::PodPool(_) => request.objects == Objects::Adopted,
         Change::Service(_) | Change::Port(_) | Change::Node(_) => false,
     }
 }
@@ -156,9 +166,10 @@ fn waiting(plan: &Plan, observed: &Observed) -> BTreeSet<NodeName> {
         plan.blocked
             .iter()
             .filter_map(|blocked| match (&blocked.target, &blocked.reason) {
-                (Target::Node(node), BlockedReason::Node(NodeObstacle::Exhausted { .. })) => {
-                    Some(node.clone())
-                }
+                (
+                    Target::Node(node),
+                    BlockedReason::Node(NodeObstacle::NodePoolsExhausted { .. }),
+                ) => Some(node.clone()),
                 _ => None,
             });
     served.chain(unserved).collect()

@@ -33,7 +33,7 @@ pub use evidence::{Evidence, RangeSource};
 
 /// What a person wants.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct ImportRequest {
     pub by_label: ByLabel,
     pub objects: Objects,
     pub changes: Changes,
@@ -201,11 +201,11 @@ impl fmt::Display for Obstacle {
 ///
 /// # Errors
 /// Fails if the cluster shows neither blocks nor ranges, or no node has the wished label.
-pub fn infer(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstacle> {
+pub fn infer(observed: &Observed, request: &ImportRequest) -> Result<Inferred, Obstacle> {
     if let Some(obstacle) = overlapping(observed) {
         return Err(obstacle);
     }
-    let mut inferred = match of_nodes(observed, wish) {
+    let mut inferred = match of_nodes(observed, request) {
         // LoadBalancer pools work in every mode.
         Err(Obstacle::NothingToImport) if !observed.address_pools.is_empty() => Inferred::default(),
         inferred => inferred?,
@@ -219,7 +219,7 @@ pub fn infer(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstacle> {
         };
         inferred.remarks.insert(0, remark);
     }
-    services::infer(observed, wish, &mut inferred);
+    services::infer(observed, request, &mut inferred);
     let is_declared = |pool: &InferredAddressPool| pool.use_of == ManifestUse::Declared;
     if inferred.pools.is_empty() && !inferred.address_pools.iter().any(is_declared) {
         return Err(Obstacle::NothingOwned);
@@ -233,11 +233,11 @@ fn active_allocator(observed: &Observed) -> Option<&Arc<Allocator>> {
     allocator.filter(|_| reads_nodes(observed))
 }
 
-fn of_nodes(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstacle> {
+fn of_nodes(observed: &Observed, request: &ImportRequest) -> Result<Inferred, Obstacle> {
     match observed.cilium.mode() {
-        ModeSeen::Known(IpamMode::MultiPool) => pod_pools::infer(observed, wish),
+        ModeSeen::Known(IpamMode::MultiPool) => pod_pools::infer(observed, request),
         ModeSeen::Known(IpamMode::Kubernetes | IpamMode::ClusterPool) | ModeSeen::NoSettings => {
-            node_pools::infer(observed, wish)
+            node_pools::infer(observed, request)
         }
         ModeSeen::Known(_) | ModeSeen::Unknown(_) => Err(Obstacle::NothingToImport),
     }

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use super::evidence::{RangeSource, add_holders};
 use super::{
-    ByLabel, Evidence, Inferred, InferredPin, InferredPool, Obstacle, PinReason, Wish, separation,
-    shared_blocks,
+    ByLabel, Evidence, ImportRequest, Inferred, InferredPin, InferredPool, Obstacle, PinReason,
+    separation, shared_blocks,
 };
 use crate::proposal::{
-    CidrSource, PoolNodes, Proposal, ProposedPool, Remark, Room, Split, Suggestion, Wishes,
-    held_by, in_other_use, labels, propose_beside, suggest_with,
+    CidrSource, PoolNodes, Proposal, ProposalOptions, ProposedPool, Remark, Room, Split,
+    Suggestion, held_by, in_other_use, labels, propose_beside, suggest_with,
 };
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{Operator, PerFamily, Requirement, Selector};
@@ -19,12 +19,12 @@ use ipam_desired::PoolState;
 /// Labels that an obstacle names.
 const NAMED: usize = 5;
 
-pub(super) fn infer(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstacle> {
+pub(super) fn infer(observed: &Observed, request: &ImportRequest) -> Result<Inferred, Obstacle> {
     let suggestion = suggest_with(observed, Room::None);
     if suggestion.source == CidrSource::Usual {
         return Err(Obstacle::NothingToImport);
     }
-    let (split, separated) = split(observed, wish)?;
+    let (split, separated) = split(observed, request)?;
     let (cidrs, source) = match separated {
         Some(cidrs) => (cidrs, RangeSource::HeldBlocks),
         None => (
@@ -37,25 +37,28 @@ pub(super) fn infer(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstac
         RangeSource::HeldBlocks => in_other_use(observed, None),
         _ => Vec::new(),
     };
-    let unusable = match (&split, &wish.by_label) {
+    let unusable = match (&split, &request.by_label) {
         (Split::None, ByLabel::Found) => separation::unusable(observed),
         _ => None,
     };
     let sizes = sizes(&cidrs, &suggestion);
-    let wishes = Wishes {
+    let options = ProposalOptions {
         cidrs,
         split,
         sizes,
     };
-    let mut proposal = propose_beside(observed, &wishes, &others);
+    let mut proposal = propose_beside(observed, &options, &others);
     let unusable = unusable.map(|(key, nodes)| Remark::UnusableValue(key, nodes));
     proposal.remarks.extend(unusable);
-    Ok(inferred(observed, proposal, source, &wishes.cidrs))
+    Ok(inferred(observed, proposal, source, &options.cidrs))
 }
 
 /// How nodes are divided into pools, and the CIDRs if the label separates the blocks.
-fn split(observed: &Observed, wish: &Wish) -> Result<(Split, Option<Vec<Block>>), Obstacle> {
-    let separation = match &wish.by_label {
+fn split(
+    observed: &Observed,
+    request: &ImportRequest,
+) -> Result<(Split, Option<Vec<Block>>), Obstacle> {
+    let separation = match &request.by_label {
         ByLabel::None => return Ok((Split::None, None)),
         ByLabel::Found => match separation::find(observed) {
             Some(separation) => separation,

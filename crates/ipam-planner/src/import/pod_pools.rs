@@ -1,14 +1,14 @@
 //! Pools for ipam `multi-pool`: the `CiliumPodIPPool`s of the cluster, as they are.
 
 use super::evidence::{RangeSource, add_holders};
-use super::{Evidence, Inferred, InferredPool, Objects, Obstacle, Wish};
+use super::{Evidence, ImportRequest, Inferred, InferredPool, Objects, Obstacle};
 use crate::check::is_private;
 use crate::plan::priority_in;
 use ipam_cilium::observed::{DEFAULT_POOL_SETTING, NodeConfig, Observed, SeenPodPool};
 use ipam_core::model::{PerFamily, PoolName, Selector};
 use ipam_desired::PoolState;
 
-pub(super) fn infer(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstacle> {
+pub(super) fn infer(observed: &Observed, request: &ImportRequest) -> Result<Inferred, Obstacle> {
     if observed.pod_pools.is_empty() {
         return Err(Obstacle::NothingToImport);
     }
@@ -27,7 +27,7 @@ pub(super) fn infer(observed: &Observed, wish: &Wish) -> Result<Inferred, Obstac
                 fallback
             }
         };
-        pools.push(pool(name, seen, chosen, priority, wish)?);
+        pools.push(pool(name, seen, chosen, priority, request)?);
     }
     let mut inferred = Inferred {
         pools,
@@ -58,7 +58,7 @@ fn pool(
     seen: &SeenPodPool,
     chosen: Option<&NodeConfig>,
     priority: i32,
-    wish: &Wish,
+    request: &ImportRequest,
 ) -> Result<InferredPool, Obstacle> {
     let inexpressible = |why: String| Obstacle::Inexpressible(name.to_owned(), why);
     let parsed: PoolName = name.parse().map_err(|_| {
@@ -79,7 +79,7 @@ fn pool(
     for ranges in seen.ranges.iter().filter(|ranges| !ranges.cidrs.is_empty()) {
         *sizes.get_mut(ranges.size.family()) = Some(ranges.size);
     }
-    let state = match seen.is_ours() || wish.objects == Objects::Adopted {
+    let state = match seen.is_ours() || request.objects == Objects::Adopted {
         true => PoolState::Active,
         false => PoolState::Disabled,
     };

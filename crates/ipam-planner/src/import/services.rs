@@ -1,6 +1,6 @@
 //! Pools of LoadBalancer addresses as they are. Pins of Services are those of `lb freeze`.
 
-use super::{Inferred, InferredAddressPool, ManifestUse, Objects, Wish};
+use super::{ImportRequest, Inferred, InferredAddressPool, ManifestUse, Objects};
 use ipam_cilium::lbipam::{AddressPoolManifest, ClassUse};
 use ipam_cilium::observed::{Observed, SeenAddressPool};
 use ipam_core::model::OWNER_LABEL;
@@ -8,7 +8,7 @@ use ipam_core::model::OWNER_LABEL;
 /// `kubectl apply` keeps the whole last document in it.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-pub(super) fn infer(observed: &Observed, wish: &Wish, inferred: &mut Inferred) {
+pub(super) fn infer(observed: &Observed, request: &ImportRequest, inferred: &mut Inferred) {
     let rules = observed.lb_rules();
     for service in observed.services.values() {
         let hostnames = service.hostnames_that_go(&rules);
@@ -24,7 +24,7 @@ pub(super) fn infer(observed: &Observed, wish: &Wish, inferred: &mut Inferred) {
             name: seen.name.clone(),
             api,
             manifest: without_server_fields(seen),
-            use_of: match seen.is_ours() || wish.objects == Objects::Adopted {
+            use_of: match seen.is_ours() || request.objects == Objects::Adopted {
                 true => ManifestUse::Declared,
                 false => ManifestUse::Commented,
             },

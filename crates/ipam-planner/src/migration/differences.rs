@@ -54,7 +54,7 @@ impl ScheduleDocument {
         if self.directory != fresh.directory {
             differs("the directory", &fresh.directory, &self.directory);
         }
-        if self.wish != fresh.wish {
+        if self.request != fresh.request {
             lines.push("the flags ask for something else".to_owned());
         }
         lines
@@ -150,7 +150,7 @@ fn title(domain: &Option<String>) -> String {
 mod tests {
     use super::*;
     use crate::migration::tests::observed_nodes;
-    use crate::migration::{Wish, Workloads, schedule};
+    use crate::migration::{MigrationRequest, Workloads, schedule};
     use ipam_desired::Desired;
 
     fn one(node: &str, to: &str) -> MoveDocument {
@@ -175,12 +175,12 @@ mod tests {
             domain: Some(domain.to_owned()),
             nodes: vec![node.to_owned()],
         };
-        let (wish, pods) = (Wish::default(), Workloads::default());
-        let empty = schedule(&Desired::default(), &observed_nodes(&[]), &pods, &wish);
+        let (request, pods) = (MigrationRequest::default(), Workloads::default());
+        let empty = schedule(&Desired::default(), &observed_nodes(&[]), &pods, &request);
         ScheduleDocument {
             moves: vec![one("n1", "10.1.0.0/24"), one("n2", "10.1.1.0/24")],
             waves: vec![wave("a", "n1"), wave("b", "n2")],
-            ..ScheduleDocument::new(&empty, &wish, "pools")
+            ..ScheduleDocument::new(&empty, &request, "pools")
         }
     }
 

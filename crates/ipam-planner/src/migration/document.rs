@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::migration_options::MigrationRequest;
 use super::schedule::{LeftBehind, NodeMove, Schedule};
-use super::wish::Wish;
 use crate::plan::sha256_hex;
 use ipam_core::natural::natural_order;
 
@@ -31,7 +31,7 @@ pub struct ScheduleDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
     /// What was asked for.
-    pub wish: Wish,
+    pub request: MigrationRequest,
     /// Nodes that are moved at a time.
     pub max_unavailable: usize,
     /// The waves, in order.
@@ -115,7 +115,11 @@ pub enum ScheduleFileError {
 
 impl ScheduleDocument {
     /// The document of a schedule for the files of `directory`.
-    pub fn new(schedule: &Schedule, wish: &Wish, directory: &str) -> ScheduleDocument {
+    pub fn new(
+        schedule: &Schedule,
+        request: &MigrationRequest,
+        directory: &str,
+    ) -> ScheduleDocument {
         let waves = schedule.waves.iter().map(|wave| WaveDocument {
             domain: wave.domain.clone(),
             nodes: wave.nodes.iter().map(ToString::to_string).collect(),
@@ -130,7 +134,7 @@ impl ScheduleDocument {
             digest: String::new(),
             directory: directory.to_owned(),
             revision: None,
-            wish: wish.clone(),
+            request: request.clone(),
             max_unavailable: schedule.max_unavailable.get(),
             waves: waves.collect(),
             moves: moves
@@ -213,7 +217,7 @@ impl ScheduleDocument {
             .collect();
         let decided = (
             &self.directory,
-            &self.wish,
+            &self.request,
             self.max_unavailable,
             &self.waves,
             moves,

@@ -12,18 +12,18 @@ mod differences;
 mod document;
 mod drain;
 mod manifest;
+mod migration_options;
+mod migration_record;
 mod mode;
 mod obstacles;
 mod record;
+mod rollback;
 mod schedule;
 mod seen;
 mod step;
 mod stored_text;
 mod targets;
-mod turn;
 mod waves;
-mod whole;
-mod wish;
 mod workloads;
 
 pub use approved::{ApprovedFiles, PoolDocument, WindowDocument, unreachable};
@@ -33,6 +33,8 @@ pub use document::{
     LeftBehindDocument, MoveDocument, ScheduleDocument, ScheduleFileError, WaveDocument,
 };
 pub use drain::{DrainObstacle, DrainRules, Handling};
+pub use migration_options::{Goal, MethodChoice, MigrationRequest};
+pub use migration_record::{MigrationRecord, MigrationRecordError, RulesDocument, State};
 pub use mode::Around;
 pub use record::{CordonedBefore, Direction, Method, NodeRecord, Phase, SavedNode};
 pub use schedule::{LeftBehind, NodeMove, Schedule, Wave, schedule};
@@ -41,8 +43,6 @@ pub use step::{
     Action, AssignOutcome, CheckState, Decision, KubeletRestart, PodReference, Request, Rules,
     Situation, Waiting,
 };
-pub use whole::{MigrationRecord, MigrationRecordError, RulesDocument, State};
-pub use wish::{Goal, MethodChoice, Wish};
 pub use workloads::{Budgets, Workloads};
 
 #[cfg(test)]

@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::migration_options::Goal;
 use super::record::Method;
 use super::schedule::{LeftBehind, Scheduler};
 use super::seen::MIGRATION_ANNOTATION;
-use super::wish::Goal;
 use crate::allocators::{OtherAllocator, described, fix};
 use crate::plan::{HOSTNAME_LABEL, pools_of};
 use ipam_cilium::observed::{ModeSeen, Node, Observed};
@@ -81,7 +81,7 @@ pub(super) fn around(observed: &Observed, methods: &BTreeSet<Method>, others: us
 impl Scheduler<'_> {
     /// Every node changes to the wanted mode.
     pub(super) fn change_mode(&mut self) {
-        let (from, method) = match self.wish.goal {
+        let (from, method) = match self.request.goal {
             Goal::ToClusterPool => (IpamMode::Kubernetes, Method::ToClusterPool),
             Goal::ToKubernetes | Goal::Blocks => (IpamMode::ClusterPool, Method::ToKubernetes),
         };
@@ -179,7 +179,7 @@ impl Scheduler<'_> {
             let help = "add its block to a pool: cilium-ipam import".to_owned();
             return self.leave(&node.name, "its block lies in no pool".to_owned(), help);
         };
-        let reason = format!("ipam becomes `{}`", self.wish.goal);
+        let reason = format!("ipam becomes `{}`", self.request.goal);
         let both = (blocks.clone(), blocks);
         if let Ok(moved) = self.node_move(node, method, both, pool, reason) {
             self.moves.insert(node.name.clone(), moved);

@@ -8,10 +8,10 @@ use std::num::NonZeroUsize;
 use jiff::SignedDuration;
 
 use super::drain::DrainObstacle;
+use super::migration_options::{Goal, MethodChoice, MigrationRequest};
 use super::record::Method;
 use super::targets::{NewBlocks, targets};
 use super::waves::{remarks, waves};
-use super::wish::{Goal, MethodChoice, Wish};
 use super::workloads::Workloads;
 use super::{mode, obstacles};
 use crate::plan::{Misplaced, MisplacedReason, plan};
@@ -87,17 +87,17 @@ pub fn schedule(
     desired: &Desired,
     observed: &Observed,
     workloads: &Workloads,
-    wish: &Wish,
+    request: &MigrationRequest,
 ) -> Schedule {
     let mut scheduler = Scheduler {
         desired,
         observed,
         workloads,
-        wish,
+        request,
         moves: BTreeMap::new(),
         left_out: BTreeMap::new(),
     };
-    match wish.goal {
+    match request.goal {
         Goal::Blocks => scheduler.misplaced(),
         Goal::ToKubernetes | Goal::ToClusterPool => scheduler.change_mode(),
     }
@@ -108,7 +108,7 @@ pub(super) struct Scheduler<'s> {
     pub(super) desired: &'s Desired,
     pub(super) observed: &'s Observed,
     pub(super) workloads: &'s Workloads,
-    pub(super) wish: &'s Wish,
+    pub(super) request: &'s MigrationRequest,
     pub(super) moves: BTreeMap<NodeName, NodeMove>,
     pub(super) left_out: BTreeMap<NodeName, LeftBehind>,
 }
@@ -179,7 +179,7 @@ impl<'s> Scheduler<'s> {
                 help: "re-create the nodes one by one, and run `cilium-ipam apply` after each".to_owned(),
             });
         }
-        match (self.observed.cilium.mode(), self.wish.method) {
+        match (self.observed.cilium.mode(), self.request.method) {
             (ModeSeen::Known(IpamMode::ClusterPool), _) => Ok(Method::CiliumNode),
             (ModeSeen::Known(IpamMode::Kubernetes), MethodChoice::Auto) => Ok(Method::NodeConfig),
             (ModeSeen::Known(IpamMode::Kubernetes), MethodChoice::RecreateNode) => {
@@ -198,7 +198,7 @@ impl<'s> Scheduler<'s> {
 
     /// The node, if it may be moved. Otherwise it is left behind with the reason.
     pub(super) fn eligible(&mut self, name: &NodeName) -> Option<&'s Node> {
-        if !self.wish.nodes.is_empty() && !self.wish.nodes.contains(name) {
+        if !self.request.nodes.is_empty() && !self.request.nodes.contains(name) {
             return None;
         }
         let observed: &'s Observed = self.observed;
@@ -214,7 +214,7 @@ impl<'s> Scheduler<'s> {
                 "it is protected".to_owned(),
                 "remove the protection".to_owned(),
             );
-        } else if is_control_plane && !self.wish.nodes.contains(name) {
+        } else if is_control_plane && !self.request.nodes.contains(name) {
             let help = format!("name it: --node {name}");
             self.leave(name, "it runs the control plane".to_owned(), help);
         } else if let Some(migration) = self.migration_of(node) {
@@ -248,7 +248,7 @@ impl<'s> Scheduler<'s> {
             .find(|pool| pool.contains(*block))?;
         let is_pair = misplaced
             .iter()
-            .any(|one| matches!(one.reason, MisplacedReason::PairOfTwoPools(_)));
+            .any(|one| matches!(one.reason, MisplacedReason::DualStackSplit(_)));
         let gives_all = misplaced
             .iter()
             .all(|one| pool.block_size.get(one.block.family()).is_some());
@@ -296,7 +296,7 @@ impl<'s> Scheduler<'s> {
         let pods = self.workloads.of(&node.name);
         let is_known = self.workloads.are_known();
         let leaving = match method.renumbers() {
-            true => self.wish.drain.leaving(pods)?,
+            true => self.request.drain.leaving(pods)?,
             false => Vec::new(),
         };
         let grace = leaving
@@ -338,13 +338,13 @@ impl<'s> Scheduler<'s> {
             desired,
             observed,
             workloads,
-            wish,
+            request,
             moves,
             left_out,
         } = self;
         let methods: BTreeSet<Method> = moves.values().map(|one| one.method).collect();
         Schedule {
-            goal: wish.goal,
+            goal: request.goal,
             around: mode::around(observed, &methods, observed.nodes.len() - moves.len()),
             waves: waves(observed, &desired.policy.failure_domain, moves.keys()),
             remarks: remarks(desired, observed, workloads, &moves),

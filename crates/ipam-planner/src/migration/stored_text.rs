@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::document::MoveDocument;
-use super::whole::{FORMAT_VERSION, MigrationRecord, MigrationRecordError, major};
+use super::migration_record::{FORMAT_VERSION, MigrationRecord, MigrationRecordError, major};
 
 /// Bytes of a part after which another one begins: far below 1 MiB, because a move can be long.
 const PART_BYTES: usize = 400_000;

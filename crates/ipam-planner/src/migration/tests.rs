@@ -88,12 +88,12 @@ pub(super) fn stored_record(nodes: usize) -> MigrationRecord {
             .map(name)
             .collect(),
     };
-    let (wish, pods) = (Wish::default(), Workloads::default());
-    let empty = schedule(&Desired::default(), &observed_nodes(&[]), &pods, &wish);
+    let (request, pods) = (MigrationRequest::default(), Workloads::default());
+    let empty = schedule(&Desired::default(), &observed_nodes(&[]), &pods, &request);
     let schedule = ScheduleDocument {
         moves: (0..nodes).map(one).collect(),
         waves: domains.into_iter().map(wave).collect(),
-        ..ScheduleDocument::new(&empty, &wish, "pools")
+        ..ScheduleDocument::new(&empty, &request, "pools")
     };
     let files = ApprovedFiles::new(&Desired::default(), &schedule);
     MigrationRecord::new("20260101t000000z".to_owned(), schedule, files, RULES)

@@ -149,7 +149,7 @@ fn add_policy(text: &mut String, policy: &Policy) {
                 pools,
             },
         // They say who applies a plan, not what is in it.
-        unattended: _,
+        auto_apply: _,
         activity: _,
         address_pairs,
         // It says when `migrate` changes a node, and `migrate` plans each node again: a plan that

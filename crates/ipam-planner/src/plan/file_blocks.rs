@@ -60,7 +60,7 @@ impl<'d> FileBlocks<'d> {
     /// The pool that gives exactly this block, or why no pool gives it to any node.
     pub(super) fn owning_pool(&self, block: Block) -> Result<&'d Pool, MisplacedReason> {
         if !touching(&self.excluded, &block.range()).is_empty() {
-            return Err(MisplacedReason::Excluded);
+            return Err(MisplacedReason::BlockExcluded);
         }
         let pool = self.pool_of(block).ok_or(MisplacedReason::InNoPool)?;
         let size = pool
@@ -72,7 +72,7 @@ impl<'d> FileBlocks<'d> {
         }
         let reserved = self.reserved.get(&pool.name);
         if reserved.is_some_and(|ranges| !touching(ranges, &block.range()).is_empty()) {
-            return Err(MisplacedReason::Reserved);
+            return Err(MisplacedReason::BlockReserved);
         }
         Ok(pool)
     }

@@ -48,13 +48,13 @@ pub enum MisplacedReason {
     /// The pool gives blocks of this size.
     OtherBlockSize(BlockSize),
     /// The pool reserves addresses of the block.
-    Reserved,
+    BlockReserved,
     /// The Policy excludes addresses of the block.
-    Excluded,
+    BlockExcluded,
     /// The block is pinned to this other node.
     PinnedToOther(NodeName),
     /// The node's block of the other family belongs to this pool, which gives both families.
-    PairOfTwoPools(PoolName),
+    DualStackSplit(PoolName),
     /// Cilium gave it from a `CiliumPodIPPool` of this other name.
     GivenByOtherPool(String),
     /// The pool gives no new blocks. A block that a node holds already is not misplaced.
@@ -86,13 +86,13 @@ impl MisplacedReason {
             MisplacedReason::OtherBlockSize(_) => {
                 "restore `blockSize`, or move the nodes with `cilium-ipam migrate`"
             }
-            MisplacedReason::Reserved | MisplacedReason::Excluded => {
+            MisplacedReason::BlockReserved | MisplacedReason::BlockExcluded => {
                 "give these addresses back to the pool, or move the nodes with `cilium-ipam migrate`"
             }
             MisplacedReason::PinnedToOther(_) => {
                 "pin another block, or move this node with `cilium-ipam migrate`, so that the pinned one can have it"
             }
-            MisplacedReason::PairOfTwoPools(_) => {
+            MisplacedReason::DualStackSplit(_) => {
                 "move the nodes with `cilium-ipam migrate`: they get both blocks of one pool"
             }
             MisplacedReason::GivenByOtherPool(_) => {
@@ -121,10 +121,10 @@ impl fmt::Display for MisplacedReason {
                 write!(f, "the node is pinned into pool {pool}")
             }
             MisplacedReason::OtherBlockSize(size) => write!(f, "the pool gives {size} blocks"),
-            MisplacedReason::Reserved => f.write_str("the pool reserves these addresses"),
-            MisplacedReason::Excluded => f.write_str("the Policy excludes these addresses"),
+            MisplacedReason::BlockReserved => f.write_str("the pool reserves these addresses"),
+            MisplacedReason::BlockExcluded => f.write_str("the Policy excludes these addresses"),
             MisplacedReason::PinnedToOther(node) => write!(f, "it is pinned to node {node}"),
-            MisplacedReason::PairOfTwoPools(pool) => {
+            MisplacedReason::DualStackSplit(pool) => {
                 write!(
                     f,
                     "the node's other block is of pool {pool}, which gives both"
@@ -268,7 +268,7 @@ impl<'p> Placement<'p> {
         let leads = family == Family::Ipv6 || !gives_both(own);
         let is_split = own.name != of_other.name && gives_both(of_other) && leads;
         let is_split = is_split && self.files.obstacle(node, other.block).is_none();
-        is_split.then(|| MisplacedReason::PairOfTwoPools(of_other.name.clone()))
+        is_split.then(|| MisplacedReason::DualStackSplit(of_other.name.clone()))
     }
 
     /// The first pool that would serve a node without blocks, and gives this family.

@@ -87,7 +87,7 @@ impl<'p> NodePlanner<'p> {
         outcome: Outcome,
     ) -> Result<Option<NodeChange>, BlockedReason> {
         if let Some(text) = self.observed.unreadable(node) {
-            return Err(BlockedReason::Unreadable(text.to_owned()));
+            return Err(BlockedReason::PodCidrUnreadable(text.to_owned()));
         }
         if let Some(migration) = &node.migration {
             let obstacle = NodeObstacle::Migrating(migration.clone());
@@ -186,7 +186,7 @@ impl<'p> NodePlanner<'p> {
         pinned: &Pinned,
     ) -> Result<NodeChange, BlockedReason> {
         if node.uid.is_empty() || node.resource_version.is_empty() {
-            return Err(BlockedReason::NoIdentity);
+            return Err(BlockedReason::MissingUid);
         }
         let edit = self.paths.by_node_config(node, blocks)?;
         let (before, after) = before_and_after(self.observed, node, held, &edit);
@@ -238,7 +238,7 @@ impl<'p> NodePlanner<'p> {
             Route::Write(edit) => edit,
         };
         if node.uid.is_empty() || node.resource_version.is_empty() {
-            return Err(BlockedReason::NoIdentity);
+            return Err(BlockedReason::MissingUid);
         }
         let action = if source.is_some() {
             Action::Assign
@@ -287,15 +287,15 @@ impl<'p> NodePlanner<'p> {
     ) -> Result<NodeChange, BlockedReason> {
         schema::keeps_edit(self.observed, &change.edit)?;
         if let Some((block, other)) = self.given_to_another(&change) {
-            return Err(BlockedReason::Node(NodeObstacle::GivenToAnother(
+            return Err(BlockedReason::Node(NodeObstacle::BlockSplitConflict(
                 block, other,
             )));
         }
         match self.others.conflict(&change, allocated) {
             None => Ok(change),
-            Some((block, Owner::Holder(other))) => {
-                Err(BlockedReason::Node(NodeObstacle::HeldTwice(block, other)))
-            }
+            Some((block, Owner::Holder(other))) => Err(BlockedReason::Node(
+                NodeObstacle::DuplicateBlock(block, other),
+            )),
             Some((block, Owner::Claimant(other))) => {
                 Err(BlockedReason::Node(NodeObstacle::Claimed(block, other)))
             }
@@ -334,7 +334,7 @@ impl<'p> NodePlanner<'p> {
     }
 
     fn exhausted(&self, passed_over: PassedOverPools) -> BlockedReason {
-        BlockedReason::Node(NodeObstacle::Exhausted {
+        BlockedReason::Node(NodeObstacle::NodePoolsExhausted {
             passed_over,
             claimed: self.claimed.clone(),
         })

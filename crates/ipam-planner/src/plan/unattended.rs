@@ -46,7 +46,7 @@ pub fn unattended(
         refusals
     };
     let approval = VersionRules::of(observed);
-    let applied = harmless(&plan.changes, desired.policy.unattended, approval);
+    let applied = harmless(&plan.changes, desired.policy.auto_apply, approval);
     let refusals = match applied == plan.changes {
         // The plan was judged with just these changes.
         true => plan.unwaived(waivers).cloned().collect(),

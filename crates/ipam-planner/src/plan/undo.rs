@@ -144,7 +144,7 @@ impl UndoPlanner<'_> {
     /// back.
     fn checked(&self, node: &Node, change: NodeChange) -> Result<NodeChange, BlockedReason> {
         if !change.guard.is_known() {
-            return Err(BlockedReason::NoIdentity);
+            return Err(BlockedReason::MissingUid);
         }
         if let Some(reason) = self.conflict(&change) {
             return Err(reason);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::division::Demand;
 use super::suggestion::{common_sizes, own_pod_pool};
-use super::{PoolNodes, ProposedPool, Remark, Split, Wishes};
+use super::{PoolNodes, ProposalOptions, ProposedPool, Remark, Split};
 use ipam_cilium::observed::{FamilyUse, Node, Observed, SeenPodPool};
 use ipam_core::model::{NodeName, Operator, PerFamily, PoolName, Requirement};
 use ipam_core::net::{Block, BlockSize, Family};
@@ -35,9 +35,9 @@ pub(super) struct HeldBlock {
 }
 
 /// The wished sizes, and those of families that nodes hold beside them.
-pub(super) fn sizes(observed: &Observed, wishes: &Wishes) -> PerFamily<BlockSize> {
+pub(super) fn sizes(observed: &Observed, options: &ProposalOptions) -> PerFamily<BlockSize> {
     let held = common_sizes(observed);
-    let mut sizes = wishes.sizes;
+    let mut sizes = options.sizes;
     for family in Family::BOTH {
         let size = sizes.get_mut(family);
         *size = size.or(held.get(family).copied());

@@ -1,6 +1,6 @@
 //! Proposes pools for a cluster that has no files yet, so that every node keeps its block.
 //!
-//! Decides CIDRs and selectors from the observed cluster and the wishes of a person. Never asks,
+//! Decides CIDRs and selectors from the observed cluster and the options of a person. Never asks,
 //! and knows no format of files.
 
 mod division;
@@ -26,7 +26,7 @@ pub(crate) use suggestion::{Room, held, labels, rank, smallest_around, suggest_w
 
 /// What a person wants.
 #[derive(Clone, Debug)]
-pub struct Wishes {
+pub struct ProposalOptions {
     /// The addresses of all pools. They do not overlap each other.
     pub cidrs: Vec<Block>,
     /// How nodes are divided into pools.
@@ -187,16 +187,20 @@ impl fmt::Display for PoolNodes {
 }
 
 /// Proposes pools that give every node the block that it holds.
-pub fn propose(observed: &Observed, wishes: &Wishes) -> Proposal {
-    let own = suggestion::own_pod_pool(observed).filter(|_| wishes.split == Split::None);
+pub fn propose(observed: &Observed, options: &ProposalOptions) -> Proposal {
+    let own = suggestion::own_pod_pool(observed).filter(|_| options.split == Split::None);
     let others = in_other_use(observed, own.map(|(name, _)| name));
-    propose_beside(observed, wishes, &others)
+    propose_beside(observed, options, &others)
 }
 
 /// As [`propose`], with the addresses that no pool may have, merged.
-pub(crate) fn propose_beside(observed: &Observed, wishes: &Wishes, others: &[Range]) -> Proposal {
-    let sizes = groups::sizes(observed, wishes);
-    let groups = groups::groups(observed, &wishes.split, &sizes);
+pub(crate) fn propose_beside(
+    observed: &Observed,
+    options: &ProposalOptions,
+    others: &[Range],
+) -> Proposal {
+    let sizes = groups::sizes(observed, options);
+    let groups = groups::groups(observed, &options.split, &sizes);
     let (held, overlapping) = groups::distinct_blocks(&groups);
     let mut proposal = Proposal {
         remarks: overlapping,
@@ -207,27 +211,27 @@ pub(crate) fn propose_beside(observed: &Observed, wishes: &Wishes, others: &[Ran
         let Some(size) = sizes.get(family) else {
             continue;
         };
-        let division = divided(observed, wishes, &groups, &held, *size, others);
+        let division = divided(observed, options, &groups, &held, *size, others);
         proposal.unassigned.extend(division.unassigned);
         for (of_group, share) in shares.iter_mut().zip(division.shares) {
             *of_group.get_mut(family) = Some(share);
         }
     }
     proposal.name_pools(observed, &groups, shares, &sizes);
-    proposal.remark_on_labels(&groups, &wishes.split);
+    proposal.remark_on_labels(&groups, &options.split);
     proposal
 }
 
 fn divided(
     observed: &Observed,
-    wishes: &Wishes,
+    options: &ProposalOptions,
     groups: &[Group<'_>],
     held: &[HeldBlock],
     size: BlockSize,
     others: &[Range],
 ) -> Division {
     let family = size.family();
-    let cidrs = wishes.cidrs.iter().copied();
+    let cidrs = options.cidrs.iter().copied();
     let cidrs: Vec<Block> = cidrs.filter(|cidr| cidr.family() == family).collect();
     let held: Vec<HeldBlock> = held
         .iter()

@@ -29,7 +29,7 @@ const USUAL_IPV4: [&str; 6] = [
 /// Sizes of Cilium's blocks (Helm: `clusterPoolIPv4MaskSize`, `clusterPoolIPv6MaskSize` @ 1.20).
 const USUAL_SIZES: [(Family, u64); 2] = [(Family::Ipv4, 24), (Family::Ipv6, 120)];
 
-/// Defaults for the wishes of a person.
+/// Defaults for the options of a person.
 #[derive(Clone, Debug)]
 pub struct Suggestion {
     pub cidrs: Vec<Block>,

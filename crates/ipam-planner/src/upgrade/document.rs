@@ -71,7 +71,7 @@ pub struct UpgradeChangeDocument {
     pub before: String,
     /// Number of objects.
     pub object_count: usize,
-    /// The objects, by kind and name: the first ten, unless `--full` is given.
+    /// The objects, by kind and name: the first ten, unless `--show-all` is given.
     pub objects: Vec<ObjectDocument>,
     /// Lines of the files to change before the hop.
     pub files: Vec<FileEditDocument>,

@@ -61,7 +61,7 @@ fn annotations(hop: &HopView<'_>, changes: &mut Changes) {
         before: remedy.to_owned(),
     };
     let subject = ObjectRef {
-        kind: "Policy",
+        kind: "IPAMPolicy",
         name: "writePath".to_owned(),
     };
     changes.add(

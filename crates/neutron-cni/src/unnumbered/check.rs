@@ -1,4 +1,4 @@
-//! Compares a second way with what is there (CHECK).
+//! Compares a secondary route with what is there (CHECK).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::nic::{Link, NodeRoute, State};
-use crate::unnumbered::way::{End, Neighbour, Rule, SecondWay};
+use crate::unnumbered::secondary_route::{End, Neighbour, Rule, SecondaryRoute};
 
 /// What a CHECK sees at one end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl fmt::Display for Lack {
     }
 }
 
-impl SecondWay {
+impl SecondaryRoute {
     /// What a CHECK does not find. An address that the node got later is no lack: nothing is sent
     /// from it to the Pod.
     pub fn lacks(&self, seen: &Seen) -> Vec<Lack> {

@@ -1,4 +1,4 @@
-//! Chooses the parts of a second way, or refuses: settings, addresses, the node and the Pod may
+//! Chooses the parts of a secondary route, or refuses: settings, addresses, the node and the Pod may
 //! contradict each other.
 
 use std::collections::BTreeSet;
@@ -11,8 +11,8 @@ use crate::cni::CniError;
 use crate::invalid;
 use crate::nic::MAIN_TABLE;
 use crate::unnumbered::names::is_marked;
+use crate::unnumbered::secondary_route::Surroundings;
 use crate::unnumbered::settings::{LEAST_MTU_IPV6, Wanted};
-use crate::unnumbered::way::Surroundings;
 
 /// Most addresses of the node that need a route of their own.
 const MOST_NODE_ADDRESSES: usize = 128;

@@ -1,4 +1,4 @@
-//! The second way into a Pod: a veth pair between the Pod and its node that borrows the addresses of
+//! The secondary route into a Pod: a veth pair between the Pod and its node that borrows the addresses of
 //! the Pod's interface. Decides names, routes, rules and steps. Pure: touches no link, namespace,
 //! file or clock.
 
@@ -6,14 +6,16 @@ mod check;
 mod choose;
 mod names;
 mod previous;
+mod secondary_route;
 mod settings;
-mod way;
 
 pub use check::{Lack, Seen, SeenEnd};
 pub use names::{WayKey, is_of_network, is_unmarked_end};
 pub use previous::{Previous, ShownEnd};
+pub use secondary_route::{
+    End, Neighbour, Pair, RULE_PRIORITY, Rule, SecondaryRoute, Step, Surroundings,
+};
 pub use settings::{PtpSettings, Wanted};
-pub use way::{End, Neighbour, Pair, RULE_PRIORITY, Rule, SecondWay, Step, Surroundings};
 
 #[cfg(test)]
 mod tests;

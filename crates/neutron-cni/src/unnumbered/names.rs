@@ -21,7 +21,7 @@ const NAME_DIGITS: usize = 12;
 /// The tables of this plugin: above those that people and other programs number.
 const FIRST_TABLE: u32 = 0x4000_0000;
 
-/// Identifies the second way of an attachment.
+/// Identifies the secondary route of an attachment.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WayKey {
     network: String,

@@ -1,4 +1,4 @@
-//! Settings, previous results, and second ways between random addresses.
+//! Settings, previous results, and secondary routes between random addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -214,7 +214,7 @@ fn names_follow_from_the_attachment() {
     assert!(!one.is_node_end(&link(&one.node_end(), Some("mine".to_owned()))));
 }
 
-fn way(routes: &Value, own: &[&str], of_node: &[&str]) -> Result<SecondWay, CniError> {
+fn way(routes: &Value, own: &[&str], of_node: &[&str]) -> Result<SecondaryRoute, CniError> {
     let wanted = settings(&json!({ "routes": routes }))
         .unwrap()
         .wanted()
@@ -226,7 +226,7 @@ fn way(routes: &Value, own: &[&str], of_node: &[&str]) -> Result<SecondWay, CniE
         pod_links: Vec::new(),
     };
     let key = WayKey::new("pods", &attachment("c1"));
-    SecondWay::new(key, "eth0", &wanted, &on_eth0(&addresses(own)), &around)
+    SecondaryRoute::new(key, "eth0", &wanted, &on_eth0(&addresses(own)), &around)
 }
 
 #[test]
@@ -257,9 +257,9 @@ fn a_further_way_has_the_next_metric_and_another_link_is_refused() {
         };
         let key = WayKey::new("blue", &attachment("c1"));
         let previous = on_eth0(&addresses(&["10.8.0.5"]));
-        SecondWay::new(key, "eth1", &wanted.wanted().unwrap(), &previous, &around)
+        SecondaryRoute::new(key, "eth1", &wanted.wanted().unwrap(), &previous, &around)
     };
-    let metric = |way: &SecondWay| {
+    let metric = |way: &SecondaryRoute| {
         let mut routes = way.routes(End::Pod).into_iter();
         routes
             .find(|route| route.table == MAIN_TABLE)
@@ -281,7 +281,7 @@ fn random_address(random: &mut Rng) -> IpAddr {
     }
 }
 
-fn random_way(random: &mut Rng) -> Option<(SecondWay, Vec<IpAddr>, Surroundings)> {
+fn random_way(random: &mut Rng) -> Option<(SecondaryRoute, Vec<IpAddr>, Surroundings)> {
     let mut own: Vec<IpAddr> = Vec::new();
     for _ in 0..random.usize(1..4) {
         let address = random_address(random);
@@ -312,12 +312,12 @@ fn random_way(random: &mut Rng) -> Option<(SecondWay, Vec<IpAddr>, Surroundings)
         pod_links: Vec::new(),
     };
     let key = WayKey::new("pods", &attachment("c1"));
-    let way = SecondWay::new(key, "eth0", &wanted, &on_eth0(&own), &around).ok()?;
+    let way = SecondaryRoute::new(key, "eth0", &wanted, &on_eth0(&own), &around).ok()?;
     Some((way, own, around))
 }
 
 /// Everything that an ADD makes, as a CHECK sees it.
-fn seen(way: &SecondWay, own: &[IpAddr]) -> Seen {
+fn seen(way: &SecondaryRoute, own: &[IpAddr]) -> Seen {
     let end = |end: End, name: &str, mac: Mac| SeenEnd {
         link: Link {
             mac: Some(mac),

@@ -10,7 +10,7 @@ use crate::cni::{CniError, ErrorCode, InterfaceName};
 use crate::kernel::namespace::Namespace;
 use crate::kernel::{dump as links, kernel_error};
 use crate::unnumbered::{
-    End, Previous, PtpSettings, SecondWay, ShownEnd, Step, Surroundings, WayKey,
+    End, Previous, PtpSettings, SecondaryRoute, ShownEnd, Step, Surroundings, WayKey,
 };
 use crate::unnumbered_ptp::change::Ends;
 use crate::unnumbered_ptp::{dump, remove};
@@ -67,7 +67,7 @@ impl AddOperation<'_> {
         Ok(previous.with_ends(&ends, self.settings.version))
     }
 
-    fn establish(&self, way: &SecondWay) -> Result<(), CniError> {
+    fn establish(&self, way: &SecondaryRoute) -> Result<(), CniError> {
         let mut ends = Ends {
             node: self.node,
             pod: self.pod,
@@ -123,12 +123,12 @@ pub(super) fn decide(
     previous: &Previous,
     node: &Namespace,
     pod: &Namespace,
-) -> Result<SecondWay, CniError> {
+) -> Result<SecondaryRoute, CniError> {
     let wanted = settings.wanted()?;
     let interface = interface.to_string();
     let around = surroundings(key, &interface, previous, node, pod)
         .map_err(|why| kernel_error("the links of the node and the Pod", &why))?;
-    SecondWay::new(key.clone(), &interface, &wanted, previous, &around)
+    SecondaryRoute::new(key.clone(), &interface, &wanted, previous, &around)
 }
 
 fn surroundings(

@@ -1,4 +1,4 @@
-//! Sends the steps of a second way to the kernel. Must never decide which steps.
+//! Sends the steps of a secondary route to the kernel. Must never decide which steps.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;

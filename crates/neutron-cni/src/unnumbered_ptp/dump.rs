@@ -1,4 +1,4 @@
-//! Reads what a second way consists of, and what surrounds it, from the kernel. Must never change
+//! Reads what a secondary route consists of, and what surrounds it, from the kernel. Must never change
 //! anything.
 
 use std::collections::BTreeSet;

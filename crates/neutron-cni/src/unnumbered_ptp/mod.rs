@@ -1,4 +1,4 @@
-//! The plugin `cni-unnumbered-ptp`: a second way into a Pod, behind the plugin that made its
+//! The plugin `cni-unnumbered-ptp`: a secondary route into a Pod, behind the plugin that made its
 //! interface. Connects links and namespaces with `unnumbered`, which decides what to change. Has no
 //! files: the kernel's links are the record.
 

@@ -173,7 +173,7 @@ impl From<Vec<Value>> for Listed {
 /// Fails if a kind cannot be read whose objects hold addresses: without them, the files would give
 /// these to others.
 pub(super) async fn list(manager: Manager, common: &Common) -> Result<Listed, Failure> {
-    let cluster = live(common, common.patience).await?;
+    let cluster = live(common, common.retry_timeout).await?;
     let kinds: &[(ForeignKind, Need)] = match manager {
         Manager::Calico => &CALICO,
         Manager::MetalLb => &METALLB,

@@ -19,7 +19,7 @@ use ipam_planner::plan::Summary;
 /// Version of the JSON: the major part changes when a reader would misunderstand.
 const FORMAT_VERSION: &str = "1.0";
 
-/// Remarks that are printed without `--full`.
+/// Remarks that are printed without `--show-all`.
 const TOLD: usize = 20;
 
 /// Reasons of blocked nodes that are printed.
@@ -132,7 +132,7 @@ impl Report<'_> {
         }
         if told.len() > shown {
             output::warn(&format!(
-                "… and {}; --full shows all",
+                "… and {}; --show-all shows all",
                 count(told.len() - shown, "more remark")
             ));
         }

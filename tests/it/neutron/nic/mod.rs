@@ -3,7 +3,7 @@
 mod device;
 mod races;
 mod refused;
-mod second_way;
+mod secondary_route;
 mod support;
 
 use serde_json::{Value, json};

@@ -152,7 +152,7 @@ pub const OUTPUTS: &[Output] = &[
         title: "`explain-rule CODE`",
         file: "src/cli/explain_rule.rs",
         root: "PageDocument",
-        commands: &["explain-rule limit"],
+        commands: &["explain-rule policy-limit"],
     },
     Output {
         title: "`version`",

@@ -157,7 +157,8 @@ fn beside_all_pools(file: &Path, nodes: usize) -> Result<Vec<Taken>> {
 /// Ipam `cluster-pool` without an operator: blocks for CiliumNodes that wait for one.
 fn operator_at_zero(file: &Path, nodes: usize) -> Result<Vec<Taken>> {
     let loaded = loaded(
-        xtask::pools::document("Policy", "policy", "writePath: cilium-node") + &pool(0, ONE_POOL),
+        xtask::pools::document("IPAMPolicy", "policy", "writePath: cilium-node")
+            + &pool(0, ONE_POOL),
     )?;
     let settings = "cluster-pool\",\"cluster-pool-ipv4-cidr\":\"10.0.0.0/8\",\"cluster-pool-ipv4-mask-size\":\"26\",\"enable-ipv4\":\"true\",\"enable-ipv6\":\"false";
     let base = CILIUM.replace("IPAM", settings) + NO_OPERATOR;
@@ -179,7 +180,7 @@ fn moving_nodes(file: &Path, nodes: usize) -> Result<Vec<Taken>> {
         let spec = format!("pool: p0, podCIDRs: [11.{}/26]", &address(n * 64)[3..]);
         xtask::pools::document("NodeAssignment", &format!("n{n}"), &spec)
     };
-    let policy = xtask::pools::document("Policy", "policy", "writePath: node-config");
+    let policy = xtask::pools::document("IPAMPolicy", "policy", "writePath: node-config");
     let loaded = loaded(policy + &pool(0, ONE_POOL) + &(0..nodes).map(pin).collect::<String>())?;
     // The API of the settings is known from one of them.
     let config = "{\"apiVersion\":\"cilium.io/v2\",\"kind\":\"CiliumNodeConfig\",\"metadata\":{\"name\":\"other\",\"namespace\":\"kube-system\",\"uid\":\"o\",\"resourceVersion\":\"1\"},\"spec\":{\"nodeSelector\":{\"matchLabels\":{\"a\":\"b\"}},\"defaults\":{\"debug\":\"true\"}}}";

@@ -191,12 +191,12 @@ fn of_file(text: &str) -> Vec<Taken> {
     findings.extend(more);
     findings.sort();
     let mut taken = vec![read, checked];
-    for (part, detail) in [("human", Detail::Short), ("human --full", Detail::Full)] {
+    for (part, detail) in [("human", Detail::Short), ("human --show-all", Detail::Full)] {
         taken.push(shown(part, || {
             log_text(&diagnostics(&findings, &documents, detail)).into_owned()
         }));
     }
-    for (part, detail) in [("JSON", Detail::Short), ("JSON --full", Detail::Full)] {
+    for (part, detail) in [("JSON", Detail::Short), ("JSON --show-all", Detail::Full)] {
         taken.push(shown(part, || {
             json(&finding_documents(&findings, &documents, detail))
         }));

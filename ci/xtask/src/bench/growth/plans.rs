@@ -148,7 +148,7 @@ fn moved_nodes(file: &Path, nodes: usize) -> Result<Vec<Taken>> {
         let spec = format!("pool: p0, podCIDRs: [11.{}/26]", &address(n * 64)[3..]);
         xtask::pools::document("NodeAssignment", &format!("n{n}"), &spec)
     };
-    let policy = xtask::pools::document("Policy", "policy", "writePath: node-config");
+    let policy = xtask::pools::document("IPAMPolicy", "policy", "writePath: node-config");
     let loaded = loaded(policy + &pool(0, ONE_POOL) + &(0..nodes).map(pin).collect::<String>())?;
     let config = |n: usize| {
         format!(
@@ -225,10 +225,10 @@ pub(super) fn rendered(plan: &Plan, loaded: &Loaded) -> Vec<Taken> {
     for (findings, text, markup, data, detail) in [
         ("findings", "human", "Markdown", "JSON", Detail::Short),
         (
-            "findings --full",
-            "human --full",
-            "Markdown --full",
-            "JSON --full",
+            "findings --show-all",
+            "human --show-all",
+            "Markdown --show-all",
+            "JSON --show-all",
             Detail::Full,
         ),
     ] {

@@ -71,7 +71,7 @@ impl Told {
             "--no-pools",
             "-o",
             "json",
-            "--full",
+            "--show-all",
         ]);
         command.arg("--kubeconfig").arg(plane.kubeconfig());
         let output = command.output().context("the tool does not start")?;

@@ -151,8 +151,8 @@ impl Metrics {
         self.misplaced(overview);
         self.findings.clear();
         // An alert on an absent metric never fires and never resolves.
-        let always = ["block-held-twice", "address-held-twice"]
-            .map(|rule| ((Severity::Error, Rule(rule)), 0));
+        let always =
+            ["duplicate-block", "duplicate-address"].map(|rule| ((Severity::Error, Rule(rule)), 0));
         for ((severity, rule), found) in always
             .iter()
             .map(|(key, zero)| (key, zero))

@@ -69,13 +69,13 @@ pub enum BlockedReason {
     /// `cilium-config` was not found.
     NoCilium,
     /// A pod-CIDR field of the object is no CIDR.
-    Unreadable(String),
+    PodCidrUnreadable(String),
     /// The object has no UID or resourceVersion to guard a write with.
-    NoIdentity,
+    MissingUid,
     /// Cilium waits for a block of this family too, and it could not be added to spec later.
     FamilyMissing(Family),
     /// The label of the object names another owner.
-    ManagedByAnother(String),
+    ManagedByOther(String),
     /// The API server would drop fields of the write.
     FieldsNotKept(Box<NotKept>),
 }
@@ -124,42 +124,11 @@ impl BlockedReason {
             BlockedReason::NeutronUnknown(_)
             | BlockedReason::NeutronOverlap(_)
             | BlockedReason::NoCilium
-            | BlockedReason::Unreadable(_)
-            | BlockedReason::NoIdentity
+            | BlockedReason::PodCidrUnreadable(_)
+            | BlockedReason::MissingUid
             | BlockedReason::FamilyMissing(_)
             | BlockedReason::FieldsNotKept(_)
-            | BlockedReason::ManagedByAnother(_) => self.into(),
-        }
-    }
-
-    /// Whether it follows from the files, the settings of the cluster and the object itself: no
-    /// change of another Node or CiliumNode unblocks it.
-    pub fn is_of_object_alone(&self) -> bool {
-        match self {
-            BlockedReason::WritePath(_)
-            | BlockedReason::NoCilium
-            | BlockedReason::Unreadable(_)
-            | BlockedReason::NoIdentity
-            | BlockedReason::FamilyMissing(_)
-            | BlockedReason::FieldsNotKept(_)
-            | BlockedReason::Operator(OperatorObstacle::Gives | OperatorObstacle::Unseen)
-            | BlockedReason::Node(NodeObstacle::NoPool)
-            | BlockedReason::Pin(
-                PinObstacle::FamilyOff(_)
-                | PinObstacle::WouldMove { .. }
-                | PinObstacle::PoolDisabled(_)
-                | PinObstacle::InMultiPool,
-            ) => true,
-            BlockedReason::Operator(_)
-            | BlockedReason::Node(_)
-            | BlockedReason::Pin(_)
-            | BlockedReason::PodPool(_)
-            | BlockedReason::NodeConfig(_)
-            | BlockedReason::Undo(_)
-            | BlockedReason::LoadBalancing(_)
-            | BlockedReason::NeutronUnknown(_)
-            | BlockedReason::NeutronOverlap(_)
-            | BlockedReason::ManagedByAnother(_) => false,
+            | BlockedReason::ManagedByOther(_) => self.into(),
         }
     }
 
@@ -190,11 +159,11 @@ impl BlockedReason {
                 "no cilium-config was found, so the field that Cilium reads is unknown",
                 "install Cilium first, pass --cilium-namespace if it runs elsewhere, or include its DaemonSet and ConfigMap in the cluster file",
             ),
-            BlockedReason::Unreadable(text) => Explanation::new(
+            BlockedReason::PodCidrUnreadable(text) => Explanation::new(
                 format!("it shows a block that cannot be read ({text})"),
                 "fix the field by hand; until then the blocks that it holds are unknown",
             ),
-            BlockedReason::NoIdentity => Explanation::new(
+            BlockedReason::MissingUid => Explanation::new(
                 "it has no uid or no resourceVersion, so a write could not be guarded",
                 "take the cluster file with `kubectl get … -o json` or `cilium-ipam snapshot`",
             ),
@@ -206,7 +175,7 @@ impl BlockedReason {
                     "give its pool {family} `cidrs` and a block size, or switch {family} off in cilium-config"
                 ),
             ),
-            BlockedReason::ManagedByAnother(owner) => Explanation::new(
+            BlockedReason::ManagedByOther(owner) => Explanation::new(
                 format!(
                     "its label app.kubernetes.io/managed-by names another manager: `{}`",
                     owner.escape_debug()
@@ -311,75 +280,74 @@ mod tests {
             [
                 "annotation-not-read",
                 "another-controller",
-                "asks-in-spec",
+                "block-claimed-or-quarantined",
+                "block-split-conflict",
                 "cannot-be-given-back",
                 "cannot-be-selected",
                 "cannot-be-undone",
                 "chosen-pool-blocked",
+                "config-conflict",
                 "default-pool-not-read",
-                "exhausted",
+                "duplicate-block",
                 "family-missing",
                 "fields-not-kept",
-                "given-to-another",
-                "held-by",
                 "held-not-free",
-                "held-twice",
-                "in-use",
                 "inside-operator-ranges",
-                "managed-by-another",
+                "lb-ipam-disabled",
+                "managed-by-other",
                 "migrating",
-                "mode-of-another-allocator",
+                "missing-uid",
                 "mode-unknown",
                 "neutron-overlap",
                 "neutron-unknown",
                 "no-cilium",
-                "no-identity",
                 "no-pool",
-                "no-pool-gives",
-                "node-config-of-another",
+                "node-config-not-managed",
                 "node-configs-not-served",
-                "none-free",
-                "not-as-left",
-                "not-read",
+                "node-pools-exhausted",
                 "not-served",
+                "operator-allocates",
                 "operator-block-size",
-                "operator-gives",
                 "operator-refuses",
                 "operator-unseen",
+                "other-allocator",
                 "outside-pools",
-                "path-not-read",
                 "pin-family-off",
                 "pin-held-by",
                 "pin-in-multi-pool",
                 "pin-not-free",
                 "pin-pool-disabled",
                 "pin-would-move",
+                "pod-cidr-unreadable",
                 "pod-pool-chosen",
+                "pod-pool-cidr-change-unsupported",
                 "pod-pool-disabled",
                 "pod-pool-empty",
                 "pod-pool-in-use",
                 "pod-pool-overlaps",
-                "pod-pool-recut",
                 "pod-pool-reserved",
                 "pod-pool-size",
                 "pod-pool-too-wide",
                 "pod-pools-hidden",
                 "pod-pools-not-served",
+                "pool-field-not-read",
                 "pool-gives-none",
+                "pool-range-in-use",
                 "pools-hidden",
                 "pools-tied",
-                "rival-allocator",
+                "service-address-held",
+                "service-no-free-address",
+                "service-no-pool",
                 "services-hidden",
-                "setting-of-another",
                 "spec-is-write-once",
-                "spoken-for",
+                "spec-requests-other-address",
                 "stale-owner",
-                "switched-off",
                 "undo-agent-started",
                 "undo-not-ours",
                 "undo-operator-keeps",
-                "unreadable",
+                "unsupported-ipam-mode",
                 "version-unknown",
+                "write-path-not-read",
             ]
         );
     }
@@ -392,7 +360,7 @@ mod tests {
         assert_eq!(code(BlockedReason::NoCilium), "no-cilium");
         assert_eq!(
             code(NodeObstacle::Claimed(block, "n".parse().unwrap()).into()),
-            "spoken-for"
+            "block-claimed-or-quarantined"
         );
         assert_eq!(code(LbObstacle::NotServed.into()), "not-served");
     }

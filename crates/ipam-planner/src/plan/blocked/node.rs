@@ -18,19 +18,19 @@ pub enum NodeObstacle {
     /// No pool's selector matches the node.
     NoPool,
     /// No pool that matches can serve it: each with the reason.
-    Exhausted {
+    NodePoolsExhausted {
         passed_over: PassedOverPools,
         /// For each pool that has some.
         claimed: Arc<BTreeMap<PoolName, ClaimedBlocks>>,
     },
     /// Another node shows the block too.
-    HeldTwice(Block, NodeName),
+    DuplicateBlock(Block, NodeName),
     /// This plan gives a part of the wide block that the node shows to another node.
-    GivenToAnother(Block, NodeName),
+    BlockSplitConflict(Block, NodeName),
     /// The block that the node shows overlaps addresses that something else uses.
     HeldNotFree(Block),
     /// The block is claimed for another node, or quarantined after it.
-    #[strum(serialize = "spoken-for")]
+    #[strum(serialize = "block-claimed-or-quarantined")]
     Claimed(Block, NodeName),
     /// This migration moves the node.
     Migrating(String),
@@ -56,7 +56,7 @@ impl NodeObstacle {
                 "no pool matches its labels",
                 "label the node, widen a pool's nodeSelector, or add a pool without one as a fallback",
             ),
-            NodeObstacle::Exhausted {
+            NodeObstacle::NodePoolsExhausted {
                 passed_over,
                 claimed,
             } => {
@@ -81,11 +81,11 @@ impl NodeObstacle {
                     format!("{}{}", room_for(passed_over), all.until()),
                 )
             }
-            NodeObstacle::HeldTwice(block, node) => Explanation::new(
+            NodeObstacle::DuplicateBlock(block, node) => Explanation::new(
                 format!("it shows {block}, which node {node} shows too"),
                 "find out which of the two has pods in it, and clear the field of the other one",
             ),
-            NodeObstacle::GivenToAnother(block, node) => Explanation::new(
+            NodeObstacle::BlockSplitConflict(block, node) => Explanation::new(
                 format!(
                     "it shows {block}, which no agent reads, and a part of it goes to node {node}"
                 ),

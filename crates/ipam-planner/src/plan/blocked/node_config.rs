@@ -21,10 +21,10 @@ pub enum NodeConfigObstacle {
     /// There is no selector for this node alone.
     CannotBeSelected(String),
     /// A foreign `CiliumNodeConfig` has this name.
-    #[strum(serialize = "node-config-of-another")]
+    #[strum(serialize = "node-config-not-managed")]
     OfAnother(String),
     /// A foreign setting wins over ours: its key and its place.
-    SettingOfAnother(String),
+    ConfigConflict(String),
 }
 
 impl NodeConfigObstacle {
@@ -67,7 +67,7 @@ impl NodeConfigObstacle {
                     format!("delete the CiliumNodeConfig {name} if it is not needed"),
                 )
             }
-            NodeConfigObstacle::SettingOfAnother(setting) => Explanation::new(
+            NodeConfigObstacle::ConfigConflict(setting) => Explanation::new(
                 format!("a CiliumNodeConfig of ours would have no effect: {setting}"),
                 "remove that setting",
             ),

@@ -11,7 +11,7 @@ use ipam_core::net::Block;
 #[strum(serialize_all = "kebab-case")]
 pub enum OperatorObstacle {
     /// The operator gives the node a block itself.
-    #[strum(serialize = "operator-gives")]
+    #[strum(serialize = "operator-allocates")]
     Gives,
     /// Whether the operator gives blocks itself is unknown.
     #[strum(serialize = "operator-unseen")]

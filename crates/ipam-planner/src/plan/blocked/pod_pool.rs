@@ -32,7 +32,7 @@ pub enum PodPoolObstacle {
     #[strum(serialize = "pod-pool-in-use")]
     InUse(Block, NodeName),
     /// Its CIDRs may only be added to while this operator runs.
-    #[strum(serialize = "pod-pool-recut")]
+    #[strum(serialize = "pod-pool-cidr-change-unsupported")]
     Recut,
     /// Its `reservedRanges` would lie outside its CIDRs.
     #[strum(serialize = "pod-pool-reserved")]

@@ -15,11 +15,11 @@ use ipam_core::net::Family;
 #[strum(serialize_all = "kebab-case")]
 pub enum WritePathObstacle {
     /// An IPAM mode in which another component allocates, by design.
-    ModeOfAnotherAllocator(IpamMode),
+    UnsupportedIpamMode(IpamMode),
     /// An unknown IPAM mode.
     ModeUnknown(String),
     /// A write path that is not read in this IPAM mode.
-    PathNotRead(WritePath, IpamMode),
+    WritePathNotRead(WritePath, IpamMode),
     /// The object belongs to a deleted Node of that name, and is collected soon.
     StaleOwner(WritePath),
     /// The annotation path, with the gate closed.
@@ -27,7 +27,7 @@ pub enum WritePathObstacle {
     /// The annotation path, on a Cilium of unknown version.
     VersionUnknown,
     /// The `node-spec` path, while another allocator assigns.
-    RivalAllocator(Arc<Allocator>),
+    OtherAllocator(Arc<Allocator>),
     /// The Node has `spec.podCIDRs` of the other family only, which cannot be extended.
     SpecIsWriteOnce(Family),
 }
@@ -36,7 +36,7 @@ impl WritePathObstacle {
     pub(super) fn explain(&self) -> Explanation {
         const OTHER_MODE: &str = "nothing to do: this mode does not take blocks from a Node";
         match self {
-            WritePathObstacle::ModeOfAnotherAllocator(mode) => Explanation::new(
+            WritePathObstacle::UnsupportedIpamMode(mode) => Explanation::new(
                 format!("Cilium runs with ipam `{mode}`, in which another allocator decides"),
                 OTHER_MODE,
             ),
@@ -47,7 +47,7 @@ impl WritePathObstacle {
                 ),
                 OTHER_MODE,
             ),
-            WritePathObstacle::PathNotRead(path, mode) => Explanation::new(
+            WritePathObstacle::WritePathNotRead(path, mode) => Explanation::new(
                 format!("the Policy says `writePath: {path}`, which is not read in ipam `{mode}`"),
                 "use `writePath: auto`",
             ),
@@ -72,7 +72,7 @@ impl WritePathObstacle {
                 "Cilium's version is unknown, and annotate-k8s-node is not \"true\": the annotation may not be read",
                 "set `annotate-k8s-node: \"true\"` in cilium-config, or use `writePath: auto`",
             ),
-            WritePathObstacle::RivalAllocator(rival) => Explanation::new(
+            WritePathObstacle::OtherAllocator(rival) => Explanation::new(
                 format!("{} and fills spec.podCIDRs itself", described(rival)),
                 fix(rival),
             ),

@@ -96,7 +96,7 @@ fn outcome(plan: &PlanDocument) -> PlanOutcome {
 
 /// Kinds that cannot be read.
 fn unreadable(plan: &PlanDocument) -> usize {
-    let is_hidden = |finding: &&FindingDocument| finding.rule == "blind-spot";
+    let is_hidden = |finding: &&FindingDocument| finding.rule == "unreadable-kind";
     let hidden = plan.findings.iter().filter(is_hidden);
     hidden.map(|finding| finding.count).sum()
 }

@@ -89,7 +89,7 @@ impl PoolPlanner<'_> {
         let (spec, translation) = self
             .carved(wanted)
             .translated(&self.rules)
-            .map_err(LbObstacle::NotRead)?;
+            .map_err(LbObstacle::PoolFieldNotRead)?;
         let mut after = AddressPoolManifest {
             spec,
             ..wanted.manifest.clone()
@@ -131,13 +131,13 @@ impl PoolPlanner<'_> {
         let action = match seen.manifest.labels.get(OWNER_LABEL.0) {
             _ if seen.is_ours() => PoolAction::Update,
             None => PoolAction::Adopt,
-            Some(owner) => return Err(LbObstacle::ManagedByAnother(owner.clone()).into()),
+            Some(owner) => return Err(LbObstacle::ManagedByOther(owner.clone()).into()),
         };
         if action == PoolAction::Update && is_as_wanted(seen, &after, &self.rules) {
             return Ok(None);
         }
         if !seen.version.is_known() {
-            return Err(BlockedReason::NoIdentity);
+            return Err(BlockedReason::MissingUid);
         }
         let before = shown_of(seen, &after);
         Ok(Some(change(
@@ -286,7 +286,7 @@ impl Users {
         };
         let used = |range: Range| {
             let user = self.known.overlapping(&range).min()?;
-            Some(LbObstacle::InUse(range, user.0, user.1.clone()))
+            Some(LbObstacle::PoolRangeInUse(range, user.0, user.1.clone()))
         };
         let mut further = wanted.spec.ranges().filter(|range| !has(range)).peekable();
         let is_more = further.peek().is_some()

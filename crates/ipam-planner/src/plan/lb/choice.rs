@@ -299,9 +299,9 @@ impl<'p> Chooser<'p> {
         let has_family =
             |source: &Source<'_>| source.ranges.iter().any(|range| range.family() == family);
         match (self.sources_of(one).any(has_family), one.from) {
-            (true, _) => LbObstacle::NoneFree(family),
+            (true, _) => LbObstacle::ServiceNoFreeAddress(family),
             (false, ChosenFrom::Pool(name)) => LbObstacle::PoolGivesNone(name.clone(), family),
-            (false, ChosenFrom::BestPool) => LbObstacle::NoPoolGives(family),
+            (false, ChosenFrom::BestPool) => LbObstacle::ServiceNoPool(family),
         }
     }
 }

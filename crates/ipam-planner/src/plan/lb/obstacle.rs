@@ -41,31 +41,29 @@ pub enum LbObstacle {
     /// The version of Cilium is unknown, and with it the fields that it reads.
     VersionUnknown,
     /// LB-IPAM is switched off, or not for Services without a class.
-    SwitchedOff,
+    LbIpamDisabled,
     /// The running version cannot be given this spec.
-    NotRead(NotRead),
+    PoolFieldNotRead(NotRead),
     /// The label names another manager of the pool.
-    ManagedByAnother(String),
+    ManagedByOther(String),
     /// The addresses of a Neutron subnet are unknown.
     NeutronUnknown(UnresolvedSubnet),
     /// A range overlaps addresses that something else has: both ranges and the user.
-    InUse(Range, Range, AddressUser),
+    PoolRangeInUse(Range, Range, AddressUser),
     /// The Service is for another controller.
     AnotherController(String),
     /// `spec.loadBalancerIP` asks for an address that is not in the pin.
-    AsksInSpec(IpAddr),
+    SpecRequestsOtherAddress(IpAddr),
     /// No pool in use that selects the Service gives the address.
     OutsidePools(IpAddr),
     /// Another Service has the address, or is pinned to it, and the two cannot share it.
-    HeldBy(IpAddr, ServiceName),
+    ServiceAddressHeld(IpAddr, ServiceName),
     /// The named pool gives the Service no address of this family.
     PoolGivesNone(AddressPoolName, Family),
     /// No pool gives the Service an address of this family.
-    NoPoolGives(Family),
+    ServiceNoPool(Family),
     /// The pools that give the Service addresses of this family have no free one.
-    NoneFree(Family),
-    /// The object has changed since the apply that an undo plan would undo.
-    NotAsLeft,
+    ServiceNoFreeAddress(Family),
 }
 
 impl fmt::Display for AddressUser {
@@ -120,11 +118,11 @@ impl LbObstacle {
                 "Cilium's version is unknown, so the fields of a pool that it reads are unknown",
                 "let Cilium's DaemonSet be listed, or include it in the cluster file",
             ),
-            LbObstacle::SwitchedOff => Explanation::new(
+            LbObstacle::LbIpamDisabled => Explanation::new(
                 "LB-IPAM does not take it: it is switched off, or not for Services without a loadBalancerClass",
                 "see `enable-lb-ipam` and `default-lb-service-ipam` in cilium-config",
             ),
-            LbObstacle::NotRead(why) => {
+            LbObstacle::PoolFieldNotRead(why) => {
                 let unblock = match why {
                     NotRead::FirstLast => {
                         "remove `allowFirstLastIPs`, or upgrade Cilium to 1.15 or later"
@@ -135,7 +133,7 @@ impl LbObstacle {
                 };
                 Explanation::new(why.to_string(), unblock)
             }
-            LbObstacle::ManagedByAnother(owner) => Explanation::new(
+            LbObstacle::ManagedByOther(owner) => Explanation::new(
                 format!(
                     "its label {} names another manager: `{}`",
                     OWNER_LABEL.0,
@@ -146,7 +144,7 @@ impl LbObstacle {
             LbObstacle::NeutronUnknown(subnet) => {
                 Explanation::new(subnet.to_string(), subnet.help())
             }
-            LbObstacle::InUse(range, used, user) => Explanation::new(
+            LbObstacle::PoolRangeInUse(range, used, user) => Explanation::new(
                 format!("{range} overlaps {used}, {user}"),
                 "give the pool addresses that nothing else has",
             ),
@@ -157,7 +155,7 @@ impl LbObstacle {
                 ),
                 "remove the pin, or change the Service's class",
             ),
-            LbObstacle::AsksInSpec(address) => Explanation::new(
+            LbObstacle::SpecRequestsOtherAddress(address) => Explanation::new(
                 format!(
                     "its spec.loadBalancerIP asks for {address}, which Cilium adds to the addresses of the annotation"
                 ),
@@ -167,7 +165,7 @@ impl LbObstacle {
                 format!("no pool in use that selects it gives {address}"),
                 "pin an address of a pool that selects the Service, or fix the pool",
             ),
-            LbObstacle::HeldBy(address, other) => Explanation::new(
+            LbObstacle::ServiceAddressHeld(address, other) => Explanation::new(
                 format!(
                     "Service {other} has {address} or is pinned to it, and the two cannot share it"
                 ),
@@ -181,17 +179,13 @@ impl LbObstacle {
                     "create {pool} with {family} addresses and a selector for the Service, enable it, or name another pool"
                 ),
             ),
-            LbObstacle::NoPoolGives(family) => Explanation::new(
+            LbObstacle::ServiceNoPool(family) => Explanation::new(
                 format!("no pool in use that selects it has {family} addresses"),
                 "add a pool of this family, or fix the selector of one",
             ),
-            LbObstacle::NoneFree(family) => Explanation::new(
+            LbObstacle::ServiceNoFreeAddress(family) => Explanation::new(
                 format!("its pools have no free {family} address"),
                 "add a block to a pool, or release Services",
-            ),
-            LbObstacle::NotAsLeft => Explanation::new(
-                "it has changed since the apply",
-                "plan from the files, or fix it by hand",
             ),
         }
     }

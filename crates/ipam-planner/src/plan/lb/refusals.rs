@@ -111,7 +111,7 @@ fn left_to_chance(effects: &Effects) -> Vec<Refusal> {
         .iter()
         .filter(|(_, conflict)| conflict.certainty == Certainty::LeftToChance);
     let refusal = |(name, conflict): (&String, &ipam_cilium::lbipam::Conflict)| Refusal {
-        rule: Rule("left-to-chance"),
+        rule: Rule("overlap-order-undefined"),
         message: format!(
             "CiliumLoadBalancerIPPool `{}` would overlap `{}` ({} and {}), and it is left to chance which of them Cilium puts out of use",
             name.escape_debug(),

@@ -281,7 +281,7 @@ impl PinPlanner<'_> {
             return Err(obstacle.into());
         }
         if !service.version.is_known() {
-            return Err(BlockedReason::NoIdentity);
+            return Err(BlockedReason::MissingUid);
         }
         let key = rules.addresses_annotation();
         Ok(Some(ServiceChange {
@@ -306,14 +306,14 @@ impl PinPlanner<'_> {
                 service
                     .class
                     .clone()
-                    .map_or(LbObstacle::SwitchedOff, LbObstacle::AnotherController),
+                    .map_or(LbObstacle::LbIpamDisabled, LbObstacle::AnotherController),
             );
         }
         if let Some(address) = service
             .spec_address
             .filter(|address| !addresses.contains(address))
         {
-            return Some(LbObstacle::AsksInSpec(address));
+            return Some(LbObstacle::SpecRequestsOtherAddress(address));
         }
         let outside = addresses
             .iter()
@@ -330,7 +330,7 @@ impl PinPlanner<'_> {
                 .iter()
                 .find(|(_, subnet)| subnet.overlaps(&address))
             {
-                return Some(LbObstacle::InUse(
+                return Some(LbObstacle::PoolRangeInUse(
                     address,
                     *subnet,
                     AddressUser::NeutronPool(pool.clone()),
@@ -338,7 +338,7 @@ impl PinPlanner<'_> {
             }
         }
         addresses.iter().find_map(|address| {
-            Some(LbObstacle::HeldBy(
+            Some(LbObstacle::ServiceAddressHeld(
                 *address,
                 self.holder(*address, pin, service)?,
             ))

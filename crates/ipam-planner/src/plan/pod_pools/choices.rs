@@ -231,7 +231,7 @@ fn obstacle(pool: &Pool, name: &str, deciders: &Deciders<'_>) -> Option<NodeConf
         return Some(NodeConfigObstacle::DefaultPoolNotRead);
     }
     if let Some(why) = observed.cilium.overriding_is_off(DEFAULT_POOL_SETTING) {
-        return Some(NodeConfigObstacle::SettingOfAnother(why));
+        return Some(NodeConfigObstacle::ConfigConflict(why));
     }
     if name.len() > LONGEST {
         return Some(NodeConfigObstacle::CannotBeSelected(format!(
@@ -243,7 +243,7 @@ fn obstacle(pool: &Pool, name: &str, deciders: &Deciders<'_>) -> Option<NodeConf
         return Some(NodeConfigObstacle::PoolsTied(Box::new(tied)));
     }
     if let Some(setting) = overriding_setting(pool, name, deciders) {
-        return Some(NodeConfigObstacle::SettingOfAnother(setting));
+        return Some(NodeConfigObstacle::ConfigConflict(setting));
     }
     let seen = observed.node_config(name);
     seen.filter(|seen| !seen.is_ours())

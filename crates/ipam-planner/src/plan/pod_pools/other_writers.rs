@@ -16,7 +16,7 @@ pub(super) fn others_are_readable(pool: &Pool, observed: &Observed) -> Result<()
             .then(|| format!("CiliumPodIPPool {}: {text}", name.escape_debug()))
     });
     match unreadable {
-        Some(text) => Err(BlockedReason::Unreadable(text)),
+        Some(text) => Err(BlockedReason::PodCidrUnreadable(text)),
         None => Ok(()),
     }
 }

@@ -175,16 +175,16 @@ fn wanted(
     let action = match seen.labels.get(OWNER_LABEL.0) {
         _ if seen.is_ours() => PoolAction::Update,
         None => PoolAction::Adopt,
-        Some(owner) => return Err(BlockedReason::ManagedByAnother(owner.clone())),
+        Some(owner) => return Err(BlockedReason::ManagedByOther(owner.clone())),
     };
     if let Some(text) = seen.unreadable.first() {
-        return Err(BlockedReason::Unreadable(text.clone()));
+        return Err(BlockedReason::PodCidrUnreadable(text.clone()));
     }
     if action == PoolAction::Update && seen.ranges == after {
         return Ok(None);
     }
     if !seen.version.is_known() {
-        return Err(BlockedReason::NoIdentity);
+        return Err(BlockedReason::MissingUid);
     }
     others_are_readable(pool, observed)?;
     reserved_stay(seen, &after)?;
@@ -359,7 +359,7 @@ fn deletion(
         )));
     }
     if !seen.version.is_known() {
-        return Err(BlockedReason::NoIdentity);
+        return Err(BlockedReason::MissingUid);
     }
     Ok(PodPoolChange {
         action: PoolAction::Delete,

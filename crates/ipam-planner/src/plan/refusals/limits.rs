@@ -80,7 +80,7 @@ impl Exceeded {
             "apply fewer at a time with `--target`, raise the limit where it is set, or plan again with `--waive {name}`"
         );
         Refusal {
-            rule: Rule("limit"),
+            rule: Rule("policy-limit"),
             message,
             help,
             waiver: Some(name.into()),

@@ -99,7 +99,7 @@ fn blindness(changes: &[Change], observed: &Observed) -> Option<Refusal> {
     let change = changes.iter().find(takes)?;
     let spot = observed.blind_spots.first()?;
     Some(Refusal {
-        rule: Rule("destructive-while-blind"),
+        rule: Rule("destructive-with-unreadable-kind"),
         message: match change {
             Change::Node(node) => {
                 format!(

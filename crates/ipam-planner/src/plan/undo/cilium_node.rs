@@ -75,10 +75,10 @@ impl UndoPlanner<'_> {
             return Err(UndoObstacle::NotCreatedByUs(seen.pod_cidrs.clone()).into());
         }
         if !seen.version.is_known() {
-            return Err(BlockedReason::NoIdentity);
+            return Err(BlockedReason::MissingUid);
         }
         if let Some(text) = seen.unreadable.first() {
-            return Err(BlockedReason::Unreadable(text.clone()));
+            return Err(BlockedReason::PodCidrUnreadable(text.clone()));
         }
         let version = seen.version.clone();
         let object = match to {

@@ -48,7 +48,7 @@ impl Paths<'_> {
         let object = match cilium_node {
             None => new,
             Some(seen) if !seen.version.is_known() => {
-                return Err(BlockedReason::NoIdentity);
+                return Err(BlockedReason::MissingUid);
             }
             Some(seen) => CiliumNodeObject::Seen(seen.version.clone()),
         };

@@ -35,7 +35,7 @@ impl Paths<'_> {
         }
         // It would fill spec, and spec hides the annotation.
         if let Some(rival) = self.rival {
-            let obstacle = WritePathObstacle::RivalAllocator(rival.clone());
+            let obstacle = WritePathObstacle::OtherAllocator(rival.clone());
             return Err(BlockedReason::WritePath(obstacle));
         }
         match (field, reads) {

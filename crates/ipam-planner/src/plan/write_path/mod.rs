@@ -120,10 +120,9 @@ impl<'p> Paths<'p> {
     ) -> Result<Edit, BlockedReason> {
         match self.path.clone()? {
             ModePath::CiliumNode(wanted) => self.on_cilium_node(node, wanted, blocks),
-            ModePath::Node(_) => Err(BlockedReason::WritePath(WritePathObstacle::PathNotRead(
-                WritePath::CiliumNode,
-                IpamMode::Kubernetes,
-            ))),
+            ModePath::Node(_) => Err(BlockedReason::WritePath(
+                WritePathObstacle::WritePathNotRead(WritePath::CiliumNode, IpamMode::Kubernetes),
+            )),
         }
     }
 
@@ -166,10 +165,10 @@ fn mode_path(mode: &ModeSeen, choice: WritePathChoice) -> Result<ModePath, Block
             Ok(ModePath::CiliumNode(Wanted::ByName))
         }
         (IpamMode::Kubernetes | IpamMode::ClusterPool | IpamMode::MultiPool, Forced(path)) => Err(
-            BlockedReason::WritePath(WritePathObstacle::PathNotRead(path, mode)),
+            BlockedReason::WritePath(WritePathObstacle::WritePathNotRead(path, mode)),
         ),
         (mode, _) => Err(BlockedReason::WritePath(
-            WritePathObstacle::ModeOfAnotherAllocator(mode),
+            WritePathObstacle::UnsupportedIpamMode(mode),
         )),
     }
 }

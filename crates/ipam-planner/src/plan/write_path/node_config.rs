@@ -117,7 +117,7 @@ impl Paths<'_> {
             let key = range_setting(family);
             if let Some(why) = observed.cilium.overriding_is_off(key) {
                 return Err(BlockedReason::NodeConfig(
-                    NodeConfigObstacle::SettingOfAnother(why),
+                    NodeConfigObstacle::ConfigConflict(why),
                 ));
             }
             let source = observed
@@ -130,7 +130,7 @@ impl Paths<'_> {
             };
             if let Some(source) = source.filter(|_| wins) {
                 return Err(BlockedReason::NodeConfig(
-                    NodeConfigObstacle::SettingOfAnother(format!("{key} is set by {source}")),
+                    NodeConfigObstacle::ConfigConflict(format!("{key} is set by {source}")),
                 ));
             }
         }

@@ -10,22 +10,22 @@ use ipam_core::net::{Address, Range};
 use ipam_desired::Desired;
 
 /// A use of addresses, before its relation to the range in question is known.
-pub(super) struct Wish {
+pub(super) struct RequestedAddress {
     pub(super) range: Range,
     pub(super) object: String,
     pub(super) field: String,
     pub(super) meaning: &'static str,
 }
 
-pub(super) fn all(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<Wish> {
+pub(super) fn all(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<RequestedAddress> {
     let rules = observed.lb_rules();
     let services = observed.services.values();
-    let mut wishes: Vec<Wish> = services
+    let mut requested_addresses: Vec<RequestedAddress> = services
         .flat_map(|service| requested(service, &rules))
         .collect();
-    wishes.extend(service_changes(plan).flat_map(planned));
-    wishes.extend(kept_back(desired, observed, &rules));
-    wishes
+    requested_addresses.extend(service_changes(plan).flat_map(planned));
+    requested_addresses.extend(kept_back(desired, observed, &rules));
+    requested_addresses
 }
 
 /// The fields in which a Service requests addresses, with the addresses of each.
@@ -52,15 +52,15 @@ fn addresses(text: &str) -> Vec<IpAddr> {
         .collect()
 }
 
-fn requested(service: &LbService, rules: &LbRules) -> Vec<Wish> {
+fn requested(service: &LbService, rules: &LbRules) -> Vec<RequestedAddress> {
     let of_field = |(field, addresses): (String, Vec<IpAddr>)| {
-        let wish = move |address: IpAddr| Wish {
+        let requested_address = move |address: IpAddr| RequestedAddress {
             range: Range::from(address),
             object: format!("Service/{}", service.name),
             field: field.clone(),
             meaning: "requested by this Service",
         };
-        addresses.into_iter().map(wish)
+        addresses.into_iter().map(requested_address)
     };
     let all = requests(service, rules).into_iter();
     all.flat_map(of_field).collect()
@@ -74,28 +74,28 @@ pub(super) fn service_changes(plan: &Plan) -> impl Iterator<Item = &ServiceChang
 }
 
 /// What the plan will let a Service request.
-fn planned(change: &ServiceChange) -> Vec<Wish> {
+fn planned(change: &ServiceChange) -> Vec<RequestedAddress> {
     let before = change.before.as_deref().map(addresses).unwrap_or_default();
     let after = change.after.as_deref().map(addresses).unwrap_or_default();
     let new = after
         .into_iter()
         .filter(|address| !before.contains(address));
-    let wish = |address: IpAddr| Wish {
+    let requested_address = |address: IpAddr| RequestedAddress {
         range: Range::from(address),
         object: format!("Service/{}", change.service),
         field: change.key.to_owned(),
         meaning: "planned, not written yet",
     };
-    new.map(wish).collect()
+    new.map(requested_address).collect()
 }
 
 /// Addresses that no Service gets, although they lie in a pool.
-fn kept_back(desired: &Desired, observed: &Observed, rules: &LbRules) -> Vec<Wish> {
-    let mut wishes = Vec::new();
+fn kept_back(desired: &Desired, observed: &Observed, rules: &LbRules) -> Vec<RequestedAddress> {
+    let mut requested_addresses = Vec::new();
     for pool in desired.address_pools.values() {
         // An annotation that cannot be read is an error of the files.
         for range in pool.manifest.reserved().unwrap_or_default() {
-            wishes.push(Wish {
+            requested_addresses.push(RequestedAddress {
                 range,
                 object: format!("CiliumLoadBalancerIPPool/{}", pool.name),
                 field: format!("cilium-ipam.io/reserved ({})", pool.origin),
@@ -104,21 +104,21 @@ fn kept_back(desired: &Desired, observed: &Observed, rules: &LbRules) -> Vec<Wis
         }
     }
     let pools = observed.address_pools_as_read(rules);
-    wishes.extend(pools.iter().flat_map(|pool| edges(pool, rules)));
-    wishes
+    requested_addresses.extend(pools.iter().flat_map(|pool| edges(pool, rules)));
+    requested_addresses
 }
 
-fn edges(pool: &AddressPool, rules: &LbRules) -> Vec<Wish> {
+fn edges(pool: &AddressPool, rules: &LbRules) -> Vec<RequestedAddress> {
     let reserving = pool
         .ranges
         .iter()
         .filter(|range| rules.reserves_first_and_last(pool.first_last, range));
     let ends = reserving.flat_map(|range| [range.range.first(), range.range.last()]);
-    let wish = |address: IpAddr| Wish {
+    let requested_address = |address: IpAddr| RequestedAddress {
         range: Range::from(address),
         object: format!("CiliumLoadBalancerIPPool/{}", pool.name),
         field: "spec.allowFirstLastIPs".to_owned(),
         meaning: "first or last address, given to no Service",
     };
-    ends.map(wish).collect()
+    ends.map(requested_address).collect()
 }

@@ -99,14 +99,14 @@ impl<'d> Reading<'d> {
         };
         let own = own.unwrap_or_default().trim().to_owned();
         let title = match kind {
-            DocumentKind::Policy => kind.as_str().to_owned(),
+            DocumentKind::IpamPolicy => kind.as_str().to_owned(),
             _ => format!("{}/{}", kind.as_str(), one_line(&own)),
         };
         let naming = match kind {
             DocumentKind::IpPool | DocumentKind::AddressPool => Naming::Pool(own),
             DocumentKind::NodeAssignment => Naming::Node(own),
             DocumentKind::ServiceAssignment => Naming::Service(own),
-            DocumentKind::Policy | DocumentKind::PolicyTest => Naming::Directory,
+            DocumentKind::IpamPolicy | DocumentKind::PolicyTest => Naming::Directory,
         };
         Reading {
             document,
@@ -140,7 +140,7 @@ impl<'d> Reading<'d> {
                 self.texts("spec.pool", &|pool| Naming::Pool(pool.to_owned()));
                 self.texts("spec.pool", &|_| own.clone());
             }
-            DocumentKind::Policy => {
+            DocumentKind::IpamPolicy => {
                 self.addresses("spec.excluded");
                 self.texts("spec.protected.nodes", &|node| {
                     Naming::Node(node.to_owned())
@@ -307,7 +307,7 @@ mod tests {
              ---\napiVersion: cilium-ipam.io/v1alpha1\nkind: NodeAssignment\nmetadata: {name: n1}\nspec: {pool: a, podCIDRs: [10.20.3.0/24]}\n\
              ---\napiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: lb}\nspec:\n  blocks: [{cidr: 20.0.0.0/24}, {start: 20.0.1.1, stop: 20.0.1.9}]\n\
              ---\napiVersion: cilium-ipam.io/v1alpha1\nkind: ServiceAssignment\nmetadata: {name: w}\nspec: {service: shop/web, ips: [20.0.0.7]}\n\
-             ---\napiVersion: cilium-ipam.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {excluded: [10.20.9.0/24], protected: {nodes: [n1]}}\n\
+             ---\napiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {excluded: [10.20.9.0/24], protected: {nodes: [n1]}}\n\
              ---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n",
         );
         assert_eq!(
@@ -321,8 +321,8 @@ mod tests {
                 "19 CiliumLoadBalancerIPPool/lb spec.blocks 20.0.0.0/24",
                 "19 CiliumLoadBalancerIPPool/lb spec.blocks 20.0.1.1-20.0.1.9",
                 "24 ServiceAssignment/shop/web spec.ips 20.0.0.7",
-                "29 Policy spec.excluded 10.20.9.0/24",
-                "29 Policy spec.protected.nodes n1",
+                "29 IPAMPolicy spec.excluded 10.20.9.0/24",
+                "29 IPAMPolicy spec.protected.nodes n1",
             ]
         );
         assert!(found.unread.is_empty(), "{:?}", found.unread);

@@ -13,7 +13,7 @@ use ipam_core::net::{Range, gaps, is_written_as_mapped, touching};
 use ipam_core::text::one_line;
 use ipam_desired::AddressPoolRange;
 
-pub(super) fn check_wishes(context: &mut Context<'_>, annotations: &BTreeMap<String, String>) {
+pub(super) fn check_annotations(context: &mut Context<'_>, annotations: &BTreeMap<String, String>) {
     for key in annotations
         .keys()
         .filter(|key| is_unknown(annotations, key))

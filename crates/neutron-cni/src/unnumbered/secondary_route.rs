@@ -1,4 +1,4 @@
-//! What belongs to a second way: the pair, neighbours, routes and rules at both ends, and the steps
+//! What belongs to a secondary route: the pair, neighbours, routes and rules at both ends, and the steps
 //! of an ADD in their order.
 
 use std::collections::BTreeSet;
@@ -86,9 +86,9 @@ pub struct Surroundings {
     pub pod_links: Vec<(Link, Vec<NodeRoute>)>,
 }
 
-/// A second way.
+/// A secondary route.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SecondWay {
+pub struct SecondaryRoute {
     key: WayKey,
     pub pair: Pair,
     /// The addresses of the Pod's interface.
@@ -99,7 +99,7 @@ pub struct SecondWay {
     metric: u32,
 }
 
-impl SecondWay {
+impl SecondaryRoute {
     /// # Errors
     /// Fails if settings, addresses and surroundings contradict each other.
     pub fn new(
@@ -108,7 +108,7 @@ impl SecondWay {
         wanted: &Wanted,
         previous: &Previous,
         around: &Surroundings,
-    ) -> Result<SecondWay, CniError> {
+    ) -> Result<SecondaryRoute, CniError> {
         let addresses = &previous.addresses;
         refuse_contradictions(wanted, addresses, around)?;
         let families: BTreeSet<Family> = addresses.iter().copied().map(Family::of).collect();
@@ -122,7 +122,7 @@ impl SecondWay {
             mtu: mtu(wanted, &families, around)?,
         };
         let of_family = |source: &&IpAddr| families.contains(&Family::of(**source));
-        Ok(SecondWay {
+        Ok(SecondaryRoute {
             metric: metric(&destinations, around)?,
             sources: around.sources.iter().filter(of_family).copied().collect(),
             key,

@@ -7,7 +7,7 @@ use crate::{ApiUrl, ForgeError, Kind, PlainHttp, PullRequest, Repository, Token}
 
 /// What a CI job knows. All of it can be missing.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct CiEnvironment {
     /// The CI's forge.
     pub kind: Option<Kind>,
     /// The address of its API.
@@ -25,7 +25,7 @@ pub struct Surroundings {
 /// Looks up a variable. An empty one counts as missing.
 type Lookup<'l> = &'l dyn Fn(&str) -> Option<String>;
 
-impl Surroundings {
+impl CiEnvironment {
     /// `read` gives the text of the file with the event.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl Surroundings {
     pub fn detect(
         lookup: Lookup<'_>,
         read: &dyn Fn(&str) -> Result<String, ForgeError>,
-    ) -> Result<Surroundings, ForgeError> {
+    ) -> Result<CiEnvironment, ForgeError> {
         let lookup = |name: &str| lookup(name).filter(|value| !value.is_empty());
         // Gitea's and Forgejo's runners set GITHUB_ACTIONS, too.
         if lookup("FORGEJO_ACTIONS").is_some() || lookup("GITEA_ACTIONS").is_some() {
@@ -45,7 +45,7 @@ impl Surroundings {
         if lookup("GITHUB_ACTIONS").is_some() {
             return of_actions(Kind::GitHub, &lookup, read);
         }
-        Ok(Surroundings::default())
+        Ok(CiEnvironment::default())
     }
 }
 
@@ -75,10 +75,10 @@ impl Token {
     }
 }
 
-fn of_gitlab(lookup: Lookup<'_>) -> Surroundings {
+fn of_gitlab(lookup: Lookup<'_>) -> CiEnvironment {
     let first = |names: &[&str]| names.iter().find_map(|name| lookup(name));
     let number = lookup("CI_MERGE_REQUEST_IID").and_then(|number| number.parse().ok());
-    Surroundings {
+    CiEnvironment {
         kind: Some(Kind::GitLab),
         api_url: lookup("CI_API_V4_URL"),
         // The pipeline of a fork runs in the fork.
@@ -96,7 +96,7 @@ fn of_actions(
     kind: Kind,
     lookup: Lookup<'_>,
     read: &dyn Fn(&str) -> Result<String, ForgeError>,
-) -> Result<Surroundings, ForgeError> {
+) -> Result<CiEnvironment, ForgeError> {
     let prefixes: &[&str] = match kind {
         Kind::Gitea => &["FORGEJO", "GITEA", "GITHUB"],
         Kind::GitHub | Kind::GitLab => &["GITHUB"],
@@ -117,7 +117,7 @@ fn of_actions(
         Kind::GitHub | Kind::GitLab => format!("{url}/api/v3"),
     };
     let (pull_request, head) = of_event(&event);
-    Ok(Surroundings {
+    Ok(CiEnvironment {
         kind: Some(kind),
         api_url: variable("API_URL").or_else(|| variable("SERVER_URL").map(of_server)),
         repository: variable("REPOSITORY"),
@@ -167,7 +167,7 @@ fn of_workflow_run(run: &Value) -> (Option<PullRequest>, Option<String>) {
 }
 
 /// What a person sets, and otherwise the CI.
-impl Surroundings {
+impl CiEnvironment {
     /// The address of the API: the given one, that of the CI, or that of the hosted service.
     ///
     /// # Errors
@@ -217,10 +217,10 @@ mod tests {
 
     use super::*;
 
-    fn detect(variables: &[(&str, &str)], event: &Value) -> Surroundings {
+    fn detect(variables: &[(&str, &str)], event: &Value) -> CiEnvironment {
         let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
         let lookup = |name: &str| variables.get(name).map(|value| (*value).to_owned());
-        Surroundings::detect(&lookup, &|_| Ok(event.to_string())).unwrap()
+        CiEnvironment::detect(&lookup, &|_| Ok(event.to_string())).unwrap()
     }
 
     const GITHUB: [(&str, &str); 4] = [

@@ -254,9 +254,9 @@ fn what_cannot_work_is_refused_and_changes_nothing() {
     assert_eq!(versions["supportedVersions"][3], "1.1.0");
 }
 
-/// Each address is answered by its own pair, and the second way takes over when the first goes.
+/// Each address is answered by its own pair, and the secondary route takes over when the first goes.
 #[test]
-fn a_pod_has_two_networks_with_a_second_way_each() {
+fn a_pod_has_two_networks_with_a_secondary_route_each() {
     let (ground, first) = or_skip!(one_pod());
     let node = &ground.node;
     let before = ground.state(&["a"]);

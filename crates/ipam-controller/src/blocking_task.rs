@@ -19,7 +19,7 @@ pub(crate) async fn plan(job: &Job<'_>, observed: Observed) -> (Observed, Plan) 
     }
     let (loaded, undo) = (job.loaded.clone(), job.undo.cloned());
     let (waivers, selection) = (job.waivers.clone(), job.selection.clone());
-    aside(move || {
+    in_blocking_task(move || {
         let job = Job {
             loaded: &loaded,
             undo: undo.as_ref(),
@@ -45,7 +45,7 @@ pub(crate) async fn part(
     }
     let (plan, desired) = (plan.clone(), desired.clone());
     let (observed, waivers) = (observed.clone(), waivers.clone());
-    aside(move || unattended(&plan, &desired, &observed, &waivers)).await
+    in_blocking_task(move || unattended(&plan, &desired, &observed, &waivers)).await
 }
 
 /// Limits, protections and rules that refuse these changes and are not waived.
@@ -62,7 +62,7 @@ pub(crate) async fn refused(
             let observed = observed.clone();
             let judging =
                 move || refusals(&changes, &effects(&changes, &observed), &desired, &observed);
-            aside(judging).await
+            in_blocking_task(judging).await
         }
     };
     refused.retain(|refusal| !refusal.is_waived(job.waivers));
@@ -74,7 +74,7 @@ fn is_slow(desired: &Desired) -> bool {
     !desired.policy.rules.is_empty()
 }
 
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+async fn in_blocking_task<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
@@ -96,7 +96,7 @@ mod tests {
     use ipam_config::documents::{Documents, SourceFile};
 
     const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1
-kind: Policy
+kind: IPAMPolicy
 metadata: {name: default}
 spec: {rules: [{name: never, expression: \"false\"}]}
 ";

@@ -38,7 +38,7 @@ ipam_core::text_enum! {
 /// What a person asks for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Wish {
+pub struct MigrationRequest {
     /// `blocks`: misplaced nodes get other blocks. `kubernetes` and `cluster-pool`: Cilium's new
     /// IPAM mode.
     #[serde(with = "as_text")]

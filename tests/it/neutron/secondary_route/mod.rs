@@ -1,4 +1,4 @@
-//! `cni-unnumbered-ptp` behind other plugins: a second way into Pods that are network namespaces.
+//! `cni-unnumbered-ptp` behind other plugins: a secondary route into Pods that are network namespaces.
 
 mod cilium;
 mod faults;
