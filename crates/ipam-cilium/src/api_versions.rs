@@ -4,6 +4,7 @@
 //! Source of all rows: `pkg/k8s/apis/cilium.io/client/crds/{v2,v2alpha1}` @ 1.15.19, 1.16.6, 1.17.15,
 //! 1.18.8, 1.19.3, 1.20.0 and 1.20.2.
 
+use crate::behaviours;
 use ipam_core::model::CiliumVersion;
 
 /// A kind that has had more than one version, or has none any more.
@@ -235,9 +236,7 @@ impl CiliumApi {
     }
 
     fn at(&self, release: CiliumVersion) -> Option<Served> {
-        // cilium#47774: fixed in 1.20.2.
-        let without_v2alpha1 = release.minor == 20 && release.patch.is_some_and(|patch| patch <= 1);
-        if self.plural == NODE_CONFIGS && without_v2alpha1 {
+        if self.plural == NODE_CONFIGS && behaviours::NODE_CONFIG_V2_ALONE.include(release) {
             return Some(Served::V2);
         }
         let mut reached = self

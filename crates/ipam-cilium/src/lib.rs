@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api_versions;
+pub mod behaviours;
 pub mod budgets;
 pub mod lbipam;
 pub mod observed;

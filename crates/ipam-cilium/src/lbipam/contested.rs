@@ -8,6 +8,7 @@ use super::selection::Request;
 use super::service::{AddressRequest, LbService};
 use super::service_outcome::{LossReason, ServiceOutcome};
 use super::sharing::incompatibility;
+use crate::behaviours;
 use ipam_core::model::ServiceName;
 use ipam_core::net::Family;
 
@@ -142,7 +143,7 @@ impl Evaluation<'_> {
         outcomes: &[ServiceOutcome],
         places: &BTreeMap<&ServiceName, usize>,
     ) -> Vec<(usize, IpAddr, LossReason)> {
-        if self.rules.imports_all_first() {
+        if self.rules.is_of(behaviours::ALL_IMPORTED_FIRST) {
             return Vec::new();
         }
         let is_marked = |outcome: &ServiceOutcome, address: IpAddr| {
@@ -164,8 +165,8 @@ impl Evaluation<'_> {
             if is_marked(&outcomes[owner], imported.address) {
                 return None;
             }
-            let is_late =
-                !self.rules.serves_holders_first() || services[owner].lacks_in(&outcomes[owner]);
+            let is_late = !self.rules.is_of(behaviours::HOLDERS_FIRST)
+                || services[owner].lacks_in(&outcomes[owner]);
             let least = if is_late { Shows::Nothing } else { Shows::Some };
             let why = if rivals.may_take(services, (owner, imported), least) {
                 LossReason::Waiting

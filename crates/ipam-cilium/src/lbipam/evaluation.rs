@@ -16,6 +16,7 @@ use super::service::{AddressRequest, LbService};
 use super::service_outcome::{LossReason, ServiceOutcome};
 use super::sharing::incompatibility;
 use super::takers::Takers;
+use crate::behaviours;
 use ipam_core::net::{Family, Range, RangeIndex};
 
 /// Whether no address of the family is kept.
@@ -176,7 +177,7 @@ impl<'p> Evaluation<'p> {
         let is_running = matches!(self.state, OperatorState::Running(_));
         let is_generic = matches!(request.wanted, AddressRequest::AnyOf(_));
         let has_key = request.service.sharing_key.read(self.rules).is_some();
-        self.rules.keeps_addresses_of_keys() && is_running && is_generic && has_key
+        self.rules.is_of(behaviours::KEYS_KEEP_ADDRESSES) && is_running && is_generic && has_key
     }
 
     /// Indexes of the ranges that cover an address, in order.
@@ -228,7 +229,9 @@ impl<'p> Evaluation<'p> {
                 Ok(()) if self.ranges[place].certainty == Certainty::LeftToChance => {
                     return Ok((place, KeptBecause::Doubtful(LossReason::PoolConflicting)));
                 }
-                Ok(()) if !owners.is_empty() && !self.rules.keeps_through_edits() => {
+                Ok(())
+                    if !owners.is_empty() && !self.rules.is_of(behaviours::KEPT_THROUGH_EDITS) =>
+                {
                     return Ok((place, KeptBecause::Doubtful(LossReason::BlockEdited)));
                 }
                 Ok(()) => return Ok((place, KeptBecause::Imported)),

@@ -9,6 +9,7 @@ use super::rules::LbRules;
 use super::selection::Request;
 use super::service::{AddressRequest, LbService};
 use super::service_outcome::{Fatal, ServiceOutcome};
+use crate::behaviours;
 use ipam_core::net::Range;
 
 impl Evaluation<'_> {
@@ -19,7 +20,7 @@ impl Evaluation<'_> {
         requests: &[Request<'_, '_>],
         outcomes: &[ServiceOutcome],
     ) -> Option<Fatal> {
-        let is_open = self.rules.panics_at_reserved();
+        let is_open = self.rules.is_of(behaviours::PANICS_AT_RESERVED);
         let mut all = requests.iter().zip(outcomes).filter(|_| is_open);
         all.find_map(|(request, outcome)| self.fatal_request(request, outcome))
     }
@@ -61,7 +62,7 @@ pub(super) fn frees_held(
     services: &[&LbService],
     rules: &LbRules,
 ) -> bool {
-    if !rules.panics_at_reserved() {
+    if !rules.is_of(behaviours::PANICS_AT_RESERVED) {
         return false;
     }
     let known = by_name(before);

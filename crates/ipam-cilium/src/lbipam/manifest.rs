@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::pool::{AddressPool, AddressRange, FirstLast, Marking, RangeForm, ServingState};
 use super::rules::LbRules;
 use super::written_selector::WrittenSelector;
+use crate::behaviours;
 use ipam_core::model::{Labels, Selector, is_ours};
 use ipam_core::net::{Address, Block, BlockError, Range, is_written_as_mapped};
 
@@ -202,8 +203,14 @@ impl AddressPoolSpec {
         created: Option<&str>,
         marking: Marking,
     ) -> AddressPool {
-        let cidrs = self.cidrs.iter().filter(|_| rules.reads_cidrs());
-        let blocks = self.blocks.iter().filter(|_| rules.reads_blocks());
+        let cidrs = self
+            .cidrs
+            .iter()
+            .filter(|_| rules.is_of(behaviours::POOL_CIDRS));
+        let blocks = self
+            .blocks
+            .iter()
+            .filter(|_| rules.is_of(behaviours::POOL_BLOCKS));
         let selector = self.service_selector.as_ref();
         AddressPool {
             name: name.to_owned(),
@@ -228,7 +235,7 @@ impl AddressPoolSpec {
     /// Fails if this version cannot express the spec.
     pub fn translated(&self, rules: &LbRules) -> Result<(AddressPoolSpec, Translation), NotRead> {
         let mut spec = self.clone();
-        if rules.reads_blocks() {
+        if rules.is_of(behaviours::POOL_BLOCKS) {
             // In the order of 1.15.
             spec.blocks.splice(..0, spec.cidrs.drain(..));
             let is_same = self.cidrs.is_empty();
@@ -272,7 +279,7 @@ impl AddressPoolSpec {
     /// # Errors
     /// Fails if this version cannot express the spec.
     pub fn readable(&self, rules: &LbRules) -> Result<(AddressPoolSpec, Translation), NotRead> {
-        match rules.reads_cidrs() && rules.reads_blocks() {
+        match rules.is_of(behaviours::POOL_CIDRS) && rules.is_of(behaviours::POOL_BLOCKS) {
             true => Ok((self.clone(), Translation::None)),
             false => self.translated(rules),
         }
@@ -301,7 +308,7 @@ impl AddressPoolSpec {
                 selector,
                 // An upgrade changes the effective value, so the written value counts if the field
                 // exists.
-                if rules.reads_blocks() {
+                if rules.is_of(behaviours::POOL_BLOCKS) {
                     spec.first_last()
                 } else {
                     FirstLast::Unset

@@ -5,6 +5,7 @@ use super::fatal::frees_held;
 use super::pool::{AddressPool, by_name};
 use super::rules::LbRules;
 use super::service::LbService;
+use crate::behaviours;
 
 /// How the operator meets a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl Reaction {
         if before == 0 || frees_held(known, pools, services, rules) {
             return Reaction::at_start(after);
         }
-        let revalidates_all = !rules.serves_holders_first() && has_edit(known, pools);
+        let revalidates_all = !rules.is_of(behaviours::HOLDERS_FIRST) && has_edit(known, pools);
         Reaction::Runs(match revalidates_all {
             true => Revalidation::All,
             false => Revalidation::Changed,

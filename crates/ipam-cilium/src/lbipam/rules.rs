@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::manifest::AddressPoolApi;
 use super::pool::{AddressRange, FirstLast, RangeForm};
 use super::service::ADDRESSES;
+use crate::behaviours::{self, Releases};
 use crate::observed::{is_true, setting_key};
 use crate::releases::NEWEST;
 use ipam_core::model::CiliumVersion;
@@ -75,11 +76,12 @@ impl LbRules {
         if is_on(setting_key::ENABLE_BGP_CONTROL_PLANE, false) {
             classes.insert("io.cilium/bgp-control-plane");
         }
-        if version.minor >= 15 && is_on(setting_key::ENABLE_L2_ANNOUNCEMENTS, false) {
+        if behaviours::L2_CLASS.include(version)
+            && is_on(setting_key::ENABLE_L2_ANNOUNCEMENTS, false)
+        {
             classes.insert("io.cilium/l2-announcer");
         }
-        // `operator/pkg/lbipam/cell.go` @ 1.19: both from 1.17 on.
-        let is_late = version.minor >= 17;
+        let is_late = behaviours::LB_IPAM_SETTINGS.include(version);
         let ours = |is_ours: bool| {
             if is_ours || !is_late {
                 ClassUse::Ours
@@ -126,15 +128,9 @@ impl LbRules {
         self.version.minor < NEWEST.minor
     }
 
-    /// Whether `spec.cidrs` is read: up to 1.15; from 1.16 on the API server drops it without a
-    /// word.
-    pub fn reads_cidrs(&self) -> bool {
-        self.version.minor <= 15
-    }
-
-    /// Whether `spec.blocks` is read: from 1.15 on.
-    pub fn reads_blocks(&self) -> bool {
-        self.version.minor >= 15
+    /// Whether the version behaves in this way.
+    pub fn is_of(&self, releases: Releases) -> bool {
+        releases.include(self.version)
     }
 
     pub fn uses(&self, family: Family) -> bool {
@@ -151,30 +147,28 @@ impl LbRules {
         }
     }
 
-    /// Whether the first and last address of a range are reserved. Up to 1.15 they are unless
-    /// `allowFirstLastIPs` is `Yes`; from 1.16 on only if it is `No`. From 1.15 on they are never
-    /// reserved in a range of one or two addresses.
+    /// Whether the first and last address of a range are reserved.
     pub fn reserves_first_and_last(&self, first_last: FirstLast, range: &AddressRange) -> bool {
         if range.form != RangeForm::Cidr {
             return false;
         }
         let is_reserved = self.meaning_of(first_last) == FirstLast::Reserved;
-        is_reserved && (self.version.minor <= 14 || range.range.width() > 1)
+        is_reserved && (!self.is_of(behaviours::FIRST_LAST_FIELD) || range.range.width() > 1)
     }
 
     /// The effective value of `allowFirstLastIPs`.
     pub fn meaning_of(&self, first_last: FirstLast) -> FirstLast {
         match first_last {
-            _ if self.version.minor <= 14 => FirstLast::Reserved,
-            FirstLast::Unset if self.version.minor == 15 => FirstLast::Reserved,
-            FirstLast::Unset => FirstLast::Allowed,
+            _ if !self.is_of(behaviours::FIRST_LAST_FIELD) => FirstLast::Reserved,
+            FirstLast::Unset if self.is_of(behaviours::FIRST_LAST_GIVEN) => FirstLast::Allowed,
+            FirstLast::Unset => FirstLast::Reserved,
             explicit => explicit,
         }
     }
 
     /// API version of pools, derived from the version of Cilium.
     pub fn address_pool_api(&self) -> AddressPoolApi {
-        if self.version.minor >= 18 {
+        if self.is_of(behaviours::POOL_V2) {
             AddressPoolApi::V2
         } else {
             AddressPoolApi::V2Alpha1
@@ -183,95 +177,37 @@ impl LbRules {
 
     /// The annotation that requests addresses: the newest one that is read.
     pub fn addresses_annotation(&self) -> &'static str {
-        if self.reads_newer_annotations() {
+        if self.is_of(behaviours::NEWER_SERVICE_ANNOTATIONS) {
             ADDRESSES[0]
         } else {
             ADDRESSES[1]
         }
     }
 
-    /// Whether a Service that takes any address gets the lowest one of a run of free addresses: from
-    /// 1.15 on (`HashAllocator` in `pkg/ipalloc`). Before, chance decides.
-    pub(super) fn gives_lowest_free(&self) -> bool {
-        self.version.minor >= 15
-    }
-
-    /// Whether Services with addresses are served before those that wait: from 1.18.2 on. Before, a
-    /// waiting Service may take an address of a changed pool.
-    pub fn serves_holders_first(&self) -> bool {
-        self.version.is_at_least(18, 2)
-    }
-
-    /// Whether every Service gets back the addresses that it shows, shared ones too, before any
-    /// Service gets a new one: from 1.20 on (`revalidateAllServices`, `stripOrImportIngresses`).
-    pub(super) fn imports_all_first(&self) -> bool {
-        self.version.minor >= 20
-    }
-
-    /// Whether Services of a sharing key keep their address when its range is gone, until the
-    /// operator restarts: from 1.20 on (`deleteRangeAllocations` leaves it in `sharingIndex`).
-    pub(super) fn keeps_addresses_of_keys(&self) -> bool {
-        self.version.minor >= 20
-    }
-
-    /// Whether the operator panics where a pool reserves an address of a Service: 1.20.0 to 1.20.2.
-    pub(super) fn panics_at_reserved(&self) -> bool {
-        self.version.minor == 20 && self.version.patch.is_some_and(|patch| patch <= 2)
-    }
-
-    /// Whether the annotations `lbipam.cilium.io/…` are read, from 1.16 on. They hide the older
-    /// ones.
-    pub fn reads_newer_annotations(&self) -> bool {
-        self.version.minor >= 16
-    }
-
-    /// Whether Services of two namespaces may share an address, from 1.16 on.
-    pub(super) fn shares_across_namespaces(&self) -> bool {
-        self.version.minor >= 16
-    }
-
-    /// Whether an edited block gives its addresses to the Services that had them. Older releases
-    /// serve these Services anew before they know the new block (seen on 1.16.6; `handlePoolModified`
-    /// of 1.15.16, 1.16.9 and 1.17.3 has it, that of 1.15.19, 1.16.19 and 1.17.6 has not).
-    pub(super) fn keeps_through_edits(&self) -> bool {
-        match self.version.minor {
-            ..=14 => false,
-            15 => self.version.is_at_least(15, 19),
-            16 => self.version.is_at_least(16, 12),
-            17 => self.version.is_at_least(17, 6),
-            _ => true,
-        }
-    }
-
     /// Reason of the condition if a requested address cannot be shared.
     pub(super) fn incompatible_reason(&self) -> &'static str {
-        if self.version.minor <= 16 {
-            "already_allocated_different_sharing_key"
-        } else {
-            "already_allocated_incompatible_service"
+        match self.is_of(behaviours::INCOMPATIBLE_SERVICE_REASON) {
+            true => "already_allocated_incompatible_service",
+            false => "already_allocated_different_sharing_key",
         }
     }
 
-    /// Whether equal ports of two protocols may share an address: in 1.17 if `bpf-lb-proto-diff` is
-    /// `"true"` in cilium-config, because only the agent has a default for it; in 1.18 unless it is
-    /// set to something else (`operator/cmd/flags.go`); from 1.19 on always.
+    /// Whether equal ports of two protocols may share an address.
     pub fn tells_protocols_apart(&self) -> bool {
-        match self.version.minor {
-            ..=16 => false,
-            17 => self.ports == Some(PortUse::ByProtocol),
-            18 => self.ports != Some(PortUse::Exclusive),
-            _ => true,
+        match self.ports {
+            _ if self.is_of(behaviours::PROTOCOLS_ALWAYS) => true,
+            Some(PortUse::ByProtocol) => self.is_of(behaviours::PROTOCOLS_BY_SETTING),
+            Some(PortUse::Exclusive) => false,
+            None => self.is_of(behaviours::PROTOCOLS_BY_DEFAULT),
         }
     }
 
-    /// Number of addresses of a range as the operator counts them. Up to 1.14, at most 65,536 for
-    /// IPv6.
+    /// Number of addresses of a range as the operator counts them.
     pub fn counted(&self, range: &Range) -> u128 {
         let all = range.width().saturating_add(1);
-        if self.version.minor <= 14 && range.family() == Family::Ipv6 {
-            all.min(65_536)
-        } else {
-            all
+        match self.is_of(behaviours::LARGE_RANGES_COUNTED) || range.family() == Family::Ipv4 {
+            true => all,
+            false => all.min(65_536),
         }
     }
 }

@@ -9,6 +9,7 @@ use super::selection::Request;
 use super::service::{AddressRequest, LbService};
 use super::service_outcome::{GainedAddress, LossReason, Pending, ServiceOutcome};
 use super::sharing::incompatibility;
+use crate::behaviours;
 use ipam_core::net::Family;
 
 /// An address for Services of one sharing key; the operator has not chosen it yet.
@@ -237,7 +238,7 @@ impl<'p> Evaluation<'p> {
         };
         outcome.loses.retain(|(lost, _)| *lost != address);
         outcome.keeps.push(address);
-        if joinable.len() > 1 || !self.rules.imports_all_first() {
+        if joinable.len() > 1 || !self.rules.is_of(behaviours::ALL_IMPORTED_FIRST) {
             outcome.contested.push((address, LossReason::Rejoined));
         }
         self.holders
@@ -249,8 +250,8 @@ impl<'p> Evaluation<'p> {
 
     /// Whether the operator knows who has the address when it serves the Service.
     fn is_there_before(&self, service: &LbService, address: IpAddr) -> bool {
-        let is_late = self.rules.imports_all_first()
-            || self.rules.serves_holders_first() && service.ingress.is_empty();
+        let is_late = self.rules.is_of(behaviours::ALL_IMPORTED_FIRST)
+            || self.rules.is_of(behaviours::HOLDERS_FIRST) && service.ingress.is_empty();
         self.allocated.contains(&address) || is_late && self.kept.contains(&address)
     }
 

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use super::rules::LbRules;
 use super::served_address::ServedHostname;
+use crate::behaviours;
 use ipam_core::model::{Labels, ObjectVersion, ServiceName};
 use ipam_core::net::{Address, Family};
 
@@ -86,7 +87,7 @@ impl Annotation {
         let newer = self
             .newer
             .as_deref()
-            .filter(|_| rules.reads_newer_annotations());
+            .filter(|_| rules.is_of(behaviours::NEWER_SERVICE_ANNOTATIONS));
         newer
             .or(self.older.as_deref())
             .filter(|text| !text.is_empty())

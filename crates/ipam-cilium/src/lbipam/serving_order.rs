@@ -6,6 +6,7 @@ use super::reaction::{Reaction, Revalidation};
 use super::rules::LbRules;
 use super::selection::Request;
 use super::service::AddressRequest;
+use crate::behaviours;
 use ipam_core::net::Family;
 
 /// Which of the Services that lack an address is served first, and what it takes. The operator goes by
@@ -61,7 +62,7 @@ pub(super) fn ranks(
         Reaction::Idle | Reaction::Runs(Revalidation::Changed) => false,
         Reaction::Starts | Reaction::Runs(Revalidation::All) => true,
     };
-    let is_waiting_first = !rules.serves_holders_first() && revalidates_all;
+    let is_waiting_first = !rules.is_of(behaviours::HOLDERS_FIRST) && revalidates_all;
     let of_one = |request| match (is_waiting_first, rank(request)) {
         (true, Rank::First) => Rank::Last,
         (true, Rank::Second | Rank::Last) => Rank::First,

@@ -2,6 +2,7 @@
 
 use super::rules::LbRules;
 use super::service::{LbService, Port, TrafficPolicy};
+use crate::behaviours;
 
 const ANY_NAMESPACE: &str = "*";
 
@@ -86,7 +87,7 @@ fn allows(one: &LbService, other: &LbService, rules: &LbRules) -> bool {
         .unwrap_or_default()
         .split(',');
     one.name.namespace() == other.name.namespace()
-        || rules.shares_across_namespaces()
+        || rules.is_of(behaviours::SHARING_ACROSS_NAMESPACES)
             && namespaces
                 .any(|namespace| namespace == ANY_NAMESPACE || namespace == other.name.namespace())
 }

@@ -10,6 +10,7 @@ use super::rules::LbRules;
 use super::selection::Request;
 use super::service::{AddressRequest, LbService};
 use super::service_outcome::ServiceOutcome;
+use crate::behaviours;
 use ipam_core::net::Range;
 
 /// What Services that lack an address ask for.
@@ -70,7 +71,7 @@ impl Takers {
         let start = held.map(|(held, _)| held).max(requested).max(reserved);
         let start = start.map_or(0, |start| up_to(*start).saturating_add(1));
         let free_before = up_to(address).saturating_sub(start);
-        many > 0 && (!rules.gives_lowest_free() || many > free_before)
+        many > 0 && (!rules.is_of(behaviours::LOWEST_FREE_ADDRESS) || many > free_before)
     }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::{HoldingField, ModeSeen, Node, Observed, PodCidrs, Reading, setting_key};
+use crate::behaviours::{self, Releases};
 use ipam_core::model::{IpamMode, NodeName};
 use ipam_core::net::{Block, Family};
 
@@ -59,26 +60,30 @@ impl Observed {
         depends && self.cilium.version.is_none()
     }
 
-    /// Whether agents of this version know `CiliumBGPPeeringPolicy`s: up to 1.18.
+    /// Whether agents of this version know `CiliumBGPPeeringPolicy`s.
     pub fn reads_peering_policies(&self) -> bool {
-        let version = self.cilium.version.map(|(version, _)| version);
-        version.is_none_or(|version| !version.is_at_least(19, 0))
+        self.may_have(behaviours::PEERING_POLICIES)
     }
 
-    /// Whether the agents run the speakers of MetalLB: up to 1.16, if they are enabled.
+    /// Whether the agents run the speakers of MetalLB.
     pub fn runs_metal_lb_speakers(&self) -> bool {
-        let version = self.cilium.version.map(|(version, _)| version);
         let is_enabled = self.is_on(setting_key::BGP_ANNOUNCE_POD_CIDR)
             || self.is_on(setting_key::BGP_ANNOUNCE_LB_IP);
-        is_enabled && version.is_none_or(|version| !version.is_at_least(17, 0))
+        is_enabled && self.may_have(behaviours::METAL_LB_SPEAKERS)
+    }
+
+    /// Whether the running version behaves in this way, or is unknown.
+    fn may_have(&self, behaviour: Releases) -> bool {
+        let version = self.cilium.version;
+        version.is_none_or(|(version, _)| behaviour.include(version))
     }
 
     /// The enabled speaker, if it has objects to act on. With both kinds of control-plane objects,
     /// the node decides which one applies.
     pub fn speaker(&self) -> Option<BgpSpeaker> {
-        let version = self.cilium.version.map(|(version, _)| version);
-        let is_at_least = |minor| version.is_some_and(|version| version.is_at_least(minor, 0));
-        if self.is_on(setting_key::BGP_ANNOUNCE_POD_CIDR) && !is_at_least(17) {
+        if self.is_on(setting_key::BGP_ANNOUNCE_POD_CIDR)
+            && self.may_have(behaviours::METAL_LB_SPEAKERS)
+        {
             return Some(BgpSpeaker::MetalLb);
         }
         if !self.is_on_somewhere(setting_key::ENABLE_BGP_CONTROL_PLANE) {
@@ -90,7 +95,7 @@ impl Observed {
         );
         match (
             old && self.reads_peering_policies(),
-            new && (version.is_none() || is_at_least(16)),
+            new && self.may_have(behaviours::BGP_CLUSTER_CONFIGS),
         ) {
             (true, _) => Some(BgpSpeaker::PeeringPolicy),
             (false, true) => Some(BgpSpeaker::ClusterConfig),
@@ -151,16 +156,13 @@ impl Observed {
         let speaker = self
             .speaker()
             .filter(|speaker| *speaker == BgpSpeaker::MetalLb || is_on)?;
-        let is_later = self
-            .cilium
-            .version
-            .is_none_or(|(version, _)| version.is_at_least(16, 0));
         let is_selected = self
             .announcing
             .policies
             .iter()
             .any(|policy| policy.nodes.matches(&node.labels));
-        let has_newer = is_later && !self.announcing.cluster_configs.is_empty();
+        let has_newer = self.may_have(behaviours::BGP_CLUSTER_CONFIGS)
+            && !self.announcing.cluster_configs.is_empty();
         let passes_on = speaker == BgpSpeaker::PeeringPolicy && !is_selected && has_newer;
         Some(if passes_on {
             BgpSpeaker::ClusterConfig
@@ -192,21 +194,15 @@ impl Observed {
     }
 
     fn field_of_metal_lb(&self) -> HoldingField {
-        let is_first = self
-            .cilium
-            .version
-            .is_some_and(|(version, _)| !version.is_at_least(12, 0));
+        let reads_cilium_node = self.may_have(behaviours::METAL_LB_CILIUM_NODE);
         match self.cilium.mode() {
-            ModeSeen::Known(IpamMode::ClusterPool) if !is_first => HoldingField::CiliumNode,
+            ModeSeen::Known(IpamMode::ClusterPool) if reads_cilium_node => HoldingField::CiliumNode,
             _ => HoldingField::NodeSpec,
         }
     }
 
     fn field_of_policies(&self) -> HoldingField {
-        let reads_cilium_node = self
-            .cilium
-            .version
-            .is_none_or(|(version, _)| version.is_at_least(15, 0));
+        let reads_cilium_node = self.may_have(behaviours::PEERING_POLICIES_CILIUM_NODE);
         match self.cilium.mode() {
             ModeSeen::Known(IpamMode::Kubernetes) if !reads_cilium_node => HoldingField::NodeSpec,
             _ => HoldingField::CiliumNode,

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::{Node, Observed, setting_key};
+use crate::behaviours::{self, Releases};
 use crate::lbipam::LbService;
 use crate::releases::announces_without_backend;
 use ipam_core::model::Selector;
@@ -44,7 +45,7 @@ enum LocalBackends {
 impl<'o> ServiceAnnouncements<'o> {
     pub fn new(observed: &'o Observed) -> ServiceAnnouncements<'o> {
         let version = observed.cilium.version.map(|(version, _)| version);
-        let is_at_least = |minor| version.is_some_and(|version| version.is_at_least(minor, 0));
+        let has = |behaviour: Releases| version.is_none_or(|version| behaviour.include(version));
         let mut bgp: Vec<&Selector> = Vec::new();
         if observed.is_on_somewhere(setting_key::ENABLE_BGP_CONTROL_PLANE) {
             let nodes = observed.nodes.values();
@@ -56,15 +57,16 @@ impl<'o> ServiceAnnouncements<'o> {
         }
         let policies = observed.announcing.l2_policies.iter();
         let is_l2 = observed.is_on_somewhere(setting_key::ENABLE_L2_ANNOUNCEMENTS)
-            && (version.is_none() || is_at_least(14));
+            && has(behaviours::L2_ANNOUNCEMENTS);
         ServiceAnnouncements {
-            announces_all: observed.is_on(setting_key::BGP_ANNOUNCE_LB_IP) && !is_at_least(17),
+            announces_all: observed.is_on(setting_key::BGP_ANNOUNCE_LB_IP)
+                && has(behaviours::METAL_LB_SPEAKERS),
             bgp,
             l2: policies
                 .filter(|_| is_l2)
                 .map(|policy| &policy.services)
                 .collect(),
-            l2_families: match version.is_none() || is_at_least(19) {
+            l2_families: match has(behaviours::L2_IPV6) {
                 true => &Family::BOTH,
                 false => &[Family::Ipv4],
             },
@@ -119,22 +121,23 @@ impl<'o> ServiceAnnouncements<'o> {
     }
 }
 
-/// The selectors of Services that a node announces by the BGP control plane. Up to 1.18, a policy
-/// that selects the node wins over the newer objects, which count from 1.16 on.
+/// The selectors of Services that a node announces by the BGP control plane.
 fn of_node<'o>(observed: &'o Observed, node: &'o Node) -> Vec<&'o Selector> {
     let version = observed.cilium.version.map(|(version, _)| version);
-    let is_at_least = |minor| version.is_none_or(|version| version.is_at_least(minor, 0));
+    let has = |behaviour: Releases| version.is_none_or(|version| behaviour.include(version));
     let mut policies = observed
         .announcing
         .policies
         .iter()
         .filter(|policy| policy.nodes.matches(&node.labels));
-    let has_policies = version.is_none() || !is_at_least(19);
-    match policies.next().filter(|_| has_policies) {
+    match policies
+        .next()
+        .filter(|_| has(behaviours::PEERING_POLICIES))
+    {
         // Two policies that select one node are an error, and nothing is announced.
         Some(policy) if policies.next().is_none() => policy.services.iter().collect(),
         Some(_) => Vec::new(),
-        None if is_at_least(16) => observed
+        None if has(behaviours::BGP_CLUSTER_CONFIGS) => observed
             .advertisements_of(node)
             .flat_map(|entry| &entry.services)
             .collect(),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::setting_key;
 use super::settings::{Agent, Setting};
+use crate::behaviours;
 use ipam_core::model::{CiliumVersion, IpamMode};
 use ipam_core::net::{Block, Family};
 
@@ -132,14 +133,12 @@ impl Cilium {
                 AnnotationReads::VersionUnknown
             };
         };
-        let keys = if version.is_at_least(13, 0) {
+        let keys = if behaviours::ANNOTATION_BOTH_KEYS.include(version) {
             AnnotationKeys::Both
         } else {
             AnnotationKeys::Older
         };
-        let ungated = version.minor <= 11
-            || (version.minor == 12 && version.patch.is_some_and(|patch| patch <= 4));
-        if ungated || is_on {
+        if behaviours::ANNOTATION_UNGATED.include(version) || is_on {
             AnnotationReads::Yes(keys)
         } else {
             AnnotationReads::GateClosed

@@ -8,6 +8,7 @@
 use std::fmt;
 
 use super::{ModeSeen, Node, Observed, ObservedKind, OperatorState, setting_key};
+use crate::behaviours;
 use ipam_core::model::{IpamMode, NodeName};
 use ipam_core::net::{Block, Family, RangeIndex};
 
@@ -96,7 +97,7 @@ impl Observed {
         }
         if self.attention(node) == OperatorAttention::Ignored {
             match cilium.oldest_operator() {
-                Some(version) if version.is_at_least(18, 0) => {
+                Some(version) if behaviours::IGNORED_NODES.include(version) => {
                     return BlockAllocator::SkippedNode;
                 }
                 // An older operator does not know the annotation.

@@ -21,6 +21,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{FamilyUse, ModeSeen, Observed, OperatorAttention};
+use crate::behaviours;
 use ipam_core::model::{CiliumVersion, IpamMode, NodeName};
 use ipam_core::net::{Block, Family};
 
@@ -38,19 +39,12 @@ pub enum DuplicateHandling {
 }
 
 impl DuplicateHandling {
-    /// That of a release: 1.17.15, 1.18.9, 1.19.3 and 1.20.0 are the first ones that remove.
+    /// That of a release.
     pub fn of(release: CiliumVersion) -> DuplicateHandling {
-        let first = match (release.major, release.minor) {
-            (1, ..=16) => return DuplicateHandling::Reports,
-            (1, 17) => 15,
-            (1, 18) => 9,
-            (1, 19) => 3,
-            _ => return DuplicateHandling::Removes,
-        };
-        match release.patch {
+        match behaviours::DUPLICATES_REMOVED.has(release) {
+            Some(true) => DuplicateHandling::Removes,
+            Some(false) => DuplicateHandling::Reports,
             None => DuplicateHandling::DependsOnPatch,
-            Some(patch) if patch >= first => DuplicateHandling::Removes,
-            Some(_) => DuplicateHandling::Reports,
         }
     }
 }
@@ -125,8 +119,8 @@ impl Observed {
         }
         let slots = Family::BOTH.map(|family| self.family_slots(family));
         let nodes = self.cilium_nodes.values().filter(|node| {
-            let is_skipped =
-                release.is_at_least(18, 0) && node.attention == OperatorAttention::Ignored;
+            let is_skipped = behaviours::IGNORED_NODES.include(release)
+                && node.attention == OperatorAttention::Ignored;
             // A value that is not a CIDR ends the node's turn with an error.
             !is_skipped && node.unreadable.is_empty()
         });

@@ -9,6 +9,7 @@ use serde::de::IgnoredAny;
 
 use super::view::nullable;
 use super::{CiliumKind, Node, NodeConfig, Observed};
+use crate::behaviours;
 use ipam_core::model::{Labels, NodeName, ObjectVersion, PerFamily, is_ours};
 use ipam_core::net::{Block, BlockSize, Family, Range};
 
@@ -235,7 +236,7 @@ impl Observed {
     pub fn pod_pool_api(&self) -> PodPoolApi {
         let Some(kind) = self.definitions.of(CiliumKind::PodIpPool) else {
             let version = self.cilium.version.map(|(version, _)| version);
-            return match version.is_some_and(|version| version.is_at_least(21, 0)) {
+            return match version.is_some_and(|version| behaviours::POD_POOL_V2.include(version)) {
                 true => PodPoolApi::V2,
                 false => PodPoolApi::V2Alpha1,
             };

@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::view::{OwnerReference, nullable};
 use super::{AnnotationReads, Node, Observed, setting_key};
+use crate::behaviours;
 use crate::lbipam::WrittenSelector;
 use ipam_core::model::{CiliumVersion, Labels, NodeName, ObjectVersion, Selector, is_ours};
 use ipam_core::net::{Block, Family};
@@ -316,10 +317,14 @@ impl Observed {
         let version = self.cilium.version.map(|(version, _)| version);
         match (self.node_configs_served, version) {
             (NodeConfigsServed::As(api), _) => Some(api),
-            (NodeConfigsServed::Unknown, Some(version)) if version.is_at_least(16, 0) => {
+            (NodeConfigsServed::Unknown, Some(version))
+                if behaviours::NODE_CONFIG_V2.include(version) =>
+            {
                 Some(NodeConfigApi::V2)
             }
-            (NodeConfigsServed::Unknown, Some(version)) if version.is_at_least(13, 0) => {
+            (NodeConfigsServed::Unknown, Some(version))
+                if behaviours::NODE_CONFIGS.include(version) =>
+            {
                 Some(NodeConfigApi::V2Alpha1)
             }
             (NodeConfigsServed::Unknown | NodeConfigsServed::No, _) => None,

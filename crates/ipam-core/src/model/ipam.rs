@@ -56,11 +56,6 @@ impl CiliumVersion {
             stage: Stage::Release,
         }
     }
-
-    /// Whether it is certainly `1.minor.patch` or later. An unknown patch level counts as 0.
-    pub fn is_at_least(self, minor: u16, patch: u16) -> bool {
-        (self.major, self.minor, self.patch.unwrap_or(0)) >= (1, minor, patch)
-    }
 }
 
 impl FromStr for CiliumVersion {
@@ -174,6 +169,5 @@ mod tests {
         assert!(v("1.18.0-pre.3") < v("1.18.0-rc.1") && v("1.18.0-rc.1") < v("1.18.0"));
         assert_eq!(v("v1.13"), Ok(CiliumVersion::minor(13)));
         assert!(v("latest").is_err() && v("1").is_err() && v("").is_err() && v("1.x.3").is_err());
-        assert!(v("1.12.8").unwrap().is_at_least(12, 8) && !v("1.12").unwrap().is_at_least(12, 8));
     }
 }

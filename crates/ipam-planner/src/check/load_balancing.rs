@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::explain::ways_to_share;
+use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::{
     AddressPool, Certainty, ClassUse, Conflict, Evaluated, Fatal, LbRules, LbService, LossReason,
     OperatorState, ServiceOutcome, conflicts, evaluate, may_share,
@@ -213,7 +214,7 @@ fn addresses_lost_at_upgrade(view: &View<'_>) -> Vec<Finding> {
         ..
     } = view;
     let upgraded = rules.upgraded();
-    if !rules.reads_cidrs() || upgraded.reads_cidrs() {
+    if !rules.is_of(behaviours::POOL_CIDRS) || upgraded.is_of(behaviours::POOL_CIDRS) {
         return Vec::new();
     }
     let pools = observed.address_pools_as_read(&upgraded);

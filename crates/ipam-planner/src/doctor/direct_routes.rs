@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::finding;
+use ipam_cilium::behaviours;
 use ipam_cilium::observed::{FamilyUse, Observed, setting_key};
 use ipam_core::model::{Finding, NodeName, Severity};
 use ipam_core::net::{Block, Family, Range};
@@ -44,10 +45,10 @@ fn is_native(observed: &Observed) -> bool {
         || setting(setting_key::TUNNEL) == Some("disabled")
 }
 
-/// Whether agents leave out the routes to nodes that they do not reach directly: from 1.16 on.
+/// Whether agents leave out the routes to nodes that they do not reach directly.
 fn skips_unreachable(observed: &Observed) -> bool {
     let version = observed.cilium.version.map(|(version, _)| version);
-    let is_known = version.is_none_or(|version| version.is_at_least(16, 0));
+    let is_known = version.is_none_or(|version| behaviours::UNREACHABLE_SKIPPED.include(version));
     is_known && observed.is_on(setting_key::DIRECT_ROUTING_SKIP_UNREACHABLE)
 }
 

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::finding;
+use ipam_cilium::behaviours;
 use ipam_cilium::observed::{Node, Observed, ObservedKind, setting_key};
 use ipam_core::model::{Finding, NodeName, Severity};
 
@@ -23,7 +24,8 @@ enum EndpointRoutes {
 /// Whether Pods of this mode need routes of their own in the running version.
 fn are_required(observed: &Observed) -> bool {
     let version = observed.cilium.version.map(|(version, _)| version);
-    observed.is_multi_pool() && version.is_some_and(|version| !version.is_at_least(18, 0))
+    let required = behaviours::MULTI_POOL_ENDPOINT_ROUTES;
+    observed.is_multi_pool() && version.is_some_and(|version| required.include(version))
 }
 
 fn routes_of(observed: &Observed, node: &Node) -> EndpointRoutes {

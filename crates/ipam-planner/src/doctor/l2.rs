@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::announcements::{announcements, by_policy};
 use super::finding;
+use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::{ClassUse, LbService};
 use ipam_cilium::observed::{L2Policy, Observed, ObservedKind, setting_key};
 use ipam_core::model::{Finding, ObjectRef, Severity, count};
@@ -104,7 +105,7 @@ pub(super) fn switched_off(observed: &Observed) -> Vec<Finding> {
 /// IPv6 addresses that only L2 announces, before it knows IPv6 (cilium#39648, 1.19).
 pub(super) fn ipv6_before_1_19(observed: &Observed) -> Vec<Finding> {
     let version = observed.cilium.version.map(|(version, _)| version);
-    let is_older = version.is_some_and(|version| !version.is_at_least(19, 0));
+    let is_older = version.is_some_and(|version| !behaviours::L2_IPV6.include(version));
     let Some(announcements) = announcements(observed).filter(|_| is_older && is_on(observed))
     else {
         return Vec::new();

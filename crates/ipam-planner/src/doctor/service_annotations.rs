@@ -1,6 +1,7 @@
 //! Annotations of Services that look like those of LB-IPAM, and that Cilium does not read.
 
 use super::finding;
+use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::ADDRESSES;
 use ipam_cilium::observed::{Observed, read_service_annotations};
 use ipam_core::model::{Finding, ObjectRef, ServiceName, Severity};
@@ -59,7 +60,7 @@ fn advice(key: &str) -> String {
 /// `lbipam.cilium.io/ips` up to 1.15, where only its older key is read.
 fn too_new(observed: &Observed) -> Vec<Finding> {
     let rules = observed.lb_rules();
-    if rules.reads_newer_annotations() {
+    if rules.is_of(behaviours::NEWER_SERVICE_ANNOTATIONS) {
         return Vec::new();
     }
     let services = observed.services.values();

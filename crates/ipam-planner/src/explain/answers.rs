@@ -2,6 +2,7 @@
 //!
 //! Does not know which of several nodes holds the Lease of a Service: Leases are not read.
 
+use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::LbService;
 use ipam_cilium::observed::{Node, Observed, ObservedKind};
 use ipam_core::model::{NodeName, Selector, count};
@@ -66,7 +67,8 @@ fn by_l2(service: &LbService, family: Family, observed: &Observed) -> Vec<String
         return told(why);
     }
     let version = observed.cilium.version.map(|(version, _)| version);
-    if family == Family::Ipv6 && version.is_some_and(|version| version.minor < 19) {
+    let has_ipv6 = version.is_none_or(|version| behaviours::L2_IPV6.include(version));
+    if family == Family::Ipv6 && !has_ipv6 {
         return told("no node answers for IPv6 before Cilium 1.19".to_owned());
     }
     let policies = observed.announcing.l2_policies.iter();

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use crate::plan::{Change, Plan, ServiceChange};
+use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::{ADDRESSES, AddressPool, LbRules, LbService};
 use ipam_cilium::observed::Observed;
 use ipam_core::net::{Address, Range};
@@ -34,7 +35,7 @@ pub(super) fn requests(service: &LbService, rules: &LbRules) -> Vec<(String, Vec
     let mut requests = vec![("spec.loadBalancerIP".to_owned(), in_spec)];
     // A newer annotation hides the older one, even if it is empty.
     let mut read = ADDRESSES.iter().filter(|key| {
-        (**key != ADDRESSES[0] || rules.reads_newer_annotations())
+        (**key != ADDRESSES[0] || rules.is_of(behaviours::NEWER_SERVICE_ANNOTATIONS))
             && service.request_at(key).is_some()
     });
     if let Some(key) = read.next() {

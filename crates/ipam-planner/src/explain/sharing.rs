@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::FORMAT_VERSION;
+use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::{
     LbRules, LbService, ServingState, SharingObstacle, TrafficPolicy, conflicting_ports,
     sharing_obstacles,
@@ -97,7 +98,7 @@ fn reason(
                 .collect();
             let protocols = match rules.tells_protocols_apart() {
                 true => "",
-                false if rules.version().minor <= 16 => {
+                false if !rules.is_of(behaviours::PROTOCOLS_BY_SETTING) => {
                     ", and Cilium up to 1.16 does not tell protocols apart"
                 }
                 false => {

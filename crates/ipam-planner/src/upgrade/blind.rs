@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Hop;
+use ipam_cilium::behaviours;
 use ipam_cilium::observed::{ModeSeen, Observed, ObservedKind, setting_key};
 use ipam_cilium::releases::why_unknown;
 use ipam_core::model::{CiliumVersion, IpamMode};
@@ -135,7 +136,7 @@ fn mode(observed: &Observed) -> Option<Unjudged> {
 fn peers(observed: &Observed, hops: &[Hop]) -> Option<Unjudged> {
     let policies_end = hops
         .iter()
-        .any(|hop| hop.from.minor < 19 && hop.to.minor >= 19);
+        .any(|hop| behaviours::PEERING_POLICIES.end_between(hop.from, hop.to));
     (policies_end && !observed.announcing.policies.is_empty()).then(|| Unjudged {
         what: "peers of ciliumbgppeeringpolicies.cilium.io".to_owned(),
         why: "this program does not compare peers, AS numbers and passwords".to_owned(),
@@ -145,13 +146,14 @@ fn peers(observed: &Observed, hops: &[Hop]) -> Option<Unjudged> {
 
 /// 1.12 has pools of another kind, which is not read.
 fn older_pools(observed: &Observed, hops: &[Hop]) -> Option<Unjudged> {
-    let starts_at_1_12 = hops.first().is_some_and(|hop| hop.from.minor == 12);
-    let ends_later = hops.last().is_some_and(|hop| hop.to.minor > 12);
+    let ends_here = hops
+        .first()
+        .is_some_and(|hop| behaviours::BGP_LOAD_BALANCER_POOLS.end_between(hop.from, hop.to));
     let has_services = observed
         .services
         .values()
         .any(|service| !service.ingress.is_empty());
-    (starts_at_1_12 && ends_later && has_services).then(|| Unjudged {
+    (ends_here && has_services).then(|| Unjudged {
         what: "ciliumbgploadbalancerippools.cilium.io".to_owned(),
         why: "this program does not read the pools of Cilium 1.12, which 1.13 renames".to_owned(),
         hides: "which Services lose an address: create CiliumLoadBalancerIPPools with the same ranges",

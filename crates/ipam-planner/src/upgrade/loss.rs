@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use super::addresses::{OneService, Trigger};
 use super::change::Cause;
 use super::hop::HopView;
+use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::{LbService, LossReason};
 use ipam_core::net::Range;
 
@@ -116,7 +117,8 @@ fn by_release(hop: &HopView<'_>, address: IpAddr, why: LossReason) -> Cause {
 
 /// Whether a pool covers it by `spec.cidrs`, which is no longer read.
 fn is_of_cidrs(hop: &HopView<'_>, address: IpAddr) -> bool {
-    let loses_cidrs = hop.before.lb_rules().reads_cidrs() && !hop.after.lb_rules().reads_cidrs();
+    let loses_cidrs = hop.before.lb_rules().is_of(behaviours::POOL_CIDRS)
+        && !hop.after.lb_rules().is_of(behaviours::POOL_CIDRS);
     let range = Range::from(address);
     let mut pools = hop.before.address_pools.values();
     loses_cidrs
@@ -163,7 +165,7 @@ pub(super) fn cause_of_contest(one: &OneService<'_>, addresses: &[IpAddr]) -> Ca
             before: PIN.to_owned(),
         };
     }
-    if !rules.serves_holders_first() {
+    if !rules.is_of(behaviours::HOLDERS_FIRST) {
         return Cause {
             why: "while Services wait, a starting operator up to 1.18.1 may give them addresses that others have".to_owned(),
             source: "cilium#43131, cilium#39033, cilium#41147; seen on the real operator 1.17.6",

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use super::change::{Cause, Changes, FileEdit, UpgradeCode};
 use super::hop::HopView;
 use super::loss;
+use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::{AddressRange, FirstLast, LbRules, LossReason, RangeForm, ServingState};
 use ipam_cilium::observed::SeenAddressPool;
 use ipam_core::model::ObjectRef;
@@ -70,7 +71,7 @@ fn unread_cidrs(
     changes: &mut Changes,
 ) {
     let spec = &pool.manifest.spec;
-    let is_lost = |rules: &LbRules| rules.reads_cidrs();
+    let is_lost = |rules: &LbRules| rules.is_of(behaviours::POOL_CIDRS);
     if spec.cidrs.is_empty() || !is_lost(rules) || is_lost(next_rules) {
         return;
     }

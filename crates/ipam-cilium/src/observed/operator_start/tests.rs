@@ -5,6 +5,7 @@ mod oracle;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{DuplicateHandling, Losers, Removal, RemovalCause};
+use crate::behaviours;
 use crate::observed::{Evidence, Observed};
 use ipam_core::model::{CiliumVersion, NodeName};
 use ipam_core::net::{Block, Family};
@@ -270,10 +271,14 @@ fn the_releases_of_operators() {
     let mixed = of(Some("1.15.19"), &[Some("1.19.3"), None]);
     assert_eq!(releases(&mixed), ["1.15.19", "1.19.3"]);
     // The operator runs LB-IPAM, whatever the agents are.
-    assert!(of(Some("1.15.19"), &[]).lb_rules().reads_cidrs());
+    assert!(
+        of(Some("1.15.19"), &[])
+            .lb_rules()
+            .is_of(behaviours::POOL_CIDRS)
+    );
     assert!(
         !of(Some("1.15.19"), &[Some("1.19.3")])
             .lb_rules()
-            .reads_cidrs()
+            .is_of(behaviours::POOL_CIDRS)
     );
 }

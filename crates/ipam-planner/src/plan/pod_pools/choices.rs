@@ -10,6 +10,7 @@ use crate::openstack::SubnetPools;
 use crate::plan::blocked::{BlockedReason, NodeConfigObstacle, PodPoolObstacle};
 use crate::plan::change::Target;
 use crate::plan::schema;
+use ipam_cilium::behaviours;
 use ipam_cilium::observed::{
     CiliumKind, DEFAULT_POOL_SETTING, Node, NodeConfig, NodeConfigApi, Observed, ObservedKind,
     SettingSource,
@@ -227,7 +228,7 @@ fn wanted(
 fn obstacle(pool: &Pool, name: &str, deciders: &Deciders<'_>) -> Option<NodeConfigObstacle> {
     let observed = deciders.observed;
     let version = observed.cilium.version;
-    if !version.is_some_and(|(version, _)| version.is_at_least(15, 0)) {
+    if !version.is_some_and(|(version, _)| behaviours::DEFAULT_POOL.include(version)) {
         return Some(NodeConfigObstacle::DefaultPoolNotRead);
     }
     if let Some(why) = observed.cilium.overriding_is_off(DEFAULT_POOL_SETTING) {

@@ -11,6 +11,7 @@ use crate::openstack::SubnetPools;
 use crate::plan::blocked::{BlockedReason, PodPoolObstacle};
 use crate::plan::change::Target;
 use crate::plan::{foreign_ranges, schema};
+use ipam_cilium::behaviours;
 use ipam_cilium::observed::{
     BlindSpot, CiliumKind, FamilyUse, NodeConfig, Observed, ObservedKind, PodPoolsServed,
     PodRanges, SeenPodPool,
@@ -322,11 +323,10 @@ fn shrinks(
     })
 }
 
-/// Whether the operator remembers the blocks that it gave from a CIDR that is cut. Up to 1.18, it
-/// forgets them (pkg `multipool` updateCIDRSets).
+/// Whether the operator remembers the blocks that it gave from a CIDR that is cut.
 pub(super) fn remembers_given(observed: &Observed) -> bool {
     let oldest = observed.cilium.oldest_operator();
-    oldest.is_some_and(|version| version.is_at_least(19, 0))
+    oldest.is_some_and(|version| behaviours::GIVEN_REMEMBERED.include(version))
 }
 
 /// A kind that cannot be read and that pools depend on.
