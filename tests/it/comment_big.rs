@@ -22,7 +22,7 @@ pub(super) fn big_world() -> Folder {
     let edge = "{cidrs: [172.20.0.0/24], blockSize: 24, nodeSelector: {matchLabels: {rack: edge}}}";
     pools += &pool("edge", edge);
     let policy =
-        format!("{head} Policy\nmetadata: {{name: p}}\nspec: {{writePath: node-config}}\n");
+        format!("{head} IPAMPolicy\nmetadata: {{name: p}}\nspec: {{writePath: node-config}}\n");
     let mut pins = Vec::new();
     let mut nodes: Vec<String> = (0..5_000)
         .map(|number| {

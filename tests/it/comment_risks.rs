@@ -19,7 +19,7 @@ pub(super) fn hidden_move() -> Folder {
         "{head} NodeAssignment\nmetadata: {{name: db-7}}\nspec: {{pool: a, podCIDRs: [10.20.9.0/24]}}\n"
     );
     let policy =
-        format!("{head} Policy\nmetadata: {{name: p}}\nspec: {{writePath: node-config}}\n");
+        format!("{head} IPAMPolicy\nmetadata: {{name: p}}\nspec: {{writePath: node-config}}\n");
     let moved = node("db-7", "a", &holds("10.20.5.0/24"));
     let named = r#"{"kubernetes.io/hostname":"db-7","rack""#;
     let mut nodes = vec![moved.replace(r#"{"rack""#, named)];

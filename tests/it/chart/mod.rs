@@ -22,7 +22,7 @@ const KUBELET: &str = "system:node:n1";
 const VIEWER: &str = "viewer";
 
 /// Logs every request, without bodies.
-pub const AUDIT_POLICY: &str = r#"{"apiVersion":"audit.k8s.io/v1","kind":"IPAMPolicy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}"#;
+pub const AUDIT_POLICY: &str = r#"{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}"#;
 
 /// A server that logs every request, and its audit log.
 pub struct Installed {

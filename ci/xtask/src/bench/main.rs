@@ -73,12 +73,12 @@ enum Command {
     Services,
     /// `doctor` on a real API server, against the raw paged LIST of the same objects; 5,000 nodes.
     Doctor,
-    /// A node that joins while `watch` runs, on a real API server, against one raw PATCH; 5,000
-    /// nodes.
+    /// Nodes that join while `watch` runs, alone and in a rush of five minutes, on a real API server;
+    /// 5,000 nodes.
     Join,
-    /// The processor time of `watch` for a node that joins, with and without a pin, changes its rack
-    /// or is deleted, and for a heartbeat, against a cluster of 500 nodes, in each ipam mode; 5,000
-    /// nodes. Takes minutes, so `all` leaves it out.
+    /// The processor time of `watch` while nodes join, with and without a pin, change their rack and
+    /// are deleted, and of a heartbeat against a cluster of 500 nodes, in each ipam mode; 5,000 nodes.
+    /// Takes minutes, so `all` leaves it out.
     Events,
     /// Every program that gives nodes blocks on fresh nodes, and every one that shows differences;
     /// 2,000 nodes.

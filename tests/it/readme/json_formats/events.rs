@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use crate::support::repository;
 
 /// Files that make the objects of events.
-const EVENTS: [&str; 2] = ["src/cli/event_json.rs", "src/cli/event.rs"];
+const EVENTS: [&str; 1] = ["src/cli/event.rs"];
 
 /// The event of invalid files: `EVENTS` adds these two fields to an object of another file.
 const INVALID: &str = "(object[\"event\"], object[\"revision\"]) = (\"invalid\"";
-const FINDINGS: &str = "src/render/finding_documents.rs";
+const FINDINGS: &str = "src/render/finding_formats.rs";
 
 /// A row for each event.
 pub fn rows() -> String {

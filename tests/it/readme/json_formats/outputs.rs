@@ -120,7 +120,7 @@ pub const OUTPUTS: &[Output] = &[
     },
     Output {
         title: "`explain POOL`",
-        file: "crates/ipam-planner/src/explain/pool.rs",
+        file: "crates/ipam-planner/src/explain/mod.rs",
         root: "PoolExplanation",
         commands: &["explain rack-a POOLS --cluster-file CLUSTER"],
     },
@@ -138,7 +138,7 @@ pub const OUTPUTS: &[Output] = &[
     },
     Output {
         title: "`explain NAMESPACE/SERVICE --with NAMESPACE/SERVICE`",
-        file: "crates/ipam-planner/src/explain/sharing.rs",
+        file: "crates/ipam-planner/src/explain/answers.rs",
         root: "SharingExplanation",
         commands: &["explain default/cni --with default/shop POOLS --cluster-file CLUSTER"],
     },
