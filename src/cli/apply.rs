@@ -7,22 +7,20 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::apply_report::{Made, Report, failure_of, report, summary, unwritable_report};
 use super::apply_reviewed::{Review, ReviewArguments};
-use super::apply_saved::{Approved, expected_plan, of_files, saved_changes, saved_plan, waivers};
-use super::apply_windows::{Window, WindowArguments};
-use super::duration::duration;
+use super::apply_saved::{
+    Approved, Window, WindowArguments, expected_plan, of_files, saved_changes, saved_plan, waivers,
+};
 use super::failure::Failure;
-use super::files::{Revision, output_file};
-use super::interruption::Interruption;
-use super::lock::{acquired, holder};
-use super::output_files::Inputs;
-use super::parallelism::parallelism;
-use super::plan_file::{self, Expectation, PlanOrigin};
-use super::progress::Progress;
-use super::safety_arguments::SafetyArguments;
-use super::selection::{SelectionArguments, check_objects};
+use super::files::{
+    Revision, SafetyArguments, SelectionArguments, check_objects, duration, output_file,
+    parallelism,
+};
+use super::interruption::{self, Interruption, acquired, holder};
+use super::output::{self, Progress};
+use super::plan_file::{self, Expectation, Inputs, PlanOrigin};
 use super::target::Target;
 use super::undo_file::UndoFile;
-use super::{Common, ExitStatus, Format, approval, load_valid, output};
+use super::{Common, ExitStatus, Format, load_valid};
 use crate::render::{diagnostics, human};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{
@@ -295,7 +293,7 @@ impl Run<'_> {
         }
         if self.review.is_none() && !self.arguments.is_approved(self.saved) {
             let intent = self.saved.map_or(Intent::Files, |saved| saved.intent);
-            approval::ask(intent, &approved.verdict, self.common).await?;
+            interruption::ask(intent, &approved.verdict, self.common).await?;
             // The answer may have taken hours.
             if self.window()? == Window::Awaited {
                 return Ok(None);

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::apply_saved::Approved;
-use super::capped::{Capped, by_cause};
 use super::failure::Failure;
+use super::output::{Capped, by_cause};
 use super::undo_file::Undo;
 use crate::render::{Detail, LeftChange, Paint, count, named, printable};
 use ipam_cluster::ClusterError;

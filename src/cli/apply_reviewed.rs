@@ -5,17 +5,18 @@ use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use super::apply_report::Report;
+use super::failure::Failure;
+use super::forge_arguments::{
+    APPLIED, Comment, Forge, ForgeArguments, ci_environment, circumstances, marker, now,
+    shown_plan, tells_of_an_apply,
+};
+use super::{Common, ExitStatus, output};
+use crate::render::{LeftChange, Occasion, Verdict, apply_comment};
 use forge::{
     Client, FilesInBranch, ForgeError, Marker, Merged, Outcome, Place, PullRequest, Renewal,
     Repository, default_branch, files_in_branch, find, merged_with, post,
 };
-
-use super::apply_report::Report;
-use super::failure::Failure;
-use super::forge_arguments::{Forge, ForgeArguments, ci_environment};
-use super::review::{APPLIED, Comment, circumstances, marker, now, shown_plan, tells_of_an_apply};
-use super::{Common, ExitStatus, output};
-use crate::render::{LeftChange, Occasion, Verdict, apply_comment};
 use ipam_config::source::InClone;
 use ipam_planner::plan::PlanDocument;
 

@@ -1,24 +1,23 @@
 //! `comment`: shows a plan in a pull request, as one comment that is kept up to date.
+//!
+//! What `watch` and the operator, which no merge starts, would write of a plan that is refused.
 
 use std::path::{Path, PathBuf};
 
-use super::base::BaseArguments;
-use super::beside::Beside;
+use super::base::{BaseArguments, Made, MadePlan, Planning};
 use super::fail_on::{FailOn, FailOnArguments};
 use super::failure::Failure;
-use super::files::Files;
-use super::forge_arguments::{Destination, PullRequestArguments};
-use super::planning::{Made, Planning};
-use super::review::{self, Comment};
-use super::safety_arguments::SafetyArguments;
-use super::selection::SelectionArguments;
-use super::{Common, ExitStatus, output, plan_file};
+use super::files::{Files, SafetyArguments, SelectionArguments};
+use super::forge_arguments::{self, Comment, Destination, PullRequestArguments};
+use super::{Common, ExitStatus, interruption, output, plan_file};
 use crate::render::{
-    Check, Circumstances, Detail, Occasion, comment, comment_on_findings, finding_documents,
+    Check, Circumstances, Detail, Occasion, Unattended, comment, comment_on_findings,
+    finding_documents,
 };
 use forge::{How, Marker, Outcome, Posted};
+use ipam_cluster::{Cluster, LeaseName, LockSeen, Opening};
 use ipam_controller::Loaded;
-use ipam_planner::plan::PlanDocument;
+use ipam_planner::plan::{PlanDocument, unattended};
 
 /// What makes the job fail without `--fail-on`. `policy` needs `--base`.
 const BY_DEFAULT: [FailOn; 3] = [FailOn::Error, FailOn::Refused, FailOn::Policy];
@@ -81,7 +80,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         false => Some(arguments.place.destination(common.retry_timeout)?),
     };
     let shown = arguments.shown(common).await?;
-    let time = review::now();
+    let time = forge_arguments::now();
     let text = arguments.text(&shown, &time, common)?;
     match destination {
         None => output::data(&text)?,
@@ -162,14 +161,14 @@ impl Arguments {
 
     fn marker(&self, shown: &Shown) -> Marker {
         let cluster_name = self.cluster_name.as_deref();
-        review::marker(&Comment::Plan, &self.directory(shown), cluster_name)
+        forge_arguments::marker(&Comment::Plan, &self.directory(shown), cluster_name)
     }
 
     /// The hidden line that lets `apply --reviewed` recognize the plan. A plan file may be forged,
     /// so what a reader sees of it need not be what it does.
     fn reviewable(&self, shown: &Shown) -> String {
         match shown.plan() {
-            Some(plan) if self.plan.is_none() => review::hidden_line(plan),
+            Some(plan) if self.plan.is_none() => forge_arguments::hidden_line(plan),
             Some(_) | None => String::new(),
         }
     }
@@ -184,7 +183,7 @@ impl Arguments {
 
     fn text(&self, shown: &Shown, time: &str, common: &Common) -> Result<String, Failure> {
         let commit = self.place.head()?;
-        let around = review::circumstances(
+        let around = forge_arguments::circumstances(
             commit.as_deref(),
             self.cluster_name.as_deref(),
             common,
@@ -277,5 +276,60 @@ fn tell(posted: &Posted) {
         output::warn(&format!(
             "Left alone comments of other accounts with the same marker: {forged}"
         ));
+    }
+}
+
+/// What they would write, and whether the operator runs.
+pub(super) struct Beside {
+    changes: usize,
+    /// The holder of the operator's Lease.
+    operator: Option<String>,
+}
+
+impl Beside {
+    /// `None` if nothing is refused. Reads the operator's Lease of a live cluster; a file has none.
+    pub(super) async fn of(
+        made: &MadePlan,
+        safety_arguments: &SafetyArguments,
+        common: &Common,
+    ) -> Option<Beside> {
+        let MadePlan {
+            plan,
+            loaded,
+            observed,
+            document: _,
+        } = made;
+        if plan.refusals.is_empty() || plan.changes.is_empty() {
+            return None;
+        }
+        let waivers = safety_arguments.waivers();
+        let parted = unattended(plan, &loaded.desired, observed, &waivers);
+        Some(Beside {
+            changes: parted.applied.len(),
+            operator: operator(common).await,
+        })
+    }
+
+    pub(super) fn shown(&self) -> Unattended<'_> {
+        let Beside { changes, operator } = self;
+        Unattended {
+            changes: *changes,
+            operator: operator.as_deref(),
+        }
+    }
+}
+
+/// The operator that leads; `None` if its Lease cannot be read. The other Lease says no more: `watch`
+/// and the operator hold it only while they write.
+async fn operator(common: &Common) -> Option<String> {
+    if common.cluster_file.is_some() {
+        return None;
+    }
+    let cluster = common.target(Opening::Read).await.ok()?;
+    match cluster.lock(LeaseName::Leader).await.ok()? {
+        LockSeen::Record(record) if interruption::is_held(&record, cluster.now()) => {
+            Some(record.holder)
+        }
+        _ => None,
     }
 }

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 
 use super::failure::Failure;
 use super::files::Revision;
-use super::reading::read_cluster;
+use super::target::read_cluster;
 use super::{Common, ExitStatus, output};
 use crate::render::{
     Detail, ExaminationDocument, PageLimit, examination, examination_markdown, junit, report, sarif,

@@ -1,17 +1,13 @@
 //! `drift`: compares the cluster with the files, and keeps one issue open while they differ.
 
-use forge::{Issue, IssueKept, IssueWanted, keep_issue};
-
+use super::base::{Made, Planning};
 use super::fail_on::FailOnArguments;
 use super::failure::Failure;
-use super::files::Files;
-use super::forge_arguments::{ForgeArguments, ci_environment};
-use super::planning::{Made, Planning};
-use super::review::{Comment, circumstances, marker, now};
-use super::safety_arguments::SafetyArguments;
-use super::selection::SelectionArguments;
+use super::files::{Files, SafetyArguments, SelectionArguments};
+use super::forge_arguments::{Comment, ForgeArguments, ci_environment, circumstances, marker, now};
 use super::{Common, ExitStatus, output};
 use crate::render::{Occasion, drift_is_gone, drift_issue, printable};
+use forge::{Issue, IssueKept, IssueWanted, keep_issue};
 use ipam_planner::plan::{PlanDocument, PlanOutcome, SelectionDocument, Verdict};
 
 const NO_FORGE: &str = "no repository is known: this is not a job of GitHub, GitLab, Gitea or Forgejo; pass --forge and --repository, or --dry-run to print the issue";

@@ -1,7 +1,6 @@
 //! Events of `watch` and the operator as lines for people.
 
-use super::capped::{Capped, by_cause};
-use super::progress::{fault, written};
+use super::output::{Capped, by_cause, fault, written};
 use crate::render::{Detail, Paint, count, named, printable};
 use ipam_cluster::Rollback;
 use ipam_controller::apply::Outcome;

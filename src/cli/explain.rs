@@ -3,7 +3,7 @@
 
 use super::failure::Failure;
 use super::files::Files;
-use super::reading::read;
+use super::target::read;
 use super::{Common, ExitStatus, Format, output};
 use crate::render::{diagnostics, explanation};
 use ipam_cilium::observed::Observed;

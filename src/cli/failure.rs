@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use super::ExitStatus;
-use super::capped::{Capped, by_cause};
-use super::output::{data, talk, warn};
+use super::output::{Capped, by_cause, data, talk, warn};
 use crate::render::{Detail, Paint, printable};
 use ipam_cluster::{ClusterError, WriteError};
 use ipam_controller::migration::MigrationError;

@@ -6,7 +6,6 @@ pub(super) mod existing;
 mod foreign;
 pub(super) mod report;
 pub(super) mod settle;
-mod sysdump;
 pub(super) mod yaml;
 
 use std::path::PathBuf;
@@ -18,9 +17,9 @@ use self::foreign::Manager;
 use self::report::Report;
 use self::settle::Settled;
 use super::failure::Failure;
-use super::init::new_files::write_all;
 use super::init::refuse_unserved;
-use super::reading::read_cluster;
+use super::init::trial::write_all;
+use super::target::read_cluster;
 use super::{Common, ExitStatus, Format};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{ClusterError, Extent};
@@ -95,9 +94,9 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     if let Some(manager) = arguments.manager()? {
         return foreign::run(manager, arguments, common).await;
     }
-    let common = &sysdump::selected(arguments.sysdump.as_deref(), common)?;
+    let common = &existing::selected(arguments.sysdump.as_deref(), common)?;
     let mut observed = read_cluster(common, Extent::Plan).await?;
-    let uncollected = sysdump::take_uncollected(common, &mut observed);
+    let uncollected = existing::take_uncollected(common, &mut observed);
     refuse_half_read(&observed)?;
     if observed.address_pools.is_empty() {
         refuse_unserved(&observed)?;

@@ -3,23 +3,21 @@
 
 mod ci;
 mod ci_actions;
-mod ci_gitlab;
-pub(super) mod new_files;
 mod questions;
-mod trial;
+pub(super) mod trial;
 pub(super) mod words;
 pub(super) mod yaml;
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use trial::NewFile;
 
 use self::ci::{CiSystem, Repository};
-use self::new_files::NewFile;
 use self::questions::Questions;
 use self::trial::Trial;
 use super::failure::Failure;
-use super::reading::read_cluster;
+use super::target::read_cluster;
 use super::{Common, ExitStatus, output};
 use crate::render::{Paint, printable};
 use ipam_cilium::observed::{ModeSeen, Observed};
@@ -96,7 +94,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     let mut files = files(directory, &proposal, &options.split)?;
     let trial = Trial::of(directory, &files, observed.as_ref(), common.detail())?;
     files.extend(repository.ci_file(ci, &trial.fail_on)?);
-    new_files::write_all(&files)?;
+    trial::write_all(&files)?;
     remark(&suggestion, &options, &proposal, &trial);
     report(&files, &trial, observed.as_ref(), &options, common)?;
     next_steps(directory, ci, &repository, observed.is_some(), common)?;
@@ -115,7 +113,7 @@ fn existing(directory: &Path) -> Option<PathBuf> {
 /// The directory may exist, but without pools: others would overlap them.
 fn refuse_existing(directory: &Path) -> Result<(), Failure> {
     match existing(directory) {
-        Some(file) => Err(new_files::exists(&file)),
+        Some(file) => Err(trial::exists(&file)),
         None => Ok(()),
     }
 }
@@ -146,13 +144,13 @@ impl Arguments {
             !self.cidrs.is_empty() || self.split_by.is_some() || self.block_size.is_some();
         let file = repository.ci_file(ci, &trial::fail_on(None))?;
         let Some(file) = file.filter(|_| !is_about_pools) else {
-            return Err(new_files::exists(first));
+            return Err(trial::exists(first));
         };
         let mut text = format!(
             "Wrote:\n  {}\n",
             printable(&file.path.display().to_string())
         );
-        new_files::write_all(&[file])?;
+        trial::write_all(&[file])?;
         if let Some(snapshot) = repository.snapshot_step(ci, "") {
             text +=
                 &format!("\nNext steps:\n  {snapshot}   # for the plan in CI; commit the file\n");

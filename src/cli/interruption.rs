@@ -1,17 +1,27 @@
 //! SIGINT and SIGTERM. They end `watch` and the operator. The first one stops an apply in order,
 //! the second one at once.
+//!
+//! The lock of `apply` and of a migration: who holds it, and how it is acquired.
+//!
+//! Asks for approval before an apply writes.
 
 use std::future::Future;
+use std::io::{BufRead, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use jiff::{SignedDuration, Timestamp};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tokio::sync::Notify;
 
 use super::failure::{Failure, end_by_signal};
-use super::output;
+use super::{Common, output};
+use crate::render::{Paint, printable};
+use ipam_cluster::{Cluster, LockRecord};
 use ipam_controller::apply::Stop;
+use ipam_controller::{Lease, Lock};
+use ipam_planner::plan::{Intent, Verdict};
 
 /// Listens for signals on a thread of its own. The other threads may be busy with a large file, or
 /// wait for a server that does not answer.
@@ -104,6 +114,123 @@ pub(super) async fn shutdown_signal() {
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
         _ = terminate.recv() => {}
+    }
+}
+
+/// Acquires the lock, and waits for another holder so long. If the server denies it, a warning says
+/// what holds without it.
+pub(super) async fn acquired<C: Cluster>(
+    lease: &Lease<'_, C>,
+    timeout: SignedDuration,
+    interruption: &Interruption,
+    without: &str,
+) -> Result<Lock, Failure> {
+    let timeout = timeout.unsigned_abs();
+    let acquiring = async { Ok(lease.acquire(timeout, &mut report_holder).await?) };
+    let lock = interruption.cancels(acquiring).await;
+    if let Err(Failure::Interrupted(_)) = lock {
+        // The lock may be ours already.
+        lease.release().await;
+    }
+    let lock = lock?;
+    if let Lock::Unavailable(why) = &lock {
+        let why = printable(&why.text);
+        output::warn(&format!("no lock is taken, {without}: {why}"));
+    }
+    Ok(lock)
+}
+
+fn report_holder(record: &LockRecord) {
+    let (holder, operation) = (printable(&record.holder), printable(&record.operation));
+    output::warn(&format!(
+        "waiting for {holder}, who holds the lock for: {operation}"
+    ));
+}
+
+/// By our own clock: only a hint, because the clocks of two machines may differ.
+pub(super) fn is_held(record: &LockRecord, now: Timestamp) -> bool {
+    let until = record
+        .renewed
+        .and_then(|renewed| renewed.saturating_add(record.duration).ok());
+    !record.holder.is_empty() && until.is_some_and(|until| now < until)
+}
+
+/// The holder's name in the lock, unique for this process.
+pub(super) fn holder() -> String {
+    let name = |variable: &str| std::env::var(variable).ok().filter(|name| !name.is_empty());
+    let machine = name("HOSTNAME").or_else(|| std::fs::read_to_string("/etc/hostname").ok());
+    let machine = machine.map_or_else(|| "unknown".to_owned(), |machine| machine.trim().to_owned());
+    let person = name("USER").map(|person| person + "@").unwrap_or_default();
+    // Two machines may have the same name.
+    format!(
+        "{person}{machine} (process {}, {:06x})",
+        std::process::id(),
+        fastrand::u32(..1 << 24)
+    )
+}
+
+/// How to approve a migration without an answer.
+pub(super) const INSTEAD: &str = "pass --auto-approve to begin without confirmation";
+
+/// Whether a person can answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Terminal {
+    Present,
+    /// With the reason.
+    Absent(&'static str),
+}
+
+impl Terminal {
+    pub(super) fn of(common: &Common) -> Terminal {
+        if common.no_input {
+            Terminal::Absent("--no-input is set")
+        } else if std::io::stdin().is_terminal() {
+            Terminal::Present
+        } else {
+            Terminal::Absent("stdin is not a terminal")
+        }
+    }
+}
+
+/// Asks for approval of a plan with this verdict. Fails on any answer other than `yes`.
+pub(super) async fn ask(intent: Intent, verdict: &Verdict, common: &Common) -> Result<(), Failure> {
+    let question = match intent {
+        Intent::Files => "Apply these changes?",
+        Intent::Undo => "Take these changes back?",
+    };
+    let question = format!("{}\n{question}", printable(&verdict.line()));
+    let instead = "pass --auto-approve to apply without confirmation, or --expect-digest with the digest of the reviewed plan";
+    confirm(&question, instead, common).await
+}
+
+/// Asks a question. Fails on any answer other than `yes`. `instead`: what to do where no person
+/// answers.
+pub(super) async fn confirm(question: &str, instead: &str, common: &Common) -> Result<(), Failure> {
+    if let Terminal::Absent(why) = Terminal::of(common) {
+        return Err(Failure::Failed(format!(
+            "{why}; nothing was written: {instead}"
+        )));
+    }
+    output::talk(&format!(
+        "\n{} Type `yes` to continue: ",
+        Paint::Bold.on(question)
+    ));
+    // On another thread, because this task renews the lock.
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut answer = String::new();
+        std::io::stdin()
+            .lock()
+            .read_line(&mut answer)
+            .map(|_| answer)
+    });
+    let answer = answer
+        .await
+        .map_or_else(Failure::from_panic, |answer| Ok(answer?))?;
+    match answer.trim() {
+        "yes" => Ok(()),
+        _ => Err(Failure::Failed(
+            "not approved; nothing was written".to_owned(),
+        )),
     }
 }
 

@@ -1,7 +1,6 @@
 //! `lb freeze` and `lb thaw`: pins of LoadBalancer addresses as files, written and removed.
 
 mod freeze;
-mod frozen_file;
 mod report;
 mod thaw;
 
@@ -12,8 +11,8 @@ use clap::Subcommand;
 
 use super::failure::Failure;
 use super::import::settle;
-use super::init::new_files::NewFile;
-use super::reading::read;
+use super::init::trial::NewFile;
+use super::target::read;
 use super::{Common, ExitStatus, Format, output};
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_cluster::{ClusterError, Extent};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::failure::Failure;
 use super::files::{Files, output_file};
-use super::output_files::Inputs;
+use super::plan_file::Inputs;
 use super::show::read_and_plan;
 use super::{Common, ExitStatus, output};
 use crate::render::map::html;

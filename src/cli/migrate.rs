@@ -2,15 +2,11 @@
 //! mode. Like `apply`, it has a plan, an approval and a lock. It never decides a step.
 
 mod apply;
-mod check_command;
 mod host;
 mod options;
-mod outcome;
 mod plan;
 mod progress;
-mod renewal;
 mod resume;
-mod schedule_file;
 mod session;
 mod status;
 

@@ -1,24 +1,17 @@
 //! The command line: one file for each command. Data goes to stdout, messages to stderr. Only
 //! `failure` knows exit codes.
 
-mod admission;
 mod apply;
 mod apply_report;
 mod apply_reviewed;
 mod apply_saved;
-mod apply_windows;
-mod approval;
 mod base;
-mod beside;
-mod capped;
 mod comment;
 mod completions;
 mod doctor;
 mod drift;
-mod duration;
 mod event;
 mod event_human;
-mod event_json;
 mod explain;
 mod explain_rule;
 mod fail_on;
@@ -33,28 +26,18 @@ mod interface;
 mod interruption;
 mod lb;
 mod live_map;
-mod lock;
 mod manual;
 mod map;
 mod mcp;
 mod migrate;
-mod names;
 mod openstack;
 mod operator;
 mod output;
-mod output_files;
-mod parallelism;
 mod plan;
 mod plan_file;
-mod planning;
 mod policy;
-mod progress;
-mod reading;
-mod review;
 mod roles;
-mod safety_arguments;
 mod schema;
-mod selection;
 mod show;
 mod show_lb;
 mod show_nodes;
@@ -127,7 +110,7 @@ struct Common {
         conflicts_with_all = ["clouds_file", "os_cloud"])]
     neutron_file: Option<PathBuf>,
     /// How long to retry when the API server fails or is busy, such as `30s`.
-    #[arg(long, global = true, value_name = "DURATION", default_value = "30s", value_parser = duration::duration)]
+    #[arg(long, global = true, value_name = "DURATION", default_value = "30s", value_parser = files::duration)]
     retry_timeout: SignedDuration,
     /// Never ask. Fail if a question is required.
     #[arg(long, global = true)]

@@ -8,13 +8,12 @@ use jiff::SignedDuration;
 
 use super::event::EventPrinter;
 use super::failure::Failure;
-use super::interruption::shutdown_signal;
-use super::live_map::{MapServer, listen_address};
-use super::lock::holder;
-use super::parallelism::parallelism;
+use super::files::parallelism;
+use super::interruption::{holder, shutdown_signal};
+use super::live_map::{self, MapServer, listen_address};
 use super::target::live;
 use super::watch::interval;
-use super::{Common, ExitStatus, Format, live_map};
+use super::{Common, ExitStatus, Format};
 use ipam_controller::{
     ControllerEvent, HttpServer, Operator, Parallelism, Scope, Telemetry, operate,
 };

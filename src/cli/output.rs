@@ -1,14 +1,24 @@
 //! Prints data to stdout and messages to stderr. No other module prints, so that foreign text
 //! cannot send escape sequences to a terminal or commands to a CI log.
+//!
+//! Long lists: the first 10 entries and an exact count of the others; all of them with
+//! `--show-all`.
+//!
+//! The progress of an apply: a bar on a terminal, otherwise one line for each change.
 
-use std::io::Write;
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::render::{self, Detail};
+use crate::render::{self, Detail, Paint, limit, printable};
 use ipam_controller::Loaded;
+use ipam_controller::apply::{Event, Outcome};
+use ipam_core::model::grouped_digits;
 use ipam_core::text::one_line;
+use ipam_planner::plan::ChangeDocument;
 
 /// Strips colours from everything that is printed later.
 pub(super) fn without_colours() {
@@ -135,6 +145,119 @@ pub(super) fn request(method: &str, place: &str, outcome: &Result<u16, &str>, to
 /// All findings of the files as diagnostics.
 pub(super) fn diagnostics(loaded: &Loaded, detail: Detail) -> String {
     render::diagnostics(&loaded.findings, &loaded.documents, detail)
+}
+
+/// The first entries of a list.
+#[derive(Debug)]
+pub(super) struct Capped<T> {
+    pub(super) shown: Vec<T>,
+    /// Number of further entries.
+    pub(super) hidden: usize,
+}
+
+impl<T> Capped<T> {
+    pub(super) fn new(entries: impl IntoIterator<Item = T>, detail: Detail) -> Capped<T> {
+        let mut entries = entries.into_iter();
+        let shown = entries.by_ref().take(limit(detail)).collect();
+        Capped {
+            shown,
+            hidden: entries.count(),
+        }
+    }
+
+    /// A line about the further entries; `None` if there are none.
+    pub(super) fn more(&self) -> Option<String> {
+        (self.hidden > 0).then(|| {
+            format!(
+                "… and {} more; --show-all shows all",
+                grouped_digits(self.hidden)
+            )
+        })
+    }
+}
+
+/// Groups entries by cause. Causes are in the order of their first entry.
+pub(super) fn by_cause<'t, T, K: Ord + Clone>(
+    entries: &'t [T],
+    cause: impl Fn(&'t T) -> K,
+) -> Vec<(K, Vec<&'t T>)> {
+    let mut groups: Vec<(K, Vec<&T>)> = Vec::new();
+    let mut indexes: BTreeMap<K, usize> = BTreeMap::new();
+    for entry in entries {
+        let cause = cause(entry);
+        let index = *indexes.entry(cause.clone()).or_insert_with(|| {
+            groups.push((cause, Vec::new()));
+            groups.len() - 1
+        });
+        groups[index].1.push(entry);
+    }
+    groups
+}
+
+/// Why a change failed; `None` if it was applied or not sent.
+pub(super) fn fault(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Applied | Outcome::NotTried => None,
+        Outcome::Superseded(why) => Some(format!(
+            "changed concurrently, will be planned again: {why}"
+        )),
+        Outcome::Refused(why) | Outcome::NotSent(why) | Outcome::Unknown(why) => Some(why.clone()),
+    }
+}
+
+/// The effect of a change that was applied, and its value: what was written, or else taken away.
+pub(super) fn written(change: &ChangeDocument) -> (&'static str, String) {
+    match change.comes() {
+        after if after.is_empty() => ("taken away", change.before.join(" ")),
+        after => ("written", after),
+    }
+}
+
+pub(super) enum Progress {
+    Bar(ProgressBar),
+    Lines,
+}
+
+impl Progress {
+    pub(super) fn new(changes: usize) -> Progress {
+        if !std::io::stderr().is_terminal() {
+            return Progress::Lines;
+        }
+        let bar = ProgressBar::new(changes as u64);
+        if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} changes, {eta} left")
+        {
+            bar.set_style(style);
+        }
+        Progress::Bar(bar)
+    }
+
+    pub(super) fn event(&mut self, event: &Event<'_>) {
+        let Event::Finished { change, outcome } = event;
+        let target = change.target();
+        let (action, value) = written(&ChangeDocument::from(*change));
+        let line = match fault(outcome) {
+            None => {
+                let line = format!(
+                    "{} {target}  {}",
+                    Paint::Green.on(action),
+                    printable(&value)
+                );
+                line.trim_end().to_owned()
+            }
+            Some(why) => format!("{} {target}  {}", Paint::Red.on("failed"), printable(&why)),
+        };
+        match (self, outcome) {
+            (Progress::Lines, _) => warn(&line),
+            (Progress::Bar(bar), Outcome::Applied) => bar.inc(1),
+            (Progress::Bar(bar), _) => bar.suspend(|| warn(&line)),
+        }
+    }
+
+    pub(super) fn finish(&self) {
+        if let Progress::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,14 +4,11 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use super::base::BaseArguments;
+use super::base::{BaseArguments, Made, MadePlan, Planning};
 use super::fail_on::{Conditions, FailOn, FailOnArguments};
 use super::failure::Failure;
-use super::files::{Files, output_file};
-use super::output_files::Inputs;
-use super::planning::{Made, MadePlan, Planning};
-use super::safety_arguments::SafetyArguments;
-use super::selection::SelectionArguments;
+use super::files::{Files, SafetyArguments, SelectionArguments, output_file};
+use super::plan_file::Inputs;
 use super::validate::Report;
 use super::{Common, ExitStatus, output};
 use crate::render::{

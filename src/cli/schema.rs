@@ -1,13 +1,15 @@
 //! `schema`: prints the JSON Schema of the files, the CustomResourceDefinitions, the roles that commands
 //! need, or the admission policies that limit them. The first two come from the types that read the
 //! files.
+//!
+//! The admission policies that limit what an account may change, as YAML for `kubectl apply`.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 
 use super::failure::Failure;
-use super::roles::{RoleSet, ServiceAccount};
-use super::{Common, ExitStatus, admission, output, roles};
+use super::roles::{self, RoleSet, ServiceAccount};
+use super::{Common, ExitStatus, output};
 use ipam_config::custom_resources::definitions;
 use ipam_config::documents::{DocumentKind, editor_schema};
 
@@ -54,11 +56,40 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, 
         .as_ref()
         .filter(|_| arguments.admission)
     {
-        output::script(&admission::yaml(account))?;
+        output::script(&yaml(account))?;
     } else if arguments.crds {
         output::json(&json!({"apiVersion": "v1", "kind": "List", "items": definitions()}))?;
     } else {
         output::json(&editor_schema(arguments.kind))?;
     }
     Ok(ExitStatus::Done)
+}
+
+/// With placeholders for the name and the user name of the account.
+const POLICIES: &str = include_str!("../../ci/chart/files/account-policies.yaml");
+
+/// The policies for an account that runs `apply` or `watch`, with their bindings.
+pub(super) fn yaml(account: &ServiceAccount) -> String {
+    POLICIES
+        .replace("ACCOUNT_NAME", &account.object_name())
+        .replace("ACCOUNT_USER", &account.user_name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_is_for_the_account_and_has_a_binding() {
+        let text = yaml(&"ci/applier".parse().unwrap());
+        let count = |part: &str| text.matches(part).count();
+        let condition = "request.userInfo.username == 'system:serviceaccount:ci:applier'";
+        assert_eq!(count("kind: ValidatingAdmissionPolicy\n"), count(condition));
+        assert_eq!(
+            count("kind: ValidatingAdmissionPolicyBinding\n"),
+            count(condition)
+        );
+        assert_eq!(count("name: cilium-ipam-nodes.ci.applier\n"), 2);
+        assert_eq!(count("ACCOUNT_"), 0);
+    }
 }

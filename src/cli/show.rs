@@ -5,7 +5,7 @@ use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::reading::read;
+use super::target::read;
 use super::{Common, ExitStatus, explain, output, show_lb, show_nodes, show_plan, show_pools};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::Extent;

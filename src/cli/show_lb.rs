@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::reading::read_cluster;
+use super::target::read_cluster;
 use super::{Common, ExitStatus, Format, output};
 use crate::render::{by_name, diagnostics, grouped_digits, natural_order, printable, table};
 use ipam_cilium::lbipam::{

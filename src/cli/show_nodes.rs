@@ -6,8 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::files::Revision;
-use super::names::Names;
+use super::files::{Names, Revision};
 use super::show::{Items, TableFormat, read_and_plan};
 use super::{Common, output};
 use crate::render::{natural_order, table};

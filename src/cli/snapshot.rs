@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::failure::Failure;
 use super::files::output_file;
-use super::output_files::Inputs;
+use super::plan_file::Inputs;
 use super::{Common, ExitStatus, output};
 use ipam_cluster::{Opening, replace_file, snapshot};
 

@@ -1,4 +1,7 @@
 //! The cluster that the flags select.
+//!
+//! Reads the files and the cluster at the same time, and then the subnets of Neutron that the files
+//! name.
 
 use std::path::Path;
 
@@ -6,12 +9,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::failure::Failure;
 use super::{Common, output};
-use ipam_cilium::observed::ObservedKind;
+use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_cluster::live::{LiveCluster, SentRequest, kubeconfig_has_cluster};
 use ipam_cluster::{
-    Cluster, ClusterError, Durability, FileCluster, LeaseName, ListVisitor, LockSeen, Moment,
-    Opening, Saved, Seen, Sysdump, Write, WriteError, Written,
+    Cluster, ClusterError, Durability, Extent, FileCluster, LeaseName, ListVisitor, LockSeen,
+    Moment, Opening, Saved, Seen, Sysdump, Write, WriteError, Written, observe, observe_file,
 };
+use ipam_config::source::Location;
+use ipam_controller::{Loaded, Scope, load};
 
 /// Where the flags say that the cluster is.
 pub(super) enum Place<'c> {
@@ -176,6 +181,57 @@ impl Cluster for Target {
             Target::File(cluster) => cluster.finish().await,
             Target::Sysdump(cluster) => cluster.finish().await,
             Target::Live(cluster) => cluster.finish().await,
+        }
+    }
+}
+
+/// Reads the files, and the cluster. The cluster is `None` if the files have errors: those are
+/// reported first.
+pub(super) async fn read(
+    location: Location,
+    common: &Common,
+    extent: Extent,
+    scope: Scope,
+) -> Result<(Loaded, Option<Observed>), Failure> {
+    read_beside(move || load(&location), common, extent, scope).await
+}
+
+/// As [`read`], with another way to read the files.
+pub(super) async fn read_beside(
+    load: impl FnOnce() -> Loaded + Send + 'static,
+    common: &Common,
+    extent: Extent,
+    scope: Scope,
+) -> Result<(Loaded, Option<Observed>), Failure> {
+    let mut loading = tokio::task::spawn_blocking(load);
+    let mut observing = std::pin::pin!(read_cluster(common, extent));
+    let (loaded, observed) = tokio::select! {
+        loaded = &mut loading => (loaded, None),
+        observed = &mut observing => (loading.await, Some(observed)),
+    };
+    let loaded = loaded.or_else(Failure::from_panic)?;
+    if loaded.has_errors() {
+        return Ok((loaded, None));
+    }
+    let observed = match observed {
+        Some(observed) => observed,
+        None => observing.await,
+    };
+    let mut observed = observed?;
+    let openstack = common.openstack_for(&loaded.desired, scope).await?;
+    openstack.observe_into(&loaded.desired, &mut observed).await;
+    Ok((loaded, Some(observed)))
+}
+
+/// Reads the cluster that the flags select.
+pub(super) async fn read_cluster(common: &Common, extent: Extent) -> Result<Observed, Failure> {
+    match Place::of(common)? {
+        Place::File(path) => {
+            Ok(observe_file(path, extent, common.cilium_namespace.as_deref()).await?)
+        }
+        place @ (Place::Sysdump(_) | Place::Live) => {
+            let cluster = Target::at(place, common, Opening::Read).await?;
+            Ok(observe(&cluster, extent).await?)
         }
     }
 }

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use super::failure::Failure;
 use super::files::Revision;
-use super::reading::read_cluster;
+use super::target::read_cluster;
 use super::{Common, ExitStatus, output, valid};
 use crate::render::{
     Detail, MOST_OBJECTS, PageLimit, report, upgrade as upgrade_text, upgrade_markdown,

@@ -5,17 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::duration::duration;
 use super::event::EventPrinter;
 use super::failure::Failure;
-use super::files::Files;
-use super::interruption::shutdown_signal;
-use super::live_map::{MapServer, listen_address};
-use super::lock::holder;
-use super::parallelism::parallelism;
-use super::safety_arguments::SafetyArguments;
+use super::files::{Files, SafetyArguments, duration, parallelism};
+use super::interruption::{holder, shutdown_signal};
+use super::live_map::{self, MapServer, listen_address};
 use super::target::Target;
-use super::{Common, ExitStatus, Format, live_map, valid};
+use super::{Common, ExitStatus, Format, valid};
 use ipam_cluster::{ClusterCache, Opening};
 use ipam_controller::{
     ControllerEvent, Directory, HttpServer, Parallelism, Scope, Telemetry, Watch, load, watch,

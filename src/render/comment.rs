@@ -2,16 +2,17 @@
 //! merge writes, then each risk with its way out, the worst first, then changes by pool and failure domain, then the
 //! rest as counts. It always fits into the limit of the large Git hosts.
 
-use super::comment_check::Check;
-use super::comment_risks::Told;
+use super::comment_risks::{self, Told};
+use super::comment_verdict::{self, Check};
 use super::human::{Detail, SHOWN_DIGITS};
 use super::markdown::{found, needs_approval, pointed_to, weakened_policy};
 use super::markdown_page::{Fold, Page, PageLimit};
 use super::markup::{Markup, code, codes, prose};
 use super::text::{count, grouped_digits};
-use super::{Irreversible, limited, markdown_objects, markdown_waiting};
-use super::{comment_changes, comment_disruptive, comment_domains, comment_drift};
-use super::{comment_refusals, comment_risks, comment_services, comment_verdict, comment_words};
+use super::{
+    Irreversible, comment_disruptive, comment_domains, comment_refusals, comment_services,
+    headlines, markdown_objects,
+};
 use ipam_planner::plan::{ChangeDocument, FindingDocument, Intent, PlanDocument};
 
 /// What a comment says beside the plan.
@@ -62,7 +63,7 @@ pub(super) fn comment_below(
     around: &Circumstances<'_>,
 ) -> String {
     let text = without_legend(above, plan, around);
-    let legend = comment_words::legend(&text);
+    let legend = comment_verdict::legend(&text);
     text + &legend
 }
 
@@ -92,9 +93,9 @@ fn without_legend(above: &str, plan: &PlanDocument, around: &Circumstances<'_>) 
     let (worst, told) = comment_risks::worst(plan, &losses, around.occasion);
     let head = head(plan, worst, around);
     let head = format!("{}{above}{head}", weakened_policy(weakened));
-    let tail = tail(plan, around, &command);
+    let tail = closing_lines(plan, around, &command);
     let elsewhere = format!("run {command}");
-    let limit = PageLimit::COMMENT.less(comment_words::LONGEST);
+    let limit = PageLimit::COMMENT.less(comment_verdict::LONGEST);
     let mut page = Page::new(limit, head, &tail).with_rest_in(&elsewhere);
     let short = Detail::Short;
     comment_refusals::refused(&mut page, refusals, told);
@@ -103,19 +104,19 @@ fn without_legend(above: &str, plan: &PlanDocument, around: &Circumstances<'_>) 
     comment_disruptive::disruptive(&mut page, &other, told.change, *intent);
     needs_approval(&mut page, summary, changes, short);
     if !told.blocked {
-        markdown_waiting::blocked(&mut page, blocked, short);
+        markdown_objects::blocked(&mut page, blocked, short);
     }
     let findings = comment_refusals::unrefused(findings, refusals);
     found_besides(&mut page, &findings, told.finding);
-    markdown_waiting::misplaced(&mut page, misplaced, Fold::Open, short);
-    comment_drift::drift(&mut page, plan, around.occasion);
+    markdown_objects::misplaced(&mut page, misplaced, Fold::Open, short);
+    comment_domains::drift(&mut page, plan, around.occasion);
     comment_domains::by_pool_and_domain(&mut page, &other);
     markdown_objects::address_pools(&mut page, &other);
     markdown_objects::pod_pools(&mut page, &other);
     markdown_objects::ports(&mut page, &other);
     markdown_objects::service_pins(&mut page, &other);
     markdown_objects::other_services(&mut page, services);
-    comment_changes::nodes_of_pools(&mut page, &other);
+    comment_disruptive::nodes_of_pools(&mut page, &other);
     page.finish()
 }
 
@@ -199,7 +200,7 @@ fn head(plan: &PlanDocument, worst: Vec<String>, around: &Circumstances<'_>) -> 
         prose(plan.verdict().sentence())
     );
     let consequence = comment_verdict::consequence(plan, around).to_string();
-    let limited = prose(&limited::by(plan.selection.as_ref())).to_string();
+    let limited = prose(&headlines::by(plan.selection.as_ref())).to_string();
     let irreversible = (plan.summary.irreversible > 0).then(|| irreversible(plan));
     let all = [consequence].into_iter().chain(worst);
     let check = around.check.as_ref().map(Check::line);
@@ -225,7 +226,7 @@ fn irreversible(plan: &PlanDocument) -> String {
 }
 
 /// What the comment is made from, and the commands to go on.
-fn tail(plan: &PlanDocument, around: &Circumstances<'_>, command: &Markup) -> String {
+fn closing_lines(plan: &PlanDocument, around: &Circumstances<'_>, command: &Markup) -> String {
     let directory = &plan.source.directory;
     let origin = made_from(directory, plan.source.revision.as_deref(), around);
     let waived = match plan.waivers.is_empty() {

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::comment::{Circumstances, command, comment_below};
+use super::headlines;
 use super::human::{Detail, limit, short_name};
-use super::limited;
 use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, WHOLE};
 use super::markup::{Markup, Phrase, code, codes, prose};
-use super::natural::by_name;
 use super::text::{count, grouped_digits};
+use ipam_core::text::by_name;
 use ipam_planner::plan::PlanDocument;
 
 /// Longest reason in characters, so that the plan below it still fits.
@@ -223,7 +223,7 @@ pub fn drift_is_gone(plan: &PlanDocument, around: &Circumstances<'_>) -> String 
         None => "The cluster".to_owned(),
         Some(_) => format!(
             "The cluster, {},",
-            prose(&limited::by(plan.selection.as_ref()))
+            prose(&headlines::by(plan.selection.as_ref()))
         ),
     };
     format!(

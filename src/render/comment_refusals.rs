@@ -1,13 +1,18 @@
 //! Refusals by cause, the worst first, for the comment of a pull request.
+//!
+//! What an apply writes, in words and numbers, for the comment of a pull request.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::comment_risks::Told;
+use super::markdown_objects::ADDRESS_POOL;
 use super::markdown_page::{Entry, Page, UpTo};
 use super::markup::{Phrase, code, prose};
 use super::text::grouped_digits;
-use ipam_planner::plan::{FindingDocument, RefusalDocument};
+use ipam_planner::plan::{
+    ChangeDocument, FindingDocument, Intent, PlanDocument, PodPoolSummary, RefusalDocument,
+};
 
 /// Messages of one cause that are shown.
 const SHOWN: usize = 3;
@@ -130,5 +135,153 @@ fn line(group: RefusalGroup<'_>) -> Entry<String> {
             prose(group.help)
         ),
         count: group.refusals.len(),
+    }
+}
+
+/// `1 node moves to another block, 3 nodes get a block`
+pub(super) fn writes(plan: &PlanDocument) -> String {
+    let nodes = writes_of_nodes(plan);
+    let nodes_are_written = usize::from(!nodes.is_empty());
+    let ports = plan.summary.ports;
+    let ports = (ports > 0).then(|| in_words(ports, "port changes", "ports change"));
+    let parts = nodes
+        .into_iter()
+        .chain(of_load_balancing(plan))
+        .chain(of_pod_pools(&plan.summary.pod_pools))
+        .chain(ports);
+    let parts: Vec<String> = parts.collect();
+    // A reader may not know the word.
+    let meaning = "block (a range of Pod addresses)";
+    let parts = parts.join(", ");
+    parts.replacen("block", meaning, nodes_are_written) + none_moved(plan)
+}
+
+/// That nothing moves is the promise of every plan of files.
+pub(super) fn none_moved(plan: &PlanDocument) -> &'static str {
+    let moves = plan.changes.iter().any(ChangeDocument::moves_a_block);
+    match (moves, plan.intent) {
+        (false, Intent::Files) => "; 0 nodes move",
+        (true, Intent::Files) | (_, Intent::Undo) => "",
+    }
+}
+
+/// Each node once.
+fn writes_of_nodes(plan: &PlanDocument) -> Vec<String> {
+    let nodes = plan.changes.iter().filter(|change| change.kind == "Node");
+    let (moves, others): (Vec<_>, Vec<_>) = nodes.partition(|change| change.moves_a_block());
+    let of = |action: &str, one: &str, several: &str| {
+        let changes = others.iter().copied();
+        let changes: Vec<_> = changes.filter(|change| change.action == action).collect();
+        written(&changes, one, several)
+    };
+    let all = [
+        written(
+            &moves,
+            "node moves to another block",
+            "nodes move to another block",
+        ),
+        of("release", "node loses its block", "nodes lose their block"),
+        of("assign", "node gets a block", "nodes get a block"),
+        of(
+            "update",
+            "node gets its block written to the field that Cilium reads",
+            "nodes get their block written to the field that Cilium reads",
+        ),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// The changes as a count, and when they take effect; `None` without any.
+fn written(changes: &[&ChangeDocument], one: &str, several: &str) -> Option<String> {
+    let late = changes.iter().filter(|one| one.hazard == "disruptive");
+    let late = match late.count() {
+        0 => String::new(),
+        1 if changes.len() == 1 => " when its agent restarts".to_owned(),
+        late if late == changes.len() => " when their agents restart".to_owned(),
+        late => format!(
+            " ({} of them when the agent restarts)",
+            grouped_digits(late)
+        ),
+    };
+    (!changes.is_empty()).then(|| in_words(changes.len(), one, several) + &late)
+}
+
+/// A pool that shrinks is never told as one that only changes its owner.
+fn of_load_balancing(plan: &PlanDocument) -> Vec<String> {
+    let pools = plan.changes.iter().filter(|one| one.kind == ADDRESS_POOL);
+    let what = |change: &ChangeDocument| {
+        let shrinks = change.loses_addresses();
+        let differs = change.before != change.after;
+        match (change.action.as_str(), shrinks, differs) {
+            ("create", ..) => "is created",
+            ("delete", ..) => "is deleted",
+            ("adopt", true, _) => "shrinks and is adopted",
+            ("adopt", false, true) => "is changed and adopted",
+            ("adopt", false, false) => "is adopted",
+            (_, true, _) => "shrinks",
+            (_, false, _) => "is changed",
+        }
+    };
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for change in pools {
+        *counts.entry(what(change)).or_default() += 1;
+    }
+    let order = [
+        "is deleted",
+        "shrinks",
+        "shrinks and is adopted",
+        "is created",
+        "is changed",
+        "is changed and adopted",
+        "is adopted",
+    ];
+    let of_pools = order.into_iter().filter_map(|what| {
+        let number = counts.get(what)?;
+        let all = match number {
+            1 => what.to_owned(),
+            _ => what.replace("is ", "are ").replace("shrinks", "shrink"),
+        };
+        Some(in_words(*number, "LoadBalancer pool", "LoadBalancer pools") + " " + &all)
+    });
+    let pins = becoming(
+        [(plan.summary.load_balancing.pin, "pinned")],
+        "Service",
+        "Services",
+    );
+    of_pools.chain(pins).collect()
+}
+
+fn of_pod_pools(summary: &PodPoolSummary) -> Vec<String> {
+    let PodPoolSummary {
+        create,
+        update,
+        adopt,
+        delete,
+        unchanged: _,
+    } = summary;
+    let objects = [
+        (*create, "created"),
+        (*update, "changed"),
+        (*adopt, "adopted"),
+        (*delete, "deleted"),
+    ];
+    becoming(objects, "object of Pod pools", "objects of Pod pools")
+}
+
+/// `2 Services are pinned`, without zeros.
+fn becoming<const N: usize>(counts: [(usize, &str); N], one: &str, several: &str) -> Vec<String> {
+    let counts = counts.into_iter().filter(|(number, _)| *number > 0);
+    let sentence = |(number, what)| {
+        let is = if number == 1 { "is" } else { "are" };
+        format!("{} {is} {what}", in_words(number, one, several))
+    };
+    counts.map(sentence).collect()
+}
+
+/// `1 node moves`, `2 nodes move`
+pub(super) fn in_words(number: usize, one: &str, several: &str) -> String {
+    match number {
+        1 => format!("1 {one}"),
+        _ => format!("{} {several}", grouped_digits(number)),
     }
 }

@@ -4,10 +4,10 @@ use super::comment::Occasion;
 use super::comment_refusals::{LOST, RefusalGroup, by_risk};
 use super::comment_services::Loss;
 use super::human::{Detail, limit, short_name};
-use super::human_approval::{evidence, unapproved};
+use super::human_misplaced::{evidence, unapproved};
 use super::markup::Phrase;
 use super::text::grouped_digits;
-use super::{causes, comment_moves};
+use super::{causes, comment_disruptive};
 use ipam_planner::plan::{ChangeDocument, FindingDocument, Intent, PlanDocument, RefusalDocument};
 
 /// The subject of a line. The lines below leave out the subjects that it tells in full.
@@ -226,7 +226,7 @@ fn moving(change: &ChangeDocument, all: usize, intent: Intent, occasion: Occasio
     };
     Risk {
         what,
-        answers: comment_moves::answers(change, intent, occasion),
+        answers: comment_disruptive::answers(change, intent, occasion),
         subject: Subject::Change(change),
     }
 }

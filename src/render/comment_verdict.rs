@@ -1,9 +1,12 @@
 //! The second line of a pull request's comment: what a merge writes.
+//!
+//! Whether the job that shows a plan fails, for the comment of a pull request.
+//!
+//! A legend for the comment of a pull request: the words of ours that it uses.
 
 use super::comment::{Circumstances, Occasion, Unattended};
-use super::comment_refusals::rules;
-use super::comment_writes::{in_words, none_moved, writes};
-use super::markup::{Markup, Phrase};
+use super::comment_refusals::{in_words, none_moved, rules, writes};
+use super::markup::{Markup, Phrase, prose};
 use super::text::count;
 use ipam_planner::plan::PlanDocument;
 
@@ -150,5 +153,122 @@ fn effect(plan: &PlanDocument) -> &'static str {
         false => "",
         true if balancing.changes_nothing() => " No running workload is affected.",
         true => " No running workload is affected, and no Service loses an address.",
+    }
+}
+
+/// How the job of the comment ends.
+#[derive(Clone, Copy, Debug)]
+pub enum Check<'c> {
+    /// It fails.
+    Fails {
+        /// Its exit code.
+        code: u8,
+        /// What the plan or the files have, as nouns.
+        because: &'c [&'c str],
+    },
+    /// Nothing that it looks for is there.
+    Passes,
+    /// It looks for nothing.
+    PassesAlways,
+}
+
+impl Check<'_> {
+    /// The line of the comment.
+    pub(super) fn line(&self) -> String {
+        let phrase = Phrase::new("**Check:** the job of this comment ");
+        let phrase = match self {
+            Check::Fails { code, because } => phrase.words(&format!(
+                "fails (exit code {code}) because of {}. A branch that requires it does not take the merge",
+                listed(because)
+            )),
+            Check::Passes => phrase.words("passes, so it does not stop the merge"),
+            Check::PassesAlways => phrase
+                .words("passes with any plan (")
+                .value("--fail-on never")
+                .words("), so it does not stop the merge. Another job may"),
+        };
+        phrase.words(".").markdown().to_string()
+    }
+}
+
+/// `a, b and c`
+fn listed(all: &[&str]) -> String {
+    match all {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// Longest legend in bytes, so that a page leaves room for it.
+pub(super) const LONGEST: usize = 900;
+
+/// A word in all its forms, and what it means.
+const WORDS: [(&str, &[&str], &str); 6] = [
+    (
+        "Pin",
+        &["pin", "pins", "pinned"],
+        "a `NodeAssignment` or `ServiceAssignment` in the files, which fixes the addresses of one node or Service",
+    ),
+    (
+        "Protected",
+        &["protected", "protected-node", "protected-pool"],
+        "the Policy or an annotation forbids to disrupt it or to take addresses from it",
+    ),
+    (
+        "Adopted",
+        &["adopt", "adopted"],
+        "a person or another tool made the object; from the apply on, these files manage it",
+    ),
+    (
+        "Blocked",
+        &["blocked"],
+        "a wanted change that cannot be made now; on a node without a block, no Pod gets an address",
+    ),
+    (
+        "Misplaced",
+        &["misplaced"],
+        "the node holds a block that the files would not give it today; it stays until a person moves it",
+    ),
+    (
+        "Digest",
+        &["digest"],
+        "a fingerprint of these changes; an apply that names it makes no others",
+    ),
+];
+
+/// The legend for this text; empty without any of the words.
+pub(super) fn legend(text: &str) -> String {
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let lower = text.to_lowercase();
+    let used: Vec<&str> = lower.split(|c| !is_letter(c)).collect();
+    let is_used = |forms: &[&str]| used.iter().any(|word| forms.contains(word));
+    let known = WORDS.iter().filter(|(_, forms, _)| is_used(forms));
+    let sentences: Vec<String> = known
+        .map(|(word, _, meaning)| format!("**{word}:** {}.", prose(meaning)))
+        .collect();
+    match sentences.is_empty() {
+        true => String::new(),
+        false => format!("\n{}\n", sentences.join(" ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_legend_has_the_used_words_alone_and_fits() {
+        assert_eq!(legend("spinning, by-pin"), "");
+        let two = legend("Pinned. The digest");
+        assert!(
+            two.starts_with("\n**Pin:** a `NodeAssignment` or "),
+            "{two}"
+        );
+        assert_eq!(two.matches("**").count(), 4, "{two}");
+        let all: Vec<&str> = WORDS.iter().map(|(word, ..)| *word).collect();
+        let all = legend(&all.join(" "));
+        assert!(all.len() <= LONGEST, "{}", all.len());
+        assert_eq!(all.matches("**").count(), 2 * WORDS.len(), "{all}");
     }
 }

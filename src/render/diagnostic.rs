@@ -7,11 +7,10 @@ use miette::{
     SourceCode,
 };
 
+use super::causes::cut;
 use super::excerpt::{Excerpt, Sources, sentence};
-use super::findings::cut;
 use super::human::Detail;
-use super::rule_page::pointer;
-use super::text::printable;
+use super::text::{pointer, printable};
 use ipam_config::documents::Documents;
 use ipam_core::model::{Finding, Label, Severity};
 

@@ -5,12 +5,10 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::finding_documents::{IN_REPORT, OmittedDocument, first};
-use super::findings::cut;
+use super::causes::cut;
+use super::finding_formats::{IN_REPORT, OmittedDocument, first};
 use super::human::{Detail, limit};
-use super::rule_page::pointer;
-use super::table;
-use super::text::{Paint, count, grouped_digits, printable};
+use super::text::{Paint, count, grouped_digits, pointer, printable, table};
 use ipam_core::model::{Finding, FindingGroup, Origin, Severity, grouped};
 use ipam_core::rules::{self, markdown};
 use ipam_planner::doctor::Conclusion;

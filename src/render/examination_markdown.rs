@@ -1,12 +1,12 @@
 //! An examination as Markdown: the counts, what is known of Cilium, then each finding with its
 //! evidence, its consequence and its fix.
 
+use super::causes::cut;
 use super::examination::{counts, lines};
-use super::findings::cut;
 use super::human::Detail;
 use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, UpTo, WHOLE};
 use super::markup::{Phrase, code, prose};
-use super::rule_page::pointer;
+use super::text::pointer;
 use ipam_core::model::{Finding, Severity};
 use ipam_planner::doctor::Conclusion;
 

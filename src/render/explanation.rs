@@ -1,7 +1,6 @@
 //! An explanation as text.
 
-use super::table;
-use super::text::{Paint, grouped_digits, printable};
+use super::text::{Paint, grouped_digits, printable, table};
 use ipam_planner::explain::{
     ExplainedRange, Explanation, NodeExplanation, PoolExplanation, PoolNode, RangeExplanation,
     RequirementResult, ServiceExplanation, SharingExplanation,

@@ -1,7 +1,21 @@
 //! The counts of the objects other than nodes in words, below the verdict on a plan.
+//!
+//! A plan that is limited by `--target` or `--exclude`, in words.
+//!
+//! The field that a change writes, in the words of Kubernetes and Cilium.
+//!
+//! The change of a manifest as a unified diff of its YAML.
 
-use super::text::{Paint, grouped_digits};
-use ipam_planner::plan::{LbSummary, Losing, PodPoolSummary, Summary};
+use serde::Serialize;
+use serde_json::{Value, json};
+use similar::TextDiff;
+
+use super::markup::Phrase;
+use super::text::{Paint, grouped_digits, printable};
+use ipam_cilium::lbipam::AddressPoolManifest;
+use ipam_planner::plan::{
+    ChangeDocument, EditDocument, LbSummary, Losing, PodPoolSummary, SelectionDocument, Summary,
+};
 
 /// LoadBalancer pools and pools of Pods; empty without any.
 pub(super) fn of_objects(summary: &Summary, losing: Losing) -> String {
@@ -80,5 +94,150 @@ fn sentence_of(title: &str, writes: &[String], others: impl IntoIterator<Item = 
     match parts.is_empty() {
         true => String::new(),
         false => format!("{title}: {}.", parts.join("; ")),
+    }
+}
+
+/// `limited by --target node/n1`; empty for a whole plan.
+pub(super) fn by(selection: Option<&SelectionDocument>) -> String {
+    selection
+        .map(|selection| format!("limited by {}", printable(&selection.flags())))
+        .unwrap_or_default()
+}
+
+pub(super) fn written_to(change: &ChangeDocument) -> Phrase {
+    let field = |name: &str| Phrase::default().value(name);
+    match &change.edit {
+        EditDocument::NodeSpec(_) => field("Node.spec.podCIDRs"),
+        EditDocument::CiliumNode(_)
+        | EditDocument::CiliumNodeBesideOperator(_)
+        | EditDocument::NoCiliumNode(()) => field("CiliumNode.spec.ipam.podCIDRs"),
+        EditDocument::NodeConfig(settings) => {
+            let keys = listed(settings.keys());
+            keys.words(" of its own ").value("CiliumNodeConfig")
+        }
+        EditDocument::Annotations(annotations) => {
+            let words = match annotations.len() {
+                1 => "annotation ",
+                _ => "annotations ",
+            };
+            Phrase::new(words).then(listed(annotations.keys()))
+        }
+        EditDocument::AddressPairs { .. } => field("allowed_address_pairs"),
+        EditDocument::PodPool(_) | EditDocument::AddressPool(_) => field(&change.kind),
+    }
+}
+
+fn listed<'k>(keys: impl Iterator<Item = &'k String>) -> Phrase {
+    keys.enumerate()
+        .fold(Phrase::default(), |phrase, (place, key)| {
+            let between = if place == 0 { "" } else { " and " };
+            phrase.words(between).value(key)
+        })
+}
+
+/// Lines around a change.
+const CONTEXT: usize = 3;
+
+/// The lines of the diff, without file names; empty for a change without a manifest.
+pub(super) fn manifest_diff(change: &ChangeDocument) -> Vec<String> {
+    let (EditDocument::AddressPool(after), Some(EditDocument::AddressPool(before))) =
+        (&change.edit, &change.undo)
+    else {
+        return Vec::new();
+    };
+    let (before, after) = (yaml(before.as_ref()), yaml(after.as_ref()));
+    let diff = TextDiff::from_lines(&before, &after);
+    let unified = diff.unified_diff().context_radius(CONTEXT).to_string();
+    unified
+        .lines()
+        .filter(|line| !line.starts_with("\\ No newline"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[derive(Serialize)]
+struct Written {
+    #[serde(skip_serializing_if = "Value::is_null")]
+    metadata: Value,
+    spec: Value,
+}
+
+/// The YAML as a person would write it; empty without a manifest.
+fn yaml(manifest: Option<&AddressPoolManifest>) -> String {
+    let Some(AddressPoolManifest {
+        labels,
+        annotations,
+        spec,
+    }) = manifest
+    else {
+        return String::new();
+    };
+    let mut metadata = Value::Null;
+    for (key, values) in [("labels", labels), ("annotations", annotations)] {
+        if !values.is_empty() {
+            metadata[key] = json!(values);
+        }
+    }
+    serde_yaml::to_string(&Written {
+        metadata,
+        spec: json!(spec),
+    })
+    .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ipam_cilium::lbipam::{AddressBlock, AddressPoolSpec};
+    use ipam_planner::plan::GuardDocument;
+
+    fn manifest(cidr: &str) -> AddressPoolManifest {
+        let block = AddressBlock {
+            cidr: Some(cidr.to_owned()),
+            ..AddressBlock::default()
+        };
+        let spec = AddressPoolSpec {
+            blocks: vec![block],
+            disabled: true,
+            ..AddressPoolSpec::default()
+        };
+        AddressPoolManifest {
+            spec,
+            ..AddressPoolManifest::default()
+        }
+    }
+
+    #[test]
+    fn what_changes_stands_between_what_stays() {
+        let change = ChangeDocument {
+            action: "update".into(),
+            kind: "CiliumLoadBalancerIPPool".into(),
+            name: "blue".into(),
+            write_path: String::new(),
+            before: Vec::new(),
+            after: Vec::new(),
+            pool: None,
+            failure_domain: None,
+            reason: String::new(),
+            hazard: String::new(),
+            edit: EditDocument::AddressPool(Some(manifest("10.0.0.0/25"))),
+            undo: Some(EditDocument::AddressPool(Some(manifest("10.0.0.0/24")))),
+            guard: GuardDocument {
+                uid: String::new(),
+                resource_version: String::new(),
+            },
+            origin: None,
+            needs_approval: Vec::new(),
+        };
+        let diff = manifest_diff(&change);
+        assert!(
+            diff.contains(&"-  - cidr: 10.0.0.0/24".to_owned()),
+            "{diff:#?}"
+        );
+        assert!(
+            diff.contains(&"+  - cidr: 10.0.0.0/25".to_owned()),
+            "{diff:#?}"
+        );
+        assert!(diff.contains(&"   disabled: true".to_owned()), "{diff:#?}");
     }
 }

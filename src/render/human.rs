@@ -3,13 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::natural::{by_name, natural_order};
-use super::rule_page::pointer_with_codes;
-use super::text::{Paint, count, grouped_digits, printable};
-use super::{
-    causes, headlines, human_approval, human_drift, human_lb, human_misplaced, human_pod_pools,
-    human_ports, limited,
-};
+use super::text::{Paint, count, grouped_digits, pointer_with_codes, printable};
+use super::{causes, headlines, human_lb, human_misplaced};
+use ipam_core::text::{by_name, natural_order};
 use ipam_planner::plan::{
     BlockedDocument, ChangeDocument, PlanDocument, RefusalDocument, SourceDocument,
 };
@@ -51,21 +47,21 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     } = plan;
     let headline = format!("{}\n", Paint::Bold.on(&printable(&plan.verdict().line())));
     let parts = [
-        match limited::by(selection.as_ref()) {
+        match headlines::by(selection.as_ref()) {
             line if line.is_empty() => line,
             line => format!("{line}\n"),
         },
         headlines::of_objects(summary, plan.losing()),
         refused(refusals, detail),
-        human_approval::blocks(summary, changes, detail),
+        human_misplaced::blocks(summary, changes, detail),
         human_lb::changes(changes, detail),
         human_lb::effects(services, detail),
-        human_pod_pools::changes(changes, detail),
+        human_lb::pod_pool_changes(changes, detail),
         changes_by_pool(changes, detail),
-        human_ports::changes(changes, detail),
+        human_lb::port_changes(changes, detail),
         blocked_by_reason(blocked, detail),
         human_misplaced::misplaced(misplaced, detail),
-        human_drift::drift(drift, detail),
+        human_misplaced::drift(drift, detail),
         irreversible(plan),
         waived(waivers),
         made_from(changes, digest, source),

@@ -1,9 +1,13 @@
 //! LoadBalancer pools, pins and Services of a plan, for a person at a terminal.
+//!
+//! Pools of Pods of a plan, for a person at a terminal.
+//!
+//! Ports of VMs of a plan, for a person at a terminal.
 
-use super::human::{Detail, limit, more};
-use super::manifest_diff::manifest_diff;
-use super::natural::by_name;
+use super::headlines::manifest_diff;
+use super::human::{Detail, limit, more, values};
 use super::text::{Paint, count, printable};
+use ipam_core::text::by_name;
 use ipam_planner::plan::{ChangeDocument, ServiceEffectDocument};
 
 /// Pools with their diffs, and pins.
@@ -149,4 +153,75 @@ pub(super) fn effect_parts(service: &ServiceEffectDocument) -> Vec<String> {
         .chain(service.gains.iter().cloned())
         .chain(pending)
         .collect()
+}
+
+/// Kinds of a pool of Pods, and of the object that selects it for nodes.
+pub(super) const KINDS: [&str; 2] = ["CiliumPodIPPool", "CiliumNodeConfig"];
+
+/// The changes of `CiliumPodIPPool`s and `CiliumNodeConfig`s.
+pub(super) fn pod_pool_changes(changes: &[ChangeDocument], detail: Detail) -> String {
+    let of_pools = by_name(
+        changes
+            .iter()
+            .filter(|change| KINDS.contains(&change.kind.as_str())),
+        |change| &change.name,
+    );
+    if of_pools.is_empty() {
+        return String::new();
+    }
+    let mut text = format!(
+        "\n{} ({})\n",
+        Paint::Bold.on("Pod pools"),
+        count(of_pools.len(), "change")
+    );
+    let shown = &of_pools[..of_pools.len().min(limit(detail))];
+    for change in shown {
+        let (sign, paint) = match change.action.as_str() {
+            "create" => ("+", Paint::Green),
+            "delete" => ("-", Paint::Red),
+            _ => ("~", Paint::Yellow),
+        };
+        text.push_str(&format!(
+            "  {} {}/{}  {}\n      {}\n",
+            paint.on(sign),
+            printable(&change.kind),
+            printable(&change.name),
+            printable(&values(change)),
+            Paint::Dim.on(&printable(&change.reason))
+        ));
+    }
+    text + &more(of_pools.len() - shown.len())
+}
+
+/// Kind of a port.
+pub(super) const KIND: &str = "Port";
+
+/// The changes of `allowed_address_pairs`.
+pub(super) fn port_changes(changes: &[ChangeDocument], detail: Detail) -> String {
+    let ports = by_name(
+        changes.iter().filter(|change| change.kind == KIND),
+        |change| &change.name,
+    );
+    if ports.is_empty() {
+        return String::new();
+    }
+    let mut text = format!(
+        "\n{} ({})\n",
+        Paint::Bold.on("Ports of VMs, allowed_address_pairs"),
+        count(ports.len(), "change")
+    );
+    let shown = &ports[..ports.len().min(limit(detail))];
+    for change in shown {
+        let added = change.after.iter().map(|range| format!("+{range}"));
+        let removed = change.before.iter().map(|range| format!("-{range}"));
+        let values: Vec<String> = added.chain(removed).collect();
+        text.push_str(&format!(
+            "  {} Port/{}  {}\n      {}\n",
+            Paint::Yellow.on("~"),
+            printable(&change.name),
+            printable(&values.join(" ")),
+            Paint::Dim.on(&printable(&change.reason))
+        ));
+    }
+    text + &more(ports.len() - shown.len())
 }

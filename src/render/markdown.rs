@@ -1,13 +1,12 @@
 //! The plan as a comment for a pull request. It always fits into the limit of the large Git hosts.
 
-use super::findings::cut_by;
+use super::causes::cut_by;
 use super::human::{Detail, by_pool, further_pools, limit};
-use super::human_approval::{evidence, unapproved};
+use super::human_misplaced::{evidence, unapproved};
 use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, UpTo, WHOLE};
 use super::markup::{Phrase, code, codes, prose};
-use super::rule_page::pointer;
-use super::text::{count, grouped_digits};
-use super::{headlines, limited, markdown_objects, markdown_waiting};
+use super::text::{count, grouped_digits, pointer};
+use super::{headlines, markdown_objects};
 use ipam_planner::plan::{
     ChangeDocument, FindingDocument, PlanDocument, RefusalDocument, SourceDocument, Summary,
     UnapprovedBlockDocument,
@@ -44,7 +43,7 @@ pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String
     // The most important first, because a page that is too long loses its end.
     needs_approval(&mut page, summary, changes, detail);
     refused(&mut page, refusals);
-    markdown_waiting::blocked(&mut page, blocked, detail);
+    markdown_objects::blocked(&mut page, blocked, detail);
     markdown_objects::losing_services(&mut page, services);
     markdown_objects::destructive(&mut page, &destructive);
     found(&mut page, findings, detail);
@@ -54,8 +53,8 @@ pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String
     markdown_objects::service_pins(&mut page, &other);
     markdown_objects::other_services(&mut page, services);
     changes_by_pool(&mut page, &other, detail);
-    markdown_waiting::misplaced(&mut page, misplaced, Fold::Folded, detail);
-    markdown_waiting::drift(&mut page, drift, detail);
+    markdown_objects::misplaced(&mut page, misplaced, Fold::Folded, detail);
+    markdown_objects::drift(&mut page, drift, detail);
     page.finish()
 }
 
@@ -118,7 +117,7 @@ fn headline(plan: &PlanDocument) -> String {
         _ => format!("**{balancing}**"),
     };
     let pods = prose(&headlines::pod_pools(&summary.pod_pools)).to_string();
-    let limited = prose(&limited::by(plan.selection.as_ref())).to_string();
+    let limited = prose(&headlines::by(plan.selection.as_ref())).to_string();
     let objects: String = [limited, balancing, pods]
         .into_iter()
         .filter(|text| !text.is_empty())

@@ -8,8 +8,7 @@
 use std::fmt;
 use std::mem::take;
 
-use super::log_command::inner_commands;
-use super::text::printable;
+use super::text::{inner_commands, printable};
 
 /// Markdown, for a table cell or within a line, but not at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,96 +1,67 @@
 //! Output for people and programs: the plan, tables and diagnostics as text. Returns text; never
 //! prints and never decides.
 
-mod annotations;
 mod causes;
 mod comment;
 mod comment_apply;
-mod comment_changes;
-mod comment_check;
 mod comment_disruptive;
 mod comment_domains;
-mod comment_drift;
-mod comment_moves;
 mod comment_refusals;
 mod comment_risks;
 mod comment_services;
 mod comment_verdict;
-mod comment_words;
-mod comment_writes;
 mod diagnostic;
 mod examination;
 mod examination_markdown;
 mod excerpt;
 mod explanation;
-mod finding_documents;
-mod findings;
+mod finding_formats;
 mod headlines;
 mod history;
-mod html_page;
 mod human;
-mod human_approval;
-mod human_drift;
 mod human_lb;
 mod human_misplaced;
-mod human_pod_pools;
-mod human_ports;
-mod junit;
-mod limited;
-mod log_command;
-mod manifest_diff;
 pub mod map;
 mod markdown;
 mod markdown_objects;
 mod markdown_page;
-mod markdown_waiting;
 mod markup;
 mod migration;
-mod migration_markdown;
 mod migration_status;
 mod migration_status_text;
-mod migration_windows;
 mod policy_test;
 mod report;
-mod rule_page;
-mod table;
 mod text;
 mod upgrade;
-mod upgrade_markdown;
-mod written_to;
 
-use ipam_core::natural;
+use ipam_core::text as names;
 use ipam_planner::plan::PlanDocument;
 
-pub use annotations::annotations;
 pub use comment::{Circumstances, Occasion, Unattended, comment, comment_on_findings};
 pub use comment_apply::{LeftChange, Verdict, apply_comment, drift_is_gone, drift_issue};
-pub use comment_check::Check;
+pub use comment_verdict::Check;
 pub use diagnostic::diagnostics;
 pub use examination::{ExaminationDocument, examination, sarif};
 pub use examination_markdown::examination_markdown;
 pub use explanation::explanation;
-pub use finding_documents::{
-    FindingDocuments, OmittedDocument, finding_documents, findings_in_event,
+pub use finding_formats::{
+    FindingDocuments, OmittedDocument, annotations, finding_documents, findings_in_event, junit,
 };
 pub use history::history;
 pub use human::{Detail, SHOWN_DIGITS, human};
 pub(crate) use human::{limit, named};
-pub use junit::junit;
-pub use log_command::log_text;
 pub use markdown::{markdown, markdown_findings};
 pub use markdown_page::PageLimit;
 pub use migration::migration;
-pub use migration_markdown::migration_markdown;
 pub use migration_status::MigrationStatus;
-pub use migration_status_text::migration_status;
-pub use natural::{by_name, natural_order};
+pub use migration_status_text::{migration_markdown, migration_status};
+pub use names::{by_name, natural_order};
 pub use policy_test::{PolicyTestDocument, policy_test, policy_test_junit};
 pub use report::report;
-pub use rule_page::{rule_list, rule_page};
-pub use table::table;
-pub use text::{Paint, count, grouped_digits, printable, sanitized_json};
-pub use upgrade::{MOST_OBJECTS, upgrade};
-pub use upgrade_markdown::upgrade_markdown;
+pub use text::{
+    Paint, count, grouped_digits, log_text, printable, rule_list, rule_page, sanitized_json, table,
+};
+pub use upgrade::{MOST_OBJECTS, upgrade, upgrade_markdown};
 
 /// Why some changes of a plan cannot be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

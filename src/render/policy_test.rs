@@ -2,11 +2,9 @@
 
 use serde::Serialize;
 
-use super::finding_documents::{FindingDocuments, finding_documents};
+use super::finding_formats::{FindingDocuments, JunitCase, finding_documents, junit_cases};
 use super::human::Detail;
-use super::junit::{JunitCase, junit_cases};
-use super::table::table;
-use super::text::{count, printable};
+use super::text::{count, printable, table};
 use ipam_config::documents::Documents;
 use ipam_core::text::one_line;
 use ipam_planner::plan::{CaseOutcome, OriginDocument, TestedCase, TestedPolicy};

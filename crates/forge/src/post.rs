@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::patience::patiently;
+use super::client::patiently;
 use crate::routes::{PAGE, Request};
 use crate::{Client, ForgeError, Marker, Place, PullRequest, Repository};
 

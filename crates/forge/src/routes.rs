@@ -1,9 +1,17 @@
 //! The requests of each kind of forge, and what their answers mean, as documented. Sends nothing.
+//!
+//! The kinds of forges, and how they differ for a person.
+//!
+//! A pull request of a repository, as a person or the CI names it.
+
+use std::fmt;
+use std::str::FromStr;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{ApiUrl, Comment, Kind, Repository};
+use super::ForgeError;
+use crate::{ApiUrl, Comment};
 
 /// Entries of one page of a list: of comments, or of a folder.
 pub(crate) const PAGE: usize = 100;
@@ -256,5 +264,142 @@ pub(crate) mod tests {
         ]);
         assert_eq!(routes.number_of(&open, "new"), Some(4));
         assert_eq!(routes.number_of(&open, "newer"), None);
+    }
+}
+
+/// A kind of forge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// github.com, and GitHub Enterprise Server.
+    GitHub,
+    /// gitlab.com, and GitLab on a server of your own.
+    GitLab,
+    /// Gitea, and Forgejo, which has the same API.
+    Gitea,
+}
+
+impl Kind {
+    /// Most characters of a comment.
+    #[must_use]
+    pub fn limit(self) -> usize {
+        match self {
+            Kind::GitHub | Kind::Gitea => 65_536,
+            Kind::GitLab => 1_000_000,
+        }
+    }
+
+    /// The environment variables in which a token is looked for, in order.
+    #[must_use]
+    pub fn token_variables(self) -> &'static [&'static str] {
+        match self {
+            Kind::GitHub => &["GITHUB_TOKEN", "GH_TOKEN"],
+            Kind::GitLab => &["GITLAB_TOKEN"],
+            Kind::Gitea => &["GITEA_TOKEN", "FORGEJO_TOKEN", "GITHUB_TOKEN"],
+        }
+    }
+
+    /// The right that a comment needs.
+    #[must_use]
+    pub fn right(self) -> &'static str {
+        match self {
+            Kind::GitHub => {
+                "it needs `permissions: {pull-requests: write}` in the workflow; pull requests from forks get no token that may write, so post from a `workflow_run`"
+            }
+            Kind::GitLab => {
+                "it needs the scope `api` and the role Reporter or higher in this project; CI_JOB_TOKEN may not write notes"
+            }
+            Kind::Gitea => {
+                "it needs the scopes `write:issue` and `read:user`, and its user must be able to read the repository"
+            }
+        }
+    }
+
+    /// The name for people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::GitHub => "GitHub",
+            Kind::GitLab => "GitLab",
+            Kind::Gitea => "Gitea",
+        }
+    }
+}
+
+/// `owner/name`, or for GitLab also the number of a project or a longer path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repository(String);
+
+impl FromStr for Repository {
+    type Err = ForgeError;
+
+    fn from_str(text: &str) -> Result<Repository, ForgeError> {
+        let is_part = |part: &str| {
+            let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            !part.is_empty() && part != "." && part != ".." && part.bytes().all(good)
+        };
+        let is_number = text.parse::<u64>().is_ok();
+        match is_number || text.contains('/') && text.split('/').all(is_part) {
+            true => Ok(Repository(text.to_owned())),
+            false => Err(ForgeError::Misconfigured(format!(
+                "`{}` is not a repository, such as `owner/name`",
+                text.escape_debug()
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for Repository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Repository {
+    /// As one segment of a path.
+    pub(crate) fn segment(&self) -> String {
+        self.0.replace('/', "%2F")
+    }
+}
+
+/// How a pull request is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PullRequest {
+    /// Its number.
+    Number(u64),
+    /// The open one of this branch at this commit. GitHub's `workflow_run` has no number for pull
+    /// requests from forks.
+    OfBranch {
+        /// Owner of the fork.
+        owner: String,
+        /// The branch in the fork.
+        branch: String,
+        /// The last commit of the branch.
+        commit: String,
+    },
+}
+
+/// Where a comment goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The repository that the change goes to.
+    pub repository: Repository,
+    /// The pull request.
+    pub pull_request: PullRequest,
+}
+
+#[cfg(test)]
+mod place_tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_cannot_leave_its_path() {
+        for good in ["owner/name", "group/sub.group/na_me-1", "42"] {
+            assert_eq!(good.parse::<Repository>().unwrap().to_string(), good);
+        }
+        for bad in [
+            "", "name", "a/", "/a", "a//b", "a/../b", "a/b?x", "a/b c", "a/é",
+        ] {
+            assert!(bad.parse::<Repository>().is_err(), "{bad}");
+        }
     }
 }

@@ -1,29 +1,33 @@
 //! A small HTTP server, for health, metrics and the map. It only reads: of a request it sees the
 //! method, the path and the host. It must never know what it shows.
+//!
+//! The open connections of a server.
+//!
+//! What kubelet and Prometheus ask: `/livez`, `/healthz`, `/readyz`, `/metrics`.
+//!
+//! Which names a visitor may call a server by.
+
 #![forbid(unsafe_code)]
 
-mod connections;
-mod health;
-mod host;
-
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::header::{HeaderName, HeaderValue};
-use http::{Method, Request, Response, StatusCode, header};
+use http::header::{self, HeaderName, HeaderValue};
+use http::uri::Authority;
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
 
-use connections::{Activity, Connections};
-
-pub use health::{Health, Reports};
 pub use hyper::body::Bytes;
 
 /// Limit for reading the headers of a request.
@@ -174,7 +178,7 @@ impl HttpServer {
 }
 
 async fn answer<S: Site>(request: Request<Incoming>, site: &S) -> Response<Full<Bytes>> {
-    let answer = match (host::host_of(&request), request.method()) {
+    let answer = match (host_of(&request), request.method()) {
         (Err(refusal), _) => refusal,
         (Ok(host), &Method::GET | &Method::HEAD) => {
             let path = request.uri().path().to_owned();
@@ -191,6 +195,159 @@ async fn answer<S: Site>(request: Request<Incoming>, site: &S) -> Response<Full<
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// Connections of one peer at the same time, as a share of all.
+const SHARE_OF_PEER: usize = 4;
+
+/// Whether a connection has sent a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Activity(Arc<AtomicBool>);
+
+impl Activity {
+    pub(crate) fn begin(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug)]
+struct Open {
+    peer: IpAddr,
+    activity: Activity,
+    task: AbortHandle,
+}
+
+/// The connections, the oldest first.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    limit: usize,
+    open: VecDeque<Open>,
+}
+
+impl Connections {
+    pub(crate) fn new(limit: usize) -> Connections {
+        Connections {
+            limit,
+            open: VecDeque::new(),
+        }
+    }
+
+    /// Closes what is too much before a new connection of this peer.
+    pub(crate) fn make_room(&mut self, peer: IpAddr) {
+        self.open.retain(|one| !one.task.is_finished());
+        let of_peer = self.open.iter().filter(|one| one.peer == peer).count();
+        if of_peer >= (self.limit / SHARE_OF_PEER).max(1) {
+            self.close_oldest(|one| one.peer == peer);
+        } else if self.open.len() >= self.limit {
+            self.close_oldest(|_| true);
+        }
+    }
+
+    pub(crate) fn add(&mut self, peer: IpAddr, activity: Activity, task: AbortHandle) {
+        self.open.push_back(Open {
+            peer,
+            activity,
+            task,
+        });
+    }
+
+    /// The oldest idle one, or else the oldest.
+    fn close_oldest(&mut self, is_meant: impl Fn(&Open) -> bool) {
+        let idle = |one: &Open| is_meant(one) && one.activity.is_idle();
+        let place = self.open.iter().position(idle);
+        let place = place.or_else(|| self.open.iter().position(&is_meant));
+        if let Some(closed) = place.and_then(|place| self.open.remove(place)) {
+            closed.task.abort();
+        }
+    }
+}
+
+/// `Content-Type` of OpenMetrics 1.0.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What a process reports. Must never have a secret: each client that reaches the port sees it.
+pub trait Reports: Send + Sync + 'static {
+    /// The answer to `/livez` and `/healthz`: kubelet restarts a process that fails.
+    fn liveness(&self) -> Health;
+
+    /// The answer to `/readyz`.
+    fn readiness(&self) -> Health;
+
+    /// The metrics in the format of OpenMetrics.
+    fn metrics(&self) -> String;
+}
+
+/// The answer to a probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    Healthy,
+    /// With the reason.
+    Unhealthy(String),
+}
+
+impl<R: Reports> Site for R {
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    async fn answer(&self, visit: Visit) -> Answer {
+        match visit.path.as_str() {
+            "/livez" | "/healthz" => probe(self.liveness()),
+            "/readyz" => probe(self.readiness()),
+            "/metrics" => Answer::of(OPEN_METRICS, self.metrics()),
+            _ => Answer::not_found(),
+        }
+    }
+}
+
+fn probe(health: Health) -> Answer {
+    match health {
+        Health::Healthy => Answer::line("ok"),
+        Health::Unhealthy(why) => Answer::unavailable(&why),
+    }
+}
+
+/// Ends of names that no public DNS has: Services and Pods, private zones, this machine.
+const PRIVATE: [&str; 4] = [".svc", ".local", ".internal", ".localhost"];
+
+const UNKNOWN: &str = "unknown host: use the IP address, localhost, a name without a dot, or one that \
+     ends with .svc, .local or .internal";
+
+/// The host, as the visitor calls it, without the port and brackets. Only HTTP/1.0 allows none.
+///
+/// # Errors
+/// The answer to a request without a valid host (400), or with a host that may be anybody's (421).
+pub(crate) fn host_of<B>(request: &Request<B>) -> Result<Option<String>, Answer> {
+    let mut headers = request.headers().get_all(header::HOST).iter();
+    let authority: Option<Authority> = match (request.uri().authority(), headers.next()) {
+        (Some(named), _) => Some(named.clone()),
+        (None, None) if request.version() < Version::HTTP_11 => return Ok(None),
+        (None, named) => named.and_then(|named| named.to_str().ok()?.parse().ok()),
+    };
+    let is_single = headers.next().is_none();
+    let authority = authority.filter(|named| is_single && !named.as_str().contains('@'));
+    let Some(authority) = authority else {
+        let text = "the request needs one valid Host header";
+        return Err(Answer::text(StatusCode::BAD_REQUEST, text));
+    };
+    let host = authority.host().trim_matches(['[', ']']);
+    if is_private(host) {
+        Ok(Some(host.to_owned()))
+    } else {
+        Err(Answer::text(StatusCode::MISDIRECTED_REQUEST, UNKNOWN))
+    }
+}
+
+/// Whether no other site can have this name: an IP address, or a name that public DNS cannot have.
+fn is_private(host: &str) -> bool {
+    let address = host.split('%').next().unwrap_or_default();
+    if address.parse::<IpAddr>().is_ok() {
+        return true;
+    }
+    let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    !name.contains('.') || PRIVATE.iter().any(|end| name.ends_with(end))
 }
 
 #[cfg(test)]
@@ -246,5 +403,62 @@ mod tests {
             "421"
         );
         assert_eq!(status("GET /livez HTTP/1.1\r\n\r\n"), "400");
+    }
+}
+
+#[cfg(test)]
+mod host_tests {
+    use super::*;
+
+    fn status(hosts: &[&str]) -> Option<StatusCode> {
+        let mut request = Request::get("/metrics");
+        for host in hosts {
+            request = request.header(header::HOST, *host);
+        }
+        let refused = host_of(&request.body(()).unwrap()).err();
+        refused.map(|answer| answer.status)
+    }
+
+    #[test]
+    fn names_of_a_cluster_and_addresses_are_answered() {
+        for host in [
+            "10.0.0.7:9464",
+            "[fd00::7]:9464",
+            "[::1]",
+            "localhost:1",
+            "LOCALHOST.",
+            "node-1:9464",
+            "cilium-ipam.kube-system.svc:9464",
+            "a.b.svc.cluster.local.",
+            "ip-10-0-0-1.ec2.internal",
+        ] {
+            assert_eq!(status(&[host]), None, "{host}");
+        }
+    }
+
+    #[test]
+    fn names_of_other_sites_are_refused() {
+        for host in [
+            "evil.example",
+            "svc.evil.example:9464",
+            "10.0.0.7.evil.example",
+            "evil.example.",
+            "notlocal.xlocal",
+        ] {
+            let refused = Some(StatusCode::MISDIRECTED_REQUEST);
+            assert_eq!(status(&[host]), refused, "{host}");
+        }
+    }
+
+    #[test]
+    fn http_1_1_needs_one_host() {
+        let bad: [&[&str]; 5] = [&[], &[""], &["a b"], &["10.0.0.7", "a"], &["a@localhost"]];
+        for hosts in bad {
+            assert_eq!(status(hosts), Some(StatusCode::BAD_REQUEST), "{hosts:?}");
+        }
+        let old = Request::get("/livez").version(Version::HTTP_10).body(());
+        assert!(matches!(host_of(&old.unwrap()), Ok(None)));
+        let whole = Request::get("http://evil.example/").header(header::HOST, "localhost");
+        assert!(host_of(&whole.body(()).unwrap()).is_err());
     }
 }

@@ -3,27 +3,30 @@
 //! It decides nothing. There are three clusters: a live one, one in a file, and one in an archive of
 //! `cilium sysdump` that is only read. The file follows the API server's rules. A cache in front of a
 //! cluster keeps a copy of it up to date.
+//!
+//! Reads whole objects that moving a node needs beside the kinds of a plan: the Node, its
+//! CiliumNode, its Pods, and the records of migrations.
+//!
+//! Events of objects after they were listed.
 
 mod cache;
 mod file;
-mod follow;
 mod lock;
-mod merge_patch;
 mod observe;
 mod rules;
-mod snapshot;
 mod sysdump;
 mod trouble;
-mod workloads;
 mod write;
-
-pub mod live;
 
 use std::future::Future;
 
 use jiff::Timestamp;
+use serde_json::Value;
 
-use ipam_cilium::observed::{ObservedKind, ReadError, Understood, value_of_protobuf};
+use ipam_cilium::observed::{
+    MIGRATION_ANNOTATION, ObservedKind, ReadError, Understood, value_of_protobuf,
+};
+use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 
 pub use cache::{ClusterCache, Role, Rollback, Settled, Snapshot, Uncached};
@@ -31,15 +34,14 @@ pub use file::{
     FileCluster, Opening, check_output as check_output_file, observe_file, open_regular,
     remove_leftovers_of, replace as replace_file, replace_private as replace_private_file,
 };
-pub use follow::{Follow, Following, ObjectEvent, Stored};
 pub use lock::{LeaseName, LockRecord, LockSeen};
-pub use observe::{Extent, observe};
+pub use observe::{Extent, observe, snapshot};
 pub use rules::{patched, version_of};
-pub use snapshot::snapshot;
 pub use sysdump::Sysdump;
 pub use trouble::{Trouble, TroubleKind};
-pub use workloads::{MIGRATION_LABEL, PodsOf, Workloads};
 pub use write::{Operation, Target, Write, WriteError, Written};
+
+pub mod live;
 
 /// Whether a kind could be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -278,4 +280,91 @@ pub trait Cluster: Sync {
 
     /// Makes all writes durable. Has no effect where each write is durable by itself.
     fn finish(&self) -> impl Future<Output = Result<(), ClusterError>> + Send;
+}
+
+/// Label of every object that records a migration. Its key is that of the mark on Nodes, and its
+/// value is the migration, too.
+pub const MIGRATION_LABEL: &str = MIGRATION_ANNOTATION;
+
+/// Which Pods are listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodsOf {
+    /// Those that are bound to this Node.
+    Node(NodeName),
+    All,
+}
+
+/// A cluster that runs Pods.
+pub trait Workloads: Cluster {
+    /// One object; `None` if it does not exist.
+    fn object(
+        &self,
+        target: &Target,
+    ) -> impl Future<Output = Result<Option<Value>, ClusterError>> + Send;
+
+    /// Pods. A server that hides them is an error, because an empty list would look drained.
+    fn pods(&self, of: &PodsOf) -> impl Future<Output = Result<Vec<Value>, ClusterError>> + Send;
+
+    /// PodDisruptionBudgets. A server that hides them is an error, as for Pods.
+    fn budgets(&self) -> impl Future<Output = Result<Vec<Value>, ClusterError>> + Send;
+
+    /// The ConfigMaps that record migrations.
+    fn migration_records(&self) -> impl Future<Output = Result<Vec<Value>, ClusterError>> + Send;
+}
+
+/// An event of a watch.
+#[derive(Clone, Copy, Debug)]
+pub enum ObjectEvent<'n> {
+    /// An object was created or changed.
+    Changed(&'n Value),
+    /// An object was deleted. This is its last state, with the resourceVersion of the deletion.
+    Deleted(&'n Value),
+    /// All events up to this resourceVersion were sent.
+    Bookmark(&'n str),
+}
+
+/// Why a watch ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Following {
+    /// The server ends a watch now and then. Go on from the newest resourceVersion that it
+    /// reported.
+    Closed,
+    /// The server sent nothing for longer than it may. Its answer, or the connection, was lost on
+    /// the way. Go on as after `Closed`.
+    Silent,
+    /// List again: the server has forgotten the events after that moment, or no longer serves or
+    /// shows the kind.
+    Lost(String),
+}
+
+/// An object in the server's store. A list from the server's memory may show another version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// It is at this resourceVersion.
+    At(u64),
+    /// It does not exist.
+    Absent,
+    /// The server denies reading it.
+    Hidden,
+}
+
+/// A cluster that reports changes.
+pub trait Follow: Cluster {
+    /// The claims in the server's store.
+    ///
+    /// # Errors
+    /// Fails if the cluster does not answer, or the answer is malformed.
+    fn stored_claims(&self) -> impl Future<Output = Result<Stored, ClusterError>> + Send;
+
+    /// Reports every event of a kind after the resourceVersion `from`, in order.
+    ///
+    /// # Errors
+    /// Fails if the cluster does not answer, or the answer is malformed.
+    fn follow(
+        &self,
+        kind: ObservedKind,
+        namespace: &str,
+        from: u64,
+        on_event: &mut (dyn FnMut(ObjectEvent<'_>) + Send),
+    ) -> impl Future<Output = Result<Following, ClusterError>> + Send;
 }

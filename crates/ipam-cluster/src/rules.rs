@@ -3,11 +3,12 @@
 //!
 //! Sources: `staging/src/k8s.io/apiserver/pkg/registry/rest/update.go` and
 //! `pkg/apis/core/validation/validation.go` @ 1.36.
+//!
+//! JSON merge patch, RFC 7386.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::WriteError;
-use super::merge_patch::merge;
 
 /// The object after a patch, still at its old resourceVersion.
 ///
@@ -86,5 +87,46 @@ pub fn version_of(object: &Value) -> ipam_cilium::observed::ObjectVersion {
     ipam_cilium::observed::ObjectVersion {
         uid: text("/metadata/uid"),
         resource_version: text("/metadata/resourceVersion"),
+    }
+}
+
+/// Applies `patch` to `target`: `null` removes, objects merge, everything else replaces.
+pub(super) fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Value::Object(fields) = target else {
+        return;
+    };
+    for (key, value) in patch {
+        if value.is_null() {
+            fields.remove(key);
+        } else {
+            merge(fields.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn as_in_the_rfc() {
+        let mut target = json!({"a": "b", "c": {"d": "e", "f": "g"}, "l": [1, 2]});
+        merge(
+            &mut target,
+            &json!({"a": "z", "c": {"f": null}, "l": [3], "n": {"x": null}}),
+        );
+        assert_eq!(
+            target,
+            json!({"a": "z", "c": {"d": "e"}, "l": [3], "n": {}})
+        );
     }
 }

@@ -1,8 +1,17 @@
 //! Sends changes and returns one outcome for each.
 //!
 //! It decides nothing: it reports a failed write, and never replaces it by another one.
+//!
+//! Who writes the allowed address pairs of VM ports. It knows no cluster and no claims: Neutron
+//! guards each write by the revision of the port.
+//!
+//! Creates the objects that changes fill, before their blocks are claimed: an existing object has a
+//! version, and a version ends a claim. The created objects are empty, so a create may arrive late,
+//! or twice.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::StreamExt;
@@ -10,10 +19,9 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 
 use crate::concurrency::ConcurrencyLimit;
-use crate::ports::PortWriter;
 use ipam_cluster::{Cluster, Write, WriteError};
 use ipam_core::model::NodeName;
-use ipam_planner::plan::{Change, Sequence};
+use ipam_planner::plan::{Change, PortChange, Sequence};
 
 /// What became of a change. As text it is the label `outcome` of the metric `writes`.
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
@@ -201,4 +209,82 @@ impl From<Result<(), WriteError>> for Outcome {
             Err(WriteError::Unknown(why)) => Outcome::Unknown(why),
         }
     }
+}
+
+/// Writes allowed address pairs of ports.
+pub trait PortWriter: Sync {
+    /// Replaces the pairs of one port if it still has the revision in `change`.
+    ///
+    /// # Errors
+    /// Fails as a write to the cluster does; `Superseded` if the port has changed or is gone.
+    fn write_pairs(
+        &self,
+        change: &PortChange,
+    ) -> impl Future<Output = Result<(), WriteError>> + Send;
+}
+
+/// No OpenStack: refuses every write.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoPorts;
+
+impl PortWriter for NoPorts {
+    async fn write_pairs(&self, _: &PortChange) -> Result<(), WriteError> {
+        Err(WriteError::Refused(
+            "no OpenStack is configured to write ports to".to_owned(),
+        ))
+    }
+}
+
+/// A batch whose objects exist. Changes are with their index in the plan.
+pub(super) struct Prepared {
+    pub(super) ready: Vec<(usize, Change)>,
+    /// Another process created the object, or may have: these are planned again.
+    pub(super) superseded: Vec<(usize, String)>,
+    /// The server refused to create the object.
+    pub(super) refused: Vec<(usize, String)>,
+}
+
+pub(super) async fn prepare<C: Cluster>(
+    cluster: &C,
+    batch: &[(usize, Change)],
+    parallelism: NonZeroUsize,
+) -> Prepared {
+    let mut prepared = Prepared {
+        ready: Vec::new(),
+        superseded: Vec::new(),
+        refused: Vec::new(),
+    };
+    let mut writes = Vec::new();
+    for (index, change) in batch {
+        match change
+            .as_node()
+            .and_then(|node| Some((node, Write::preparing(node)?)))
+        {
+            Some((node, write)) => writes.push((*index, node, write)),
+            None => prepared.ready.push((*index, change.clone())),
+        }
+    }
+    let mut waiting = writes.into_iter();
+    let mut in_flight = FuturesUnordered::new();
+    loop {
+        let free = parallelism.get().saturating_sub(in_flight.len());
+        for (index, node, write) in waiting.by_ref().take(free) {
+            in_flight.push(async move { (index, node, cluster.write(&write).await) });
+        }
+        let Some((index, node, answer)) = in_flight.next().await else {
+            break;
+        };
+        match answer {
+            Ok(written) => prepared.ready.push((
+                index,
+                Change::Node(Box::new(node.prepared(written.version))),
+            )),
+            Err(error @ (WriteError::Superseded(_) | WriteError::Unknown(_))) => {
+                prepared.superseded.push((index, error.to_string()));
+            }
+            Err(error) => prepared.refused.push((index, error.to_string())),
+        }
+    }
+    prepared.ready.sort_by_key(|(index, _)| *index);
+    prepared
 }

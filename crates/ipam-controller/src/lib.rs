@@ -1,14 +1,49 @@
 //! Connects files, cluster, plan and outcomes: one path for every command.
 //!
 //! It decides no addresses: the planner does. It knows no arguments and prints nothing.
+//!
+//! Judges plans on a thread of their own: rules may take seconds, and the task renews its Lease
+//! meanwhile.
+//!
+//! Events: what people read with `kubectl describe`. It only builds objects; it must not know when
+//! an Event is written.
+
 #![forbid(unsafe_code)]
 
 pub mod apply;
-pub mod event;
 pub mod status;
 
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+
+use ipam_cilium::observed::Observed;
+use ipam_cluster::{Cluster, ClusterError, Extent, observe};
+use ipam_config::documents::{Documents, lower};
+use ipam_config::source::{Found, Location, read};
+use ipam_core::model::{Finding, Severity, Waiver};
+use ipam_desired::{Activity, CustomKind, Desired, GROUP, VERSION};
+use ipam_planner::check;
+use ipam_planner::plan::{
+    Change, Intent, Plan, PlanDocument, Refusal, Selection, Unattended, effects, plan, plan_undo,
+    refusals, unattended,
+};
+
+pub use apply::{NoPorts, PortWriter};
+pub use apply_loop::{Applied, BATCH, OnConflict, Sending, apply_until_settled};
+pub use concurrency::{ConcurrencyLimit, Parallelism};
+pub use http_server::{Answer, Bytes, HttpServer, Site, Visit};
+pub use lease::{Attempt, Held, Lease, Lock, OtherHolder, Timing};
+pub use openstack::{CloudsLocation, OpenStack, Scope};
+pub use operator::{Operator, operate};
+pub use telemetry::Telemetry;
+pub use watch::{
+    ControllerEvent, Directory, OnEvent, Planned, Source, Waiting, WaitingChange, Watch, watch,
+};
+
 mod apply_loop;
-mod blocking_task;
 mod claim_store;
 mod concurrency;
 pub mod history;
@@ -16,33 +51,8 @@ mod lease;
 pub mod migration;
 mod openstack;
 mod operator;
-mod ports;
-mod prepare;
 mod telemetry;
 mod watch;
-
-use std::collections::BTreeSet;
-
-use ipam_cilium::observed::Observed;
-use ipam_cluster::{Cluster, ClusterError, Extent, observe};
-use ipam_config::documents::{Documents, lower};
-use ipam_config::source::{Found, Location, read};
-use ipam_core::model::{Finding, Severity, Waiver};
-use ipam_desired::{Activity, Desired};
-use ipam_planner::check;
-use ipam_planner::plan::{Change, Intent, Plan, PlanDocument, Refusal, Selection, plan, plan_undo};
-
-pub use apply_loop::{Applied, BATCH, OnConflict, Sending, apply_until_settled};
-pub use concurrency::{ConcurrencyLimit, Parallelism};
-pub use http_server::{Answer, Bytes, HttpServer, Site, Visit};
-pub use lease::{Attempt, Held, Lease, Lock, OtherHolder, Timing};
-pub use openstack::{CloudsLocation, OpenStack, Scope};
-pub use operator::{Operator, operate};
-pub use ports::{NoPorts, PortWriter};
-pub use telemetry::Telemetry;
-pub use watch::{
-    ControllerEvent, Directory, OnEvent, Planned, Source, Waiting, WaitingChange, Watch, watch,
-};
 
 /// The configuration of a directory, with all findings about it.
 #[derive(Clone, Debug)]
@@ -172,7 +182,7 @@ impl<'j> Job<'j> {
 
     /// Limits, protections and rules that refuse these changes and are not waived.
     pub async fn refusals(&self, changes: &[Change], observed: &Observed) -> Vec<Refusal> {
-        blocking_task::refused(self, changes, observed).await
+        refused_in_task(self, changes, observed).await
     }
 
     /// Plans for an observed cluster.
@@ -210,5 +220,226 @@ pub async fn observe_and_plan<C: Cluster>(
             .observe_into(&job.loaded.desired, &mut observed)
             .await;
     }
-    Ok(blocking_task::plan(job, observed).await)
+    Ok(plan_in_task(job, observed).await)
+}
+
+/// Plans for an observed cluster, and gives it back.
+pub(crate) async fn plan_in_task(job: &Job<'_>, observed: Observed) -> (Observed, Plan) {
+    if !is_slow(&job.loaded.desired) {
+        let plan = job.plan(&observed);
+        return (observed, plan);
+    }
+    let (loaded, undo) = (job.loaded.clone(), job.undo.cloned());
+    let (waivers, selection) = (job.waivers.clone(), job.selection.clone());
+    in_blocking_task(move || {
+        let job = Job {
+            loaded: &loaded,
+            undo: undo.as_ref(),
+            waivers: &waivers,
+            openstack: None,
+            selection: &selection,
+        };
+        let plan = job.plan(&observed);
+        (observed, plan)
+    })
+    .await
+}
+
+/// The parts of a plan that need a person, and that need none.
+pub(crate) async fn part_in_task(
+    plan: &Plan,
+    desired: &Desired,
+    observed: &Observed,
+    waivers: &BTreeSet<Waiver>,
+) -> Unattended {
+    if !is_slow(desired) {
+        return unattended(plan, desired, observed, waivers);
+    }
+    let (plan, desired) = (plan.clone(), desired.clone());
+    let (observed, waivers) = (observed.clone(), waivers.clone());
+    in_blocking_task(move || unattended(&plan, &desired, &observed, &waivers)).await
+}
+
+/// Limits, protections and rules that refuse these changes and are not waived.
+pub(crate) async fn refused_in_task(
+    job: &Job<'_>,
+    changes: &[Change],
+    observed: &Observed,
+) -> Vec<Refusal> {
+    let desired = &job.loaded.desired;
+    let mut refused = match is_slow(desired) {
+        false => refusals(changes, &effects(changes, observed), desired, observed),
+        true => {
+            let (changes, desired) = (changes.to_vec(), desired.clone());
+            let observed = observed.clone();
+            let judging =
+                move || refusals(&changes, &effects(&changes, &observed), &desired, &observed);
+            in_blocking_task(judging).await
+        }
+    };
+    refused.retain(|refusal| !refusal.is_waived(job.waivers));
+    refused
+}
+
+/// Only rules take long, and another thread needs copies.
+fn is_slow(desired: &Desired) -> bool {
+    !desired.policy.rules.is_empty()
+}
+
+async fn in_blocking_task<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+/// The namespace of Events about objects without a namespace (client-go `tools/record`).
+pub(crate) const EVENT_NAMESPACE: &str = "default";
+
+/// Longest message that the server accepts, in bytes (core/v1 validation of Kubernetes 1.36).
+const LONGEST_MESSAGE: usize = 1024;
+
+ipam_core::text_enum! {
+    /// Severity of an Event (core/v1 of Kubernetes).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum EventKind {
+        /// For information.
+        Normal = "Normal",
+        /// A person should look.
+        Warning = "Warning",
+    }
+}
+
+/// The object that an Event is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventSubject {
+    api_version: String,
+    kind: &'static str,
+    name: String,
+    uid: String,
+}
+
+impl EventSubject {
+    /// A Node.
+    pub fn node(name: &str, uid: &str) -> EventSubject {
+        EventSubject {
+            api_version: "v1".to_owned(),
+            kind: "Node",
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+        }
+    }
+
+    /// One of our custom resources.
+    pub fn custom(kind: CustomKind, name: &str, uid: &str) -> EventSubject {
+        let api_version = format!("{GROUP}/{VERSION}");
+        EventSubject {
+            api_version,
+            kind: kind.as_str(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+        }
+    }
+}
+
+/// An Event before it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventText {
+    /// The object.
+    pub about: EventSubject,
+    /// Its severity.
+    pub kind: EventKind,
+    /// One word in CamelCase.
+    pub reason: &'static str,
+    /// For people; longer messages are cut when it is written.
+    pub message: String,
+}
+
+impl EventText {
+    /// The Event as an object of the API server.
+    pub fn object(&self, reporter: &str, at: Timestamp) -> Value {
+        let EventText {
+            about,
+            kind,
+            reason,
+            message,
+        } = self;
+        let time = format!("{at:.0}");
+        let mut message = message.clone();
+        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+        json!({
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": "cilium-ipam.", "namespace": EVENT_NAMESPACE},
+            "involvedObject": {
+                "apiVersion": about.api_version, "kind": about.kind, "name": about.name, "uid": about.uid,
+            },
+            "type": kind.as_str(),
+            "reason": reason,
+            "message": message,
+            "count": 1,
+            "firstTimestamp": time,
+            "lastTimestamp": time,
+            "source": {"component": "cilium-ipam"},
+            "reportingComponent": "cilium-ipam.io/operator",
+            "reportingInstance": reporter,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::pin::pin;
+    use std::sync::Arc;
+
+    use super::check_documents;
+    use super::*;
+    use ipam_config::documents::{Documents, SourceFile};
+
+    const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1
+kind: IPAMPolicy
+metadata: {name: default}
+spec: {rules: [{name: never, expression: \"false\"}]}
+";
+
+    /// No thread is free, so nothing is judged until the test lets one go.
+    #[test]
+    fn rules_are_judged_on_another_thread() {
+        let file = SourceFile {
+            path: Arc::from("policy.yaml"),
+            text: Arc::from(POLICY),
+        };
+        let loaded = check_documents(Documents { files: vec![file] }, Vec::new());
+        assert!(!loaded.has_errors(), "{:?}", loaded.findings);
+        let job = Job::files(&loaded);
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let (release, held) = std::sync::mpsc::channel::<()>();
+            let occupied = spawn_blocking(move || held.recv());
+            let mut planning = pin!(plan_in_task(&job, Observed::default()));
+            tokio::select! {
+                biased;
+                _ = &mut planning => panic!("the task judged"),
+                () = ready(()) => {}
+            }
+            drop(release);
+            assert!(occupied.await.unwrap().is_err());
+            let (observed, plan) = planning.await;
+            assert!(plan.findings.iter().any(|one| one.rule.0 == "policy-rule"));
+            let desired = &loaded.desired;
+            let parted = part_in_task(&plan, desired, &observed, job.waivers).await;
+            assert!(parted.applied.is_empty());
+            assert!(
+                refused_in_task(&job, &plan.changes, &observed)
+                    .await
+                    .is_empty()
+            );
+        });
+    }
 }

@@ -1,12 +1,11 @@
 //! The desired state after parsing: pools, pins, LoadBalancer pools and the policy. Plain data:
 //! knows nothing of YAML or of a cluster.
+
 #![forbid(unsafe_code)]
 
-mod cilium_manifest;
 mod custom_kind;
 mod maintenance;
 mod policy_difference;
-mod rule_case;
 mod rule_input;
 
 use std::cmp::Ordering;
@@ -23,15 +22,13 @@ use ipam_core::model::{
 use ipam_core::net::{Block, BlockSize, Family, Range};
 use ipam_core::neutron::Id;
 
-pub use cilium_manifest::CiliumManifest;
-pub use custom_kind::{CustomKind, GROUP, VERSION};
+pub use custom_kind::{CiliumManifest, CustomKind, GROUP, VERSION};
 pub use maintenance::{
     MaintenanceWindow, MigrationPolicy, Schedule, ScheduleError, UnknownTimeZone, WindowState,
     time_zone, time_zone_names,
 };
 pub use policy_difference::{weakened, weakened_rules};
-pub use rule_case::{Expectation, RuleCase, WrittenPart};
-pub use rule_input::{ACTIONS, EDITS, rule_variables};
+pub use rule_input::{ACTIONS, EDITS, Expectation, RuleCase, WrittenPart, rule_variables};
 
 /// The whole desired state.
 #[derive(Clone, Debug, Default)]

@@ -1,10 +1,13 @@
 //! Whether another program assigns `spec.podCIDRs` of Nodes. `plan`, `doctor`, `explain`, `import`
 //! and `migrate` share this decision. It must never look for evidence itself.
+//!
+//! Nodes and the blocks that they hold: which pairs overlap.
 
 use std::sync::Arc;
 
 use ipam_cilium::observed::{Allocator, AllocatorStatus, ControllerProgram, ModeSeen, Observed};
-use ipam_core::model::IpamMode;
+use ipam_core::model::{IpamMode, NodeName};
+use ipam_core::net::{Block, Range, overlapping_pairs};
 use ipam_desired::Policy;
 
 /// The other allocator that matters most.
@@ -71,4 +74,25 @@ pub(crate) fn fix(allocator: &Allocator) -> String {
         allocator.switch_off,
         allocator.name.escape_debug()
     )
+}
+
+/// A node with a block of it.
+pub type Holder<'o> = (&'o NodeName, Block);
+
+/// Pairs of different nodes with blocks that overlap.
+pub fn overlapping_holders<'o>(mut holders: Vec<Holder<'o>>) -> Vec<(Holder<'o>, Holder<'o>)> {
+    holders.sort();
+    holders.dedup();
+    let owners: Vec<(Range, usize)> = holders
+        .iter()
+        .enumerate()
+        .map(|(index, (_, block))| (block.range(), index))
+        .collect();
+    let pairs = overlapping_pairs(owners)
+        .into_iter()
+        .map(|(a, b)| (holders[a], holders[b]));
+    let mut pairs: Vec<_> = pairs.filter(|(a, b)| a.0 != b.0).collect();
+    pairs.sort();
+    pairs.dedup();
+    pairs
 }

@@ -1,6 +1,7 @@
 //! From the files and the observed cluster to a plan, findings and explanations.
 //!
 //! Pure: it never parses a file, asks a server or reads a clock.
+
 #![forbid(unsafe_code)]
 
 mod allocators;
@@ -10,7 +11,6 @@ pub mod explain;
 pub mod freeze;
 mod growth;
 pub mod history;
-mod holders;
 pub mod import;
 pub mod map;
 pub mod migration;

@@ -1,5 +1,9 @@
 //! Finds names of fields and texts that no value of the declared shape has. Such a rule would have
 //! no result, or always the same.
+//!
+//! What is known of the values that an expression will see.
+
+use std::collections::BTreeMap;
 
 use cel::IdedExpr;
 use cel::common::ast::{
@@ -8,7 +12,6 @@ use cel::common::ast::{
 };
 
 use crate::expression::{CompileError, Fault};
-use crate::{Fields, Shape};
 
 /// Checks an expression as the parser gives it.
 ///
@@ -237,5 +240,41 @@ fn optional(of: Option<Shape>) -> Shape {
         Some(shape @ (Shape::List(_) | Shape::Map(_))) => shape,
         Some(Shape::Scalar | Shape::OneOf(_)) => Shape::Scalar,
         Some(Shape::Any | Shape::Fields(_)) | None => Shape::Any,
+    }
+}
+
+/// The fields of a value, or the variables.
+pub type Fields = BTreeMap<&'static str, Shape>;
+
+/// What is known of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Nothing.
+    Any,
+    /// A text, a number, true or false, or null.
+    Scalar,
+    /// One of these texts, or null.
+    OneOf(&'static [&'static str]),
+    List(Box<Shape>),
+    /// Any keys, each with such a value.
+    Map(Box<Shape>),
+    /// These fields and no other; one may be absent.
+    Fields(Fields),
+}
+
+impl Shape {
+    /// A list of such values.
+    pub fn list(of: Shape) -> Shape {
+        Shape::List(Box::new(of))
+    }
+
+    /// A map to such values.
+    pub fn map(to: Shape) -> Shape {
+        Shape::Map(Box::new(to))
+    }
+
+    /// An object with these fields.
+    pub fn fields<const N: usize>(fields: [(&'static str, Shape); N]) -> Shape {
+        Shape::Fields(fields.into())
     }
 }

@@ -1,17 +1,24 @@
 //! Evaluates rules over one JSON value. A rule that cannot be evaluated has no result: it never
 //! holds.
+//!
+//! Panics of `cel` that print nothing.
+//!
+//! Values of JSON as values of CEL. Texts are borrowed, so copies of a value stay small.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
 
-use cel::common::types::{CelBool, CelString};
+use cel::common::types::{
+    CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, CelUInt,
+};
 use cel::common::value::Val;
 use cel::{Context, ExecutionError, Value as CelValue};
 use serde_json::Value;
 
 use crate::Expression;
 use crate::meter::{METER, Meter, environment};
-use crate::quiet::silence_this_thread;
-use crate::values::value;
 
 /// Budget of one rule, in units of the meter: about a second.
 pub(crate) const BUDGET: u64 = 10_000_000;
@@ -261,5 +268,50 @@ fn reason(error: &ExecutionError) -> String {
             )
         }
         _ => "a value has the wrong type".to_owned(),
+    }
+}
+
+thread_local! {
+    static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+static HOOK: Once = Once::new();
+
+/// Silences panics of this thread until it ends. Those of other threads are printed as before.
+pub(crate) fn silence_this_thread() {
+    HOOK.call_once(|| {
+        let usual = take_hook();
+        set_hook(Box::new(move |panic| {
+            // A thread that ends has no such variable any more.
+            if !IS_QUIET.try_with(Cell::get).unwrap_or(false) {
+                usual(panic);
+            }
+        }));
+    });
+    IS_QUIET.set(true);
+}
+
+/// The value. Whole numbers are `int`, or `uint` above its range.
+pub(crate) fn value(json: &Value) -> Box<dyn Val + '_> {
+    match json {
+        Value::Null => Box::new(CelNull),
+        Value::Bool(is) => Box::new(CelBool::from(*is)),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => Box::new(CelInt::from(number)),
+            (None, Some(number)) => Box::new(CelUInt::from(number)),
+            (None, None) => Box::new(CelDouble::from(number.as_f64().unwrap_or(f64::NAN))),
+        },
+        Value::String(text) => Box::new(CelString::from(text.as_str())),
+        Value::Array(items) => {
+            let items: Vec<Box<dyn Val + '_>> = items.iter().map(value).collect();
+            Box::new(CelList::from(items))
+        }
+        Value::Object(fields) => {
+            let fields: HashMap<CelMapKey<'_>, Box<dyn Val + '_>> = fields
+                .iter()
+                .map(|(key, field)| (CelMapKey::from(key.as_str()), value(field)))
+                .collect();
+            Box::new(CelMap::from(fields))
+        }
     }
 }

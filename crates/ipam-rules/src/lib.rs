@@ -1,5 +1,6 @@
 //! Rules over one JSON value, written in CEL, and evaluated within limits of time and memory. Pure:
 //! it must never know a plan, a file, a client or a clock.
+
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -7,13 +8,10 @@ mod check;
 mod expression;
 mod judge;
 mod meter;
-mod quiet;
-mod shape;
-mod values;
 
+pub use check::{Fields, Shape};
 pub use expression::{CompileError, Expression, Fault, MAX_DEPTH, MAX_LENGTH};
 pub use judge::{Failure, Message, Rule, Verdict, judge};
-pub use shape::{Fields, Shape};
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! The CNI plugins `cni-ipam-neutron`, `cni-vm-nic` and `cni-unnumbered-ptp`, and the files that
 //! they share with the daemon `neutron-node`. Must never know pools of `cilium-ipam`, plans, Cilium or Kubernetes.
+
 #![forbid(unsafe_code)]
 
 pub mod cni;
@@ -8,16 +9,6 @@ pub mod nic;
 pub mod unnumbered;
 pub mod unnumbered_ptp;
 pub mod vm_nic;
-
-mod commands;
-mod conversions;
-mod identity;
-mod kernel;
-mod liveness;
-pub mod plugin;
-mod settings;
-pub mod state;
-mod warm_pool;
 
 pub use commands::{
     Added, Collected, Leftover, NotAdded, add, check, collect_garbage, delete, outcome,
@@ -36,3 +27,13 @@ pub(crate) use settings::{invalid, shown};
 pub use warm_pool::{
     KeptFacts, MadeFor, PoolNode, PoolPorts, PoolSize, PooledPort, Upkeep, upkeep,
 };
+
+mod commands;
+mod conversions;
+mod identity;
+mod kernel;
+mod liveness;
+pub mod plugin;
+mod settings;
+pub mod state;
+mod warm_pool;

@@ -1,19 +1,17 @@
 //! The daemon `neutron-node`: keeps the networks of its node in step with Neutron, for ever. After a
 //! kill, the next run goes on from the files and from Neutron.
+
 #![forbid(unsafe_code)]
 
-mod after_boot;
 mod arguments;
 mod attachment_definitions;
 mod daemon;
-mod evidence;
 mod fill;
 mod garbage;
 mod gone_node;
 mod network_state;
 mod networks;
 mod pairs;
-mod servers;
 mod service_account;
 mod sync;
 mod telemetry;

@@ -1,18 +1,19 @@
 //! What the daemon remembers of a network between runs, and when Neutron is asked again. Nothing is
 //! lost without it: the work is only done a little later.
+//!
+//! Servers of OpenStack, as their ports at Neutron show them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::arguments::Arguments;
 use crate::log;
-use crate::servers;
 use crate::sync::NeutronSync;
 use ipam_core::neutron::Id;
 use neutron_cni::cni::{Attachment, CniError};
 use neutron_cni::state::{Confirmed, NodeState};
 use neutron_cni::{DaemonConfig, GarbageCandidates, Owner, Settings};
-use openstack::{HttpNeutron, OnRequest, Port};
+use openstack::{HttpNeutron, Neutron, NeutronError, OnRequest, Port, PortFilter};
 
 /// Longer than an ADD may take.
 const LONGEST_ADD: Duration = Duration::from_mins(2);
@@ -126,7 +127,7 @@ impl NetworkState {
         if self.server_look == ServerLook::Done && node_state.server().is_some() {
             return;
         }
-        match servers::record_own(node_state, neutron) {
+        match record_own(node_state, neutron) {
             Ok(()) => self.server_look = ServerLook::Done,
             Err(CniError { message, .. }) => {
                 if self.server_look == ServerLook::Due {
@@ -256,4 +257,35 @@ fn devices_needing_pairs(
         .filter(|attachment| !records.is_gone(attachment))
         .map(|attachment| attachment.to_string())
         .collect())
+}
+
+/// How the ports of servers begin their `device_owner` (Nova).
+const OF_SERVER: &str = "compute:";
+
+/// The ports whose `device_id` is this server.
+pub(super) fn ports_of(neutron: &impl Neutron, server: &Id) -> Result<Vec<Port>, NeutronError> {
+    neutron.ports(&PortFilter {
+        device: Some(&server.to_string()),
+        ..PortFilter::default()
+    })
+}
+
+/// A port by which Nova gives this server a network. Databases compare text in their own way.
+pub(super) fn port_of<'p>(ports: &'p [Port], server: &Id) -> Option<&'p Port> {
+    let is_of = |port: &&Port| {
+        port.device_owner.starts_with(OF_SERVER)
+            && port.device_id.parse::<Id>().as_ref() == Ok(server)
+    };
+    ports.iter().find(is_of)
+}
+
+/// Records whether Neutron shows this machine as a server. The firmware's id of a machine that is no
+/// server of these credentials must not look like a server that is gone.
+pub(super) fn record_own(node_state: &NodeState, neutron: &impl Neutron) -> Result<(), CniError> {
+    let Some(machine) = NodeState::machine() else {
+        return Ok(());
+    };
+    let ports = ports_of(neutron, &machine)?;
+    let shown = port_of(&ports, &machine).map(|_| &machine);
+    node_state.record_server(shown)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use crate::after_boot::Released;
+use super::fill::Released;
 use crate::arguments::Arguments;
 use crate::network_state::NetworkState;
 use crate::pairs::{PairsKeeper, addresses_of};

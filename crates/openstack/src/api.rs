@@ -1,5 +1,7 @@
 //! Requests to Neutron, and its errors. The type of an error decides, never its status: 409 means an
 //! exhausted subnet, a quota, an address in use or a hardware address in use (Neutron 29).
+//!
+//! Retries of requests to Neutron.
 
 use std::net::IpAddr;
 
@@ -186,4 +188,42 @@ pub trait Neutron: NetworkFacts {
     /// # Errors
     /// Fails if Neutron refuses or does not answer.
     fn delete_port(&self, id: &Id) -> Result<(), NeutronError>;
+}
+
+/// The time for retries.
+pub trait Retries {
+    /// Waits before the next attempt, longer after each failure. `failed` counts the failures so
+    /// far, from 1.
+    fn next_attempt(&self, failed: u32) -> NextAttempt;
+}
+
+/// Whether there is time for another attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextAttempt {
+    /// The pause is over: retry.
+    Now,
+    /// The time is over: give up.
+    Never,
+}
+
+/// Retries until OpenStack answers, or until the time is over.
+///
+/// # Errors
+/// Fails if Neutron refuses the request, or with the last failure once the time is over.
+pub fn retry_until_answered<N: Retries, T>(
+    neutron: &N,
+    ask: impl Fn(&N) -> Result<T, NeutronError>,
+) -> Result<T, NeutronError> {
+    let mut failed = 0;
+    loop {
+        match ask(neutron) {
+            Err(error @ (NeutronError::Unavailable(_) | NeutronError::Unreachable(_))) => {
+                failed += 1;
+                if neutron.next_attempt(failed) == NextAttempt::Never {
+                    return Err(error);
+                }
+            }
+            answer => return answer,
+        }
+    }
 }

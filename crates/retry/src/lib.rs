@@ -2,17 +2,15 @@
 //!
 //! It must never know what is retried. It does not sleep and reads no clock: time and randomness
 //! are arguments.
+//!
+//! Retries of one attempt after another within a limit of time.
+//!
+//! The header `Retry-After` (RFC 9110, 10.2.3): seconds or a date.
 
-mod budget;
-mod header;
-
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use fastrand::Rng;
-
-pub use budget::Budget;
-pub use header::retry_after;
 
 /// Shortest `Retry-After` that counts, which is its unit. A shorter one is ignored, so that
 /// `Retry-After: 0` cannot make a client send in a tight loop.
@@ -136,6 +134,53 @@ impl Retry {
             }
         }
     }
+}
+
+/// The pauses of a client that retries until its time is over, and what its server asked for.
+#[derive(Debug)]
+pub struct Budget {
+    retry: Retry,
+    retry_after: Option<Duration>,
+}
+
+impl Budget {
+    /// A budget with the pauses of `retry`.
+    #[must_use]
+    pub fn new(retry: Retry) -> Budget {
+        Budget {
+            retry,
+            retry_after: None,
+        }
+    }
+
+    /// Records the pause that the last answer asked for (`Retry-After`). It holds for one pause.
+    pub fn server_asks(&mut self, pause: Option<Duration>) {
+        self.retry_after = pause;
+    }
+
+    /// The pause before the next attempt. `failed` counts the failures of this attempt, from 1; the
+    /// first one starts with short pauses again. `None` if no time would be left for the attempt.
+    pub fn next_pause(&mut self, failed: u32, left: Duration) -> Option<Duration> {
+        if failed <= 1 {
+            self.retry.reset();
+        }
+        self.retry
+            .pause_within(left, self.retry_after.take())
+            .filter(|pause| *pause < left)
+    }
+}
+
+/// How long the server asks to wait, counted from `now`. Zero for a date in the past, `None` for a
+/// value that is neither seconds nor a date.
+#[must_use]
+pub fn retry_after(value: &[u8], now: SystemTime) -> Option<Duration> {
+    let text = str::from_utf8(value).ok()?.trim();
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // An overflow still means a long time.
+        return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -281,5 +326,84 @@ mod tests {
         };
         assert_eq!(pauses(7), pauses(7));
         assert_ne!(pauses(7), pauses(8));
+    }
+}
+
+#[cfg(test)]
+mod budget_tests {
+    use super::Backoff;
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_mins(1);
+
+    fn budget() -> Budget {
+        let backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));
+        Budget::new(backoff.retry(fastrand::Rng::with_seed(7)))
+    }
+
+    #[test]
+    fn a_pause_leaves_time_for_the_attempt() {
+        let mut budget = budget();
+        assert_eq!(budget.next_pause(1, Duration::ZERO), None);
+        assert_eq!(budget.next_pause(1, Duration::from_millis(199)), None);
+        assert_eq!(
+            budget.next_pause(1, Duration::from_millis(200)),
+            None,
+            "the pause would take all of it"
+        );
+        assert!(budget.next_pause(1, MINUTE).is_some());
+    }
+
+    #[test]
+    fn the_first_failure_starts_with_short_pauses_again() {
+        let mut budget = budget();
+        for failed in 2..20 {
+            budget.next_pause(failed, MINUTE);
+        }
+        assert!(budget.next_pause(20, MINUTE) >= Some(Duration::from_secs(1)));
+        assert!(budget.next_pause(1, MINUTE) < Some(Duration::from_millis(401)));
+    }
+
+    #[test]
+    fn what_the_server_asks_holds_for_one_pause() {
+        let backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));
+        let backoff = backoff.with_retry_after_cap(Duration::from_secs(10));
+        let mut budget = Budget::new(backoff.retry(fastrand::Rng::with_seed(7)));
+        budget.server_asks(Some(Duration::from_secs(5)));
+        assert!(budget.next_pause(1, MINUTE) >= Some(Duration::from_secs(5)));
+        assert!(budget.next_pause(2, MINUTE) <= Some(Duration::from_secs(2)));
+    }
+}
+
+#[cfg(test)]
+mod header_tests {
+    use super::*;
+
+    #[test]
+    fn seconds_dates_and_garbage() {
+        // Sun, 06 Nov 1994 08:49:37 GMT, the RFC's own example.
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777 - 30);
+        let seconds = |text: &str| retry_after(text.as_bytes(), now).map(|pause| pause.as_secs());
+        let cases = [
+            ("0", Some(0)),
+            (" 120 ", Some(120)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("99999999999999999999999999", Some(u64::MAX)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(30)),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", Some(30)),
+            ("Sun Nov  6 08:49:37 1994", Some(30)),
+            ("Sat, 05 Nov 1994 08:49:37 GMT", Some(0)),
+            ("", None),
+            ("-1", None),
+            ("1.5", None),
+            ("+1", None),
+            ("1 s", None),
+            ("soon", None),
+            ("Sun, 99 Nov 1994 08:49:37 GMT", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(seconds(text), expected, "{text:?}");
+        }
+        assert_eq!(retry_after(b"\xff1", now), None);
     }
 }

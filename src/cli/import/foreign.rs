@@ -3,29 +3,25 @@
 //! files.
 
 mod kinds;
-mod objects;
 mod report;
 mod yaml;
 
 use std::path::Path;
 
+use self::kinds::Listed;
+use self::report::Report;
+use super::existing::{self, Existing};
+use super::{Arguments, settle};
+use crate::cli::failure::Failure;
+use crate::cli::init::trial::{NewFile, write_all};
+use crate::cli::target::read_cluster;
+use crate::cli::{Common, ExitStatus, output};
+use crate::render::{Detail, printable};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{ClusterError, Extent};
 use ipam_controller::Job;
 use ipam_planner::import::foreign::{Amended, ForeignPools, calico, metallb, node_ipam_controller};
 use ipam_planner::plan::{Misplaced, PlanDocument};
-
-use self::kinds::Listed;
-use self::report::Report;
-use super::Arguments;
-use super::existing::{self, Existing};
-use super::settle;
-use crate::cli::failure::Failure;
-use crate::cli::init::new_files::{NewFile, write_all};
-use crate::cli::output;
-use crate::cli::reading::read_cluster;
-use crate::cli::{Common, ExitStatus};
-use crate::render::{Detail, printable};
 
 /// Another program that gives addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,8 +112,8 @@ async fn read(
     let listed = match (&arguments.objects[..], &common.cluster_file) {
         ([], None) => kinds::list(manager, common).await?,
         // A cluster file may have the objects, too.
-        ([], Some(file)) => Listed::from(objects::read(std::slice::from_ref(file))?),
-        (files, _) => Listed::from(objects::read(files)?),
+        ([], Some(file)) => Listed::from(kinds::read(std::slice::from_ref(file))?),
+        (files, _) => Listed::from(kinds::read(files)?),
     };
     let mut found = match manager {
         Manager::Calico => calico(&listed.objects),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Arguments, yaml};
 use crate::cli::failure::Failure;
-use crate::cli::init::new_files::NewFile;
+use crate::cli::init::trial::NewFile;
 use crate::render::{Detail, diagnostics};
 use ipam_cilium::observed::Observed;
 use ipam_config::documents::{Documents, SourceFile};

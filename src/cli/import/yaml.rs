@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::comments::{self, comment, commented};
 use crate::cli::failure::Failure;
-use crate::cli::init::new_files::NewFile;
+use crate::cli::init::trial::NewFile;
 use crate::cli::init::yaml::{block_size, yaml as plain_yaml};
 use crate::render::sanitized_json;
 use ipam_config::documents::API_VERSION;

@@ -1,12 +1,18 @@
 //! `lb freeze`: writes a pin for every address that is held and not pinned yet.
+//!
+//! The file of one frozen Service: its place and its text.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
 use super::report::{Files, Report};
-use super::{Flags, changed, frozen_file, settle};
+use super::{Flags, changed, settle};
 use crate::cli::failure::Failure;
+use crate::cli::import::comments::comment;
 use crate::cli::import::existing::{Difference, difference, text};
-use crate::cli::init::new_files::{NewFile, write_all};
+use crate::cli::import::yaml::{head, yaml};
+use crate::cli::init::trial::{NewFile, write_all};
 use crate::cli::{Common, ExitStatus};
 use ipam_cilium::observed::Observed;
 use ipam_controller::{Job, Loaded};
@@ -65,7 +71,7 @@ fn differences(flags: &Flags, decided: &Freeze) -> Result<Vec<Difference>, Failu
     });
     let mut differences = Vec::new();
     for (service, addresses) in new.chain(others) {
-        let file = frozen_file::file(&flags.directory, service, addresses)?;
+        let file = file(&flags.directory, service, addresses)?;
         if let Some(old) = text(&file.path)? {
             differences.extend(difference(&file.path, Some(&old), &file.text, "freeze"));
         }
@@ -106,7 +112,7 @@ fn settled(
 
 fn files(flags: &Flags, pins: &[FrozenPin]) -> Result<Vec<NewFile>, Failure> {
     pins.iter()
-        .map(|pin| frozen_file::file(&flags.directory, &pin.service, &pin.addresses))
+        .map(|pin| file(&flags.directory, &pin.service, &pin.addresses))
         .collect()
 }
 
@@ -132,4 +138,35 @@ fn notes(pins: &[FrozenPin]) -> Vec<String> {
         ))
     });
     made.collect()
+}
+
+/// The folder below the directory of the files.
+pub(super) const FOLDER: &str = "frozen";
+
+pub(super) fn path(directory: &Path, service: &ServiceName) -> PathBuf {
+    directory
+        .join(FOLDER)
+        .join(service.namespace())
+        .join(format!("{}.yaml", service.name()))
+}
+
+/// The file of a pin. `addresses` are sorted.
+pub(super) fn file(
+    directory: &Path,
+    service: &ServiceName,
+    addresses: &[IpAddr],
+) -> Result<NewFile, Failure> {
+    let mut text = comment(
+        "Written by `cilium-ipam lb freeze`: the Service held these addresses. `cilium-ipam lb thaw` removes this file as long as it is as written.",
+    );
+    let name = format!("{}.{}", service.namespace(), service.name());
+    text += &head("ServiceAssignment", &name)?;
+    text += &format!("  service: {}\n  ips:\n", yaml(&service.to_string())?);
+    for address in addresses {
+        text += &format!("  - {}\n", yaml(&address.to_string())?);
+    }
+    Ok(NewFile {
+        path: path(directory, service),
+        text,
+    })
 }

@@ -8,7 +8,7 @@ use super::Flags;
 use crate::cli::failure::Failure;
 use crate::cli::import::existing::Difference;
 use crate::cli::import::report::print_differences;
-use crate::cli::init::new_files::NewFile;
+use crate::cli::init::trial::NewFile;
 use crate::cli::init::words::shell;
 use crate::cli::{Common, Format, output};
 use crate::render::{Detail, Paint, human, printable};

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use super::frozen_file::FOLDER;
+use super::freeze::{self, FOLDER};
 use super::report::{Files, Report};
-use super::{Flags, changed, frozen_file, settle};
+use super::{Flags, changed, settle};
 use crate::cli::failure::Failure;
 use crate::cli::import::existing::text;
 use crate::cli::{Common, ExitStatus};
@@ -60,7 +60,7 @@ fn thawed(flags: &Flags, loaded: &Loaded) -> Result<Thawed, Failure> {
     let mut thawed = Thawed::default();
     let pins = loaded.desired.service_pins.values();
     for pin in pins.filter(|pin| flags.has(&pin.service)) {
-        let path = frozen_file::path(&flags.directory, &pin.service);
+        let path = freeze::path(&flags.directory, &pin.service);
         let is_here = path.to_string_lossy() == *pin.origin.file;
         match is_here && is_as_written(flags, pin)? {
             true => {
@@ -84,7 +84,7 @@ fn thawed(flags: &Flags, loaded: &Loaded) -> Result<Thawed, Failure> {
 fn is_as_written(flags: &Flags, pin: &ServicePin) -> Result<bool, Failure> {
     let mut addresses: Vec<IpAddr> = pin.addresses().iter().map(|one| one.address).collect();
     addresses.sort();
-    let file = frozen_file::file(&flags.directory, &pin.service, &addresses)?;
+    let file = freeze::file(&flags.directory, &pin.service, &addresses)?;
     Ok(text(&file.path)?.as_deref() == Some(&*file.text))
 }
 

@@ -4,13 +4,13 @@
 use super::tools::{
     ExplainQuestion, MapQuestion, PlanQuestion, Question, SimulateQuestion, SimulatedFile,
 };
+use crate::cli::base::planned;
 use crate::cli::doctor::examined;
 use crate::cli::explain::explained;
 use crate::cli::failure::Failure;
 use crate::cli::files::Files;
-use crate::cli::planning::planned;
-use crate::cli::reading::{read, read_beside};
 use crate::cli::show::read_and_plan;
+use crate::cli::target::{read, read_beside};
 use crate::cli::{Common, output};
 use crate::render::map::area_list;
 use crate::render::{Detail, PageLimit, examination_markdown, explanation, markdown};

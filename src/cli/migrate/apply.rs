@@ -2,19 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::approval::Terminal;
 use super::super::failure::Failure;
 use super::super::files::Revision;
 use super::super::interruption::Interruption;
 use super::super::plan_file::{self, Expectation, PlanOrigin};
-use super::super::{Common, ExitStatus, approval, load_valid, output};
+use super::super::{Common, ExitStatus, load_valid, output};
 use super::host::ThisProcess;
 use super::options::{CheckArguments, RequestArguments, RulesArguments};
-use super::outcome::unfinished;
-use super::plan::{Scheduled, scheduled, tell_windows};
+use super::plan::{Scheduled, saved_schedule, scheduled, tell_windows};
 use super::progress::Progress;
-use super::schedule_file::saved_schedule;
 use super::session::{SessionArguments, live};
+use super::status::unfinished;
+use crate::cli::interruption::{self, Terminal};
 use crate::render::{count, diagnostics, migration};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::live::LiveCluster;
@@ -250,7 +249,7 @@ impl Run<'_> {
         let is_approved =
             self.saved.is_some() || self.arguments.auto_approve || expectation.names_the_plan();
         if !made.document.moves.is_empty() && !is_approved {
-            approval::confirm("Move these nodes?", approval::INSTEAD, self.common).await?;
+            interruption::confirm("Move these nodes?", interruption::INSTEAD, self.common).await?;
         }
         Ok(Approved {
             stores,

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use clap::builder::{EnumValueParser, TypedValueParser as _};
 use jiff::SignedDuration;
 
-use super::super::duration::duration;
+use crate::cli::files::duration;
 use ipam_core::model::NodeName;
 use ipam_planner::migration::{
     CheckDocument, DrainRules, Goal, Handling, KubeletRestart, MethodChoice, MigrationRequest,

@@ -1,5 +1,9 @@
 //! `migrate plan`: shows the whole schedule of a migration. It never writes to the cluster.
+//!
+//! The argument `DIR|FILE` of `migrate apply`: a directory, or a schedule that `migrate plan --out`
+//! saved.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -7,19 +11,21 @@ use jiff::Timestamp;
 use super::super::fail_on::{FailOn, FailOnArguments};
 use super::super::failure::Failure;
 use super::super::files::{Files, output_file};
-use super::super::output_files::Inputs;
 use super::super::plan::PlanFormat;
 use super::super::target::Target;
 use super::super::{Common, ExitStatus, load_valid, output};
 use super::options::RequestArguments;
+use crate::cli::plan_file::Inputs;
 use crate::render::{Detail, PageLimit, migration, migration_markdown, printable, report};
 use ipam_cilium::observed::Observed;
-use ipam_cluster::{Cluster, Extent, Opening, observe, replace_private_file};
+use ipam_cluster::{Cluster, Extent, Opening, observe, open_regular, replace_private_file};
 use ipam_controller::migration::pods_by_node;
 use ipam_controller::{Loaded, Scope};
-use ipam_core::similar_names::most_similar;
+use ipam_core::text::most_similar;
 use ipam_desired::{Desired, WindowState};
-use ipam_planner::migration::{MigrationRequest, ScheduleDocument, Workloads, schedule};
+use ipam_planner::migration::{
+    MigrationRequest, ScheduleDocument, ScheduleFileError, Workloads, schedule,
+};
 
 /// Show which nodes would move, in which waves, by which steps, and what is lost.
 #[derive(Debug, clap::Args)]
@@ -163,4 +169,34 @@ fn check_nodes(request: &MigrationRequest, observed: &Observed) -> Result<(), Fa
     Err(Failure::Failed(format!(
         "there is no node `{unknown}`; {advice}"
     )))
+}
+
+/// The saved schedule, or `None` if `what` is a directory.
+///
+/// # Errors
+/// Fails if the file is unreadable, edited, or another format.
+pub(super) fn saved_schedule(what: &Path) -> Result<Option<ScheduleDocument>, Failure> {
+    let is_json = what
+        .extension()
+        .is_some_and(|extension| extension == "json");
+    if !what.is_file() && !is_json {
+        return Ok(None);
+    }
+    let fault = |error: &dyn std::fmt::Display| {
+        Failure::Failed(format!(
+            "{} cannot be used: {error}; `migrate plan --out FILE` writes such a file",
+            what.display()
+        ))
+    };
+    let mut text = String::new();
+    open_regular(what)
+        .and_then(|mut opened| opened.read_to_string(&mut text))
+        .map_err(|error| fault(&error))?;
+    match ScheduleDocument::read(&text) {
+        Ok(document) => Ok(Some(document)),
+        Err(ScheduleFileError::Kind(kind)) if kind.is_empty() => {
+            Err(fault(&"it is not the schedule of a migration"))
+        }
+        Err(error) => Err(fault(&error)),
+    }
 }

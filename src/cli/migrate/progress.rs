@@ -104,12 +104,12 @@ impl Progress {
             MigrationEvent::Waiting { node, phase, why } => {
                 self.phases.insert((*node).clone(), *phase);
                 let line = format!("{node}  {phase}: waiting: {}", printable(why));
-                self.once(node, line)
+                self.line_if_new(node, line)
             }
             MigrationEvent::EvictionRefused { node, why } => {
                 let refused = Paint::Yellow.on("eviction refused");
                 let line = format!("{node}  {refused}: {}", printable(why));
-                self.once(node, line)
+                self.line_if_new(node, line)
             }
             MigrationEvent::Ended { record } => Some(self.ended(record)),
             MigrationEvent::WindowClosed { opens } => Some(match opens {
@@ -148,7 +148,7 @@ impl Progress {
         }
     }
 
-    fn once(&mut self, node: &NodeName, line: String) -> Option<String> {
+    fn line_if_new(&mut self, node: &NodeName, line: String) -> Option<String> {
         let told = self.told.entry(node.clone()).or_default();
         told.insert(line.clone()).then_some(line)
     }

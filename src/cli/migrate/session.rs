@@ -2,14 +2,13 @@
 
 use jiff::SignedDuration;
 
-use super::super::duration::duration;
 use super::super::failure::Failure;
 use super::super::interruption::Interruption;
-use super::super::lock::{acquired, holder};
 use super::super::{Common, ExitStatus, Format, output, target};
 use super::host::ThisProcess;
-use super::outcome;
-use super::status::StatusDocument;
+use super::status::{self, StatusDocument};
+use crate::cli::files::duration;
+use crate::cli::interruption::{acquired, holder};
 use crate::render::MigrationStatus;
 use ipam_cluster::LeaseName;
 use ipam_cluster::live::LiveCluster;
@@ -89,7 +88,7 @@ impl SessionArguments {
     ) -> Result<ExitStatus, Failure> {
         let ended = migration.run().await;
         host.finish();
-        let ended = ended.map_err(|error| outcome::recorded(error, common))?;
-        outcome::report(cluster, &ended, self.output, common).await
+        let ended = ended.map_err(|error| status::recorded(error, common))?;
+        status::report(cluster, &ended, self.output, common).await
     }
 }

@@ -5,9 +5,8 @@ use std::net::IpAddr;
 
 use super::evaluation::Evaluation;
 use super::selection::Request;
-use super::service::{AddressRequest, LbService};
+use super::service::{AddressRequest, LbService, incompatibility};
 use super::service_outcome::{LossReason, ServiceOutcome};
-use super::sharing::incompatibility;
 use crate::behaviours;
 use ipam_core::model::ServiceName;
 use ipam_core::net::Family;

@@ -1,16 +1,27 @@
 //! Evaluates Services against pools: what each Service keeps, loses, gains or waits for. Must never know
 //! which change made the pools so.
+//!
+//! Finds what makes an operator panic: 1.20.0 to 1.20.2 do not expect that a pool reserves an
+//! address of a sharing key (`sharingCluster.IsCompatible` of a nil cluster; cilium#48779).
+//!
+//! Whether a Service that takes any address may take the one that another Service requests. Must
+//! know nothing of the order of serving.
+//!
+//! Services that compete for the last addresses: who of one rank gets one is left to chance.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::conflict::Certainty;
 use super::evaluation::Evaluation;
-use super::pool::{AddressPool, OperatorState};
-use super::reaction::Reaction;
-use super::rivals::mark_rivals;
+use super::groups::{Rank, Reaction, ServingOrder, competing, in_order, ranks};
+use super::pool::{AddressPool, FirstLast, OperatorState, by_name};
 use super::rules::{ClassUse, LbRules};
 use super::selection::{Request, Selection};
-use super::service::LbService;
-use super::service_outcome::{Evaluated, ServiceOutcome};
-use super::serving_order::{ServingOrder, competing, in_order, ranks};
-use super::takers::Takers;
+use super::service::{AddressRequest, LbService};
+use super::service_outcome::{Evaluated, Fatal, GainedAddress, Pending, ServiceOutcome};
+use crate::behaviours;
+use ipam_core::net::{Family, Range};
 
 /// Evaluates every Service that LB-IPAM serves, in the usual order.
 pub fn evaluate<'s>(
@@ -133,6 +144,205 @@ fn untouched(services: &[&LbService]) -> Evaluated {
     Evaluated {
         outcomes: outcomes.collect(),
         ..Evaluated::default()
+    }
+}
+
+impl Evaluation<'_> {
+    /// A Service with a sharing key that requests an address which its pool reserves. The operator
+    /// panics at each start.
+    pub(super) fn fatal(
+        &self,
+        requests: &[Request<'_, '_>],
+        outcomes: &[ServiceOutcome],
+    ) -> Option<Fatal> {
+        let is_open = self.rules.is_of(behaviours::PANICS_AT_RESERVED);
+        let mut all = requests.iter().zip(outcomes).filter(|_| is_open);
+        all.find_map(|(request, outcome)| self.fatal_request(request, outcome))
+    }
+
+    fn fatal_request(&self, request: &Request<'_, '_>, outcome: &ServiceOutcome) -> Option<Fatal> {
+        request.service.sharing_key.read(self.rules)?;
+        let AddressRequest::Exactly(requested) = &request.wanted else {
+            return None;
+        };
+        let pool_of = |address: IpAddr| {
+            let covering = self.covering(address).into_iter();
+            let mut open = covering.filter(|place| self.ranges[*place].gives());
+            let active = &self.ranges
+                [open.find(|place| request.is_selected_by(self.ranges[*place].of_pool))?];
+            let is_held = self
+                .holders
+                .get(&address)
+                .is_some_and(|held| !held.is_empty());
+            (self.is_reserved(active, address) && !is_held).then(|| active.pool.name.clone())
+        };
+        let mut missing = requested
+            .iter()
+            .filter(|address| !outcome.keeps.contains(address));
+        missing.find_map(|address| {
+            Some(Fatal {
+                service: request.service.name.clone(),
+                address: *address,
+                pool: pool_of(*address)?,
+            })
+        })
+    }
+}
+
+/// Whether an edit releases a first or last address that a Service has. The operator panics, and
+/// starts again.
+pub(super) fn frees_held(
+    before: &[AddressPool],
+    pools: &[AddressPool],
+    services: &[&LbService],
+    rules: &LbRules,
+) -> bool {
+    if !rules.is_of(behaviours::PANICS_AT_RESERVED) {
+        return false;
+    }
+    let known = by_name(before);
+    let reserves = |pool: &AddressPool| rules.meaning_of(pool.first_last) == FirstLast::Reserved;
+    let freed = pools.iter().filter_map(|pool| {
+        let known = *known.get(pool.name.as_str())?;
+        (reserves(known) && !reserves(pool)).then_some((pool, known))
+    });
+    let is_held = |pool: &AddressPool, range: &Range| {
+        services.iter().any(|service| {
+            let mut ingress = service.ingress.iter();
+            pool.selects(&service.labels)
+                && ingress.any(|one| *one == range.first() || *one == range.last())
+        })
+    };
+    let edges = |pool: &AddressPool, known: &AddressPool| {
+        let mut kept = known.ranges.iter().filter(|range| {
+            pool.ranges.contains(range) && rules.reserves_first_and_last(known.first_last, range)
+        });
+        kept.any(|range| is_held(known, &range.range))
+    };
+    freed.into_iter().any(|(pool, known)| edges(pool, known))
+}
+
+/// What Services that lack an address ask for.
+#[derive(Default)]
+pub(super) struct Takers {
+    /// How many may take any address of a range, by its index.
+    of_range: BTreeMap<usize, u128>,
+    /// The addresses that Services request.
+    requested: BTreeSet<IpAddr>,
+}
+
+impl Takers {
+    pub(super) fn new(
+        evaluation: &Evaluation<'_>,
+        requests: &[Request<'_, '_>],
+        outcomes: &[ServiceOutcome],
+    ) -> Takers {
+        let mut takers = Takers::default();
+        let lacking = requests.iter().zip(outcomes);
+        for (request, _) in lacking.filter(|(request, outcome)| request.lacks_in(outcome)) {
+            let families = match &request.wanted {
+                AddressRequest::Exactly(requested) => {
+                    takers.requested.extend(requested);
+                    continue;
+                }
+                AddressRequest::AnyOf(families) => families,
+            };
+            for place in request
+                .selecting()
+                .iter()
+                .flat_map(|pool| evaluation.ranges_of(*pool))
+                .filter(|place| families.contains(&evaluation.ranges[*place].range.range.family()))
+            {
+                *takers.of_range.entry(place).or_default() += 1;
+            }
+        }
+        takers
+    }
+
+    /// Whether they may take this free address of a range, whose first one may be reserved. Each run of
+    /// free addresses begins behind one that is held or may be, and they take it from its start.
+    pub(super) fn may_take(
+        &self,
+        address: IpAddr,
+        place: usize,
+        range: &Range,
+        reserved: Option<&IpAddr>,
+        holders: &BTreeMap<IpAddr, Vec<&LbService>>,
+        rules: &LbRules,
+    ) -> bool {
+        let many = self.of_range.get(&place).copied().unwrap_or_default();
+        let up_to = |address: IpAddr| {
+            let before = range.before(&Range::from(address));
+            before.map_or(0, |before| before.width().saturating_add(1))
+        };
+        let held = holders.range(range.first()..address).next_back();
+        let requested = self.requested.range(range.first()..address).next_back();
+        let start = held.map(|(held, _)| held).max(requested).max(reserved);
+        let start = start.map_or(0, |start| up_to(*start).saturating_add(1));
+        let free_before = up_to(address).saturating_sub(start);
+        many > 0 && (!rules.is_of(behaviours::LOWEST_FREE_ADDRESS) || many > free_before)
+    }
+}
+
+/// Pools by name, for Services of a rank that want an address of a family.
+type ByRank<'p> = BTreeMap<(Rank, Family), BTreeSet<&'p str>>;
+
+fn names<'p>(request: &Request<'_, '_>, pools: &'p [AddressPool]) -> BTreeSet<&'p str> {
+    let selecting = request.selecting().iter();
+    selecting.map(|pool| pools[*pool].name.as_str()).collect()
+}
+
+fn families_without_room(outcome: &ServiceOutcome) -> Vec<Family> {
+    let pending = outcome.pending.iter();
+    pending.filter_map(Pending::family_without_room).collect()
+}
+
+/// Records for each Service whether another one of its rank may get its address, and which addresses
+/// it may get instead of waiting.
+pub(super) fn mark_rivals(
+    requests: &[Request<'_, '_>],
+    ranks: &[Rank],
+    pools: &[AddressPool],
+    outcomes: &mut [ServiceOutcome],
+) {
+    let (mut short, mut gained) = (ByRank::new(), BTreeMap::new());
+    for ((request, rank), outcome) in requests.iter().zip(ranks).zip(&*outcomes) {
+        for family in families_without_room(outcome) {
+            let known = short.entry((*rank, family)).or_default();
+            known.extend(names(request, pools));
+        }
+        for gain in &outcome.gains {
+            let known: &mut BTreeSet<String> = gained.entry((*rank, gain.family())).or_default();
+            known.extend(gain.pools());
+        }
+    }
+    if short.is_empty() {
+        return;
+    }
+    for ((request, rank), outcome) in requests.iter().zip(ranks).zip(outcomes) {
+        let is_short = |gain: &GainedAddress| match gain {
+            GainedAddress::Exactly(_) => false,
+            // One of several addresses of a sharing key has no pool.
+            GainedAddress::OneOf { pools, .. } if pools.is_empty() => false,
+            GainedAddress::OneOf { family, pools } => short
+                .get(&(*rank, *family))
+                .is_some_and(|short| pools.iter().all(|pool| short.contains(pool.as_str()))),
+        };
+        if outcome.gains.iter().any(is_short) {
+            outcome.certainty = Certainty::LeftToChance;
+        }
+        for family in families_without_room(outcome) {
+            let of_others = gained.get(&(*rank, family)).into_iter().flatten();
+            let its = names(request, pools);
+            let pools: BTreeSet<String> = of_others
+                .filter(|pool| its.contains(pool.as_str()))
+                .cloned()
+                .collect();
+            if !pools.is_empty() {
+                let chance = GainedAddress::OneOf { family, pools };
+                outcome.chances.push(chance);
+            }
+        }
     }
 }
 
@@ -575,5 +785,59 @@ mod tests {
             reported(&[], &services, "1.19.3", OperatorState::Restarted),
             ["a: keeps 192.0.2.1"]
         );
+    }
+}
+
+#[cfg(test)]
+mod takers_tests {
+    use super::*;
+
+    fn may_take(many: u128, address: &str, held: &[&str], requested: &[&str]) -> bool {
+        may_take_of(None, many, address, held, requested)
+    }
+
+    fn may_take_of(
+        reserved: Option<&IpAddr>,
+        many: u128,
+        address: &str,
+        held: &[&str],
+        requested: &[&str],
+    ) -> bool {
+        let parse = |text: &&str| text.parse::<IpAddr>().unwrap();
+        let takers = Takers {
+            of_range: BTreeMap::from([(0, many)]),
+            requested: requested.iter().map(parse).collect(),
+        };
+        let holders = held.iter().map(|held| (parse(held), Vec::new())).collect();
+        let rules = LbRules::new("1.19.3".parse().ok(), &BTreeMap::new());
+        let range = "10.0.0.0/24".parse().unwrap();
+        takers.may_take(parse(&address), 0, &range, reserved, &holders, &rules)
+    }
+
+    #[test]
+    fn they_take_a_run_from_its_start() {
+        assert!(!may_take(0, "10.0.0.0", &[], &[]));
+        assert!(may_take(1, "10.0.0.0", &[], &[]));
+        assert!(!may_take(10, "10.0.0.10", &[], &[]));
+        assert!(may_take(11, "10.0.0.10", &[], &[]));
+    }
+
+    #[test]
+    fn a_run_begins_behind_what_is_held_or_requested() {
+        assert!(may_take(1, "10.0.0.10", &["10.0.0.9"], &[]));
+        assert!(!may_take(1, "10.0.0.10", &["10.0.0.8"], &[]));
+        assert!(may_take(
+            2,
+            "10.0.0.10",
+            &["10.0.0.2"],
+            &["10.0.0.8", "10.0.0.10"]
+        ));
+    }
+
+    #[test]
+    fn a_reserved_address_is_not_taken() {
+        let first: IpAddr = "10.0.0.0".parse().unwrap();
+        assert!(!may_take(1, "10.0.0.1", &[], &[]));
+        assert!(may_take_of(Some(&first), 1, "10.0.0.1", &[], &[]));
     }
 }

@@ -4,18 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::active_range::{ActiveRange, active_ranges};
 use super::conflict::Certainty;
 use super::contested::Imported;
-use super::counts::Counts;
-use super::pool::{AddressPool, OperatorState};
+use super::evaluate::Takers;
+use super::pool::{ActiveRange, AddressPool, Counts, OperatorState, active_ranges};
 use super::rules::LbRules;
 use super::satisfy::Reservation;
 use super::selection::Request;
-use super::service::{AddressRequest, LbService};
+use super::service::{AddressRequest, LbService, incompatibility};
 use super::service_outcome::{LossReason, ServiceOutcome};
-use super::sharing::incompatibility;
-use super::takers::Takers;
 use crate::behaviours;
 use ipam_core::net::{Family, Range, RangeIndex};
 

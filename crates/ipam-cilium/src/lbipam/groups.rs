@@ -3,18 +3,23 @@
 //!
 //! A pool and a Service are in one group if the pool selects the Service or covers an address that
 //! the Service has or requests. So are two Services with a common address or sharing key, and two pools
-//! that overlap. [`Reaction`](super::Reaction) has the operator's decisions for all groups.
+//! that overlap. [`Reaction`] has the operator's decisions for all groups.
+//!
+//! How the operator meets a change of a pool: it decides so for all Services at once.
+//!
+//! The order in which the operator serves Services that lack an address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::evaluate::ours;
-use super::pool::AddressPool;
+use super::evaluate::{frees_held, ours};
+use super::pool::{AddressPool, OperatorState, by_name};
 use super::rules::LbRules;
-use super::selection::Selection;
-use super::service::LbService;
+use super::selection::{Request, Selection};
+use super::service::{AddressRequest, LbService};
+use crate::behaviours;
 use ipam_core::model::ServiceName;
-use ipam_core::net::Range;
+use ipam_core::net::{Family, Range};
 
 /// Pools and Services that no other ones affect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,7 +91,7 @@ impl Groups {
         named
     }
 
-    /// All of them. Others name them by their place.
+    /// All groups. Other methods return the index of a group in this slice.
     pub fn all(&self) -> &[Group] {
         &self.groups
     }
@@ -185,3 +190,146 @@ impl Members {
 
 #[cfg(test)]
 mod tests;
+
+/// How the operator meets a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaction {
+    /// It has no pool, and changes nothing.
+    Idle,
+    /// It starts, or behaves as if it had just started.
+    Starts,
+    /// It runs.
+    Runs(Revalidation),
+}
+
+/// Which Services a running operator serves anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revalidation {
+    /// All, since a pool is edited (`revalidateAllServices`), and its release serves those that wait
+    /// before those that have an address.
+    All,
+    /// First those that lose an address. Releases that serve holders first do so at any change.
+    Changed,
+}
+
+impl Reaction {
+    /// The reaction of an operator that starts with this number of pools.
+    pub(super) fn at_start(pools: usize) -> Reaction {
+        match pools {
+            0 => Reaction::Idle,
+            _ => Reaction::Starts,
+        }
+    }
+
+    /// The reaction of a running operator. `before` and `after` are the numbers of all its pools.
+    /// `known` and `pools` must hold each pool that changes, as it was and as it is; `services` those
+    /// that these pools select.
+    pub fn new(
+        (before, after): (usize, usize),
+        known: &[AddressPool],
+        pools: &[AddressPool],
+        services: &[&LbService],
+        rules: &LbRules,
+    ) -> Reaction {
+        // Without a pool the operator is idle, and then behaves as if it had just started.
+        if before == 0 || frees_held(known, pools, services, rules) {
+            return Reaction::at_start(after);
+        }
+        let revalidates_all = !rules.is_of(behaviours::HOLDERS_FIRST) && has_edit(known, pools);
+        Reaction::Runs(match revalidates_all {
+            true => Revalidation::All,
+            false => Revalidation::Changed,
+        })
+    }
+}
+
+fn has_edit(known: &[AddressPool], pools: &[AddressPool]) -> bool {
+    let known = by_name(known);
+    pools.iter().any(|pool| {
+        let known = known.get(pool.name.as_str());
+        known.is_some_and(|known| !pool.has_spec_of(known))
+    })
+}
+
+/// Which of the Services that lack an address is served first, and what it takes. The operator goes by
+/// the order of a Go map. Of two rivals, each is served first in one of the adverse orders; of three,
+/// the one in between is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServingOrder {
+    /// Those that the operator prefers, then by name. A Service that takes any address takes none that
+    /// another one requests.
+    Usual,
+    /// The same order. A Service that takes any address takes those that later ones request.
+    Adverse,
+    /// The reverse of it, among those that compete.
+    AdverseReversed,
+}
+
+impl ServingOrder {
+    /// The orders in which Services that compete have bad luck.
+    pub const ADVERSE: [ServingOrder; 2] = [ServingOrder::Adverse, ServingOrder::AdverseReversed];
+}
+
+/// How soon the operator serves a Service. Among those of one rank, the order of a Go map decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    First,
+    Second,
+    Last,
+}
+
+/// By what the status of a Service shows of the addresses that it shall have: all, some, or none.
+fn rank(request: &Request<'_, '_>) -> Rank {
+    let ingress = &request.service.ingress;
+    let is_complete = match &request.wanted {
+        AddressRequest::Exactly(requested) => requested.iter().all(|one| ingress.contains(one)),
+        AddressRequest::AnyOf(families) => families
+            .iter()
+            .all(|family| ingress.iter().any(|one| Family::of(*one) == *family)),
+    };
+    match (is_complete, ingress.is_empty()) {
+        (true, _) => Rank::First,
+        (false, false) => Rank::Second,
+        (false, true) => Rank::Last,
+    }
+}
+
+/// The rank of each Service.
+pub(super) fn ranks(
+    requests: &[Request<'_, '_>],
+    rules: &LbRules,
+    reaction: Reaction,
+) -> Vec<Rank> {
+    let revalidates_all = match reaction {
+        Reaction::Idle | Reaction::Runs(Revalidation::Changed) => false,
+        Reaction::Starts | Reaction::Runs(Revalidation::All) => true,
+    };
+    let is_waiting_first = !rules.is_of(behaviours::HOLDERS_FIRST) && revalidates_all;
+    let of_one = |request| match (is_waiting_first, rank(request)) {
+        (true, Rank::First) => Rank::Last,
+        (true, Rank::Second | Rank::Last) => Rank::First,
+        (false, rank) => rank,
+    };
+    requests.iter().map(of_one).collect()
+}
+
+/// The ranks within which Services compete. At a start it is one for all: which of them the operator
+/// prefers depends on its release, and an upgrade may skip releases.
+pub(super) fn competing(ranks: &[Rank], state: OperatorState<'_>) -> Vec<Rank> {
+    match state {
+        OperatorState::Running(_) => ranks.to_vec(),
+        OperatorState::Restarted => vec![Rank::First; ranks.len()],
+    }
+}
+
+/// Places of the Services in the order in which they are served. Those compete that are of one rank
+/// in `competing`.
+pub(super) fn in_order(wanted: ServingOrder, ranks: &[Rank], competing: &[Rank]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..ranks.len()).collect();
+    order.sort_by_key(|place| ranks[*place]);
+    if wanted == ServingOrder::AdverseReversed {
+        order.reverse();
+        order.sort_by_key(|place| competing[*place]);
+    }
+    order
+}

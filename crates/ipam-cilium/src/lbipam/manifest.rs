@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::pool::{AddressPool, AddressRange, FirstLast, Marking, RangeForm, ServingState};
+use super::pool_annotations::WrittenSelector;
 use super::rules::LbRules;
-use super::written_selector::WrittenSelector;
 use crate::behaviours;
 use ipam_core::model::{Labels, Selector, is_ours};
 use ipam_core::net::{Address, Block, BlockError, Range, is_written_as_mapped};

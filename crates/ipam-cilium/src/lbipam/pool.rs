@@ -1,9 +1,21 @@
 //! Address pools as LB-IPAM sees them, and the operator's memory of them.
+//!
+//! Counts addresses of a pool (`updatePoolCounts`).
+//!
+//! Ranges of all pools, and whether the operator gives or recognises their addresses.
+//!
+//! What clients of a Service connect to: the entries of `status.loadBalancer.ingress[]`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
 
-use ipam_core::model::{Labels, Selector};
-use ipam_core::net::Range;
+use super::conflict::{Certainty, conflicts};
+use super::rules::{ClassUse, LbRules};
+use super::service::LbService;
+use super::service_outcome::LossReason;
+use ipam_core::model::{Labels, PerFamily, Selector};
+use ipam_core::net::{Family, Range};
 
 /// Form of a range in the spec. Only a CIDR can have its first and last address reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,4 +114,198 @@ pub(super) fn by_name(pools: &[AddressPool]) -> BTreeMap<&str, &AddressPool> {
         .iter()
         .map(|pool| (pool.name.as_str(), pool))
         .collect()
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Includes reserved addresses.
+    pub total: u128,
+    /// Addresses of Services, and reserved ones.
+    pub used: u128,
+    available: PerFamily<u128>,
+}
+
+impl Counts {
+    /// Adds a range of this family.
+    pub(super) fn add(&mut self, family: Family, total: u128, used: u128) {
+        let used = used.min(total);
+        self.total = self.total.saturating_add(total);
+        self.used = self.used.saturating_add(used);
+        let available = self.available.get_mut(family).get_or_insert_default();
+        *available = available.saturating_add(total - used);
+    }
+
+    /// Those of both families, as the operator shows them.
+    pub fn available(&self) -> u128 {
+        self.available.iter().copied().fold(0, u128::saturating_add)
+    }
+
+    /// Those of one family: a Service that lacks an IPv4 address cannot use an IPv6 address.
+    pub(super) fn available_of(&self, family: Family) -> u128 {
+        self.available.get(family).copied().unwrap_or_default()
+    }
+}
+
+/// A range with its pool and its use.
+pub(super) struct ActiveRange<'p> {
+    pub(super) pool: &'p AddressPool,
+    /// Index of the pool.
+    pub(super) of_pool: usize,
+    pub(super) range: AddressRange,
+    /// Whether the operator gives addresses from it.
+    pub(super) use_of: Result<(), LossReason>,
+    /// Whether the operator recognises an address that a Service already shows.
+    pub(super) imports: Result<(), LossReason>,
+    /// Whether the operator uses its pool is left to chance: it starts, and the pool overlaps
+    /// another one.
+    pub(super) certainty: Certainty,
+    /// Number of given and reserved addresses.
+    pub(super) taken: u128,
+}
+
+impl ActiveRange<'_> {
+    /// Whether it gives addresses. A running operator also gives them from an unused pool that was
+    /// just edited.
+    pub(super) fn gives(&self) -> bool {
+        self.use_of.is_ok() || self.imports.is_ok()
+    }
+
+    /// Whether all its addresses are given or reserved.
+    pub(super) fn is_full(&self) -> bool {
+        self.taken > self.range.range.width()
+    }
+}
+
+/// All ranges, in the order of the pools.
+pub(super) fn active_ranges<'p>(
+    pools: &'p [AddressPool],
+    rules: &LbRules,
+    state: OperatorState<'p>,
+) -> Vec<ActiveRange<'p>> {
+    let losers = conflicts(pools, state);
+    let is_out = |pool: &AddressPool| {
+        losers
+            .get(pool.name.as_str())
+            .is_some_and(|conflict| conflict.certainty == Certainty::Certain)
+    };
+    let certainty = |pool: &AddressPool| match (state, losers.get(pool.name.as_str())) {
+        (OperatorState::Restarted, Some(conflict)) => conflict.certainty,
+        _ => Certainty::Certain,
+    };
+    let use_of = |pool: &AddressPool| match pool.state {
+        _ if is_out(pool) => Err(LossReason::PoolConflicting),
+        ServingState::Disabled => Err(LossReason::PoolDisabled),
+        ServingState::Enabled => Ok(()),
+    };
+    let out_before: BTreeSet<&str> = match state {
+        OperatorState::Running(before) => conflicts(before, state).into_keys().collect(),
+        OperatorState::Restarted => BTreeSet::new(),
+    };
+    let known: BTreeMap<&str, &AddressPool> = match state {
+        OperatorState::Running(before) => by_name(before),
+        OperatorState::Restarted => BTreeMap::new(),
+    };
+    let active = |(of_pool, pool): (usize, &'p AddressPool)| {
+        let (use_of, certainty) = (use_of(pool), certainty(pool));
+        let imports = match state {
+            OperatorState::Running(_) => {
+                imports_of(pool, known.get(pool.name.as_str()).copied(), &out_before)
+            }
+            OperatorState::Restarted => use_of,
+        };
+        pool.ranges.iter().map(move |range| {
+            let taken = if rules.reserves_first_and_last(pool.first_last, range) {
+                2
+            } else {
+                0
+            };
+            ActiveRange {
+                pool,
+                of_pool,
+                range: *range,
+                use_of,
+                imports,
+                certainty,
+                taken,
+            }
+        })
+    };
+    pools.iter().enumerate().flat_map(active).collect()
+}
+
+/// Whether a running operator recognises addresses of a pool. It checks only known pools, and only
+/// when one is edited. It detects a conflict made by an edit later.
+fn imports_of(
+    pool: &AddressPool,
+    known: Option<&AddressPool>,
+    out_before: &BTreeSet<&str>,
+) -> Result<(), LossReason> {
+    let Some(known) = known else {
+        return Err(LossReason::NoPool);
+    };
+    match pool.state {
+        ServingState::Disabled => Err(LossReason::PoolDisabled),
+        ServingState::Enabled
+            if pool.has_spec_of(known) && out_before.contains(pool.name.as_str()) =>
+        {
+            Err(LossReason::PoolConflicting)
+        }
+        ServingState::Enabled => Ok(()),
+    }
+}
+
+/// An IP address, or a hostname that a cloud gave.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ServedAddress {
+    Ip(IpAddr),
+    Hostname(String),
+}
+
+impl ServedAddress {
+    pub fn ip(&self) -> Option<IpAddr> {
+        match self {
+            ServedAddress::Ip(ip) => Some(*ip),
+            ServedAddress::Hostname(_) => None,
+        }
+    }
+}
+
+/// A hostname comes from an object that others write, so it is escaped.
+impl fmt::Display for ServedAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServedAddress::Ip(ip) => write!(f, "{ip}"),
+            ServedAddress::Hostname(name) => write!(f, "{}", name.escape_debug()),
+        }
+    }
+}
+
+/// A hostname of `status.loadBalancer.ingress[]`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServedHostname {
+    pub hostname: String,
+    /// The address in the same entry. LB-IPAM keeps the hostname as long as this address.
+    pub ip: Option<IpAddr>,
+}
+
+impl ServedHostname {
+    pub fn address(&self) -> ServedAddress {
+        ServedAddress::Hostname(self.hostname.clone())
+    }
+}
+
+impl LbService {
+    /// Every address and every hostname.
+    pub fn served(&self) -> impl Iterator<Item = ServedAddress> {
+        let ips = self.ingress.iter().copied().map(ServedAddress::Ip);
+        ips.chain(self.hostnames.iter().map(ServedHostname::address))
+    }
+
+    /// The hostnames that LB-IPAM removes when it writes the status: those without an address in
+    /// their entry, of a Service that it serves.
+    pub fn hostnames_that_go(&self, rules: &LbRules) -> impl Iterator<Item = &ServedHostname> {
+        let is_served = rules.class_use(self.class.as_deref()) == ClassUse::Ours;
+        let hostnames = self.hostnames.iter().filter(move |_| is_served);
+        hostnames.filter(|one| one.ip.is_none())
+    }
 }

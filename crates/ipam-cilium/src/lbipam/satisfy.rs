@@ -6,9 +6,8 @@ use std::net::IpAddr;
 
 use super::evaluation::{Evaluation, KeptBecause, lacks};
 use super::selection::Request;
-use super::service::{AddressRequest, LbService};
+use super::service::{AddressRequest, LbService, incompatibility};
 use super::service_outcome::{GainedAddress, LossReason, Pending, ServiceOutcome};
-use super::sharing::incompatibility;
 use crate::behaviours;
 use ipam_core::net::Family;
 

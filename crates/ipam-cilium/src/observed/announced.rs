@@ -3,6 +3,8 @@
 //! The source field depends on the implementation (`pkg/bgp/speaker` @ 1.11 and 1.12, `pkg/bgpv1` @
 //! 1.12 to 1.18, `pkg/bgp` @ 1.19). The first speaker reads the Node in every IPAM mode; later ones
 //! read the field that the agent reads.
+//!
+//! The range in which Pods are routed without masquerading, from Cilium's settings.
 
 use std::collections::BTreeSet;
 
@@ -271,5 +273,32 @@ impl Observed {
             }
             _ => Vec::new(),
         }
+    }
+}
+
+/// Cilium's setting of that range.
+pub fn native_routing_setting(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "ipv4-native-routing-cidr",
+        Family::Ipv6 => "ipv6-native-routing-cidr",
+    }
+}
+
+impl Observed {
+    /// Range whose packets are routed without masquerading; `None` with tunnels, or if it is not
+    /// set.
+    pub fn native_routing_range(&self, family: Family) -> Option<Block> {
+        let setting = |key| self.common_setting(key).map(|setting| setting.value);
+        let is_native =
+            setting("routing-mode") == Some("native") || setting("tunnel") == Some("disabled");
+        let masquerade = match family {
+            Family::Ipv4 => "enable-ipv4-masquerade",
+            Family::Ipv6 => "enable-ipv6-masquerade",
+        };
+        // Masquerading is on by default; ip-masq-agent has its own list.
+        if setting(masquerade) == Some("false") || self.is_on("enable-ip-masq-agent") {
+            return None;
+        }
+        Block::lenient(setting(native_routing_setting(family)).filter(|_| is_native)?).ok()
     }
 }

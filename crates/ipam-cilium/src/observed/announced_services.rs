@@ -2,14 +2,24 @@
 //!
 //! Sources: `pkg/bgp/speaker` @ 1.11 to 1.16, `pkg/bgpv1` @ 1.12 to 1.18, `pkg/bgp` @ 1.19,
 //! `pkg/l2announcer` @ 1.14 to 1.19. L2 announces IPv6 from 1.19 on (cilium#28985, cilium#43529).
+//!
+//! Annotations of Services that look like those of LB-IPAM, and that no version of Cilium reads.
+//!
+//! ConfigMap `bgp-config`: the peers of the MetalLB speakers inside Cilium's agents, 1.10 to 1.16.
+//! Source: `pkg/bgp/config` @ 1.12, and `internal/config/config.go` of MetalLB 0.12.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::load_balancing::SERVICE_ANNOTATIONS;
+use super::view::{ConfigMapView, nullable};
 use super::{Node, Observed, setting_key};
 use crate::behaviours::{self, Releases};
-use crate::lbipam::LbService;
+use crate::lbipam::{LbService, WrittenRequirement, WrittenSelector};
 use crate::releases::announces_without_backend;
-use ipam_core::model::Selector;
+use ipam_core::model::{Labels, Selector, ServiceName};
 use ipam_core::net::Family;
 
 ipam_core::text_enum! {
@@ -142,5 +152,197 @@ fn of_node<'o>(observed: &'o Observed, node: &'o Node) -> Vec<&'o Selector> {
             .flat_map(|entry| &entry.services)
             .collect(),
         None => Vec::new(),
+    }
+}
+
+/// Whether a key is meant for LB-IPAM, or for the IPAM of Pods, by its words.
+pub(super) fn is_of_load_balancing(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    let Some((domain, name)) = key.split_once('/') else {
+        return false;
+    };
+    let is_ciliums = domain == "io.cilium" || domain == "cilium.io";
+    let is_of_ipam = domain == "lbipam.cilium.io" || domain == "ipam.cilium.io";
+    let is_similar = domain.ends_with(".cilium.io") && domain.contains("ipam");
+    let names_it = ["lb-ipam", "lbipam"].iter().any(|word| name.contains(word));
+    is_of_ipam || is_similar || (is_ciliums && names_it)
+}
+
+/// The annotations of LB-IPAM that some version of Cilium reads (`pkg/annotation/k8s.go` @ 1.20).
+pub fn read_service_annotations() -> impl Iterator<Item = &'static str> {
+    SERVICE_ANNOTATIONS.as_flattened().iter().copied()
+}
+
+impl Observed {
+    pub(super) fn note_annotations(
+        &mut self,
+        name: &ServiceName,
+        annotations: &BTreeMap<String, String>,
+    ) {
+        let is_read = |key: &str| read_service_annotations().any(|read| read == key);
+        let unread: Vec<String> = annotations
+            .keys()
+            .filter(|key| is_of_load_balancing(key) && !is_read(key))
+            .cloned()
+            .collect();
+        if !unread.is_empty() {
+            self.unread_annotations.insert(name.clone(), unread);
+        }
+    }
+}
+
+/// Key of the configuration in the ConfigMap.
+pub(super) const CONFIG_KEY: &str = "config.yaml";
+
+/// The peers of all speakers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpeakerPeers {
+    /// For each peer the selectors of its nodes; none means every node.
+    pub peers: Vec<Vec<Selector>>,
+}
+
+impl SpeakerPeers {
+    /// Whether the speaker of a node has a peer.
+    pub fn has_peer(&self, node: &Node) -> bool {
+        self.peers.iter().any(|nodes| {
+            nodes.is_empty() || nodes.iter().any(|selector| selector.matches(&node.labels))
+        })
+    }
+}
+
+#[derive(Default, Deserialize, Serialize)]
+struct ConfigView {
+    #[serde(default, deserialize_with = "nullable")]
+    peers: Vec<PeerView>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct PeerView {
+    #[serde(default, deserialize_with = "nullable")]
+    node_selectors: Vec<SelectorView>,
+}
+
+#[derive(Clone, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct SelectorView {
+    #[serde(default, deserialize_with = "nullable")]
+    match_labels: Labels,
+    #[serde(default, deserialize_with = "nullable")]
+    match_expressions: Vec<WrittenRequirement>,
+}
+
+impl SelectorView {
+    /// An invalid selector selects nothing.
+    fn selector(&self) -> Selector {
+        let written = WrittenSelector {
+            match_labels: self.match_labels.clone(),
+            match_expressions: self.match_expressions.clone(),
+        };
+        written.selector().unwrap_or_else(|_| Selector::nothing())
+    }
+}
+
+fn parse(text: &str) -> Result<ConfigView, serde_json::Error> {
+    // An empty document is null.
+    let parsed = serde_yaml::from_str::<Option<ConfigView>>(text);
+    let parsed = parsed.map_err(|error| serde::de::Error::custom(error.to_string()))?;
+    Ok(parsed.unwrap_or_default())
+}
+
+impl SpeakerPeers {
+    pub(super) fn read(view: &ConfigMapView) -> Result<SpeakerPeers, serde_json::Error> {
+        let text = view.data.get(CONFIG_KEY).map_or("", String::as_str);
+        let peers = parse(text)?.peers;
+        let of_peer = |peer: &PeerView| {
+            let selectors = peer.node_selectors.iter();
+            selectors.map(SelectorView::selector).collect()
+        };
+        Ok(SpeakerPeers {
+            peers: peers.iter().map(of_peer).collect(),
+        })
+    }
+}
+
+/// The configuration with nothing in it that is not read: it may have passwords. Text that cannot
+/// be read stays unreadable.
+pub(super) fn slim_config(text: &Value) -> Value {
+    let parsed = text.as_str().and_then(|text| parse(text).ok());
+    let slimmed = parsed.and_then(|config| serde_json::to_string(&config).ok());
+    slimmed
+        .unwrap_or_else(|| "peers: unreadable".to_owned())
+        .into()
+}
+
+/// The keys of the ConfigMap that are read.
+pub(super) fn slim_data(data: &Value) -> Value {
+    let of_key = data.get(CONFIG_KEY).map(slim_config);
+    let read: BTreeMap<&str, Value> = of_key.into_iter().map(|text| (CONFIG_KEY, text)).collect();
+    serde_json::to_value(read).unwrap_or_default()
+}
+
+impl Observed {
+    /// Whether the MetalLB speaker of a node has a peer. A file without the ConfigMap tells
+    /// nothing.
+    pub fn speaks_to_a_peer(&self, node: &Node) -> bool {
+        let peers = self.announcing.speaker_peers.as_ref();
+        peers.is_none_or(|peers| peers.has_peer(node))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_by_their_words() {
+        for key in [
+            "io.cilium/lb-ipam-pool",
+            "lbipam.cilium.io/pool",
+            "lb-ipam.cilium.io/ips",
+            "cilium.io/lb-ipam-ips",
+            "ipam.cilium.io/ip-pool",
+        ] {
+            assert!(is_of_load_balancing(key), "{key}");
+        }
+        for key in [
+            "io.cilium/global-service",
+            "service.cilium.io/global",
+            "metallb.universe.tf/address-pool",
+            "example.com/lb-ipam-pool",
+            "kubernetes.io/ingress.class",
+            "lb-ipam-pool",
+        ] {
+            assert!(!is_of_load_balancing(key), "{key}");
+        }
+        assert!(read_service_annotations().all(is_of_load_balancing));
+    }
+}
+
+#[cfg(test)]
+mod metal_lb_tests {
+    use super::*;
+
+    #[test]
+    fn a_slim_configuration_reads_alike_and_has_no_password() {
+        let text = "peers:\n- peer-address: 192.0.2.254\n  password: secret\n  node-selectors:\n  - match-labels: {rack: a}\n  - match-expressions: [{key: edge, operator: Exists}]\n- my-asn: 65001\naddress-pools: []\n";
+        let slimmed = slim_config(&text.into());
+        assert!(!slimmed.to_string().contains("secret"), "{slimmed}");
+        assert_eq!(slim_config(&slimmed), slimmed);
+        let nodes = |text: &str| {
+            let peers = parse(text).unwrap().peers;
+            let of_peer = |peer: &PeerView| {
+                peer.node_selectors
+                    .iter()
+                    .map(SelectorView::selector)
+                    .collect::<Vec<_>>()
+            };
+            peers.iter().map(of_peer).collect::<Vec<_>>()
+        };
+        let read = nodes(text);
+        assert_eq!(read, nodes(slimmed.as_str().unwrap()));
+        assert_eq!(read.iter().map(Vec::len).collect::<Vec<_>>(), [2, 0]);
+        assert_eq!(nodes(""), Vec::<Vec<Selector>>::new());
+        assert!(parse(slim_config(&"peers: 7".into()).as_str().unwrap()).is_err());
     }
 }

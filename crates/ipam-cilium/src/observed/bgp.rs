@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::metal_lb::SpeakerPeers;
+use super::announced_services::SpeakerPeers;
 use super::view::nullable;
 use crate::lbipam::WrittenSelector;
 use ipam_core::model::{Labels, Selector};

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::arguments::arguments_of;
 use super::distribution::Distribution;
-use super::view_workload::{Container, WorkloadView};
+use super::setting_key::arguments_of;
+use super::view_lb::{Container, WorkloadView};
 use ipam_core::net::{Block, Range};
 
 ipam_core::text_enum! {

@@ -2,7 +2,7 @@
 
 use super::served::{CiliumKind, SCHEMA_LABEL};
 
-/// A kind that is read.
+/// A kind of Kubernetes that is read from the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObservedKind {
     /// Our own ConfigMap of claims. Read before every kind that shows blocks.

@@ -5,7 +5,6 @@
 
 mod announced;
 mod announced_services;
-mod arguments;
 mod bgp;
 mod cilium;
 mod claimed;
@@ -16,31 +15,21 @@ mod identify;
 mod installation;
 mod kind;
 mod load_balancing;
-mod metal_lb;
-mod migrating;
-mod native_routing;
 mod node_allocators;
-mod node_configs;
 mod operator;
-mod operator_complaint;
 mod operator_start;
 mod pod_pools;
 mod ports;
 mod project;
 mod protobuf;
 mod read;
-mod read_error;
 mod read_node;
-mod read_workload;
 mod served;
-mod service_annotations;
 pub mod setting_key;
 mod settings;
 mod slim;
-mod subnets;
 mod view;
 mod view_lb;
-mod view_workload;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -53,53 +42,48 @@ use crate::lbipam::LbService;
 use ipam_core::model::{Finding, Labels, NodeName, PerFamily, ServiceName};
 use ipam_core::net::{Block, Family, Range, RangeIndex};
 
-pub use ipam_core::model::{OWNER_LABEL, ObjectVersion};
-
-pub use announced::{Announced, BgpSpeaker};
-pub use announced_services::{Protocol, ServiceAnnouncements};
+pub use announced::{Announced, BgpSpeaker, native_routing_setting};
+pub use announced_services::{
+    Protocol, ServiceAnnouncements, SpeakerPeers, read_service_annotations,
+};
 pub use bgp::{Advertisement, Announcing, ClusterConfig, L2Policy, PeeringPolicy, PodCidrs};
 pub(crate) use cilium::is_true;
 pub use cilium::{
     AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen, OperatorState,
 };
-pub use claimed::StoredClaims;
+pub use claimed::{StoredClaims, UnfinishedMigration};
 pub use controller_process::{AllocatorStatus, CloudRoutes, ControllerProgram};
 pub use distribution::Distribution;
 pub use holding::{Holding, HoldingField, Reading, blocks_shown, family_of_annotation};
-pub use identify::{Head, MisnamedItem};
+pub use identify::{Head, MisnamedItem, ReadError, without_type_names};
 pub use installation::DEFAULT_CILIUM_NAMESPACE;
+pub use ipam_core::model::{OWNER_LABEL, ObjectVersion};
 pub use kind::{
     CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, MIGRATION_KEY, MIGRATION_NAME, OWN_NAMESPACE,
     ObservedKind, Query,
 };
 pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool};
-pub use metal_lb::SpeakerPeers;
-pub use migrating::UnfinishedMigration;
-pub use native_routing::native_routing_setting;
 pub use node_allocators::{Allocator, AllocatorProof, KNOWN_ALLOCATORS};
-pub use node_configs::NodeConfigs;
 pub use operator::{
-    BlockAllocator, IGNORE_ANNOTATION, OperatorAttention, OperatorBlocks, OperatorRefusal,
+    BlockAllocator, IGNORE_ANNOTATION, OperatorAttention, OperatorBlocks, OperatorComplaint,
+    OperatorRefusal,
 };
-pub use operator_complaint::OperatorComplaint;
 pub use operator_start::{DuplicateHandling, Losers, Removal, RemovalCause};
 pub use pod_pools::{DEFAULT_POOL_SETTING, PodPoolApi, PodRanges, SeenPodPool};
-pub use ports::SeenPorts;
+pub use ports::{SeenPorts, SeenSubnet, SeenSubnets};
 pub use protobuf::{
     Encoding, ProtobufEvent, ProtobufList, ProtobufObject, ProtobufStatus, WireError,
     cheapest_encoding, value_of_protobuf,
 };
 pub use read::{Reader, Understood};
-pub use read_error::{ReadError, without_type_names};
 pub use served::{
     Access, CiliumKind, Definitions, FieldSchema, ServedKind, ServedVersion, VersionRole,
 };
-pub use service_annotations::read_service_annotations;
+pub use setting_key::NodeConfigs;
 pub use settings::{
     Agent, NodeConfig, NodeConfigApi, NodeConfigsServed, Setting, SettingSource, range_setting,
 };
 pub use slim::{is_read, slim};
-pub use subnets::{SeenSubnet, SeenSubnets};
 
 /// Annotation keys of Cilium 1.13 and later (`pkg/annotation/k8s.go`).
 pub const ANNOTATION_IPV4: &str = "network.cilium.io/ipv4-pod-cidr";
@@ -297,7 +281,7 @@ pub struct Node {
     pub spec: PerFamily<Block>,
     /// The newer annotation keys.
     pub annotation: PerFamily<Block>,
-    /// The older annotation keys.
+    /// Blocks in annotations with the older keys.
     pub old_annotation: PerFamily<Block>,
     /// Blocks of all fields, even those that Cilium ignores.
     pub shown: Vec<Block>,

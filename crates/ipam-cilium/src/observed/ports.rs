@@ -1,8 +1,11 @@
 //! Neutron ports of the nodes' VMs.
+//!
+//! Observed subnets of OpenStack Neutron.
 
 use std::collections::BTreeMap;
 
 use super::{Node, Observed};
+use ipam_core::net::Block;
 use ipam_core::neutron::{Id, VmPort};
 
 /// Ports by VM, or why they could not be read.
@@ -40,6 +43,25 @@ impl Observed {
         vms.filter(|vm| !matches!(seen.get(vm), Some(Ok(_))))
             .count()
     }
+}
+
+/// Results of reading subnets, by id.
+pub type SeenSubnets = BTreeMap<Id, SeenSubnet>;
+
+/// Result of reading a subnet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SeenSubnet {
+    /// It exists.
+    There {
+        network: Id,
+        /// Its CIDR. Neutron never changes it (`allow_put` of `cidr`, neutron-lib
+        /// `api/definitions/subnet.py` @ 5.0.1).
+        range: Block,
+    },
+    /// Neutron has no subnet of this id, or hides it from these credentials.
+    Missing,
+    /// Reading failed, with the reason.
+    Unread(String),
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::controller_process::ControllerProcess;
+use super::identify::ReadError;
 use super::installation::Installations;
 use super::kind::ObservedKind;
 use super::node_allocators::allocators;
 use super::pod_pools::PodPoolView;
 use super::protobuf::{self, value_of_protobuf};
-use super::read_error::ReadError;
 use super::read_node::{read_cilium_node, read_node};
 use super::settings::{AgentView, NodeConfigView};
 use super::view::{CiliumNodeView, ConfigMapView, NodeView, ServiceCidrView};

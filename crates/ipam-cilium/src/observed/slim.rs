@@ -7,20 +7,20 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::announced_services::{is_of_load_balancing, slim_data};
 use super::bgp::{
     AdvertisementView, ClusterConfigView, L2PolicyView, PeerConfigView, PeeringPolicyView,
 };
 use super::controller_process::ControllerProcess;
 use super::load_balancing::SERVICE_ANNOTATIONS;
-use super::metal_lb::slim_data;
 use super::pod_pools::PodPoolView;
 use super::project::project;
 use super::served::DefinitionView;
-use super::service_annotations::is_of_load_balancing;
 use super::settings::{AgentView, NodeConfigView};
 use super::view::{CiliumNodeView, ConfigMapView, ManagedFields, NodeView, ServiceCidrView};
-use super::view_lb::{AddressPoolView, RequestManager, ServiceView, SpecManager};
-use super::view_workload::{Container, WorkloadView};
+use super::view_lb::{
+    AddressPoolView, Container, RequestManager, ServiceView, SpecManager, WorkloadView,
+};
 use super::{CLAIMS_KEY, MIGRATION_KEY, ObservedKind, setting_key};
 
 /// The object with nothing in it that [`super::Reader`] does not read.

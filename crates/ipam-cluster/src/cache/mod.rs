@@ -13,7 +13,6 @@ mod rollback;
 mod snapshot;
 mod state;
 mod sync;
-mod uncached;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -27,7 +26,7 @@ use ipam_cilium::observed::ObservedKind;
 pub use self::rollback::Rollback;
 pub use self::snapshot::Snapshot;
 pub use self::state::{Role, Settled};
-pub use self::uncached::Uncached;
+pub use snapshot::Uncached;
 
 /// A copy of a cluster in memory, see the module.
 #[derive(Debug)]

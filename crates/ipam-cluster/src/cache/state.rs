@@ -5,7 +5,6 @@
 
 mod catch_up;
 mod events;
-mod writes;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -304,7 +303,8 @@ impl State {
         self.failed_comparisons > 0
     }
 
-    /// How far a kind can be read, in which namespace, and the resourceVersion to watch it from.
+    /// What of a kind could be read, its namespace, and the resourceVersion to watch it from; `None` if
+    /// the kind is not cached.
     pub(super) fn position(&self, kind: ObservedKind) -> Option<(Seen, String, u64)> {
         let cached = self.kinds.get(&kind)?;
         Some((

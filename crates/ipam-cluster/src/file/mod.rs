@@ -6,13 +6,10 @@
 //! objects stay as they are.
 
 mod disk;
-mod item_location;
 mod item_splitter;
 mod items;
 mod observe_file;
-mod save;
 mod state;
-mod text;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -21,13 +18,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use disk::open_file;
-use item_location::ItemLocation;
-use items::{items_of, with_heads};
+use items::{ItemLocation, items_of, with_heads};
 use jiff::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use state::{Base, State};
-use text::yaml_to_json;
+use state::{Base, State, yaml_to_json};
 
 use super::{
     Cluster, ClusterError, Durability, LeaseName, ListVisitor, LockSeen, Moment, Operation, Saved,
@@ -37,11 +32,10 @@ use ipam_cilium::observed::ObservedKind;
 use ipam_core::model::grouped_digits;
 use ipam_core::text::one_line;
 
-pub(crate) use items::ItemHead;
-pub(crate) use text::yaml_documents;
-
 pub use disk::{check_output, open_regular, remove_leftovers_of, replace, replace_private};
+pub(crate) use items::ItemHead;
 pub use observe_file::observe_file;
+pub(crate) use state::yaml_documents;
 
 /// Why a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

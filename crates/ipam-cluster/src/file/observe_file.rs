@@ -12,16 +12,15 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use ipam_cilium::observed::{Observed, ObservedKind, Reader, Understood};
 use jiff::Timestamp;
 
 use super::disk::{is_open_already, open_regular};
-use super::item_location::ItemLocation;
 use super::item_splitter::{BATCH, Batch, Irregular, ItemSplitter};
-use super::items::ItemHead;
+use super::items::{ItemHead, ItemLocation};
 use super::{FileCluster, Opening};
 use crate::ClusterError;
 use crate::observe::{Extent, observe};
+use ipam_cilium::observed::{Observed, ObservedKind, Reader, Understood};
 
 /// Observes the cluster in a file. `cilium_namespace` is that of Cilium, if the user names it.
 ///

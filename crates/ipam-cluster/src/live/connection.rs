@@ -1,8 +1,15 @@
 //! Finds the API server and the credentials, and sets up connections. It must never send a request.
+//!
+//! Time and randomness for the retries of a live cluster.
+//!
+//! Reports each request to an observer.
 
+use std::fmt;
+use std::future::Future;
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
 
 use http::{HeaderValue, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -12,7 +19,7 @@ use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 
-use super::sentences;
+use super::{LiveCluster, sentences};
 
 /// Selects the cluster, as with `kubectl`.
 #[derive(Clone, Debug)]
@@ -116,6 +123,71 @@ fn prompt_client(config: Config) -> Result<Client, kube::Error> {
         .map_err(BoxError::from)
         .service(sender);
     Ok(Client::new(service, config.default_namespace))
+}
+
+/// Time between two attempts, and randomness for its jitter.
+pub trait Clock: fmt::Debug + Send + Sync {
+    /// Time since a fixed moment.
+    fn elapsed(&self) -> Duration;
+    /// Waits for `pause`.
+    fn sleep(&self, pause: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+    /// A generator for one request.
+    fn rng(&self) -> fastrand::Rng;
+}
+
+/// The clock and the randomness of the machine.
+#[derive(Debug)]
+pub(super) struct SystemClock(Instant);
+
+impl SystemClock {
+    pub(super) fn new() -> SystemClock {
+        SystemClock(Instant::now())
+    }
+}
+
+impl Clock for SystemClock {
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn sleep(&self, pause: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(tokio::time::sleep(pause))
+    }
+
+    fn rng(&self) -> fastrand::Rng {
+        fastrand::Rng::new()
+    }
+}
+
+/// A request, after its answer or failure. Each attempt of a retried request is reported.
+#[derive(Debug)]
+pub struct SentRequest<'r> {
+    pub method: &'r str,
+    /// Without the query.
+    pub path: &'r str,
+    /// The HTTP status, or why there is no answer.
+    pub outcome: Result<u16, &'r str>,
+    pub took: Duration,
+}
+
+/// Called with each request.
+pub type OnRequest = fn(&SentRequest<'_>);
+
+impl LiveCluster {
+    /// The same cluster, which reports each request.
+    #[must_use]
+    pub fn reporting(self, on_request: OnRequest) -> LiveCluster {
+        LiveCluster {
+            on_request: Some(on_request),
+            ..self
+        }
+    }
+
+    pub(super) fn report(&self, request: &SentRequest<'_>) {
+        if let Some(on_request) = self.on_request {
+            on_request(request);
+        }
+    }
 }
 
 #[cfg(test)]

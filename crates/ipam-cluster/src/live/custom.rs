@@ -1,13 +1,21 @@
 //! Lists and watches our own custom resources. It must never know what they mean.
+//!
+//! Lists the objects of other programs.
+//!
+//! Reads single objects, Pods and records from the API server.
 
 use http::StatusCode;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::LiveCluster;
 use super::follow::Watch;
-use super::list::{Listing, Objects};
-use crate::{ClusterError, Following, ObjectEvent, Seen};
+use super::list::{Listing, Objects, escaped};
+use super::write::{collection, object_name};
+use crate::{
+    ClusterError, Following, MIGRATION_LABEL, ObjectEvent, PodsOf, Seen, Target, Workloads,
+};
+use ipam_cilium::observed::OWN_NAMESPACE;
 use ipam_desired::CustomKind;
 
 /// All objects of one of our kinds.
@@ -108,5 +116,129 @@ impl LiveCluster {
             viewed: None,
         };
         self.follow_paths(watch, on_event).await
+    }
+}
+
+/// Attempts, where lists expire.
+const ATTEMPTS: usize = 3;
+
+/// A kind of another program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForeignKind {
+    /// Plural name with group, as `kubectl` accepts it.
+    pub resource: &'static str,
+    pub kind: &'static str,
+    /// Paths of the collection, the preferred API version first. On 404, the next one is tried.
+    pub paths: &'static [&'static str],
+}
+
+/// All objects of a kind.
+#[derive(Clone, Debug)]
+pub struct ForeignList {
+    /// Whether the kind could be read.
+    pub seen: Seen,
+    /// A List with the kind and `apiVersion` of its items, which need none themselves.
+    pub list: Value,
+}
+
+impl LiveCluster {
+    /// Lists a kind of another program.
+    ///
+    /// # Errors
+    /// Fails if the cluster does not answer, or the answer is malformed.
+    pub async fn list_foreign(&self, kind: &ForeignKind) -> Result<ForeignList, ClusterError> {
+        for _ in 1..ATTEMPTS {
+            match self.foreign(kind).await {
+                Err(ClusterError::Expired { .. }) => {}
+                outcome => return outcome,
+            }
+        }
+        self.foreign(kind).await
+    }
+
+    async fn foreign(&self, kind: &ForeignKind) -> Result<ForeignList, ClusterError> {
+        let mut items = Objects::of(kind.resource);
+        let mut seen = Seen::NotServed;
+        for path in kind.paths {
+            let listing = Listing::whole((kind.resource, kind.kind), path, "");
+            seen = self.pages(listing, &mut items).await?;
+            if seen != Seen::NotServed {
+                break;
+            }
+        }
+        let list = json!({
+            "apiVersion": items.api_version,
+            "kind": format!("{}List", kind.kind),
+            "items": items.objects,
+        });
+        Ok(ForeignList { seen, list })
+    }
+}
+
+impl LiveCluster {
+    async fn whole_list(
+        &self,
+        names: (&'static str, &str),
+        path: &str,
+        parameters: &str,
+    ) -> Result<Vec<Value>, ClusterError> {
+        let (resource, _) = names;
+        let mut objects = Objects::of(resource);
+        let listing = Listing::whole(names, path, parameters);
+        let seen = self.pages(listing, &mut objects).await?;
+        match seen {
+            Seen::All => Ok(objects.objects),
+            Seen::NotServed => Err(ClusterError::Indispensable {
+                resource,
+                message: "the server does not serve it".to_owned(),
+            }),
+            Seen::Hidden(message) => Err(ClusterError::Indispensable { resource, message }),
+        }
+    }
+}
+
+impl Workloads for LiveCluster {
+    async fn object(&self, target: &Target) -> Result<Option<Value>, ClusterError> {
+        let resource = "objects of a migration";
+        let uri = format!("{}/{}", collection(target), object_name(target));
+        let answer = self.get(uri).await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(None),
+            status if !status.is_success() => Err(ClusterError::Refused {
+                resource,
+                message: answer.message(),
+            }),
+            _ => serde_json::from_slice(&answer.body)
+                .map(Some)
+                .map_err(|error| ClusterError::Malformed {
+                    resource,
+                    message: error.to_string(),
+                }),
+        }
+    }
+
+    async fn pods(&self, of: &PodsOf) -> Result<Vec<Value>, ClusterError> {
+        let parameters = match of {
+            PodsOf::All => String::new(),
+            PodsOf::Node(node) => {
+                let selector = format!("spec.nodeName={node}");
+                format!("&fieldSelector={}", escaped(&selector))
+            }
+        };
+        self.whole_list(("pods", "Pod"), "/api/v1/pods", &parameters)
+            .await
+    }
+
+    async fn budgets(&self) -> Result<Vec<Value>, ClusterError> {
+        let names = ("poddisruptionbudgets.policy", "PodDisruptionBudget");
+        let path = "/apis/policy/v1/poddisruptionbudgets";
+        self.whole_list(names, path, "").await
+    }
+
+    async fn migration_records(&self) -> Result<Vec<Value>, ClusterError> {
+        let path = format!("/api/v1/namespaces/{OWN_NAMESPACE}/configmaps");
+        let parameters = format!("&labelSelector={}", escaped(MIGRATION_LABEL));
+        self.whole_list(("configmaps", "ConfigMap"), &path, &parameters)
+            .await
     }
 }

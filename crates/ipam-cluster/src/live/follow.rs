@@ -6,14 +6,12 @@ use futures_util::TryStreamExt;
 use http::StatusCode;
 use kube::core::{Status, WatchEvent};
 
-use super::LiveCluster;
+use super::connection::SentRequest;
 use super::events::{Events, events};
 use super::list::parameters;
-use super::paths::collection;
-use super::report::SentRequest;
 use super::request::is_ahead_of_the_server;
-use super::sentences;
-use super::write::PatchedObject;
+use super::write::{PatchedObject, collection};
+use super::{LiveCluster, sentences};
 use crate::{ClusterError, Follow, Following, ObjectEvent, Stored, Target};
 use ipam_cilium::observed::{CLAIMS_NAME, ObservedKind};
 

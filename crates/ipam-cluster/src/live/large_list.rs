@@ -21,8 +21,7 @@ use serde_json::value::RawValue;
 use tokio::task::{JoinSet, block_in_place};
 
 use super::LiveCluster;
-use super::list::{Listing, begin, give, page_of, unreadable};
-use super::page::{Items, Page};
+use super::list::{Items, Listing, Page, begin, give, page_of, unreadable};
 use super::request::{Answer, TABLE};
 use crate::{ClusterError, ListVisitor, Moment, Seen};
 use ipam_cilium::observed::{Encoding, ObservedKind, Understood};

@@ -2,33 +2,27 @@
 //!
 //! It decides nothing: it sends what it is given, waits for a busy server, and reports the outcome.
 
-mod clock;
 mod connection;
 mod custom;
 mod events;
 mod follow;
-mod foreign;
 mod large_list;
 mod list;
-mod page;
-mod paths;
-mod report;
 mod request;
 mod sentences;
-mod workloads;
 mod write;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, RwLock};
 
+use connection::SystemClock;
 use http::StatusCode;
 use jiff::Timestamp;
 use kube::Client;
+use write::collection;
 
-use self::clock::SystemClock;
 use self::connection::client;
 use self::list::{Listing, parameters};
-use self::paths::collection;
 use self::request::{MOST_BYTES, ROOM};
 use super::{
     Cluster, ClusterError, LeaseName, ListVisitor, LockRecord, LockSeen, Moment, Seen, Target,
@@ -36,11 +30,10 @@ use super::{
 };
 use ipam_cilium::observed::ObservedKind;
 
-pub use self::clock::Clock;
 pub use self::connection::{Connection, kubeconfig_has_cluster};
 pub use self::custom::Defined;
-pub use self::foreign::{ForeignKind, ForeignList};
-pub use self::report::{OnRequest, SentRequest};
+pub use connection::{Clock, OnRequest, SentRequest};
+pub use custom::{ForeignKind, ForeignList};
 
 /// A live cluster.
 #[derive(Clone)]

@@ -12,10 +12,8 @@ use kube::Client;
 use kube::client::Body;
 use serde::Deserialize;
 
-use super::LiveCluster;
-use super::connection::client;
-use super::report::SentRequest;
-use super::sentences;
+use super::connection::{SentRequest, client};
+use super::{LiveCluster, sentences};
 use crate::ClusterError;
 use ipam_cilium::observed::{Encoding, ProtobufStatus};
 use retry::{Backoff, retry_after};

@@ -4,16 +4,15 @@
 //! It decides nothing, and extracts nothing.
 
 mod archive;
-mod files;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use archive::{LOG, has_stem, objects, stem};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::archive::{Archive, Limits, MIB, Name, Unpacked};
-use self::files::{LOG, has_stem, objects, stem};
 use crate::file::yaml_documents;
 use crate::{
     Cluster, ClusterError, Extent, FileCluster, LeaseName, ListVisitor, LockSeen, Moment, Seen,

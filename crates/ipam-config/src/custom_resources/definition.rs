@@ -7,7 +7,7 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::custom_resources::status::{AssignmentStatus, PolicyStatus, PoolStatus};
+use super::{AssignmentStatus, PolicyStatus, PoolStatus};
 use crate::documents::{inline_settings, json_schema};
 use ipam_desired::{CustomKind, GROUP, VERSION};
 

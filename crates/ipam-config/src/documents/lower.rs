@@ -4,20 +4,20 @@
 
 use std::collections::BTreeMap;
 
-use crate::documents::context::{Context, keys};
-use crate::documents::ignored::Ignored;
-use crate::documents::incomplete_pools::IncompletePools;
-use crate::documents::lower_pool::AnyPool;
+use super::lower_pin::IncompletePools;
+use super::recognition::Ignored;
+use super::schema_lb::IpPoolDocument;
+use super::{Context, keys, lower_rules};
+use crate::documents::lower_pool::{self, AnyPool};
 use crate::documents::recognition::{self, Recognition};
 use crate::documents::schema::{DocumentKind, NodeAssignmentDocument};
 use crate::documents::schema_lb::{AddressPoolDocument, ServiceAssignmentDocument};
 use crate::documents::schema_policy::PolicyDocument;
 use crate::documents::schema_policy_test::PolicyTestDocument;
-use crate::documents::schema_pool::IpPoolDocument;
 use crate::documents::tree::{Document, Step};
 use crate::documents::{
-    Documents, SourceFile, lower_address_pool, lower_pin, lower_policy, lower_policy_test,
-    lower_pool, lower_service_pin, structure, yaml,
+    Documents, SourceFile, lower_address_pool, lower_pin, lower_policy, lower_service_pin,
+    structure, yaml,
 };
 use ipam_core::model::{Finding, Origin, Rule, Severity};
 use ipam_desired::{Activity, Desired, Policy, ServicePin};
@@ -183,7 +183,7 @@ impl Lowering {
             }
             DocumentKind::PolicyTest => {
                 if let Some(written) = context.typed::<PolicyTestDocument>(readable) {
-                    let cases = lower_policy_test::lower(&mut context, written);
+                    let cases = lower_rules::lower_policy_test(&mut context, written);
                     self.desired.rule_cases.extend(cases);
                 }
             }

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use crate::documents::context::{Context, keys};
-use crate::documents::lower_selector;
-use crate::documents::pool_annotations::{self, check_annotations};
+use super::lower_service_pin::{self, check_annotations};
+use super::{Context, keys, lower_pool};
 use crate::documents::schema::LabelSelector;
 use crate::documents::schema_lb::{
     AddressPoolDocument, AddressPoolMetadata, WrittenAddressBlock, YesOrNo,
@@ -72,7 +71,7 @@ pub(super) fn lower(
         annotations,
         spec,
     };
-    let ranges = pool_annotations::without_reserved(context, &manifest, ranges);
+    let ranges = lower_service_pin::without_reserved(context, &manifest, ranges);
     name.map(|name| WantedAddressPool {
         name,
         origin,
@@ -319,7 +318,7 @@ fn overlaps(context: &mut Context<'_>, ranges: &[AddressPoolRange]) {
 
 fn check_selector(context: &mut Context<'_>, written: &LabelSelector) {
     let path = keys(["spec", "serviceSelector"]);
-    let lowered = lower_selector::lower(context, written, &path);
+    let lowered = lower_pool::lower_selector(context, written, &path);
     if let Some(key) = lowered.contradiction() {
         let at = context.document.origin(&path);
         let message = format!(

@@ -1,9 +1,10 @@
 //! Lowers a `NodeAssignment` document to a [`Pin`] when all pools are known.
+//!
+//! Pools that exist but have faults.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::documents::context::{Context, keys};
-use crate::documents::incomplete_pools::IncompletePools;
+use super::{Context, keys};
 use crate::documents::messages::suggestion;
 use crate::documents::schema::{NodeAssignmentDocument, TextList};
 use crate::documents::tree::Step;
@@ -240,4 +241,37 @@ fn fault_of_block(
                 "pin a {size}, or make a pool of its own for this size"
             ))
     })
+}
+
+#[derive(Debug, Default)]
+pub(super) struct IncompletePools {
+    names: BTreeSet<String>,
+    unnamed: usize,
+}
+
+impl IncompletePools {
+    /// Adds a document that is, or may be, a pool. `name` is `None` if it cannot be read.
+    pub(super) fn add(&mut self, name: Option<&str>) {
+        match name {
+            Some(name) => {
+                self.names.insert(name.to_owned());
+            }
+            None => self.unnamed += 1,
+        }
+    }
+
+    /// Whether parts of the pool with this name are missing.
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
+    /// Whether a pool with this name may exist although it was not read.
+    pub(super) fn may_exist(&self, name: &str) -> bool {
+        self.unnamed > 0 || self.contains(name)
+    }
+
+    /// Whether every pool was read completely.
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.unnamed == 0
+    }
 }

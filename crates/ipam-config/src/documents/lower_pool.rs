@@ -1,12 +1,19 @@
 //! Lowers an `IPPool` document to a [`Pool`] or a [`NeutronPool`].
+//!
+//! Lowers an `IPPool` document with `spec.neutron` to a [`NeutronPool`].
+//!
+//! Lowers a label selector to a [`Selector`].
 
-use crate::documents::context::{Context, keys};
+use super::schema::{LabelSelector, SelectorOperator};
+use super::schema_lb::{BlockSizes, IpPoolDocument, IpPoolSpec, NeutronSubnet};
+use super::{Context, keys};
 use crate::documents::schema::TextList;
-use crate::documents::schema_pool::{BlockSizes, IpPoolDocument, IpPoolSpec};
 use crate::documents::tree::Step;
-use crate::documents::{lower_neutron_pool, lower_selector};
-use ipam_core::model::{Finding, Origin, PerFamily, PoolName, Rule, Severity};
+use ipam_core::model::{
+    Finding, Operator, Origin, PerFamily, PoolName, Requirement, Rule, Selector, Severity,
+};
 use ipam_core::net::{Block, BlockSize, Family, RangeIndex};
+use ipam_core::neutron::Id;
 use ipam_desired::{NeutronPool, Pool, PoolRange, PoolState};
 
 pub(super) enum AnyPool {
@@ -44,8 +51,7 @@ pub(super) fn lower(context: &mut Context<'_>, written: IpPoolDocument) -> Optio
     let spec = written.spec?;
     // Even with faults in `spec.neutron`, the document is not a pool for nodes.
     if context.document.has(&keys(["spec", "neutron"])) {
-        return lower_neutron_pool::lower(context, name, origin, spec.neutron?)
-            .map(AnyPool::OfNeutron);
+        return lower_neutron_pool(context, name, origin, spec.neutron?).map(AnyPool::OfNeutron);
     }
     lower_of_nodes(context, name, origin, spec).map(AnyPool::OfNodes)
 }
@@ -65,7 +71,7 @@ fn lower_of_nodes(
     let selector = spec
         .node_selector
         .as_ref()
-        .map(|selector| lower_selector::lower(context, selector, &keys(["spec", "nodeSelector"])));
+        .map(|selector| lower_selector(context, selector, &keys(["spec", "nodeSelector"])));
     let selector = selector.unwrap_or_default();
     let reserved = reserved_ranges(context, &spec.reserved, &ranges);
     let state = if spec.disabled {
@@ -221,4 +227,143 @@ fn reserved_ranges(
         }
     }
     written.into_iter().map(|(range, _)| range).collect()
+}
+
+/// Fields of pools for nodes, and why a Neutron pool must not have them.
+const NODE_POOL_FIELDS: [(&str, &str); 6] = [
+    ("cidrs", "its range is that of the subnet in Neutron"),
+    (
+        "blockSize",
+        "Neutron assigns its addresses per port, so no node gets a block",
+    ),
+    (
+        "nodeSelector",
+        "no node gets a block of it, so there is nothing to select",
+    ),
+    (
+        "priority",
+        "no node gets a block of it, so its order does not matter",
+    ),
+    (
+        "reserved",
+        "no node gets a block of it, so all of it is kept free",
+    ),
+    ("disabled", "it gives no blocks to nodes anyway"),
+];
+
+pub(super) fn lower_neutron_pool(
+    context: &mut Context<'_>,
+    name: Option<PoolName>,
+    origin: Origin,
+    written: NeutronSubnet,
+) -> Option<NeutronPool> {
+    for (field, why) in NODE_POOL_FIELDS {
+        let path = keys(["spec", field]);
+        if context.document.has(&path) {
+            let message = format!("a pool with `spec.neutron` has no `spec.{field}`: {why}");
+            let at = context.document.origin(&path);
+            context.fault(
+                "neutron-pool-field",
+                message,
+                &at,
+                "not allowed here",
+                format!("remove `{field}`"),
+            );
+        }
+    }
+    let network = id(context, "network", written.network);
+    let subnet = id(context, "subnet", written.subnet);
+    let subnet_origin = context.document.origin(&field_path("subnet"));
+    Some(NeutronPool {
+        name: name?,
+        origin,
+        network: network?,
+        subnet: subnet?,
+        subnet_origin,
+    })
+}
+
+fn field_path(field: &str) -> Vec<Step> {
+    keys(["spec", "neutron", field])
+}
+
+fn id(context: &mut Context<'_>, field: &'static str, text: Option<String>) -> Option<Id> {
+    let text = text?;
+    match text.trim().parse::<Id>() {
+        Ok(id) => Some(id),
+        Err(error) => {
+            let message = format!("`spec.neutron.{field}` is {error}");
+            let help = format!(
+                "see `openstack {field} list`; a name is not accepted, because its meaning can change"
+            );
+            let origin = context.document.origin(&field_path(field));
+            context.fault("bad-neutron-id", message, &origin, "not an id", help);
+            None
+        }
+    }
+}
+
+pub(super) fn lower_selector(
+    context: &mut Context<'_>,
+    written: &LabelSelector,
+    at: &[Step],
+) -> Selector {
+    let mut requirements = Vec::new();
+    for (key, value) in &written.match_labels {
+        let path = [at, &keys(["matchLabels", key])].concat();
+        let operator = Operator::In([value.clone()].into());
+        requirements.extend(requirement(context, key, operator, &path));
+    }
+    for (index, expression) in written.match_expressions.iter().enumerate() {
+        let Some(expression) = expression else {
+            continue;
+        };
+        let path = [at, &keys(["matchExpressions"]), &[Step::Index(index)]].concat();
+        let values = expression.values.iter().cloned().collect();
+        let operator = match expression.operator {
+            SelectorOperator::In => Operator::In(values),
+            SelectorOperator::NotIn => Operator::NotIn(values),
+            SelectorOperator::Exists => Operator::Exists,
+            SelectorOperator::DoesNotExist => Operator::DoesNotExist,
+        };
+        if matches!(operator, Operator::Exists | Operator::DoesNotExist)
+            && !expression.values.is_empty()
+        {
+            let origin = context.document.origin(&[path, keys(["values"])].concat());
+            let message = format!("`{}` takes no values", expression.operator.as_str());
+            context.fault(
+                "bad-selector",
+                message,
+                &origin,
+                "values",
+                "remove `values`",
+            );
+            continue;
+        }
+        requirements.extend(requirement(context, &expression.key, operator, &path));
+    }
+    Selector::all_of(requirements)
+}
+
+fn requirement(
+    context: &mut Context<'_>,
+    key: &str,
+    operator: Operator,
+    path: &[Step],
+) -> Option<Requirement> {
+    let help = "write it as in a Kubernetes label selector";
+    match Requirement::new(key, operator) {
+        Ok(requirement) => Some(requirement),
+        Err(error) => {
+            let origin = context.document.origin(path);
+            context.fault(
+                "bad-selector",
+                error.to_string(),
+                &origin,
+                "cannot match a label",
+                help,
+            );
+            None
+        }
+    }
 }

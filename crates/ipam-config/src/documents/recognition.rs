@@ -2,11 +2,22 @@
 //!
 //! Knows names of kinds and groups, not fields. A misspelt kind or group of ours is an error: a
 //! pool that is ignored unnoticed is an outage.
+//!
+//! Reads which objects of Cilium's kinds the documents have, whatever reads these kinds.
+//!
+//! Counts the ignored parts of the files, and reports each sort once. Never decides to ignore
+//! anything.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Documents, keys, yaml};
 use crate::documents::messages::{nearest, suggestion};
 use crate::documents::schema::{API_VERSION, DocumentKind};
 use crate::documents::tree::{Document, Step};
-use ipam_core::model::{Finding, Rule, Severity};
+use ipam_core::model::{Finding, Origin, Rule, Severity, count};
+use ipam_core::text::one_line;
+use ipam_desired::CiliumManifest;
 
 const OUR_GROUP: &str = "cilium-ipam.io";
 pub(super) const CILIUM_GROUP: &str = "cilium.io";
@@ -198,6 +209,123 @@ pub(super) fn no_items(document: &Document) -> Box<Finding> {
     let finding = Finding::new(Severity::Error, Rule(rule), message);
     let help = "write the documents as the items of the list `items`";
     Box::new(finding.at(&document.origin(&at), "this list").help(help))
+}
+
+/// The objects of Cilium's kinds in all files. Documents that cannot be read are left out.
+pub fn cilium_manifests(documents: &Documents) -> Vec<CiliumManifest> {
+    let mut manifests = Vec::new();
+    for file in &documents.files {
+        for document in yaml::parse(file).into_iter().flatten() {
+            add(document, &mut manifests);
+        }
+    }
+    manifests
+}
+
+fn add(document: Document, manifests: &mut Vec<CiliumManifest>) {
+    if document.text_at(&keys(["kind"])) == Some(LIST) {
+        let items = document.into_items().into_iter().flatten();
+        items.for_each(|item| add(item, manifests));
+        return;
+    }
+    manifests.extend(manifest(&document));
+}
+
+fn manifest(document: &Document) -> Option<CiliumManifest> {
+    let api_version = keys(["apiVersion"]);
+    let (group, version) = document.text_at(&api_version)?.split_once('/')?;
+    if group != CILIUM_GROUP {
+        return None;
+    }
+    let name = document.text_at(&keys(["metadata", "name"]))?;
+    let namespace = document.text_at(&keys(["metadata", "namespace"]));
+    Some(CiliumManifest {
+        kind: document.text_at(&keys(["kind"]))?.to_owned(),
+        name: match namespace {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name.to_owned(),
+        },
+        version: version.to_owned(),
+        origin: document.origin(&api_version),
+        object: document.to_json(),
+    })
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Ignored {
+    kinds: BTreeMap<ForeignKind, Places>,
+    namespaces: BTreeMap<DocumentKind, Places>,
+}
+
+#[derive(Debug)]
+struct Places {
+    count: usize,
+    first: Origin,
+    files: BTreeSet<Arc<str>>,
+}
+
+impl Places {
+    fn note<K: Ord>(places: &mut BTreeMap<K, Places>, key: K, origin: Origin) {
+        let file = origin.file.clone();
+        let places = places.entry(key).or_insert_with(|| Places {
+            count: 0,
+            first: origin,
+            files: BTreeSet::new(),
+        });
+        places.count += 1;
+        places.files.insert(file);
+    }
+
+    /// `3 documents`, and the number of files if there are several.
+    fn documents(&self) -> String {
+        let documents = count(self.count, "document");
+        match self.files.len() {
+            0 | 1 => documents,
+            files => format!("{documents} in {}", count(files, "file")),
+        }
+    }
+}
+
+impl Ignored {
+    pub(super) fn document(&mut self, kind: ForeignKind, origin: Origin) {
+        Places::note(&mut self.kinds, kind, origin);
+    }
+
+    /// `metadata.namespace` of a kind that has no namespace.
+    pub(super) fn namespace(&mut self, kind: DocumentKind, origin: Origin) {
+        Places::note(&mut self.namespaces, kind, origin);
+    }
+
+    pub(super) fn has_documents(&self) -> bool {
+        !self.kinds.is_empty()
+    }
+
+    pub(super) fn findings(&self) -> impl Iterator<Item = Finding> {
+        let kinds = self.kinds.iter().map(|(foreign, places)| {
+            let ForeignKind { api_version, kind } = foreign;
+            let (api_version, kind) = (one_line(api_version), one_line(kind));
+            let message = format!(
+                "ignored {} of kind `{kind}` of `{api_version}`",
+                places.documents()
+            );
+            let help = format!(
+                "if this program should read it, write `apiVersion: {API_VERSION}` and one of its kinds"
+            );
+            remark("foreign-kind", message, &places.first).help(help)
+        });
+        let namespaces = self.namespaces.iter().map(|(kind, places)| {
+            let kind = kind.as_str();
+            let documents = places.documents();
+            let message = format!("ignored `metadata.namespace` of {documents} of kind `{kind}`");
+            let help = "remove it; objects of this kind have no namespace";
+            remark("ignored-namespace", message, &places.first).help(help)
+        });
+        kinds.chain(namespaces)
+    }
+}
+
+fn remark(rule: &'static str, message: String, first: &Origin) -> Finding {
+    Finding::new(Severity::Info, Rule(rule), message).at(first, "ignored")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::documents::context::keys;
+use super::keys;
 use crate::documents::recognition::{self, Recognition};
 use crate::documents::schema::DocumentKind;
 use crate::documents::tree::{Document, Step};

@@ -3,6 +3,12 @@
 //!
 //! Wire format only: lowering decides what the values mean. Required fields are `Option`, because a
 //! document with faults is still read.
+//!
+//! The JSON Schema for editors.
+//!
+//! Fields that the API server sets: removed from documents and permitted in schemas, so that the
+//! output of `kubectl get -o yaml` is a document. Knows fields of every Kubernetes object, none of
+//! our kinds.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +18,12 @@ use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::recognition::LIST;
+use super::schema_lb::IpPoolDocument;
 use crate::documents::schema_lb::{AddressPoolDocument, ServiceAssignmentDocument};
 use crate::documents::schema_policy::PolicyDocument;
 use crate::documents::schema_policy_test::PolicyTestDocument;
-use crate::documents::schema_pool::IpPoolDocument;
+use ipam_core::model::OWNER_LABEL;
 use ipam_desired::CustomKind;
 
 /// `apiVersion` of all our kinds.
@@ -217,4 +225,110 @@ pub(super) struct Metadata {
     /// Annotations, for people and other tools. Not read.
     #[serde(default, rename = "annotations")]
     _annotations: BTreeMap<String, String>,
+}
+
+const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+
+/// JSON Schema (2020-12) of one kind, or of a document of any kind if `kind` is `None`.
+pub fn editor_schema(kind: Option<DocumentKind>) -> Value {
+    let Some(kind) = kind else {
+        return any_document();
+    };
+    let mut schema = json_schema(kind);
+    permit(&mut schema);
+    schema
+}
+
+fn any_document() -> Value {
+    let definition = |kind: DocumentKind| {
+        let mut schema = editor_schema(Some(kind));
+        if let Some(object) = schema.as_object_mut() {
+            object.remove("$schema");
+        }
+        (kind.as_str().to_owned(), schema)
+    };
+    let definitions: serde_json::Map<String, Value> =
+        DocumentKind::ALL.map(definition).into_iter().collect();
+    let documents = DocumentKind::ALL
+        .map(|kind| json!({"$ref": format!("#/$defs/{kind}", kind = kind.as_str())}));
+    let lists = DocumentKind::ALL.map(|kind| format!("{}List", kind.as_str()));
+    let kinds: Vec<&str> = [LIST]
+        .into_iter()
+        .chain(lists.iter().map(String::as_str))
+        .collect();
+    let list = json!({
+        "title": LIST,
+        "description": "Several documents, as `kubectl get -o yaml` prints them.",
+        "type": "object",
+        "properties": {
+            "kind": {"enum": kinds},
+            "items": {"type": "array", "items": {"oneOf": documents}},
+        },
+        "required": ["kind", "items"],
+    });
+    let any: Vec<Value> = documents.into_iter().chain([list]).collect();
+    json!({
+        "$schema": DIALECT,
+        "title": "cilium-ipam document",
+        "oneOf": any,
+        "$defs": definitions,
+    })
+}
+
+/// Fields of `metadata` that the API server or controllers set (`ObjectMeta`,
+/// k8s.io/apimachinery @ 1.36). `namespace` is ignored for kinds without one.
+const SET_BY_SERVER: [&str; 11] = [
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generation",
+    "managedFields",
+    "namespace",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+
+/// `kubectl apply` keeps the whole last document in it.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Adds the fields to the schema of a kind. Their values can be anything, because [`remove`] reads
+/// none.
+pub(super) fn permit(schema: &mut Value) {
+    let ignored = || json!({"description": "Set by the API server. Ignored."});
+    let properties = &mut schema["properties"];
+    properties["status"] = ignored();
+    for name in SET_BY_SERVER {
+        properties["metadata"]["properties"][name] = ignored();
+    }
+}
+
+pub(super) fn remove(document: &mut Value) {
+    let Some(fields) = document.as_object_mut() else {
+        return;
+    };
+    fields.remove("status");
+    let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let has_text = |name: &str| {
+        let text = metadata.get(name).and_then(Value::as_str);
+        text.is_some_and(|text| !text.is_empty())
+    };
+    let was_read_from_server = has_text("uid") || has_text("resourceVersion");
+    SET_BY_SERVER.iter().for_each(|name| {
+        metadata.remove(*name);
+    });
+    let mut drop = |texts: &str, key: &str| {
+        if let Some(texts) = metadata.get_mut(texts).and_then(Value::as_object_mut) {
+            texts.remove(key);
+        }
+    };
+    drop("annotations", LAST_APPLIED);
+    // A person must not set it; the server's object has it from `apply`.
+    if was_read_from_server {
+        drop("labels", OWNER_LABEL.0);
+    }
 }

@@ -8,10 +8,11 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
+use super::schema;
+use crate::documents::messages;
 use crate::documents::schema::{DocumentKind, json_schema};
 use crate::documents::tree::{Document, Step};
 use crate::documents::validator::{Fault, FaultKind, faults};
-use crate::documents::{messages, server_fields};
 use ipam_core::model::Finding;
 
 static SCHEMAS: LazyLock<BTreeMap<DocumentKind, Value>> = LazyLock::new(|| {
@@ -34,7 +35,7 @@ pub(super) struct Checked {
 /// Checks a document against the schema of its kind. Ignores fields that the API server sets.
 pub(super) fn check(document: &Document, kind: DocumentKind) -> Checked {
     let mut value = document.to_json();
-    server_fields::remove(&mut value);
+    schema::remove(&mut value);
     let schema = &SCHEMAS[&kind];
     let dropped = if kind.is_ciliums() {
         drop_nulls(&mut value, schema, &mut Vec::new())

@@ -1,7 +1,12 @@
 //! Parses text to documents. The limits allow a file of ten thousand pools and stop a YAML bomb.
 //!
 //! Knows nothing of our kinds.
+//!
+//! An index of the lines of a text: the byte of every line and of every character. Knows nothing of
+//! YAML. The cost of a look-up does not depend on the length of text or line.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde_yaml::budget::BudgetBreach;
@@ -133,5 +138,153 @@ fn exceeded(breach: &BudgetBreach) -> (&'static str, &'static str) {
         | BudgetBreach::RecordedAnchorBytes { .. }
         | BudgetBreach::MergeKeys { .. } => ("too many anchors, aliases or merge keys", ALIASES),
         _ => ("too many values", SPLIT),
+    }
+}
+
+/// Number of characters between two indexed ones in a long line.
+const STEP: usize = 64;
+
+#[derive(Clone, Debug)]
+pub struct Lines {
+    text: Arc<str>,
+    starts: Vec<usize>,
+    /// For each long line with non-ASCII characters, the byte of every [`STEP`]th character.
+    marks: BTreeMap<usize, Vec<usize>>,
+}
+
+impl Lines {
+    /// Indexes a text.
+    pub fn new(text: &Arc<str>) -> Lines {
+        let newlines = text.match_indices('\n').map(|(at, _)| at + 1);
+        let starts = std::iter::once(0).chain(newlines).collect();
+        let mut lines = Lines {
+            text: text.clone(),
+            starts,
+            marks: BTreeMap::new(),
+        };
+        for line in 1..=lines.count() {
+            let range = lines.range(line);
+            let text = &lines.text[range.clone()];
+            if text.len() > STEP && !text.is_ascii() {
+                let marks = text
+                    .char_indices()
+                    .step_by(STEP)
+                    .map(|(at, _)| range.start + at)
+                    .collect();
+                lines.marks.insert(line, marks);
+            }
+        }
+        lines
+    }
+
+    /// Number of lines; at least 1.
+    pub fn count(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// The bytes of a line without its line ending. Lines count from 1. After the last line, the
+    /// range is empty.
+    pub fn range(&self, line: usize) -> Range<usize> {
+        let Some(start) = line.checked_sub(1).and_then(|index| self.starts.get(index)) else {
+            return self.text.len()..self.text.len();
+        };
+        let end = self
+            .starts
+            .get(line)
+            .map_or(self.text.len(), |next| next - 1);
+        let is_carriage = end > *start && self.text.as_bytes()[end - 1] == b'\r';
+        *start..if is_carriage { end - 1 } else { end }
+    }
+
+    /// The text of a line without its line ending.
+    pub fn text(&self, line: usize) -> &str {
+        &self.text[self.range(line)]
+    }
+
+    /// The text between two bytes.
+    pub fn between(&self, bytes: Range<usize>) -> &str {
+        &self.text[bytes]
+    }
+
+    /// The text from a byte on.
+    pub(super) fn after(&self, byte: usize) -> &str {
+        &self.text[byte..]
+    }
+
+    /// The byte of a character of a line, or the end of the line. Characters count from 0.
+    pub fn byte(&self, line: usize, character: usize) -> usize {
+        let (near, characters) = self.near(line, character);
+        let next = self.text[near.clone()].char_indices().nth(characters);
+        next.map_or(near.end, |(at, _)| near.start + at)
+    }
+
+    /// The rest of a line from the nearest indexed character, and the number of characters from
+    /// there to the wanted one.
+    fn near(&self, line: usize, character: usize) -> (Range<usize>, usize) {
+        let range = self.range(line);
+        match self.marks.get(&line) {
+            Some(marks) => match marks.get(character / STEP) {
+                Some(mark) => (*mark..range.end, character % STEP),
+                None => (range.end..range.end, 0),
+            },
+            // A long line without marks is ASCII.
+            None if range.len() > STEP => (
+                range.end.min(range.start.saturating_add(character))..range.end,
+                0,
+            ),
+            None => (range, character),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// By counting from the start of the line.
+    fn naive(text: &str, line: usize, character: usize) -> usize {
+        let start: usize = text
+            .split_inclusive('\n')
+            .take(line - 1)
+            .map(str::len)
+            .sum();
+        let line = text[start..].lines().next().unwrap_or_default();
+        line.char_indices()
+            .nth(character)
+            .map_or(start + line.len(), |(at, _)| start + at)
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_are_those_of_counting(parts in prop::collection::vec(("[aé→😀]|\n|\r\n", 1..40_usize), 1..12)) {
+            let text: Arc<str> = parts.iter().map(|(part, times)| part.repeat(*times)).collect::<String>().into();
+            let lines = Lines::new(&text);
+            prop_assert_eq!(lines.count(), text.matches('\n').count() + 1);
+            for line in 1..=lines.count() {
+                for character in (0..200).step_by(9) {
+                    prop_assert_eq!(lines.byte(line, character), naive(&text, line, character), "{}:{}", line, character);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_place_costs_as_much_at_the_end_of_a_long_line_as_at_its_start() {
+        let text: Arc<str> =
+            format!("short\n{}\n{}", "é".repeat(500_000), "e".repeat(500_000)).into();
+        let lines = Lines::new(&text);
+        for character in (0..500_000).step_by(1_000) {
+            assert_eq!(lines.byte(2, character), 6 + 2 * character);
+            assert_eq!(lines.byte(3, character), 7 + 1_000_000 + character);
+            for line in [2, 3] {
+                let (_, characters) = lines.near(line, character);
+                assert!(
+                    characters < STEP,
+                    "{characters} characters are looked at for {line}:{character}"
+                );
+            }
+        }
     }
 }

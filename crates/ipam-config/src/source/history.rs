@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::collected::{LARGEST_FILE, is_yaml, shown};
-use super::commit::Commit;
 use super::git::{EntryKind, Git, GitFault};
-use super::git_history::ChangedFile;
+use super::git_history::{ChangedFile, Commit};
 use super::repository::InRepository;
-use super::revision_faults::{RevisionFaults, error};
+use super::revision::{RevisionFaults, error};
 use ipam_core::model::Finding;
 use ipam_core::text::{one_line, printable};
 

@@ -2,16 +2,13 @@
 //! writes, and never reads outside the directory.
 
 mod collected;
-mod commit;
 mod events;
 mod git;
 mod git_history;
-mod gone_policies;
 mod history;
 mod replaced;
 mod repository;
 mod revision;
-mod revision_faults;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -23,11 +20,10 @@ use crate::documents::Documents;
 use ipam_core::model::Finding;
 
 pub use collected::is_yaml;
-pub use commit::Commit;
 pub use events::{DirectoryEvents, Stillness};
-pub use gone_policies::gone_policies;
+pub use git_history::Commit;
 pub use history::{BranchStep, Content, FileChange, PathHistory, Repository, Step, Text};
-pub use replaced::{Replacement, read_replaced};
+pub use replaced::{Replacement, gone_policies, read_replaced};
 pub use repository::InClone;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,19 @@
 //! Changes with their outcomes, and which outcomes are reported when.
 //!
 //! An outcome that could still be lost is reported only once it is durable. It knows no cluster.
+//!
+//! After a conflict: observes again, and selects the changes that a fresh plan still asks for
+//! exactly as approved. It must never widen an approval: it writes nothing and adds no change.
 
-use ipam_cluster::{ClusterError, Durability};
-use ipam_planner::plan::Change;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::apply::{Event, Outcome};
+use crate::{Job, observe_and_plan};
+use ipam_cilium::lbipam::ServedAddress;
+use ipam_cilium::observed::{Observed, ObservedKind};
+use ipam_cluster::{Cluster, ClusterError, Durability};
+use ipam_core::model::ServiceName;
+use ipam_planner::plan::{Change, ChangeDocument, Effects, Sequence, Target, effects, shows};
 
 /// Every change with its outcome.
 #[derive(Debug, Default)]
@@ -101,4 +109,98 @@ pub(super) fn is_unsaved(durability: Durability, change: &Change, outcome: &Outc
     durability == Durability::Saved
         && *outcome == Outcome::Applied
         && !matches!(change, Change::Port(_))
+}
+
+/// Addresses and hostnames that Services lose, or may lose.
+pub(super) type Lost = BTreeSet<(ServiceName, ServedAddress)>;
+
+pub(super) fn lost(effects: &Effects) -> Lost {
+    effects
+        .lost()
+        .map(|(service, lost)| (service.clone(), lost.address.clone()))
+        .collect()
+}
+
+/// Fails if the claims are hidden: hidden claims are not the same as no claims.
+pub(super) fn claims_hidden(observed: &Observed) -> Option<ClusterError> {
+    let spot = observed.blind_spot(ObservedKind::Claims)?;
+    Some(ClusterError::Indispensable {
+        resource: spot.kind.resource(),
+        message: spot.why.clone(),
+    })
+}
+
+/// Observes again. A superseded change that the object shows by now counts as applied: an answer
+/// was lost, or another apply wrote the same. Returns the changes to send, by index: those that were
+/// superseded, and those that were not sent because they are `unconfirmed`.
+pub(super) async fn reobserve<C: Cluster>(
+    cluster: &C,
+    job: &Job<'_>,
+    approved_losses: &Lost,
+    applied: &mut Applied,
+    unconfirmed: &BTreeSet<usize>,
+) -> Result<(Observed, Vec<(usize, Change)>), ClusterError> {
+    let (observed, plan) = observe_and_plan(cluster, job).await?;
+    if let Some(hidden) = claims_hidden(&observed) {
+        return Err(hidden);
+    }
+    let fresh: BTreeMap<Target, &Change> = plan
+        .changes
+        .iter()
+        .map(|change| (change.target(), change))
+        .collect();
+    let identity = |change: &Change| ChangeDocument::from(change).identity();
+    let mut again: Vec<(usize, Change)> = Vec::new();
+    let mut broken_sequence = Sequence::Any;
+    for (index, (approved, outcome)) in applied.outcomes.iter_mut().enumerate() {
+        let is_unconfirmed = unconfirmed.contains(&index);
+        if !is_unconfirmed && !matches!(outcome, Outcome::Superseded(_)) {
+            continue;
+        }
+        match fresh.get(&approved.target()) {
+            // An earlier change of the sequence is no longer as approved.
+            Some(change)
+                if change.sequence() == Sequence::AfterThoseBefore
+                    && broken_sequence == change.sequence() => {}
+            Some(change) if identity(change) == identity(approved) => {
+                again.push((index, (*change).clone()))
+            }
+            // What the object shows by now, another client has done.
+            _ if is_unconfirmed => {
+                *outcome = Outcome::Superseded("the cluster has changed since the plan".to_owned());
+            }
+            _ if shows(&observed, &ChangeDocument::from(&*approved)) => *outcome = Outcome::Applied,
+            _ if approved.sequence() == Sequence::AfterThoseBefore => {
+                broken_sequence = Sequence::AfterThoseBefore
+            }
+            _ => {}
+        }
+    }
+    if let Some(why) = recheck(job, approved_losses, &again, &observed).await {
+        for (index, _) in again.drain(..) {
+            applied.outcomes[index].1 = Outcome::Refused(why.clone());
+        }
+    }
+    Ok((observed, again))
+}
+
+/// Why these changes must not be sent again. Meanwhile a user may have protected a node, or a
+/// Service may have received an address.
+async fn recheck(
+    job: &Job<'_>,
+    approved_losses: &Lost,
+    again: &[(usize, Change)],
+    observed: &Observed,
+) -> Option<String> {
+    let changes: Vec<Change> = again.iter().map(|(_, change)| change.clone()).collect();
+    let refused = job.refusals(&changes, observed).await;
+    if let Some(refusal) = refused.into_iter().next() {
+        return Some(refusal.message);
+    }
+    let unapproved = lost(&effects(&changes, observed))
+        .into_iter()
+        .find(|lost| !approved_losses.contains(lost));
+    unapproved.map(|(service, address)| {
+        format!("Service {service} would lose {address}, which was not in the plan")
+    })
 }

@@ -3,26 +3,24 @@
 //! It sends a change again only if the new plan asks for exactly what was approved.
 
 mod applied;
-mod recheck;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::num::NonZeroUsize;
 
+use applied::{claims_hidden, lost, reobserve};
 use futures_util::future::join;
 
-pub use applied::Applied;
-
 use self::applied::is_unsaved;
-use self::recheck::{claims_hidden, lost, reobserve};
+use super::apply::{PortWriter, Prepared, prepare};
 use crate::Job;
 use crate::apply::{Event, Outcome, Stop, Unapplied, apply};
 use crate::claim_store::{ClaimCapacity, ClaimStore};
 use crate::concurrency::ConcurrencyLimit;
-use crate::ports::PortWriter;
-use crate::prepare::{Prepared, prepare};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Cluster, ClusterError, Saved, WriteError};
 use ipam_planner::plan::{Change, effects, node_changes};
+
+pub use applied::Applied;
 
 /// Passes without any success before it stops. A lost race is normal: a heartbeat moves a Node
 /// every few seconds at most. This many in a row are not.

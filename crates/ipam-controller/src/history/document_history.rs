@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::all_cores::on_all_cores;
+use super::recorded_states::on_all_cores;
 use super::{Found, HistoryQuestion, Unread, contents, finished};
 use ipam_config::documents::{Named, Naming, SourceFile, named};
 use ipam_config::source::{Content, PathHistory, Repository, Text};

@@ -2,11 +2,9 @@
 //! intervals in which documents and recorded states named a subject. Reads reports of applies beside
 //! them. Prints nothing.
 
-mod all_cores;
 mod authorship;
 mod document_history;
 mod recorded_states;
-mod reports;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -96,7 +94,7 @@ pub fn history(question: &HistoryQuestion) -> Result<HistoryDocument, Box<Findin
         states.found.intervals,
         &commits,
     );
-    reports::add(question, &mut document);
+    recorded_states::add(question, &mut document);
     Ok(document)
 }
 

@@ -1,16 +1,24 @@
 //! What the recorded states of a cluster show about the subject: a snapshot that the repository has,
 //! commit by commit.
+//!
+//! One job for each of many items, on all cores.
+//!
+//! What applies changed: the reports that they wrote, in files that a person names.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io::Read;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::all_cores::on_all_cores;
 use super::{Commits, Found, HistoryQuestion, Period, SNAPSHOT, Unread, contents, finished};
-use ipam_cluster::{Extent, FileCluster, observe};
+use ipam_cluster::{Extent, FileCluster, observe, open_regular};
 use ipam_config::source::{Content, PathHistory, Repository, Text};
 use ipam_core::model::{Finding, Origin, Rule, Severity};
-use ipam_planner::history::{Fact, Interval, RecordedDocument, Said, Subject, Timeline, recorded};
+use ipam_planner::history::{
+    AppliedDocument, ApplyReport, Fact, HistoryDocument, Interval, RecordedDocument, Said, Subject,
+    Timeline, UnreadReport, recorded,
+};
 
 type Writer = Option<String>;
 
@@ -128,4 +136,122 @@ pub(super) fn documents(
             }
         })
         .collect()
+}
+
+/// The stack of a thread, in bytes. A parser recurses as deep as a file is nested.
+const STACK: usize = 16 * 1024 * 1024;
+
+/// The results, in the order of the items. If the system gives no thread, those of its share are
+/// missing.
+pub(super) fn on_all_cores<T: Send, R: Send>(items: Vec<T>, job: impl Fn(T) -> R + Sync) -> Vec<R> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let share = items.len().div_ceil(cores).max(1);
+    let mut items = items.into_iter().peekable();
+    let (mut shares, job) = (Vec::new(), &job);
+    while items.peek().is_some() {
+        shares.push(items.by_ref().take(share).collect::<Vec<T>>());
+    }
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = shares
+            .into_iter()
+            .filter_map(|share| {
+                let thread = std::thread::Builder::new().stack_size(STACK);
+                let work = move || share.into_iter().map(job).collect::<Vec<R>>();
+                thread.spawn_scoped(scope, work).ok()
+            })
+            .collect();
+        let results = threads.into_iter().filter_map(|thread| thread.join().ok());
+        results.flatten().collect()
+    })
+}
+
+/// Largest report, in bytes: several times that of an apply to 100,000 nodes.
+const LARGEST: u64 = 128 * 1024 * 1024;
+
+/// Most files of one folder.
+const FILES: usize = 100_000;
+
+/// Adds the changes in the reports of `apply` to the history, the earliest first.
+pub(super) fn add(question: &HistoryQuestion, document: &mut HistoryDocument) {
+    let mut unread = Vec::new();
+    for named in &question.applied {
+        for file in files(named, &mut unread) {
+            let name = file.display().to_string();
+            match read_reports(&file) {
+                Ok(report) => {
+                    document.reports += 1;
+                    if is_in(question.period, &report) {
+                        let found = report.about(&question.subject, &name);
+                        document.applied.extend(found);
+                    }
+                }
+                Err(why) => unread.push(UnreadReport { file: name, why }),
+            }
+        }
+    }
+    let order = |one: &AppliedDocument| (one.time.clone(), one.object.clone());
+    document.applied.sort_by_cached_key(order);
+    document.unread_reports = unread;
+}
+
+/// The file, or the JSON files of the folder in order.
+fn files(named: &Path, unread: &mut Vec<UnreadReport>) -> Vec<PathBuf> {
+    let mut fail = |why: String| {
+        let file = named.display().to_string();
+        unread.push(UnreadReport { file, why });
+    };
+    if !named.is_dir() {
+        return vec![named.to_owned()];
+    }
+    let listed = match named.read_dir() {
+        Ok(listed) => listed,
+        Err(error) => {
+            fail(error.to_string());
+            return Vec::new();
+        }
+    };
+    let is_json = |file: &PathBuf| file.extension().is_some_and(|text| text == "json");
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in listed {
+        match entry {
+            Ok(entry) => files.extend(Some(entry.path()).filter(is_json)),
+            Err(error) => fail(error.to_string()),
+        }
+    }
+    files.sort();
+    if files.len() > FILES {
+        fail(format!(
+            "it has more than {FILES} files; the later ones are not read_reports"
+        ));
+        files.truncate(FILES);
+    }
+    files
+}
+
+fn read_reports(file: &Path) -> Result<ApplyReport, String> {
+    let opened = open_regular(file).map_err(|error| error.to_string())?;
+    let mut text = String::new();
+    let read_reports = opened.take(LARGEST + 1).read_to_string(&mut text);
+    read_reports.map_err(|error| error.to_string())?;
+    if text.len() as u64 > LARGEST {
+        return Err(format!("it is longer than {LARGEST} bytes"));
+    }
+    ApplyReport::read(&text).map_err(|error| format!("it is no report of an apply: {error}"))
+}
+
+fn is_in(period: Period, report: &ApplyReport) -> bool {
+    period.touches(Some(report.began), Some(Some(report.began)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_in_the_order_of_the_items() {
+        for count in [0, 1, 2, 7, 100] {
+            let items: Vec<usize> = (0..count).collect();
+            assert_eq!(on_all_cores(items.clone(), |item| item), items);
+        }
+    }
 }

@@ -1,14 +1,19 @@
 //! Writes the blocks of one node where the running Cilium reads them: an ordinary change of a plan
 //! with a pin, claimed before it is written.
+//!
+//! Observations that the nodes of a wave share.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::mode::{remove_setting, set_mode};
-use super::observations::Observations;
+use tokio::sync::Mutex;
+
+use super::act::{remove_setting, set_mode};
 use super::reserve::{in_force, is_quarantined_for, read_claims, replace_claims};
 use super::{MigrationError, RESERVED_FOR, observed};
-use crate::prepare::prepare;
+use crate::apply::prepare;
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{ClusterError, Workloads, Write, WriteError, Written};
 use ipam_core::claims::{ClaimGuard, ClaimRequest, Claims};
@@ -90,7 +95,7 @@ impl Assigning<'_> {
         if let Err(outcome) = self.claim(cluster, record, request).await? {
             return Ok(outcome);
         }
-        Ok(outcome(cluster.write(&Write::from(&**change)).await))
+        Ok(assign_outcome(cluster.write(&Write::from(&**change)).await))
     }
 
     /// Claims the blocks of a write. Claims of others are kept even if they look dead: the lists
@@ -133,7 +138,7 @@ impl Assigning<'_> {
 }
 
 /// What the answer to a write means for the node.
-pub(super) fn outcome(answer: Result<Written, WriteError>) -> AssignOutcome {
+pub(super) fn assign_outcome(answer: Result<Written, WriteError>) -> AssignOutcome {
     match answer {
         Ok(_) => AssignOutcome::Shown,
         Err(error @ (WriteError::Superseded(_) | WriteError::Busy(_) | WriteError::Unknown(_))) => {
@@ -142,5 +147,87 @@ pub(super) fn outcome(answer: Result<Written, WriteError>) -> AssignOutcome {
         Err(error @ (WriteError::Refused(_) | WriteError::Forbidden(_))) => {
             AssignOutcome::Blocked(error.to_string())
         }
+    }
+}
+
+/// The last observation.
+pub(super) struct Observations<T> {
+    /// Number of requests up to now.
+    asked: AtomicU64,
+    latest: Mutex<Option<Latest<T>>>,
+}
+
+struct Latest<T> {
+    /// The last request before it began.
+    serves: u64,
+    seen: Arc<T>,
+}
+
+impl<T> Observations<T> {
+    pub(super) fn new() -> Observations<T> {
+        Observations {
+            asked: AtomicU64::new(0),
+            latest: Mutex::new(None),
+        }
+    }
+
+    /// An observation that begins after this call. Calls that wait meanwhile share the next one.
+    ///
+    /// # Errors
+    /// Fails if the observation does. Only its caller is told; others observe again.
+    pub(super) async fn after_now<E, F: Future<Output = Result<T, E>>>(
+        &self,
+        observe: impl FnOnce() -> F,
+    ) -> Result<Arc<T>, E> {
+        let request = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut latest = self.latest.lock().await;
+        if let Some(Latest { serves, seen }) = &*latest
+            && *serves >= request
+        {
+            return Ok(seen.clone());
+        }
+        let serves = self.asked.load(Ordering::SeqCst);
+        let seen = Arc::new(observe().await?);
+        *latest = Some(Latest {
+            serves,
+            seen: seen.clone(),
+        });
+        Ok(seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::future::join_all;
+    use std::convert::Infallible;
+
+    /// Nodes that ask at once, of which each is due again as soon as it is served, as nodes of a
+    /// wave are.
+    #[tokio::test]
+    async fn requests_at_once_share_an_observation_that_begins_after_them() {
+        let observations = Observations::new();
+        let (begun, moment) = (AtomicU64::new(0), AtomicU64::new(0));
+        let tick = || moment.fetch_add(1, Ordering::SeqCst);
+        let observe = || async {
+            begun.fetch_add(1, Ordering::SeqCst);
+            let at = tick();
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+            Ok::<u64, Infallible>(at)
+        };
+        let request = async |late: usize| {
+            for _ in 0..late {
+                tokio::task::yield_now().await;
+            }
+            let asked = tick();
+            let seen = observations.after_now(observe).await.unwrap();
+            assert!(*seen > asked, "asked at {asked}, seen at {seen}");
+        };
+        join_all((0..40).map(|number| request(number % 2))).await;
+        let begun = begun.load(Ordering::SeqCst);
+        assert!((2..=3).contains(&begun), "{begun} observations");
+        request(0).await;
     }
 }

@@ -1,17 +1,21 @@
 //! Drives one node through its steps until it is done, fails, or needs a person.
+//!
+//! What the nodes of a migration wait for, for a person who looks.
 
+use std::collections::BTreeMap;
 use std::mem::Discriminant;
 use std::time::Duration;
 
 use super::act::{Sent, send};
 use super::assign::Assigning;
 use super::store::{Stored, put_node};
-use super::{Host, MigrationError, MigrationEvent};
-use ipam_cluster::{PodsOf, Target, Workloads};
+use super::{Host, MigrationError, MigrationEvent, NodeStates};
+use ipam_cilium::budgets::DisruptionBudget;
+use ipam_cluster::{ClusterError, PodsOf, Target, Workloads};
 use ipam_core::model::NodeName;
 use ipam_planner::migration::{
-    Action, AssignOutcome, CheckState, Decision, Method, NodeRecord, NodeSeen, Request, Rules,
-    Situation,
+    Action, AssignOutcome, CheckState, Decision, Method, MigrationRecord, NodeRecord, NodeSeen,
+    Request, Rules, Situation,
 };
 
 /// Pause before a node is looked at again while it waits.
@@ -213,4 +217,82 @@ impl<C: Workloads, H: Host> Driver<'_, C, H> {
             None => Driven::Done,
         }
     }
+}
+
+/// Nodes that are looked at. More are never under way unless a person wants it so.
+const MOST: usize = 50;
+
+/// What each node under way waits for.
+///
+/// # Errors
+/// Fails if the cluster does not answer, or hides Nodes or Pods.
+pub async fn waiting<C: Workloads>(
+    cluster: &C,
+    record: &MigrationRecord,
+    nodes: &NodeStates,
+) -> Result<BTreeMap<NodeName, String>, MigrationError> {
+    let rules = Rules::from(record.rules);
+    let is_under_way = |(_, stored): &(&NodeName, &Stored<NodeRecord>)| {
+        let NodeRecord { failure, .. } = &stored.record;
+        failure.is_none() && stored.record.has_begun() && !stored.record.is_done()
+    };
+    let mut waiting = BTreeMap::new();
+    for (name, stored) in nodes.iter().filter(is_under_way).take(MOST) {
+        let seen = look(cluster, name).await?;
+        let situation = Situation {
+            record: &stored.record,
+            seen: &seen,
+            rules: &rules,
+            check: &match record.check {
+                Some(_) => CheckState::Due,
+                None => CheckState::None,
+            },
+            refusals: &[],
+            now: cluster.now(),
+        };
+        if let Some(why) = reason(cluster, situation.decide(), &seen).await? {
+            waiting.insert(name.clone(), why);
+        }
+    }
+    Ok(waiting)
+}
+
+/// `None`: for nothing but the program that carries it out.
+async fn reason<C: Workloads>(
+    cluster: &C,
+    decision: Decision,
+    seen: &NodeSeen,
+) -> Result<Option<String>, MigrationError> {
+    Ok(match decision {
+        Decision::Wait(waiting) => Some(waiting.to_string()),
+        Decision::Ask(Request::RestartKubelet) => Some("a restart of its kubelet".to_owned()),
+        Decision::Act(Action::Evict(pods)) => {
+            let leaving = seen.pods.iter();
+            let leaving = leaving.filter(|pod| pods.iter().any(|due| due.uid == pod.uid));
+            let budgets = match cluster.budgets().await {
+                Ok(budgets) => budgets,
+                Err(ClusterError::Indispensable { .. }) => Vec::new(),
+                Err(error) => return Err(error.into()),
+            };
+            let budgets = budgets.iter().map(DisruptionBudget::read);
+            let budgets = budgets.collect::<Result<Vec<_>, _>>()?;
+            let leaving: Vec<_> = leaving.collect();
+            let spent = budgets.iter().filter(|budget| budget.allowed == 0);
+            let spent = spent.filter(|budget| leaving.iter().any(|pod| budget.covers(pod)));
+            let spent: Vec<String> = spent.map(DisruptionBudget::full_name).collect();
+            let evictions = match leaving.as_slice() {
+                [pod] => format!("the eviction of Pod {}", pod.full_name()),
+                pods => format!("the eviction of {} Pods", pods.len()),
+            };
+            Some(match spent.is_empty() {
+                true => evictions,
+                false => {
+                    let spent = spent.join(", ");
+                    format!("{evictions}; PodDisruptionBudgets that allow none now: {spent}")
+                }
+            })
+        }
+        Decision::Act(Action::Check) => Some("your check".to_owned()),
+        Decision::Act(_) | Decision::Record(_) | Decision::Finished => None,
+    })
 }

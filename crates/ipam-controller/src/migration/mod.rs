@@ -2,19 +2,19 @@
 //!
 //! Every step is recorded in the cluster before it is done, so another program can take over at any
 //! moment. What comes next is decided in `ipam_planner::migration`; nothing here decides it.
+//!
+//! What happens during a migration, for a person.
+//!
+//! What must hold before nodes move on, or back: no two nodes show the same addresses.
+//!
+//! Stores what changes in the records of a running migration.
 
 mod act;
-mod amend;
 mod assign;
 mod drive;
-mod event;
-mod gate;
-mod mode;
-mod observations;
 mod reserve;
 mod run;
 mod store;
-mod waiting;
 mod wave;
 
 use std::collections::BTreeMap;
@@ -22,18 +22,22 @@ use std::future::Future;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use store::{put_migration, put_node};
 
 use ipam_cilium::budgets::DisruptionBudget;
 use ipam_cilium::observed::{Observed, ReadError};
 use ipam_cilium::pods::Pod;
 use ipam_cluster::{Cluster, ClusterError, Extent, PodsOf, Workloads, WriteError, observe};
 use ipam_core::model::NodeName;
-use ipam_planner::migration::{Budgets, MigrationRecordError, NodeRecord, Workloads as PodsByNode};
+use ipam_core::net::{RangeIndex, overlapping_pairs};
+use ipam_planner::migration::{
+    Budgets, Direction, MigrationRecord, MigrationRecordError, NodeRecord, Phase, State,
+    Workloads as PodsByNode,
+};
 
-pub use event::MigrationEvent;
+pub use drive::waiting;
 pub use run::{Ended, Migration};
 pub use store::{Stored, Stores, stored};
-pub use waiting::waiting;
 
 /// How long blocks are reserved for the nodes of a migration. Every wave renews it.
 pub const RESERVED_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
@@ -120,3 +124,142 @@ pub fn migration_id(now: Timestamp) -> String {
 
 /// The stored records of nodes, by name.
 pub type NodeStates = BTreeMap<NodeName, Stored<NodeRecord>>;
+
+/// Progress of a migration.
+#[derive(Debug)]
+pub enum MigrationEvent<'e> {
+    /// A wave begins.
+    Wave {
+        /// Its number, counted from 1.
+        number: usize,
+        /// Number of waves.
+        of: usize,
+        domain: Option<&'e str>,
+        nodes: usize,
+        direction: Direction,
+    },
+    /// A node is at another step.
+    Step { record: &'e NodeRecord },
+    /// A node waits.
+    Waiting {
+        node: &'e NodeName,
+        phase: Phase,
+        why: &'e str,
+    },
+    /// The server refused to evict Pods.
+    EvictionRefused { node: &'e NodeName, why: &'e str },
+    /// A node is where it shall be, or cannot go on.
+    Ended { record: &'e NodeRecord },
+    /// No node begins before the next maintenance window.
+    WindowClosed { opens: Option<Timestamp> },
+    /// A gate failed, so this wave goes back.
+    GateFailed { number: usize, why: &'e str },
+}
+
+impl<C: Workloads, H: Host> Migration<'_, C, H> {
+    /// Why no node may move now: two nodes hold the same addresses.
+    pub(super) fn unsafe_now(&self, snapshot: &Observed) -> Option<String> {
+        let shown = snapshot.shown_blocks();
+        let of_moved = |name: &NodeName| self.nodes.contains_key(name);
+        let pairs = overlapping_pairs(shown.map(|(name, block)| (block.range(), name)));
+        let pair = pairs
+            .into_iter()
+            .find(|(a, b)| a != b && (of_moved(a) || of_moved(b)))?;
+        let (a, b) = pair;
+        Some(format!("nodes {a} and {b} show the same addresses"))
+    }
+
+    /// Nodes among these whose old block another node shows, and which.
+    pub(super) fn old_blocks_taken(
+        &self,
+        snapshot: &Observed,
+        nodes: &[NodeName],
+    ) -> BTreeMap<NodeName, String> {
+        let shown = snapshot.shown_blocks();
+        let shown = RangeIndex::new(shown.map(|(name, block)| (block.range(), name)));
+        let records = nodes.iter().map(|name| &self.nodes[name].record);
+        let blocks = records.flat_map(|one| one.from.iter().map(move |block| (&one.node, block)));
+        let taken = blocks.filter_map(|(node, block)| {
+            let mut others = shown.overlapping(&block.range());
+            let (_, other) = others.find(|(_, other)| *other != node)?;
+            let why = format!("{block}, the old block of node {node}, belongs to node {other} now");
+            Some((node.clone(), why))
+        });
+        taken.collect()
+    }
+
+    /// Every node that cannot go on, and why.
+    pub(super) fn failures(&self) -> Vec<String> {
+        let failed = self.nodes.values().filter_map(|stored| {
+            let NodeRecord {
+                node,
+                phase,
+                failure,
+                ..
+            } = &stored.record;
+            Some(format!("node {node}, {phase}: {}", failure.as_ref()?))
+        });
+        failed.collect()
+    }
+
+    pub(super) fn failed_nodes(&self) -> Vec<NodeName> {
+        let failed = self.nodes.iter();
+        let failed = failed.filter(|(_, stored)| stored.record.failure.is_some());
+        failed.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Why the migration stopped, and what keeps nodes of the failed wave from being back.
+    pub(super) fn why_stopped(&self) -> String {
+        let cause = self.main.record.note.clone().unwrap_or_default();
+        match self.main.record.not_back.is_empty() {
+            true => cause,
+            false => {
+                let failures = self.failures().join("; ");
+                format!("{cause}; and not all of the wave is back: {failures}")
+            }
+        }
+    }
+}
+
+impl<C: Workloads, H: Host> Migration<'_, C, H> {
+    pub(super) async fn set_state(
+        &mut self,
+        state: State,
+        note: Option<String>,
+    ) -> Result<(), MigrationError> {
+        let record = MigrationRecord {
+            state,
+            note,
+            not_back: Vec::new(),
+            ..self.main.record.clone()
+        };
+        self.store(record).await
+    }
+
+    pub(super) async fn store(&mut self, record: MigrationRecord) -> Result<(), MigrationError> {
+        self.main = put_migration(self.cluster, &self.main, record).await?;
+        Ok(())
+    }
+
+    /// Records what a person has approved anew: other files, rules, or another check.
+    ///
+    /// # Errors
+    /// Fails if the record cannot be stored.
+    pub async fn amend(&mut self, record: MigrationRecord) -> Result<(), MigrationError> {
+        self.rules = record.rules.into();
+        match record == self.main.record {
+            true => Ok(()),
+            false => self.store(record).await,
+        }
+    }
+
+    pub(super) async fn put(
+        &mut self,
+        name: &NodeName,
+        record: NodeRecord,
+    ) -> Result<(), MigrationError> {
+        let stored = put_node(self.cluster, &self.nodes[name], record).await?;
+        self.nodes.insert(name.clone(), stored);
+        Ok(())
+    }
+}

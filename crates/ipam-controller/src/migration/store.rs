@@ -319,7 +319,7 @@ fn text_of(object: &Value) -> &str {
     text_at(object, KEY).unwrap_or_default()
 }
 
-/// The text of a part; `None` for a record of a node.
+/// The part of a schedule that this ConfigMap holds; `None` if it holds the record of a node.
 fn part_of(object: &Value) -> Option<&str> {
     text_at(object, PART_KEY)
 }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-use super::assign::Assigning;
+use super::assign::{Assigning, Observations};
 use super::drive::{Driven, Driver};
-use super::observations::Observations;
 use super::run::Migration;
 use super::{Host, MigrationError, MigrationEvent};
 use ipam_cluster::Workloads;
@@ -161,7 +160,7 @@ enum Begin {
     Now,
     /// When one in flight has ended.
     Later,
-    /// The program was asked to stop.
+    /// No further node begins, because the program was asked to stop.
     Never,
 }
 

@@ -4,20 +4,16 @@
 //! a background thread reads, and subnets for a while. No token leaves the process.
 
 mod background;
-mod client;
 mod observe;
-mod recent_subnets;
-mod write;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use observe::{Client, SubnetCache};
 use tokio::task::spawn_blocking;
 
 use self::background::BackgroundPorts;
-use self::client::Client;
-use self::recent_subnets::RecentSubnets;
 use ipam_cluster::ClusterError;
 use ipam_core::model::{Finding, Rule, Severity};
 use ipam_desired::{AddressPairs, Desired};
@@ -53,7 +49,7 @@ pub struct OpenStack {
     scope: Scope,
     /// Reads the ports, where plans must not wait for them.
     background: Option<Arc<BackgroundPorts>>,
-    recent_subnets: Arc<RecentSubnets>,
+    subnet_cache: Arc<SubnetCache>,
 }
 
 /// What is read from OpenStack.
@@ -129,7 +125,7 @@ impl OpenStack {
             }),
             scope,
             background: None,
-            recent_subnets: Arc::default(),
+            subnet_cache: Arc::default(),
         }
     }
 
@@ -152,7 +148,7 @@ impl OpenStack {
         let session = Arc::new(self.session.fresh());
         OpenStack {
             background: Some(BackgroundPorts::new(session, max_age)),
-            recent_subnets: Arc::new(RecentSubnets::new(max_age)),
+            subnet_cache: Arc::new(SubnetCache::new(max_age)),
             ..self
         }
     }
@@ -168,7 +164,7 @@ impl OpenStack {
 
     /// Has the next plan read all subnets.
     pub fn forget_subnets(&self) {
-        self.recent_subnets.forget();
+        self.subnet_cache.forget();
     }
 
     fn reads_ports(&self, desired: &Desired) -> bool {

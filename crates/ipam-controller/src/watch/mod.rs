@@ -3,10 +3,14 @@
 //!
 //! Files with errors never act: the last valid ones still apply. What exceeds the Policy's limits
 //! waits for a person.
+//!
+//! A directory as the source of the files.
+//!
+//! What a controller reports: to people, to metrics, and to statuses in the cluster. It only
+//! carries data; the reader decides what to show.
+//!
+//! The last valid files, which apply, and the errors of newer ones. It reads nothing itself.
 
-mod directory;
-mod events;
-mod files;
 mod reconcile;
 mod worker;
 mod write_backoff;
@@ -14,16 +18,21 @@ mod write_backoff;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::future::Future;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use self::files::Files;
-use self::worker::Worker;
-use super::{Loaded, OpenStack, Parallelism};
-use ipam_cluster::{ClusterCache, Follow, Role};
-use ipam_core::model::Waiver;
+use tokio::sync::Notify;
 
-pub use directory::Directory;
-pub use events::{ControllerEvent, OnEvent, Planned, Waiting, WaitingChange};
+use self::worker::Worker;
+use super::apply::Outcome;
+use super::{Loaded, OpenStack, Parallelism};
+use ipam_cilium::observed::Observed;
+use ipam_cluster::{ClusterCache, Follow, Role, Rollback, Trouble};
+use ipam_config::source::{DirectoryEvents, Stillness};
+use ipam_core::model::{Hazard, Waiver};
+use ipam_desired::Activity;
+use ipam_planner::plan::{Change, Plan, Refusal, Target, UnapprovedBlock, VersionRules};
 
 /// Where the files come from.
 pub trait Source: Send {
@@ -86,5 +95,249 @@ pub async fn watch<C: Follow, S: Source>(
 async fn keep_files(files: &Files, source: &mut impl Source) -> Infallible {
     loop {
         files.offer(source.next().await);
+    }
+}
+
+/// A directory of files.
+pub struct Directory {
+    load: Arc<dyn Fn() -> Loaded + Send + Sync>,
+    events: DirectoryEvents,
+    /// The last result, if the directory may have changed during the read.
+    doubtful: Option<Loaded>,
+}
+
+impl Directory {
+    /// Watches the directory from now on, so no later change is missed. `load` reads and checks the
+    /// files.
+    pub fn new(directory: &Path, load: impl Fn() -> Loaded + Send + Sync + 'static) -> Directory {
+        Directory {
+            load: Arc::new(load),
+            events: DirectoryEvents::new(directory),
+            doubtful: None,
+        }
+    }
+
+    /// Reads the files now.
+    pub fn load(&self) -> Loaded {
+        (self.load)()
+    }
+}
+
+impl Source for Directory {
+    async fn next(&mut self) -> Loaded {
+        loop {
+            self.events.changed().await;
+            let load = self.load.clone();
+            // In a thread of its own: a file system may hang.
+            let Ok(loaded) = tokio::task::spawn_blocking(move || load()).await else {
+                continue;
+            };
+            let is_still = match self.events.stillness().await {
+                Stillness::Still => true,
+                // Two equal results mean that the directory no longer changes.
+                Stillness::Moved | Stillness::Unknown => self
+                    .doubtful
+                    .as_ref()
+                    .is_some_and(|last| is_same(last, &loaded)),
+            };
+            if is_still {
+                self.doubtful = None;
+                return loaded;
+            }
+            self.doubtful = Some(loaded);
+        }
+    }
+}
+
+/// One report.
+#[derive(Debug)]
+pub enum ControllerEvent<'n> {
+    /// These files apply from now on.
+    ConfigApplied(&'n Loaded),
+    /// These files have errors; the last valid ones still apply.
+    Invalid(&'n Loaded),
+    /// Number of changes that are about to be sent; 0 at the end.
+    Sending(usize),
+    /// A change has its outcome.
+    Finished {
+        /// Which change.
+        change: &'n Change,
+        /// What became of it.
+        outcome: &'n Outcome,
+        /// Time since the event that caused it.
+        waited: Duration,
+    },
+    /// A plan was made.
+    Planned(&'n Planned<'n>),
+    /// What is not done, each time that differs from the last report.
+    Waiting(&'n Waiting),
+    /// Another process was faster; the change is planned again.
+    Conflict(&'n Target),
+    /// Another process keeps undoing our write; the object is left alone for this long.
+    Undone(&'n Target, Duration),
+    /// The cluster went back in time, as after a restored backup. The blocks that it forgot are
+    /// quarantined.
+    RolledBack(&'n Rollback),
+    /// The controller cannot work, and why.
+    Unhealthy(&'n Trouble),
+    /// It works again.
+    Recovered,
+    /// This process leads from now on.
+    Leading,
+    /// Another process leads, or may lead, and why.
+    Standby(&'n str),
+}
+
+/// Called with each report.
+pub type OnEvent<'n> = dyn FnMut(ControllerEvent<'_>) + Send + 'n;
+
+/// A plan with its inputs.
+#[derive(Clone, Copy, Debug)]
+pub struct Planned<'n> {
+    /// The plan.
+    pub plan: &'n Plan,
+    /// The files.
+    pub loaded: &'n Loaded,
+    /// The cluster.
+    pub observed: &'n Observed,
+}
+
+/// A change that waits for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingChange {
+    /// The object.
+    pub target: Target,
+    /// What the change means for workloads.
+    pub hazard: Hazard,
+    /// Its blocks that a person must approve.
+    pub needs_approval: Vec<UnapprovedBlock>,
+    /// Whether it waits because it depends on unknown rules.
+    pub rules: VersionRules,
+}
+
+impl WaitingChange {
+    /// A change that waits in a cluster whose release has these rules.
+    pub fn new(change: &Change, rules: VersionRules) -> WaitingChange {
+        let (target, hazard) = (change.target(), change.hazard());
+        WaitingChange {
+            target,
+            hazard,
+            needs_approval: change.needs_approval().to_vec(),
+            rules: match rules.hold_back(change) {
+                true => VersionRules::Unknown,
+                false => VersionRules::Known,
+            },
+        }
+    }
+}
+
+/// What is not done, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Number of nodes in the cluster.
+    pub nodes: usize,
+    /// Whether the Policy pauses all writes.
+    pub activity: Activity,
+    /// Changes that wait for a person because of their hazard.
+    pub for_a_person: Vec<WaitingChange>,
+    /// Limits and protections that refuse changes.
+    pub refusals: Vec<Refusal>,
+    /// Findings that tell how far the plan can be trusted: code and message.
+    pub warnings: Vec<(&'static str, String)>,
+    /// Blocked changes of the plan, with the reason.
+    pub blocked: Vec<(Target, String)>,
+}
+
+/// The last valid files, shared between the task that reads them and the task that plans.
+#[derive(Debug)]
+pub(super) struct Files {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    applied: Arc<Loaded>,
+    is_new: bool,
+    /// The newest files, if they have errors.
+    newest_invalid: Option<Arc<Loaded>>,
+    /// Whether those errors are not reported yet.
+    is_unreported: bool,
+}
+
+/// Whether two reads found the same files with the same findings.
+pub(super) fn is_same(one: &Loaded, other: &Loaded) -> bool {
+    let Loaded {
+        documents,
+        findings,
+        revision,
+        desired: _,
+    } = one;
+    documents.files == other.documents.files
+        && *findings == other.findings
+        && *revision == other.revision
+}
+
+impl Files {
+    pub(super) fn new(first: Loaded) -> Files {
+        let state = State {
+            applied: Arc::new(first),
+            is_new: false,
+            newest_invalid: None,
+            is_unreported: false,
+        };
+        Files {
+            state: Mutex::new(state),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Takes files that were just read. They apply from now on, unless they have errors.
+    pub(super) fn offer(&self, loaded: Loaded) {
+        let mut state = self.lock();
+        let newest = state.newest_invalid.as_ref().unwrap_or(&state.applied);
+        if is_same(newest, &loaded) {
+            return;
+        }
+        if loaded.has_errors() {
+            if state.applied.desired.policy.activity == Activity::Active
+                && let Some(paused) = state.applied.paused_by(&loaded)
+            {
+                state.applied = Arc::new(paused);
+                state.is_new = true;
+            }
+            state.newest_invalid = Some(Arc::new(loaded));
+            state.is_unreported = true;
+        } else {
+            state.applied = Arc::new(loaded);
+            state.newest_invalid = None;
+            state.is_unreported = false;
+            state.is_new = true;
+        }
+        self.changed.notify_one();
+    }
+
+    pub(super) fn applied_config(&self) -> Arc<Loaded> {
+        self.lock().applied.clone()
+    }
+
+    /// Files with errors that are not reported yet.
+    pub(super) fn take_invalid(&self) -> Option<Arc<Loaded>> {
+        let mut state = self.lock();
+        let is_unreported = std::mem::take(&mut state.is_unreported);
+        state.newest_invalid.clone().filter(|_| is_unreported)
+    }
+
+    /// Whether the files that apply have changed since the last call.
+    pub(super) fn take_is_new(&self) -> bool {
+        std::mem::take(&mut self.lock().is_new)
+    }
+
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -11,8 +11,7 @@ use super::{ControllerEvent, OnEvent, Planned, Waiting, WaitingChange, Worker};
 use crate::apply::{Event, Outcome};
 use crate::lease::{Attempt, Lease, Timing};
 use crate::{
-    Applied, BATCH, Job, Loaded, OnConflict, Sending, apply_until_settled, blocking_task,
-    observe_and_plan,
+    Applied, BATCH, Job, Loaded, OnConflict, Sending, apply_until_settled, observe_and_plan,
 };
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Cluster, ClusterError, Follow, LeaseName, Snapshot};
@@ -105,7 +104,7 @@ impl<C: Follow> Worker<'_, C> {
             loaded: &loaded,
             observed: &observed,
         }));
-        let parted = blocking_task::part(&plan, &loaded.desired, &observed, self.waivers).await;
+        let parted = crate::part_in_task(&plan, &loaded.desired, &observed, self.waivers).await;
         self.report_waiting(&plan, &parted, &observed, on_event);
         self.write_backoff.prune(Instant::now());
         let (ready, due) = self.backed_off(parted.applied);
@@ -152,7 +151,7 @@ impl<C: Follow> Worker<'_, C> {
         let work = async {
             let (observed, plan) = observe_and_plan(&uncached, job).await?;
             let parted =
-                blocking_task::part(&plan, &job.loaded.desired, &observed, self.waivers).await;
+                crate::part_in_task(&plan, &job.loaded.desired, &observed, self.waivers).await;
             let (ready, due) = self.backed_off(parted.applied);
             let (ports, others): (Vec<Change>, Vec<Change>) = ready
                 .into_iter()

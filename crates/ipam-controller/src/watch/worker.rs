@@ -12,9 +12,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::files::Files;
 use super::write_backoff::WriteBackoff;
-use super::{ControllerEvent, OnEvent, Waiting};
+use super::{ControllerEvent, Files, OnEvent, Waiting};
 use crate::apply::Stop;
 use crate::claim_store::quarantine_forgotten;
 use crate::lease::OtherHolder;

@@ -1,35 +1,68 @@
 //! The validated nouns that every crate shares.
 //!
 //! A value of these types is always valid. Knows neither serde nor Kubernetes' wire formats.
+//!
+//! Numbers as people read them, with digits in groups of three.
 
-mod count;
 mod finding;
-mod finding_group;
-mod hazard;
 mod ipam;
 mod limit;
 mod name;
-mod near_name;
-mod per_family;
 mod selector;
 mod selector_index;
-mod selector_text;
-mod version;
-mod waiver;
 
-pub use count::{count, grouped_digits};
-pub use finding::{Finding, Label, Origin, Rule, Severity};
-pub use finding_group::{FindingGroup, grouped};
-pub use hazard::Hazard;
-pub use ipam::{CiliumVersion, IpamMode, Stage, WritePath, WritePathChoice};
-pub use limit::{LimitName, LimitNameError, Limited, Measure};
-pub use name::{
-    AddressPoolName, NameError, NodeName, OWNER_LABEL, ObjectRef, PoolName, ServiceName, is_ours,
+pub use finding::{Finding, FindingGroup, Label, Origin, Rule, Severity, grouped};
+pub use ipam::{
+    CiliumVersion, Hazard, IpamMode, ObjectVersion, PerFamily, Stage, WritePath, WritePathChoice,
 };
-pub use near_name::NearNames;
-pub use per_family::PerFamily;
-pub use selector::{Labels, Operator, Requirement, RequirementError, Selector};
+pub use limit::{LimitName, LimitNameError, Limited, Measure, Waiver, WaiverError};
+pub use name::{
+    AddressPoolName, NameError, NearNames, NodeName, OWNER_LABEL, ObjectRef, PoolName, ServiceName,
+    is_ours,
+};
+pub use selector::{Labels, Operator, Requirement, RequirementError, Selector, SelectorTextError};
 pub use selector_index::SelectorIndex;
-pub use selector_text::SelectorTextError;
-pub use version::ObjectVersion;
-pub use waiver::{Waiver, WaiverError};
+
+/// `1,234`, for a whole number of any type.
+pub fn grouped_digits(number: impl std::fmt::Display) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// `1 node`, `2 nodes`.
+pub fn count(number: usize, one: &str) -> String {
+    let grouped = grouped_digits(number);
+    if number == 1 {
+        format!("{grouped} {one}")
+    } else {
+        format!("{grouped} {one}s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_from_the_right() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(grouped_digits(number), text);
+        }
+        assert_eq!(
+            (count(1, "node"), count(1_500, "node")),
+            ("1 node".to_owned(), "1,500 nodes".to_owned())
+        );
+    }
+}

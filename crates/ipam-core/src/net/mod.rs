@@ -3,13 +3,14 @@
 //! Knows nothing of Kubernetes, pools or nodes. Every overlap is computed here, on numbers and
 //! never on strings.
 
-mod address;
 mod block;
 mod range;
 mod slots;
 
-pub use address::{Address, AddressError, is_written_as_mapped};
-pub use block::{Block, BlockError, BlockSize, BlockSizeError, Family, unmapped};
+pub use block::{
+    Address, AddressError, Block, BlockError, BlockSize, BlockSizeError, Family,
+    is_written_as_mapped, unmapped,
+};
 pub use range::{
     Range, RangeError, RangeIndex, covers, gaps, largest_gap, lowest_free, merge,
     overlapping_pairs, touching,

@@ -7,7 +7,7 @@ mod parse;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use crate::similar_names::most_similar;
+use super::text::most_similar;
 
 crate::text_enum! {
     /// The meaning of a code. The text is printed, and is a value in JSON.

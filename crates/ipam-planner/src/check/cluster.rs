@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::allocators;
 use super::files::pinned_pools;
-use crate::holders::{Holder, overlapping_holders};
+use super::releases;
+use crate::allocators::{Holder, overlapping_holders};
 use ipam_cilium::observed::{
     FamilyUse, ModeSeen, Observed, ObservedKind, OtherUser, SettingSource, range_setting,
 };
@@ -329,7 +329,7 @@ pub(super) fn unseen_neighbours(desired: &Desired, observed: &Observed) -> Vec<F
 
 /// Objects that are visible in most clusters, but not in this one.
 pub(super) fn unseen(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = allocators::unclear(desired, observed).into_iter().collect();
+    let mut findings: Vec<Finding> = releases::unclear(desired, observed).into_iter().collect();
     let hidden = |kind| observed.blind_spot(kind).is_some();
     if observed.service_ranges.is_empty() && !hidden(ObservedKind::ServiceCidr) {
         let message = "no ServiceCIDR is visible (Kubernetes 1.31 and later has them), so Service addresses are not excluded";

@@ -4,35 +4,28 @@
 //! this.
 
 mod address_pools;
-mod allocators;
 mod cluster;
 mod files;
-mod hostnames;
-mod labels;
 mod load_balancing;
-mod migration;
 mod names;
-mod native_routing;
 mod neutron;
 mod releases;
 pub(crate) mod shared_slots;
-mod sizes;
-
-pub(crate) use native_routing::pools_outside;
-
-pub(crate) use files::is_private;
-pub(crate) use load_balancing::at_start;
-pub(crate) use releases::are_known;
-pub use releases::{UNKNOWN_VERSION, about_blocks, about_cilium};
 
 use ipam_cilium::observed::Observed;
 use ipam_core::model::Finding;
 use ipam_desired::Desired;
 
+pub(crate) use files::is_private;
+pub(crate) use load_balancing::at_start;
+pub(crate) use neutron::pools_outside;
+pub(crate) use releases::are_known;
+pub use releases::{UNKNOWN_VERSION, about_blocks, about_cilium};
+
 /// Findings about the files alone.
 pub fn files(desired: &Desired) -> Vec<Finding> {
     let rules: [fn(&Desired) -> Vec<Finding>; 15] = [
-        sizes::too_small_for_cilium,
+        neutron::too_small_for_cilium,
         neutron::subnets_named_twice,
         files::overlapping_pools,
         files::block_pinned_twice,
@@ -56,13 +49,13 @@ pub fn files(desired: &Desired) -> Vec<Finding> {
 /// Advice on the files, for `validate` and `doctor`. Plans leave it out, because nearly every plan
 /// would have some.
 pub fn advice(desired: &Desired) -> Vec<Finding> {
-    labels::labels_of_kubelets(desired)
+    names::labels_of_kubelets(desired)
 }
 
 /// Findings about LoadBalancer pools and Services of the cluster alone.
 pub fn load_balancing(observed: &Observed) -> Vec<Finding> {
     let mut findings = load_balancing::of_cluster(observed);
-    findings.extend(hostnames::that_go(observed));
+    findings.extend(address_pools::that_go(observed));
     findings.sort();
     findings
 }
@@ -70,7 +63,7 @@ pub fn load_balancing(observed: &Observed) -> Vec<Finding> {
 /// Findings about the cluster alone, except those of the doctor's own rules.
 pub fn observed(observed: &Observed) -> Vec<Finding> {
     let mut findings = cluster::blind_spots(&Desired::default(), observed);
-    findings.extend(migration::unfinished(&Desired::default(), observed));
+    findings.extend(releases::unfinished(&Desired::default(), observed));
     findings.extend(cluster::unseen(&Desired::default(), observed));
     findings.extend(releases::unknown(observed));
     findings.extend(releases::faults(observed));
@@ -79,7 +72,7 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
         observed,
     ));
     findings.extend(load_balancing::of_cluster(observed));
-    findings.extend(hostnames::that_go(observed));
+    findings.extend(address_pools::that_go(observed));
     findings.extend(observed.findings.iter().cloned());
     findings
 }
@@ -88,9 +81,9 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
 /// more exactly.
 pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 12] = [
-        allocators::acknowledged_and_active,
-        allocators::pools_outside,
-        native_routing::pools_outside,
+        releases::acknowledged_and_active,
+        releases::pools_outside,
+        neutron::pools_outside,
         cluster::unreadable_range_settings,
         cluster::pools_without_nodes,
         cluster::pools_over_other_addresses,
@@ -111,11 +104,11 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 /// Findings of the files compared with the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 18] = [
-        allocators::acknowledged_and_active,
-        allocators::pools_outside,
-        migration::unfinished,
+        releases::acknowledged_and_active,
+        releases::pools_outside,
+        releases::unfinished,
         cluster::nodes_left_to_others,
-        native_routing::pools_outside,
+        neutron::pools_outside,
         cluster::unreadable_range_settings,
         neutron::overlapping,
         neutron::resolved,

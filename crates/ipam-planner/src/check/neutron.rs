@@ -1,10 +1,14 @@
 //! Pools that are subnets of Neutron: their addresses, and other users of these addresses.
+//!
+//! Pools compared with the range that Cilium routes without masquerading.
+//!
+//! Rules on the size of blocks.
 
 use crate::openstack::{Overlapping, SubnetOverlap, SubnetPools, UnresolvedSubnet};
 use ipam_cilium::observed::{Observed, OtherUser};
 use ipam_core::model::{Finding, ObjectRef, Rule, Severity};
-use ipam_core::net::Block;
-use ipam_desired::{Desired, NeutronPool};
+use ipam_core::net::{Block, Family};
+use ipam_desired::{Desired, NeutronPool, Pool};
 
 pub(super) fn overlapping(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let finding = |overlap: SubnetOverlap<'_>| {
@@ -123,4 +127,76 @@ pub(super) fn subnets_named_twice(desired: &Desired) -> Vec<Finding> {
         finding.help("keep one pool for each subnet")
     };
     twice.map(finding).collect()
+}
+
+/// One finding for each family: the setting is the cause of all.
+pub(crate) fn pools_outside(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    Family::BOTH
+        .into_iter()
+        .filter_map(|family| outside(desired, observed, family))
+        .collect()
+}
+
+fn outside(desired: &Desired, observed: &Observed, family: Family) -> Option<Finding> {
+    let native = observed.native_routing_range(family)?;
+    let is_outside = |block: &Block| block.family() == family && !native.contains(*block);
+    let ranges = desired.pools.values().flat_map(|pool| {
+        let outside = pool.ranges.iter().filter(|range| is_outside(&range.block));
+        outside.map(move |range| (pool, range))
+    });
+    let outside: Vec<_> = ranges.collect();
+    let (pool, range) = outside.first()?;
+    let what = format!("pool `{}` has {}", pool.name, range.block);
+    let others = match outside.len() - 1 {
+        0 => String::new(),
+        1 => "; 1 more range is outside, too".to_owned(),
+        more => format!("; {more} more ranges are outside, too"),
+    };
+    let message = format!("{what}, outside the native-routing CIDR {native}{others}");
+    let finding = Finding::new(
+        Severity::Warning,
+        Rule("pool-outside-native-routing-cidr"),
+        message,
+    )
+    .at(&range.origin, "outside")
+    .seen([format!("cilium-config: {native}")])
+    .causes("packets to Pods there are masqueraded")
+    .help("widen the native-routing CIDR in cilium-config so that it covers every pool, and restart the agents");
+    let mut pools: Vec<ObjectRef> = outside
+        .iter()
+        .map(|(pool, _)| ObjectRef::pool(&pool.name))
+        .collect();
+    pools.dedup();
+    let mut pools = pools.into_iter();
+    let first = pools.next()?;
+    Some(pools.fold(finding.about(first), Finding::about_also))
+}
+
+/// Longest usable prefix. Cilium reserves the first and the last address, and uses one for its
+/// router and one for its health endpoint. The minimum mask is /30
+/// (Documentation/network/concepts/ipam @ 1.20); IPv6 needs as many addresses.
+fn longest(family: Family) -> u8 {
+    family.bits() - 2
+}
+
+pub(super) fn too_small_for_cilium(desired: &Desired) -> Vec<Finding> {
+    let finding = |pool: &Pool| {
+        let size = pool
+            .block_size
+            .iter()
+            .find(|size| size.prefix_len() > longest(size.family()))?;
+        let message = format!(
+            "pool `{}` gives {size} blocks, in which Cilium has no address left for a Pod",
+            pool.name
+        );
+        let finding = Finding::new(Severity::Warning, Rule("block-too-small"), message)
+            .about(ObjectRef::pool(&pool.name));
+        let help = format!(
+            "use /{} or shorter; /{} and shorter is sensible",
+            longest(size.family()),
+            longest(size.family()) - 1
+        );
+        Some(finding.at(&pool.origin, format!("gives {size}")).help(help))
+    };
+    desired.pools.values().filter_map(finding).collect()
 }

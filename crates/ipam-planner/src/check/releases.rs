@@ -1,14 +1,24 @@
 //! The running release of Cilium: one that is unknown, and faults of the release that objects of the
 //! cluster meet.
+//!
+//! A migration that is not over.
+//!
+//! Other allocators of pod CIDRs, compared with the files.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use super::{allocators, shared_slots};
+use super::shared_slots;
+use crate::allocators::{OtherAllocator, described, fix, reads_nodes};
 use crate::upgrade::{self, UpgradeCode};
-use ipam_cilium::observed::Observed;
+use ipam_cilium::observed::{
+    Allocator, AllocatorProof, AllocatorStatus, CloudRoutes, Observed, ObservedKind,
+    UnfinishedMigration,
+};
 use ipam_cilium::releases::{NEWEST, why_unknown};
-use ipam_core::model::{CiliumVersion, Finding, Rule, Severity};
-use ipam_desired::Desired;
+use ipam_core::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
+use ipam_core::net::Range;
+use ipam_desired::{Desired, Pool};
 
 /// Code of the finding about an unknown release.
 pub const UNKNOWN_VERSION: &str = "unknown-version";
@@ -109,8 +119,8 @@ pub(crate) fn faults(observed: &Observed) -> Vec<Finding> {
 /// What makes every answer about blocks of nodes uncertain: a command that shows no plan tells it, too.
 pub fn about_blocks(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let is_uncertain = |finding: &Finding| finding.severity == Severity::Warning;
-    let allocator = allocators::unclear(desired, observed).filter(is_uncertain);
-    let active = allocators::acknowledged_and_active(desired, observed);
+    let allocator = unclear(desired, observed).filter(is_uncertain);
+    let active = acknowledged_and_active(desired, observed);
     let mut findings = about_cilium(observed);
     let allocators = active.into_iter().chain(allocator);
     findings.extend(allocators.filter(|_| !desired.pools.is_empty()));
@@ -125,4 +135,128 @@ pub fn about_cilium(observed: &Observed) -> Vec<Finding> {
     findings.retain(|finding| ABOUT_CILIUM.contains(&finding.rule.0));
     findings.sort();
     findings
+}
+
+/// Says how far the migration came. The nodes that it still moves are blocked in a plan.
+pub(super) fn unfinished(_: &Desired, observed: &Observed) -> Vec<Finding> {
+    let finding = |migration: &UnfinishedMigration| {
+        let UnfinishedMigration {
+            id,
+            state,
+            waves,
+            waves_done,
+            nodes,
+            moved,
+            ..
+        } = migration;
+        let (id, state) = (id.escape_debug(), state.escape_debug());
+        let far = match state.to_string().as_str() {
+            "undoing" => format!("its {nodes} nodes go back"),
+            _ => format!("{moved} of {nodes} nodes are moved ({waves_done} of {waves} waves)"),
+        };
+        let message = format!("migration {id} is unfinished: {far}, its state is `{state}`");
+        Finding::new(Severity::Warning, Rule("migration-unfinished"), message).help(
+            "look at it with `cilium-ipam migrate status`, then finish it with `migrate resume` or `migrate undo`",
+        )
+    };
+    observed.migration.iter().map(finding).collect()
+}
+
+/// An allocator that may assign pod CIDRs, or of which nothing is visible.
+pub(super) fn unclear(desired: &Desired, observed: &Observed) -> Option<Finding> {
+    match OtherAllocator::of(observed, &desired.policy) {
+        OtherAllocator::Unknown(allocator) if reads_nodes(observed) => {
+            let message = format!(
+                "{}, so it is unknown whether it assigns spec.podCIDRs, too",
+                described(allocator)
+            );
+            let finding = Finding::new(Severity::Warning, Rule("allocator-unknown"), message);
+            let finding = finding.causes("two programs could assign one block to two nodes");
+            Some(finding.help(fix(allocator)))
+        }
+        OtherAllocator::Unseen if observed.blind_spot(ObservedKind::ControllerPod).is_none() => {
+            let message = "no Pod of kube-controller-manager is visible, so it is unknown whether it assigns blocks, too";
+            let finding = Finding::new(Severity::Info, Rule("controller-manager-unseen"), message);
+            Some(finding.help("make sure that it runs with --allocate-node-cidrs=false"))
+        }
+        _ => None,
+    }
+}
+
+/// Allocators whose flags contradict the Policy, which says that they assign no more.
+pub(super) fn acknowledged_and_active(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    if !reads_nodes(observed) {
+        return Vec::new();
+    }
+    let acknowledged = &desired.policy.acknowledged_allocators;
+    let assigns = |one: &&Arc<Allocator>| {
+        acknowledged.contains(&one.name)
+            && one.status == AllocatorStatus::Active
+            && one.proof == AllocatorProof::Flags
+    };
+    let allocators = observed.allocators.iter().filter(assigns);
+    let contradicts = |allocator: &Arc<Allocator>| {
+        let message = format!(
+            "{}, and `acknowledgedAllocators` of the Policy says that it assigns no pod CIDRs",
+            described(allocator)
+        );
+        let rule = Rule("acknowledged-allocator-active");
+        let finding = Finding::new(Severity::Warning, rule, message);
+        let finding = finding.causes("two programs can assign one block to two nodes");
+        finding.help(&allocator.switch_off)
+    };
+    allocators.map(contradicts).collect()
+}
+
+/// A controller that makes routes, or fails to start, for blocks of its own range only.
+pub(super) fn pools_outside(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    if !reads_nodes(observed) {
+        return Vec::new();
+    }
+    let allocators = observed.allocators.iter();
+    allocators
+        .filter_map(|allocator| outside(desired, allocator))
+        .collect()
+}
+
+fn outside(desired: &Desired, allocator: &Allocator) -> Option<Finding> {
+    let (needs, consequence) = match (allocator.routes, allocator.status) {
+        (CloudRoutes::On, _) => (
+            "makes cloud routes",
+            "Pods of nodes with a block of the pool are unreachable from other nodes",
+        ),
+        (CloudRoutes::Off, AllocatorStatus::Active) => (
+            "assigns blocks",
+            "it fails at its next start if a Node has a block of the pool",
+        ),
+        _ => return None,
+    };
+    let ranges = &allocator.cluster_cidrs;
+    let is_outside = |range: Range| !ranges.iter().any(|around| around.contains(&range));
+    let mut pools = desired.pools.values().filter_map(|pool: &Pool| {
+        let mut outside = pool.ranges.iter();
+        let range = outside.find(|range| is_outside(range.block.range()))?;
+        Some((pool, range))
+    });
+    let (pool, range) = pools.next().filter(|_| !ranges.is_empty())?;
+    let (name, of) = (allocator.name.escape_debug(), crate::doctor::spaced(ranges));
+    let message = format!(
+        "pool `{}` has {}, outside --cluster-cidr {of} of {name}, which {needs} for this range only",
+        pool.name, range.block
+    );
+    let finding = Finding::new(
+        Severity::Warning,
+        Rule("pool-outside-cluster-cidr"),
+        message,
+    );
+    let finding = finding
+        .at(&range.origin, "outside")
+        .about(ObjectRef::pool(&pool.name));
+    let finding = pools.fold(finding, |finding, (pool, _)| {
+        finding.about_also(ObjectRef::pool(&pool.name))
+    });
+    let finding = finding.seen([described(allocator)]).causes(consequence);
+    Some(finding.help(format!(
+        "use CIDRs inside {of}, or widen --cluster-cidr of {name} so that it covers every pool"
+    )))
 }

@@ -1,14 +1,23 @@
 //! The blocks that each node announces by BGP, compared with the blocks that its Pods use.
+//!
+//! Which Services BGP and L2 announce, by the selectors of Cilium's objects.
+//!
+//! LoadBalancer addresses without an announcement.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
-use super::finding;
-use ipam_cilium::observed::{Announced, BgpSpeaker, HoldingField, Observed};
-use ipam_core::model::{Finding, NodeName, ObjectRef, Severity, count};
-use ipam_core::net::{Block, RangeIndex};
+use super::{finding, ineffective};
+use ipam_cilium::lbipam::{ClassUse, LbService};
+use ipam_cilium::observed::{
+    Announced, BgpSpeaker, HoldingField, L2Policy, Observed, ObservedKind, ServiceAnnouncements,
+    setting_key,
+};
+use ipam_core::model::{Finding, NodeName, ObjectRef, Selector, Severity, count};
+use ipam_core::net::{Block, Range, RangeIndex};
 
-/// The Pods of all nodes, by block.
-type Homes<'o> = RangeIndex<(&'o NodeName, Block)>;
+/// For each block of Pods, its node.
+type PodBlocks<'o> = RangeIndex<(&'o NodeName, Block)>;
 
 /// Nodes that announce blocks of other nodes' Pods, and nodes whose own Pods no node announces.
 pub(super) fn blocks_of_others(observed: &Observed) -> Vec<Finding> {
@@ -18,7 +27,7 @@ pub(super) fn blocks_of_others(observed: &Observed) -> Vec<Finding> {
             .into_iter()
             .map(move |block| (name, block))
     });
-    let homes: Homes<'_> =
+    let homes: PodBlocks<'_> =
         RangeIndex::new(homes.map(|(name, block)| (block.range(), (name, block))));
     let announced: BTreeMap<&NodeName, Announced> = observed
         .nodes
@@ -59,7 +68,7 @@ fn of_announcer(
     block: Block,
     what: &Announced,
     lives: &[Block],
-    homes: &Homes<'_>,
+    homes: &PodBlocks<'_>,
 ) -> Option<Finding> {
     let of_others = || {
         homes
@@ -206,4 +215,158 @@ pub(super) fn unused_advertisements(observed: &Observed) -> Vec<Finding> {
             .help("select it by these labels in a CiliumBGPPeerConfig, and name that peer config in a CiliumBGPClusterConfig for a node")
     };
     unannounced.map(finding).collect()
+}
+
+const BGP_CLASS: &str = "io.cilium/bgp-control-plane";
+const L2_CLASS: &str = "io.cilium/l2-announcer";
+
+/// Selectors of the Services that BGP or L2 announces.
+pub(super) struct Announcements<'o> {
+    pub(super) bgp: Vec<&'o Selector>,
+    pub(super) l2: Vec<&'o L2Policy>,
+    by_rules: ServiceAnnouncements<'o>,
+}
+
+/// `None` if the objects could not be read, or if MetalLB announces every Service.
+pub(super) fn announcements(observed: &Observed) -> Option<Announcements<'_>> {
+    use ObservedKind::{
+        BgpAdvertisement, BgpClusterConfig, BgpPeerConfig, BgpPeeringPolicy, L2AnnouncementPolicy,
+    };
+    let kinds = [
+        BgpPeeringPolicy,
+        BgpClusterConfig,
+        BgpPeerConfig,
+        BgpAdvertisement,
+        L2AnnouncementPolicy,
+    ];
+    if observed.is_blind_to_any(&kinds) {
+        return None;
+    }
+    // MetalLB's own configuration decides which ones. This program does not read it.
+    if observed.is_on(setting_key::BGP_ANNOUNCE_LB_IP) {
+        return None;
+    }
+    let (mut bgp, mut l2) = (Vec::new(), Vec::new());
+    if observed.is_on_somewhere(setting_key::ENABLE_BGP_CONTROL_PLANE) {
+        let policies = observed.announcing.policies.iter().filter(|policy| {
+            observed.reads_peering_policies()
+                && observed
+                    .nodes
+                    .values()
+                    .any(|node| policy.nodes.matches(&node.labels))
+        });
+        bgp.extend(policies.flat_map(|policy| &policy.services));
+        bgp.extend(
+            observed
+                .nodes
+                .values()
+                .flat_map(|node| observed.advertisements_of(node))
+                .flat_map(|entry| &entry.services),
+        );
+        bgp.sort();
+        bgp.dedup();
+    }
+    // A policy without nodes, or with L2 switched off, has its own finding.
+    l2.extend(observed.announcing.l2_policies.iter());
+    let by_rules = ServiceAnnouncements::new(observed);
+    Some(Announcements { bgp, l2, by_rules })
+}
+
+impl Announcements<'_> {
+    /// Whether a BGP advertisement selects the Service.
+    pub(super) fn by_bgp(&self, service: &LbService) -> bool {
+        let is_of_class = service.class.as_deref().is_none_or(|of| of == BGP_CLASS);
+        is_of_class && self.bgp.iter().any(|one| one.matches(&service.labels))
+    }
+
+    /// Whether an L2 policy selects the Service, and agents of this release answer for it.
+    pub(super) fn by_l2(&self, service: &LbService) -> bool {
+        !self.lacks_local_backend(service)
+            && self.l2.iter().any(|policy| by_policy(policy, service))
+    }
+
+    /// Whether L2 leaves out the Service, because no node has a local backend for it.
+    pub(super) fn lacks_local_backend(&self, service: &LbService) -> bool {
+        self.by_rules.lacks_local_backend(service)
+    }
+}
+
+/// Whether this L2 policy selects the Service.
+pub(super) fn by_policy(policy: &L2Policy, service: &LbService) -> bool {
+    let is_of_class = service.class.as_deref().is_none_or(|of| of == L2_CLASS);
+    is_of_class && policy.services.matches(&service.labels)
+}
+
+/// Services with an address that neither BGP nor L2 announces. A cluster with neither routes such
+/// addresses in another way, so it gets no finding.
+pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
+    let Some(announcements) = announcements(observed) else {
+        return Vec::new();
+    };
+    let keys = ["enable-bgp-control-plane", "enable-l2-announcements"];
+    if !keys.iter().any(|key| observed.is_on_somewhere(key)) {
+        return Vec::new();
+    }
+    // Policies that no agent reads have their own finding, which names these Services.
+    let is_told = |service: &LbService| {
+        ineffective::unread_policies(observed).any(|policy| {
+            policy
+                .services
+                .iter()
+                .any(|selector| selector.matches(&service.labels))
+        })
+    };
+    let is_announced = |service: &LbService| {
+        announcements.by_bgp(service) || announcements.by_l2(service) || is_told(service)
+    };
+    // Addresses from another source, such as those of nodes, are not judged.
+    let rules = observed.lb_rules();
+    let is_ours =
+        |service: &&LbService| rules.class_use(service.class.as_deref()) == ClassUse::Ours;
+    let pools: Vec<Range> = observed
+        .load_balancer_ranges()
+        .map(|(_, range)| range)
+        .collect();
+    let is_of_pool = |address: &IpAddr| {
+        pools
+            .iter()
+            .any(|range| range.contains(&Range::from(*address)))
+    };
+    let unannounced_services = observed.services.values().filter(is_ours);
+    let unannounced_services = unannounced_services
+        .filter(|service| service.ingress.iter().any(is_of_pool) && !is_announced(service));
+    let finding = |service: &LbService| {
+        let name = service.name.to_string();
+        let message = format!(
+            "Service `{}` has {}, which nothing announces",
+            name.escape_debug(),
+            super::spaced(&service.ingress)
+        );
+        let finding = finding(Severity::Warning, "address-not-announced", message)
+            .about(ObjectRef::service(&service.name));
+        let evidence = [
+            format!(
+                "{} BGP selectors, none of which selects it",
+                announcements.bgp.len()
+            ),
+            match announcements.lacks_local_backend(service) {
+                true => format!(
+                    "{} L2 policies, and externalTrafficPolicy: Local without a local backend",
+                    announcements.l2.len()
+                ),
+                false => format!(
+                    "{} L2 policies, none of which selects it",
+                    announcements.l2.len()
+                ),
+            },
+        ];
+        let finding = finding
+            .seen(evidence)
+            .causes("clients outside the cluster cannot reach it");
+        if announcements.lacks_local_backend(service) {
+            return finding.help("set `externalTrafficPolicy: Cluster` for the Gateway or Ingress, or announce the address by BGP: agents of this release answer only for Services with a local backend (cilium#48799)");
+        }
+        finding.help("label the Service so that a CiliumBGPAdvertisement or CiliumL2AnnouncementPolicy selects it, or widen one of their selectors")
+    };
+    unannounced_services.map(finding).collect()
 }

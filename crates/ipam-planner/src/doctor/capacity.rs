@@ -1,13 +1,25 @@
 //! Pools that are nearly full, and pools with scattered free blocks.
+//!
+//! Nodes with misplaced blocks: the files would not give them these blocks today.
+//!
+//! Allowed address pairs of VMs' ports that differ from the blocks of their nodes.
 
 use std::cell::LazyCell;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::finding;
+use ipnet::IpNet;
+
+use super::{about_nodes, finding, named, spaced};
 use crate::growth::Growth;
-use crate::plan::{PoolUse, foreign_ranges, pool_use};
+use crate::plan::{
+    Misplaced, MisplacedReason, Plan, PoolUse, PortChange, blocks_in_use, foreign_ranges, pool_use,
+};
 use ipam_cilium::observed::{ModeSeen, Observed};
-use ipam_core::model::{Finding, IpamMode, ObjectRef, Severity, grouped_digits};
+use ipam_core::model::{
+    Finding, IpamMode, NodeName, ObjectRef, PoolName, Rule, Severity, grouped_digits,
+};
 use ipam_core::net::{Block, Family};
+use ipam_core::neutron::Id;
 use ipam_desired::Desired;
 
 /// Percentage of used blocks from which a pool is nearly full.
@@ -150,4 +162,137 @@ fn of_cluster_pool_family(observed: &Observed, family: Family) -> Option<Finding
             .causes("new nodes get no block, and their agents wait")
             .help(Growth::of_cluster(observed).advice_for_operator(family)),
     )
+}
+
+/// Findings of a plan about held blocks: one for each reason and pool, and one for each object that
+/// fills a pool alone.
+pub(super) fn of_plan(plan: &Plan) -> Vec<Finding> {
+    let fillers = plan
+        .findings
+        .iter()
+        .filter(|finding| finding.rule == Rule("one-node-fills-pool"));
+    let fillers = fillers.map(|finding| {
+        let consequence = "other nodes do not get these blocks".to_owned();
+        Finding {
+            consequence,
+            ..finding.clone()
+        }
+    });
+    misplaced(plan).into_iter().chain(fillers).collect()
+}
+
+fn misplaced(plan: &Plan) -> Vec<Finding> {
+    let mut causes: BTreeMap<(&MisplacedReason, Option<&PoolName>), Vec<&Misplaced>> =
+        BTreeMap::new();
+    // These reasons have their own rules, which cover ipam `multi-pool`, too.
+    let is_reported_here = |one: &&Misplaced| {
+        !matches!(
+            one.reason,
+            MisplacedReason::InNoPool | MisplacedReason::UsedByOthers
+        )
+    };
+    for one in plan.misplaced.iter().filter(is_reported_here) {
+        causes
+            .entry((&one.reason, one.pool.as_ref()))
+            .or_default()
+            .push(one);
+    }
+    causes
+        .into_iter()
+        .map(|((reason, pool), blocks)| of_cause(reason, pool, &blocks))
+        .collect()
+}
+
+fn of_cause(reason: &MisplacedReason, pool: Option<&PoolName>, blocks: &[&Misplaced]) -> Finding {
+    let nodes: BTreeSet<&NodeName> = blocks.iter().map(|one| &one.node).collect();
+    let nodes: Vec<&NodeName> = nodes.into_iter().collect();
+    let place = pool
+        .map(|pool| format!(" of pool `{pool}`"))
+        .unwrap_or_default();
+    let (nodes_named, all) = (super::named(&nodes), grouped_digits(nodes.len()));
+    let message = format!("{nodes_named} ({all} in all): blocks{place} are misplaced: {reason}");
+    let evidence = blocks
+        .iter()
+        .map(|one| format!("`{}`: {} in {}", one.node, one.block, one.field));
+    let finding = finding(Severity::Warning, "block-misplaced", message).seen(evidence);
+    let finding =
+        finding.causes("the nodes keep their blocks; new nodes with the same labels get others");
+    let finding = finding.help(reason.help());
+    let finding = super::about_nodes(finding, nodes);
+    match blocks.first().and_then(|one| one.origin.as_ref()) {
+        Some(origin) => finding.at(origin, "the pool of these blocks"),
+        None => finding,
+    }
+}
+
+/// Ranges by node and port.
+type Ranges<'p> = BTreeMap<(&'p NodeName, &'p Id), BTreeSet<IpNet>>;
+
+/// Findings of a plan about ports: what they lack, what they allow without need, and why that is
+/// unknown.
+pub(super) fn pairs_of_plan(plan: &Plan, observed: &Observed) -> Vec<Finding> {
+    let ports = || plan.changes.iter().filter_map(|change| change.as_port());
+    let held = |change: &PortChange| -> BTreeSet<IpNet> {
+        let node = observed.nodes.get(&change.node).into_iter();
+        let blocks = node.flat_map(|node| blocks_in_use(observed, node));
+        blocks.map(IpNet::from).collect()
+    };
+    // No Pod has an address of a block that this plan would give.
+    let missing = ports().map(|change| (change, &change.added & &held(change)));
+    let stale = ports().map(|change| (change, change.removed.clone()));
+    let unknown = plan
+        .findings
+        .iter()
+        .filter(|finding| finding.rule.0.starts_with("address-pairs-"));
+    lacking(&by_port(missing))
+        .into_iter()
+        .chain(excess(&by_port(stale)))
+        .chain(unknown.cloned())
+        .collect()
+}
+
+fn by_port<'p>(ranges: impl Iterator<Item = (&'p PortChange, BTreeSet<IpNet>)>) -> Ranges<'p> {
+    let some = ranges.filter(|(_, ranges)| !ranges.is_empty());
+    some.map(|(change, ranges)| ((&change.node, &change.port), ranges))
+        .collect()
+}
+
+fn lacking(missing: &Ranges<'_>) -> Option<Finding> {
+    let (nodes, evidence) = shown(missing, "lacks")?;
+    let message = format!("{nodes}: the ports of their VMs do not allow pod CIDRs");
+    let finding = finding(Severity::Error, "address-pairs-missing", message).seen(evidence);
+    let finding = finding.causes("Neutron drops the packets that their Pods send");
+    Some(about(missing, finding).help("`cilium-ipam apply` adds the pairs"))
+}
+
+fn excess(stale: &Ranges<'_>) -> Option<Finding> {
+    let (nodes, evidence) = shown(stale, "allows")?;
+    let message =
+        format!("{nodes}: the ports of their VMs allow blocks that the nodes do not hold");
+    let finding = finding(Severity::Warning, "address-pairs-stale", message).seen(evidence);
+    let finding = finding.causes("such a VM can send from the addresses of another node's Pods");
+    Some(about(stale, finding).help("`cilium-ipam apply` removes the pairs"))
+}
+
+/// The nodes, and one line for each port; `None` without ports.
+fn shown(ranges: &Ranges<'_>, verb: &str) -> Option<(String, Vec<String>)> {
+    let nodes = nodes(ranges);
+    if nodes.is_empty() {
+        return None;
+    }
+    let all = grouped_digits(nodes.len());
+    let nodes = format!("{} ({all} in all)", named(&nodes));
+    let line = |((node, port), ranges): (&(&NodeName, &Id), &BTreeSet<IpNet>)| {
+        format!("`{node}`: port {port} {verb} {}", spaced(ranges))
+    };
+    Some((nodes, ranges.iter().map(line).collect()))
+}
+
+fn about(ranges: &Ranges<'_>, finding: Finding) -> Finding {
+    about_nodes(finding, nodes(ranges))
+}
+
+fn nodes<'p>(ranges: &Ranges<'p>) -> Vec<&'p NodeName> {
+    let nodes: BTreeSet<&NodeName> = ranges.keys().map(|(node, _)| *node).collect();
+    nodes.into_iter().collect()
 }

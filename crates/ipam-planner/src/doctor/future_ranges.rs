@@ -1,14 +1,19 @@
 //! Ranges of allocators over addresses in other use, before a node gets a block there.
+//!
+//! Blocks and pools compared with the other ranges of the cluster.
+//!
+//! LoadBalancer pools over the addresses of machines and over the Service CIDR.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding;
 use ipam_cilium::observed::{
     Allocator, AllocatorStatus, BlockAllocator, ModeSeen, Observed, ObservedKind, OtherUser,
     setting_key,
 };
-use ipam_core::model::{Finding, IpamMode, ObjectRef, Severity, grouped_digits};
+use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef, Severity, grouped_digits};
 use ipam_core::net::{Block, BlockSize, Family, Range, RangeIndex};
+use ipam_desired::Desired;
 
 /// Free blocks before the first overlap, up to which a range is a warning.
 const SOON: u128 = 256;
@@ -183,4 +188,140 @@ fn of_controllers(observed: &Observed) -> Vec<Supply<'_>> {
     let active = allocators.filter(|allocator| allocator.status == AllocatorStatus::Active);
     let ranges = active.flat_map(|one| one.cluster_cidrs.iter().map(move |range| (&**one, range)));
     ranges.filter_map(supply).collect()
+}
+
+/// Blocks of nodes over Service CIDRs, addresses of machines and LoadBalancer pools, and outside
+/// the native-routing CIDR.
+pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
+    let others = RangeIndex::new(observed.used_by_others());
+    let mut findings = Vec::new();
+    for name in observed.nodes.keys() {
+        for block in observed.pod_blocks_of(name) {
+            if let Some((range, what)) = others.overlapping(&block.range()).next() {
+                findings.push(over(name, block, range, *what));
+            }
+        }
+    }
+    findings.extend(outside_native_routing(observed));
+    findings
+}
+
+fn over(name: &NodeName, block: Block, range: &Range, what: OtherUser<'_>) -> Finding {
+    let message =
+        format!("the Pods of node `{name}` live in {block}, which overlaps {range}, {what}");
+    let finding = finding(Severity::Error, "block-over-other-addresses", message)
+        .about(ObjectRef::node(name));
+    let finding = finding.seen([
+        format!("node `{name}`: {block}"),
+        format!("{what}: {range}"),
+    ]);
+    finding
+        .causes("packets to one of the two go to the other")
+        .help("drain the node and give it another block, or move the other range")
+}
+
+/// The blocks of a node's Pods, as evidence.
+fn homes(name: &NodeName, observed: &Observed) -> String {
+    format!(
+        "node `{name}`: {}",
+        super::spaced(observed.pod_blocks_of(name))
+    )
+}
+
+fn outside_native_routing(observed: &Observed) -> Vec<Finding> {
+    let of_family = |family: Family| {
+        let native = observed.native_routing_range(family)?;
+        let is_outside = |block: &Block| block.family() == family && !native.contains(*block);
+        let outside = |name: &&NodeName| observed.pod_blocks_of(name).iter().any(is_outside);
+        let names: Vec<&NodeName> = observed.nodes.keys().filter(outside).collect();
+        if names.is_empty() {
+            return None;
+        }
+        let message = format!(
+            "the Pods of {} live outside the native-routing CIDR {native}",
+            super::named(&names)
+        );
+        let finding = finding(Severity::Warning, "outside-native-routing-cidr", message);
+        let finding = super::about_nodes(finding, names.iter().copied())
+            .seen([format!("cilium-config: {native}")])
+            .seen(names.iter().map(|name| homes(name, observed)));
+        let finding = finding.causes(
+            "packets to these Pods are masqueraded: they appear to come from the sender's node",
+        );
+        Some(
+            finding.help(
+                "widen ipv4-native-routing-cidr (or its IPv6 twin) in cilium-config so that it covers every pool",
+            ),
+        )
+    };
+    Family::BOTH.into_iter().filter_map(of_family).collect()
+}
+
+/// Nodes whose Pods live in a block outside all pools.
+pub(super) fn outside_pools(desired: &Desired, observed: &Observed) -> Option<Finding> {
+    let has_family = |family: Family| {
+        desired
+            .pools
+            .values()
+            .any(|pool| pool.families().any(|of| of == family))
+    };
+    let is_outside = |block: &Block| {
+        has_family(block.family()) && !desired.pools.values().any(|pool| pool.contains(*block))
+    };
+    let names: Vec<&NodeName> = observed
+        .nodes
+        .keys()
+        .filter(|name| observed.pod_blocks_of(name).iter().any(is_outside))
+        .collect();
+    if names.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "the Pods of {} live in blocks outside all pools",
+        super::named(&names)
+    );
+    let finding = finding(Severity::Info, "block-outside-pools", message);
+    let finding = super::about_nodes(finding, names.iter().copied())
+        .seen(names.iter().map(|name| homes(name, observed)))
+        .causes("no pool counts these blocks as used");
+    Some(finding.help("add their range to a pool, so that it counts them"))
+}
+
+/// Pools over blocks of Pods are told for each node.
+pub(super) fn balancer_over_other_addresses(observed: &Observed) -> Vec<Finding> {
+    let others = observed.used_by_others().filter(|(_, user)| match user {
+        OtherUser::Machine(_) | OtherUser::ServiceCidr => true,
+        OtherUser::AddressPool(_) | OtherUser::Service(_) => false,
+    });
+    let others = RangeIndex::new(others);
+    let mut used: BTreeMap<&str, Vec<(Range, OtherUser<'_>)>> = BTreeMap::new();
+    for (name, range) in observed.load_balancer_ranges() {
+        let is_disabled = observed
+            .address_pools
+            .get(name)
+            .is_some_and(|pool| pool.manifest.spec.disabled);
+        if !is_disabled {
+            let overlapping = others.overlapping(&range).copied();
+            used.entry(name).or_default().extend(overlapping);
+        }
+    }
+    let finding = |(name, mut users): (&str, Vec<(Range, OtherUser<'_>)>)| {
+        users.sort_unstable();
+        users.dedup();
+        let (range, user) = users.first()?;
+        let more = match users.len() - 1 {
+            0 => String::new(),
+            count => format!(", and {} more", grouped_digits(count)),
+        };
+        let message = format!(
+            "CiliumLoadBalancerIPPool `{}` may give Services {range}, {user}{more}",
+            name.escape_debug()
+        );
+        let finding = finding(Severity::Error, "address-pool-in-use", message)
+            .about(ObjectRef::address_pool(name))
+            .seen(users.iter().map(|(range, user)| format!("{range}: {user}")));
+        let finding = finding.causes("packets to one of the two go to the other");
+        Some(finding.help("remove these addresses from the pool"))
+    };
+    used.into_iter().filter_map(finding).collect()
 }

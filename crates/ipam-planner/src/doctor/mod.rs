@@ -5,30 +5,18 @@
 //! read never counts as absent.
 
 mod annotations;
-mod announcements;
 mod announcing;
-mod balancer_ranges;
 mod blocks;
 mod capacity;
-mod cilium_nodes;
-mod direct_routes;
 mod endpoint_routes;
 mod future_ranges;
 mod identity;
 mod ineffective;
 mod installation;
-mod l2;
 mod operator_errors;
-mod placement;
 mod pod_pool_use;
-mod pod_pools;
-mod port_pairs;
-mod ranges;
 mod route_dump;
-mod service_annotations;
-mod services;
 mod waiting;
-mod without_block;
 
 use crate::check;
 use crate::plan::plan;
@@ -58,42 +46,42 @@ pub fn examine(
         blocks::held_twice,
         blocks::changes_at_restart,
         blocks::unused_specs,
-        without_block::nodes,
+        blocks::nodes,
         endpoint_routes::missing,
         announcing::blocks_of_others,
         announcing::unused_advertisements,
         ineffective::peering_policies,
         ineffective::speakers_without_peer,
         ineffective::pod_cidrs_in_multi_pool,
-        l2::without_nodes,
-        l2::switched_off,
-        l2::ipv6_before_1_19,
+        ineffective::without_nodes,
+        ineffective::switched_off,
+        ineffective::ipv6_before_1_19,
         annotations::faults,
-        cilium_nodes::orphans,
-        cilium_nodes::of_earlier_nodes,
+        operator_errors::orphans,
+        operator_errors::of_earlier_nodes,
         operator_errors::all,
-        cilium_nodes::refused_soon,
+        operator_errors::refused_soon,
         check::shared_slots::refused_at_operator_start,
-        pod_pools::overlaps,
-        pod_pools::missing_defaults,
+        pod_pool_use::overlaps,
+        pod_pool_use::missing_defaults,
         pod_pool_use::lost,
-        ranges::of_cluster,
-        balancer_ranges::over_other_addresses,
+        future_ranges::of_cluster,
+        future_ranges::balancer_over_other_addresses,
         future_ranges::over_other_addresses,
-        direct_routes::across_subnets,
-        services::unannounced,
-        service_annotations::unread,
+        endpoint_routes::across_subnets,
+        announcing::unannounced,
+        annotations::unread,
         waiting::services,
     ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(observed)).collect();
     findings.extend(check::observed(observed));
     if let Some(desired) = desired {
         findings.extend(check::examination(desired, observed));
-        findings.extend(ranges::outside_pools(desired, observed));
+        findings.extend(future_ranges::outside_pools(desired, observed));
         findings.extend(capacity::of_pools(desired, observed));
         let plan = plan(desired, observed, Vec::new());
-        findings.extend(placement::of_plan(&plan));
-        findings.extend(port_pairs::of_plan(&plan, observed));
+        findings.extend(capacity::of_plan(&plan));
+        findings.extend(capacity::pairs_of_plan(&plan, observed));
     }
     findings.extend(capacity::of_cluster_pool(observed));
     findings.extend(pod_pool_use::exhausted(desired, observed));

@@ -3,21 +3,15 @@
 //!
 //! Decides from a sequence of states; never reads Git, a file or a clock.
 
-mod applied;
 mod document;
-mod fact;
-mod pull_request;
 mod recorded;
 mod subject;
 mod timeline;
 
-pub use applied::{AppliedDocument, ApplyReport};
 pub use document::{
     AskedDocument, Beginning, CommitDocument, Edge, GapDocument, HistoryDocument, MergeDocument,
     RecordedDocument, Shallow, UnreadReport,
 };
-pub use fact::Fact;
-pub use pull_request::pull_request;
-pub use recorded::recorded;
-pub use subject::Subject;
+pub use recorded::{AppliedDocument, ApplyReport, recorded};
+pub use subject::{Fact, Subject, pull_request};
 pub use timeline::{Interval, Place, Said, Timeline};

@@ -1,12 +1,16 @@
 //! From what a pool was inferred.
+//!
+//! Finds a node label whose values separate the held blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::InferredPool;
-use crate::proposal::{CidrSource, held_by};
-use ipam_cilium::observed::Observed;
-use ipam_core::model::NodeName;
-use ipam_core::net::{Block, RangeIndex};
+use crate::allocators::OtherAllocator;
+use crate::proposal::{CidrSource, held, held_by, is_selectable, labels, rank, smallest_around};
+use ipam_cilium::observed::{BlockAllocator, ModeSeen, Observed};
+use ipam_core::model::{IpamMode, NodeName};
+use ipam_core::net::{Block, Family, RangeIndex};
+use ipam_desired::Policy;
 
 /// From what a pool was inferred.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,4 +107,101 @@ fn held_blocks(observed: &Observed) -> Vec<(&NodeName, Block)> {
             blocks.into_iter().map(|block| (&node.name, block))
         })
         .collect()
+}
+
+/// Labels that kubelets and clouds set, and that say nothing of the place of a node. Their values
+/// could separate blocks only by accident.
+const NO_PLACES: [&str; 7] = [
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "beta.kubernetes.io/os",
+    "kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
+];
+
+/// Fewest holders of each value of a label that names neither racks nor zones: fewer may lie apart
+/// by accident.
+const FEWEST: usize = 2;
+
+/// A label whose values separate the held blocks.
+pub(super) struct Separation {
+    pub(super) key: String,
+    /// The smallest CIDRs around the blocks of each value, without stray blocks. They do not overlap.
+    pub(super) cidrs: Vec<Block>,
+}
+
+/// The first label that separates the blocks: those of racks, then zones, then all others. None if
+/// an allocator gives blocks without regard to labels: the next block would end the separation.
+pub(super) fn find(observed: &Observed) -> Option<Separation> {
+    if allocator_ignores_labels(observed) {
+        return None;
+    }
+    let keys = labels(observed);
+    let mut keys = keys.iter().filter(|key| !NO_PLACES.contains(&key.as_str()));
+    keys.find_map(|key| {
+        let fewest = if rank(key) < 2 { 1 } else { FEWEST };
+        by_label(observed, key, fewest)
+    })
+}
+
+/// The separation by one label, if its values separate the blocks.
+pub(super) fn by_key(observed: &Observed, key: &str) -> Option<Separation> {
+    by_label(observed, key, 1)
+}
+
+fn by_label(observed: &Observed, key: &str, fewest: usize) -> Option<Separation> {
+    let value = |name: &NodeName| observed.nodes.get(name)?.labels.get(key);
+    let mut blocks: BTreeMap<(&str, Family), Vec<Block>> = BTreeMap::new();
+    let mut holders: BTreeMap<&str, BTreeSet<&NodeName>> = BTreeMap::new();
+    for (name, block) in held(observed) {
+        let value = value(name)?;
+        holders.entry(value).or_default().insert(name);
+        let of_value = blocks.entry((value, block.family())).or_default();
+        of_value.push(block);
+    }
+    if holders.len() < 2 || holders.values().any(|nodes| nodes.len() < fewest) {
+        return None;
+    }
+    let around = blocks.values().map(|held| smallest_around(held));
+    let (cidrs, strays): (Vec<_>, Vec<_>) = around.unzip();
+    let mut cidrs: Vec<Block> = cidrs.concat();
+    cidrs.sort_by_key(|cidr| cidr.range().first_and_family());
+    let mut all = [cidrs.clone(), strays.concat()].concat();
+    all.sort_by_key(|cidr| cidr.range().first_and_family());
+    let is_disjoint = all.windows(2).all(|pair| !pair[0].overlaps(pair[1]));
+    is_disjoint.then(|| Separation {
+        key: key.to_owned(),
+        cidrs,
+    })
+}
+
+/// The first label of racks or zones with a value that no selector can have, and the number of nodes
+/// with such a value.
+pub(super) fn unusable(observed: &Observed) -> Option<(String, usize)> {
+    let mut nodes: BTreeMap<(u8, &str), usize> = BTreeMap::new();
+    for (key, value) in observed.nodes.values().flat_map(|node| &node.labels) {
+        if rank(key) < 2 && !is_selectable(key, value) {
+            *nodes.entry((rank(key), key)).or_default() += 1;
+        }
+    }
+    let ((_, key), number) = nodes.into_iter().next()?;
+    Some((key.to_owned(), number))
+}
+
+/// Whether Cilium's operator or a controller of Kubernetes gives the next node its block.
+fn allocator_ignores_labels(observed: &Observed) -> bool {
+    if observed.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool) {
+        let mut nodes = observed.nodes.values();
+        return nodes.any(|node| match observed.block_allocator(node) {
+            BlockAllocator::Operator | BlockAllocator::ScaledToZero | BlockAllocator::Unseen => {
+                true
+            }
+            BlockAllocator::SkippedNode | BlockAllocator::External => false,
+        });
+    }
+    OtherAllocator::of(observed, &Policy::default())
+        .active()
+        .is_some()
 }

@@ -9,16 +9,13 @@ mod evidence;
 pub mod foreign;
 mod node_pools;
 mod pod_pools;
-mod separation;
-mod services;
-mod write_path;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use super::allocators::{Holder, overlapping_holders};
 use crate::allocators::{OtherAllocator, described, fix, reads_nodes};
-use crate::holders::{Holder, overlapping_holders};
 use crate::proposal::{Remark, held};
 use ipam_cilium::lbipam::{AddressPoolApi, AddressPoolManifest, ServedAddress};
 use ipam_cilium::observed::{Allocator, ModeSeen, Observed};
@@ -211,7 +208,7 @@ pub fn infer(observed: &Observed, request: &ImportRequest) -> Result<Inferred, O
         inferred => inferred?,
     };
     inferred.pools.sort_by(|a, b| a.name.cmp(&b.name));
-    inferred.write_path = write_path::infer(observed);
+    inferred.write_path = pod_pools::infer_write_path(observed);
     if let Some(allocator) = active_allocator(observed) {
         let remark = Remark::AssignsItself {
             does: described(allocator),
@@ -219,7 +216,7 @@ pub fn infer(observed: &Observed, request: &ImportRequest) -> Result<Inferred, O
         };
         inferred.remarks.insert(0, remark);
     }
-    services::infer(observed, request, &mut inferred);
+    pod_pools::infer_services(observed, request, &mut inferred);
     let is_declared = |pool: &InferredAddressPool| pool.use_of == ManifestUse::Declared;
     if inferred.pools.is_empty() && !inferred.address_pools.iter().any(is_declared) {
         return Err(Obstacle::NothingOwned);

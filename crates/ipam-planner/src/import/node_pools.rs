@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::evidence::{RangeSource, add_holders};
+use super::evidence::{self, RangeSource, add_holders};
 use super::{
     ByLabel, Evidence, ImportRequest, Inferred, InferredPin, InferredPool, Obstacle, PinReason,
-    separation, shared_blocks,
+    shared_blocks,
 };
 use crate::proposal::{
     CidrSource, PoolNodes, Proposal, ProposalOptions, ProposedPool, Remark, Room, Split,
@@ -38,7 +38,7 @@ pub(super) fn infer(observed: &Observed, request: &ImportRequest) -> Result<Infe
         _ => Vec::new(),
     };
     let unusable = match (&split, &request.by_label) {
-        (Split::None, ByLabel::Found) => separation::unusable(observed),
+        (Split::None, ByLabel::Found) => evidence::unusable(observed),
         _ => None,
     };
     let sizes = sizes(&cidrs, &suggestion);
@@ -60,7 +60,7 @@ fn split(
 ) -> Result<(Split, Option<Vec<Block>>), Obstacle> {
     let separation = match &request.by_label {
         ByLabel::None => return Ok((Split::None, None)),
-        ByLabel::Found => match separation::find(observed) {
+        ByLabel::Found => match evidence::find(observed) {
             Some(separation) => separation,
             None => return Ok((Split::None, None)),
         },
@@ -70,7 +70,7 @@ fn split(
                 let others = labels(observed).into_iter().take(NAMED).collect();
                 return Err(Obstacle::UnknownLabel(key.clone(), others));
             }
-            match separation::by_key(observed, key) {
+            match evidence::by_key(observed, key) {
                 Some(separation) => separation,
                 None => return Ok((by_label(key), None)),
             }

@@ -1,11 +1,24 @@
 //! Pools for ipam `multi-pool`: the `CiliumPodIPPool`s of the cluster, as they are.
+//!
+//! Pools of LoadBalancer addresses as they are.
+//!
+//! The write path in use.
 
 use super::evidence::{RangeSource, add_holders};
-use super::{Evidence, ImportRequest, Inferred, InferredPool, Objects, Obstacle};
+use super::{
+    Evidence, ImportRequest, Inferred, InferredAddressPool, InferredPool, InferredWritePath,
+    ManifestUse, Objects, Obstacle,
+};
 use crate::check::is_private;
 use crate::plan::priority_in;
-use ipam_cilium::observed::{DEFAULT_POOL_SETTING, NodeConfig, Observed, SeenPodPool};
-use ipam_core::model::{PerFamily, PoolName, Selector};
+use ipam_cilium::lbipam::{AddressPoolManifest, ClassUse};
+use ipam_cilium::observed::{
+    BlockAllocator, DEFAULT_POOL_SETTING, HoldingField, ModeSeen, NodeConfig, Observed, Reading,
+    SeenAddressPool, SeenPodPool,
+};
+use ipam_core::model::{
+    IpamMode, OWNER_LABEL, PerFamily, PoolName, Selector, WritePath, WritePathChoice,
+};
 use ipam_desired::PoolState;
 
 pub(super) fn infer(observed: &Observed, request: &ImportRequest) -> Result<Inferred, Obstacle> {
@@ -92,4 +105,97 @@ fn pool(
         state,
         evidence: Evidence::new(RangeSource::PodPool),
     })
+}
+
+/// `kubectl apply` keeps the whole last document in it.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+pub(super) fn infer_services(
+    observed: &Observed,
+    request: &ImportRequest,
+    inferred: &mut Inferred,
+) {
+    let rules = observed.lb_rules();
+    for service in observed.services.values() {
+        let hostnames = service.hostnames_that_go(&rules);
+        let named = hostnames.map(|one| (service.name.clone(), one.address()));
+        inferred.hostnames.extend(named);
+    }
+    let Some(api) = observed.address_pool_api() else {
+        return;
+    };
+    let pools = observed.address_pools.values();
+    inferred.address_pools = pools
+        .map(|seen| InferredAddressPool {
+            name: seen.name.clone(),
+            api,
+            manifest: without_server_fields(seen),
+            use_of: match seen.is_ours() || request.objects == Objects::Adopted {
+                true => ManifestUse::Declared,
+                false => ManifestUse::Commented,
+            },
+        })
+        .collect();
+    let served = observed.services.values().filter(|service| {
+        rules.class_use(service.class.as_deref()) == ClassUse::Ours && !service.ingress.is_empty()
+    });
+    inferred.served_services = served.count();
+}
+
+fn without_server_fields(seen: &SeenAddressPool) -> AddressPoolManifest {
+    let mut manifest = seen.manifest.clone();
+    manifest.labels.remove(OWNER_LABEL.0);
+    manifest.annotations.remove(LAST_APPLIED);
+    manifest
+}
+
+pub(super) fn infer_write_path(observed: &Observed) -> InferredWritePath {
+    let ModeSeen::Known(mode) = observed.cilium.mode() else {
+        return InferredWritePath::default();
+    };
+    let forced = |path| InferredWritePath {
+        used: Some(path),
+        choice: WritePathChoice::Forced(path),
+    };
+    match mode {
+        IpamMode::Kubernetes => forced(of_nodes(observed)),
+        IpamMode::MultiPool => forced(WritePath::PodIpPool),
+        IpamMode::ClusterPool => {
+            let is_external = |node| observed.block_allocator(node) == BlockAllocator::External;
+            match observed.nodes.values().all(|node| is_external(node)) {
+                true => forced(WritePath::CiliumNode),
+                // By its name, this path is used even beside an operator that allocates.
+                false => InferredWritePath {
+                    used: Some(WritePath::CiliumNode),
+                    choice: WritePathChoice::Auto,
+                },
+            }
+        }
+        _ => InferredWritePath::default(),
+    }
+}
+
+/// In ipam `kubernetes`: the field from which agents read the blocks that nodes hold.
+fn of_nodes(observed: &Observed) -> WritePath {
+    let held = observed.nodes.values().flat_map(|node| {
+        let held = observed.holds(node);
+        held.iter().copied().collect::<Vec<_>>()
+    });
+    let read: Vec<HoldingField> = held
+        .filter(|holding| holding.reading == Reading::Read)
+        .map(|holding| holding.field)
+        .collect();
+    let is_annotation = |field: &HoldingField| {
+        matches!(
+            field,
+            HoldingField::Annotation | HoldingField::OldAnnotation
+        )
+    };
+    if read.contains(&HoldingField::Setting) {
+        WritePath::NodeConfig
+    } else if !read.is_empty() && read.iter().all(is_annotation) {
+        WritePath::NodeAnnotation
+    } else {
+        WritePath::NodeSpec
+    }
 }

@@ -1,13 +1,19 @@
 //! A schedule as versioned JSON: the output of `migrate plan -o json`, and the format of its files.
 //!
 //! A saved schedule is compared with a fresh one, and never executed by itself.
+//!
+//! What a person asks a migration for.
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::migration_options::MigrationRequest;
+use super::drain::DrainRules;
 use super::schedule::{LeftBehind, NodeMove, Schedule};
+use super::stored_text;
 use crate::plan::sha256_hex;
-use ipam_core::natural::natural_order;
+use ipam_core::model::NodeName;
+use ipam_core::text::natural_order;
 
 /// Version of this format: the major part changes when a reader would misunderstand.
 pub const FORMAT_VERSION: &str = "1.1";
@@ -258,4 +264,49 @@ impl MoveDocument {
             estimate_seconds: one.estimate.as_secs(),
         }
     }
+}
+
+ipam_core::text_enum! {
+    /// How nodes get other blocks.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum MethodChoice {
+        /// In ipam `cluster-pool` the CiliumNode is re-created; in ipam `kubernetes` a
+        /// `CiliumNodeConfig` moves the node.
+        #[default]
+        Auto = "auto",
+        /// In ipam `kubernetes` the Node is re-created.
+        RecreateNode = "recreate-node",
+    }
+}
+
+ipam_core::text_enum! {
+    /// What moves.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Goal {
+        /// Misplaced nodes get the blocks that the files would give them.
+        #[default]
+        Blocks = "blocks",
+        /// All nodes read their blocks from the Node. No block changes.
+        ToKubernetes = "kubernetes",
+        /// All nodes read their blocks from the CiliumNode. No block changes.
+        ToClusterPool = "cluster-pool",
+    }
+}
+
+/// What a person asks for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MigrationRequest {
+    /// `blocks`: misplaced nodes get other blocks. `kubernetes` and `cluster-pool`: Cilium's new
+    /// IPAM mode.
+    #[serde(with = "stored_text")]
+    pub goal: Goal,
+    /// Only these nodes. Control-plane nodes are moved only if they are among them.
+    #[serde(with = "stored_text::set")]
+    pub nodes: BTreeSet<NodeName>,
+    /// `auto` or `recreate-node`.
+    #[serde(with = "stored_text")]
+    pub method: MethodChoice,
+    /// Which Pods may be lost.
+    pub drain: DrainRules,
 }

@@ -1,18 +1,21 @@
 //! What a migration keeps of itself in the cluster: the waves, the rules, and how far it came. It
 //! must never know where it is stored.
+//!
+//! What differs between an approved schedule and a fresh one: which node, and which field. The
+//! texts of a saved schedule may be hostile, so they are escaped.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::approved::ApprovedFiles;
-use super::as_text;
-use super::check::CheckDocument;
-use super::document::{MoveDocument, ScheduleDocument, WaveDocument};
-use super::drain::DrainRules;
+use super::document::{LeftBehindDocument, MoveDocument, ScheduleDocument, WaveDocument};
+use super::drain::{CheckDocument, DrainRules};
 use super::record::{CordonedBefore, Direction, NodeRecord, Phase};
 use super::step::{KubeletRestart, Rules};
+use super::stored_text;
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 
@@ -52,7 +55,7 @@ pub struct MigrationRecord {
     pub id: String,
     pub schedule: ScheduleDocument,
     pub rules: RulesDocument,
-    #[serde(with = "as_text")]
+    #[serde(with = "stored_text")]
     pub state: State,
     /// The wave that is moved, or the first one that is not; counted from 0.
     pub wave: usize,
@@ -60,7 +63,11 @@ pub struct MigrationRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Nodes of the failed wave that are not back. Their own records say why.
-    #[serde(default, with = "as_text::list", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        with = "stored_text::list",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub not_back: Vec<NodeName>,
     /// What the files said when it was approved.
     pub approved: ApprovedFiles,
@@ -74,7 +81,7 @@ pub struct MigrationRecord {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RulesDocument {
     pub drain: DrainRules,
-    #[serde(with = "as_text")]
+    #[serde(with = "stored_text")]
     pub kubelet: KubeletRestart,
     pub drain_timeout_seconds: i64,
     pub timeout_seconds: i64,
@@ -201,5 +208,252 @@ impl MigrationRecord {
             failure: None,
             note: None,
         })
+    }
+}
+
+impl ScheduleDocument {
+    /// What differs in a fresh schedule, one line for each node. Empty if nothing does.
+    pub fn differences(&self, fresh: &ScheduleDocument) -> Vec<String> {
+        if self.digest == fresh.digest {
+            return Vec::new();
+        }
+        let mut lines = self.of_policy(fresh);
+        let now = by_name(&fresh.moves);
+        let stays = fresh.left_out.iter().map(|one| (one.node.as_str(), one));
+        let stays: BTreeMap<&str, &LeftBehindDocument> = stays.collect();
+        for old in &self.moves {
+            let new = now.get(old.node.as_str());
+            let differs = match new {
+                Some(new) => of_move(old, new),
+                None => Some(no_longer(old, stays.get(old.node.as_str()).copied())),
+            };
+            lines.extend(differs.map(|what| format!("node {}: {what}", old.node.escape_debug())));
+        }
+        let saved = by_name(&self.moves);
+        let further = fresh.moves.iter();
+        let further = further.filter(|one| !saved.contains_key(one.node.as_str()));
+        lines.extend(further.map(|new| {
+            let (to, reason) = (texts(&new.to), new.reason.escape_debug());
+            let node = &new.node;
+            format!("node {node}: not in the saved schedule, would now move to {to} ({reason})")
+        }));
+        lines.extend(of_waves(&self.waves, &fresh.waves));
+        if lines.is_empty() {
+            lines.push("the commands after the last wave differ".to_owned());
+        }
+        lines
+    }
+
+    /// Differences that are not of one node.
+    fn of_policy(&self, fresh: &ScheduleDocument) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut differs = |what: &str, now: &dyn Debug, saved: &dyn Debug| {
+            lines.push(format!("{what}: {now:?} now, {saved:?} when it was saved"));
+        };
+        if self.max_unavailable != fresh.max_unavailable {
+            let (now, saved) = (&fresh.max_unavailable, &self.max_unavailable);
+            differs("`migration.maxUnavailable` of the Policy", now, saved);
+        }
+        if self.directory != fresh.directory {
+            differs("the directory", &fresh.directory, &self.directory);
+        }
+        if self.request != fresh.request {
+            lines.push("the flags ask for something else".to_owned());
+        }
+        lines
+    }
+}
+
+fn by_name(moves: &[MoveDocument]) -> BTreeMap<&str, &MoveDocument> {
+    moves.iter().map(|one| (one.node.as_str(), one)).collect()
+}
+
+fn texts(blocks: &[String]) -> String {
+    match blocks.is_empty() {
+        true => "no block".to_owned(),
+        false => blocks.join(", ").escape_debug().to_string(),
+    }
+}
+
+/// Why a node of the saved schedule would not move now.
+fn no_longer(old: &MoveDocument, stays: Option<&LeftBehindDocument>) -> String {
+    let was = texts(&old.to);
+    match stays {
+        Some(one) => format!(
+            "saved to move to {was}, now it stays: {}",
+            one.why.escape_debug()
+        ),
+        None => format!(
+            "saved to move to {was}, now it would not move: it is gone, or the files would give it the block that it has"
+        ),
+    }
+}
+
+/// The fields of one node that differ.
+fn of_move(old: &MoveDocument, new: &MoveDocument) -> Option<String> {
+    if old.uid != new.uid {
+        return Some(format!("it is another object by now (uid {})", new.uid));
+    }
+    let (old_from, old_to) = (texts(&old.from), texts(&old.to));
+    let mut parts = Vec::new();
+    if old.from != new.from {
+        let now = texts(&new.from);
+        parts.push(format!("it holds {now}, not {old_from}"));
+    }
+    if old.to != new.to {
+        let now = texts(&new.to);
+        parts.push(format!("it would move to {now}, not to {old_to}"));
+    }
+    if old.pool != new.pool {
+        let was = old.pool.escape_debug();
+        parts.push(format!("its pool would be {}, not {was}", new.pool));
+    }
+    if old.method != new.method {
+        let was = old.method.escape_debug();
+        parts.push(format!("its method would be `{}`, not `{was}`", new.method));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// Nodes that are in another wave now. If there are none, the order of the waves.
+fn of_waves(old: &[WaveDocument], new: &[WaveDocument]) -> Vec<String> {
+    let domains = |waves: &[WaveDocument]| -> Vec<String> {
+        waves.iter().map(|wave| title(&wave.domain)).collect()
+    };
+    let domain_of = |waves: &[WaveDocument]| -> BTreeMap<String, Option<String>> {
+        let each = waves.iter().flat_map(|wave| {
+            let nodes = wave.nodes.iter();
+            nodes.map(|node| (node.clone(), wave.domain.clone()))
+        });
+        each.collect()
+    };
+    let now = domain_of(new);
+    let moved = domain_of(old).into_iter().filter_map(|(node, was)| {
+        let is = now.get(&node).filter(|is| **is != was)?;
+        let (is, was) = (title(is), title(&was));
+        let node = node.escape_debug();
+        Some(format!("node {node}: its wave is {is}, not {was}"))
+    });
+    let lines: Vec<String> = moved.collect();
+    if !lines.is_empty() || domains(old) == domains(new) {
+        return lines;
+    }
+    let (is, was) = (domains(new).join(", "), domains(old).join(", "));
+    vec![format!("the waves are {is}, not {was}")]
+}
+
+fn title(domain: &Option<String>) -> String {
+    match domain {
+        Some(domain) => domain.escape_debug().to_string(),
+        None => "that of no failure domain".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::migration::tests::observed_nodes;
+    use crate::migration::{MigrationRequest, Workloads, schedule};
+    use ipam_desired::Desired;
+
+    fn one(node: &str, to: &str) -> MoveDocument {
+        MoveDocument {
+            node: node.to_owned(),
+            uid: format!("u-{node}"),
+            method: "cilium-node".to_owned(),
+            pool: "rack-a".to_owned(),
+            from: vec!["10.0.0.0/24".to_owned()],
+            to: vec![to.to_owned()],
+            reason: "in no pool".to_owned(),
+            steps: Vec::new(),
+            risks: Vec::new(),
+            pods: None,
+            estimate_seconds: 90,
+        }
+    }
+
+    /// A schedule of two nodes in two racks.
+    fn saved() -> ScheduleDocument {
+        let wave = |domain: &str, node: &str| WaveDocument {
+            domain: Some(domain.to_owned()),
+            nodes: vec![node.to_owned()],
+        };
+        let (request, pods) = (MigrationRequest::default(), Workloads::default());
+        let empty = schedule(&Desired::default(), &observed_nodes(&[]), &pods, &request);
+        ScheduleDocument {
+            moves: vec![one("n1", "10.1.0.0/24"), one("n2", "10.1.1.0/24")],
+            waves: vec![wave("a", "n1"), wave("b", "n2")],
+            ..ScheduleDocument::new(&empty, &request, "pools")
+        }
+    }
+
+    /// The difference after one edit of the fresh schedule.
+    fn after(edit: impl FnOnce(&mut ScheduleDocument)) -> String {
+        let mut fresh = saved();
+        fresh.digest = "another".to_owned();
+        edit(&mut fresh);
+        saved().differences(&fresh).join("\n")
+    }
+
+    #[test]
+    fn each_difference_names_the_node_and_the_field() {
+        assert!(saved().differences(&saved()).is_empty());
+        type Edit = fn(&mut ScheduleDocument);
+        let cases: [(Edit, &str); 11] = [
+            (
+                |fresh| fresh.moves[0].uid = "new".to_owned(),
+                "node n1: it is another object by now (uid new)",
+            ),
+            (
+                |fresh| fresh.moves[0].from = vec!["10.0.9.0/24".to_owned()],
+                "node n1: it holds 10.0.9.0/24, not 10.0.0.0/24",
+            ),
+            (
+                |fresh| fresh.moves[1].to = vec!["10.1.9.0/24".to_owned()],
+                "node n2: it would move to 10.1.9.0/24, not to 10.1.1.0/24",
+            ),
+            (
+                |fresh| fresh.moves[1].pool = "rack-b".to_owned(),
+                "node n2: its pool would be rack-b, not rack-a",
+            ),
+            (
+                |fresh| fresh.moves[1].method = "node".to_owned(),
+                "node n2: its method would be `node`, not `cilium-node`",
+            ),
+            (
+                |fresh| drop(fresh.moves.pop()),
+                "node n2: saved to move to 10.1.1.0/24, now it would not move: it is gone, or the files would give it the block that it has",
+            ),
+            (
+                |fresh| {
+                    fresh.moves.pop();
+                    fresh.left_out.push(LeftBehindDocument {
+                        node: "n2".to_owned(),
+                        why: "it is protected".to_owned(),
+                        help: String::new(),
+                    });
+                },
+                "node n2: saved to move to 10.1.1.0/24, now it stays: it is protected",
+            ),
+            (
+                |fresh| fresh.moves.push(one("n3", "10.1.2.0/24")),
+                "node n3: not in the saved schedule, would now move to 10.1.2.0/24 (in no pool)",
+            ),
+            (
+                |fresh| fresh.waves[1].domain = None,
+                "node n2: its wave is that of no failure domain, not b",
+            ),
+            (
+                |fresh| fresh.waves.reverse(),
+                "the waves are b, a, not a, b",
+            ),
+            (
+                |fresh| fresh.max_unavailable = 5,
+                "`migration.maxUnavailable` of the Policy: 5 now, 1 when it was saved",
+            ),
+        ];
+        for (edit, expected) in cases {
+            assert_eq!(after(edit), expected);
+        }
     }
 }

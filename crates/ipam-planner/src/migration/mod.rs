@@ -5,35 +5,23 @@
 //! next, and nothing here writes or reads a clock.
 
 mod approved;
-mod as_text;
-mod assignment;
-mod check;
-mod differences;
 mod document;
 mod drain;
-mod manifest;
-mod migration_options;
 mod migration_record;
 mod mode;
-mod obstacles;
 mod record;
-mod rollback;
 mod schedule;
 mod seen;
 mod step;
 mod stored_text;
 mod targets;
-mod waves;
-mod workloads;
 
 pub use approved::{ApprovedFiles, PoolDocument, WindowDocument, unreachable};
-pub use assignment::assignment;
-pub use check::CheckDocument;
 pub use document::{
-    LeftBehindDocument, MoveDocument, ScheduleDocument, ScheduleFileError, WaveDocument,
+    Goal, LeftBehindDocument, MethodChoice, MigrationRequest, MoveDocument, ScheduleDocument,
+    ScheduleFileError, WaveDocument,
 };
-pub use drain::{DrainObstacle, DrainRules, Handling};
-pub use migration_options::{Goal, MethodChoice, MigrationRequest};
+pub use drain::{Budgets, CheckDocument, DrainObstacle, DrainRules, Handling, Workloads};
 pub use migration_record::{MigrationRecord, MigrationRecordError, RulesDocument, State};
 pub use mode::Around;
 pub use record::{CordonedBefore, Direction, Method, NodeRecord, Phase, SavedNode};
@@ -43,7 +31,7 @@ pub use step::{
     Action, AssignOutcome, CheckState, Decision, KubeletRestart, PodReference, Request, Rules,
     Situation, Waiting,
 };
-pub use workloads::{Budgets, Workloads};
+pub use targets::assignment;
 
 #[cfg(test)]
 mod tests;

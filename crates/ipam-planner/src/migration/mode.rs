@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::migration_options::Goal;
+use super::document::Goal;
 use super::record::Method;
 use super::schedule::{LeftBehind, Scheduler};
 use super::seen::MIGRATION_ANNOTATION;

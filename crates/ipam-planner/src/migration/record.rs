@@ -1,12 +1,14 @@
 //! What a migration keeps of each node in the cluster: where the node stands, and what a program
 //! that takes over needs. It must never know where records are stored.
+//!
+//! Turns a node back: the record from which it returns to its old blocks.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::as_text;
 use super::seen::NodeSeen;
+use super::stored_text;
 use ipam_core::model::{NodeName, PoolName};
 use ipam_core::net::Block;
 
@@ -95,27 +97,27 @@ pub struct SavedNode {
 pub struct NodeRecord {
     /// The migration that it belongs to.
     pub migration: String,
-    #[serde(with = "as_text")]
+    #[serde(with = "stored_text")]
     pub node: NodeName,
     /// `metadata.uid` of the Node.
     pub uid: String,
-    #[serde(with = "as_text")]
+    #[serde(with = "stored_text")]
     pub method: Method,
-    #[serde(with = "as_text")]
+    #[serde(with = "stored_text")]
     pub pool: PoolName,
     /// The blocks before the migration.
-    #[serde(with = "as_text::list")]
+    #[serde(with = "stored_text::list")]
     pub from: Vec<Block>,
     /// The blocks after it.
-    #[serde(with = "as_text::list")]
+    #[serde(with = "stored_text::list")]
     pub to: Vec<Block>,
-    #[serde(with = "as_text")]
+    #[serde(with = "stored_text")]
     pub direction: Direction,
-    #[serde(with = "as_text")]
+    #[serde(with = "stored_text")]
     pub phase: Phase,
     /// When the phase began, by the clock of the program that began it.
     pub since: Timestamp,
-    #[serde(with = "as_text")]
+    #[serde(with = "stored_text")]
     pub cordoned_before: CordonedBefore,
     /// `metadata.uid` of the agent's Pod that is replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -246,5 +248,100 @@ impl Method {
             (None, _) => None,
         }
         .unwrap_or(Phase::Done)
+    }
+}
+
+impl NodeRecord {
+    /// The record with which the node goes back. A node on its way back stays so.
+    #[must_use]
+    pub fn turned_back(&self, seen: &NodeSeen, now: Timestamp) -> NodeRecord {
+        if self.direction == Direction::Back {
+            return self.retried(now);
+        }
+        let phase = match self.phase {
+            // Nothing was done.
+            Phase::Pending => Phase::Done,
+            // The block is still the old one.
+            Phase::Cordon | Phase::Drain | Phase::Save => Phase::Uncordon,
+            Phase::Remove | Phase::Create | Phase::Assign | Phase::Kubelet | Phase::Restart => {
+                self.begun(seen)
+            }
+            // Pods may run on the new block.
+            Phase::Verify | Phase::Uncordon | Phase::Done => Phase::Cordon,
+        };
+        NodeRecord {
+            direction: Direction::Back,
+            phase,
+            since: now,
+            attempts: 0,
+            failure: None,
+            agent: None,
+            ..self.clone()
+        }
+    }
+
+    /// The phase in which a drained node returns, whose block is being changed.
+    fn begun(&self, seen: &NodeSeen) -> Phase {
+        match self.method {
+            Method::NodeConfig | Method::ToKubernetes | Method::ToClusterPool => Phase::Assign,
+            Method::CiliumNode => Phase::Remove,
+            Method::NodeObject => match &seen.node {
+                None => Phase::Create,
+                Some(node) if node.node.uid != self.uid => Phase::Create,
+                Some(node) if node.node.spec.is_empty() => Phase::Assign,
+                // Its deletion cannot be called off, or it has a block that is written once.
+                Some(_) => Phase::Save,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::migration::tests::{record, seen_node};
+
+    fn turned(method: Method, phase: Phase, seen: &NodeSeen) -> Phase {
+        let record = NodeRecord {
+            method,
+            phase,
+            ..record()
+        };
+        let turned = record.turned_back(seen, Timestamp::UNIX_EPOCH);
+        assert_eq!(turned.direction, Direction::Back);
+        assert_eq!(turned.goal(), record.from);
+        turned.phase
+    }
+
+    #[test]
+    fn a_node_returns_from_where_it_stands() {
+        let seen = NodeSeen {
+            node: Some(seen_node("u", &["10.0.0.0/24"])),
+            ..NodeSeen::default()
+        };
+        let of = |method, phase| turned(method, phase, &seen);
+        assert_eq!(of(Method::NodeConfig, Phase::Pending), Phase::Done);
+        assert_eq!(of(Method::NodeConfig, Phase::Drain), Phase::Uncordon);
+        assert_eq!(of(Method::NodeConfig, Phase::Restart), Phase::Assign);
+        assert_eq!(of(Method::CiliumNode, Phase::Assign), Phase::Remove);
+        assert_eq!(of(Method::CiliumNode, Phase::Done), Phase::Cordon);
+        assert_eq!(of(Method::NodeObject, Phase::Kubelet), Phase::Save);
+        let gone = NodeSeen::default();
+        assert_eq!(
+            turned(Method::NodeObject, Phase::Remove, &gone),
+            Phase::Create
+        );
+    }
+
+    #[test]
+    fn a_node_on_its_way_back_goes_on() {
+        let back = NodeRecord {
+            direction: Direction::Back,
+            phase: Phase::Drain,
+            failure: Some("x".to_owned()),
+            ..record()
+        };
+        let turned = back.turned_back(&NodeSeen::default(), Timestamp::UNIX_EPOCH);
+        assert_eq!((turned.phase, turned.failure), (Phase::Drain, None));
     }
 }

@@ -7,13 +7,11 @@ use std::num::NonZeroUsize;
 
 use jiff::SignedDuration;
 
-use super::drain::DrainObstacle;
-use super::migration_options::{Goal, MethodChoice, MigrationRequest};
+use super::document::{Goal, MethodChoice, MigrationRequest};
+use super::drain::{self, DrainObstacle, Workloads};
+use super::mode;
 use super::record::Method;
-use super::targets::{NewBlocks, targets};
-use super::waves::{remarks, waves};
-use super::workloads::Workloads;
-use super::{mode, obstacles};
+use super::targets::{NewBlocks, remarks, targets, waves};
 use crate::plan::{Misplaced, MisplacedReason, plan};
 use ipam_cilium::observed::{FamilyUse, ModeSeen, Node, Observed, Protection};
 use ipam_core::model::{IpamMode, NodeName, PerFamily, PoolName};
@@ -153,7 +151,7 @@ impl<'s> Scheduler<'s> {
         }
         let mut given = targets(self.desired, self.observed, &movers);
         let mut unset = match method {
-            Method::NodeConfig => obstacles::of_settings(self.desired, self.observed, &given),
+            Method::NodeConfig => drain::of_settings(self.desired, self.observed, &given),
             _ => BTreeMap::new(),
         };
         for name in movers.keys() {
@@ -265,7 +263,7 @@ impl<'s> Scheduler<'s> {
         let held = held.iter().map(|holding| holding.block);
         let from: Vec<Block> = held.filter(is_used).collect();
         let to: Vec<Block> = new.blocks.iter().copied().collect();
-        if let Some(LeftBehind { why, help }) = obstacles::of(
+        if let Some(LeftBehind { why, help }) = drain::of(
             self.observed,
             &self.desired.policy,
             name,
@@ -279,7 +277,7 @@ impl<'s> Scheduler<'s> {
         match moved {
             Ok(moved) => drop(self.moves.insert(name.clone(), moved)),
             Err(obstacles) => {
-                let LeftBehind { why, help } = obstacles::of_drain(&obstacles);
+                let LeftBehind { why, help } = drain::of_drain(&obstacles);
                 self.leave(name, why, help);
             }
         }
@@ -311,7 +309,7 @@ impl<'s> Scheduler<'s> {
             from,
             to,
             reason,
-            risks: obstacles::risks(
+            risks: drain::risks(
                 method,
                 self.observed.block_allocator(node),
                 &leaving,

@@ -2,11 +2,24 @@
 //! in parts of their own, which never change, and the waves and the state in the main record.
 //!
 //! It must never know what an object is.
+//!
+//! Values as the texts that people write, in JSON. It must never know which values.
+//!
+//! The Node that is created in place of a deleted one: everything that people, clouds and
+//! controllers have put on it, without what belongs to the old object or to its blocks. It must
+//! never add anything but the mark of the migration and the cordon.
 
-use serde_json::{Value, json};
+use std::fmt::Display;
+use std::str::FromStr;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serializer};
+use serde_json::{Map, Value, json};
 
 use super::document::MoveDocument;
 use super::migration_record::{FORMAT_VERSION, MigrationRecord, MigrationRecordError, major};
+use super::seen::{MIGRATION_ANNOTATION, SeenNode};
+use ipam_cilium::observed::ANNOTATION_KEYS;
 
 /// Bytes of a part after which another one begins: far below 1 MiB, because a move can be long.
 const PART_BYTES: usize = 400_000;
@@ -80,6 +93,182 @@ impl MigrationRecord {
     }
 }
 
+pub(super) fn serialize<T: Display, S: Serializer>(
+    value: &T,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+pub(super) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parsed(&text)
+}
+
+fn parsed<T: FromStr, E: serde::de::Error>(text: &str) -> Result<T, E> {
+    text.parse()
+        .map_err(|_| E::custom(format!("`{}` is not valid here", text.escape_debug())))
+}
+
+/// Lists of such values.
+pub(super) mod list {
+    use super::*;
+
+    pub(crate) fn serialize<T: Display, S: Serializer>(
+        values: &[T],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(values.iter().map(ToString::to_string))
+    }
+
+    pub(crate) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<T>, D::Error> {
+        let texts = Vec::<String>::deserialize(deserializer)?;
+        texts
+            .iter()
+            .map(|text| parsed(text).map_err(|error: serde_json::Error| D::Error::custom(error)))
+            .collect()
+    }
+}
+
+/// Sets of such values.
+pub(super) mod set {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    pub(crate) fn serialize<T: Display, S: Serializer>(
+        values: &BTreeSet<T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(values.iter().map(ToString::to_string))
+    }
+
+    pub(crate) fn deserialize<'de, T: FromStr + Ord, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeSet<T>, D::Error> {
+        list::deserialize(deserializer).map(|values: Vec<T>| values.into_iter().collect())
+    }
+}
+
+/// What Cilium's agent writes on the Node and derives from the node's blocks
+/// (`pkg/annotation/k8s.go` @ 1.20). The next agent writes it again.
+const AGENT_ANNOTATIONS: [&str; 8] = [
+    "network.cilium.io/ipv4-cilium-host",
+    "network.cilium.io/ipv6-cilium-host",
+    "network.cilium.io/ipv4-health-ip",
+    "network.cilium.io/ipv6-health-ip",
+    "network.cilium.io/ipv4-Ingress-ip",
+    "network.cilium.io/ipv6-Ingress-ip",
+    "io.cilium.network.ipv4-cilium-host",
+    "io.cilium.network.ipv6-cilium-host",
+];
+
+/// Taints that the node lifecycle controller derives from conditions and from the cordon
+/// (`pkg/controller/nodelifecycle/node_lifecycle_controller.go` @ 1.36). It puts them back itself.
+const DERIVED_TAINTS: &str = "node.kubernetes.io/";
+
+/// The object to create, from the one that is deleted.
+pub(super) fn manifest(seen: &SeenNode, migration: &str) -> Value {
+    let old = &seen.object;
+    let mut metadata = Map::new();
+    for key in ["name", "labels", "ownerReferences"] {
+        if let Some(value) = old.pointer(&format!("/metadata/{key}")) {
+            metadata.insert(key.to_owned(), value.clone());
+        }
+    }
+    let mut annotations = kept_annotations(old);
+    annotations.insert(MIGRATION_ANNOTATION.to_owned(), json!(migration));
+    metadata.insert("annotations".to_owned(), Value::Object(annotations));
+    let mut spec = Map::new();
+    let kept = old.get("spec").and_then(Value::as_object).into_iter();
+    for (key, value) in kept.flatten() {
+        if !matches!(key.as_str(), "podCIDR" | "podCIDRs" | "taints") {
+            spec.insert(key.clone(), value.clone());
+        }
+    }
+    spec.insert("unschedulable".to_owned(), json!(true));
+    let taints = kept_taints(old);
+    if !taints.is_empty() {
+        spec.insert("taints".to_owned(), Value::Array(taints));
+    }
+    // The server keeps the status of a new Node, so it is ready, and has its addresses, at once. Its
+    // kubelet writes the same fields within seconds.
+    let status = &old["status"];
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status})
+}
+
+fn kept_annotations(old: &Value) -> Map<String, Value> {
+    let annotations = old.pointer("/metadata/annotations");
+    let annotations = annotations.and_then(Value::as_object).into_iter().flatten();
+    let is_kept = |key: &&String| {
+        let key = key.as_str();
+        !ANNOTATION_KEYS.contains(&key) && !AGENT_ANNOTATIONS.contains(&key)
+    };
+    annotations
+        .filter(|(key, _)| is_kept(key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+fn kept_taints(old: &Value) -> Vec<Value> {
+    let taints = old.pointer("/spec/taints").and_then(Value::as_array);
+    let is_derived = |taint: &&Value| {
+        let key = taint["key"].as_str();
+        key.is_some_and(|key| key.starts_with(DERIVED_TAINTS))
+    };
+    let taints = taints.into_iter().flatten();
+    taints.filter(|taint| !is_derived(taint)).cloned().collect()
+}
+
+/// The patch that adds what the new Node lacks of the saved one; `None` where nothing is missing.
+/// Another program may have created it, such as a kubelet that was restarted. What the new Node
+/// has stays.
+pub(super) fn missing(saved: &Value, seen: &SeenNode) -> Option<Value> {
+    let mut patch = json!({});
+    for part in ["labels", "annotations"] {
+        let old = saved.pointer(&format!("/metadata/{part}"));
+        let old = old.and_then(Value::as_object).into_iter().flatten();
+        let new = seen.object.pointer(&format!("/metadata/{part}"));
+        for (key, value) in old.filter(|(key, _)| new.is_none_or(|new| new.get(key).is_none())) {
+            patch["metadata"][part][key] = value.clone();
+        }
+    }
+    let taints = merged_taints(saved, &seen.object);
+    if let Some(taints) = taints {
+        patch["spec"]["taints"] = Value::Array(taints);
+    }
+    for key in ["providerID", "unschedulable"] {
+        let (old, new) = (&saved["spec"][key], &seen.object["spec"][key]);
+        if new.is_null() && !old.is_null() {
+            patch["spec"][key] = old.clone();
+        }
+    }
+    let is_empty = patch.as_object().is_some_and(Map::is_empty);
+    (!is_empty).then_some(patch)
+}
+
+/// All taints of both, if the new Node lacks some.
+fn merged_taints(saved: &Value, new: &Value) -> Option<Vec<Value>> {
+    let of = |object: &Value| -> Vec<Value> {
+        let taints = object.pointer("/spec/taints").and_then(Value::as_array);
+        taints.cloned().unwrap_or_default()
+    };
+    let mut taints = of(new);
+    let is_same = |a: &Value, b: &Value| a["key"] == b["key"] && a["effect"] == b["effect"];
+    let lacking: Vec<Value> = of(saved)
+        .into_iter()
+        .filter(|old| !taints.iter().any(|new| is_same(old, new)))
+        .collect();
+    (!lacking.is_empty()).then(|| {
+        taints.extend(lacking);
+        taints
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,5 +314,79 @@ mod tests {
             let expected = format!("it has format version {version}, and this program reads 2.0");
             assert_eq!(error.to_string(), expected);
         }
+    }
+}
+
+#[cfg(test)]
+mod manifest_tests {
+    use super::*;
+    use crate::migration::seen::NodeSeen;
+
+    fn seen(object: Value) -> SeenNode {
+        NodeSeen::read(Some(object), None, &[])
+            .unwrap()
+            .node
+            .unwrap()
+    }
+
+    fn old() -> Value {
+        json!({
+            "metadata": {
+                "name": "n", "uid": "u", "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {"rack": "a"},
+                "annotations": {
+                    "team": "web", "network.cilium.io/ipv4-pod-cidr": "10.0.0.0/24",
+                    "network.cilium.io/ipv4-cilium-host": "10.0.0.1", "csi.volume.kubernetes.io/nodeid": "{}",
+                },
+                "managedFields": [],
+            },
+            "spec": {
+                "podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"], "providerID": "cloud://n",
+                "taints": [
+                    {"key": "dedicated", "value": "db", "effect": "NoSchedule"},
+                    {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+                ],
+            },
+            "status": {"phase": "Running"},
+        })
+    }
+
+    #[test]
+    fn the_new_node_has_everything_but_the_old_identity_and_blocks() {
+        let created = manifest(&seen(old()), "m1");
+        let expected = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {
+                "name": "n", "labels": {"rack": "a"},
+                "annotations": {
+                    "team": "web", "csi.volume.kubernetes.io/nodeid": "{}", "cilium-ipam.io/migration": "m1",
+                },
+            },
+            "spec": {
+                "providerID": "cloud://n", "unschedulable": true,
+                "taints": [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}],
+            },
+            "status": {"phase": "Running"},
+        });
+        assert_eq!(created, expected);
+    }
+
+    #[test]
+    fn only_missing_parts_are_added_to_a_node_that_another_program_created() {
+        let saved = manifest(&seen(old()), "m1");
+        let new = json!({
+            "metadata": {"name": "n", "labels": {"rack": "b", "arch": "arm"}},
+            "spec": {"taints": [{"key": "dedicated", "value": "web", "effect": "NoSchedule"}]},
+        });
+        let patch = missing(&saved, &seen(new)).unwrap();
+        assert_eq!(
+            patch["metadata"].get("labels"),
+            None,
+            "a label that changed is kept"
+        );
+        assert_eq!(patch["metadata"]["annotations"]["team"], "web");
+        assert_eq!(patch["spec"].get("taints"), None);
+        assert_eq!(patch["spec"]["providerID"], "cloud://n");
+        assert_eq!(missing(&saved, &seen(saved.clone())), None);
     }
 }

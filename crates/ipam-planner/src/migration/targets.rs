@@ -2,14 +2,28 @@
 //!
 //! It imagines a cluster in which these nodes hold nothing and their blocks are taken, and plans
 //! for it. So a node moves to exactly what a plan would give it.
+//!
+//! The order of the nodes of a schedule: waves by failure domain, in the order in which people read
+//! names.
+//!
+//! The change that gives a node the blocks of its record: that of a plan of the files with a pin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::drain::Workloads;
+use super::record::{Method, NodeRecord};
+use super::schedule::{NodeMove, Wave};
+use super::step::AssignOutcome;
+use crate::check::pools_outside;
 use crate::plan::{BlockedReason, Change, Plan, Target, node_config_name, plan};
 use ipam_cilium::observed::{ModeSeen, NodeConfig, NodeConfigs, Observed};
-use ipam_core::model::{IpamMode, NodeName, PerFamily, PoolName, WritePath, WritePathChoice};
+use ipam_core::model::{
+    IpamMode, NodeName, Origin, PerFamily, PoolName, WritePath, WritePathChoice,
+};
 use ipam_core::net::Block;
+use ipam_core::text::most_similar;
+use ipam_core::text::natural_order;
 use ipam_desired::{Desired, Pin};
 
 /// What the files would give a node.
@@ -110,4 +124,205 @@ fn forget_settings<'n>(imagined: &mut Observed, nodes: impl Iterator<Item = &'n 
     let ranges = forgotten.iter().flat_map(NodeConfig::ranges);
     imagined.unattributed.extend(ranges);
     imagined.node_configs = NodeConfigs::new(others);
+}
+
+/// The nodes by failure domain. Nodes without a domain go last.
+pub(super) fn waves<'n>(
+    observed: &Observed,
+    domain_label: &str,
+    nodes: impl Iterator<Item = &'n NodeName>,
+) -> Vec<Wave> {
+    let mut by_domain: BTreeMap<Option<&String>, Vec<NodeName>> = BTreeMap::new();
+    for name in nodes {
+        let labels = observed.nodes.get(name).map(|node| &node.labels);
+        let domain = labels.and_then(|labels| labels.get(domain_label));
+        by_domain.entry(domain).or_default().push(name.clone());
+    }
+    let wave = |(domain, mut nodes): (Option<&String>, Vec<NodeName>)| {
+        nodes.sort_by(|a, b| natural_order(a.as_str(), b.as_str()));
+        Wave {
+            domain: domain.cloned(),
+            nodes,
+        }
+    };
+    let mut waves: Vec<Wave> = by_domain.into_iter().map(wave).collect();
+    waves.sort_by(|a, b| match (&a.domain, &b.domain) {
+        (Some(a), Some(b)) => natural_order(a, b),
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    });
+    waves
+}
+
+/// What a person should know of the whole schedule.
+pub(super) fn remarks(
+    desired: &Desired,
+    observed: &Observed,
+    workloads: &Workloads,
+    moves: &BTreeMap<NodeName, NodeMove>,
+) -> Vec<String> {
+    let mut remarks: Vec<String> = pools_outside(desired, observed)
+        .into_iter()
+        .map(|finding| format!("{}: packets to Pods there are masqueraded", finding.message))
+        .collect();
+    if moves.len() > 1 {
+        remarks.extend(no_domains(&desired.policy.failure_domain, observed));
+    }
+    let evicts = moves.values().any(|one| one.method.renumbers());
+    if let (true, Some(why)) = (evicts, workloads.hidden_budgets()) {
+        let why = why.escape_debug();
+        remarks.push(format!(
+            "PodDisruptionBudgets are unknown, so evictions may be refused that this schedule does not show: {why}"
+        ));
+    }
+    remarks
+}
+
+/// All nodes are one wave, because none has the label.
+fn no_domains(label: &str, observed: &Observed) -> Option<String> {
+    let nodes = observed.nodes.values();
+    let labels: BTreeSet<&str> = nodes
+        .flat_map(|node| node.labels.keys().map(String::as_str))
+        .collect();
+    if labels.contains(label) {
+        return None;
+    }
+    let advice = match most_similar(label, labels) {
+        Some(similar) => format!("; did you mean `{}`?", similar.escape_debug()),
+        None => String::new(),
+    };
+    Some(format!(
+        "no node has the label `{}` (`limits.failureDomain` of the Policy), so all nodes are one wave{advice}",
+        label.escape_debug()
+    ))
+}
+
+/// The change that writes the goal of the record.
+///
+/// # Errors
+/// Fails if there is nothing to write, or if it cannot be written, and says which.
+pub fn assignment(
+    desired: &Desired,
+    observed: &Observed,
+    record: &NodeRecord,
+) -> Result<Change, AssignOutcome> {
+    let observed = as_changeable(observed.clone(), record);
+    let Plan {
+        changes, blocked, ..
+    } = plan(&with_pin(desired.clone(), record), &observed, Vec::new());
+    let target = Target::Node(record.node.clone());
+    if let Some(blocked) = blocked.iter().find(|blocked| blocked.target == target) {
+        let why = blocked.reason.to_string();
+        // The agent or the operator made the CiliumNode anew since it was looked at.
+        let is_back = observed.cilium_nodes.contains_key(&record.node);
+        return Err(match (record.method, is_back) {
+            (Method::CiliumNode, true) => AssignOutcome::Again(why),
+            _ => AssignOutcome::Blocked(why),
+        });
+    }
+    let change = changes.into_iter().find(|change| change.target() == target);
+    change.ok_or(match record.method {
+        // It was deleted, so a plan that has nothing to write saw another moment.
+        Method::CiliumNode => {
+            AssignOutcome::Again("another program wrote the CiliumNode".to_owned())
+        }
+        _ => AssignOutcome::Shown,
+    })
+}
+
+/// The files with the record as a pin.
+fn with_pin(mut desired: Desired, record: &NodeRecord) -> Desired {
+    desired.policy.write_path = WritePathChoice::Forced(match record.method {
+        Method::CiliumNode | Method::ToClusterPool => WritePath::CiliumNode,
+        Method::NodeConfig => WritePath::NodeConfig,
+        Method::NodeObject | Method::ToKubernetes => WritePath::NodeSpec,
+    });
+    // The schedule was made with the subnets; without them, the plan would wait for them.
+    desired.neutron_pools.clear();
+    let pin = Pin {
+        node: record.node.clone(),
+        pool: record.pool.clone(),
+        blocks: record.goal().iter().copied().collect(),
+        origin: Origin::whole_file(&Arc::from("the record of the migration")),
+    };
+    desired.pins.insert(record.node.clone(), pin);
+    desired
+}
+
+/// The cluster in which a plan may change the node of the record.
+fn as_changeable(mut observed: Observed, record: &NodeRecord) -> Observed {
+    observed.migration = None;
+    if let Some(node) = observed.nodes.get_mut(&record.node) {
+        Arc::make_mut(node).migration = None;
+    }
+    match record.method {
+        // The old agent still shows the old block, which the new Node does not have.
+        Method::NodeObject => drop(observed.cilium_nodes.remove(&record.node)),
+        Method::ToKubernetes => observed.cilium.mode_override = Some(IpamMode::Kubernetes),
+        Method::CiliumNode | Method::NodeConfig | Method::ToClusterPool => {}
+    }
+    observed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::migration::tests::observed_nodes;
+    use crate::migration::{Budgets, Method};
+
+    fn shown(observed: &Observed, label: &str) -> Vec<String> {
+        let waves = waves(observed, label, observed.nodes.keys());
+        let text = |wave: Wave| {
+            let nodes: Vec<String> = wave.nodes.iter().map(ToString::to_string).collect();
+            format!("{}: {}", wave.domain.unwrap_or_default(), nodes.join(" "))
+        };
+        waves.into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn waves_and_nodes_are_in_natural_order() {
+        let observed = observed_nodes(&[
+            ("n10", &[("rack", "rack-10")]),
+            ("n2", &[("rack", "rack-10")]),
+            ("a", &[]),
+            ("n1", &[("rack", "rack-2")]),
+        ]);
+        let expected = ["rack-2: n1", "rack-10: n2 n10", ": a"];
+        assert_eq!(shown(&observed, "rack"), expected);
+    }
+
+    #[test]
+    fn hidden_budgets_are_told_only_where_pods_are_evicted() {
+        let observed = observed_nodes(&[("a", &[("rack", "1")])]);
+        let desired = Desired::default();
+        let hidden = Workloads::new(Vec::new(), Budgets::Hidden("no permission".to_owned()));
+        let told = |method: Method, workloads: &Workloads| {
+            let one = NodeMove {
+                uid: "u".to_owned(),
+                method,
+                pool: "rack-a".parse().unwrap(),
+                from: Vec::new(),
+                to: Vec::new(),
+                reason: String::new(),
+                risks: Vec::new(),
+                pods: None,
+                estimate: jiff::SignedDuration::ZERO,
+            };
+            let moves = [("a".parse().unwrap(), one)].into();
+            remarks(&desired, &observed, workloads, &moves)
+        };
+        let all = told(Method::CiliumNode, &hidden);
+        assert!(all[0].contains("does not show: no permission"), "{all:?}");
+        assert!(told(Method::ToKubernetes, &hidden).is_empty());
+        let known = Workloads::new(Vec::new(), Budgets::default());
+        assert!(told(Method::CiliumNode, &known).is_empty());
+    }
+
+    #[test]
+    fn a_label_that_no_node_has_is_told_with_a_similar_one() {
+        let observed = observed_nodes(&[("a", &[("rack", "1")]), ("b", &[("zone", "1")])]);
+        assert_eq!(no_domains("rack", &observed), None);
+        let why = no_domains("rak", &observed).unwrap();
+        assert!(why.contains("one wave; did you mean `rack`?"), "{why}");
+        assert!(!no_domains("xyz", &observed).unwrap().contains("mean"));
+    }
 }

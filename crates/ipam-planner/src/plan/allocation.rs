@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::candidates::addresses_in_use;
+use super::file_blocks::{self, PinOutcome};
 use super::kept_addresses::KeptAddresses;
 use super::node_planner::Pinned;
 use super::owners::AddressOwners;
-use super::pins::{self, PinOutcome};
-use super::supply::addresses_in_use;
 use crate::growth::Growth;
 use ipam_cilium::observed::{FamilyUse, Holding, Node, Observed};
 use ipam_core::alloc::{Demand, Outcome, PoolId, Shortfall, Supply, allocate};
@@ -60,7 +60,7 @@ impl<'p> Allocator<'p> {
         supply: &mut Supply,
         nodes: &[NodePools<'_>],
     ) -> (Vec<Outcome>, Vec<Finding>) {
-        let pins = pins::blocks(&self.desired.pins);
+        let pins = file_blocks::blocks(&self.desired.pins);
         let reserved = self
             .desired
             .pools

@@ -1,14 +1,23 @@
 //! Which pools a node may use, best first.
+//!
+//! Nodes that get a block of a later pool because a better one is full.
+//!
+//! The supply of all pools, and the addresses that are taken from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ipam_cilium::observed::Node;
-use ipam_core::alloc::{PoolId, Supply};
+use super::change::{Change, NodeChange, Reason, node_changes};
+use super::kept_addresses::KeptAddresses;
+use crate::openstack::SubnetPools;
+use ipam_cilium::observed::{Node, Observed, OtherUser};
+use ipam_core::alloc::{AllocationMode, PassedOver, PassedOverPool, PoolId, PoolSupply, Supply};
+use ipam_core::claims::Claims;
 use ipam_core::model::{
     Finding, Labels, NodeName, ObjectRef, PoolName, Rule, SelectorIndex, Severity,
 };
-use ipam_desired::{Desired, Pool};
+use ipam_core::net::{Block, Range, merge};
+use ipam_desired::{Desired, Pool, PoolState};
 
 /// Evaluates selectors once for each distinct set of the labels that selectors look at.
 pub(super) struct Candidates<'d> {
@@ -98,4 +107,138 @@ impl<'d> Candidates<'d> {
         };
         self.ties.iter().filter_map(finding).collect()
     }
+}
+
+/// The pools before the one that gives the block, as far as they are full; best first.
+pub(super) fn full_pools(change: &NodeChange) -> impl Iterator<Item = &PoolName> {
+    let passed_over: &[PassedOverPool] = match &change.reason {
+        Reason::LowestFree { passed_over } => passed_over,
+        Reason::Pinned
+        | Reason::MovedByPin { .. }
+        | Reason::PinnedInPart
+        | Reason::HeldElsewhere { .. }
+        | Reason::Undo => &[],
+    };
+    let full = passed_over
+        .iter()
+        .filter(|passed| passed.why == PassedOver::Full);
+    full.map(|passed| &passed.pool)
+}
+
+/// The best pool that is full; `None` if the node did not fall over.
+pub(super) fn full_pool(change: &NodeChange) -> Option<&PoolName> {
+    full_pools(change).next()
+}
+
+/// A warning for each node that falls over. Those of one full pool have one cause.
+pub(super) fn findings<'p>(
+    changes: &'p [Change],
+    desired: &'p Desired,
+) -> impl Iterator<Item = Finding> + 'p {
+    node_changes(changes).filter_map(|change| {
+        let full = full_pool(change)?;
+        let later = match &change.pool {
+            Some(pool) => format!("pool `{pool}`"),
+            None => "a later pool".to_owned(),
+        };
+        let message = format!(
+            "node `{}` gets a block of {later}, because pool `{full}` is full",
+            change.node
+        );
+        let finding = Finding::new(Severity::Warning, Rule("fell-over"), message)
+            .about(ObjectRef::node(&change.node))
+            .about_also(ObjectRef::pool(full))
+            .causes("the node keeps this block for good: routes and policies for the full pool do not cover it")
+            .help(format!(
+                "add a CIDR to pool `{full}` before you apply; later, only `cilium-ipam migrate` moves the nodes"
+            ));
+        Some(match desired.pools.get(full) {
+            Some(pool) => finding.at(&pool.origin, "full"),
+            None => finding,
+        })
+    })
+}
+
+/// The supply of all pools, with every block free.
+pub(super) fn supply(desired: &Desired) -> Supply {
+    let pools = desired.pools.values().map(|pool| {
+        let ranges: Vec<Block> = pool.ranges.iter().map(|range| range.block).collect();
+        let giving = match pool.state {
+            PoolState::Active => AllocationMode::New,
+            PoolState::Disabled => AllocationMode::Nothing,
+        };
+        PoolSupply::new(pool.name.clone(), giving, &ranges, &pool.block_size)
+    });
+    Supply::new(pools.collect())
+}
+
+/// Addresses that no node may get: used by something other than nodes' pods, or excluded by the
+/// Policy.
+pub fn foreign_ranges(desired: &Desired, observed: &Observed) -> Vec<Range> {
+    foreign(
+        desired,
+        observed,
+        &KeptAddresses::new(observed, &supply(desired)),
+    )
+}
+
+/// Like [`foreign_ranges`], with known kept addresses.
+pub(super) fn foreign(
+    desired: &Desired,
+    observed: &Observed,
+    kept_addresses: &KeptAddresses<'_>,
+) -> Vec<Range> {
+    let machines = kept_addresses.machines.iter().copied();
+    let tombstones = observed.tombstones.iter().map(|block| block.range());
+    let fixed = fixed_ranges(desired, observed).into_iter();
+    merge(fixed.chain(machines).chain(tombstones))
+}
+
+/// The foreign ranges that stay whatever nodes do.
+fn fixed_ranges(desired: &Desired, observed: &Observed) -> Vec<Range> {
+    let is_machine = |user: &OtherUser<'_>| matches!(user, OtherUser::Machine(_));
+    let used = observed
+        .used_by_others()
+        .filter(|(_, user)| !is_machine(user))
+        .map(|(range, _)| range);
+    let wanted = desired
+        .address_pools
+        .values()
+        .flat_map(|pool| pool.ranges.iter().map(|range| range.range));
+    let unowned = observed.unowned_ranges().map(Block::range);
+    let unattributed = observed
+        .unattributed
+        .iter()
+        .map(|block| block.range())
+        .chain(unowned);
+    let excluded = desired.policy.excluded.iter().copied();
+    let subnets = SubnetPools::resolve(desired, observed);
+    let of_neutron = subnets.ranges().map(|(_, range)| range.range());
+    merge(
+        used.chain(wanted)
+            .chain(unattributed)
+            .chain(excluded)
+            .chain(of_neutron),
+    )
+}
+
+/// Every address that no node may get, or that a node has.
+pub(super) fn addresses_in_use(
+    desired: &Desired,
+    observed: &Observed,
+    claims: &Claims,
+    kept_addresses: &KeptAddresses<'_>,
+) -> Vec<Range> {
+    let foreign = foreign(desired, observed, kept_addresses);
+    let reserved = desired
+        .pools
+        .values()
+        .flat_map(|pool| pool.reserved.iter().copied());
+    let shown = kept_addresses.shown.iter().map(|(_, range)| *range);
+    foreign
+        .into_iter()
+        .chain(reserved)
+        .chain(shown)
+        .chain(claims.ranges())
+        .collect()
 }

@@ -2,15 +2,14 @@
 
 use super::allocation::{Allocator, NodePools, given};
 use super::blocked::{Blocked, BlockedReason};
-use super::candidates::Candidates;
+use super::candidates::{self, Candidates, foreign, supply};
 use super::change::{Change, NodeChange, Target};
-use super::file_blocks::FileBlocks;
+use super::file_blocks::{self, FileBlocks};
 use super::kept_addresses::KeptAddresses;
-use super::misplaced::Placement;
+use super::misplaced::{self, Placement};
 use super::node_planner::{NodePlanner, Pinned};
 use super::owners::AddressOwners;
-use super::supply::{foreign, supply};
-use super::{Plan, digest, drift, fell_over, lb, misplaced, pins, pod_pools, ports};
+use super::{Plan, digest, drift, lb, pod_pools, ports};
 use crate::check;
 use crate::openstack::{Overlapping, SubnetOverlap, SubnetPools};
 use ipam_cilium::observed::{Node, Observed, Reading};
@@ -54,7 +53,7 @@ fn over_subnet<'o, 'd>(
     let is_over = |overlap: &&SubnetOverlap<'_>| match overlap.other {
         Overlapping::Pool(name) => {
             let mut blocks = change.after.iter();
-            fell_over::full_pools(change).any(|full| full == name)
+            candidates::full_pools(change).any(|full| full == name)
                 || blocks.any(|block| block.overlaps(overlap.range))
         }
         Overlapping::AddressPool(_) => false,
@@ -163,7 +162,7 @@ impl<'p> Planner<'p> {
 
     fn pinned(&self, node: &Node, owners: &AddressOwners<'_>) -> Option<Pinned> {
         let pin = self.desired.pins.get(&node.name)?;
-        let outcome = pins::outcome(
+        let outcome = file_blocks::outcome(
             pin,
             &self.observed.holds(node),
             self.desired,
@@ -297,7 +296,7 @@ impl<'p> Planner<'p> {
     }
 
     fn finish(mut self) -> Plan {
-        let fell_over = fell_over::findings(&self.plan.changes, self.desired);
+        let fell_over = candidates::findings(&self.plan.changes, self.desired);
         self.plan.findings.extend(fell_over);
         self.plan.findings.sort();
         self.plan.findings.dedup();

@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::approval::unapproved;
-use super::block_source::Source;
 use super::blocked::{BlockedReason, NodeObstacle};
 use super::change::{Action, Edit, NodeChange, Reason};
-use super::claimed_blocks::{ClaimedBlocks, claimed_blocks};
-use super::file_blocks::FileBlocks;
-use super::owners::{AddressOwners, Owner};
-use super::pins::PinOutcome;
+use super::file_blocks::{FileBlocks, PinOutcome};
+use super::owners::{AddressOwners, ClaimedBlocks, Owner, Source, claimed_blocks};
+use super::unattended::unapproved;
+use super::undo;
 use super::write_path::{Paths, Route};
-use super::{schema, undo};
+use crate::plan;
 use ipam_cilium::observed::{FamilyUse, Holding, Node, ObjectVersion, Observed};
 use ipam_core::alloc::{Outcome, PassedOver, PassedOverPool, PassedOverPools, Supply};
 use ipam_core::model::{Hazard, NodeName, Origin, PerFamily, PoolName};
@@ -285,7 +283,7 @@ impl<'p> NodePlanner<'p> {
         change: NodeChange,
         allocated: &PerFamily<Block>,
     ) -> Result<NodeChange, BlockedReason> {
-        schema::keeps_edit(self.observed, &change.edit)?;
+        plan::keeps_edit(self.observed, &change.edit)?;
         if let Some((block, other)) = self.given_to_another(&change) {
             return Err(BlockedReason::Node(NodeObstacle::BlockSplitConflict(
                 block, other,

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use strum::VariantNames;
 
+use super::candidates::supply;
 use super::change::{Change, NodeChange, Reason, Target};
-use super::supply::supply;
 use super::{MisplacedReason, Plan, pool_use};
 use crate::check::shared_slots;
 use ipam_cilium::observed::Observed;

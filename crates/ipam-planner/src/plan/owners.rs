@@ -1,15 +1,25 @@
 //! Who else has a block: nodes that show it, nodes for which it is claimed, and other users of the
 //! address. Asks the claims as an apply does, so that a planned change can be claimed.
+//!
+//! Where a block comes from: its pool, the place in the files, and the reason.
+//!
+//! Counts the blocks of each pool that claims and quarantines keep from other nodes.
+//!
+//! How changes become claims: each change of a node is a request to the claims.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-use super::change::NodeChange;
+use jiff::{SignedDuration, Timestamp};
+
+use super::change::{Change, NodeChange, Reason};
 use super::kept_addresses::KeptAddresses;
-use ipam_cilium::observed::{Observed, OperatorBlocks, OperatorRefusal};
-use ipam_core::claims::{ClaimIndex, Claims, Conflict};
-use ipam_core::model::{NodeName, PerFamily};
+use ipam_cilium::observed::{Holding, Observed, OperatorBlocks, OperatorRefusal, Reading};
+use ipam_core::alloc::{Assigned, Supply};
+use ipam_core::claims::{ClaimIndex, ClaimRequest, Claims, Conflict};
+use ipam_core::model::{NodeName, Origin, PerFamily, PoolName};
 use ipam_core::net::{Block, Range, RangeIndex};
+use ipam_desired::Desired;
 
 /// Who has a block that a change would write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,4 +162,126 @@ fn other<'o>(
         .map(|(_, other)| *other)
         .filter(|other| *other != node)
         .min()
+}
+
+/// The pool, the place in the files, and the reason of a block.
+pub(super) struct Source {
+    pub(super) pool: Option<PoolName>,
+    pub(super) origin: Option<Origin>,
+    pub(super) reason: Reason,
+}
+
+impl Source {
+    /// The source of a free block that a pool gives.
+    pub(super) fn of_assigned(desired: &Desired, supply: &Supply, assigned: &Assigned) -> Source {
+        let pool = supply.pool(assigned.pool).name().clone();
+        let reason = Reason::LowestFree {
+            passed_over: assigned.passed_over.clone(),
+        };
+        Source {
+            origin: desired.pools.get(&pool).map(|pool| pool.origin.clone()),
+            pool: Some(pool),
+            reason,
+        }
+    }
+
+    /// The source of blocks that the node holds already. The pool is that of the block which no
+    /// agent reads.
+    pub(super) fn of_held(desired: &Desired, supply: &Supply, held: &PerFamily<Holding>) -> Source {
+        let unread = held
+            .iter()
+            .find(|holding| holding.reading == Reading::NotRead);
+        let pool = unread
+            .and_then(|holding| supply.pool_of(holding.block))
+            .map(|id| supply.pool(id).name().clone());
+        let origin = pool
+            .as_ref()
+            .and_then(|pool| desired.pools.get(pool))
+            .map(|pool| pool.origin.clone());
+        let reason = unread.map_or(Reason::Pinned, |holding| Reason::HeldElsewhere {
+            field: holding.field,
+        });
+        Source {
+            pool,
+            origin,
+            reason,
+        }
+    }
+}
+
+/// Number of blocks of a pool that no other node may get for a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClaimedBlocks {
+    pub in_flight: usize,
+    pub quarantined: usize,
+}
+
+impl ClaimedBlocks {
+    /// When they are free, as the end of an advice.
+    pub(super) fn until(self) -> &'static str {
+        match (self.in_flight, self.quarantined) {
+            (0, 0) => "",
+            (0, _) => ", or plan again when the quarantine ends",
+            (_, 0) => ", or plan again when the claims end: an apply ends those of a killed one",
+            _ => {
+                ", or plan again when the claims or the quarantine end: an apply ends the claims of a killed one"
+            }
+        }
+    }
+}
+
+/// The claimed and quarantined blocks of each pool that has some.
+pub(super) fn claimed_blocks(
+    desired: &Desired,
+    observed: &Observed,
+    supply: &Supply,
+) -> BTreeMap<PoolName, ClaimedBlocks> {
+    let Claims {
+        in_flight,
+        quarantined,
+    } = observed.live_claims(desired.policy.quarantine);
+    let pool_of = |block: &Block| {
+        let pool = supply.pool_of(*block)?;
+        Some(supply.pool(pool).name().clone())
+    };
+    let mut claimed: BTreeMap<PoolName, ClaimedBlocks> = BTreeMap::new();
+    for pool in in_flight.keys().filter_map(pool_of) {
+        claimed.entry(pool).or_default().in_flight += 1;
+    }
+    for pool in quarantined.keys().filter_map(pool_of) {
+        claimed.entry(pool).or_default().quarantined += 1;
+    }
+    claimed
+}
+
+/// The claims with those of these changes, and the changes, by their index, that must not be
+/// written because another node has one of their blocks. `claims` must be those in force; freed
+/// blocks are quarantined before the write, so that a kill in between forgets nothing.
+pub fn claim_changes(
+    claims: &Claims,
+    changes: &[Change],
+    now: Timestamp,
+    quarantine: SignedDuration,
+) -> (Claims, BTreeMap<usize, Conflict>) {
+    let (places, requests): (Vec<usize>, Vec<ClaimRequest<'_>>) = changes
+        .iter()
+        .enumerate()
+        .filter_map(|(place, change)| Some((place, change.as_node()?.claim_request())))
+        .unzip();
+    let (claims, conflicts) = claims.claim_batch(&requests, now, quarantine);
+    let conflicts = conflicts
+        .into_iter()
+        .map(|(index, conflict)| (places[index], conflict));
+    (claims, conflicts.collect())
+}
+
+/// The claims after these changes were applied. Claims of other writes stay, and so do those of a
+/// write whose outcome is unknown, and of an object that was created by name.
+pub fn settle_applied<'c>(
+    claims: &Claims,
+    applied: impl Iterator<Item = &'c NodeChange>,
+    now: Timestamp,
+    quarantine: SignedDuration,
+) -> Claims {
+    claims.settle(applied.map(NodeChange::claim_request), now, quarantine)
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::candidates::{foreign, supply};
 use super::kept_addresses::KeptAddresses;
 use super::overview::BlockCounts;
-use super::supply::{foreign, supply};
 use ipam_cilium::observed::Observed;
 use ipam_core::alloc::Supply;
 use ipam_core::model::{Labels, PoolName, SelectorIndex};

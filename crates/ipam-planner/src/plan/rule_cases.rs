@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::document::{ChangeDocument, EditDocument, GuardDocument, ServiceEffectDocument};
 use super::rules::pools;
 use ipam_core::model::{Finding, Rule, Severity};
-use ipam_core::similar_names::most_similar;
+use ipam_core::text::most_similar;
 use ipam_core::text::one_line;
 use ipam_desired::{Desired, Expectation, PolicyRule, RuleCase, WrittenPart};
 use ipam_rules::{Verdict, judge};

@@ -12,7 +12,7 @@ use super::lb::Effects;
 use super::refusals::Refusal;
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{Finding, NodeName, Rule, Severity};
-use ipam_core::similar_names::most_similar;
+use ipam_core::text::most_similar;
 use ipam_core::text::one_line;
 use ipam_desired::{Desired, PolicyRule, Pool, PoolState};
 use ipam_rules::{Failure, Message, Verdict, judge};

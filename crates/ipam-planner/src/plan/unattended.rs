@@ -1,14 +1,18 @@
 //! Which changes of a plan may be applied unattended, and which wait for a person.
+//!
+//! What a person must approve: changes that depend on unknown rules of a release, and blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::approval::VersionRules;
-use super::change::{Change, Sequence, Target};
+use super::change::{Change, Edit, NodeChange, Sequence, Target, UnapprovedBlock};
+use super::file_blocks::FileBlocks;
 use super::ports::without_awaited_pairs;
 use super::refusals::{Refusal, refusals};
-use super::{Plan, effects};
-use ipam_cilium::observed::Observed;
-use ipam_core::model::{Hazard, Waiver};
+use super::{Plan, drift, effects};
+use crate::check;
+use ipam_cilium::observed::{Holding, HoldingField, Node, Observed};
+use ipam_core::model::{Hazard, PerFamily, Waiver};
+use ipam_core::net::Block;
 use ipam_desired::{Activity, Desired};
 
 /// How often additions of pairs are judged for one plan.
@@ -140,4 +144,71 @@ fn harmless_part(change: &Change, worst: Hazard) -> Option<Change> {
 fn additions(change: &Change) -> Option<Change> {
     let additions = change.as_port()?.additions()?;
     Some(Change::Port(Box::new(additions)))
+}
+
+/// New blocks of the change that need approval. `chosen` are those that the files or the allocator
+/// chose.
+pub(super) fn unapproved(
+    observed: &Observed,
+    files: &FileBlocks<'_>,
+    node: &Node,
+    held: &PerFamily<Holding>,
+    change: &NodeChange,
+    chosen: &PerFamily<Block>,
+) -> Vec<UnapprovedBlock> {
+    let new = change.new_blocks();
+    let is_new = |holding: &&Holding| {
+        let is_chosen = chosen.get(holding.block.family()) == Some(&holding.block);
+        !is_chosen && new.contains(&holding.block)
+    };
+    let unapproved = |holding: &Holding| {
+        Some(UnapprovedBlock {
+            block: holding.block,
+            field: holding.field,
+            reason: files.obstacle_to_new(node, holding.block)?,
+            author: drift::author(observed, &node.name, holding.field),
+        })
+    };
+    held.iter()
+        .filter(|holding| agent_can_write(holding.field))
+        .filter(is_new)
+        .filter_map(unapproved)
+        .collect()
+}
+
+/// Whether the node's own agent may write the field.
+fn agent_can_write(field: HoldingField) -> bool {
+    match field {
+        HoldingField::CiliumNode | HoldingField::Annotation | HoldingField::OldAnnotation => true,
+        HoldingField::NodeSpec | HoldingField::Setting | HoldingField::Allocated => false,
+    }
+}
+
+/// Whether the rules of the running release are known. Of operators of several releases, any may
+/// lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionRules {
+    Known,
+    Unknown,
+}
+
+impl VersionRules {
+    pub fn of(observed: &Observed) -> VersionRules {
+        let is_one = observed.operator_releases().len() == 1;
+        match is_one && check::are_known(observed) {
+            true => VersionRules::Known,
+            false => VersionRules::Unknown,
+        }
+    }
+
+    /// Whether the change needs approval because it depends on the rules of a release. Every release
+    /// reads `spec.podCIDRs` in the same way; pairs of ports are not Cilium's.
+    pub fn hold_back(self, change: &Change) -> bool {
+        let depends = match change {
+            Change::Node(change) => !matches!(change.edit, Edit::NodeSpec { .. }),
+            Change::AddressPool(_) | Change::Service(_) | Change::PodPool(_) => true,
+            Change::Port(_) => false,
+        };
+        self == VersionRules::Unknown && depends
+    }
 }

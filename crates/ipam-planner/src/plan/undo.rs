@@ -1,18 +1,16 @@
 //! Undo of the blocks of nodes: the plan of an undo against the cluster as it is now. Other objects
 //! follow the files.
 
-mod annotations;
 mod cilium_node;
-mod node_config;
 mod record;
 
 use super::blocked::{Blocked, BlockedReason, NodeObstacle, UndoObstacle};
+use super::candidates::{foreign, supply};
 use super::change::{Action, Change, Edit, NodeChange, Reason, Target};
 use super::document::{ChangeDocument, EditDocument, PlanDocument};
 use super::file_blocks::FileBlocks;
 use super::kept_addresses::KeptAddresses;
 use super::owners::{AddressOwners, Owner};
-use super::supply::{foreign, supply};
 use super::write_path::Paths;
 use super::{Plan, digest};
 use crate::check;
@@ -93,7 +91,7 @@ impl UndoPlanner<'_> {
         let (to, from) = (&wanted.edit, wanted.undo.as_ref()?);
         let step = match (to, from) {
             (EditDocument::Annotations(_), EditDocument::Annotations(_)) => {
-                Ok(annotations::step(node, to, from)?)
+                Ok(cilium_node::step(node, to, from)?)
             }
             (EditDocument::NodeConfig(to), EditDocument::NodeConfig(from)) => {
                 self.node_config(node, to, from)?

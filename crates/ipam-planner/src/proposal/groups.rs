@@ -1,9 +1,15 @@
 //! Groups of nodes that get a pool each, and the blocks that they hold.
+//!
+//! Racks of one name in several data centres: one value of the label that divides the nodes, and
+//! several places by a wider one.
+//!
+//! Stray blocks: single blocks far from those that lie together.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use super::division::Demand;
-use super::suggestion::{common_sizes, own_pod_pool};
+use super::suggestion::{common_sizes, cover, own_pod_pool};
 use super::{PoolNodes, ProposalOptions, ProposedPool, Remark, Split};
 use ipam_cilium::observed::{FamilyUse, Node, Observed, SeenPodPool};
 use ipam_core::model::{NodeName, Operator, PerFamily, PoolName, Requirement};
@@ -268,5 +274,109 @@ impl Group<'_> {
         };
         let text: String = text.chars().map(allowed).collect();
         text.trim_matches('-').parse().ok()
+    }
+}
+
+/// Last parts of the keys of labels that name places wider than a rack.
+const WIDER: [&str; 6] = ["region", "zone", "datacenter", "data-center", "dc", "site"];
+
+/// Places that a message names; more are counted.
+const NAMED: usize = 4;
+
+/// One value of a label in several places.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SeveralPlaces {
+    /// `rack=a`.
+    pub label: String,
+    /// The key of the wider label.
+    pub wider: String,
+    /// Its values.
+    pub places: BTreeSet<String>,
+}
+
+impl fmt::Display for SeveralPlaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first: Vec<&str> = self.places.iter().map(String::as_str).take(NAMED).collect();
+        let more = match self.places.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        write!(
+            f,
+            "nodes with {} are in {} places by the label `{}` ({}{more}), and get one pool: if these are different racks of one name, write a pool for each, whose nodeSelector has both labels",
+            self.label.escape_debug(),
+            self.places.len(),
+            self.wider.escape_debug(),
+            first.join(", ").escape_debug()
+        )
+    }
+}
+
+/// The first wider label that tells the nodes of a group apart.
+pub(super) fn of_group(group: &Group<'_>) -> Option<SeveralPlaces> {
+    let PoolNodes::WithLabel { key, value } = &group.selected else {
+        return None;
+    };
+    if group.purpose != Purpose::Give {
+        return None;
+    }
+    let labels = group.nodes.iter().flat_map(|node| &node.labels);
+    let is_wider = |other: &&String| {
+        let last = other.rsplit('/').next().unwrap_or_default();
+        *other != key && WIDER.contains(&last)
+    };
+    let keys: BTreeSet<&String> = labels.map(|(key, _)| key).filter(is_wider).collect();
+    keys.into_iter().find_map(|wider| {
+        let nodes = group.nodes.iter();
+        let places: BTreeSet<String> = nodes
+            .filter_map(|node| node.labels.get(wider).cloned())
+            .collect();
+        (places.len() > 1).then(|| SeveralPlaces {
+            label: format!("{key}={value}"),
+            wider: wider.clone(),
+            places,
+        })
+    })
+}
+
+/// Fewest blocks that lie together. Beside fewer, no block is a stray one.
+const TOGETHER: usize = 4;
+
+/// How often the range of the others would double to contain a stray block.
+const DOUBLINGS: u8 = 3;
+
+/// Blocks by their neighbourhood, the widest CIDR that may be suggested around them.
+pub(super) type Near = BTreeMap<Block, Vec<Block>>;
+
+/// The blocks without the stray ones, and those.
+pub(super) fn set_apart(near: Near) -> (Near, Vec<Block>) {
+    let most = near.values().map(Vec::len).max().unwrap_or_default();
+    let (mut together, mut strays) = (Near::new(), Vec::new());
+    for (widest, mut blocks) in near {
+        if blocks.len() == 1 && most >= TOGETHER {
+            strays.append(&mut blocks);
+            continue;
+        }
+        blocks.sort_by_key(|block| (block.range().first_and_family(), block.prefix_len()));
+        while let Some(place) = stray(&blocks, widest) {
+            strays.push(blocks.remove(place));
+        }
+        together.insert(widest, blocks);
+    }
+    (together, strays)
+}
+
+/// The place of a stray block: the first or the last one.
+fn stray(sorted: &[Block], widest: Block) -> Option<usize> {
+    if sorted.len() <= TOGETHER {
+        return None;
+    }
+    let whole = cover(sorted, widest).prefix_len();
+    let last = sorted.len() - 1;
+    let shrinks = |rest: &[Block]| cover(rest, widest).prefix_len() >= whole + DOUBLINGS;
+    match (shrinks(&sorted[1..]), shrinks(&sorted[..last])) {
+        (true, _) => Some(0),
+        (false, true) => Some(last),
+        (false, false) => None,
     }
 }

@@ -5,8 +5,6 @@
 
 mod division;
 mod groups;
-mod places;
-mod strays;
 mod suggestion;
 
 use std::collections::BTreeSet;
@@ -99,7 +97,7 @@ pub enum Remark {
     /// This number of nodes has a value of the label that no selector can have.
     UnusableLabel(usize),
     /// Nodes with this value of the label are in several places, by another label.
-    SeveralPlaces(places::SeveralPlaces),
+    SeveralPlaces(groups::SeveralPlaces),
     /// This label has values that no selector can have, on this number of nodes. Therefore it divides
     /// no nodes.
     UnusableValue(String, usize),
@@ -338,7 +336,7 @@ impl Proposal {
         if unusable > 0 {
             self.remarks.push(Remark::UnusableLabel(unusable));
         }
-        let several = groups.iter().filter_map(places::of_group);
+        let several = groups.iter().filter_map(groups::of_group);
         self.remarks.extend(several.map(Remark::SeveralPlaces));
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::groups::{held_by, is_selectable};
-use super::strays::{Near, set_apart};
-use super::{Split, division::joined, in_other_use};
+use super::division::joined;
+use super::groups::{Near, held_by, is_selectable, set_apart};
+use super::{Split, in_other_use};
 use ipam_cilium::observed::{DEFAULT_POOL_SETTING, FamilyUse, ModeSeen, Observed, SeenPodPool};
 use ipam_core::model::{IpamMode, NodeName, PerFamily};
 use ipam_core::net::{Block, BlockSize, Family, Range, touching};

@@ -6,9 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::change::{Cause, Changes, UpgradeCode, listed};
-use super::hop::HopView;
-use super::prospects::{Prospects, prospects};
-use super::{loss, pools};
+use super::loss::{self, Prospects, prospects};
+use super::{HopView, pools};
 use ipam_cilium::lbipam::{
     AddressPool, Evaluated, GainedAddress, LbRules, LbService, LossReason, OperatorState, Pending,
     Prospect, Rivalry, ServedHostname, ServiceOutcome, ServingOrder, evaluate, evaluate_in,

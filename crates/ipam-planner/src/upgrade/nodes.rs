@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use super::HopView;
 use super::addresses::Told;
 use super::change::{Cause, Changes, UpgradeCode};
-use super::hop::HopView;
 use ipam_cilium::observed::{
     AnnotationKeys, AnnotationReads, FamilyUse, Node, Observed, setting_key,
 };

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use super::addresses::Starts;
 use super::change::{Cause, Changes, UpgradeCode};
-use super::hop::{HopView, at};
+use super::{HopView, at};
 use ipam_cilium::lbipam::{LbService, ServingState};
 use ipam_cilium::observed::{Protocol, ServiceAnnouncements};
 use ipam_cilium::releases::{FAULTS, Fault, Occasion, Trigger};

@@ -4,8 +4,7 @@
 use std::net::IpAddr;
 
 use super::change::{Cause, Changes, FileEdit, UpgradeCode};
-use super::hop::HopView;
-use super::loss;
+use super::{HopView, loss};
 use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::{AddressRange, FirstLast, LbRules, LossReason, RangeForm, ServingState};
 use ipam_cilium::observed::SeenAddressPool;

@@ -8,8 +8,7 @@ use cel::common::types::{
 use cel::common::value::{CowVal, Val};
 use cel::{DeclarationError, Env, ExecutionError};
 
-use super::pattern::Pattern;
-use super::{Charged, METER_TYPE, Meter, size};
+use super::{Charged, METER_TYPE, Meter, Pattern, size};
 use crate::addresses;
 
 /// Counts a value that is compared or read.

@@ -9,9 +9,8 @@ use cel::common::ast::{
 };
 
 use super::functions::{CHARGE, KEEP, LENGTH, MATCHES, RANGE, TICK, TURN};
-use super::tree::weight;
-use crate::Fault;
-use crate::addresses;
+use super::weight;
+use crate::{Fault, addresses};
 
 /// The variable that holds the meter. No expression can name it.
 pub(crate) const METER: &str = "@meter";

@@ -2,17 +2,11 @@
 //! of the specification (SPEC.md of containernetworking/cni, 1.1.0). Must never know Neutron, and
 //! reads no environment itself.
 
-mod arguments;
-mod attachment;
 mod environment;
-mod error;
 mod outcome;
-mod version;
 
-pub use arguments::Arguments;
-pub use arguments::address_of;
-pub use attachment::{Attachment, ContainerId, InterfaceName};
-pub use environment::{Command, Environment};
-pub use error::{CniError, ErrorCode};
-pub use outcome::{Address, Dns, Interface, IpamOutcome, Route, RouteDetail};
-pub use version::SpecVersion;
+pub use environment::{
+    Arguments, Attachment, Command, ContainerId, Environment, InterfaceName, SpecVersion,
+    address_of,
+};
+pub use outcome::{Address, CniError, Dns, ErrorCode, Interface, IpamOutcome, Route, RouteDetail};

@@ -8,9 +8,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::IpNet;
 use netlink_packet_core::DefaultNla;
 
+use super::messages::*;
+use super::namespace;
 use crate::kernel::netlink::{Attributes, Message, Netlink, attributes, malformed};
-use crate::kernel::numbers::*;
-use crate::kernel::sysfs;
 use crate::nic::{Kind, Link, MODES, Mac, NodeAddress, NodeRoute, State};
 
 /// Lengths of the fixed parts: `ifinfomsg`, `ifaddrmsg`, `rtmsg`.
@@ -49,7 +49,7 @@ fn link(message: &Message) -> io::Result<Link> {
         text(get(IFLA_PARENT_DEV_BUS_NAME)),
         text(get(IFLA_PARENT_DEV_NAME)),
     ) {
-        (Some(bus), Some(device)) => sysfs::device(&bus, &device),
+        (Some(bus), Some(device)) => namespace::device(&bus, &device),
         // Before Linux 5.14. Its sysfs shows the links of the node only.
         _ => None,
     };
@@ -73,9 +73,9 @@ fn link(message: &Message) -> io::Result<Link> {
         mtu: optional_number(get(IFLA_MTU))?.unwrap_or_default(),
         mac: get(IFLA_ADDRESS).and_then(mac),
         permanent: get(IFLA_PERM_ADDRESS).and_then(mac),
-        pci: device.as_deref().and_then(sysfs::pci),
-        driver: device.as_deref().and_then(sysfs::driver).or(kind_name),
-        device: device.as_deref().and_then(sysfs::identity),
+        pci: device.as_deref().and_then(namespace::pci),
+        driver: device.as_deref().and_then(namespace::driver).or(kind_name),
+        device: device.as_deref().and_then(namespace::identity),
         kind,
         state: if flags & IFF_UP == 0 {
             State::Down

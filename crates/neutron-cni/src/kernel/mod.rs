@@ -5,8 +5,6 @@ pub(crate) mod dump;
 pub(crate) mod messages;
 pub(crate) mod namespace;
 pub(crate) mod netlink;
-pub(crate) mod numbers;
-pub(crate) mod sysfs;
 
 use std::io;
 

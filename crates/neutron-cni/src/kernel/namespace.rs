@@ -1,17 +1,19 @@
 //! Network namespaces, and a connection to the kernel within each. Only a short-lived thread enters
 //! another namespace.
+//!
+//! Reads the device behind a link from sysfs: PCI address and driver.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::cni::{CniError, ErrorCode};
 use crate::kernel::netlink::Netlink;
-use crate::nic::Netns;
+use crate::nic::{Device, Netns, PciAddress};
 
 /// Errors that mean that the namespace is gone: `ESRCH` (its process ends), `ENXIO` (a socket),
 /// `ENAMETOOLONG` and `ELOOP`.
@@ -121,4 +123,79 @@ fn open(path: &Path) -> io::Result<(Netns, File)> {
         },
         file,
     ))
+}
+
+/// Devices by bus.
+const BUSES: &str = "/sys/bus";
+
+/// The device that the kernel names as a link's parent (from Linux 5.14 on).
+pub(crate) fn device(bus: &str, name: &str) -> Option<PathBuf> {
+    let is_plain =
+        |part: &str| !part.is_empty() && !part.contains('/') && !matches!(part, "." | "..");
+    if !is_plain(bus) || !is_plain(name) {
+        return None;
+    }
+    fs::canonicalize(Path::new(BUSES).join(bus).join("devices").join(name)).ok()
+}
+
+/// The nearest PCI device: that of a virtio NIC is its parent.
+pub(crate) fn pci(device: &Path) -> Option<PciAddress> {
+    device
+        .iter()
+        .rev()
+        .find_map(|part| part.to_str()?.parse().ok())
+}
+
+pub(crate) fn driver(device: &Path) -> Option<String> {
+    let driver = fs::read_link(device.join("driver")).ok()?;
+    Some(driver.file_name()?.to_str()?.to_owned())
+}
+
+/// The identity of a device, also against earlier and later devices at the same path.
+pub(crate) fn identity(device: &Path) -> Option<Device> {
+    let inode = fs::metadata(device).ok()?.ino();
+    Some(Device {
+        path: device.to_owned(),
+        inode,
+        driver: driver(device),
+    })
+}
+
+/// Whether a device was removed, or got another driver. Then its link is gone too.
+pub(crate) fn is_link_gone(device: &Device) -> bool {
+    match fs::metadata(&device.path) {
+        Ok(now) => now.ino() != device.inode || driver(&device.path) != device.driver,
+        Err(why) => why.kind() == io::ErrorKind::NotFound && Path::new(BUSES).is_dir(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_one_at_the_same_place_is_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let [slot, driver] = ["slot", "virtio_net"].map(|name| folder.path().join(name));
+        let plug = || {
+            fs::create_dir(&slot).unwrap();
+            std::os::unix::fs::symlink(&driver, slot.join("driver")).unwrap();
+        };
+        plug();
+        let device = identity(&slot).unwrap();
+        assert!(!is_link_gone(&device) && device.driver.as_deref() == Some("virtio_net"));
+        fs::rename(&slot, folder.path().join("unplugged")).unwrap();
+        assert!(is_link_gone(&device));
+        plug();
+        assert!(is_link_gone(&device));
+        assert!(!is_link_gone(&identity(&slot).unwrap()));
+        fs::remove_file(slot.join("driver")).unwrap();
+        assert!(
+            is_link_gone(&Device {
+                inode: identity(&slot).unwrap().inode,
+                ..device
+            }),
+            "it has no driver"
+        );
+    }
 }

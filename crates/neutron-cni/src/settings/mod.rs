@@ -5,7 +5,6 @@
 //! Settings for all requests are read at once. Those of an ADD are read for an ADD only, so that a
 //! mistake in them does not block a DEL.
 
-mod access;
 mod daemon_config;
 mod request;
 
@@ -21,8 +20,7 @@ use crate::cni::{
     Arguments, Attachment, CniError, ContainerId, ErrorCode, SpecVersion, address_of,
 };
 
-pub use access::Source;
-pub use daemon_config::{DaemonConfig, PairsConfig, VmInterface};
+pub use daemon_config::{DaemonConfig, PairsConfig, Source, VmInterface};
 pub use request::{AttachmentRequest, RouteMtu};
 
 /// The default state folder of plugin and daemon.

@@ -1,6 +1,8 @@
 //! Records of interfaces: boot, network namespace, and whether Neutron may still create a port. An ADD
 //! writes its record before anything else. A DEL removes it last, or keeps it for a port that may still
 //! come. The daemon recognises garbage by it, and a second ADD knows that a port may exist.
+//!
+//! File names of interfaces.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +13,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::cni::Attachment;
-use crate::state::file_names::{attachment, file_name};
 use crate::{AttachmentRecord, Boot, LATEST_PORT, Netns};
 use private_files::{boot, disk, kept};
 
@@ -215,6 +216,25 @@ fn look(netns: &Path) -> Netns {
     }
 }
 
+/// Separates container and interface. No container id contains it.
+const SEPARATOR: char = '@';
+
+pub fn file_name(attachment: &Attachment) -> String {
+    format!(
+        "{}{SEPARATOR}{}",
+        attachment.container, attachment.interface
+    )
+}
+
+/// The interface of a file; `None` for other files.
+pub fn attachment(file_name: &str) -> Option<Attachment> {
+    let (container, interface) = file_name.split_once(SEPARATOR)?;
+    Some(Attachment {
+        container: container.parse().ok()?,
+        interface: interface.parse().ok()?,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;
@@ -345,5 +365,23 @@ mod tests {
             file.set_modified(tomorrow).unwrap();
             assert!(!records.is_forgettable(&attachment));
         }
+    }
+}
+
+#[cfg(test)]
+mod file_names_tests {
+    use super::*;
+
+    #[test]
+    fn each_interface_has_a_file() {
+        let one = Attachment {
+            container: "c-1_.x".parse().unwrap(),
+            interface: "eth0@if2".parse().unwrap(),
+        };
+        assert_eq!(attachment(&file_name(&one)), Some(one));
+        assert_eq!(
+            (attachment("c"), attachment("@eth0"), attachment("c@")),
+            (None, None, None)
+        );
     }
 }

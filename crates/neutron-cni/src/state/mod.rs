@@ -2,7 +2,6 @@
 //! know HTTP.
 
 mod attachment_records;
-mod file_names;
 mod node_state;
 mod pool_files;
 

@@ -9,9 +9,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use super::attachment_records::{attachment, file_name};
 use crate::cni::{Attachment, CniError};
 use crate::conversions::file_error;
-use crate::state::file_names::{attachment, file_name};
 use crate::{KeptFacts, PoolPorts, PooledPort};
 use ipam_core::neutron::Id;
 use private_files::{boot, disk, kept};

@@ -2,16 +2,13 @@
 //! the Pod's interface. Decides names, routes, rules and steps. Pure: touches no link, namespace,
 //! file or clock.
 
-mod check;
 mod choose;
-mod names;
 mod previous;
 mod secondary_route;
 mod settings;
 
-pub use check::{Lack, Seen, SeenEnd};
-pub use names::{WayKey, is_of_network, is_unmarked_end};
-pub use previous::{Previous, ShownEnd};
+pub use choose::{WayKey, is_of_network, is_unmarked_end};
+pub use previous::{Lack, Previous, Seen, SeenEnd, ShownEnd};
 pub use secondary_route::{
     End, Neighbour, Pair, RULE_PRIORITY, Rule, SecondaryRoute, Step, Surroundings,
 };

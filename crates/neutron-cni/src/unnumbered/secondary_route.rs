@@ -4,15 +4,15 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipam_core::net::Family;
 use ipnet::IpNet;
 
+use super::choose::WayKey;
 use crate::cni::CniError;
 use crate::nic::{Gateway, Link, MAIN_TABLE, Mac, NodeRoute};
 use crate::unnumbered::choose::{destinations, metric, mtu, pod_end, refuse_contradictions};
-use crate::unnumbered::names::WayKey;
 use crate::unnumbered::previous::Previous;
 use crate::unnumbered::settings::Wanted;
+use ipam_core::net::Family;
 
 /// The next hops of the Pod. No link has these addresses: permanent neighbour entries lead to the
 /// node's end, so that neither ARP nor its settings on the node matter. The node's own address as

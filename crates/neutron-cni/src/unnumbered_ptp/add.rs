@@ -6,6 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use super::change;
 use crate::cni::{CniError, ErrorCode, InterfaceName};
 use crate::kernel::namespace::Namespace;
 use crate::kernel::{dump as links, kernel_error};
@@ -13,7 +14,7 @@ use crate::unnumbered::{
     End, Previous, PtpSettings, SecondaryRoute, ShownEnd, Step, Surroundings, WayKey,
 };
 use crate::unnumbered_ptp::change::Ends;
-use crate::unnumbered_ptp::{dump, remove};
+use crate::unnumbered_ptp::remove;
 
 /// How long duplicate detection of IPv6 may take (RFC 4862: one second, and up to one before it).
 const SETTLING: Duration = Duration::from_secs(10);
@@ -83,7 +84,7 @@ impl AddOperation<'_> {
     fn await_addresses(&self, previous: &Previous) -> Result<(), CniError> {
         let until = Instant::now() + SETTLING;
         loop {
-            let unsettled = dump::unsettled(&self.pod.netlink)
+            let unsettled = change::unsettled(&self.pod.netlink)
                 .map_err(|why| kernel_error("the addresses of the Pod", &why))?;
             let one_of = |set: &BTreeSet<IpAddr>| {
                 previous
@@ -139,9 +140,9 @@ fn surroundings(
     pod: &Namespace,
 ) -> io::Result<Surroundings> {
     let of_node = links::links(&node.netlink)?;
-    let reachable = dump::reachable(&of_node, &dump::unsettled(&node.netlink)?);
+    let reachable = change::reachable(&of_node, &change::unsettled(&node.netlink)?);
     let own_end = of_node.iter().find(|link| key.is_node_end(link));
-    let mut pod_links = dump::links_with_routes(&pod.netlink)?;
+    let mut pod_links = change::links_with_routes(&pod.netlink)?;
     let borrowed = pod_links.iter().find(|(link, _)| link.name == interface);
     let mut mtus: Vec<u32> = borrowed.iter().map(|(link, _)| link.mtu).collect();
     let mut sources = Vec::new();
@@ -150,7 +151,7 @@ fn surroundings(
             continue;
         };
         // Without a route to it, the node has no way there yet.
-        let there = dump::way_to(&node.netlink, *address).ok().flatten();
+        let there = change::way_to(&node.netlink, *address).ok().flatten();
         let source = there.and_then(|there| there.source);
         let source = source.filter(|source| reachable.contains(source));
         let first = reachable.iter().find(|one| is_family(one)).copied();

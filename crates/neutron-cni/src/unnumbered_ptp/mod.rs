@@ -4,7 +4,6 @@
 
 mod add;
 mod change;
-mod dump;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
@@ -131,7 +130,7 @@ fn remove(key: &WayKey, node: &Namespace, pod: Option<&Namespace>) -> Result<(),
     }
     let Some(pod) = pod else { return Ok(()) };
     let failed = |why: io::Error| kernel_error("the rules of the Pod", &why);
-    let rules = dump::rules(&pod.netlink).map_err(failed)?;
+    let rules = change::rules(&pod.netlink).map_err(failed)?;
     for rule in rules.iter().filter(|rule| rule.table == key.table()) {
         delete_rule(pod, rule).map_err(failed)?;
     }
@@ -165,7 +164,7 @@ fn see(
         let of_end = SeenEnd {
             link: link.clone(),
             routes: links::routes(&namespace.netlink, link.index)?,
-            neighbours: dump::neighbours(&namespace.netlink, link.index)?,
+            neighbours: change::neighbours(&namespace.netlink, link.index)?,
         };
         seen.insert(end, of_end);
     }
@@ -176,7 +175,7 @@ fn see(
         addresses: addresses
             .map(|one| one.address.addr())
             .collect::<BTreeSet<IpAddr>>(),
-        rules: dump::rules(&pod.netlink)?,
+        rules: change::rules(&pod.netlink)?,
     })
 }
 

@@ -6,10 +6,9 @@ use std::os::fd::AsRawFd;
 use netlink_packet_core::{DefaultNla, Emitable, NLA_F_NESTED, NLM_F_CREATE, NLM_F_EXCL};
 
 use crate::kernel::dump;
-use crate::kernel::messages::{bytes, family, new_route, of_link, zero_at_end};
+use crate::kernel::messages::{bytes, family, new_route, of_link, zero_at_end, *};
 use crate::kernel::namespace::Namespace;
 use crate::kernel::netlink::Message;
-use crate::kernel::numbers::*;
 use crate::nic::{CHOSEN_OF_ADDRESS, Change, MODES, NodeAddress, NodeRoute, Side, State, Step};
 
 /// The two namespaces of a move.

@@ -1,16 +1,22 @@
 //! The plugin `cni-vm-nic`: a NIC of the machine moves to a Pod, with the addresses of its port.
 //! Connects links, namespaces and records with `nic`, which decides what to change.
+//!
+//! CHECK: whether the Pod still has its NIC, and the NIC the addresses of its port.
 
 mod add;
 mod change;
-mod check;
 mod records;
 mod restore;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use super::cni::ErrorCode;
+use super::kernel::namespace::Namespace;
+use super::kernel::{dump, kernel_error};
+use super::nic::{Record, State, port_config, port_of};
 use crate::cni::{Arguments, Attachment, CniError};
 use crate::nic::{AttachmentKey, NicSettings};
 use crate::plugin::{Plugin, PluginRun, Target, serve};
@@ -84,7 +90,7 @@ impl Plugin for VmNicPlugin {
         let wanted = NicSettings::read(settings.written())?;
         let pod = Node::open()?.namespace.pod(target.pod_path()?)?;
         let record = Records::open(&settings.state)?.of(&self.key(target.attachment))?;
-        check::check(&self.run, target.attachment, &wanted, &pod, record)
+        check(&self.run, target.attachment, &wanted, &pod, record)
     }
 
     /// Goes on after an error, and returns the first.
@@ -130,5 +136,65 @@ impl Plugin for VmNicPlugin {
 impl VmNicPlugin {
     fn key(&self, attachment: &Attachment) -> AttachmentKey {
         AttachmentKey::new(&self.run.settings.network_name, attachment)
+    }
+}
+
+/// Compares the link in the Pod with its record and its port.
+///
+/// # Errors
+/// Fails if the link is missing, down or lacks an address, or if Neutron does not answer.
+pub(super) fn check(
+    run: &PluginRun,
+    attachment: &Attachment,
+    wanted: &NicSettings,
+    pod: &Namespace,
+    record: Option<Record>,
+) -> Result<(), CniError> {
+    let wrong = |message: String| {
+        Err(CniError::new(
+            ErrorCode::Missing,
+            message,
+            "delete the Pod, so that it is created again",
+        ))
+    };
+    let Some(record) = record else {
+        return wrong(format!("{attachment} has no NIC"));
+    };
+    let links =
+        dump::links(&pod.netlink).map_err(|why| kernel_error("the links of the Pod", &why))?;
+    let interface = attachment.interface.to_string();
+    let Some(link) = links
+        .iter()
+        .find(|link| link.name == interface && link.mac == Some(record.nic.mac))
+    else {
+        return wrong(format!(
+            "the Pod has no {interface} with the hardware address {}",
+            record.nic.mac
+        ));
+    };
+    if link.state == State::Down {
+        return wrong(format!("{interface} is switched off"));
+    }
+    let present: BTreeSet<IpAddr> = link
+        .addresses
+        .iter()
+        .map(|address| address.address.addr())
+        .collect();
+    let neutron = run.neutron()?;
+    let port = port_of(&neutron, record.nic.mac, &wanted.networks)?;
+    let nets = port_config(&neutron, &port, wanted)?.outcome.addresses;
+    let of_port: BTreeSet<IpAddr> = nets.iter().map(|net| net.address.addr()).collect();
+    let mut reported = run.settings.previous_addresses()?.unwrap_or_default();
+    // Another plugin of the chain may have added addresses of other networks.
+    reported.retain(|address| nets.iter().any(|net| net.address.contains(address)));
+    match (
+        reported.difference(&of_port).next(),
+        of_port.difference(&present).next(),
+    ) {
+        (Some(missing), _) => wrong(format!("the port {} no longer has {missing}", port.id)),
+        (None, Some(missing)) => wrong(format!(
+            "{interface} lacks {missing}, an address of its port"
+        )),
+        (None, None) => Ok(()),
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::cni::{CniError, ErrorCode};
-use crate::kernel::namespace::Namespace;
-use crate::kernel::{dump, kernel_error, sysfs};
+use crate::kernel::namespace::{self, Namespace};
+use crate::kernel::{dump, kernel_error};
 use crate::nic::{Kind, Next, Pod, Record, Step, find, give_back};
 use crate::vm_nic::change::Namespaces;
 use crate::vm_nic::records::{Held, Records, TryHold};
@@ -166,7 +166,12 @@ fn again(looks: &mut usize, why: io::Error) -> io::Result<()> {
 const NO_DEVICE: i32 = 19;
 
 fn is_unplugged(record: &Record) -> bool {
-    record.nic.kind == Kind::Physical && record.nic.device.as_ref().is_some_and(sysfs::is_gone)
+    record.nic.kind == Kind::Physical
+        && record
+            .nic
+            .device
+            .as_ref()
+            .is_some_and(namespace::is_link_gone)
 }
 
 fn not_back(record: &Record, has_pod: bool) -> CniError {

@@ -1,7 +1,6 @@
 //! `neutron-node gc`: deletes the ports of a node that is gone for good. Shows a plan, asks, reads
 //! everything again, and deletes only what was shown. `judge` decides.
 
-mod arguments;
 mod judge;
 
 use std::collections::BTreeMap;
@@ -11,11 +10,11 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use judge::{Evidence, GonePort, LivingNode, Mode, Plan, Refusal, judge, unchanged};
 use serde_json::Value;
 
+use super::network_state::{port_of, ports_of};
 use crate::USER_AGENT;
-use crate::servers::{port_of, ports_of};
-use judge::{Evidence, GonePort, LivingNode, Plan, Refusal, judge, unchanged};
 use neutron_cni::Owner;
 use neutron_cni::cni::CniError;
 use openstack::{
@@ -24,9 +23,7 @@ use openstack::{
 };
 use private_files::read_secret;
 
-pub(crate) use arguments::{Arguments, HELP};
-
-use arguments::Mode;
+pub(crate) use judge::{Arguments, HELP};
 
 /// How long one request may take, and a delete with its retries.
 const DEADLINE: Duration = Duration::from_mins(1);

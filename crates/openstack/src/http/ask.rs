@@ -13,12 +13,11 @@ use serde_json::Value;
 use ureq::Agent;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
+use super::object;
+use super::rest::{OnRequest, Secrets, SentRequest, why};
 use crate::http::BACKOFF;
 use crate::http::keystone::{Session, ask_for_token, session, token_url};
-use crate::http::objects::object;
-use crate::http::report::{OnRequest, SentRequest, why};
 use crate::http::rest::{fault, nonsense, read};
-use crate::http::secrets::Secrets;
 use crate::login::{Logins, SessionCache};
 use crate::{Cloud, InsecureSetting, NeutronError, Trust};
 use retry::{Budget, retry_after};

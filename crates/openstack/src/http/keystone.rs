@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use ureq::Agent;
 use ureq::http::StatusCode;
 
+use super::rest::Secrets;
 use crate::http::rest::{fault, read};
-use crate::http::secrets::Secrets;
 use crate::{Access, Cloud, Named, NeutronError, Project};
 
 /// The result of a login.

@@ -1,22 +1,23 @@
 //! Neutron and Keystone over HTTP. Each answer has a time limit. Must never show a secret.
+//!
+//! Objects in Neutron's answers.
 
 mod ask;
 mod keystone;
-mod objects;
 mod pairs;
-mod report;
 mod rest;
-mod secrets;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::HostRoute;
 use crate::http::ask::Question;
-use crate::http::objects::{WrittenNetwork, object};
 use crate::{
     Network, NetworkFacts, Neutron, NeutronError, NewPort, NextAttempt, Port, PortFilter, Retries,
     Subnet, Wanted,
@@ -27,9 +28,8 @@ use retry::Backoff;
 
 pub use ask::HttpNeutron;
 pub(super) use keystone::Session;
-pub(crate) use objects::WrittenSubnet;
 pub(crate) use pairs::by_vm;
-pub use report::{OnRequest, SentRequest};
+pub use rest::{OnRequest, SentRequest};
 
 /// Ports per page of a list.
 const PAGE: usize = 500;
@@ -209,4 +209,50 @@ fn written(port: &NewPort<'_>) -> Value {
         body["security_groups"] = json!(security_groups);
     }
     body
+}
+
+#[derive(Deserialize)]
+pub(super) struct WrittenNetwork {
+    pub(super) mtu: Option<u32>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct WrittenSubnet {
+    network_id: Id,
+    cidr: IpNet,
+    gateway_ip: Option<IpAddr>,
+    #[serde(default)]
+    host_routes: Vec<WrittenRoute>,
+    #[serde(default)]
+    dns_nameservers: Vec<IpAddr>,
+}
+
+#[derive(Deserialize)]
+struct WrittenRoute {
+    destination: IpNet,
+    nexthop: IpAddr,
+}
+
+impl WrittenSubnet {
+    pub(crate) fn subnet(self) -> Subnet {
+        let route = |route: WrittenRoute| HostRoute {
+            destination: route.destination,
+            nexthop: route.nexthop,
+        };
+        Subnet {
+            network: self.network_id,
+            range: self.cidr,
+            gateway: self.gateway_ip,
+            routes: self.host_routes.into_iter().map(route).collect(),
+            nameservers: self.dns_nameservers,
+        }
+    }
+}
+
+/// Reads one object of an answer.
+pub(super) fn object<T: DeserializeOwned>(
+    mut answer: Value,
+    key: &str,
+) -> Result<T, serde_json::Error> {
+    serde_json::from_value(answer.get_mut(key).map(Value::take).unwrap_or_default())
 }

@@ -7,7 +7,7 @@ use crate::cli::failure::Failure;
 use crate::cli::import::Arguments;
 use crate::cli::import::existing::Existing;
 use crate::cli::import::report::print_differences;
-use crate::cli::init::new_files::NewFile;
+use crate::cli::init::trial::NewFile;
 use crate::cli::init::words::shell;
 use crate::cli::{Common, Format, output};
 use crate::render::{Detail, Paint, human, printable};

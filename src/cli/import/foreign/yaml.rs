@@ -8,7 +8,7 @@ use super::Manager;
 use crate::cli::failure::Failure;
 use crate::cli::import::comments::comment;
 use crate::cli::import::yaml::{head, indented, selector, yaml};
-use crate::cli::init::new_files::NewFile;
+use crate::cli::init::trial::NewFile;
 use crate::cli::init::yaml::block_size;
 use ipam_cilium::lbipam::AddressPoolApi;
 use ipam_cilium::observed::Observed;

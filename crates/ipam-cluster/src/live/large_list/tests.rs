@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::live::clock::SystemClock;
+use crate::live::connection::SystemClock;
 use crate::live::{Connection, LiveCluster};
 use crate::{Cluster, Moment};
 use ipam_cilium::observed::ReadError;

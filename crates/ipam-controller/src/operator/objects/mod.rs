@@ -2,19 +2,28 @@
 //! statuses are written to.
 //!
 //! It writes nothing to the cluster.
+//!
+//! Lists and watches our custom resources, and keeps the memory up to date. It checks no documents.
 
-mod follow;
 mod reading;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep};
 
 use crate::{Loaded, Source};
+use ipam_cluster::live::LiveCluster;
+use ipam_cluster::{ClusterError, Following, ObjectEvent, Seen};
 use ipam_config::custom_resources::StoredObject;
 use ipam_desired::CustomKind;
+use retry::{Backoff, Retry};
 
 type Key = (CustomKind, String);
 
@@ -117,6 +126,158 @@ impl Source for ObjectSource {
             if let Some(newest) = self.0.lock().newest.clone() {
                 return newest;
             }
+        }
+    }
+}
+
+/// Pauses after a failure. A definition that is installed late must be noticed soon.
+const BACKOFF: Backoff = Backoff::new(SHORT, LONG);
+
+/// First pause. A watch that ends sooner than this counts as a failure.
+const SHORT: Duration = Duration::from_millis(250);
+
+/// Longest pause. After a watch of this length the pauses are short again.
+const LONG: Duration = Duration::from_secs(5);
+
+impl Objects {
+    /// Keeps the objects up to date while it is polled.
+    pub(in crate::operator) async fn keep(&self, cluster: &LiveCluster) -> Infallible {
+        let mut kinds: FuturesUnordered<_> = CustomKind::ALL
+            .into_iter()
+            .map(|kind| self.keep_kind(cluster, kind))
+            .collect();
+        match kinds.next().await {
+            Some(never) => match never {},
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn keep_kind(&self, cluster: &LiveCluster, kind: CustomKind) -> Infallible {
+        let mut retry = BACKOFF.retry(fastrand::Rng::new());
+        let mut rollbacks = self.rollbacks.subscribe();
+        loop {
+            let began = Instant::now();
+            // One that is noticed from here on may be later than the list.
+            rollbacks.mark_unchanged();
+            let end = self.read_and_follow(cluster, kind, &mut rollbacks, &mut retry);
+            if let Err(why) = end.await {
+                self.note_error(kind, why);
+            }
+            if began.elapsed() >= LONG {
+                retry.reset();
+            }
+            sleep(retry.pause()).await;
+        }
+    }
+
+    /// Returns when the kind must be listed again.
+    async fn read_and_follow(
+        &self,
+        cluster: &LiveCluster,
+        kind: CustomKind,
+        rollbacks: &mut watch::Receiver<u64>,
+        retry: &mut Retry,
+    ) -> Result<(), String> {
+        let text = |error: ClusterError| error.to_string();
+        let list = cluster.list_custom(kind).await.map_err(text)?;
+        match list.seen {
+            Seen::All => {}
+            Seen::NotServed => {
+                return Err(format!(
+                    "{} are not served: their CustomResourceDefinition is missing",
+                    kind.resource()
+                ));
+            }
+            Seen::Hidden(why) => return Err(why),
+        }
+        let mut from = list.version;
+        self.replace(kind, &list.objects)?;
+        loop {
+            let mut at = from;
+            let mut unreadable = None;
+            let mut on_event = |object_event: ObjectEvent<'_>| {
+                let (ObjectEvent::Changed(object) | ObjectEvent::Deleted(object)) = object_event
+                else {
+                    if let ObjectEvent::Bookmark(version) = object_event {
+                        at = at.max(version.parse().unwrap_or(0));
+                    }
+                    return;
+                };
+                let version = object["metadata"]["resourceVersion"]
+                    .as_str()
+                    .and_then(|text| text.parse().ok());
+                at = at.max(version.unwrap_or(0));
+                if let Err(why) = self.on_event(kind, object_event) {
+                    unreadable = Some(why);
+                }
+            };
+            let began = Instant::now();
+            let following = tokio::select! {
+                following = cluster.follow_custom(kind, from, &mut on_event) => following.map_err(text)?,
+                _ = rollbacks.changed() => return Ok(()),
+            };
+            if let Some(why) = unreadable {
+                return Err(why);
+            }
+            match following {
+                Following::Closed | Following::Silent if began.elapsed() < SHORT => {
+                    sleep(retry.pause()).await;
+                }
+                Following::Closed | Following::Silent if began.elapsed() < LONG => {}
+                Following::Closed | Following::Silent => retry.reset(),
+                // The known objects may be old, but they apply until the next list.
+                Following::Lost(_) => return Ok(()),
+            }
+            from = at;
+        }
+    }
+
+    fn replace(&self, kind: CustomKind, objects: &[Value]) -> Result<(), String> {
+        let read = |object| StoredObject::read(kind, object).map_err(|error| error.to_string());
+        let objects: Vec<StoredObject> = objects.iter().map(read).collect::<Result<_, String>>()?;
+        let mut state = self.lock();
+        state.errors.remove(&kind);
+        state.read.insert(kind);
+        state.objects.retain(|(of, _), _| *of != kind);
+        state.objects.extend(
+            objects
+                .into_iter()
+                .map(|object| ((kind, object.name.clone()), Arc::new(object))),
+        );
+        drop(state);
+        self.config_changed.notify_one();
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// An unreadable object is an error, because it exists all the same.
+    fn on_event(&self, kind: CustomKind, object_event: ObjectEvent<'_>) -> Result<(), String> {
+        let (ObjectEvent::Changed(object) | ObjectEvent::Deleted(object)) = object_event else {
+            return Ok(());
+        };
+        let object = StoredObject::read(kind, object).map_err(|error| error.to_string())?;
+        let key = (kind, object.name.clone());
+        let mut state = self.lock();
+        let has_changed_config = if matches!(object_event, ObjectEvent::Deleted(_)) {
+            state.vanished.entry(kind).or_default();
+            state.objects.remove(&key).is_some()
+        } else {
+            let object = Arc::new(object);
+            let old = state.objects.insert(key, object.clone());
+            old.is_none_or(|old| old.document != object.document)
+        };
+        drop(state);
+        if has_changed_config {
+            self.config_changed.notify_one();
+        }
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    fn note_error(&self, kind: CustomKind, why: String) {
+        if self.lock().errors.insert(kind, why.clone()).as_ref() != Some(&why) {
+            self.config_changed.notify_one();
+            self.changed.notify_one();
         }
     }
 }

@@ -11,8 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::StatusWriter;
-use crate::Loaded;
-use crate::event::{EVENT_NAMESPACE, EventKind, EventSubject, EventText};
+use crate::{EVENT_NAMESPACE, EventKind, EventSubject, EventText, Loaded};
 use ipam_cilium::observed::{Node, Observed};
 use ipam_cluster::live::LiveCluster;
 use ipam_cluster::{Cluster, Operation, Target, Write};

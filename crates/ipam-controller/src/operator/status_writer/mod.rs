@@ -14,9 +14,8 @@ use tokio::sync::{Notify, mpsc};
 
 use super::objects::Objects;
 use crate::apply::Outcome;
-use crate::event::EventText;
 use crate::status::{Faults, Texts};
-use crate::{ControllerEvent, Loaded, Telemetry};
+use crate::{ControllerEvent, EventText, Loaded, Telemetry};
 use ipam_core::model::{NodeName, PoolName};
 use ipam_desired::PoolState;
 

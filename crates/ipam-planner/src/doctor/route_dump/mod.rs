@@ -1,14 +1,15 @@
 //! Routes of routers, read from the JSON of FRR and audited against the cluster. Never knows how they
 //! were fetched.
+//!
+//! `show bgp ipv4|ipv6 unicast json` of FRR (`bgpd/bgp_route.c` @ 8 to 10).
 
 mod audit;
-mod frr;
 
 use std::net::IpAddr;
 
 use serde_json::Value;
 
-use ipam_core::net::Block;
+use ipam_core::net::{Address, Block};
 
 pub(super) use audit::audit;
 
@@ -74,13 +75,66 @@ impl RouteDump {
             source_name: source.to_owned(),
             message: error.to_string(),
         })?;
-        let routes =
-            frr::routes(&json).ok_or_else(|| RouteDumpError::Unknown(source.to_owned()))?;
+        let routes = routes(&json).ok_or_else(|| RouteDumpError::Unknown(source.to_owned()))?;
         Ok(RouteDump {
             source: source.to_owned(),
             routes,
         })
     }
+}
+
+/// The routes, without the default route; `None` if the JSON is not of FRR, or a route is invalid.
+pub(super) fn routes(json: &Value) -> Option<Vec<Route>> {
+    ["vrfId", "routerId", "localAS"]
+        .iter()
+        .find_map(|key| json.get(key))?;
+    let prefixes = json.get("routes")?.as_object()?;
+    prefixes
+        .iter()
+        .filter(|(prefix, _)| !["0.0.0.0/0", "::/0"].contains(&prefix.as_str()))
+        .map(|(prefix, paths)| route(prefix, paths))
+        .collect()
+}
+
+fn route(prefix: &str, paths: &Value) -> Option<Route> {
+    let valid = paths
+        .as_array()?
+        .iter()
+        .filter(|path| path["valid"] == true);
+    Some(Route {
+        prefix: Block::lenient(prefix).ok()?,
+        paths: valid.map(path).collect(),
+    })
+}
+
+fn path(path: &Value) -> Path {
+    // For a single prefix, `bestpath` is an object.
+    let flags = [
+        &path["bestpath"],
+        &path["multipath"],
+        &path["bestpath"]["overall"],
+    ];
+    let usage = if flags.iter().any(|flag| **flag == true) {
+        Usage::Used
+    } else {
+        Usage::Spare
+    };
+    let next = path["nexthops"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|hop| &hop["ip"]);
+    let addresses = next
+        .chain([&path["peerId"]])
+        .filter_map(|text| text.as_str()?.parse::<Address>().ok())
+        .map(IpAddr::from);
+    let mut hops = Vec::new();
+    for hop in addresses {
+        if !hops.contains(&hop) {
+            hops.push(hop);
+        }
+    }
+    Path { hops, usage }
 }
 
 #[cfg(test)]

@@ -5,9 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::calico_families::pool_of;
-use super::object::Object;
-use super::remark::{Remark, RemarkName};
+use super::calico::pool_of;
+use super::object::{Object, Remark, RemarkName};
 use super::{ForeignPin, ForeignPool, listed};
 use ipam_core::model::{NodeName, PerFamily};
 use ipam_core::net::{Block, Family, overlapping_pairs};

@@ -3,8 +3,7 @@
 //! Source: `api/pkg/apis/projectcalico/v3/ippool.go` of Calico 3.32.
 
 use super::calico_selector::translated;
-use super::object::{Object, texts};
-use super::remark::{Remark, RemarkName};
+use super::object::{Object, Remark, RemarkName, texts};
 use super::{POOL_LABEL, by_own_label};
 use ipam_core::model::{PoolName, Selector};
 use ipam_core::net::{Block, BlockSize, Family};

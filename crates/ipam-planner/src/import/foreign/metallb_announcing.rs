@@ -7,10 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::alternatives::any_of;
 use super::metallb_pool::MetalPool;
-use super::object::{Object, selectors, texts};
-use super::remark::{Remark, RemarkName};
+use super::object::{Object, Remark, RemarkName, any_of, selectors, texts};
 use super::{Announcement, listed};
 use ipam_cilium::lbipam::WrittenSelector;
 use ipam_core::model::Selector;

@@ -5,9 +5,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::alternatives::any_of;
-use super::object::{Object, selectors, texts};
-use super::remark::{Remark, RemarkName};
+use super::object::{Object, Remark, RemarkName, any_of, selectors, texts};
 use super::{ADDRESS_POOL_LABEL, ForeignAddressPool, by_own_label};
 use ipam_cilium::lbipam::{AddressBlock, AddressPoolManifest, AddressPoolSpec, WrittenSelector};
 use ipam_core::model::{AddressPoolName, Labels, Operator, Requirement, Selector};

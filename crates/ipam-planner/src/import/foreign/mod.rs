@@ -4,21 +4,15 @@
 //! Pure functions of parsed objects. They know neither YAML nor clients; only `held` knows the
 //! cluster.
 
-mod alternatives;
 mod calico;
 mod calico_blocks;
-mod calico_families;
 mod calico_pool;
 mod calico_selector;
-mod held;
 mod metallb;
 mod metallb_announcing;
-mod metallb_config;
 mod metallb_pool;
 mod node_ipam;
-mod node_terms;
 mod object;
-mod remark;
 mod services;
 
 use serde_json::Value;
@@ -31,11 +25,9 @@ use ipam_core::net::{Address, Block, BlockSize, Range};
 use ipam_desired::PoolState;
 
 pub use calico::calico;
-pub use held::Amended;
-pub use metallb::metallb;
-pub use metallb_config::{config_text, legacy_config};
+pub use metallb::{config_text, legacy_config, metallb};
 pub use node_ipam::node_ipam_controller;
-pub use remark::{Remark, RemarkKind, RemarkName};
+pub use object::{Amended, Remark, RemarkKind, RemarkName};
 
 /// Label of nodes that may use an imported pool which selects no nodes by itself. Its value is the
 /// name of the pool.

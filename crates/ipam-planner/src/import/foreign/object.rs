@@ -1,10 +1,22 @@
 //! Parsed objects of a cluster: their kind and name, out of Lists. Any field may have any type.
+//!
+//! Remarks on an import, each with a name that documentation and tests can refer to.
+//!
+//! Amends imported pools by what the nodes of the cluster hold.
+//!
+//! The LabelSelector that means the same as a list of alternatives, where one exists.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde_json::Value;
 
-use super::remark::{Remark, RemarkName};
+use super::{ForeignPin, ForeignPools, listed};
+use crate::plan::Misplaced;
+use crate::proposal::held_by;
 use ipam_cilium::lbipam::WrittenSelector;
-use ipam_core::model::Selector;
+use ipam_cilium::observed::Observed;
+use ipam_core::model::{NodeName, Operator, Requirement, Selector};
 
 /// An object, with the kind that a List gives to it.
 #[derive(Clone, Debug)]
@@ -105,4 +117,224 @@ pub(super) fn selectors(list: &Value) -> Result<Vec<Selector>, String> {
         .flatten()
         .map(selector)
         .collect()
+}
+
+ipam_core::text_enum! {
+    /// The subject of a remark.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum RemarkName {
+        ObjectIgnored = "object-ignored",
+        ObjectUnreadable = "object-unreadable",
+        NameChanged = "name-changed",
+        PoolsOverlap = "pools-overlap",
+        PoolOrder = "pool-order",
+        FamiliesJoined = "families-joined",
+        FamilyAlone = "family-alone",
+        SelectorTranslated = "selector-translated",
+        SelectorNotExpressible = "selector-not-expressible",
+        SelectsNothing = "selects-nothing",
+        ManualAssignment = "manual-assignment",
+        NamespaceSelector = "namespace-selector",
+        TunnelOnly = "tunnel-only",
+        SmallBlocks = "small-blocks",
+        Encapsulation = "encapsulation",
+        NatOutgoing = "nat-outgoing",
+        BgpExportDisabled = "bgp-export-disabled",
+        PoolDisabled = "pool-disabled",
+        Reservation = "reservation",
+        IpamConfig = "ipam-config",
+        BlockPinned = "block-pinned",
+        SeveralBlocks = "several-blocks",
+        FamiliesInTwoPools = "families-in-two-pools",
+        BlockOfSeveralNodes = "block-of-several-nodes",
+        BlockOverlaps = "block-overlaps",
+        BlockOutsidePools = "block-outside-pools",
+        BlockOfOtherSize = "block-of-other-size",
+        BlockWithoutNode = "block-without-node",
+        AffinityUnconfirmed = "affinity-unconfirmed",
+        BorrowedAddresses = "borrowed-addresses",
+        NotAutomatic = "not-automatic",
+        ServiceAllocation = "service-allocation",
+        Priority = "priority",
+        BuggyAddresses = "buggy-addresses",
+        AddressInvalid = "address-invalid",
+        L2Announced = "l2-announced",
+        L2NotExpressible = "l2-not-expressible",
+        BgpAnnounced = "bgp-announced",
+        BgpNotExpressible = "bgp-not-expressible",
+        BgpPeer = "bgp-peer",
+        ServicePinned = "service-pinned",
+        AddressRequested = "address-requested",
+        AddressOutsidePools = "address-outside-pools",
+        PoolRequested = "pool-requested",
+        SharingKey = "sharing-key",
+        LoadBalancerClass = "load-balancer-class",
+        OtherAllocator = "other-allocator",
+        KindUnread = "kind-unread",
+    }
+}
+
+ipam_core::text_enum! {
+    /// What a remark means for the reader.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum RemarkKind {
+        /// The remark explains how a field of an imported document was inferred.
+        Inferred = "inferred",
+        /// A person has to act before the old address manager is removed.
+        ToDo = "to-do",
+        /// It could not be carried over.
+        LeftOut = "left-out",
+    }
+}
+
+/// A remark for the person who reads the imported files.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Remark {
+    pub kind: RemarkKind,
+    pub name: RemarkName,
+    /// The foreign object, such as `IPPool rack-a`. Its text can come from a stranger.
+    pub about: String,
+    pub text: String,
+}
+
+impl Remark {
+    pub(super) fn inferred(name: RemarkName, about: impl fmt::Display, text: String) -> Remark {
+        Remark::new(RemarkKind::Inferred, name, about, text)
+    }
+
+    pub(super) fn to_do(name: RemarkName, about: impl fmt::Display, text: String) -> Remark {
+        Remark::new(RemarkKind::ToDo, name, about, text)
+    }
+
+    pub(super) fn left_out(name: RemarkName, about: impl fmt::Display, text: String) -> Remark {
+        Remark::new(RemarkKind::LeftOut, name, about, text)
+    }
+
+    fn new(kind: RemarkKind, name: RemarkName, about: impl fmt::Display, text: String) -> Remark {
+        Remark {
+            kind,
+            name,
+            about: about.to_string(),
+            text,
+        }
+    }
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Remark {
+            kind,
+            name,
+            about,
+            text,
+        } = self;
+        write!(f, "{about}: {text} ({kind}: {name})")
+    }
+}
+
+/// Whether pins were added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amended {
+    Yes,
+    No,
+}
+
+impl ForeignPools {
+    /// Pins nodes whose blocks are misplaced: the other manager gave them before their labels or its
+    /// pools were what they are.
+    pub fn pin_misplaced(&mut self, misplaced: &[Misplaced], observed: &Observed) -> Amended {
+        let mut pins: BTreeMap<NodeName, ForeignPin> = BTreeMap::new();
+        for one in misplaced {
+            if let Some(pin) = self.pin(one, observed) {
+                pins.insert(pin.node.clone(), pin);
+            }
+        }
+        let amended = match pins.is_empty() {
+            true => Amended::No,
+            false => Amended::Yes,
+        };
+        self.pins.extend(pins.into_values());
+        self.pins.sort_by(|one, two| one.node.cmp(&two.node));
+        amended
+    }
+
+    /// A pin that keeps the node's blocks; `None` if it has one, or no pool has them all.
+    fn pin(&self, misplaced: &Misplaced, observed: &Observed) -> Option<ForeignPin> {
+        if self.pins.iter().any(|pin| pin.node == misplaced.node) {
+            return None;
+        }
+        let blocks = held_by(observed, observed.nodes.get(&misplaced.node)?);
+        let pool = self.pools.iter().find(|pool| {
+            blocks.iter().all(|block| {
+                pool.block_size.get(block.family()) == Some(&block.size())
+                    && pool.cidrs.iter().any(|cidr| cidr.contains(*block))
+            })
+        })?;
+        Some(ForeignPin {
+            node: misplaced.node.clone(),
+            pool: pool.name.clone(),
+            blocks,
+            remarks: vec![Remark::inferred(
+                RemarkName::BlockPinned,
+                format!("Node {}", misplaced.node),
+                format!(
+                    "without this pin, its block is misplaced: {}",
+                    misplaced.reason
+                ),
+            )],
+        })
+    }
+
+    /// Records a kind of the other manager that was not read.
+    pub fn unread(&mut self, resource: &str, why: &str) {
+        self.remarks.push(Remark::left_out(
+            RemarkName::KindUnread,
+            resource,
+            format!("not read: {why}"),
+        ));
+    }
+}
+
+/// Different selectors that are alternatives.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it has alternatives that differ in more than the values of one label: {0}")]
+pub(super) struct Alternatives(String);
+
+/// The LabelSelector that selects what any of these selects; `None` if they select nothing. Only
+/// values of one label are joined.
+///
+/// # Errors
+/// Fails if the selectors differ in anything else.
+pub(super) fn any_of(
+    selectors: impl IntoIterator<Item = Selector>,
+) -> Result<Option<Selector>, Alternatives> {
+    let different: BTreeSet<Selector> = selectors
+        .into_iter()
+        .filter(|selector| selector.contradiction().is_none())
+        .collect();
+    if different.len() < 2 {
+        return Ok(different.into_iter().next());
+    }
+    match values_of_one_label(&different) {
+        Some(joined) => Ok(Some(joined)),
+        None => Err(Alternatives(listed(different))),
+    }
+}
+
+/// One `In` with the values of all selectors, if each is one `In` of the same label.
+fn values_of_one_label(selectors: &BTreeSet<Selector>) -> Option<Selector> {
+    let label = selectors.first()?.keys().next()?;
+    let mut all = BTreeSet::new();
+    for selector in selectors {
+        let mut requirements = selector.requirements();
+        let (Some(only), None) = (requirements.next(), requirements.next()) else {
+            return None;
+        };
+        match only.operator() {
+            Operator::In(values) if only.key() == label => all.extend(values.iter().cloned()),
+            _ => return None,
+        }
+    }
+    let joined = Requirement::new(label, Operator::In(all)).ok()?;
+    Some(Selector::all_of([joined]))
 }

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::object::Object;
-use super::remark::{Remark, RemarkName};
+use super::object::{Object, Remark, RemarkName};
 use super::{ADDRESS_POOL_LABEL, ForeignAddressPool, ForeignServicePin, listed};
 use ipam_core::model::{Labels, Selector, ServiceName};
 use ipam_core::net::{Address, RangeIndex};

@@ -1,8 +1,8 @@
 //! The steps that change a node's block: save, remove, create, assign.
 
 use super::{Action, Decision, Situation, Waiting};
-use crate::migration::manifest::{manifest, missing};
 use crate::migration::record::{Method, NodeRecord, Phase, SavedNode};
+use crate::migration::stored_text::{manifest, missing};
 use ipam_core::net::Block;
 
 /// How often a CiliumNode is deleted again that another program wrote in between.

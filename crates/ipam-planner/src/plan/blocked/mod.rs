@@ -1,14 +1,10 @@
 //! Blocked changes: why each must wait, and what unblocks it. Decides nothing; a reason is only
 //! data with a stable code and two texts.
+//!
+//! The two texts of a blocked change.
 
-mod explanation;
 mod node;
-mod node_config;
-mod operator;
-mod pin;
 mod pod_pool;
-mod undo;
-mod write_path;
 
 use std::fmt;
 
@@ -21,14 +17,8 @@ use ipam_cilium::observed::CiliumKind;
 use ipam_core::model::Origin;
 use ipam_core::net::Family;
 
-pub(super) use explanation::Explanation;
-pub use node::NodeObstacle;
-pub use node_config::NodeConfigObstacle;
-pub use operator::OperatorObstacle;
-pub use pin::PinObstacle;
-pub use pod_pool::PodPoolObstacle;
-pub use undo::UndoObstacle;
-pub use write_path::WritePathObstacle;
+pub use node::{NodeConfigObstacle, NodeObstacle, PinObstacle, WritePathObstacle};
+pub use pod_pool::{OperatorObstacle, PodPoolObstacle, UndoObstacle};
 
 /// A wanted change that must wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -263,6 +253,24 @@ impl From<UndoObstacle> for BlockedReason {
 impl From<LbObstacle> for BlockedReason {
     fn from(obstacle: LbObstacle) -> BlockedReason {
         BlockedReason::LoadBalancing(Box::new(obstacle))
+    }
+}
+
+/// Why a change must wait, and what unblocks it.
+pub(in crate::plan) struct Explanation {
+    pub(in crate::plan) reason: String,
+    pub(in crate::plan) unblock: String,
+}
+
+impl Explanation {
+    pub(in crate::plan) fn new(
+        reason: impl Into<String>,
+        unblock: impl Into<String>,
+    ) -> Explanation {
+        Explanation {
+            reason: reason.into(),
+            unblock: unblock.into(),
+        }
     }
 }
 

@@ -1,9 +1,14 @@
 //! Obstacles of a CiliumPodIPPool (ipam `multi-pool`).
+//!
+//! Obstacles from Cilium's operator, which hands out blocks itself in ipam `cluster-pool`.
+//!
+//! Obstacles of an undo: parts of an earlier apply that stay.
 
 use strum::{IntoStaticStr, VariantNames};
 
 use super::Explanation;
-use ipam_core::model::NodeName;
+use ipam_cilium::observed::OperatorRefusal;
+use ipam_core::model::{NodeName, OWNER_LABEL, WritePath};
 use ipam_core::net::{Block, BlockSize, Range};
 
 /// Why a `CiliumPodIPPool` cannot be written.
@@ -111,4 +116,141 @@ impl PodPoolObstacle {
             ),
         }
     }
+}
+
+/// Why Cilium's operator keeps a block from being written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum OperatorObstacle {
+    /// The operator gives the node a block itself.
+    #[strum(serialize = "operator-allocates")]
+    Gives,
+    /// Whether the operator gives blocks itself is unknown.
+    #[strum(serialize = "operator-unseen")]
+    Unseen,
+    /// The operator would refuse the block.
+    #[strum(serialize = "operator-refuses")]
+    Refuses(Box<OperatorRefusal>),
+    /// The operator hands out blocks of another size, this prefix length.
+    #[strum(serialize = "operator-block-size")]
+    BlockSize(Block, u8),
+    /// The operator skips the node, and would give the block to another one.
+    #[strum(serialize = "inside-operator-ranges")]
+    InsideRanges(Block),
+}
+
+impl OperatorObstacle {
+    pub(super) fn explain(&self) -> Explanation {
+        const STOP_IT: &str = "run the operator with --ipam=kubernetes (Helm: operator.extraArgs) or scale it to zero meanwhile, or, from Cilium 1.18 on, annotate the Node with `ipam.cilium.io/ignore: \"true\"` before its agent starts; or set `writePath: cilium-node` before the node's agent starts, at the risk that the operator gives the same block away at the same moment";
+        const REMOVES: &str = ": from 1.17.15, 1.18.9 and 1.19.3 on, a starting operator removes the blocks of all nodes in one slot of its mask but one";
+        match self {
+            OperatorObstacle::Gives => Explanation::new(
+                "Cilium's operator hands out blocks itself (ipam `cluster-pool`)",
+                STOP_IT,
+            ),
+            OperatorObstacle::Unseen => Explanation::new(
+                "what Cilium's operator does is unknown (its Deployment is not visible, is being changed, or its ranges or block sizes are unknown), so it may hand out the same block itself",
+                STOP_IT,
+            ),
+            OperatorObstacle::Refuses(refusal) => match refusal.holder() {
+                Some(holder) => Explanation::new(
+                    format!("Cilium's operator would refuse it: {refusal} (by node {holder})"),
+                    format!("pin a block in a slot that no other node uses{REMOVES}"),
+                ),
+                None => Explanation::new(
+                    format!("Cilium's operator would refuse it: {refusal}"),
+                    "add the pool's `cidrs` to the operator's ranges (cluster-pool-ipv4-cidr, cluster-pool-ipv6-cidr) and restart it, or run it with --ipam=kubernetes",
+                ),
+            },
+            OperatorObstacle::BlockSize(block, mask) => Explanation::new(
+                format!(
+                    "{block} does not have the block size of Cilium's operator, which is /{mask}"
+                ),
+                format!(
+                    "set the pool's blockSize to {mask}, or run the operator with --ipam=kubernetes{REMOVES}"
+                ),
+            ),
+            OperatorObstacle::InsideRanges(block) => Explanation::new(
+                format!(
+                    "{block} lies in the ranges of Cilium's operator, which skips this node and does not know that the block is taken"
+                ),
+                "give the pool addresses outside of the operator's ranges, or remove the annotation `ipam.cilium.io/ignore`",
+            ),
+        }
+    }
+}
+
+/// Why an earlier apply cannot be undone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum UndoObstacle {
+    /// The blocks that this path wrote stay.
+    #[strum(serialize = "cannot-be-undone")]
+    NodeKeeps(WritePath, Vec<Block>),
+    /// The node may not have a block again that the apply took away.
+    CannotBeGivenBack(Block),
+    /// The agent of the CiliumNode has started on these blocks.
+    #[strum(serialize = "undo-agent-started")]
+    AgentStarted(Vec<Block>),
+    /// The CiliumNode with these blocks lacks our label.
+    #[strum(serialize = "undo-not-ours")]
+    NotCreatedByUs(Vec<Block>),
+    /// Cilium's operator would write these blocks back.
+    #[strum(serialize = "undo-operator-keeps")]
+    OperatorKeeps(Vec<Block>),
+}
+
+impl UndoObstacle {
+    pub(super) fn explain(&self) -> Explanation {
+        match self {
+            UndoObstacle::NodeKeeps(path, blocks) => node_keeps(*path, blocks),
+            UndoObstacle::CannotBeGivenBack(block) => Explanation::new(
+                format!("{block} cannot be given back: another has it by now, or no pool gives it"),
+                "plan from the files instead: they give what is free",
+            ),
+            UndoObstacle::AgentStarted(blocks) => Explanation::new(
+                format!("its agent has started, and uses {}", joined(blocks)),
+                "drain the node, delete its CiliumNode and restart its agent",
+            ),
+            UndoObstacle::NotCreatedByUs(blocks) => Explanation::new(
+                format!(
+                    "its CiliumNode with {} has no label {}={}: another writer created it, or its agent has written it",
+                    joined(blocks),
+                    OWNER_LABEL.0,
+                    OWNER_LABEL.1
+                ),
+                "drain the node, delete its CiliumNode and restart its agent",
+            ),
+            UndoObstacle::OperatorKeeps(blocks) => Explanation::new(
+                format!(
+                    "Cilium's operator knows its blocks ({}), and would write them back",
+                    joined(blocks)
+                ),
+                "delete the CiliumNode before the agent of the node starts",
+            ),
+        }
+    }
+}
+
+fn node_keeps(path: WritePath, blocks: &[Block]) -> Explanation {
+    let (why, unblock) = match path {
+        WritePath::NodeSpec | WritePath::NodeAnnotation | WritePath::PodIpPool => (
+            "spec.podCIDRs is write-once",
+            "drain the node and re-create its Node object",
+        ),
+        WritePath::CiliumNode => (
+            "its agent has started, and reads its CiliumNode",
+            "drain the node, delete its CiliumNode, and restart its agent",
+        ),
+        WritePath::NodeConfig => (
+            "the earlier setting of its CiliumNodeConfig is not a block",
+            "drain the node, delete its CiliumNodeConfig `cilium-ipam-NODE`, and restart its agent",
+        ),
+    };
+    Explanation::new(format!("it keeps {}: {why}", joined(blocks)), unblock)
+}
+
+fn joined(blocks: &[Block]) -> String {
+    let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
+    blocks.join(" ")
 }

@@ -1,20 +1,29 @@
 //! The changes of a plan.
+//!
+//! The write of a change of a node, field by field.
+//!
+//! The object that a change is about.
 
-mod edit;
 mod node;
-mod target;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use strum::IntoStaticStr;
 
 use super::lb::{AddressPoolChange, ServiceChange};
 use super::pod_pools::PodPoolChange;
 use super::ports::PortChange;
-use ipam_core::model::Hazard;
+use ipam_cilium::observed::{NodeConfigApi, OperatorAttention};
+use ipam_core::model::{
+    AddressPoolName, Hazard, NodeName, ObjectVersion, PerFamily, ServiceName, WritePath,
+};
+use ipam_core::net::{Block, Family};
+use ipam_core::neutron::Id;
 
 #[cfg(test)]
 pub(super) use node::tests;
-
-pub use edit::{CiliumNodeObject, Edit, NodeConfigEdit, NodeConfigObject};
 pub use node::{Action, NodeChange, Reason, UnapprovedBlock};
-pub use target::Target;
 
 /// One change of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,4 +129,169 @@ pub fn node_changes<'c>(
     changes: impl IntoIterator<Item = &'c Change>,
 ) -> impl Iterator<Item = &'c NodeChange> {
     changes.into_iter().filter_map(Change::as_node)
+}
+
+/// The write, field by field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// `spec.podCIDR` and `spec.podCIDRs`, the primary family first.
+    NodeSpec {
+        /// All blocks of the node.
+        pod_cidrs: Vec<Block>,
+    },
+    /// Annotations by key.
+    NodeAnnotations {
+        /// The annotations to set, or to remove with `None`; others stay.
+        values: BTreeMap<&'static str, Option<Block>>,
+    },
+    /// `CiliumNode.spec.ipam.podCIDRs`.
+    CiliumNode {
+        /// All blocks of the node.
+        pod_cidrs: Vec<Block>,
+        /// The CiliumNode.
+        object: CiliumNodeObject,
+    },
+    /// `ipv4-range` and `ipv6-range` for one node.
+    NodeConfig(Box<NodeConfigEdit>),
+}
+
+/// The write into the `CiliumNodeConfig` of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeConfigEdit {
+    /// The version in which it is written.
+    pub api: NodeConfigApi,
+    /// Cilium's namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The blocks that it sets.
+    pub ranges: PerFamily<Block>,
+    /// Families whose setting it removes.
+    pub removed: BTreeSet<Family>,
+    /// The object.
+    pub object: NodeConfigObject,
+}
+
+/// The `CiliumNodeConfig` that is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeConfigObject {
+    /// It does not exist. It is created without settings and owned by its Node. The write then
+    /// fills the version that the server returned.
+    New {
+        /// The value of the label that selects the node.
+        hostname: String,
+    },
+    /// It exists in this version.
+    Seen(ObjectVersion),
+    /// It exists in this version and is deleted, because it has no other settings.
+    Deleted(ObjectVersion),
+}
+
+/// The CiliumNode that is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CiliumNodeObject {
+    /// It does not exist. It is created empty and owned by its Node. The write then fills the
+    /// version that the server returned.
+    New(OperatorAttention),
+    /// It does not exist, and Cilium's operator would fill an empty one. So it is created with its
+    /// blocks.
+    Filled,
+    /// It exists in this version.
+    Seen(ObjectVersion),
+    /// It exists in this version and is deleted.
+    Deleted(ObjectVersion),
+}
+
+impl Edit {
+    /// The write path that it belongs to.
+    pub fn write_path(&self) -> WritePath {
+        match self {
+            Edit::NodeSpec { .. } => WritePath::NodeSpec,
+            Edit::NodeAnnotations { .. } => WritePath::NodeAnnotation,
+            Edit::CiliumNode { .. } => WritePath::CiliumNode,
+            Edit::NodeConfig(_) => WritePath::NodeConfig,
+        }
+    }
+
+    /// The blocks that the written fields will show.
+    pub fn blocks(&self) -> BTreeSet<Block> {
+        match self {
+            Edit::NodeSpec { pod_cidrs } | Edit::CiliumNode { pod_cidrs, .. } => {
+                pod_cidrs.iter().copied().collect()
+            }
+            Edit::NodeAnnotations { values } => values.values().flatten().copied().collect(),
+            Edit::NodeConfig(config) => config.ranges.iter().copied().collect(),
+        }
+    }
+}
+
+/// The object that a change is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+pub enum Target {
+    /// A `CiliumLoadBalancerIPPool`.
+    #[strum(serialize = "CiliumLoadBalancerIPPool")]
+    AddressPool(AddressPoolName),
+    /// A Service.
+    Service(ServiceName),
+    /// A `CiliumPodIPPool`.
+    #[strum(serialize = "CiliumPodIPPool")]
+    PodPool(String),
+    /// A `CiliumNodeConfig`.
+    #[strum(serialize = "CiliumNodeConfig")]
+    NodeConfig(String),
+    /// A port of a VM, at OpenStack Neutron.
+    Port(Id),
+    /// A Node.
+    Node(NodeName),
+}
+
+impl Target {
+    /// Kind as Kubernetes writes it; `Port` for a port of Neutron.
+    pub fn kind(&self) -> &'static str {
+        self.into()
+    }
+
+    /// Name, as `NAMESPACE/NAME` if the kind has namespaces.
+    pub fn name(&self) -> String {
+        match self {
+            Target::AddressPool(name) => name.to_string(),
+            Target::Service(name) => name.to_string(),
+            Target::PodPool(name) | Target::NodeConfig(name) => name.clone(),
+            Target::Port(id) => id.to_string(),
+            Target::Node(name) => name.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind(), self.name())
+    }
+}
+
+#[cfg(test)]
+mod target_tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_those_of_the_api() {
+        let kinds = [
+            Target::AddressPool("p".parse().unwrap()),
+            Target::Service("n/s".parse().unwrap()),
+            Target::PodPool("p".to_owned()),
+            Target::NodeConfig("c".to_owned()),
+            Target::Node("n".parse().unwrap()),
+        ]
+        .map(|target| target.kind());
+        assert_eq!(
+            kinds,
+            [
+                "CiliumLoadBalancerIPPool",
+                "Service",
+                "CiliumPodIPPool",
+                "CiliumNodeConfig",
+                "Node"
+            ]
+        );
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::edit::{CiliumNodeObject, Edit, NodeConfigObject};
+use super::{CiliumNodeObject, Edit, NodeConfigObject};
 use crate::plan::misplaced::MisplacedReason;
 use ipam_cilium::observed::HoldingField;
 use ipam_core::alloc::PassedOverPools;

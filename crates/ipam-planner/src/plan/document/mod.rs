@@ -6,11 +6,9 @@
 
 mod change;
 mod describe;
-mod edit;
 mod findings;
 mod load_balancing;
 mod pod_pools;
-mod selection;
 mod service_effects;
 mod summary;
 mod verdict;
@@ -23,16 +21,16 @@ use super::{Plan, digest};
 use ipam_core::model::grouped;
 
 pub use change::{
-    ChangeDocument, GuardDocument, OriginDocument, UnapprovedBlockDocument, WriterDocument,
+    ChangeDocument, EditDocument, GuardDocument, OriginDocument, UnapprovedBlockDocument,
+    WriterDocument,
 };
-pub use edit::EditDocument;
 pub use findings::{
     BlockedDocument, DriftDocument, FindingDocument, MisplacedDocument, RefusalDocument,
+    SelectionDocument,
 };
 pub use load_balancing::{LbSummary, Losing};
 pub use pod_pools::PodPoolSummary;
 pub(super) use pod_pools::{is_gone, shows};
-pub use selection::SelectionDocument;
 pub(super) use service_effects::service_effects;
 pub use service_effects::{LostAddressDocument, ServiceEffectDocument};
 pub use summary::Summary;

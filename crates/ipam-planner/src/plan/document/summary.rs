@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{LbSummary, PodPoolSummary};
 use crate::plan::change::{Action, Change, NodeChange, Target, node_changes};
 use crate::plan::drift::Drift;
-use crate::plan::{LeftOut, Misplaced, Plan, fell_over};
+use crate::plan::{LeftOut, Misplaced, Plan, candidates};
 use ipam_core::model::{NodeName, Severity, grouped_digits};
 
 /// Counts of a plan.
@@ -81,7 +81,7 @@ impl Summary {
             unchanged: as_the_files_say(plan, &misplaced),
             misplaced: misplaced.len(),
             fell_over: nodes()
-                .filter(|change| fell_over::full_pool(change).is_some())
+                .filter(|change| candidates::full_pool(change).is_some())
                 .count(),
             nodes: all_nodes(plan),
             errors: found(Severity::Error),

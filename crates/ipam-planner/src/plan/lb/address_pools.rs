@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::super::change::{Change, Target};
-use super::change::{AddressPoolChange, PoolAction};
 use super::obstacle::{AddressUser, LbObstacle};
-use super::{LbPlan, blocked, hidden};
+use super::{AddressPoolChange, LbPlan, PoolAction, blocked, hidden};
 use crate::openstack::{SubnetPools, UnresolvedSubnet};
-use crate::plan::{BlockedReason, schema};
+use crate::plan::{self, BlockedReason};
 use ipam_cilium::lbipam::{
     AddressPoolApi, AddressPoolManifest, AddressPoolSpec, LbRules, Translation, WrittenSelector,
 };
@@ -99,7 +98,7 @@ impl PoolPlanner<'_> {
             .insert(OWNER_LABEL.0.to_owned(), OWNER_LABEL.1.to_owned());
         let spec = json!({"spec": after.spec});
         let kind = CiliumKind::LoadBalancerPool;
-        schema::keeps(self.observed, kind, api.as_str(), &spec)?;
+        plan::keeps(self.observed, kind, api.as_str(), &spec)?;
         let seen = self.observed.address_pools.get(wanted.name.as_str());
         self.users.refuse(&after, seen)?;
         let change =

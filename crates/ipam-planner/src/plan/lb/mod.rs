@@ -5,28 +5,38 @@
 //! first, so that Cilium gives no address that changes at once. Changed and deleted pools follow,
 //! then created pools, then the other pins, then pins that go. The simulation never predicts an address that Cilium is
 //! free to pick.
+//!
+//! Changes of LoadBalancer pools, and of what Services ask for.
+//!
+//! LoadBalancer pools and Services as a saved plan names them: whether the cluster shows a change,
+//! and whether the object is gone.
 
 mod address_pools;
-mod change;
 mod choice;
 mod obstacle;
 mod refusals;
-mod saved;
 mod service_pins;
 mod simulate;
 mod simulated_state;
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
 use super::Blocked;
 use super::change::{Change, Target};
-use ipam_cilium::lbipam::Certainty;
-use ipam_cilium::observed::{Observed, ObservedKind};
-use ipam_core::model::{Finding, ObjectRef, Origin, Rule, Severity};
+use super::document::{ChangeDocument, EditDocument};
+use ipam_cilium::lbipam::{
+    ADDRESSES, AddressPoolApi, AddressPoolManifest, Certainty, LbRules, LbService, Translation,
+};
+use ipam_cilium::observed::{Observed, ObservedKind, SeenAddressPool};
+use ipam_core::model::{
+    AddressPoolName, Finding, Hazard, ObjectRef, ObjectVersion, Origin, Rule, ServiceName, Severity,
+};
+use ipam_core::net::Address;
 use ipam_desired::Desired;
 
-pub use change::{AddressPoolChange, PoolAction, ServiceChange};
 pub use obstacle::{AddressUser, LbObstacle};
 pub(super) use refusals::refusals;
-pub(super) use saved::{creates, is_gone, shows, unseen};
 pub use simulate::{Effects, LossTime, LostAddress, ServiceEffect, effects};
 
 /// The part of a plan that is about LoadBalancer addresses.
@@ -117,4 +127,185 @@ fn blocked(target: Target, obstacle: LbObstacle, origin: Option<&Origin>) -> Blo
 /// Why the server does not show a kind, in its own words.
 fn hidden(observed: &Observed, kind: ObservedKind) -> Option<&str> {
     observed.blind_spot(kind).map(|spot| spot.why.as_str())
+}
+
+ipam_core::text_enum! {
+    /// What a change does to a pool, in the order in which changes are sent. The text stands in
+    /// JSON.
+    ///
+    /// Changes that take addresses away go before those that add them, so that a pool that moves to
+    /// another name never overlaps itself.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum PoolAction {
+        /// The pool is ours already, and changes.
+        Update = "update",
+        /// The pool becomes ours, and changes where it differs.
+        Adopt = "adopt",
+        /// The pool is deleted.
+        Delete = "delete",
+        /// The pool is created.
+        Create = "create",
+    }
+}
+
+/// One change of one `CiliumLoadBalancerIPPool`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressPoolChange {
+    /// What it does.
+    pub action: PoolAction,
+    /// The pool.
+    pub name: AddressPoolName,
+    /// The version in which it is written.
+    pub api: AddressPoolApi,
+    /// What it shows now, of labels and annotations only those that are written; `None` for one
+    /// that is made.
+    pub before: Option<AddressPoolManifest>,
+    /// What it will show; `None` for one that is deleted.
+    pub after: Option<AddressPoolManifest>,
+    /// Whether the files say it in another field.
+    pub translation: Translation,
+    /// Who wrote its spec last, and when.
+    pub author: Option<(String, String)>,
+    /// What it means for workloads.
+    pub hazard: Hazard,
+    /// The object that was seen; the write must fail when it is another one by now. Empty for one
+    /// that is made: then there must be none.
+    pub guard: ObjectVersion,
+    /// Where the files have it.
+    pub origin: Option<Origin>,
+}
+
+/// One change of one Service: the annotation by which it asks for the addresses of its pin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceChange {
+    /// The Service.
+    pub service: ServiceName,
+    /// Key of the annotation.
+    pub key: &'static str,
+    /// Its value now.
+    pub before: Option<String>,
+    /// Its value afterwards.
+    pub after: Option<String>,
+    /// What it means for workloads.
+    pub hazard: Hazard,
+    /// The object that was seen.
+    pub guard: ObjectVersion,
+    /// The pin.
+    pub origin: Option<Origin>,
+}
+
+/// Addresses as the annotation has them.
+pub(super) fn annotation_value(addresses: &[IpAddr]) -> String {
+    addresses
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+type Value = Option<String>;
+
+/// The one annotation of an edit with its value, if it asks for addresses, and if the earlier value
+/// does too.
+fn one_annotation<'e>(
+    edit: &'e BTreeMap<String, Value>,
+    undo: &BTreeMap<String, Value>,
+) -> Option<(&'static str, &'e Value)> {
+    let ([(key, value)], [(same, earlier)]) = (
+        &edit.iter().collect::<Vec<_>>()[..],
+        &undo.iter().collect::<Vec<_>>()[..],
+    ) else {
+        return None;
+    };
+    let known = ADDRESSES
+        .into_iter()
+        .find(|known| known == key && known == same)?;
+    let is_address = |text: &str| text.trim().parse::<Address>().is_ok();
+    earlier
+        .as_ref()
+        .is_none_or(|earlier| earlier.split(',').all(is_address))
+        .then_some((known, *value))
+}
+
+/// Whether a pool shows `shown`, and not `other`, in everything in which the two differ.
+fn is(
+    seen: Option<&SeenAddressPool>,
+    shown: Option<&AddressPoolManifest>,
+    other: Option<&AddressPoolManifest>,
+    rules: &LbRules,
+) -> bool {
+    let (Some(seen), Some(shown)) = (seen, shown) else {
+        return seen.is_none() && shown.is_none();
+    };
+    let seen = &seen.manifest;
+    let nothing = AddressPoolManifest::default();
+    let other = other.unwrap_or(&nothing);
+    let same = |seen: &BTreeMap<String, String>,
+                shown: &BTreeMap<String, String>,
+                other: &BTreeMap<String, String>| {
+        shown
+            .keys()
+            .chain(other.keys())
+            .all(|key| seen.get(key) == shown.get(key))
+    };
+    same(&seen.labels, &shown.labels, &other.labels)
+        && same(&seen.annotations, &shown.annotations, &other.annotations)
+        && seen.spec.means_the_same(&shown.spec, rules)
+}
+
+/// Whether the cluster shows the planned value.
+pub(crate) fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
+    if unseen(observed, saved).is_some() {
+        return false;
+    }
+    match (&saved.edit, saved.undo.as_ref()) {
+        (EditDocument::AddressPool(to), Some(EditDocument::AddressPool(from))) => {
+            let seen = observed.address_pools.get(&saved.name);
+            is(seen, to.as_ref(), from.as_ref(), &observed.lb_rules())
+        }
+        (EditDocument::Annotations(to), Some(EditDocument::Annotations(from))) => {
+            let Some(service) = service(observed, saved) else {
+                return false;
+            };
+            let annotation = one_annotation(to, from);
+            annotation
+                .is_some_and(|(key, value)| service.addresses.get(ADDRESSES, key) == value.as_ref())
+        }
+        _ => false,
+    }
+}
+
+/// The Service of a change, if it was not created again since.
+fn service<'o>(observed: &'o Observed, saved: &ChangeDocument) -> Option<&'o LbService> {
+    let name: ServiceName = saved.name.parse().ok()?;
+    let service = observed.services.get(&name)?;
+    (service.version.uid == saved.guard.uid).then_some(service)
+}
+
+/// Why the object of a change cannot be read: then it is unknown whether it exists.
+pub(crate) fn unseen(observed: &Observed, saved: &ChangeDocument) -> Option<String> {
+    let kind = match saved.kind.as_str() {
+        "Service" => ObservedKind::Service,
+        "CiliumLoadBalancerIPPool" => ObservedKind::LoadBalancerPool,
+        _ => return None,
+    };
+    hidden(observed, kind)
+        .map(|why| format!("{} cannot be read: {}", kind.resource(), why.escape_debug()))
+}
+
+/// Whether a change creates a pool, so that the pool's absence is what it needs.
+pub(crate) fn creates(saved: &ChangeDocument) -> bool {
+    matches!(saved.edit, EditDocument::AddressPool(Some(_)))
+        && !matches!(saved.undo, Some(EditDocument::AddressPool(Some(_))))
+}
+
+/// Whether the object that a change needs does not exist any more.
+pub(crate) fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
+    if unseen(observed, saved).is_some() || creates(saved) {
+        return false;
+    }
+    match saved.kind.as_str() {
+        "Service" => service(observed, saved).is_none(),
+        _ => !observed.address_pools.contains_key(&saved.name),
+    }
 }

@@ -1,7 +1,7 @@
 //! Refusals of a plan because of LoadBalancer addresses.
 
 use super::super::change::Change;
-use super::change::PoolAction;
+use super::PoolAction;
 use super::simulate::{Effects, LostAddress};
 use crate::plan::refusals::Refusal;
 use ipam_cilium::lbipam::Certainty;

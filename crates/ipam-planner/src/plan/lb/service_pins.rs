@@ -6,11 +6,10 @@ use std::net::IpAddr;
 
 use super::super::change::{Change, Target};
 use super::address_pools::Users;
-use super::change::{ServiceChange, annotation_value};
 use super::choice::{Choices, EnabledPool, Standing, choose};
 use super::obstacle::{AddressUser, LbObstacle};
 use super::simulated_state::SimulatedState;
-use super::{LbPlan, blocked, hidden};
+use super::{LbPlan, ServiceChange, annotation_value, blocked, hidden};
 use crate::openstack::{SubnetPools, UnresolvedSubnet};
 use crate::plan::{Blocked, BlockedReason};
 use ipam_cilium::lbipam::{

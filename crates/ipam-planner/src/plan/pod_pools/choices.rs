@@ -7,9 +7,9 @@ use serde_json::json;
 use super::super::lb::PoolAction;
 use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
 use crate::openstack::SubnetPools;
+use crate::plan;
 use crate::plan::blocked::{BlockedReason, NodeConfigObstacle, PodPoolObstacle};
 use crate::plan::change::Target;
-use crate::plan::schema;
 use ipam_cilium::behaviours;
 use ipam_cilium::observed::{
     CiliumKind, DEFAULT_POOL_SETTING, Node, NodeConfig, NodeConfigApi, Observed, ObservedKind,
@@ -194,7 +194,7 @@ fn wanted(
         pool: pool.name.to_string(),
     };
     let spec = json!({"spec": after.to_json()});
-    schema::keeps(
+    plan::keeps(
         deciders.observed,
         CiliumKind::NodeConfig,
         api.as_str(),

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::super::lb::PoolAction;
-use super::other_writers::{others_are_readable, reserved_stay};
-use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
+use super::{
+    PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec, others_are_readable, reserved_stay,
+};
 use crate::openstack::SubnetPools;
 use crate::plan::blocked::{BlockedReason, PodPoolObstacle};
 use crate::plan::change::Target;
-use crate::plan::{foreign_ranges, schema};
+use crate::plan::{self, foreign_ranges};
 use ipam_cilium::behaviours;
 use ipam_cilium::observed::{
     BlindSpot, CiliumKind, FamilyUse, NodeConfig, Observed, ObservedKind, PodPoolsServed,
@@ -151,7 +152,7 @@ fn wanted(
     check_ranges(pool, &after, cluster)?;
     let api = observed.pod_pool_api();
     let spec = json!({"spec": PodPoolSpec::Pool(after.clone()).to_json()});
-    schema::keeps(observed, CiliumKind::PodIpPool, api.as_str(), &spec)?;
+    plan::keeps(observed, CiliumKind::PodIpPool, api.as_str(), &spec)?;
     let change = |action, before, guard, hazard| PodPoolChange {
         action,
         object: PodPoolObject::Pool(api, pool.name.to_string()),

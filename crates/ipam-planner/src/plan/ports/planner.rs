@@ -7,9 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
 
-use super::PortChange;
 use super::allowed::{block_of, in_use, obstacle};
-use super::unplanned::Unplanned;
+use super::{PortChange, Unplanned};
 use crate::openstack::SubnetPools;
 use crate::plan::change::{Action, Change, Target, node_changes};
 use crate::plan::drift::{Drift, PairsDrift};

@@ -1,27 +1,35 @@
 //! The write path: the field that the running Cilium reads, or why no field can be written.
 //!
 //! Knows which IPAM mode reads which object. Never chooses a block.
+//!
+//! Ipam `kubernetes`: agents read the Node. Rules: ParseNode (`pkg/k8s/node.go`, Cilium 1.9 to
+//! 1.20) prefers `spec.podCIDRs` and reads annotations only for a family that spec leaves empty;
+//! the API server accepts `spec.podCIDRs` only while it is empty
+//! (`pkg/apis/core/validation/validation.go` ValidateNodeUpdate @ 1.36).
+//!
+//! Ipam `cluster-pool`: agents read their CiliumNode, which Cilium's operator usually fills. While
+//! the operator hands out blocks itself, a CiliumNode can only be created before its agent creates
+//! it.
 
-mod cilium_node;
-mod from_node;
 mod node_config;
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::blocked::{BlockedReason, WritePathObstacle};
-use super::change::Edit;
+use super::blocked::{BlockedReason, OperatorObstacle, WritePathObstacle};
+use super::change::{CiliumNodeObject, Edit};
 use crate::allocators::OtherAllocator;
 use ipam_cilium::observed::{
-    Allocator, FamilyUse, Holding, ModeSeen, Node, Observed, OperatorBlocks, Reading,
+    ANNOTATION_IPV4, ANNOTATION_IPV6, Allocator, AnnotationKeys, AnnotationReads, BlockAllocator,
+    FamilyUse, Holding, ModeSeen, Node, OLD_ANNOTATION_IPV4, OLD_ANNOTATION_IPV6, Observed,
+    OperatorBlocks, Reading,
 };
 use ipam_core::model::{IpamMode, NodeName, PerFamily, WritePath, WritePathChoice};
 use ipam_core::net::{Block, Family};
 use ipam_desired::Policy;
 
-pub use node_config::HOSTNAME_LABEL;
-pub use node_config::node_config_name;
+pub use node_config::{HOSTNAME_LABEL, node_config_name};
 pub(super) use node_config::{Moving, moves_nodes};
 
 /// The write path of every node of the cluster.
@@ -170,5 +178,160 @@ fn mode_path(mode: &ModeSeen, choice: WritePathChoice) -> Result<ModePath, Block
         (mode, _) => Err(BlockedReason::WritePath(
             WritePathObstacle::UnsupportedIpamMode(mode),
         )),
+    }
+}
+
+impl Paths<'_> {
+    fn on_node(
+        &self,
+        node: &Node,
+        field: NodeField,
+        blocks: &PerFamily<Block>,
+        unread: &[Block],
+    ) -> Result<Edit, BlockedReason> {
+        let reads = self.observed.annotation_reads(node);
+        if let Some(first) = unread.first().filter(|_| !node.spec.is_empty()) {
+            return match reads {
+                AnnotationReads::Yes(keys) => Ok(annotate(unread, keys)),
+                _ => Err(BlockedReason::WritePath(
+                    WritePathObstacle::SpecIsWriteOnce(first.family()),
+                )),
+            };
+        }
+        // It would fill spec, and spec hides the annotation.
+        if let Some(rival) = self.rival {
+            let obstacle = WritePathObstacle::OtherAllocator(rival.clone());
+            return Err(BlockedReason::WritePath(obstacle));
+        }
+        match (field, reads) {
+            (NodeField::Spec, _) => Ok(Edit::NodeSpec {
+                pod_cidrs: self.all_families(blocks)?,
+            }),
+            (NodeField::Annotation, AnnotationReads::Yes(keys)) => Ok(annotate(unread, keys)),
+            (NodeField::Annotation, AnnotationReads::GateClosed) => Err(BlockedReason::WritePath(
+                WritePathObstacle::AnnotationNotRead,
+            )),
+            (NodeField::Annotation, AnnotationReads::VersionUnknown) => {
+                Err(BlockedReason::WritePath(WritePathObstacle::VersionUnknown))
+            }
+        }
+    }
+}
+
+fn annotate(blocks: &[Block], keys: AnnotationKeys) -> Edit {
+    let mut values = BTreeMap::new();
+    for block in blocks {
+        let (newer, older) = match block.family() {
+            Family::Ipv4 => (ANNOTATION_IPV4, OLD_ANNOTATION_IPV4),
+            Family::Ipv6 => (ANNOTATION_IPV6, OLD_ANNOTATION_IPV6),
+        };
+        values.insert(older, Some(*block));
+        if keys == AnnotationKeys::Both {
+            values.insert(newer, Some(*block));
+        }
+    }
+    Edit::NodeAnnotations { values }
+}
+
+impl Paths<'_> {
+    fn on_cilium_node(
+        &self,
+        node: &Node,
+        wanted: Wanted,
+        blocks: &PerFamily<Block>,
+    ) -> Result<Edit, BlockedReason> {
+        let cilium_node = self.observed.cilium_nodes.get(&node.name);
+        if cilium_node
+            .is_some_and(|seen| seen.owner.as_ref().is_some_and(|owner| *owner != node.uid))
+        {
+            return Err(BlockedReason::WritePath(WritePathObstacle::StaleOwner(
+                WritePath::CiliumNode,
+            )));
+        }
+        let mut new = CiliumNodeObject::New(node.attention);
+        match self.observed.block_allocator(node) {
+            BlockAllocator::External => {}
+            BlockAllocator::SkippedNode => self.outside_operators_ranges(blocks)?,
+            BlockAllocator::ScaledToZero => self.as_the_operator_would(node, blocks)?,
+            BlockAllocator::Unseen => {
+                return Err(BlockedReason::Operator(OperatorObstacle::Unseen));
+            }
+            BlockAllocator::Operator if wanted == Wanted::Automatically => {
+                return Err(BlockedReason::Operator(OperatorObstacle::Gives));
+            }
+            BlockAllocator::Operator => {
+                if cilium_node.is_some() {
+                    return Err(BlockedReason::Operator(OperatorObstacle::Gives));
+                }
+                self.as_the_operator_would(node, blocks)?;
+                new = CiliumNodeObject::Filled;
+            }
+        }
+        let object = match cilium_node {
+            None => new,
+            Some(seen) if !seen.version.is_known() => {
+                return Err(BlockedReason::MissingUid);
+            }
+            Some(seen) => CiliumNodeObject::Seen(seen.version.clone()),
+        };
+        let mut pod_cidrs = self.all_families(blocks)?;
+        // The list is written whole. Its other blocks stay, such as those of an unused family.
+        let shown = cilium_node
+            .into_iter()
+            .flat_map(|seen| &seen.pod_cidrs)
+            .copied();
+        let others: Vec<Block> = shown.filter(|block| !pod_cidrs.contains(block)).collect();
+        pod_cidrs.extend(others);
+        Ok(Edit::CiliumNode { pod_cidrs, object })
+    }
+
+    /// Checks that the operator would keep the blocks when it reads them.
+    fn as_the_operator_would(
+        &self,
+        node: &Node,
+        blocks: &PerFamily<Block>,
+    ) -> Result<(), BlockedReason> {
+        let known = self
+            .operator_blocks
+            .get_or_init(|| OperatorBlocks::new(self.observed));
+        for block in blocks.iter() {
+            if let Some(refusal) = known.refusal(self.observed, *block, &node.name) {
+                return Err(BlockedReason::Operator(OperatorObstacle::Refuses(
+                    Box::new(refusal),
+                )));
+            }
+            let Some(mask) = self.observed.operator_mask(block.family()) else {
+                return Err(BlockedReason::Operator(OperatorObstacle::Unseen));
+            };
+            // The operator would treat a larger block as free while a part of it is free. A smaller
+            // one would use up a whole block.
+            if block.size().prefix_len() != mask {
+                return Err(BlockedReason::Operator(OperatorObstacle::BlockSize(
+                    *block, mask,
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The operator does not know the blocks of nodes that it skips.
+    fn outside_operators_ranges(&self, blocks: &PerFamily<Block>) -> Result<(), BlockedReason> {
+        if blocks
+            .families()
+            .any(|family| self.observed.operator_ranges(family).is_empty())
+        {
+            return Err(BlockedReason::Operator(OperatorObstacle::Unseen));
+        }
+        let is_operators = |block: &&Block| {
+            self.observed
+                .operator_ranges(block.family())
+                .iter()
+                .any(|range| range.overlaps(**block))
+        };
+        blocks.iter().find(is_operators).map_or(Ok(()), |block| {
+            Err(BlockedReason::Operator(OperatorObstacle::InsideRanges(
+                *block,
+            )))
+        })
     }
 }

@@ -1,22 +1,16 @@
 //! The effects of changes of pools and pins on each Service, step by step, now and when the
 //! operator restarts.
 
-mod expected;
-mod hostnames;
 mod one_order;
-mod rivalries;
 mod service_effect;
-mod totals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use self::expected::{Expected, effect_of};
-use self::hostnames::Hostnames;
+use service_effect::{Expected, Hostnames, Rivalries, Totals, effect_of};
+
 use self::one_order::{OneOrder, at_rest};
-use self::rivalries::Rivalries;
-use self::totals::Totals;
 use super::super::change::Change;
 use super::simulated_state::SimulatedState;
 use ipam_cilium::lbipam::{
