@@ -34,7 +34,6 @@ mod report;
 mod text;
 mod upgrade;
 
-use ipam_core::text as names;
 use ipam_planner::plan::PlanDocument;
 
 pub use comment::{Circumstances, Occasion, Unattended, comment, comment_on_findings};
@@ -50,12 +49,12 @@ pub use finding_formats::{
 pub use history::history;
 pub use human::{Detail, SHOWN_DIGITS, human};
 pub(crate) use human::{limit, named};
+pub use ipam_core::text::{by_name, natural_order};
 pub use markdown::{markdown, markdown_findings};
 pub use markdown_page::PageLimit;
 pub use migration::migration;
 pub use migration_status::MigrationStatus;
 pub use migration_status_text::{migration_markdown, migration_status};
-pub use names::{by_name, natural_order};
 pub use policy_test::{PolicyTestDocument, policy_test, policy_test_junit};
 pub use report::report;
 pub use text::{

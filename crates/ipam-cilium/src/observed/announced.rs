@@ -75,9 +75,15 @@ impl Observed {
     }
 
     /// Whether the running version behaves in this way, or is unknown.
-    fn may_have(&self, behaviour: Releases) -> bool {
+    pub fn may_have(&self, behaviour: Releases) -> bool {
         let version = self.cilium.version;
         version.is_none_or(|(version, _)| behaviour.include(version))
+    }
+
+    /// Whether the running version is known, and behaves in this way.
+    pub fn surely_has(&self, behaviour: Releases) -> bool {
+        let version = self.cilium.version;
+        version.is_some_and(|(version, _)| behaviour.include(version))
     }
 
     /// The enabled speaker, if it has objects to act on. With both kinds of control-plane objects,

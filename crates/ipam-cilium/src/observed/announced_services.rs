@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::load_balancing::SERVICE_ANNOTATIONS;
 use super::view::{ConfigMapView, nullable};
 use super::{Node, Observed, setting_key};
-use crate::behaviours::{self, Releases};
+use crate::behaviours;
 use crate::lbipam::{LbService, WrittenRequirement, WrittenSelector};
 use crate::releases::announces_without_backend;
 use ipam_core::model::{Labels, Selector, ServiceName};
@@ -55,7 +55,6 @@ enum LocalBackends {
 impl<'o> ServiceAnnouncements<'o> {
     pub fn new(observed: &'o Observed) -> ServiceAnnouncements<'o> {
         let version = observed.cilium.version.map(|(version, _)| version);
-        let has = |behaviour: Releases| version.is_none_or(|version| behaviour.include(version));
         let mut bgp: Vec<&Selector> = Vec::new();
         if observed.is_on_somewhere(setting_key::ENABLE_BGP_CONTROL_PLANE) {
             let nodes = observed.nodes.values();
@@ -67,16 +66,16 @@ impl<'o> ServiceAnnouncements<'o> {
         }
         let policies = observed.announcing.l2_policies.iter();
         let is_l2 = observed.is_on_somewhere(setting_key::ENABLE_L2_ANNOUNCEMENTS)
-            && has(behaviours::L2_ANNOUNCEMENTS);
+            && observed.may_have(behaviours::L2_ANNOUNCEMENTS);
         ServiceAnnouncements {
             announces_all: observed.is_on(setting_key::BGP_ANNOUNCE_LB_IP)
-                && has(behaviours::METAL_LB_SPEAKERS),
+                && observed.may_have(behaviours::METAL_LB_SPEAKERS),
             bgp,
             l2: policies
                 .filter(|_| is_l2)
                 .map(|policy| &policy.services)
                 .collect(),
-            l2_families: match has(behaviours::L2_IPV6) {
+            l2_families: match observed.may_have(behaviours::L2_IPV6) {
                 true => &Family::BOTH,
                 false => &[Family::Ipv4],
             },
@@ -133,8 +132,6 @@ impl<'o> ServiceAnnouncements<'o> {
 
 /// The selectors of Services that a node announces by the BGP control plane.
 fn of_node<'o>(observed: &'o Observed, node: &'o Node) -> Vec<&'o Selector> {
-    let version = observed.cilium.version.map(|(version, _)| version);
-    let has = |behaviour: Releases| version.is_none_or(|version| behaviour.include(version));
     let mut policies = observed
         .announcing
         .policies
@@ -142,12 +139,12 @@ fn of_node<'o>(observed: &'o Observed, node: &'o Node) -> Vec<&'o Selector> {
         .filter(|policy| policy.nodes.matches(&node.labels));
     match policies
         .next()
-        .filter(|_| has(behaviours::PEERING_POLICIES))
+        .filter(|_| observed.may_have(behaviours::PEERING_POLICIES))
     {
         // Two policies that select one node are an error, and nothing is announced.
         Some(policy) if policies.next().is_none() => policy.services.iter().collect(),
         Some(_) => Vec::new(),
-        None if has(behaviours::BGP_CLUSTER_CONFIGS) => observed
+        None if observed.may_have(behaviours::BGP_CLUSTER_CONFIGS) => observed
             .advertisements_of(node)
             .flat_map(|entry| &entry.services)
             .collect(),

@@ -235,8 +235,7 @@ impl Observed {
     /// one drops the fields that only the stored version has.
     pub fn pod_pool_api(&self) -> PodPoolApi {
         let Some(kind) = self.definitions.of(CiliumKind::PodIpPool) else {
-            let version = self.cilium.version.map(|(version, _)| version);
-            return match version.is_some_and(|version| behaviours::POD_POOL_V2.include(version)) {
+            return match self.surely_has(behaviours::POD_POOL_V2) {
                 true => PodPoolApi::V2,
                 false => PodPoolApi::V2Alpha1,
             };

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::view::{OwnerReference, nullable};
 use super::{AnnotationReads, Node, Observed, setting_key};
-use crate::behaviours::{self, Releases};
+use crate::behaviours;
 use crate::lbipam::WrittenSelector;
 use ipam_core::model::{CiliumVersion, Labels, NodeName, ObjectVersion, Selector, is_ours};
 use ipam_core::net::{Block, Family};
@@ -314,14 +314,12 @@ impl Observed {
 
     /// API version for writing `CiliumNodeConfig`s; `None` if they cannot be written.
     pub fn node_config_api(&self) -> Option<NodeConfigApi> {
-        let version = self.cilium.version.map(|(version, _)| version);
-        let has = |behaviour: Releases| version.is_some_and(|version| behaviour.include(version));
         match self.node_configs_served {
             NodeConfigsServed::As(api) => Some(api),
-            NodeConfigsServed::Unknown if has(behaviours::NODE_CONFIG_V2) => {
+            NodeConfigsServed::Unknown if self.surely_has(behaviours::NODE_CONFIG_V2) => {
                 Some(NodeConfigApi::V2)
             }
-            NodeConfigsServed::Unknown if has(behaviours::NODE_CONFIGS) => {
+            NodeConfigsServed::Unknown if self.surely_has(behaviours::NODE_CONFIGS) => {
                 Some(NodeConfigApi::V2Alpha1)
             }
             NodeConfigsServed::Unknown | NodeConfigsServed::No => None,

@@ -403,10 +403,7 @@ mod tests {
             ]
         );
         assert_eq!(migration.max_unavailable.get(), 3);
-        assert_eq!(
-            super::tests::migration("    {}\n").0,
-            MigrationPolicy::default()
-        );
+        assert_eq!(self::migration("    {}\n").0, MigrationPolicy::default());
     }
 
     #[test]

@@ -177,7 +177,7 @@ pub(super) fn add(question: &HistoryQuestion, document: &mut HistoryDocument) {
     for named in &question.applied {
         for file in files(named, &mut unread) {
             let name = file.display().to_string();
-            match read_reports(&file) {
+            match read_report(&file) {
                 Ok(report) => {
                     document.reports += 1;
                     if is_in(question.period, &report) {
@@ -221,18 +221,18 @@ fn files(named: &Path, unread: &mut Vec<UnreadReport>) -> Vec<PathBuf> {
     files.sort();
     if files.len() > FILES {
         fail(format!(
-            "it has more than {FILES} files; the later ones are not read_reports"
+            "it has more than {FILES} files; the later ones are not read"
         ));
         files.truncate(FILES);
     }
     files
 }
 
-fn read_reports(file: &Path) -> Result<ApplyReport, String> {
+fn read_report(file: &Path) -> Result<ApplyReport, String> {
     let opened = open_regular(file).map_err(|error| error.to_string())?;
     let mut text = String::new();
-    let read_reports = opened.take(LARGEST + 1).read_to_string(&mut text);
-    read_reports.map_err(|error| error.to_string())?;
+    let read = opened.take(LARGEST + 1).read_to_string(&mut text);
+    read.map_err(|error| error.to_string())?;
     if text.len() as u64 > LARGEST {
         return Err(format!("it is longer than {LARGEST} bytes"));
     }

@@ -108,11 +108,14 @@ impl<C: Follow> Worker<'_, C> {
         self.report_waiting(&plan, &parted, &observed, on_event);
         self.write_backoff.prune(Instant::now());
         let (ready, due) = self.backed_off(parted.applied);
-        let freed = time_until_freed(&loaded, &observed);
+        let freed = match plan.blocked.is_empty() {
+            true => None,
+            false => time_until_freed(&loaded, &observed),
+        };
         let due = earliest([
             due,
             waits_for_neutron(&plan, &observed).then_some(NEUTRON_RETRY),
-            freed.filter(|_| !plan.blocked.is_empty()),
+            freed,
         ]);
         let (new, others): (Vec<Change>, Vec<Change>) =
             ready.into_iter().partition(Change::gives_to_a_new_node);

@@ -28,9 +28,7 @@ enum EndpointRoutes {
 
 /// Whether Pods of this mode need routes of their own in the running version.
 fn are_required(observed: &Observed) -> bool {
-    let version = observed.cilium.version.map(|(version, _)| version);
-    let required = behaviours::MULTI_POOL_ENDPOINT_ROUTES;
-    observed.is_multi_pool() && version.is_some_and(|version| required.include(version))
+    observed.is_multi_pool() && observed.surely_has(behaviours::MULTI_POOL_ENDPOINT_ROUTES)
 }
 
 fn routes_of(observed: &Observed, node: &Node) -> EndpointRoutes {
@@ -149,9 +147,8 @@ fn is_native(observed: &Observed) -> bool {
 
 /// Whether agents leave out the routes to nodes that they do not reach directly.
 fn skips_unreachable(observed: &Observed) -> bool {
-    let version = observed.cilium.version.map(|(version, _)| version);
-    let is_known = version.is_none_or(|version| behaviours::UNREACHABLE_SKIPPED.include(version));
-    is_known && observed.is_on(setting_key::DIRECT_ROUTING_SKIP_UNREACHABLE)
+    observed.may_have(behaviours::UNREACHABLE_SKIPPED)
+        && observed.is_on(setting_key::DIRECT_ROUTING_SKIP_UNREACHABLE)
 }
 
 pub(super) fn across_subnets(observed: &Observed) -> Vec<Finding> {

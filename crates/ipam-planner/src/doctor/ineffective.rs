@@ -264,8 +264,7 @@ pub(super) fn switched_off(observed: &Observed) -> Vec<Finding> {
 
 /// IPv6 addresses that only L2 announces, before it knows IPv6 (cilium#39648, 1.19).
 pub(super) fn ipv6_before_1_19(observed: &Observed) -> Vec<Finding> {
-    let version = observed.cilium.version.map(|(version, _)| version);
-    let is_older = version.is_some_and(|version| !behaviours::L2_IPV6.include(version));
+    let is_older = !observed.may_have(behaviours::L2_IPV6);
     let Some(announcements) = announcements(observed).filter(|_| is_older && is_on(observed))
     else {
         return Vec::new();

@@ -76,9 +76,7 @@ fn by_l2(service: &LbService, family: Family, observed: &Observed) -> Vec<String
     if let Some(why) = blind(observed, &[ObservedKind::L2AnnouncementPolicy]) {
         return told(why);
     }
-    let version = observed.cilium.version.map(|(version, _)| version);
-    let has_ipv6 = version.is_none_or(|version| behaviours::L2_IPV6.include(version));
-    if family == Family::Ipv6 && !has_ipv6 {
+    if family == Family::Ipv6 && !observed.may_have(behaviours::L2_IPV6) {
         return told("no node answers for IPv6 before Cilium 1.19".to_owned());
     }
     let policies = observed.announcing.l2_policies.iter();

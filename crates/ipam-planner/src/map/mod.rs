@@ -343,7 +343,7 @@ fn pod_pools(observed: &Observed, plan: &Plan) -> BTreeMap<String, ObjectRanges>
         let Change::PodPool(change) = change else {
             continue;
         };
-        let super::plan::PodPoolObject::Pool(_, name) = &change.object else {
+        let crate::plan::PodPoolObject::Pool(_, name) = &change.object else {
             continue;
         };
         let ranges = pools.entry(name.clone()).or_default();

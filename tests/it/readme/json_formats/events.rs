@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::support::repository;
 
-/// Files that make the objects of events.
-const EVENTS: [&str; 1] = ["src/cli/event.rs"];
+/// The file that makes the objects of events.
+const EVENTS: &str = "src/cli/event.rs";
 
 /// The event of invalid files: `EVENTS` adds these two fields to an object of another file.
 const INVALID: &str = "(object[\"event\"], object[\"revision\"]) = (\"invalid\"";
@@ -14,20 +14,18 @@ const FINDINGS: &str = "src/render/finding_formats.rs";
 /// A row for each event.
 pub fn rows() -> String {
     let mut rows = BTreeMap::new();
-    for file in EVENTS {
-        let source = product_source(file);
-        for object in objects(&source) {
-            for name in names(&source, object) {
-                rows.insert(name.clone(), row(&name, &keys(object)[1..]));
-            }
+    let source = product_source(EVENTS);
+    for object in objects(&source) {
+        for name in names(&source, object) {
+            rows.insert(name.clone(), row(&name, &keys(object)[1..]));
         }
-        if source.contains(INVALID) {
-            let source = product_source(FINDINGS);
-            let of_findings = |object: &&str| object.starts_with("\"rules\"");
-            let object = objects(&source).find(of_findings).unwrap();
-            let fields = [vec!["revision"], keys(object)].concat();
-            rows.insert("invalid".to_owned(), row("invalid", &fields));
-        }
+    }
+    if source.contains(INVALID) {
+        let source = product_source(FINDINGS);
+        let of_findings = |object: &&str| object.starts_with("\"rules\"");
+        let object = objects(&source).find(of_findings).unwrap();
+        let fields = [vec!["revision"], keys(object)].concat();
+        rows.insert("invalid".to_owned(), row("invalid", &fields));
     }
     assert!(rows.len() >= 12, "{rows:?}");
     rows.into_values().collect()

@@ -227,8 +227,7 @@ fn wanted(
 /// Why no `CiliumNodeConfig` of this name can make the pool the default of its nodes.
 fn obstacle(pool: &Pool, name: &str, deciders: &Deciders<'_>) -> Option<NodeConfigObstacle> {
     let observed = deciders.observed;
-    let version = observed.cilium.version;
-    if !version.is_some_and(|(version, _)| behaviours::DEFAULT_POOL.include(version)) {
+    if !observed.surely_has(behaviours::DEFAULT_POOL) {
         return Some(NodeConfigObstacle::DefaultPoolNotRead);
     }
     if let Some(why) = observed.cilium.overriding_is_off(DEFAULT_POOL_SETTING) {

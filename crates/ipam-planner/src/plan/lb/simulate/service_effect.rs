@@ -229,7 +229,7 @@ pub(super) struct Rivalries {
     steps: usize,
 }
 
-/// RivalryNumbers of Services of all groups, of one family.
+/// Numbers of Services of all groups, of one family.
 #[derive(Default)]
 struct RivalryNumbers {
     unrest: Unrest,
