@@ -9,6 +9,9 @@ use xtask::pools::{Pools, document, pin, pool};
 /// Room in every /14 for 4,096 nodes.
 const BLOCK_SIZE: u32 = 26;
 
+/// Without a quarantine of freed blocks, claims alone must keep blocks unique.
+const POLICY: &str = "quarantine: 0s";
+
 /// The addresses that directories conflict over.
 #[derive(Clone, Copy)]
 pub struct Space {
@@ -41,6 +44,14 @@ impl Space {
         self.directory("plain", BLOCK_SIZE, "priority: 0", "")
     }
 
+    /// As [`Space::plain`], with a Policy that acknowledges kube-controller-manager. Otherwise, what
+    /// that one wrote on new Nodes blocks every change.
+    pub fn beside_controller_manager(self) -> Result<Pools> {
+        let policy = format!("{POLICY}, acknowledgedAllocators: [kube-controller-manager]");
+        let spec = format!("cidrs: [{}], blockSize: {BLOCK_SIZE}", self.cidr());
+        Pools::of(&(document("IPAMPolicy", "default", &policy) + &pool("plain", &spec)))
+    }
+
     /// The same blocks for every node, but each goes to a node that stands a few places further
     /// ahead.
     pub fn shifted(self) -> Result<Pools> {
@@ -70,13 +81,9 @@ impl Space {
         self.directory("only-pins", BLOCK_SIZE, nobody, &self.pins(nodes))
     }
 
-    /// None of them quarantines freed blocks: claims alone must keep blocks unique.
     fn directory(self, name: &str, block_size: u32, more: &str, pins: &str) -> Result<Pools> {
-        let pool = pool(
-            name,
-            &format!("cidrs: [{}], blockSize: {block_size}, {more}", self.cidr()),
-        );
-        Pools::of(&(document("IPAMPolicy", "default", "quarantine: 0s") + &pool + pins))
+        let spec = format!("cidrs: [{}], blockSize: {block_size}, {more}", self.cidr());
+        Pools::of(&(document("IPAMPolicy", "default", POLICY) + &pool(name, &spec) + pins))
     }
 
     fn pins(self, nodes: impl IntoIterator<Item = usize>) -> String {

@@ -1,5 +1,5 @@
 //! `prove rival`: kube-controller-manager gives blocks of the same range to the same nodes, and the
-//! tool cannot see that it does. Nodes register all the time, and each of them ends with what
+//! Policy says wrongly that it does not. Nodes register all the time, and each of them ends with what
 //! exactly one of the two has written.
 //!
 //! The rival keeps no claims, so a block that both give at the same moment is held twice, whatever
@@ -81,7 +81,7 @@ pub fn run(tool: &Tool, nodes: usize) -> Result<()> {
     ])?;
     let mut trial = Trial::start_with(tool, &programs, xtask::cluster::options())?;
     let rival = ControllerManager::start(&programs, &trial.plane, &RIVAL_FLAGS)?;
-    let pools = Space::WHOLE.plain()?;
+    let pools = Space::WHOLE.beside_controller_manager()?;
     let contest = contest(&trial, &pools, nodes)?;
     trial.converge(&pools, RUNS)?;
     wait_for_rest(&trial.plane)?;
