@@ -2,7 +2,6 @@
 //! their blocks.
 
 mod ci;
-mod ci_actions;
 mod questions;
 pub(super) mod trial;
 pub(super) mod words;

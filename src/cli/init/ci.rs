@@ -1,19 +1,16 @@
-//! The repository around the directory, and the place of the file of its CI system.
-//!
-//! The pipeline for GitLab.
+//! The repository around the directory, and the file for its CI system: a template with the names of
+//! the directory. The program decides; each job has one command.
 
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-use super::ci_actions::{Actions, workflow};
 use super::trial::NewFile;
 use super::words::shell;
-use super::yaml::yaml;
 use crate::cli::failure::Failure;
 
 /// The snapshot of the cluster that CI plans with, at the top of the repository.
-pub(super) const SNAPSHOT: &str = "cluster.json";
+const SNAPSHOT: &str = "cluster.json";
 
 const GITHUB: &str = ".github/workflows/cilium-ipam.yaml";
 /// Forgejo reads it, too.
@@ -41,18 +38,6 @@ impl CiSystem {
             CiSystem::None => "none",
         }
     }
-}
-
-/// What the files of all CI systems have in common.
-pub(super) struct Jobs<'j> {
-    /// The directory as a word of the shell.
-    pub(super) directory: String,
-    /// A list in YAML with the pattern of all files in it, for GitHub and Gitea.
-    pub(super) all: String,
-    /// The same for GitLab.
-    pub(super) all_below: String,
-    /// Conditions for `--fail-on`.
-    pub(super) fail_on: &'j str,
 }
 
 /// The repository of the directory.
@@ -120,18 +105,25 @@ impl Repository {
 
     /// `fail_on` has the conditions for `plan --fail-on`.
     pub(super) fn ci_file(&self, ci: CiSystem, fail_on: &str) -> Result<Option<NewFile>, Failure> {
-        let jobs = Jobs {
-            directory: self.word(),
-            all: inline(&[self.pattern("**")])?,
-            all_below: inline(&[self.pattern("**/*")])?,
-            fail_on,
-        };
-        let (name, text) = match ci {
+        let (name, template, below) = match ci {
             CiSystem::None => return Ok(None),
-            CiSystem::Github => (GITHUB, workflow(&jobs, Actions::Github)),
-            CiSystem::Gitea => (GITEA, workflow(&jobs, Actions::Gitea)),
-            CiSystem::Gitlab => (self.gitlab_name(), pipeline(&jobs)),
+            CiSystem::Github => (GITHUB, include_str!("ci/github.yaml"), "**"),
+            // Without annotations and environments, and with an old `upload-artifact`: Gitea lacks
+            // what the fourth version needs.
+            CiSystem::Gitea => (GITEA, include_str!("ci/gitea.yaml"), "**"),
+            CiSystem::Gitlab => (self.gitlab_name(), include_str!("ci/gitlab.yaml"), "**/*"),
         };
+        // As JSON, the pattern needs no other quotes.
+        let paths = serde_json::to_string(&[self.pattern(below)]).map_err(std::io::Error::from)?;
+        let text = filled(
+            template,
+            &[
+                ("SNAPSHOT", SNAPSHOT),
+                ("FAIL_ON", fail_on),
+                ("PATHS", &paths),
+                ("DIRECTORY", &self.word()),
+            ],
+        );
         Ok(Some(NewFile {
             path: self.top.join(name),
             text,
@@ -186,7 +178,7 @@ impl Repository {
 }
 
 /// The template with these words replaced by their values, whose own text stays as it is.
-pub(super) fn filled(template: &str, values: &[(&str, &str)]) -> String {
+fn filled(template: &str, values: &[(&str, &str)]) -> String {
     let mut text = String::new();
     let mut rest = template;
     while let Some(c) = rest.chars().next() {
@@ -196,114 +188,6 @@ pub(super) fn filled(template: &str, values: &[(&str, &str)]) -> String {
         rest = next;
     }
     text
-}
-
-/// A list of texts on one line. Only the characters of a JSON text need no YAML of their own.
-fn inline(texts: &[String]) -> Result<String, Failure> {
-    let texts: Result<Vec<String>, Failure> = texts
-        .iter()
-        .map(|text| match text.contains(['*', ',', '[', ']', '{', '}']) {
-            true => Ok(serde_json::to_string(text).map_err(std::io::Error::from)?),
-            false => yaml(text),
-        })
-        .collect();
-    Ok(format!("[{}]", texts?.join(", ")))
-}
-
-const PIPELINE: &str = r#"# Checks the pools, shows the plan of a merge request as a comment, applies exactly that plan after the
-# merge, and keeps an issue open while the cluster differs from the files.
-#
-# Variables, all of them masked:
-# - GITLAB_TOKEN, for comments and the issue: a project access token with the scope `api` and the role
-#   Reporter.
-# - KUBECONFIG of the type "File", protected: with the rights of `cilium-ipam schema --rbac apply`.
-# For the drift job, create a schedule under "Build", "Pipeline schedules".
-.cilium-ipam:
-  # Required: an image or a runner with `cilium-ipam` in the PATH.
-  # image: registry.example/cilium-ipam-ci
-  before_script:
-  - cilium-ipam version
-
-cilium-ipam-validate:
-  extends: .cilium-ipam
-  rules:
-  - if: $CI_PIPELINE_SOURCE == "push"
-    changes: CHANGES
-  script:
-  - |
-    cilium-ipam validate DIRECTORY --strict -o junit > validate.xml
-  artifacts:
-    when: always
-    reports:
-      junit: validate.xml
-
-cilium-ipam:
-  extends: .cilium-ipam
-  rules:
-  - if: $CI_PIPELINE_SOURCE == "merge_request_event"
-    changes: CHANGES
-  script:
-  # The plan is made even if the files are faulty. The job fails with the first failure of the two.
-  # For the plan, commit a snapshot: `cilium-ipam snapshot --out SNAPSHOT`. It has names, labels
-  # and addresses of nodes, and no Secrets. The plan fails with 2 if it has one of the conditions of
-  # --fail-on.
-  - |
-    cilium-ipam validate DIRECTORY --strict -o junit > validate.xml || code=$?
-    if [ -f SNAPSHOT ]; then
-      git fetch --quiet --depth 1 origin "$CI_MERGE_REQUEST_TARGET_BRANCH_NAME"
-      cilium-ipam plan DIRECTORY --base FETCH_HEAD --cluster-file SNAPSHOT \
-        --fail-on FAIL_ON -o markdown > plan.md || code=${code:-$?}
-      if [ -n "${GITLAB_TOKEN:-}" ]; then
-        cilium-ipam comment DIRECTORY --base FETCH_HEAD --cluster-file SNAPSHOT \
-          --fail-on FAIL_ON || code=${code:-$?}
-      fi
-    fi
-    exit "${code:-0}"
-  artifacts:
-    when: always
-    paths: [plan.md]
-    reports:
-      junit: validate.xml
-
-# Applies the plan that the comment showed, and no other one, while the main branch has these files and
-# a maintenance window of the Policy is open, if it has any. Tells the outcome in the merge request.
-# Outside of the windows, run the job again in one, or wait for it: `wait` for `refuse`.
-cilium-ipam-apply:
-  extends: .cilium-ipam
-  rules:
-  - if: $CI_PIPELINE_SOURCE == "push" && $CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH
-    changes: CHANGES
-  environment: {name: cilium-ipam}
-  resource_group: cilium-ipam
-  script:
-  - |
-    cilium-ipam apply DIRECTORY --reviewed --maintenance-windows refuse \
-      --lock-timeout 10m --undo-out undo.json --report-out applied.json
-  artifacts:
-    when: always
-    paths: [undo.json, applied.json]
-
-cilium-ipam-drift:
-  extends: .cilium-ipam
-  rules:
-  - if: $CI_PIPELINE_SOURCE == "schedule"
-  environment: {name: cilium-ipam, action: access}
-  script:
-  - |
-    cilium-ipam drift DIRECTORY
-"#;
-
-/// The pipeline.
-pub(super) fn pipeline(jobs: &Jobs<'_>) -> String {
-    filled(
-        PIPELINE,
-        &[
-            ("SNAPSHOT", SNAPSHOT),
-            ("FAIL_ON", jobs.fail_on),
-            ("CHANGES", &jobs.all_below),
-            ("DIRECTORY", &jobs.directory),
-        ],
-    )
 }
 
 #[cfg(test)]
