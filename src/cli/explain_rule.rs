@@ -1,7 +1,6 @@
 //! `explain-rule`: prints the page of a rule code. Needs no file, no cluster and no network.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -23,9 +22,6 @@ pub(super) struct Arguments {
     /// Output format. Without a code, `json` and `markdown` have every page.
     #[arg(long, short, value_enum, default_value = "human")]
     output: PageFormat,
-    /// Write every page as Markdown into this directory.
-    #[arg(long, value_name = "DIR", conflicts_with = "code")]
-    out_dir: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -74,35 +70,18 @@ impl From<&'static RulePage> for PageDocument {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitStatus, Failure> {
-    let Arguments {
-        code,
-        output,
-        out_dir,
-    } = arguments;
-    match (code, output, out_dir) {
-        (_, _, Some(directory)) => write(directory)?,
-        (Some(page), PageFormat::Human, None) => output::data(&rule_page(page))?,
-        (Some(page), PageFormat::Json, None) => output::json(&PageDocument::from(*page))?,
-        (Some(page), PageFormat::Markdown, None) => output::data(&markdown::page(page))?,
-        (None, PageFormat::Human, None) => output::data(&rule_list(rules::families()))?,
-        (None, PageFormat::Json, None) => {
+    let Arguments { code, output } = arguments;
+    match (code, output) {
+        (Some(page), PageFormat::Human) => output::data(&rule_page(page))?,
+        (Some(page), PageFormat::Json) => output::json(&PageDocument::from(*page))?,
+        (Some(page), PageFormat::Markdown) => output::data(&markdown::page(page))?,
+        (None, PageFormat::Human) => output::data(&rule_list(rules::families()))?,
+        (None, PageFormat::Json) => {
             output::json(&rules::pages().map(PageDocument::from).collect::<Vec<_>>())?;
         }
-        (None, PageFormat::Markdown, None) => output::data(&markdown::all())?,
+        (None, PageFormat::Markdown) => output::data(&markdown::all())?,
     }
     Ok(ExitStatus::Done)
-}
-
-fn write(directory: &Path) -> Result<(), Failure> {
-    let failed = |path: &Path, error: std::io::Error| {
-        Failure::Failed(format!("{} cannot be written: {error}", path.display()))
-    };
-    std::fs::create_dir_all(directory).map_err(|error| failed(directory, error))?;
-    for (name, text) in markdown::files() {
-        let path = directory.join(name);
-        std::fs::write(&path, text).map_err(|error| failed(&path, error))?;
-    }
-    Ok(())
 }
 
 /// Finds the page of a code. Completion scripts list all codes.

@@ -7,6 +7,7 @@ mod generated;
 mod json_formats;
 pub mod metrics;
 mod on_a_server;
+mod rule_pages;
 mod running;
 
 use std::path::PathBuf;

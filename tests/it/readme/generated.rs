@@ -1,5 +1,6 @@
 //! Pages and pictures that the program makes: the CLI, the exit codes, the commands of other tools,
-//! the fields, the JSON formats, the metrics, and the plan picture. The kept files equal them; `cargo xtask docs --update` writes them.
+//! the fields, the JSON formats, the metrics, the rule codes, and the plan picture. The kept files equal
+//! them; `cargo xtask docs --update` writes them.
 
 use std::fmt::Write as _;
 
@@ -30,8 +31,9 @@ fn the_kept_pages_are_as_the_program_makes_them() {
         ("reference/metrics.md", super::metrics::page()),
         ("pictures/plan.svg", plan_picture()),
     ];
-    for (name, text) in pages {
-        let path = repository().join("docs/src").join(name);
+    let pages = pages.map(|(name, text)| (name.to_owned(), text));
+    for (name, text) in pages.into_iter().chain(super::rule_pages::pages()) {
+        let path = repository().join("docs/src").join(&name);
         if is_update() {
             std::fs::write(&path, text).unwrap();
         } else {

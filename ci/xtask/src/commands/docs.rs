@@ -13,8 +13,8 @@ const MDBOOK: &str = "0.5.4";
 /// Build the documentation site into target/book and check its links.
 #[derive(Debug, Default, clap::Args)]
 pub struct Arguments {
-    /// First write what the program generates: the pages of CLI, exit codes, fields, JSON formats
-    /// and metrics, the plan picture, and the outputs of the commands that the pages show.
+    /// First write what the program generates: the pages of CLI, exit codes, fields, JSON formats,
+    /// metrics and rule codes, the plan picture, and the outputs of the commands that the pages show.
     #[arg(long)]
     update: bool,
 }
