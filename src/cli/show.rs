@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::failure::Failure;
 use super::target::read;
 use super::{Common, ExitStatus, explain, output, show_lb, show_nodes, show_plan, show_pools};
+use crate::render::{by_name, table};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::Extent;
 use ipam_config::source::Location;
@@ -55,9 +56,48 @@ pub(super) enum TableFormat {
 }
 
 #[derive(Serialize)]
-pub(super) struct Items<T> {
-    pub(super) format_version: &'static str,
-    pub(super) items: Vec<T>,
+struct Items<T> {
+    format_version: &'static str,
+    items: Vec<T>,
+}
+
+/// A column of a table: its heading, and the cell of a row.
+pub(super) type Column<R> = (&'static str, fn(&R) -> String);
+
+/// Prints the rows; as a table, in the order of their names. `wide` adds columns to that format.
+pub(super) fn print<R: Serialize>(
+    format: TableFormat,
+    rows: Vec<R>,
+    name: impl Fn(&R) -> &str,
+    columns: &[Column<R>],
+    wide: &[Column<R>],
+) -> std::io::Result<()> {
+    let items = |items| Items {
+        format_version: "1.1",
+        items,
+    };
+    let columns = match format {
+        TableFormat::Json => return output::json(&items(rows)),
+        TableFormat::Yaml => return output::yaml(&items(rows)),
+        TableFormat::Human => columns.to_vec(),
+        TableFormat::Wide => [columns, wide].concat(),
+    };
+    output::data(&text(&columns, &by_name(&rows, name)))
+}
+
+pub(super) fn text<R>(columns: &[Column<R>], rows: &[&R]) -> String {
+    let headings: Vec<&str> = columns.iter().map(|(heading, _)| *heading).collect();
+    let cells = |row: &&R| columns.iter().map(|(_, cell)| cell(row)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    table(headings, &rows)
+}
+
+/// `-` for nothing, as kubectl prints `<none>`.
+pub(super) fn or_dash(text: &str) -> String {
+    match text.is_empty() {
+        true => "-".to_owned(),
+        false => text.to_owned(),
+    }
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {

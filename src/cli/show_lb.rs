@@ -4,9 +4,10 @@
 use serde::Serialize;
 
 use super::failure::Failure;
+use super::show::{Column, or_dash, text};
 use super::target::read_cluster;
 use super::{Common, ExitStatus, Format, output};
-use crate::render::{by_name, diagnostics, grouped_digits, natural_order, printable, table};
+use crate::render::{by_name, diagnostics, grouped_digits, natural_order, printable};
 use ipam_cilium::lbipam::{
     AddressPool, Counts, Evaluated, GainedAddress, LbService, OperatorState, Pending,
     ServiceOutcome, ServingState, conflicts, evaluate,
@@ -80,7 +81,7 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Fa
                 &Documents::default(),
                 common.detail(),
             ));
-            output::data(&text(&tables))?;
+            output::data(&both(&tables))?;
         }
     }
     Ok(ExitStatus::Done)
@@ -184,76 +185,45 @@ fn served(row: &ServiceRow) -> String {
     }
 }
 
-fn text(tables: &Tables) -> String {
-    let or_dash = |text: &Option<String>| {
-        text.as_deref()
-            .filter(|text| !text.is_empty())
-            .map_or("-".to_owned(), safe)
-    };
-    let pool = |row: &PoolRow| {
-        [
-            safe(&row.name),
-            row.disabled.to_string(),
-            or_dash(&row.conflicting),
-            or_dash(&row.total),
-            or_dash(&row.used),
-            or_dash(&row.available),
-            difference(row).unwrap_or_else(|| "-".to_owned()),
-        ]
-    };
-    let service = |row: &ServiceRow| {
-        let joined = |items: &[String]| {
-            if items.is_empty() {
-                "-".to_owned()
-            } else {
-                safe(&items.join(","))
-            }
-        };
-        [
-            safe(&row.namespace),
-            safe(&row.name),
-            served(row),
-            joined(&row.pools),
-            or_dash(&row.reason),
-            joined(&row.expected),
-        ]
-    };
-    let pools = by_name(&tables.pools, |row| &row.name).into_iter();
-    let pools: Vec<[String; 7]> = pools.map(pool).collect();
+fn reported(value: &Option<String>) -> String {
+    or_dash(&safe(value.as_deref().unwrap_or_default()))
+}
+
+fn joined(items: &[String]) -> String {
+    or_dash(&safe(&items.join(",")))
+}
+
+const POOLS: [Column<PoolRow>; 7] = [
+    ("NAME", |row| safe(&row.name)),
+    ("DISABLED", |row| row.disabled.to_string()),
+    ("CONFLICTING", |row| reported(&row.conflicting)),
+    ("TOTAL", |row| reported(&row.total)),
+    ("USED", |row| reported(&row.used)),
+    ("AVAILABLE", |row| reported(&row.available)),
+    ("EXPECTED", |row| or_dash(&difference(row))),
+];
+
+const SERVICES: [Column<ServiceRow>; 6] = [
+    ("NAMESPACE", |row| safe(&row.namespace)),
+    ("NAME", |row| safe(&row.name)),
+    ("EXTERNAL-IP", served),
+    ("POOL", |row| joined(&row.pools)),
+    ("REASON", |row| reported(&row.reason)),
+    ("EXPECTED", |row| joined(&row.expected)),
+];
+
+fn both(tables: &Tables) -> String {
+    let pools = by_name(&tables.pools, |row| &row.name);
     let mut services: Vec<&ServiceRow> = tables.services.iter().collect();
     services.sort_by(|a, b| {
         let by_namespace = natural_order(&a.namespace, &b.namespace);
         by_namespace.then_with(|| natural_order(&a.name, &b.name))
     });
-    let services: Vec<[String; 6]> = services.into_iter().map(service).collect();
-    let pools = table(
-        [
-            "NAME",
-            "DISABLED",
-            "CONFLICTING",
-            "TOTAL",
-            "USED",
-            "AVAILABLE",
-            "EXPECTED",
-        ],
-        &pools,
-    );
-    let services = table(
-        [
-            "NAMESPACE",
-            "NAME",
-            "EXTERNAL-IP",
-            "POOL",
-            "REASON",
-            "EXPECTED",
-        ],
-        &services,
-    );
-    format!("{pools}\n{services}")
+    format!("{}\n{}", text(&POOLS, &pools), text(&SERVICES, &services))
 }
 
 /// Our own numbers, if Cilium's differ or are missing.
-fn difference(row: &PoolRow) -> Option<String> {
+fn difference(row: &PoolRow) -> String {
     let Expected {
         conflicting,
         total,
@@ -276,5 +246,5 @@ fn difference(row: &PoolRow) -> Option<String> {
         let [total, used, available] = [total, used, available].map(grouped_digits);
         parts.push(format!("{total} total, {used} used, {available} available"));
     }
-    (!parts.is_empty()).then(|| parts.join("; "))
+    parts.join("; ")
 }

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::Common;
 use super::failure::Failure;
 use super::files::{Names, Revision};
-use super::show::{Items, TableFormat, read_and_plan};
-use super::{Common, output};
-use crate::render::{natural_order, table};
+use super::show::{Column, TableFormat, or_dash, print, read_and_plan};
 use ipam_cilium::observed::{Node, Observed};
 use ipam_core::model::{NodeName, Selector, SelectorIndex};
 use ipam_core::net::Block;
@@ -80,7 +79,7 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<(), Failure> {
     let (loaded, observed, plan) = read_and_plan(location, common).await?;
     let nodes = flags.nodes(&names, &observed)?;
     let rows = node_rows(&nodes, &loaded.desired, &observed, &plan);
-    Ok(print(flags.output, rows)?)
+    Ok(print(flags.output, rows, |row| &row.name, &COLUMNS, &WIDE)?)
 }
 
 /// The parts of a plan that are about nodes.
@@ -251,72 +250,19 @@ fn planned(after: &[Block]) -> String {
     format!("will get {}", blocks.join(","))
 }
 
-fn print(format: TableFormat, mut rows: Vec<NodeRow>) -> std::io::Result<()> {
-    match format {
-        TableFormat::Human | TableFormat::Wide => {
-            rows.sort_by(|a, b| natural_order(&a.name, &b.name));
-        }
-        TableFormat::Json | TableFormat::Yaml => {}
-    }
-    let items = |rows| Items {
-        format_version: "1.1",
-        items: rows,
-    };
-    match format {
-        TableFormat::Json => output::json(&items(rows)),
-        TableFormat::Yaml => output::yaml(&items(rows)),
-        TableFormat::Human => output::data(&table(
-            ["NAME", "POD CIDRS", "POOL", "FIELD", "STATE"],
-            &rows.iter().map(NodeRow::cells).collect::<Vec<_>>(),
-        )),
-        TableFormat::Wide => output::data(&table(
-            [
-                "NAME",
-                "POD CIDRS",
-                "POOL",
-                "FIELD",
-                "STATE",
-                "SELECTED BY",
-                "LABELS",
-            ],
-            &rows.iter().map(NodeRow::wide_cells).collect::<Vec<_>>(),
-        )),
-    }
-}
+const COLUMNS: [Column<NodeRow>; 5] = [
+    ("NAME", |row| row.name.clone()),
+    ("POD CIDRS", |row| or_dash(&row.pod_cidrs.join(","))),
+    ("POOL", |row| row.pool.clone()),
+    ("FIELD", |row| row.field.clone()),
+    ("STATE", |row| row.state.clone()),
+];
 
-impl NodeRow {
-    fn cells(&self) -> [String; 5] {
-        [
-            self.name.clone(),
-            joined(&self.pod_cidrs),
-            self.pool.clone(),
-            self.field.clone(),
-            self.state.clone(),
-        ]
-    }
-
-    fn wide_cells(&self) -> [String; 7] {
-        let labels = self.labels.iter();
-        let labels: Vec<String> = labels
-            .map(|(key, value)| format!("{key}={value}"))
-            .collect();
-        let [name, blocks, pool, field, state] = self.cells();
-        [
-            name,
-            blocks,
-            pool,
-            field,
-            state,
-            joined(&self.selected_by),
-            joined(&labels),
-        ]
-    }
-}
-
-/// `-` for nothing, as kubectl prints `<none>`.
-fn joined(values: &[String]) -> String {
-    match values.is_empty() {
-        true => "-".to_owned(),
-        false => values.join(","),
-    }
-}
+const WIDE: [Column<NodeRow>; 2] = [
+    ("SELECTED BY", |row| or_dash(&row.selected_by.join(","))),
+    ("LABELS", |row| {
+        let labels = row.labels.iter();
+        let labels = labels.map(|(key, value)| format!("{key}={value}"));
+        or_dash(&labels.collect::<Vec<_>>().join(","))
+    }),
+];

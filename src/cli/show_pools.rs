@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::files::{Names, Revision};
-use super::show::{Items, TableFormat, read_and_plan};
+use super::show::{Column, TableFormat, or_dash, print, read_and_plan};
 use super::{Common, output};
-use crate::render::{grouped_digits, natural_order, table};
+use crate::render::{by_name, grouped_digits};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::Origin;
 use ipam_desired::{NeutronPool, PoolState};
@@ -151,70 +151,37 @@ impl PoolRow {
         }
     }
 
-    fn cells(&self) -> [String; 11] {
-        if let Some(neutron) = &self.neutron {
-            return self.cells_of_neutron(neutron);
+    fn shown_name(&self) -> String {
+        match self.disabled {
+            true => format!("{} (disabled)", self.name),
+            false => self.name.clone(),
         }
-        let name = if self.disabled {
-            format!("{} (disabled)", self.name)
-        } else {
-            self.name.clone()
-        };
-        let numbers = [self.total, self.used, self.reserved, self.free];
-        let [total, used, reserved, free] = numbers.map(grouped_digits);
-        [
-            name,
-            self.cidrs.join(","),
-            format!("/{}", self.block_size),
-            self.priority.to_string(),
-            self.selector.clone(),
-            grouped_digits(self.nodes),
-            total,
-            used,
-            reserved,
-            free,
-            grouped_digits(self.misplaced),
-        ]
     }
 
-    fn wide_cells(&self) -> [String; 14] {
-        let [a, b, c, d, e, f, g, h, i, j, k] = self.cells();
-        let or_dash = |text: &str| match text.is_empty() {
-            true => "-".to_owned(),
-            false => text.to_owned(),
-        };
-        let Place { file, line } = &self.origin;
-        let free = self.longest_free.as_deref().unwrap_or_default();
-        let added = [
-            or_dash(&self.family),
-            or_dash(free),
-            format!("{file}:{line}"),
-        ];
-        let [l, m, n] = added;
-        [a, b, c, d, e, f, g, h, i, j, k, l, m, n]
+    fn shown_cidrs(&self) -> String {
+        match (&self.neutron, self.cidrs.is_empty()) {
+            (Some(_), true) => "unknown".to_owned(),
+            _ => self.cidrs.join(","),
+        }
     }
 
-    fn cells_of_neutron(&self, neutron: &NeutronRow) -> [String; 11] {
-        let none = || "-".to_owned();
-        let range = self
-            .cidrs
-            .first()
-            .cloned()
-            .unwrap_or_else(|| "unknown".to_owned());
-        let what = format!("Neutron {}", neutron.subnet);
-        [
-            self.name.clone(),
-            range,
-            none(),
-            none(),
-            what,
-            none(),
-            none(),
-            none(),
-            none(),
-            none(),
-            none(),
-        ]
+    fn shown_selector(&self) -> String {
+        match &self.neutron {
+            Some(neutron) => format!("Neutron {}", neutron.subnet),
+            None => self.selector.clone(),
+        }
+    }
+
+    /// A value that a subnet of Neutron does not have.
+    fn of_blocks(&self, value: String) -> String {
+        match self.neutron {
+            Some(_) => "-".to_owned(),
+            None => value,
+        }
+    }
+
+    fn number(&self, number: impl std::fmt::Display) -> String {
+        self.of_blocks(grouped_digits(number))
     }
 }
 
@@ -230,7 +197,15 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<(), Failure> {
         .values()
         .map(|pool| PoolRow::of_neutron(pool, &observed));
     let rows = named(&names, of_nodes.chain(of_neutron).collect())?;
-    Ok(print(flags.output, rows)?)
+    if matches!(flags.output, TableFormat::Human | TableFormat::Wide) {
+        for row in by_name(&rows, |row| &row.name) {
+            let neutron = row.neutron.as_ref();
+            if let Some(why) = neutron.and_then(|neutron| neutron.unknown.as_ref()) {
+                output::warn(why);
+            }
+        }
+    }
+    Ok(print(flags.output, rows, |row| &row.name, &COLUMNS, &WIDE)?)
 }
 
 /// The rows of the named pools, in the order of the names; all rows without a name. A dual-stack
@@ -250,63 +225,27 @@ fn named(names: &Names<'_>, rows: Vec<PoolRow>) -> Result<Vec<PoolRow>, Failure>
     Ok(named)
 }
 
-const HEADING: [&str; 11] = [
-    "NAME",
-    "CIDRS",
-    "BLOCK",
-    "PRIORITY",
-    "SELECTOR",
-    "NODES",
-    "TOTAL",
-    "USED",
-    "RESERVED",
-    "FREE",
-    "MISPLACED",
+const COLUMNS: [Column<PoolRow>; 11] = [
+    ("NAME", PoolRow::shown_name),
+    ("CIDRS", PoolRow::shown_cidrs),
+    ("BLOCK", |row| row.of_blocks(format!("/{}", row.block_size))),
+    ("PRIORITY", |row| row.of_blocks(row.priority.to_string())),
+    ("SELECTOR", PoolRow::shown_selector),
+    ("NODES", |row| row.number(row.nodes)),
+    ("TOTAL", |row| row.number(row.total)),
+    ("USED", |row| row.number(row.used)),
+    ("RESERVED", |row| row.number(row.reserved)),
+    ("FREE", |row| row.number(row.free)),
+    ("MISPLACED", |row| row.number(row.misplaced)),
 ];
 
-const WIDE_HEADING: [&str; 14] = [
-    "NAME",
-    "CIDRS",
-    "BLOCK",
-    "PRIORITY",
-    "SELECTOR",
-    "NODES",
-    "TOTAL",
-    "USED",
-    "RESERVED",
-    "FREE",
-    "MISPLACED",
-    "FAMILY",
-    "LONGEST FREE",
-    "FILE",
+const WIDE: [Column<PoolRow>; 3] = [
+    ("FAMILY", |row| or_dash(&row.family)),
+    ("LONGEST FREE", |row| {
+        or_dash(row.longest_free.as_deref().unwrap_or_default())
+    }),
+    ("FILE", |row| {
+        let Place { file, line } = &row.origin;
+        format!("{file}:{line}")
+    }),
 ];
-
-fn print(format: TableFormat, mut rows: Vec<PoolRow>) -> std::io::Result<()> {
-    let items = |rows| Items {
-        format_version: "1.1",
-        items: rows,
-    };
-    let is_wide = match format {
-        TableFormat::Json => return output::json(&items(rows)),
-        TableFormat::Yaml => return output::yaml(&items(rows)),
-        TableFormat::Human => false,
-        TableFormat::Wide => true,
-    };
-    rows.sort_by(|a, b| natural_order(&a.name, &b.name));
-    for why in rows
-        .iter()
-        .filter_map(|row| row.neutron.as_ref()?.unknown.as_ref())
-    {
-        output::warn(why);
-    }
-    output::data(&match is_wide {
-        true => table(
-            WIDE_HEADING,
-            &rows.iter().map(PoolRow::wide_cells).collect::<Vec<_>>(),
-        ),
-        false => table(
-            HEADING,
-            &rows.iter().map(PoolRow::cells).collect::<Vec<_>>(),
-        ),
-    })
-}

@@ -85,16 +85,18 @@ pub(super) fn masked(text: &str) -> String {
 }
 
 /// A table with a heading row. Cells must not hold colours.
-pub fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
-    let mut widths = heading.map(str::len);
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
+pub fn table<'h>(heading: impl AsRef<[&'h str]>, rows: &[impl AsRef<[String]>]) -> String {
+    let heading: Vec<String> = heading.as_ref().iter().map(ToString::to_string).collect();
+    let rows = rows.iter().map(AsRef::as_ref);
+    let rows: Vec<&[String]> = std::iter::once(&heading[..]).chain(rows).collect();
+    let mut widths = vec![0; heading.len()];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(*row) {
             *width = (*width).max(cell.chars().count());
         }
     }
     let mut text = String::new();
-    let heading = heading.map(str::to_owned);
-    for row in std::iter::once(&heading).chain(rows) {
+    for row in rows {
         let mut line = String::new();
         for (width, cell) in widths.iter().zip(row) {
             line.push_str(cell);
