@@ -1,14 +1,14 @@
 //! `import`: writes files for a cluster that runs already, such that a plan of them is empty and no
 //! block is misplaced.
 
-pub(super) mod comments;
-pub(super) mod existing;
+mod comments;
+mod existing;
 mod foreign;
-pub(super) mod report;
+mod report;
 pub(super) mod settle;
-pub(super) mod yaml;
+mod yaml;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
@@ -18,12 +18,13 @@ use self::report::Report;
 use self::settle::Settled;
 use super::failure::Failure;
 use super::init::refuse_unserved;
-use super::init::trial::write_all;
+use super::new_files::write_all;
 use super::target::read_cluster;
 use super::{Common, ExitStatus, Format};
-use ipam_cilium::observed::Observed;
-use ipam_cluster::{ClusterError, Extent};
+use ipam_cilium::observed::{Observed, ObservedKind};
+use ipam_cluster::{ClusterError, Extent, Sysdump};
 use ipam_planner::import::{ByLabel, Changes, ImportRequest, Objects, infer};
+use ipam_planner::proposal::Remark;
 
 /// Write files for a running cluster, from what it holds: a plan of them changes nothing.
 ///
@@ -94,9 +95,9 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     if let Some(manager) = arguments.manager()? {
         return foreign::run(manager, arguments, common).await;
     }
-    let common = &existing::selected(arguments.sysdump.as_deref(), common)?;
+    let common = &selected(arguments.sysdump.as_deref(), common)?;
     let mut observed = read_cluster(common, Extent::Plan).await?;
-    let uncollected = existing::take_uncollected(common, &mut observed);
+    let uncollected = take_uncollected(common, &mut observed);
     refuse_half_read(&observed)?;
     if observed.address_pools.is_empty() {
         refuse_unserved(&observed)?;
@@ -130,6 +131,45 @@ fn refuse_half_read(observed: &Observed) -> Result<(), Failure> {
             message: spot.why.clone(),
         })),
     }
+}
+
+/// The flags, with the archive as their cluster.
+///
+/// # Errors
+/// Fails if the file is not an archive.
+fn selected(archive: Option<&Path>, common: &Common) -> Result<Common, Failure> {
+    let Some(archive) = archive else {
+        return Ok(common.clone());
+    };
+    if archive.exists() && !Sysdump::is_archive(archive) {
+        return Err(Failure::Failed(format!(
+            "{} is not a zip archive as `cilium sysdump` writes it. For a List of objects, use --cluster-file",
+            archive.display()
+        )));
+    }
+    Ok(Common {
+        cluster_file: Some(archive.to_owned()),
+        ..common.clone()
+    })
+}
+
+/// Takes away the blind spots that every archive has, for a remark. Others remain.
+fn take_uncollected(common: &Common, observed: &mut Observed) -> Option<Remark> {
+    let archive = common.cluster_file.as_deref()?;
+    if !Sysdump::is_archive(archive) {
+        return None;
+    }
+    let spots = std::mem::take(&mut observed.blind_spots);
+    let (collected, others): (Vec<_>, Vec<_>) = spots
+        .into_iter()
+        .partition(|spot| Sysdump::collects(spot.kind));
+    observed.blind_spots = collected;
+    let resources = others.iter().map(|spot| match spot.kind {
+        ObservedKind::Claims => "claims of cilium-ipam",
+        ObservedKind::Migration => "record of a migration",
+        kind => kind.resource(),
+    });
+    Some(Remark::NotCollected(resources.collect()))
 }
 
 impl Arguments {

@@ -3,19 +3,17 @@
 
 mod ci;
 mod questions;
-pub(super) mod trial;
+mod trial;
 pub(super) mod words;
-pub(super) mod yaml;
+mod yaml;
 
 use std::path::{Path, PathBuf};
-
-use serde_json::Value;
-use trial::NewFile;
 
 use self::ci::{CiSystem, Repository};
 use self::questions::Questions;
 use self::trial::Trial;
 use super::failure::Failure;
+use super::new_files::{NewFile, exists, write_all};
 use super::target::read_cluster;
 use super::{Common, ExitStatus, output};
 use crate::render::{Paint, printable};
@@ -29,6 +27,7 @@ use ipam_planner::plan::{BlockedReason, WritePathObstacle};
 use ipam_planner::proposal::{
     CidrSource, Proposal, ProposalOptions, Split, Suggestion, propose, suggest,
 };
+use serde_json::Value;
 
 /// The schema for editors, below the directory. Names that begin with a dot are no pools.
 const SCHEMA: &str = ".cilium-ipam/schema.json";
@@ -93,7 +92,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     let mut files = files(directory, &proposal, &options.split)?;
     let trial = Trial::of(directory, &files, observed.as_ref(), common.detail())?;
     files.extend(repository.ci_file(ci, &trial.fail_on)?);
-    trial::write_all(&files)?;
+    write_all(&files)?;
     remark(&suggestion, &options, &proposal, &trial);
     report(&files, &trial, observed.as_ref(), &options, common)?;
     next_steps(directory, ci, &repository, observed.is_some(), common)?;
@@ -112,7 +111,7 @@ fn existing(directory: &Path) -> Option<PathBuf> {
 /// The directory may exist, but without pools: others would overlap them.
 fn refuse_existing(directory: &Path) -> Result<(), Failure> {
     match existing(directory) {
-        Some(file) => Err(trial::exists(&file)),
+        Some(file) => Err(exists(&file)),
         None => Ok(()),
     }
 }
@@ -143,13 +142,13 @@ impl Arguments {
             !self.cidrs.is_empty() || self.split_by.is_some() || self.block_size.is_some();
         let file = repository.ci_file(ci, &trial::fail_on(None))?;
         let Some(file) = file.filter(|_| !is_about_pools) else {
-            return Err(trial::exists(first));
+            return Err(exists(first));
         };
         let mut text = format!(
             "Wrote:\n  {}\n",
             printable(&file.path.display().to_string())
         );
-        trial::write_all(&[file])?;
+        write_all(&[file])?;
         if let Some(snapshot) = repository.snapshot_step(ci, "") {
             text +=
                 &format!("\nNext steps:\n  {snapshot}   # for the plan in CI; commit the file\n");

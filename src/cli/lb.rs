@@ -11,12 +11,12 @@ use clap::Subcommand;
 
 use super::failure::Failure;
 use super::import::settle;
-use super::init::trial::NewFile;
+use super::new_files::NewFile;
 use super::target::read;
 use super::{Common, ExitStatus, Format, output};
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_cluster::{ClusterError, Extent};
-use ipam_config::documents::{Documents, SourceFile};
+use ipam_config::documents::Documents;
 use ipam_config::source::Location;
 use ipam_controller::{Loaded, Scope, check_documents};
 use ipam_core::model::ServiceName;
@@ -123,12 +123,8 @@ fn changed(
 ) -> Result<Loaded, Failure> {
     let kept = loaded.documents.files.iter();
     let kept = kept.filter(|file| !without.contains(&*file.path)).cloned();
-    let new = more.iter().map(|file| SourceFile {
-        path: file.path.to_string_lossy().into(),
-        text: file.text.as_str().into(),
-    });
     let documents = Documents {
-        files: kept.chain(new).collect(),
+        files: kept.chain(more.iter().map(NewFile::source)).collect(),
     };
     let changed = check_documents(documents, Vec::new());
     match changed.has_errors() {

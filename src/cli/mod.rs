@@ -30,6 +30,7 @@ mod manual;
 mod map;
 mod mcp;
 mod migrate;
+mod new_files;
 mod openstack;
 mod operator;
 mod output;

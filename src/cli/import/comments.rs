@@ -1,33 +1,12 @@
-//! Explains in YAML comments from what each part was inferred. No text of a cluster leaves its
-//! comment.
+//! Explains in YAML comments from what each part was inferred.
 
+use crate::cli::new_files::yaml::comment;
 use ipam_core::model::{NodeName, WritePath, WritePathChoice, count};
-use ipam_core::text::one_line;
 use ipam_desired::PoolState;
 use ipam_planner::import::{Evidence, Inferred, InferredPool, InferredWritePath, RangeSource};
 
-/// Columns of a comment, unless a word is longer.
-const WIDTH: usize = 96;
-
 /// Nodes that a comment names.
 const NAMED: usize = 6;
-
-/// The text as lines of a comment.
-pub(in crate::cli) fn comment(text: &str) -> String {
-    let text = one_line(text);
-    let mut lines = String::new();
-    let mut line = "#".to_owned();
-    for word in text.split_whitespace() {
-        if line.chars().count() + 1 + word.chars().count() > WIDTH && line.len() > 1 {
-            lines += &line;
-            lines.push('\n');
-            line = "#".to_owned();
-        }
-        line.push(' ');
-        line += word;
-    }
-    lines + &line + "\n"
-}
 
 /// A document as a comment: uncommented, it is the document again.
 pub(super) fn commented(document: &str) -> String {

@@ -13,7 +13,7 @@ use self::report::Report;
 use super::existing::{self, Existing};
 use super::{Arguments, settle};
 use crate::cli::failure::Failure;
-use crate::cli::init::trial::{NewFile, write_all};
+use crate::cli::new_files::{NewFile, write_all};
 use crate::cli::target::read_cluster;
 use crate::cli::{Common, ExitStatus, output};
 use crate::render::{Detail, printable};

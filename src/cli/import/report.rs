@@ -3,10 +3,11 @@
 use serde::Serialize;
 
 use super::Arguments;
-use super::existing::{Difference, Existing};
+use super::existing::Existing;
 use super::settle::Settled;
 use crate::cli::failure::Failure;
 use crate::cli::init::words::shell;
+use crate::cli::new_files::print_differences;
 use crate::cli::{Common, Format, output};
 use crate::render::{Paint, human, printable};
 use ipam_planner::plan::{FindingDocument, Summary};
@@ -153,13 +154,4 @@ impl<'r> Report<'r> {
         let first: String = first.map(|line| format!("  {line}\n")).collect();
         format!("The plan for this cluster:\n{first}")
     }
-}
-
-/// Prints the headers as they are: escaped, they would name no files.
-pub(in crate::cli) fn print_differences(differences: &[Difference]) -> Result<(), Failure> {
-    for Difference { header, body } in differences {
-        output::script(header)?;
-        output::data(body)?;
-    }
-    Ok(())
 }

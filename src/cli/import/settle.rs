@@ -5,10 +5,10 @@ use std::path::Path;
 
 use super::{Arguments, yaml};
 use crate::cli::failure::Failure;
-use crate::cli::init::trial::NewFile;
+use crate::cli::new_files::NewFile;
 use crate::render::{Detail, diagnostics};
 use ipam_cilium::observed::Observed;
-use ipam_config::documents::{Documents, SourceFile};
+use ipam_config::documents::Documents;
 use ipam_controller::{Job, Loaded, check_documents};
 use ipam_core::model::Severity;
 use ipam_core::text::one_line;
@@ -78,12 +78,8 @@ pub(super) fn loaded<'f>(
     files: impl IntoIterator<Item = &'f NewFile>,
     detail: Detail,
 ) -> Result<Loaded, Failure> {
-    let source = |file: &NewFile| SourceFile {
-        path: file.path.to_string_lossy().into(),
-        text: file.text.as_str().into(),
-    };
     let documents = Documents {
-        files: files.into_iter().map(source).collect(),
+        files: files.into_iter().map(NewFile::source).collect(),
     };
     let loaded = check_documents(documents, Vec::new());
     if loaded.has_errors() {

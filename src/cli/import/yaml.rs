@@ -3,17 +3,13 @@
 
 use std::path::Path;
 
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use super::comments::{self, comment, commented};
+use super::comments::{self, commented};
 use crate::cli::failure::Failure;
-use crate::cli::init::trial::NewFile;
-use crate::cli::init::yaml::{block_size, yaml as plain_yaml};
-use crate::render::sanitized_json;
-use ipam_config::documents::API_VERSION;
-use ipam_core::model::{Operator, Selector, WritePathChoice};
-use ipam_core::text::is_harmful;
+use crate::cli::new_files::NewFile;
+use crate::cli::new_files::yaml::{block_size, comment, head, list, node_selector, yaml};
+use ipam_core::model::WritePathChoice;
 use ipam_desired::PoolState;
 use ipam_planner::import::{Inferred, InferredAddressPool, InferredPool, ManifestUse, PinReason};
 
@@ -33,33 +29,6 @@ pub(super) fn files(directory: &Path, inferred: &Inferred) -> Result<Vec<NewFile
     Ok(texts.map(file).collect())
 }
 
-/// A value as YAML. Text that a terminal would interpret is escaped.
-pub(in crate::cli) fn yaml(value: &impl Serialize) -> Result<String, Failure> {
-    let text = plain_yaml(value)?;
-    if !text.contains(is_harmful) {
-        return Ok(text);
-    }
-    let json = serde_json::to_string(value).map_err(std::io::Error::from)?;
-    Ok(sanitized_json(&json).into_owned())
-}
-
-/// The value below a key, indented; on the line of the key if it is a scalar or in one line.
-pub(super) fn indented(value: &Value, columns: usize) -> Result<String, Failure> {
-    let text = yaml(value)?;
-    let indent = " ".repeat(columns);
-    Ok(text
-        .lines()
-        .map(|line| format!("{indent}{line}\n"))
-        .collect())
-}
-
-pub(in crate::cli) fn head(kind: &str, name: &str) -> Result<String, Failure> {
-    Ok(format!(
-        "apiVersion: {API_VERSION}\nkind: {kind}\nmetadata:\n  name: {}\nspec:\n",
-        yaml(&name)?
-    ))
-}
-
 fn pools(inferred: &Inferred) -> Result<String, Failure> {
     if inferred.pools.is_empty() {
         return Ok(String::new());
@@ -73,15 +42,9 @@ fn pools(inferred: &Inferred) -> Result<String, Failure> {
 
 fn pool(pool: &InferredPool) -> Result<String, Failure> {
     let mut text = comments::of_pool(pool) + &head("IPPool", pool.name.as_str())?;
-    text += "  cidrs:\n";
-    for cidr in &pool.cidrs {
-        text += &format!("  - {}\n", yaml(&cidr.to_string())?);
-    }
+    text += &list("cidrs", &pool.cidrs)?;
     text += &format!("  blockSize: {}\n", block_size(&pool.sizes));
-    if pool.selector != Selector::default() {
-        text += "  nodeSelector:\n";
-        text += &indented(&selector(&pool.selector), 4)?;
-    }
+    text += &node_selector(&pool.selector)?;
     if pool.priority != 0 {
         text += &format!("  priority: {}\n", pool.priority);
     }
@@ -89,38 +52,6 @@ fn pool(pool: &InferredPool) -> Result<String, Failure> {
         text += "  disabled: true\n";
     }
     Ok(text)
-}
-
-/// As a `metav1.LabelSelector`.
-pub(super) fn selector(selector: &Selector) -> Value {
-    let mut labels = Map::new();
-    let mut expressions = Vec::new();
-    for requirement in selector.requirements() {
-        let key = requirement.key();
-        let (operator, values) = match requirement.operator() {
-            Operator::In(values) if values.len() == 1 && !labels.contains_key(key) => {
-                labels.extend(values.iter().map(|value| (key.to_owned(), json!(value))));
-                continue;
-            }
-            Operator::In(values) => ("In", Some(values)),
-            Operator::NotIn(values) => ("NotIn", Some(values)),
-            Operator::Exists => ("Exists", None),
-            Operator::DoesNotExist => ("DoesNotExist", None),
-        };
-        let mut expression = json!({"key": key, "operator": operator});
-        if let Some(values) = values {
-            expression["values"] = json!(values);
-        }
-        expressions.push(expression);
-    }
-    let mut fields = Map::new();
-    if !labels.is_empty() {
-        fields.insert("matchLabels".to_owned(), Value::Object(labels));
-    }
-    if !expressions.is_empty() {
-        fields.insert("matchExpressions".to_owned(), Value::Array(expressions));
-    }
-    Value::Object(fields)
 }
 
 fn pins(inferred: &Inferred) -> Result<String, Failure> {
@@ -135,10 +66,8 @@ fn pins(inferred: &Inferred) -> Result<String, Failure> {
             }
         };
         let mut text = comment(&reason) + &head("NodeAssignment", node.as_str())?;
-        text += &format!("  pool: {}\n  podCIDRs:\n", yaml(&pin.pool.as_str())?);
-        for block in pin.blocks.iter() {
-            text += &format!("  - {}\n", yaml(&block.to_string())?);
-        }
+        text += &format!("  pool: {}\n", yaml(&pin.pool.as_str())?);
+        text += &list("podCIDRs", pin.blocks.iter())?;
         documents.push(text);
     }
     if documents.is_empty() {
@@ -206,10 +135,7 @@ fn policy(inferred: &Inferred) -> Result<String, Failure> {
     public.dedup();
     if !public.is_empty() {
         text += "  # Public address space that the pools have. Remove what is not yours.\n";
-        text += "  ownAddressSpace:\n";
-        for cidr in public {
-            text += &format!("  - {}\n", yaml(&cidr.to_string())?);
-        }
+        text += &list("ownAddressSpace", public)?;
     }
     Ok(text)
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-use super::trial::NewFile;
 use super::words::shell;
 use crate::cli::failure::Failure;
+use crate::cli::new_files::NewFile;
 
 /// The snapshot of the cluster that CI plans with, at the top of the repository.
 const SNAPSHOT: &str = "cluster.json";

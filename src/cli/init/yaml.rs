@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::Serialize;
-
 use super::SCHEMA;
 use super::words::shell;
 use crate::cli::failure::Failure;
+use crate::cli::new_files::yaml::{block_size, head, list, yaml};
 use crate::render::printable;
-use ipam_config::documents::API_VERSION;
-use ipam_core::model::PerFamily;
-use ipam_core::net::{Block, BlockSize};
+use ipam_core::net::Block;
 use ipam_desired::PoolState;
 use ipam_planner::proposal::{PoolNodes, Proposal, ProposedPool, Split};
 
@@ -83,15 +80,9 @@ fn document(pool: &ProposedPool, comments: Comments) -> Result<String, Failure> 
         Comments::Full => format!("  # {text}\n"),
         Comments::None => String::new(),
     };
-    let mut text = format!(
-        "apiVersion: {API_VERSION}\nkind: IPPool\nmetadata:\n  name: {}\nspec:\n",
-        yaml(&pool.name.as_str())?
-    );
+    let mut text = head("IPPool", pool.name.as_str())?;
     text += &note("The addresses, used in this order: the next CIDR when one is full.");
-    text += "  cidrs:\n";
-    for cidr in &pool.cidrs {
-        text += &format!("  - {}\n", yaml(&cidr.to_string())?);
-    }
+    text += &list("cidrs", &pool.cidrs)?;
     text += &note("Prefix length of the block that each node gets.");
     text += &format!("  blockSize: {}\n", block_size(&pool.sizes));
     text += &selector(pool, comments)?;
@@ -136,17 +127,6 @@ fn selector(pool: &ProposedPool, comments: Comments) -> Result<String, Failure> 
     ))
 }
 
-pub(in crate::cli) fn block_size(sizes: &PerFamily<BlockSize>) -> String {
-    let named = |name: &str, size: &Option<BlockSize>| {
-        size.map(|size| format!("{name}: {}", size.prefix_len()))
-    };
-    let sizes = [named("ipv4", &sizes.ipv4), named("ipv6", &sizes.ipv6)];
-    format!(
-        "{{{}}}",
-        sizes.into_iter().flatten().collect::<Vec<_>>().join(", ")
-    )
-}
-
 /// An example for `reserved`: the first block of the pool.
 fn first_block(pool: &ProposedPool) -> String {
     let example = || {
@@ -164,19 +144,16 @@ pub(super) fn policy(proposal: &Proposal, split: &Split) -> Result<String, Failu
         Split::ByLabel { key, .. } => key,
     };
     let mut text = schema_line();
-    text += &format!(
-        "# What holds for the whole directory. At most one Policy; the values are the defaults.\n\
-         apiVersion: {API_VERSION}\nkind: IPAMPolicy\nmetadata:\n  name: default\nspec:\n  \
-         # The field that is written. `auto`: the one that the running Cilium reads.\n  \
-         writePath: auto\n  \
-         # Addresses that no node gets, not even by a pin:\n  \
-         # excluded: [10.0.0.0/24]\n"
-    );
+    text +=
+        "# What holds for the whole directory. At most one Policy; the values are the defaults.\n";
+    text += &head("IPAMPolicy", "default")?;
+    text += "  # The field that is written. `auto`: the one that the running Cilium reads.\n  \
+             writePath: auto\n  \
+             # Addresses that no node gets, not even by a pin:\n  \
+             # excluded: [10.0.0.0/24]\n";
     if !proposal.public.is_empty() {
-        text += "  # Public address space that is yours. Remove what is not.\n  ownAddressSpace:\n";
-        for cidr in distinct(&proposal.public) {
-            text += &format!("  - {}\n", yaml(&cidr.to_string())?);
-        }
+        text += "  # Public address space that is yours. Remove what is not.\n";
+        text += &list("ownAddressSpace", distinct(&proposal.public))?;
     }
     text += &format!(
         "  # How long a freed block is not given to another node.\n  \
@@ -201,11 +178,4 @@ fn distinct(blocks: &[Block]) -> Vec<Block> {
     blocks.sort();
     blocks.dedup();
     blocks
-}
-
-/// A value as YAML on one line.
-pub(in crate::cli) fn yaml(value: &impl Serialize) -> Result<String, Failure> {
-    let text = serde_yaml::to_string(value)
-        .map_err(|error| Failure::Failed(format!("the YAML cannot be written: {error}")))?;
-    Ok(text.trim_end().to_owned())
 }

@@ -1,6 +1,5 @@
-//! `lb freeze`: writes a pin for every address that is held and not pinned yet.
-//!
-//! The file of one frozen Service: its place and its text.
+//! `lb freeze`: writes a pin for every address that is held and not pinned yet, in one file for each
+//! Service.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -9,10 +8,8 @@ use std::path::{Path, PathBuf};
 use super::report::{Files, Report};
 use super::{Flags, changed, settle};
 use crate::cli::failure::Failure;
-use crate::cli::import::comments::comment;
-use crate::cli::import::existing::{Difference, difference, text};
-use crate::cli::import::yaml::{head, yaml};
-use crate::cli::init::trial::{NewFile, write_all};
+use crate::cli::new_files::yaml::{comment, head, list, yaml};
+use crate::cli::new_files::{Difference, NewFile, difference, text, write_all};
 use crate::cli::{Common, ExitStatus};
 use ipam_cilium::observed::Observed;
 use ipam_controller::{Job, Loaded};
@@ -161,10 +158,8 @@ pub(super) fn file(
     );
     let name = format!("{}.{}", service.namespace(), service.name());
     text += &head("ServiceAssignment", &name)?;
-    text += &format!("  service: {}\n  ips:\n", yaml(&service.to_string())?);
-    for address in addresses {
-        text += &format!("  - {}\n", yaml(&address.to_string())?);
-    }
+    text += &format!("  service: {}\n", yaml(&service.to_string())?);
+    text += &list("ips", addresses)?;
     Ok(NewFile {
         path: path(directory, service),
         text,

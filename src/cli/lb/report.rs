@@ -6,10 +6,8 @@ use serde::Serialize;
 
 use super::Flags;
 use crate::cli::failure::Failure;
-use crate::cli::import::existing::Difference;
-use crate::cli::import::report::print_differences;
-use crate::cli::init::trial::NewFile;
 use crate::cli::init::words::shell;
+use crate::cli::new_files::{Difference, NewFile, print_differences, whole};
 use crate::cli::{Common, Format, output};
 use crate::render::{Detail, Paint, human, printable};
 use ipam_core::model::count;
@@ -100,10 +98,7 @@ impl Report<'_> {
             service: left.service.to_string(),
             reason: left.why.to_string(),
         });
-        let differences = self.differences.iter();
-        let difference: String = differences
-            .map(|one| format!("{}{}", one.header, one.body))
-            .collect();
+        let difference = Some(whole(self.differences)).filter(|text| !text.is_empty());
         Document {
             format_version: FORMAT_VERSION,
             directory: self.flags.directory.display().to_string(),
@@ -111,7 +106,7 @@ impl Report<'_> {
             files,
             left: left.collect(),
             notes: &self.notes,
-            difference: Some(difference).filter(|text| !text.is_empty()),
+            difference,
             plan: &self.document.summary,
         }
     }

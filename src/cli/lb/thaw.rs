@@ -8,7 +8,7 @@ use super::freeze::{self, FOLDER};
 use super::report::{Files, Report};
 use super::{Flags, changed, settle};
 use crate::cli::failure::Failure;
-use crate::cli::import::existing::text;
+use crate::cli::new_files::text;
 use crate::cli::{Common, ExitStatus};
 use ipam_cilium::observed::Observed;
 use ipam_controller::{Job, Loaded};

@@ -6,13 +6,10 @@ use serde_json::{Value, json};
 
 use super::Manager;
 use crate::cli::failure::Failure;
-use crate::cli::import::comments::comment;
-use crate::cli::import::yaml::{head, indented, selector, yaml};
-use crate::cli::init::trial::NewFile;
-use crate::cli::init::yaml::block_size;
+use crate::cli::new_files::NewFile;
+use crate::cli::new_files::yaml::{block_size, comment, head, list, node_selector, yaml};
 use ipam_cilium::lbipam::AddressPoolApi;
 use ipam_cilium::observed::Observed;
-use ipam_core::model::Selector;
 use ipam_desired::PoolState;
 use ipam_planner::import::foreign::{ForeignPool, ForeignPools, Remark, RemarkKind};
 
@@ -72,23 +69,14 @@ fn pools(found: &ForeignPools) -> Result<Vec<String>, Failure> {
 
 fn pool(pool: &ForeignPool) -> Result<String, Failure> {
     let mut text = remarks(&pool.remarks) + &head("IPPool", pool.name.as_str())?;
-    text += "  cidrs:\n";
-    for cidr in &pool.cidrs {
-        text += &format!("  - {}\n", yaml(&cidr.to_string())?);
-    }
+    text += &list("cidrs", &pool.cidrs)?;
     text += &format!("  blockSize: {}\n", block_size(&pool.block_size));
-    if pool.selector != Selector::default() {
-        text += "  nodeSelector:\n";
-        text += &indented(&selector(&pool.selector), 4)?;
-    }
+    text += &node_selector(&pool.selector)?;
     if pool.priority != 0 {
         text += &format!("  priority: {}\n", pool.priority);
     }
     if !pool.reserved.is_empty() {
-        text += "  reserved:\n";
-        for range in &pool.reserved {
-            text += &format!("  - {}\n", yaml(&range.to_string())?);
-        }
+        text += &list("reserved", &pool.reserved)?;
     }
     if pool.state == PoolState::Disabled {
         text += "  disabled: true\n";
@@ -99,11 +87,8 @@ fn pool(pool: &ForeignPool) -> Result<String, Failure> {
 fn pins(found: &ForeignPools) -> Result<Vec<String>, Failure> {
     let pins = found.pins.iter().map(|pin| {
         let mut text = remarks(&pin.remarks) + &head("NodeAssignment", pin.node.as_str())?;
-        text += &format!("  pool: {}\n  podCIDRs:\n", yaml(&pin.pool.as_str())?);
-        for block in pin.blocks.iter() {
-            text += &format!("  - {}\n", yaml(&block.to_string())?);
-        }
-        Ok(text)
+        text += &format!("  pool: {}\n", yaml(&pin.pool.as_str())?);
+        Ok(text + &list("podCIDRs", pin.blocks.iter())?)
     });
     pins.collect()
 }
@@ -127,11 +112,8 @@ fn service_pins(found: &ForeignPools) -> Result<Vec<String>, Failure> {
         let service = pin.service.to_string();
         let name = service.replace('/', ".");
         let mut text = remarks(&pin.remarks) + &head("ServiceAssignment", &name)?;
-        text += &format!("  service: {}\n  ips:\n", yaml(&service)?);
-        for address in &pin.addresses {
-            text += &format!("  - {}\n", yaml(&address.to_string())?);
-        }
-        Ok(text)
+        text += &format!("  service: {}\n", yaml(&service)?);
+        Ok(text + &list("ips", &pin.addresses)?)
     });
     pins.collect()
 }
@@ -145,5 +127,5 @@ fn announcements(found: &ForeignPools) -> Result<Vec<String>, Failure> {
 }
 
 fn written(about: &[Remark], document: &Value) -> Result<String, Failure> {
-    Ok(remarks(about) + yaml(document)?.trim_end() + "\n")
+    Ok(remarks(about) + &yaml(document)? + "\n")
 }
