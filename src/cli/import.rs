@@ -12,13 +12,11 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-use self::existing::Existing;
 use self::foreign::Manager;
-use self::report::Report;
+use self::report::{Imported, Report};
 use self::settle::Settled;
 use super::failure::Failure;
 use super::init::refuse_unserved;
-use super::new_files::write_all;
 use super::target::read_cluster;
 use super::{Common, ExitStatus, Format};
 use ipam_cilium::observed::{Observed, ObservedKind};
@@ -107,19 +105,14 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         infer(&observed, &request).map_err(|obstacle| Failure::Failed(obstacle.to_string()))?;
     inferred.remarks.extend(uncollected);
     let settled = Settled::of(arguments, inferred, &observed, &request, common.detail())?;
-    let existing = existing::compare(&arguments.directory, &settled.files, common.detail())?;
-    if existing.allows(arguments) {
-        write_all(&settled.files)?;
-    }
-    Report::new(arguments, &settled, &existing, common).show()?;
-    match existing {
-        Existing::Different(_) => Err(Failure::Failed(format!(
-            "{} differs from the cluster's import; nothing was written. To import anew, name another directory",
-            arguments.directory.display()
-        ))),
-        Existing::None | Existing::Equal if settled.has_errors() => Ok(ExitStatus::Findings),
-        Existing::None | Existing::Equal => Ok(ExitStatus::Done),
-    }
+    let report = Report {
+        arguments,
+        common,
+        imported: Imported::Cluster(&settled.inferred),
+        files: &settled.files,
+        trial: Some(&settled.trial),
+    };
+    report.finish()
 }
 
 /// Fails if a kind could not be read: the files would omit what it has.

@@ -13,10 +13,10 @@ use self::ci::{CiSystem, Repository};
 use self::questions::Questions;
 use self::trial::Trial;
 use super::failure::Failure;
-use super::new_files::{NewFile, exists, write_all};
+use super::new_files::{NewFile, exists, write_all, wrote};
 use super::target::read_cluster;
 use super::{Common, ExitStatus, output};
-use crate::render::{Paint, printable};
+use crate::render::printable;
 use ipam_cilium::observed::{ModeSeen, Observed};
 use ipam_cluster::Extent;
 use ipam_config::documents::editor_schema;
@@ -144,11 +144,9 @@ impl Arguments {
         let Some(file) = file.filter(|_| !is_about_pools) else {
             return Err(exists(first));
         };
-        let mut text = format!(
-            "Wrote:\n  {}\n",
-            printable(&file.path.display().to_string())
-        );
-        write_all(&[file])?;
+        let files = [file];
+        let mut text = wrote(&files);
+        write_all(&files)?;
         if let Some(snapshot) = repository.snapshot_step(ci, "") {
             text +=
                 &format!("\nNext steps:\n  {snapshot}   # for the plan in CI; commit the file\n");
@@ -238,8 +236,7 @@ fn remark(suggestion: &Suggestion, options: &ProposalOptions, proposal: &Proposa
         .chain(remarks)
         .chain(trial.blocked.iter().cloned())
     {
-        let note = Paint::Yellow.on("note");
-        output::warn(&format!("{note}: {}", printable(&remark)));
+        output::note(&remark);
     }
 }
 
@@ -250,10 +247,7 @@ fn report(
     options: &ProposalOptions,
     common: &Common,
 ) -> Result<(), Failure> {
-    let mut text = "Wrote:\n".to_owned();
-    for file in files {
-        text += &format!("  {}\n", printable(&file.path.display().to_string()));
-    }
+    let mut text = wrote(files);
     if let Some(headline) = &trial.headline {
         text += &format!("\nThe plan for this cluster{}:\n  {headline}\n", of(common));
     } else if observed.is_none() {

@@ -12,6 +12,7 @@ use tempfile::{Builder, NamedTempFile};
 
 use super::failure::Failure;
 use super::output;
+use crate::render::printable;
 use ipam_config::documents::SourceFile;
 use ipam_core::text::one_line;
 
@@ -61,6 +62,15 @@ pub(super) fn write_all(files: &[NewFile]) -> Result<(), Failure> {
         made.remove();
     }
     outcome
+}
+
+/// The files that were written, for people.
+pub(super) fn wrote(files: &[NewFile]) -> String {
+    let mut text = "Wrote:\n".to_owned();
+    for file in files {
+        text += &format!("  {}\n", printable(&file.path.display().to_string()));
+    }
+    text
 }
 
 /// What was made so far.

@@ -131,6 +131,15 @@ pub(super) fn warn(line: &str) {
     talk(&format!("{line}\n"));
 }
 
+/// Prints what a person should know, on one line.
+pub(super) fn note(text: &str) {
+    warn(&format!(
+        "{}: {}",
+        Paint::Yellow.on("note"),
+        printable(text)
+    ));
+}
+
 /// Prints a request for `--verbose`: method, place, status or failure, and milliseconds. The place
 /// must not have a query.
 pub(super) fn request(method: &str, place: &str, outcome: &Result<u16, &str>, took: Duration) {

@@ -3,25 +3,23 @@
 //! files.
 
 mod kinds;
-mod report;
 mod yaml;
 
 use std::path::Path;
 
 use self::kinds::Listed;
-use self::report::Report;
-use super::existing::{self, Existing};
-use super::{Arguments, settle};
+use super::Arguments;
+use super::report::{Imported, Report};
+use super::settle::{self, Trial};
 use crate::cli::failure::Failure;
-use crate::cli::new_files::{NewFile, write_all};
+use crate::cli::new_files::NewFile;
 use crate::cli::target::read_cluster;
 use crate::cli::{Common, ExitStatus, output};
-use crate::render::{Detail, printable};
+use crate::render::printable;
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{ClusterError, Extent};
 use ipam_controller::Job;
 use ipam_planner::import::foreign::{Amended, ForeignPools, calico, metallb, node_ipam_controller};
-use ipam_planner::plan::{Misplaced, PlanDocument};
 
 /// Another program that gives addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +31,7 @@ pub(super) enum Manager {
 
 impl Manager {
     /// Its name for people.
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Manager::Calico => "Calico",
             Manager::MetalLb => "MetalLB",
@@ -57,16 +55,6 @@ impl Manager {
     }
 }
 
-/// The plan of the files for the cluster.
-struct Trial {
-    document: PlanDocument,
-    /// Errors and warnings of the plan.
-    diagnostics: String,
-    /// Why nodes cannot get a block, each with the way out.
-    blocked: Vec<String>,
-    misplaced: Vec<Misplaced>,
-}
-
 pub(super) async fn run(
     manager: Manager,
     arguments: &Arguments,
@@ -74,33 +62,14 @@ pub(super) async fn run(
 ) -> Result<ExitStatus, Failure> {
     let (mut found, observed) = read(manager, arguments, common).await?;
     let (files, trial) = files(manager, arguments, common, &mut found, observed.as_ref())?;
-    let existing = existing::compare(&arguments.directory, &files, common.detail())?;
-    if existing.allows(arguments) {
-        write_all(&files)?;
-    }
     let report = Report {
-        manager,
         arguments,
-        found: &found,
+        common,
+        imported: Imported::Foreign(manager, &found),
         files: &files,
         trial: trial.as_ref(),
-        existing: &existing,
-        common,
     };
-    report.show()?;
-    match existing {
-        Existing::Different(_) => Err(Failure::Failed(format!(
-            "{} differs from the import; nothing was written. Name another directory, such as a new one below it",
-            arguments.directory.display()
-        ))),
-        Existing::None | Existing::Equal => {
-            let errors = trial.map_or(0, |trial| trial.document.summary.errors);
-            Ok(match errors {
-                0 => ExitStatus::Done,
-                _ => ExitStatus::Findings,
-            })
-        }
-    }
+    report.finish()
 }
 
 /// The pools of the other manager, and the cluster.
@@ -136,16 +105,22 @@ fn files(
     found: &mut ForeignPools,
     observed: Option<&Observed>,
 ) -> Result<(Vec<NewFile>, Option<Trial>), Failure> {
+    let (directory, detail) = (&*arguments.directory, common.detail());
     loop {
-        let files = yaml::files(&arguments.directory, manager, found, observed)?;
-        let trial = trial(arguments, &files, observed, common.detail())?;
-        if let (Manager::NodeIpamController, Some(observed), Some(trial)) =
-            (manager, observed, &trial)
-            && found.pin_misplaced(&trial.misplaced, observed) == Amended::Yes
+        let files = yaml::files(directory, manager, found, observed)?;
+        let is_planned = |file: &&NewFile| !is_hidden(directory, &file.path);
+        let loaded = settle::loaded(files.iter().filter(is_planned), detail)?;
+        let Some(observed) = observed else {
+            return Ok((files, None));
+        };
+        let plan = Job::files(&loaded).plan(observed);
+        if manager == Manager::NodeIpamController
+            && found.pin_misplaced(&plan.misplaced, observed) == Amended::Yes
         {
             continue;
         }
-        return Ok((files, trial));
+        let trial = Trial::new(directory, &plan, &loaded, plan.blocked.iter(), detail);
+        return Ok((files, Some(trial)));
     }
 }
 
@@ -181,27 +156,6 @@ async fn observe(common: &Common) -> Result<Option<Observed>, Failure> {
         }
         Err(other) => Err(other),
     }
-}
-
-/// Validates the files, and plans them if there is a cluster.
-fn trial(
-    arguments: &Arguments,
-    files: &[NewFile],
-    observed: Option<&Observed>,
-    detail: Detail,
-) -> Result<Option<Trial>, Failure> {
-    let is_planned = |file: &&NewFile| !is_hidden(&arguments.directory, &file.path);
-    let loaded = settle::loaded(files.iter().filter(is_planned), detail)?;
-    let Some(observed) = observed else {
-        return Ok(None);
-    };
-    let plan = Job::files(&loaded).plan(observed);
-    Ok(Some(Trial {
-        document: settle::document(&arguments.directory, &plan, detail),
-        diagnostics: settle::told(&plan, &loaded, detail),
-        blocked: settle::blocked(plan.blocked.iter()),
-        misplaced: plan.misplaced,
-    }))
 }
 
 /// Whether a plan of the directory does not read the file.

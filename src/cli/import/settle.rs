@@ -6,11 +6,11 @@ use std::path::Path;
 use super::{Arguments, yaml};
 use crate::cli::failure::Failure;
 use crate::cli::new_files::NewFile;
-use crate::render::{Detail, diagnostics};
+use crate::render::{Detail, diagnostics, human};
 use ipam_cilium::observed::Observed;
 use ipam_config::documents::Documents;
 use ipam_controller::{Job, Loaded, check_documents};
-use ipam_core::model::Severity;
+use ipam_core::model::{Finding, Severity};
 use ipam_core::text::one_line;
 use ipam_planner::import::{ImportRequest, Inferred, Judgement, Refused, judge};
 use ipam_planner::plan::{
@@ -24,15 +24,38 @@ const TRIALS: usize = 5;
 /// Most reasons of a refusal that are printed.
 const TOLD: usize = 10;
 
-/// Files whose plan is as wished.
-pub(super) struct Settled {
-    pub(super) inferred: Inferred,
-    pub(super) files: Vec<NewFile>,
+/// The plan of new files.
+pub(super) struct Trial {
     pub(super) document: PlanDocument,
     /// Errors and warnings of the plan.
     pub(super) diagnostics: String,
     /// Why nodes cannot get a block, each with the way out.
     pub(super) blocked: Vec<String>,
+}
+
+impl Trial {
+    pub(super) fn new<'p>(
+        directory: &Path,
+        plan: &Plan,
+        loaded: &Loaded,
+        blocked: impl Iterator<Item = &'p Blocked>,
+        detail: Detail,
+    ) -> Trial {
+        let is_told = |finding: &&Finding| finding.severity != Severity::Info;
+        let findings: Vec<Finding> = plan.findings.iter().filter(is_told).cloned().collect();
+        Trial {
+            document: document(directory, plan, detail),
+            diagnostics: diagnostics(&findings, &loaded.documents, detail),
+            blocked: reasons(blocked),
+        }
+    }
+}
+
+/// Files whose plan is as wished.
+pub(super) struct Settled {
+    pub(super) inferred: Inferred,
+    pub(super) files: Vec<NewFile>,
+    pub(super) trial: Trial,
 }
 
 impl Settled {
@@ -51,10 +74,10 @@ impl Settled {
             let plan = Job::files(&loaded).plan(observed);
             match judge(&inferred, &plan, observed, request) {
                 Judgement::Good => {
+                    let blocked = unserved(&plan, &inferred);
+                    let directory = &arguments.directory;
                     return Ok(Settled {
-                        document: document(&arguments.directory, &plan, detail),
-                        diagnostics: told(&plan, &loaded, detail),
-                        blocked: blocked(unserved(&plan, &inferred)),
+                        trial: Trial::new(directory, &plan, &loaded, blocked, detail),
                         inferred,
                         files,
                     });
@@ -66,10 +89,6 @@ impl Settled {
         Err(Failure::Failed(
             "no files were found whose plan is empty; nothing was written".to_owned(),
         ))
-    }
-
-    pub(super) fn has_errors(&self) -> bool {
-        self.document.summary.errors > 0
     }
 }
 
@@ -97,14 +116,11 @@ pub(in crate::cli) fn document(directory: &Path, plan: &Plan, detail: Detail) ->
     }
 }
 
-pub(super) fn told(plan: &Plan, loaded: &Loaded, detail: Detail) -> String {
-    let is_told = |severity: Severity| severity != Severity::Info;
-    let findings = plan.findings.iter();
-    let findings: Vec<_> = findings
-        .filter(|finding| is_told(finding.severity))
-        .cloned()
-        .collect();
-    diagnostics(&findings, &loaded.documents, detail)
+/// The first lines of the plan, indented.
+pub(in crate::cli) fn first_lines(document: &PlanDocument, detail: Detail) -> String {
+    let plan = human(document, detail);
+    let first = plan.lines().take_while(|line| !line.is_empty());
+    first.map(|line| format!("  {line}\n")).collect()
 }
 
 /// What is blocked. Another program that assigns blocks serves the nodes for which no pool has one,
@@ -123,7 +139,7 @@ fn unserved<'p>(plan: &'p Plan, inferred: &Inferred) -> impl Iterator<Item = &'p
     all.filter(move |blocked| !(has_rival && is_served(blocked)))
 }
 
-pub(super) fn blocked<'p>(all: impl Iterator<Item = &'p Blocked>) -> Vec<String> {
+fn reasons<'p>(all: impl Iterator<Item = &'p Blocked>) -> Vec<String> {
     let mut targets: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for blocked in all {
         let reason = format!("{}; {}", blocked.reason, blocked.reason.unblock());

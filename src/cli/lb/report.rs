@@ -1,15 +1,16 @@
 //! Prints what was frozen or thawed: for people, or as one JSON document.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::Flags;
 use crate::cli::failure::Failure;
+use crate::cli::import::settle::first_lines;
 use crate::cli::init::words::shell;
 use crate::cli::new_files::{Difference, NewFile, print_differences, whole};
 use crate::cli::{Common, Format, output};
-use crate::render::{Detail, Paint, human, printable};
+use crate::render::{Detail, printable};
 use ipam_core::model::count;
 use ipam_planner::freeze::Left;
 use ipam_planner::plan::{PlanDocument, Summary};
@@ -68,6 +69,22 @@ struct LeftDocument {
     reason: String,
 }
 
+impl<'r> Files<'r> {
+    fn all(self) -> Vec<FileDocument<'r>> {
+        let document = |path: &Path, text| FileDocument {
+            path: path.display().to_string(),
+            text,
+        };
+        match self {
+            Files::Written(files) => files
+                .iter()
+                .map(|file| document(&file.path, Some(&*file.text)))
+                .collect(),
+            Files::Removed(paths) => paths.iter().map(|path| document(path, None)).collect(),
+        }
+    }
+}
+
 impl Report<'_> {
     pub(super) fn show(&self) -> Result<(), Failure> {
         match self.flags.output {
@@ -78,22 +95,6 @@ impl Report<'_> {
     }
 
     fn document(&self) -> Document<'_> {
-        let files = match self.files {
-            Files::Written(files) => files
-                .iter()
-                .map(|file| FileDocument {
-                    path: file.path.display().to_string(),
-                    text: Some(&file.text),
-                })
-                .collect(),
-            Files::Removed(paths) => paths
-                .iter()
-                .map(|path| FileDocument {
-                    path: path.display().to_string(),
-                    text: None,
-                })
-                .collect(),
-        };
         let left = self.left.iter().map(|left| LeftDocument {
             service: left.service.to_string(),
             reason: left.why.to_string(),
@@ -103,7 +104,7 @@ impl Report<'_> {
             format_version: FORMAT_VERSION,
             directory: self.flags.directory.display().to_string(),
             done: self.is_done,
-            files,
+            files: self.files.all(),
             left: left.collect(),
             notes: &self.notes,
             difference,
@@ -114,15 +115,15 @@ impl Report<'_> {
     fn human(&self) -> Result<(), Failure> {
         let named = self.limit(self.left.len());
         for left in &self.left[..named] {
-            note(&format!("Service {}: {}", left.service, left.why));
+            output::note(&format!("Service {}: {}", left.service, left.why));
         }
         if self.left.len() > named {
-            note(&format!(
+            output::note(&format!(
                 "… and {} more; --show-all shows all",
                 self.left.len() - named
             ));
         }
-        self.notes.iter().for_each(|text| note(text));
+        self.notes.iter().for_each(|text| output::note(text));
         if !self.differences.is_empty() {
             return print_differences(self.differences);
         }
@@ -138,14 +139,8 @@ impl Report<'_> {
     }
 
     fn text(&self) -> String {
-        let paths: Vec<String> = match self.files {
-            Files::Written(files) => files.iter().map(|f| f.path.display().to_string()).collect(),
-            Files::Removed(paths) => paths
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect(),
-        };
-        if paths.is_empty() {
+        let files = self.files.all();
+        if files.is_empty() {
             return self.nothing();
         }
         let verb = match (self.files, self.is_done) {
@@ -154,15 +149,15 @@ impl Report<'_> {
             (Files::Removed(_), true) => "Removed",
             (Files::Removed(_), false) => "Would remove",
         };
-        let mut text = format!("{verb} {}:\n", count(paths.len(), "file"));
-        let named = self.limit(paths.len());
-        for path in &paths[..named] {
-            text += &format!("  {}\n", printable(path));
+        let mut text = format!("{verb} {}:\n", count(files.len(), "file"));
+        let named = self.limit(files.len());
+        for file in &files[..named] {
+            text += &format!("  {}\n", printable(&file.path));
         }
-        if paths.len() > named {
+        if files.len() > named {
             text += &format!(
                 "  … and {} more; --show-all shows all\n",
-                paths.len() - named
+                files.len() - named
             );
         }
         text + &self.next_step()
@@ -185,9 +180,7 @@ impl Report<'_> {
     }
 
     fn next_step(&self) -> String {
-        let plan = human(self.document, self.common.detail());
-        let first = plan.lines().take_while(|line| !line.is_empty());
-        let first: String = first.map(|line| format!("  {line}\n")).collect();
+        let first = first_lines(self.document, self.common.detail());
         let files = match self.files {
             Files::Written(_) => "with these files",
             Files::Removed(_) => "without these files",
@@ -206,12 +199,4 @@ impl Report<'_> {
             ),
         }
     }
-}
-
-fn note(text: &str) {
-    output::warn(&format!(
-        "{}: {}",
-        Paint::Yellow.on("note"),
-        printable(text)
-    ));
 }

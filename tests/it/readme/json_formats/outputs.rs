@@ -47,22 +47,19 @@ pub const OUTPUTS: &[Output] = &[
         commands: &["policy test POOLS"],
     },
     Output {
-        title: "`import` of a running cluster",
+        title: "`import`",
         file: "src/cli/import/report.rs",
         root: "Document",
-        commands: &["import new --cluster-file CLUSTER --allow-changes --dry-run"],
+        commands: &[
+            "import new --cluster-file CLUSTER --allow-changes --dry-run",
+            "import new --from calico --objects calico.yaml --dry-run",
+        ],
     },
     Output {
         title: "`lb freeze`, `lb thaw`",
         file: "src/cli/lb/report.rs",
         root: "Document",
         commands: &["lb freeze POOLS --cluster-file CLUSTER --dry-run"],
-    },
-    Output {
-        title: "`import --from`",
-        file: "src/cli/import/foreign/report.rs",
-        root: "Document",
-        commands: &["import new --from calico --objects calico.yaml --dry-run"],
     },
     Output {
         title: "`apply`",
