@@ -113,6 +113,17 @@ fn print_request(request: &SentRequest<'_>) {
     output::request(method, path, outcome, *took);
 }
 
+/// The same for each kind of cluster.
+macro_rules! each {
+    ($target:expr, $cluster:ident => $answer:expr) => {
+        match $target {
+            Target::File($cluster) => $answer,
+            Target::Sysdump($cluster) => $answer,
+            Target::Live($cluster) => $answer,
+        }
+    };
+}
+
 impl Cluster for Target {
     async fn list(
         &self,
@@ -121,67 +132,35 @@ impl Cluster for Target {
         moment: &Moment,
         visitor: &mut dyn ListVisitor,
     ) -> Result<Seen, ClusterError> {
-        match self {
-            Target::File(cluster) => cluster.list(kind, namespace, moment, visitor).await,
-            Target::Sysdump(cluster) => cluster.list(kind, namespace, moment, visitor).await,
-            Target::Live(cluster) => cluster.list(kind, namespace, moment, visitor).await,
-        }
+        each!(self, cluster => cluster.list(kind, namespace, moment, visitor).await)
     }
 
     fn cilium_namespace(&self) -> Option<&str> {
-        match self {
-            Target::File(cluster) => cluster.cilium_namespace(),
-            Target::Sysdump(cluster) => cluster.cilium_namespace(),
-            Target::Live(cluster) => cluster.cilium_namespace(),
-        }
+        each!(self, cluster => cluster.cilium_namespace())
     }
 
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
-        match self {
-            Target::File(cluster) => cluster.write(write).await,
-            Target::Sysdump(cluster) => cluster.write(write).await,
-            Target::Live(cluster) => cluster.write(write).await,
-        }
+        each!(self, cluster => cluster.write(write).await)
     }
 
     async fn lock(&self, name: LeaseName) -> Result<LockSeen, ClusterError> {
-        match self {
-            Target::File(cluster) => cluster.lock(name).await,
-            Target::Sysdump(cluster) => cluster.lock(name).await,
-            Target::Live(cluster) => cluster.lock(name).await,
-        }
+        each!(self, cluster => cluster.lock(name).await)
     }
 
     fn now(&self) -> Timestamp {
-        match self {
-            Target::File(cluster) => cluster.now(),
-            Target::Sysdump(cluster) => cluster.now(),
-            Target::Live(cluster) => cluster.now(),
-        }
+        each!(self, cluster => cluster.now())
     }
 
     fn durability(&self) -> Durability {
-        match self {
-            Target::File(cluster) => cluster.durability(),
-            Target::Sysdump(cluster) => cluster.durability(),
-            Target::Live(cluster) => cluster.durability(),
-        }
+        each!(self, cluster => cluster.durability())
     }
 
     async fn save(&self) -> Result<Saved, ClusterError> {
-        match self {
-            Target::File(cluster) => cluster.save().await,
-            Target::Sysdump(cluster) => cluster.save().await,
-            Target::Live(cluster) => cluster.save().await,
-        }
+        each!(self, cluster => cluster.save().await)
     }
 
     async fn finish(&self) -> Result<(), ClusterError> {
-        match self {
-            Target::File(cluster) => cluster.finish().await,
-            Target::Sysdump(cluster) => cluster.finish().await,
-            Target::Live(cluster) => cluster.finish().await,
-        }
+        each!(self, cluster => cluster.finish().await)
     }
 }
 

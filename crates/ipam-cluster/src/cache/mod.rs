@@ -7,6 +7,27 @@
 //! kinds that show blocks are as new as these claims. The same holds for lists that a plan reads
 //! beside the cache. It must never know what plans are made from it.
 
+/// What a wrapper of a cluster neither lists nor writes by itself.
+macro_rules! delegate_others {
+    ($self:ident => $cluster:expr) => {
+        fn cilium_namespace(&$self) -> Option<&str> {
+            $cluster.cilium_namespace()
+        }
+
+        async fn lock(&$self, name: crate::LeaseName) -> Result<crate::LockSeen, ClusterError> {
+            $cluster.lock(name).await
+        }
+
+        fn now(&$self) -> jiff::Timestamp {
+            $cluster.now()
+        }
+
+        async fn finish(&$self) -> Result<(), ClusterError> {
+            $cluster.finish().await
+        }
+    };
+}
+
 mod cached_kind;
 mod record;
 mod rollback;

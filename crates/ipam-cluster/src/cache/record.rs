@@ -3,13 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use jiff::Timestamp;
-
 use super::cached_kind::{CachedKind, version};
-use crate::{
-    Cluster, ClusterError, LeaseName, ListVisitor, LockSeen, Moment, Seen, Write, WriteError,
-    Written,
-};
+use crate::{Cluster, ClusterError, ListVisitor, Moment, Seen, Write, WriteError, Written};
 use ipam_cilium::observed::{OWN_NAMESPACE, ObservedKind, ReadError, value_of_protobuf};
 use ipam_core::net::Block;
 
@@ -91,25 +86,11 @@ impl<C: Cluster> Cluster for Recorder<'_, C> {
         Ok(seen)
     }
 
-    fn cilium_namespace(&self) -> Option<&str> {
-        self.cluster.cilium_namespace()
-    }
-
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         self.cluster.write(write).await
     }
 
-    async fn lock(&self, name: LeaseName) -> Result<LockSeen, ClusterError> {
-        self.cluster.lock(name).await
-    }
-
-    fn now(&self) -> Timestamp {
-        self.cluster.now()
-    }
-
-    async fn finish(&self) -> Result<(), ClusterError> {
-        self.cluster.finish().await
-    }
+    delegate_others!(self => self.cluster);
 }
 
 /// Ignores the objects of a list.

@@ -1,21 +1,15 @@
-//! One moment of a cache, as a cluster that can be read and written. It must never list anything
-//! from the server.
-//!
-//! The cluster behind a cache: lists come from the server, and the cache waits for the writes.
+//! The clusters that a cache offers, whose writes it waits for: a snapshot of one moment, which must
+//! never list anything from the server, and the cluster behind the cache, whose lists come from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::ClusterCache;
 use super::cached_kind::{CachedKind, WITH_BLOCKS};
 use super::record::ClaimsVersions;
 use super::state::State;
-use crate::{
-    Cluster, ClusterError, Follow, LeaseName, ListVisitor, LockSeen, Moment, Seen, Write,
-    WriteError, Written,
-};
+use crate::{Cluster, ClusterError, Follow, ListVisitor, Moment, Seen, Write, WriteError, Written};
 use ipam_cilium::observed::{ObservedKind, ReadError, Understood};
 use ipam_core::net::Block;
 
@@ -75,25 +69,11 @@ impl<C: Follow> Cluster for Snapshot<'_, C> {
         Ok(cached.seen.clone())
     }
 
-    fn cilium_namespace(&self) -> Option<&str> {
-        self.cache.cluster.cilium_namespace()
-    }
-
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         self.cache.write(write).await
     }
 
-    async fn lock(&self, name: LeaseName) -> Result<LockSeen, ClusterError> {
-        self.cache.cluster.lock(name).await
-    }
-
-    fn now(&self) -> Timestamp {
-        self.cache.cluster.now()
-    }
-
-    async fn finish(&self) -> Result<(), ClusterError> {
-        self.cache.cluster.finish().await
-    }
+    delegate_others!(self => self.cache.cluster);
 }
 
 /// Runs work that takes long with many objects. Where it can, another thread polls everything else
@@ -195,23 +175,9 @@ impl<C: Follow> Cluster for Uncached<'_, C> {
         }
     }
 
-    fn cilium_namespace(&self) -> Option<&str> {
-        self.0.cluster.cilium_namespace()
-    }
-
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         self.0.write(write).await
     }
 
-    async fn lock(&self, name: LeaseName) -> Result<LockSeen, ClusterError> {
-        self.0.cluster.lock(name).await
-    }
-
-    fn now(&self) -> Timestamp {
-        self.0.cluster.now()
-    }
-
-    async fn finish(&self) -> Result<(), ClusterError> {
-        self.0.cluster.finish().await
-    }
+    delegate_others!(self => self.0.cluster);
 }
