@@ -38,13 +38,22 @@ pub struct Port {
     pub created_at: String,
 }
 
-/// A subnet. Only these fields are read.
+/// A subnet. Only these fields are read, with the names of Neutron or our own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subnet {
+    #[serde(rename(deserialize = "network_id"), alias = "network")]
     pub network: Id,
+    #[serde(rename(deserialize = "cidr"), alias = "range")]
     pub range: IpNet,
+    #[serde(rename(deserialize = "gateway_ip"), alias = "gateway")]
     pub gateway: Option<IpAddr>,
+    #[serde(rename(deserialize = "host_routes"), alias = "routes", default)]
     pub routes: Vec<HostRoute>,
+    #[serde(
+        rename(deserialize = "dns_nameservers"),
+        alias = "nameservers",
+        default
+    )]
     pub nameservers: Vec<IpAddr>,
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::http::{WrittenSubnet, by_vm};
+use crate::http::by_vm;
 use crate::{NeutronError, Subnet, VmPorts};
 use ipam_core::neutron::{Id, Pair, VmPort};
 
@@ -45,8 +45,7 @@ impl RecordedNeutron {
         let recording = self.read()?;
         let subnet = find(&recording, "subnets", id)
             .ok_or_else(|| NeutronError::NotFound(format!("subnet {id}")))?;
-        self.typed::<WrittenSubnet>(subnet)
-            .map(WrittenSubnet::subnet)
+        self.typed(subnet)
     }
 
     /// The ports of some VMs, by VM.

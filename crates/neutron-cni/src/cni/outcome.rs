@@ -1,6 +1,5 @@
-//! The result of an ADD (SPEC.md, "Success"). IPAM plugins omit the interfaces.
-//!
-//! The error that a runtime gets.
+//! What a runtime gets: the result of an ADD (SPEC.md, "Success"), from which IPAM plugins omit the
+//! interfaces, or an error.
 
 use std::net::IpAddr;
 
@@ -19,7 +18,7 @@ pub struct IpamOutcome {
 }
 
 /// The interface with the addresses.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Interface {
     /// Its name in the container.
     pub name: String,
@@ -27,8 +26,10 @@ pub struct Interface {
     /// The path of the container's network namespace.
     pub sandbox: String,
     /// Largest packet in bytes; written from version 1.1.0 on.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// PCI address; written from version 1.1.0 on.
+    #[serde(rename = "pciID", skip_serializing_if = "Option::is_none")]
     pub pci: Option<String>,
 }
 
@@ -54,12 +55,17 @@ pub struct Route {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteDetail {
     /// Largest packet, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// Largest TCP segment that is announced, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub advmss: Option<u32>,
     /// The metric: the smallest wins.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<u8>,
 }
 
@@ -78,36 +84,30 @@ impl RouteDetail {
 }
 
 /// Name servers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Dns {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nameservers: Vec<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub search: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
 }
 
 /// The JSON. The order of its fields is that of other plugins.
 #[derive(Serialize)]
-struct Written {
+struct Written<'o> {
     #[serde(rename = "cniVersion")]
     version: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    interfaces: Vec<WrittenInterface>,
+    interfaces: Vec<Interface>,
     ips: Vec<WrittenAddress>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     routes: Vec<WrittenRoute>,
-    dns: WrittenDns,
-}
-
-#[derive(Serialize)]
-struct WrittenInterface {
-    name: String,
-    mac: String,
-    sandbox: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mtu: Option<u32>,
-    #[serde(rename = "pciID", skip_serializing_if = "Option::is_none")]
-    pci: Option<String>,
+    dns: &'o Dns,
 }
 
 #[derive(Serialize)]
@@ -126,28 +126,8 @@ struct WrittenRoute {
     dst: IpNet,
     #[serde(skip_serializing_if = "Option::is_none")]
     gw: Option<IpAddr>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mtu: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    advmss: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    priority: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    table: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    scope: Option<u8>,
-}
-
-#[derive(Serialize)]
-struct WrittenDns {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    nameservers: Vec<IpAddr>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    domain: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    search: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    options: Vec<String>,
+    #[serde(flatten)]
+    detail: RouteDetail,
 }
 
 impl IpamOutcome {
@@ -167,13 +147,7 @@ impl IpamOutcome {
             addresses,
             routes,
             dns,
-        } = self.clone();
-        let Dns {
-            nameservers,
-            domain,
-            search,
-            options,
-        } = dns;
+        } = self;
         let written = Written {
             version: version.as_str(),
             interfaces: interface
@@ -181,19 +155,14 @@ impl IpamOutcome {
                 .into_iter()
                 .collect(),
             ips: addresses
-                .into_iter()
+                .iter()
                 .map(|one| one.written(version, interface.map(|_| 0)))
                 .collect(),
             routes: routes
-                .into_iter()
+                .iter()
                 .filter_map(|route| route.written(version))
                 .collect(),
-            dns: WrittenDns {
-                nameservers,
-                domain,
-                search,
-                options,
-            },
+            dns,
         };
         // Texts and addresses always serialize.
         serde_json::to_string(&written).unwrap_or_default()
@@ -201,53 +170,32 @@ impl IpamOutcome {
 }
 
 impl Interface {
-    fn written(&self, version: SpecVersion) -> WrittenInterface {
-        let Interface {
-            name,
-            mac,
-            sandbox,
-            mtu,
-            pci,
-        } = self.clone();
-        let is_told = version >= SpecVersion::V1_1_0;
-        WrittenInterface {
-            name,
-            mac,
-            sandbox,
-            mtu: mtu.filter(|_| is_told),
-            pci: pci.filter(|_| is_told),
+    fn written(&self, version: SpecVersion) -> Interface {
+        let mut written = self.clone();
+        if version < SpecVersion::V1_1_0 {
+            (written.mtu, written.pci) = (None, None);
         }
+        written
     }
 }
 
 impl Route {
     /// Before 1.1.0, omits a route that would be a different one without its detail.
-    fn written(self, version: SpecVersion) -> Option<WrittenRoute> {
+    fn written(&self, version: SpecVersion) -> Option<WrittenRoute> {
         let Route {
             destination,
             gateway,
             detail,
-        } = self;
+        } = *self;
         let detail = match version >= SpecVersion::V1_1_0 {
             true => detail,
             false if detail.is_significant() => return None,
             false => RouteDetail::default(),
         };
-        let RouteDetail {
-            mtu,
-            advmss,
-            priority,
-            table,
-            scope,
-        } = detail;
         Some(WrittenRoute {
             dst: destination,
             gw: gateway,
-            mtu,
-            advmss,
-            priority,
-            table,
-            scope,
+            detail,
         })
     }
 }
@@ -275,7 +223,7 @@ impl Dns {
 }
 
 impl Address {
-    fn written(self, version: SpecVersion, interface: Option<usize>) -> WrittenAddress {
+    fn written(&self, version: SpecVersion, interface: Option<usize>) -> WrittenAddress {
         let family = if self.address.addr().is_ipv4() {
             "4"
         } else {

@@ -106,18 +106,6 @@ struct WrittenRoute {
     gw: Option<IpAddr>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenDns {
-    #[serde(default)]
-    nameservers: Vec<IpAddr>,
-    domain: Option<String>,
-    #[serde(default)]
-    search: Vec<String>,
-    #[serde(default)]
-    options: Vec<String>,
-}
-
 impl NicSettings {
     /// Reads the settings from a configuration without its credentials.
     ///
@@ -141,20 +129,7 @@ impl NicSettings {
             gateway: route.gw,
             detail: RouteDetail::default(),
         };
-        let dns: Option<WrittenDns> = part(configuration, "dns")?;
-        let dns = dns.map(
-            |WrittenDns {
-                 nameservers,
-                 domain,
-                 search,
-                 options,
-             }| Dns {
-                nameservers,
-                domain,
-                search,
-                options,
-            },
-        );
+        let dns = part(configuration, "dns")?;
         let configured = match written.take_configured.as_deref() {
             None | Some("never") => Configured::Never,
             Some("restore") => Configured::Restore,

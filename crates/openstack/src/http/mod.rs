@@ -7,16 +7,13 @@ mod keystone;
 mod pairs;
 mod rest;
 
-use std::net::IpAddr;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::HostRoute;
 use crate::http::ask::Question;
 use crate::{
     Network, NetworkFacts, Neutron, NeutronError, NewPort, NextAttempt, Port, PortFilter, Retries,
@@ -114,13 +111,11 @@ impl Neutron for HttpNeutron {
 
 impl NetworkFacts for HttpNeutron {
     fn subnet(&self, id: &Id) -> Result<Subnet, NeutronError> {
-        self.cached_fact::<WrittenSubnet>("subnet", id)
-            .map(WrittenSubnet::subnet)
+        self.cached_fact("subnet", id)
     }
 
     fn network(&self, id: &Id) -> Result<Network, NeutronError> {
-        self.cached_fact::<WrittenNetwork>("network", id)
-            .map(|WrittenNetwork { mtu }| Network { mtu })
+        self.cached_fact("network", id)
     }
 }
 
@@ -209,44 +204,6 @@ fn written(port: &NewPort<'_>) -> Value {
         body["security_groups"] = json!(security_groups);
     }
     body
-}
-
-#[derive(Deserialize)]
-pub(super) struct WrittenNetwork {
-    pub(super) mtu: Option<u32>,
-}
-
-#[derive(Deserialize)]
-pub(crate) struct WrittenSubnet {
-    network_id: Id,
-    cidr: IpNet,
-    gateway_ip: Option<IpAddr>,
-    #[serde(default)]
-    host_routes: Vec<WrittenRoute>,
-    #[serde(default)]
-    dns_nameservers: Vec<IpAddr>,
-}
-
-#[derive(Deserialize)]
-struct WrittenRoute {
-    destination: IpNet,
-    nexthop: IpAddr,
-}
-
-impl WrittenSubnet {
-    pub(crate) fn subnet(self) -> Subnet {
-        let route = |route: WrittenRoute| HostRoute {
-            destination: route.destination,
-            nexthop: route.nexthop,
-        };
-        Subnet {
-            network: self.network_id,
-            range: self.cidr,
-            gateway: self.gateway_ip,
-            routes: self.host_routes.into_iter().map(route).collect(),
-            nameservers: self.dns_nameservers,
-        }
-    }
 }
 
 /// Reads one object of an answer.
