@@ -165,8 +165,10 @@ fn nodes_get_blocks_of_pools_and_everything_is_told() {
     for name in ["n2", "n3"] {
         server.nodes([in_rack(name, "a")]);
     }
-    let status = condition(&server, "ippools/a", "Exhausted", "NodesWithoutBlock");
-    assert_eq!(status["nodes"], 2, "{status}");
+    condition(&server, "ippools/a", "Exhausted", "NodesWithoutBlock");
+    until("the plan after the write is told", || {
+        server.plane.get(&format!("{pools}/a")).unwrap()["status"]["nodes"] == 2
+    });
     let metrics = http_get(&address, "/metrics").1;
     for line in [
         r#"cilium_ipam_pool_blocks{pool="a",family="IPv4",state="used"} 2"#,

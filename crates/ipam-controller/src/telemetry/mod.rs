@@ -9,7 +9,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use self::metrics::Metrics;
 use super::ControllerEvent;
-use crate::apply::Outcome;
 use http_server::{Health, Reports};
 use ipam_cluster::TroubleKind;
 use ipam_planner::plan::Overview;
@@ -40,7 +39,7 @@ impl Telemetry {
         self.metrics.text()
     }
 
-    /// The last plan in numbers, with the changes applied since.
+    /// The last plan in numbers. A plan follows each write.
     pub fn overview(&self) -> Option<Overview> {
         self.lock().clone()
     }
@@ -54,21 +53,6 @@ impl Telemetry {
                 let mut last = self.lock();
                 self.metrics.overview(&overview);
                 *last = Some(overview);
-            }
-            ControllerEvent::Finished {
-                change,
-                outcome: Outcome::Applied,
-                ..
-            } => {
-                if let (Some(change), Some(overview)) = (change.as_node(), self.lock().as_mut()) {
-                    overview.note(change);
-                    let pool = change
-                        .pool
-                        .as_ref()
-                        .and_then(|name| overview.pools.get_key_value(name));
-                    pool.into_iter()
-                        .for_each(|(name, pool)| self.metrics.pool(name, pool));
-                }
             }
             ControllerEvent::Unhealthy(why) => self.set_error(Some(why.kind)),
             ControllerEvent::Recovered => self.set_error(None),

@@ -1,12 +1,12 @@
 //! A plan in numbers: how full each pool is, the progress of each pin, and the counts of findings.
-//! Small and owned; applied changes update it until the next plan.
+//! Small and owned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use strum::VariantNames;
 
 use super::candidates::supply;
-use super::change::{Change, NodeChange, Reason, Target};
+use super::change::{Change, Target};
 use super::{MisplacedReason, Plan, pool_use};
 use crate::check::shared_slots;
 use ipam_cilium::observed::Observed;
@@ -172,36 +172,6 @@ impl Overview {
             misplaced: misplaced(plan),
             findings,
             blocked,
-        }
-    }
-
-    /// Counts an applied change.
-    pub fn note(&mut self, change: &NodeChange) {
-        self.blocked.remove(&Target::Node(change.node.clone()));
-        if let Some(pin) = self.pins.get_mut(&change.node) {
-            *pin = Progress::Done;
-        }
-        let Some(pool) = change
-            .pool
-            .as_ref()
-            .and_then(|name| self.pools.get_mut(name))
-        else {
-            return;
-        };
-        pool.nodes += usize::from(change.before.is_empty());
-        if change.reason == Reason::Pinned {
-            // A pinned block counts as used before.
-            return;
-        }
-        for block in change
-            .after
-            .iter()
-            .filter(|block| !change.before.contains(block))
-        {
-            if let Some(counts) = pool.blocks.get_mut(&block.family()) {
-                counts.used = counts.total.min(counts.used + 1);
-                counts.free = counts.free.saturating_sub(1);
-            }
         }
     }
 }

@@ -195,7 +195,7 @@ impl Metrics {
     }
 
     /// Replaces the numbers of one pool.
-    pub(in crate::telemetry) fn pool(&self, name: &PoolName, pool: &PoolOverview) {
+    fn pool(&self, name: &PoolName, pool: &PoolOverview) {
         let named = vec![("pool", name.to_string())];
         self.pool_nodes.get_or_create(&named).set(count(pool.nodes));
         self.pool_exhausted
