@@ -9,6 +9,8 @@
 
 #![forbid(unsafe_code)]
 
+mod metrics;
+
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;

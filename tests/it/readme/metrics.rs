@@ -1,4 +1,4 @@
-//! The page of metrics, made from the code that registers them.
+//! The page of metrics, made from the tables that define them.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::support::repository;
 /// The metrics of one program.
 pub struct Program {
     pub prefix: &'static str,
-    /// Where they are registered.
+    /// Where they are defined.
     file: &'static str,
     /// The labels of those that have any. The registry tells them only with samples.
     labels: &'static [(&'static str, &'static str)],
@@ -70,33 +70,29 @@ lost races, `errors` problems with the API server. `source_revision` has the app
 the name in the CNI configuration, or the path of a file that cannot be read.
 ";
 
-/// A metric as it is registered: name, kind, and meaning.
+/// The metrics as they are registered: name, kind, and meaning.
 pub fn registered(program: &Program) -> Vec<(String, &'static str, String)> {
     let source = std::fs::read_to_string(repository().join(program.file)).unwrap();
-    let between = |text: &str, before: &str, after: &str| {
-        let (_, rest) = text.split_once(before)?;
-        Some(rest.split_once(after)?.0.to_owned())
-    };
+    let (_, table) = source.split_once("http_server::metrics! {").unwrap();
+    let (_, table) = table.split_once("\":\n").unwrap();
+    let (table, _) = table.split_once(";\n}").unwrap();
     let mut found = Vec::new();
-    for call in source.split("registry.register").skip(1) {
-        let call = call.split_once(");").unwrap().0;
-        let name = between(call, "\"", "\",").unwrap();
-        let rest = call.split_once("\",").unwrap().1.trim_start();
-        let help = between(rest, "\"", "\",").filter(|_| rest.starts_with('"'));
-        let help = help.unwrap_or_else(|| {
-            let variable = rest.split_once(',').unwrap().0;
-            between(&source, &format!("let {variable} = \""), "\";").unwrap()
-        });
-        let of_field = between(call, "self.", ".clone()")
-            .map(|field| between(&source, &format!("    {field}: "), ",\n").unwrap());
-        let (kind, suffix) = match of_field.as_deref() {
-            None => ("info", "_info"),
-            Some(kind) if kind.contains("Counter") => ("counter", "_total"),
-            Some(kind) if kind.contains("Histogram") => ("histogram", "_seconds"),
-            Some(_) => ("gauge", ""),
+    for metric in table.split(";\n") {
+        let (name, rest) = metric.trim().split_once(": ").unwrap();
+        let (kind, rest) = rest.split_once('=').unwrap();
+        let meaning = rest.split('"').nth(1).unwrap();
+        let (kind, suffix) = match kind {
+            kind if kind.contains("Counter") => ("counter", "_total"),
+            kind if kind.contains("Histogram") => ("histogram", "_seconds"),
+            _ => ("gauge", ""),
         };
-        found.push((name + suffix, kind, help));
+        found.push((format!("{name}{suffix}"), kind, meaning.to_owned()));
     }
+    found.push((
+        "build_info".to_owned(),
+        "info",
+        "The running version".to_owned(),
+    ));
     found
 }
 

@@ -1,7 +1,5 @@
-//! What the daemon reports to kubelet and Prometheus. It records and decides nothing. Must never
-//! have a secret.
-//!
-//! Defines the metrics.
+//! What the daemon reports to kubelet and Prometheus, and its metrics. It records and decides
+//! nothing. Must never have a secret.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -11,13 +9,10 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use jiff::Timestamp;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::{Registry, Unit};
 
 use super::network_state::PortCounts;
 use crate::network_state::{NetworkState, SyncOutcome};
@@ -163,83 +158,26 @@ type Labels = Vec<(&'static str, String)>;
 /// Upper bounds of a request's time in seconds: from a cached answer to the longest wait.
 const TOOK: [f64; 10] = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Every metric of the daemon.
-#[derive(Debug)]
-pub(super) struct Metrics {
-    registry: Registry,
-    ports: Family<Labels, Number>,
-    wanted: Family<Labels, Number>,
-    garbage: Family<Labels, Number>,
-    lost: Family<Labels, Number>,
-    failing: Family<Labels, Number>,
-    syncs: Family<Labels, Counter>,
-    synced_at: Family<Labels, Number>,
-    requests: Family<Labels, Histogram>,
-}
-
-impl Default for Metrics {
-    fn default() -> Metrics {
-        let mut metrics = Metrics {
-            registry: Registry::with_prefix("neutron_node"),
-            ports: Family::default(),
-            wanted: Family::default(),
-            garbage: Family::default(),
-            lost: Family::default(),
-            failing: Family::default(),
-            syncs: Family::default(),
-            synced_at: Family::default(),
-            requests: Family::new_with_constructor(|| Histogram::new(TOOK)),
-        };
-        metrics.register_ports();
-        metrics.register_syncs();
-        metrics
-    }
+http_server::metrics! {
+    /// Every metric of the daemon.
+    Metrics of "neutron_node":
+    ports: Family<Labels, Number> =
+        "Ports of this node, by network and state: attached (a Pod has it), free (in the warm pool), deleting";
+    warm_pool_wanted: Family<Labels, Number> = "Free ports that the configuration asks for";
+    garbage_candidates: Family<Labels, Number> =
+        "Ports whose interface looks gone, and whose grace period is not over";
+    lost_ports: Family<Labels, Number> =
+        "Ports in use that were deleted at Neutron: their Pods must be deleted";
+    failing: Family<Labels, Number> =
+        "1 while the last sync of a network, or the read of its files, failed";
+    syncs: Family<Labels, Counter> = "Syncs with Neutron, by network and outcome";
+    last_sync_timestamp_seconds: Family<Labels, Number> = "Time of the last successful sync";
+    openstack_request: Family<Labels, Histogram> =
+        "Time of a request to OpenStack (status `none`: no answer)"
+        in seconds, Family::new_with_constructor(|| Histogram::new(TOOK));
 }
 
 impl Metrics {
-    fn register_ports(&mut self) {
-        let registry = &mut self.registry;
-        let ports = "Ports of this node, by network and state: attached (a Pod has it), free (in the warm pool), deleting";
-        registry.register("ports", ports, self.ports.clone());
-        let wanted = "Free ports that the configuration asks for";
-        registry.register("warm_pool_wanted", wanted, self.wanted.clone());
-        let garbage = "Ports whose interface looks gone, and whose grace period is not over";
-        registry.register("garbage_candidates", garbage, self.garbage.clone());
-        let lost = "Ports in use that were deleted at Neutron: their Pods must be deleted";
-        registry.register("lost_ports", lost, self.lost.clone());
-    }
-
-    fn register_syncs(&mut self) {
-        let registry = &mut self.registry;
-        let failing = "1 while the last sync of a network, or the read of its files, failed";
-        registry.register("failing", failing, self.failing.clone());
-        let syncs = "Syncs with Neutron, by network and outcome";
-        registry.register("syncs", syncs, self.syncs.clone());
-        let synced_at = "Time of the last successful sync";
-        registry.register(
-            "last_sync_timestamp_seconds",
-            synced_at,
-            self.synced_at.clone(),
-        );
-        let requests = "Time of a request to OpenStack (status `none`: no answer)";
-        registry.register_with_unit(
-            "openstack_request",
-            requests,
-            Unit::Seconds,
-            self.requests.clone(),
-        );
-        let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("build", "The running version", version);
-    }
-
-    /// The text of all metrics.
-    pub(super) fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string does not fail.
-        let _ = encode(&mut text, &self.registry);
-        text
-    }
-
     pub(super) fn request(&self, request: &SentRequest<'_>) {
         let SentRequest {
             method,
@@ -260,7 +198,7 @@ impl Metrics {
             ("method", (*method).to_owned()),
             ("status", status),
         ];
-        self.requests
+        self.openstack_request
             .get_or_create(&labels)
             .observe(took.as_secs_f64());
     }
@@ -282,17 +220,19 @@ impl Metrics {
                 .get_or_create(&in_state(name, state))
                 .set(count(number));
         }
-        self.wanted.get_or_create(&named(name)).set(count(wanted));
-        self.garbage
+        self.warm_pool_wanted
+            .get_or_create(&named(name))
+            .set(count(wanted));
+        self.garbage_candidates
             .get_or_create(&named(name))
             .set(count(state.garbage_candidates.count()));
-        self.lost
+        self.lost_ports
             .get_or_create(&named(name))
             .set(count(state.lost.len()));
         let Some(outcome) = synced else { return };
         self.syncs.get_or_create(&with_outcome(name, outcome)).inc();
         if outcome == SyncOutcome::Succeeded {
-            self.synced_at
+            self.last_sync_timestamp_seconds
                 .get_or_create(&named(name))
                 .set(Timestamp::now().as_second());
         }
@@ -307,11 +247,15 @@ impl Metrics {
     /// Removes the samples of networks that have no configuration any more.
     pub(super) fn forget(&self, gone: &BTreeSet<String>) {
         for name in gone {
-            for family in [&self.wanted, &self.garbage, &self.lost] {
+            for family in [
+                &self.warm_pool_wanted,
+                &self.garbage_candidates,
+                &self.lost_ports,
+            ] {
                 family.remove(&named(name));
             }
             self.failing.remove(&named(name));
-            self.synced_at.remove(&named(name));
+            self.last_sync_timestamp_seconds.remove(&named(name));
             for state in ["attached", "free", "deleting"] {
                 self.ports.remove(&in_state(name, state));
             }

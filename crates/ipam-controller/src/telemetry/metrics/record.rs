@@ -42,18 +42,21 @@ impl Metrics {
                 self.source_invalid.set(1.0);
             }
             ControllerEvent::Planned(_) => {
-                self.planned_at.set(now());
+                self.last_plan_timestamp_seconds.set(now());
             }
-            ControllerEvent::Sending(changes) => self.queue(|queue| *queue = *changes),
+            ControllerEvent::Sending(changes) => {
+                self.pending_changes.set(count(*changes));
+            }
             ControllerEvent::Finished {
                 change,
                 outcome,
                 waited,
             } => {
-                self.queue(|queue| *queue = queue.saturating_sub(1));
+                let pending = self.pending_changes.get();
+                self.pending_changes.set((pending - 1.0).max(0.0));
                 self.wrote(&change.target(), <&str>::from(*outcome));
                 if change.gives_to_a_new_node() && **outcome == Outcome::Applied {
-                    self.waited.observe(Duration::as_secs_f64(waited));
+                    self.node_block_wait.observe(Duration::as_secs_f64(waited));
                 }
             }
             ControllerEvent::Conflict(target) => {
@@ -69,10 +72,10 @@ impl Metrics {
             }
             ControllerEvent::Unhealthy(_) => {
                 self.errors.inc();
-                self.unhealthy.set(1.0);
+                self.trouble.set(1.0);
             }
             ControllerEvent::Recovered => {
-                self.unhealthy.set(0.0);
+                self.trouble.set(0.0);
             }
             ControllerEvent::Leading => self.begin_term(1.0),
             ControllerEvent::Standby(_) => self.begin_term(0.0),
@@ -87,31 +90,31 @@ impl Metrics {
             &self.pool_nodes,
             &self.pool_exhausted,
             &self.blocked,
-            &self.misplaced,
+            &self.misplaced_nodes,
         ];
         for family in families.into_iter().chain([&self.waiting, &self.findings]) {
             family.clear();
         }
         for number in [
             &self.nodes,
-            &self.losing_blocks,
+            &self.nodes_losing_blocks,
             &self.source_invalid,
-            &self.unhealthy,
+            &self.trouble,
             &self.paused,
+            &self.pending_changes,
         ] {
             number.set(0.0);
         }
-        self.queue(|queue| *queue = 0);
     }
 
     fn config_applied(&self, loaded: &Loaded) {
         self.source_invalid.set(0.0);
-        self.applied_at.set(now());
+        self.source_applied_timestamp_seconds.set(now());
         self.paused
             .set(truth(loaded.desired.policy.activity == Activity::Paused));
-        self.revision.clear();
+        self.source_revision.clear();
         if let Some(revision) = &loaded.revision {
-            self.revision
+            self.source_revision
                 .get_or_create(&vec![("revision", revision.clone())])
                 .set(1.0);
         }
@@ -125,15 +128,6 @@ impl Metrics {
         self.writes.get_or_create(&labels).inc();
     }
 
-    fn queue(&self, change: impl FnOnce(&mut usize)) {
-        let mut queue = self
-            .queue
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        change(&mut queue);
-        self.pending.set(count(*queue));
-    }
-
     /// Replaces the numbers of pools, nodes and findings.
     pub(in crate::telemetry) fn overview(&self, overview: &Overview) {
         self.pool_blocks.clear();
@@ -144,9 +138,10 @@ impl Metrics {
             .iter()
             .for_each(|(name, pool)| self.pool(name, pool));
         self.nodes.set(count(overview.nodes));
-        self.unread_ports
+        self.nodes_with_unread_ports
             .set(count(overview.nodes_with_unread_ports));
-        self.losing_blocks.set(count(overview.nodes_losing_blocks));
+        self.nodes_losing_blocks
+            .set(count(overview.nodes_losing_blocks));
         self.blocked(overview);
         self.misplaced(overview);
         self.findings.clear();
@@ -186,9 +181,9 @@ impl Metrics {
     }
 
     fn misplaced(&self, overview: &Overview) {
-        self.misplaced.clear();
+        self.misplaced_nodes.clear();
         for (code, nodes) in &overview.misplaced {
-            self.misplaced
+            self.misplaced_nodes
                 .get_or_create(&vec![("reason", (*code).to_owned())])
                 .set(count(*nodes));
         }
