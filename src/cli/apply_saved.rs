@@ -100,10 +100,16 @@ pub(super) fn saved_changes(
         return Err(Failure::Refused(saved.refusals.clone()));
     }
     match still_wanted(saved, plan, observed) {
-        Staleness::Stale(differences) if saved.intent == Intent::Undo => {
-            Err(Failure::StaleUndo(differences))
-        }
-        Staleness::Stale(differences) => Err(Failure::Stale(differences)),
+        Staleness::Stale(differences) if saved.intent == Intent::Undo => Err(Failure::Stale {
+            what: "the undo plan is stale",
+            differences,
+            hint: "the objects have changed since; revert them by hand, or plan from the files",
+        }),
+        Staleness::Stale(differences) => Err(Failure::Stale {
+            what: "the saved plan is stale",
+            differences,
+            hint: "run `cilium-ipam plan` again and review it",
+        }),
         Staleness::Current {
             changes,
             further,

@@ -57,12 +57,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     };
     let plan = match planning.make(common).await? {
         Made::Plan(made) => made.document,
-        Made::Invalid(loaded) => {
-            return Err(Failure::Invalid(output::diagnostics(
-                &loaded,
-                common.detail(),
-            )));
-        }
+        Made::Invalid(loaded) => return Err(Failure::invalid(&loaded, common.detail())),
     };
     let verdict = plan.verdict();
     let differs = verdict.outcome != PlanOutcome::Matches;

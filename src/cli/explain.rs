@@ -3,7 +3,7 @@
 
 use super::failure::Failure;
 use super::files::Files;
-use super::target::read;
+use super::target::read_valid;
 use super::{Common, ExitStatus, Format, output};
 use crate::render::{diagnostics, explanation};
 use ipam_cilium::observed::Observed;
@@ -56,13 +56,8 @@ pub(super) async fn explained(
     location: Location,
     common: &Common,
 ) -> Result<Explanation, Failure> {
-    let (loaded, observed) = read(location, common, Extent::Examination, Scope::Subnets).await?;
-    let Some(observed) = observed else {
-        return Err(Failure::Invalid(output::diagnostics(
-            &loaded,
-            common.detail(),
-        )));
-    };
+    let (loaded, observed) =
+        read_valid(location, common, Extent::Examination, Scope::Subnets).await?;
     warn(&loaded, &observed, common);
     let explained = match with {
         None => {

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use super::ExitStatus;
-use super::output::{Capped, by_cause, data, talk, warn};
+use super::output::{Capped, by_cause, data, diagnostics, talk, warn};
 use crate::render::{Detail, Paint, printable};
 use ipam_cluster::{ClusterError, WriteError};
+use ipam_controller::Loaded;
 use ipam_controller::migration::MigrationError;
 use ipam_planner::plan::RefusalDocument;
 
@@ -56,16 +57,12 @@ pub(super) enum Failure {
     NoHistory(String),
     /// The files have warnings, and `--strict` is set; the diagnostics, and the count in words.
     WithWarnings(String, String),
-    /// A saved plan is stale; the differences.
-    Stale(Vec<String>),
-    /// An undo plan is stale; the differences.
-    StaleUndo(Vec<String>),
-    /// A saved schedule of a migration is stale; the differences.
-    StaleSchedule(Vec<String>),
-    /// The files of a resumed migration are not those that were approved; the differences.
-    StaleFiles(Vec<String>),
-    /// The files do not contain the recorded blocks of a migration any more, by node.
-    LostBlocks(Vec<String>),
+    /// What was approved does not hold any more: what, and the differences.
+    Stale {
+        what: &'static str,
+        differences: Vec<String>,
+        hint: &'static str,
+    },
     /// The plan is not the expected one.
     Unexpected { what: String, hint: &'static str },
     /// Limits or protections refuse the plan.
@@ -89,6 +86,11 @@ impl Failure {
             Failure::Invalid(diagnostics) => Failure::Unwritten(diagnostics),
             other => other,
         }
+    }
+
+    /// For files that have errors.
+    pub(super) fn invalid(loaded: &Loaded, detail: Detail) -> Failure {
+        Failure::Invalid(diagnostics(loaded, detail))
     }
 
     /// For a task that panicked. The panic is printed already.
@@ -189,12 +191,7 @@ impl Failure {
             | Failure::Unwritten(_)
             | Failure::NoHistory(_)
             | Failure::WithWarnings(..) => Code::Invalid,
-            Failure::Stale(_)
-            | Failure::StaleUndo(_)
-            | Failure::StaleSchedule(_)
-            | Failure::StaleFiles(_)
-            | Failure::LostBlocks(_)
-            | Failure::Unexpected { .. } => Code::Stale,
+            Failure::Stale { .. } | Failure::Unexpected { .. } => Code::Stale,
             Failure::Refused(_) => Code::Refused,
             Failure::Beaten(_) => Code::Beaten,
             Failure::Partly(_) | Failure::Halted { .. } => Code::Partly,
@@ -216,19 +213,9 @@ impl Failure {
             Failure::WithWarnings(_, warnings) => {
                 format!("the files have {warnings}, and --strict is set")
             }
-            Failure::Stale(differences) => stale("saved", differences, detail),
-            Failure::StaleUndo(differences) => stale("undo", differences, detail),
-            Failure::StaleSchedule(differences) => stale("saved", differences, detail),
-            Failure::StaleFiles(differences) => listed(
-                "the files are not those that were approved; nothing was written",
-                differences,
-                detail,
-            ),
-            Failure::LostBlocks(nodes) => listed(
-                "the files do not give the approved blocks any more; nothing was written",
-                nodes,
-                detail,
-            ),
+            Failure::Stale {
+                what, differences, ..
+            } => stale(what, differences, detail),
             Failure::Halted { why, next } => format!("{why}\n{next}").trim_end().to_owned(),
             Failure::Unexpected { what, .. } => format!("{what}; nothing was written"),
             Failure::Refused(refusals) => refused(refusals, detail),
@@ -276,20 +263,7 @@ impl Failure {
             | Failure::Refused(_)
             | Failure::Halted { .. }
             | Failure::Interrupted(_) => "",
-            Failure::Stale(_) => "run `cilium-ipam plan` again and review it",
-            Failure::StaleSchedule(_) => {
-                "run `cilium-ipam migrate plan --out FILE` again and review it"
-            }
-            Failure::StaleFiles(_) => {
-                "review the differences, then pass --approve-files; or pass the files that were approved, such as with --revision"
-            }
-            Failure::LostBlocks(_) => {
-                "put the pools back, or move all nodes back with `cilium-ipam migrate undo` and plan again"
-            }
-            Failure::StaleUndo(_) => {
-                "the objects have changed since; revert them by hand, or plan from the files"
-            }
-            Failure::Unexpected { hint, .. } => hint,
+            Failure::Stale { hint, .. } | Failure::Unexpected { hint, .. } => hint,
             Failure::Beaten(_) => {
                 "retry when the other apply is done; on a live cluster, --lock-timeout 5m waits for it"
             }
@@ -324,13 +298,8 @@ pub(super) fn usage(error: &clap::Error) -> ExitCode {
 }
 
 fn stale(what: &str, differences: &[String], detail: Detail) -> String {
-    let title = format!("the {what} plan is stale; nothing was written");
-    listed(&title, differences, detail)
-}
-
-fn listed(title: &str, lines: &[String], detail: Detail) -> String {
-    let lines = Capped::new(lines, detail);
-    let mut message = format!("{title}:");
+    let lines = Capped::new(differences, detail);
+    let mut message = format!("{what}; nothing was written:");
     for line in &lines.shown {
         message += &format!("\n  {line}");
     }
@@ -410,7 +379,11 @@ mod tests {
     #[test]
     fn long_lists_are_capped_and_counted() {
         let differences: Vec<String> = (0..2_000).map(|number| format!("Node/n{number}")).collect();
-        let failure = Failure::Stale(differences);
+        let failure = Failure::Stale {
+            what: "the saved plan is stale",
+            differences,
+            hint: "",
+        };
         let short = failure.message(Detail::Short);
         assert_eq!(short.lines().count(), 12, "{short}");
         assert!(

@@ -12,8 +12,8 @@ use clap::Subcommand;
 use super::failure::Failure;
 use super::import::settle;
 use super::new_files::NewFile;
-use super::target::read;
-use super::{Common, ExitStatus, Format, output};
+use super::target::read_valid;
+use super::{Common, ExitStatus, Format, valid};
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_cluster::{ClusterError, Extent};
 use ipam_config::documents::Documents;
@@ -85,13 +85,8 @@ impl Flags {
     /// The files, and the cluster with all its Services and pools.
     async fn read(&self, common: &Common) -> Result<(Loaded, Observed), Failure> {
         let location = Location::from(&*self.directory);
-        let (loaded, observed) = read(location, common, Extent::Plan, Scope::Subnets).await?;
-        let Some(observed) = observed else {
-            return Err(Failure::Unwritten(output::diagnostics(
-                &loaded,
-                common.detail(),
-            )));
-        };
+        let read = read_valid(location, common, Extent::Plan, Scope::Subnets).await;
+        let (loaded, observed) = read.map_err(Failure::unwritten)?;
         for kind in [ObservedKind::Service, ObservedKind::LoadBalancerPool] {
             if let Some(spot) = observed.blind_spot(kind) {
                 return Err(Failure::Cluster(ClusterError::Indispensable {
@@ -127,11 +122,5 @@ fn changed(
         files: kept.chain(more.iter().map(NewFile::source)).collect(),
     };
     let changed = check_documents(documents, Vec::new());
-    match changed.has_errors() {
-        true => Err(Failure::Unwritten(output::diagnostics(
-            &changed,
-            common.detail(),
-        ))),
-        false => Ok(changed),
-    }
+    valid(changed, common).map_err(Failure::unwritten)
 }

@@ -355,11 +355,8 @@ fn load_valid(location: &Location, common: &Common) -> Result<Loaded, Failure> {
 
 /// Fails with the diagnostics if the files have errors.
 fn valid(loaded: Loaded, common: &Common) -> Result<Loaded, Failure> {
-    if loaded.has_errors() {
-        return Err(Failure::Invalid(output::diagnostics(
-            &loaded,
-            common.detail(),
-        )));
+    match loaded.has_errors() {
+        true => Err(Failure::invalid(&loaded, common.detail())),
+        false => Ok(loaded),
     }
-    Ok(loaded)
 }

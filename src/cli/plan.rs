@@ -164,7 +164,7 @@ fn invalid(arguments: &Arguments, common: &Common, loaded: &Loaded) -> Result<Fa
             let text = markdown_findings(&findings.findings, Detail::Full, PageLimit::REPORT);
             output::data(&report("No plan", &text))?
         }
-        PlanFormat::Human => return Ok(Failure::Invalid(output::diagnostics(loaded, detail))),
+        PlanFormat::Human => return Ok(Failure::invalid(loaded, detail)),
     }
     Ok(Failure::Invalid(String::new()))
 }

@@ -5,7 +5,7 @@ use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::target::read;
+use super::target::read_valid;
 use super::{Common, ExitStatus, explain, output, show_lb, show_nodes, show_plan, show_pools};
 use crate::render::{by_name, table};
 use ipam_cilium::observed::Observed;
@@ -119,13 +119,7 @@ pub(super) async fn read_and_plan(
     location: Location,
     common: &Common,
 ) -> Result<(Loaded, Observed, Plan), Failure> {
-    let (loaded, observed) = read(location, common, Extent::Plan, Scope::Subnets).await?;
-    let Some(observed) = observed else {
-        return Err(Failure::Invalid(output::diagnostics(
-            &loaded,
-            common.detail(),
-        )));
-    };
+    let (loaded, observed) = read_valid(location, common, Extent::Plan, Scope::Subnets).await?;
     explain::warn(&loaded, &observed, common);
     let plan = Job::files(&loaded).plan(&observed);
     Ok((loaded, observed, plan))

@@ -175,6 +175,19 @@ pub(super) async fn read(
     read_beside(move || load(&location), common, extent, scope).await
 }
 
+/// As [`read`]. Fails with the diagnostics if the files have errors.
+pub(super) async fn read_valid(
+    location: Location,
+    common: &Common,
+    extent: Extent,
+    scope: Scope,
+) -> Result<(Loaded, Observed), Failure> {
+    match read(location, common, extent, scope).await? {
+        (loaded, Some(observed)) => Ok((loaded, observed)),
+        (loaded, None) => Err(Failure::invalid(&loaded, common.detail())),
+    }
+}
+
 /// As [`read`], with another way to read the files.
 pub(super) async fn read_beside(
     load: impl FnOnce() -> Loaded + Send + 'static,

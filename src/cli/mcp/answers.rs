@@ -4,6 +4,7 @@
 use super::tools::{
     ExplainQuestion, MapQuestion, PlanQuestion, Question, SimulateQuestion, SimulatedFile,
 };
+use crate::cli::Common;
 use crate::cli::base::planned;
 use crate::cli::doctor::examined;
 use crate::cli::explain::explained;
@@ -11,7 +12,6 @@ use crate::cli::failure::Failure;
 use crate::cli::files::Files;
 use crate::cli::show::read_and_plan;
 use crate::cli::target::{read, read_beside};
-use crate::cli::{Common, output};
 use crate::render::map::area_list;
 use crate::render::{Detail, PageLimit, examination_markdown, explanation, markdown};
 use ipam_cilium::observed::Observed;
@@ -74,7 +74,7 @@ impl Subject {
         targets: &[String],
     ) -> Result<String, Failure> {
         let Some(observed) = observed else {
-            return Err(Failure::Invalid(output::diagnostics(loaded, Detail::Short)));
+            return Err(Failure::invalid(loaded, Detail::Short));
         };
         let selection = selection(targets)?;
         let job = Job::files(loaded).limited_to(&selection);

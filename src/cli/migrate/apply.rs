@@ -186,7 +186,7 @@ impl Run<'_> {
             let made = self.made(&approved.document.request).await?;
             let differences = approved.document.differences(&made.document);
             if !differences.is_empty() {
-                return Err(Failure::StaleSchedule(differences));
+                return Err(stale(differences));
             }
             approved.observed = made.observed;
         }
@@ -265,7 +265,7 @@ impl Run<'_> {
             let differences = saved.differences(document);
             return match differences.is_empty() {
                 true => Ok(()),
-                false => Err(Failure::StaleSchedule(differences)),
+                false => Err(stale(differences)),
             };
         }
         let loaded = self.loaded;
@@ -273,5 +273,13 @@ impl Run<'_> {
         tell_windows(&loaded.desired, self.cluster.now());
         output::talk(&migration(document, detail));
         Ok(())
+    }
+}
+
+fn stale(differences: Vec<String>) -> Failure {
+    Failure::Stale {
+        what: "the saved plan is stale",
+        differences,
+        hint: "run `cilium-ipam migrate plan --out FILE` again and review it",
     }
 }

@@ -284,7 +284,11 @@ impl RenewalArguments {
         let now = ApprovedFiles::new(desired, &record.schedule);
         let differences = record.approved.differences(&now);
         if !self.approve_files && !differences.is_empty() {
-            return Err(Failure::StaleFiles(differences));
+            return Err(Failure::Stale {
+                what: "the files are not those that were approved",
+                differences,
+                hint: "review the differences, then pass --approve-files; or pass the files that were approved, such as with --revision",
+            });
         }
         let all = record.nodes(jiff::Timestamp::UNIX_EPOCH);
         let all = all.map_err(Failure::Failed)?;
@@ -295,7 +299,11 @@ impl RenewalArguments {
         let lost = unreachable(desired, all.iter().map(stand));
         match lost.is_empty() {
             true => Ok(record.with_files(now).with_check(check)),
-            false => Err(Failure::LostBlocks(lost)),
+            false => Err(Failure::Stale {
+                what: "the files do not give the approved blocks any more",
+                differences: lost,
+                hint: "put the pools back, or move all nodes back with `cilium-ipam migrate undo` and plan again",
+            }),
         }
     }
 
