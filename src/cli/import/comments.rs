@@ -1,7 +1,7 @@
 //! Explains in YAML comments from what each part was inferred.
 
 use crate::cli::new_files::yaml::comment;
-use ipam_core::model::{NodeName, WritePath, WritePathChoice, count};
+use ipam_core::model::{NodeName, WritePath, WritePathChoice, count, first_of};
 use ipam_desired::PoolState;
 use ipam_planner::import::{Evidence, Inferred, InferredPool, InferredWritePath, RangeSource};
 
@@ -96,16 +96,11 @@ fn holders(evidence: &Evidence) -> String {
 
 /// `3 nodes hold`, with names.
 fn nodes(names: &[&NodeName], one: &str, several: &str) -> String {
-    let shown: Vec<&str> = names.iter().take(NAMED).map(|name| name.as_str()).collect();
-    let more = match names.len() - shown.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
     let verb = if names.len() == 1 { one } else { several };
     format!(
-        "{} ({}{more}) {verb}",
+        "{} ({}) {verb}",
         count(names.len(), "node"),
-        shown.join(", ")
+        first_of(NAMED, names)
     )
 }
 
@@ -125,20 +120,14 @@ pub(super) fn of_write_path(path: &InferredWritePath) -> String {
 
 /// Hostnames that a pool of Cilium takes from Services; empty without any.
 pub(super) fn of_hostnames(inferred: &Inferred) -> String {
-    let hostnames = inferred.hostnames.iter().take(NAMED);
-    let named: Vec<String> = hostnames
-        .map(|(service, hostname)| format!("{service} {hostname}"))
-        .collect();
-    if named.is_empty() {
+    if inferred.hostnames.is_empty() {
         return String::new();
     }
-    let more = match inferred.hostnames.len() - named.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let hostnames = inferred.hostnames.iter();
+    let hostnames = hostnames.map(|(service, hostname)| format!("{service} {hostname}"));
     comment(&format!(
-        "Services with hostnames of a cloud: {}{more}. With any CiliumLoadBalancerIPPool, Cilium removes these hostnames. Set `loadBalancerClass` of the Services before you add the first pool.",
-        named.join(", ")
+        "Services with hostnames of a cloud: {}. With any CiliumLoadBalancerIPPool, Cilium removes these hostnames. Set `loadBalancerClass` of the Services before you add the first pool.",
+        first_of(NAMED, hostnames)
     ))
 }
 

@@ -10,7 +10,7 @@ use crate::render::{Detail, diagnostics, human};
 use ipam_cilium::observed::Observed;
 use ipam_config::documents::Documents;
 use ipam_controller::{Job, Loaded, check_documents};
-use ipam_core::model::{Finding, Severity};
+use ipam_core::model::{Finding, Severity, first_of};
 use ipam_core::text::one_line;
 use ipam_planner::import::{ImportRequest, Inferred, Judgement, Refused, judge};
 use ipam_planner::plan::{
@@ -146,14 +146,9 @@ fn reasons<'p>(all: impl Iterator<Item = &'p Blocked>) -> Vec<String> {
         let target = one_line(&blocked.target.to_string()).into_owned();
         targets.entry(reason).or_default().push(target);
     }
-    let told = targets.into_iter().map(|(reason, targets)| {
-        let others = match targets.len() - 1 {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        format!("{}{others}: {reason}", targets[0])
-    });
-    told.collect()
+    let told = targets.into_iter();
+    told.map(|(reason, targets)| format!("{}: {reason}", first_of(1, targets)))
+        .collect()
 }
 
 fn refusal(reasons: &[Refused], detail: Detail) -> Failure {

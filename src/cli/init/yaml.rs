@@ -8,6 +8,7 @@ use super::words::shell;
 use crate::cli::failure::Failure;
 use crate::cli::new_files::yaml::{block_size, head, list, yaml};
 use crate::render::printable;
+use ipam_core::model::first_of;
 use ipam_core::net::Block;
 use ipam_desired::PoolState;
 use ipam_planner::proposal::{PoolNodes, Proposal, ProposedPool, Split};
@@ -62,15 +63,8 @@ fn header(directory: &Path, proposal: &Proposal, split: &Split) -> Result<String
         );
     }
     if !proposal.unassigned.is_empty() {
-        let free = proposal.unassigned.iter().map(ToString::to_string);
-        let free: Vec<String> = free.take(8).collect();
-        let more = proposal.unassigned.len() - free.len();
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
-        text += &format!("# In no pool, for later: {}{more}\n", free.join(", "));
+        let free = first_of(8, &proposal.unassigned);
+        text += &format!("# In no pool, for later: {free}\n");
     }
     Ok(text)
 }

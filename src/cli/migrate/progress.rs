@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use super::super::output::warn;
 use crate::render::{Paint, count, printable};
 use ipam_controller::migration::{MigrationEvent, Stores};
-use ipam_core::model::NodeName;
+use ipam_core::model::{NodeName, first_of};
 use ipam_planner::migration::{Direction, NodeRecord, Phase, ScheduleDocument};
 
 /// Nodes whose phase a bar shows.
@@ -160,19 +160,12 @@ impl Progress {
             let left = SignedDuration::from_secs(self.estimates.left(&self.done));
             text += &format!(", about {left:#} left");
         }
-        let phases: Vec<String> = self
-            .phases
-            .iter()
-            .take(SHOWN)
-            .map(|(node, phase)| format!("{node} {phase}"))
-            .collect();
-        if !phases.is_empty() {
-            text += &format!("; {}", phases.join(", "));
+        if !self.phases.is_empty() {
+            let phases = self.phases.iter();
+            let phases = phases.map(|(node, phase)| format!("{node} {phase}"));
+            text += &format!("; {}", first_of(SHOWN, phases));
         }
-        match self.phases.len().saturating_sub(SHOWN) {
-            0 => text,
-            more => text + &format!(" and {more} more"),
-        }
+        text
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::documents::tree::{Document, Step};
 use crate::documents::validator::{Fault, FaultKind};
-use ipam_core::model::{Finding, Origin, Rule, Severity};
+use ipam_core::model::{Finding, Origin, Rule, Severity, first_of};
 use ipam_core::text::one_line;
 
 fn finding(rule: &'static str, message: String) -> Finding {
@@ -302,14 +302,6 @@ fn list_of(known: &[&str]) -> String {
     if known.is_empty() {
         return "remove it; nothing can stand here".to_owned();
     }
-    let names: Vec<String> = known
-        .iter()
-        .take(LISTED)
-        .map(|name| format!("`{name}`"))
-        .collect();
-    let more = match known.len().saturating_sub(LISTED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("known here: {}{more}", names.join(", "))
+    let names = known.iter().map(|name| format!("`{name}`"));
+    format!("known here: {}", first_of(LISTED, names))
 }

@@ -1,8 +1,6 @@
-//! The validated nouns that every crate shares.
+//! The validated nouns that every crate shares, and numbers as people read them.
 //!
 //! A value of these types is always valid. Knows neither serde nor Kubernetes' wire formats.
-//!
-//! Numbers as people read them, with digits in groups of three.
 
 mod finding;
 mod ipam;
@@ -46,9 +44,26 @@ pub fn count(number: usize, one: &str) -> String {
     }
 }
 
+/// `a, b and 3 more`: the first items, and the number of the others.
+pub fn first_of<T: std::fmt::Display>(most: usize, items: impl IntoIterator<Item = T>) -> String {
+    let mut items = items.into_iter();
+    let shown = items.by_ref().take(most).map(|item| item.to_string());
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match items.count() {
+        0 => shown,
+        more => format!("{shown} and {} more", grouped_digits(more)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn further_items_are_counted() {
+        assert_eq!(first_of(2, ["a", "b"]), "a, b");
+        assert_eq!(first_of(2, 1..=2_000), "1, 2 and 1,998 more");
+    }
 
     #[test]
     fn digits_are_grouped_from_the_right() {

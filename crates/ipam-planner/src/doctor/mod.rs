@@ -21,7 +21,7 @@ mod waiting;
 use crate::check;
 use crate::plan::plan;
 use ipam_cilium::observed::Observed;
-use ipam_core::model::{Finding, NodeName, ObjectRef, Rule, Severity, grouped_digits};
+use ipam_core::model::{Finding, NodeName, ObjectRef, Rule, Severity, first_of};
 use ipam_desired::Desired;
 
 pub use identity::{Conclusion, Confidence, conclusions};
@@ -106,20 +106,9 @@ fn about_nodes<'n>(finding: Finding, names: impl IntoIterator<Item = &'n NodeNam
 
 /// `node a` or `nodes a, b and 7 more`.
 fn named(names: &[&NodeName]) -> String {
-    let first: Vec<String> = names
-        .iter()
-        .take(NAMED)
-        .map(|name| format!("`{name}`"))
-        .collect();
     let noun = if names.len() == 1 { "node" } else { "nodes" };
-    match names.len().saturating_sub(NAMED) {
-        0 => format!("{noun} {}", first.join(", ")),
-        more => format!(
-            "{noun} {} and {} more",
-            first.join(", "),
-            grouped_digits(more)
-        ),
-    }
+    let names = names.iter().map(|name| format!("`{name}`"));
+    format!("{noun} {}", first_of(NAMED, names))
 }
 
 /// `a b`, for blocks and ranges.

@@ -16,6 +16,7 @@ use super::record::{CordonedBefore, NodeRecord, Phase};
 use super::seen::{NodeSeen, Scheduling, SeenNode};
 use ipam_cilium::observed::ObjectVersion;
 use ipam_cilium::pods::{Life, Pod};
+use ipam_core::model::first_of;
 
 /// A Pod, so that no other one of its name is meant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -338,9 +339,5 @@ impl std::fmt::Display for Waiting {
 
 /// The first three of them, and how many more there are.
 pub(super) fn few(all: &[String]) -> String {
-    let shown = all.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
-    match all.len() {
-        0..=3 => shown,
-        more => format!("{shown} and {} more", more - 3),
-    }
+    first_of(3, all)
 }

@@ -12,7 +12,7 @@ use super::division::Demand;
 use super::suggestion::{common_sizes, cover, own_pod_pool};
 use super::{PoolNodes, ProposalOptions, ProposedPool, Remark, Split};
 use ipam_cilium::observed::{FamilyUse, Node, Observed, SeenPodPool};
-use ipam_core::model::{NodeName, Operator, PerFamily, PoolName, Requirement};
+use ipam_core::model::{NodeName, Operator, PerFamily, PoolName, Requirement, first_of};
 use ipam_core::net::{Block, BlockSize, Family};
 use ipam_desired::PoolState;
 
@@ -296,18 +296,13 @@ pub struct SeveralPlaces {
 
 impl fmt::Display for SeveralPlaces {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let first: Vec<&str> = self.places.iter().map(String::as_str).take(NAMED).collect();
-        let more = match self.places.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
         write!(
             f,
-            "nodes with {} are in {} places by the label `{}` ({}{more}), and get one pool: if these are different racks of one name, write a pool for each, whose nodeSelector has both labels",
+            "nodes with {} are in {} places by the label `{}` ({}), and get one pool: if these are different racks of one name, write a pool for each, whose nodeSelector has both labels",
             self.label.escape_debug(),
             self.places.len(),
             self.wider.escape_debug(),
-            first.join(", ").escape_debug()
+            first_of(NAMED, &self.places).escape_debug()
         )
     }
 }

@@ -15,6 +15,7 @@ use crate::nic::{
 use crate::vm_nic::change::Namespaces;
 use crate::vm_nic::records::{Held, Records, StoredRecords};
 use crate::vm_nic::restore::Node;
+use ipam_core::model::first_of;
 use openstack::HttpNeutron;
 
 /// Most NICs that an error names.
@@ -317,18 +318,11 @@ fn these(links: &[Link]) -> String {
             link.driver.as_deref().unwrap_or("no driver")
         )
     };
-    let are: Vec<String> = links
+    let are = links
         .iter()
-        .filter(|link| !matches!(link.kind, Kind::Other(_)))
-        .map(of)
-        .collect();
-    match are.len() {
-        0 => "none".to_owned(),
-        count if count > MOST_TOLD => format!(
-            "{} and {} more",
-            are[..MOST_TOLD].join(", "),
-            count - MOST_TOLD
-        ),
-        _ => are.join(", "),
+        .filter(|link| !matches!(link.kind, Kind::Other(_)));
+    match first_of(MOST_TOLD, are.map(of)) {
+        none if none.is_empty() => "none".to_owned(),
+        are => are,
     }
 }

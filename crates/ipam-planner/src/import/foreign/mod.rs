@@ -20,6 +20,7 @@ use serde_json::Value;
 use ipam_cilium::lbipam::AddressPoolManifest;
 use ipam_core::model::{
     AddressPoolName, NodeName, Operator, PerFamily, PoolName, Requirement, Selector, ServiceName,
+    first_of,
 };
 use ipam_core::net::{Address, Block, BlockSize, Range};
 use ipam_desired::PoolState;
@@ -129,17 +130,7 @@ fn by_own_label(key: &str, pool: &str) -> Option<Selector> {
 
 /// The first items as text, and the number of the others.
 fn listed<T: std::fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
-    const SHOWN: usize = 4;
-    let mut items = items.into_iter();
-    let shown: Vec<String> = items
-        .by_ref()
-        .take(SHOWN)
-        .map(|item| format!("`{item}`"))
-        .collect();
-    match items.count() {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
+    first_of(4, items.into_iter().map(|item| format!("`{item}`")))
 }
 
 #[cfg(test)]
