@@ -1,6 +1,5 @@
-//! Saved plans as input of `apply`: recognizes them, and finds the changes that are still wanted.
-//!
-//! `apply --maintenance-windows`: whether an apply may write now.
+//! Saved plans as input of `apply`: recognizes them, and finds the changes that are still wanted;
+//! and whether `--maintenance-windows` lets an apply write now.
 
 use std::collections::BTreeSet;
 use std::path::Path;

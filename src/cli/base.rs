@@ -1,7 +1,6 @@
-//! `--base`: compares the Policy of the files with that of another revision, whose limits, rules and
-//! excluded ranges apply as well. A pull request cannot lift them for itself.
-//!
-//! Makes a plan of a directory, for the commands that only show it.
+//! Makes a plan of a directory, for the commands that only show it. With `--base`, it compares the
+//! Policy of the files with that of another revision, whose limits, rules and excluded ranges
+//! apply as well: a pull request cannot lift them for itself.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,6 +1,5 @@
-//! `comment`: shows a plan in a pull request, as one comment that is kept up to date.
-//!
-//! What `watch` and the operator, which no merge starts, would write of a plan that is refused.
+//! `comment`: shows a plan in a pull request, as one comment that is kept up to date. Of a plan
+//! that is refused, it shows what `watch` and the operator, which no merge starts, would write.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,5 @@
 //! Prints the events of `watch` and the operator: as lines for people, or as one JSON object per
 //! line.
-//!
-//! Events of `watch` and the operator as JSON objects.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,15 +1,6 @@
-//! Arguments that select the files.
-//!
-//! Durations on the command line.
-//!
-//! The value of `--parallelism`.
-//!
-//! Names of objects and the directory of the files in one list of arguments, as kubectl mixes names
-//! and kinds.
-//!
-//! Flags that limit a plan to some objects.
-//!
-//! Flags for limits, waivers and protections, in addition to the Policy.
+//! Arguments that several commands share: the files and their revision, names of objects mixed
+//! with the directory, as kubectl mixes names and kinds, the objects to which a plan is limited,
+//! limits, waivers and protections in addition to the Policy, durations and `--parallelism`.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};

@@ -1,7 +1,6 @@
-//! Flags and environment that name a repository or a pull request, and the token for it. The token is
-//! never an argument of the command line, where every process of the machine could read it.
-//!
-//! What a pull request has shown: the markers of our comments, and the plan that a comment shows.
+//! Flags and environment that name a repository or a pull request, what the pull request has shown
+//! by the markers of our comments, and the token for it. The token is never an argument of the
+//! command line, where every process of the machine could read it.
 
 use std::fs::File;
 use std::io::Read;

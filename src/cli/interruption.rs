@@ -1,9 +1,6 @@
-//! SIGINT and SIGTERM. They end `watch` and the operator. The first one stops an apply in order,
-//! the second one at once.
-//!
-//! The lock of `apply` and of a migration: who holds it, and how it is acquired.
-//!
-//! Asks for approval before an apply writes.
+//! What may stop an apply or a migration before it writes: a signal, the lock of another process,
+//! or a person who does not approve. The first SIGINT or SIGTERM stops an apply in order, the
+//! second one at once; each ends `watch` and the operator.
 
 use std::future::Future;
 use std::io::{BufRead, IsTerminal};

@@ -1,10 +1,9 @@
 //! Prints data to stdout and messages to stderr. No other module prints, so that foreign text
 //! cannot send escape sequences to a terminal or commands to a CI log.
 //!
-//! Long lists: the first 10 entries and an exact count of the others; all of them with
-//! `--show-all`.
-//!
-//! The progress of an apply: a bar on a terminal, otherwise one line for each change.
+//! Long lists have the first 10 entries and an exact count of the others, or all with
+//! `--show-all`. The progress of an apply is a bar on a terminal, otherwise one line for each
+//! change.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};

@@ -1,7 +1,5 @@
-//! Plan files: reads them, compares them with the expected plan, and prints their headers.
-//!
-//! Files that a command writes: none may take the place of a file that the command reads, or of
-//! another output.
+//! Plan files: reads them, compares them with the expected plan, and prints their headers. No file
+//! that a command writes may take the place of one that it reads, or of another output.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,6 @@
-//! `schema`: prints the JSON Schema of the files, the CustomResourceDefinitions, the roles that commands
-//! need, or the admission policies that limit them. The first two come from the types that read the
-//! files.
-//!
-//! The admission policies that limit what an account may change, as YAML for `kubectl apply`.
+//! `schema`: prints the JSON Schema of the files, the CustomResourceDefinitions, the roles that
+//! commands need, or the admission policies that limit what an account may change. The first two
+//! come from the types that read the files.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;

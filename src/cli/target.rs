@@ -1,7 +1,5 @@
-//! The cluster that the flags select.
-//!
-//! Reads the files and the cluster at the same time, and then the subnets of Neutron that the files
-//! name.
+//! The cluster that the flags select, read at the same time as the files, and then the subnets of
+//! Neutron that the files name.
 
 use std::path::Path;
 

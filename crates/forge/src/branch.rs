@@ -1,7 +1,6 @@
-//! The main branch, and whether it has the same files in a directory as a commit. Must never know
-//! what the files say.
-//!
-//! The merged pull request that a commit of a branch came with.
+//! A branch of a repository: whether the main branch has the same files in a directory as a
+//! commit, and the merged pull request that a commit came with. Must never know what the files
+//! say.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path};

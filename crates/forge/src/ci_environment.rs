@@ -1,9 +1,6 @@
-//! What the environment of a CI job says: the forge, the pull request, its last commit and the
-//! token. The environment and the event's text are arguments.
-//!
-//! The address of a forge's API: TLS, or the own machine.
-//!
-//! Why a comment could not be posted.
+//! What the environment of a CI job says: the forge with the address of its API, the pull request,
+//! its last commit and the token, or why a comment could not be posted. The environment and the
+//! event's text are arguments.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,9 +1,5 @@
-//! One request to a forge: TLS, limits, and errors without the token. Must never know what the
-//! requests mean.
-//!
-//! A token, which no text may show.
-//!
-//! Repeats a request while the forge is busy or does not answer.
+//! Requests to a forge, each repeated while the forge is busy or does not answer: TLS, limits, and
+//! a token that no error shows. Must never know what the requests mean.
 
 use std::env::VarError;
 use std::fmt;

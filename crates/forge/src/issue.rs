@@ -1,7 +1,5 @@
-//! One issue of ours for each marker: opened, updated in place, and closed. Must never know what it
-//! says.
-//!
-//! The hidden first line by which a comment is found again.
+//! One issue of ours for each marker, the hidden first line by which it is found again: opened,
+//! updated in place, and closed. Must never know what it says.
 
 use std::collections::BTreeMap;
 use std::fmt;

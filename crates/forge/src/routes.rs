@@ -1,8 +1,5 @@
-//! The requests of each kind of forge, and what their answers mean, as documented. Sends nothing.
-//!
-//! The kinds of forges, and how they differ for a person.
-//!
-//! A pull request of a repository, as a person or the CI names it.
+//! The kinds of forges, the requests of each kind, and what their answers mean, as documented; and
+//! how a person or the CI names a pull request. Sends nothing.
 
 use std::fmt;
 use std::str::FromStr;

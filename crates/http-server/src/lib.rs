@@ -1,11 +1,7 @@
-//! A small HTTP server, for health, metrics and the map. It only reads: of a request it sees the
-//! method, the path and the host. It must never know what it shows.
-//!
-//! The open connections of a server.
-//!
-//! What kubelet and Prometheus ask: `/livez`, `/healthz`, `/readyz`, `/metrics`.
-//!
-//! Which names a visitor may call a server by.
+//! A small HTTP server, for health, metrics and the map: `/livez`, `/healthz`, `/readyz` and
+//! `/metrics`, as kubelet and Prometheus ask, and pages for visitors that call it by one of its
+//! names. It only reads: of a request it sees the method, the path and the host. It must never
+//! know what it shows.
 
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,10 @@
-//! A cluster: lists objects as raw JSON, and takes guarded writes.
+//! A cluster: lists objects as raw JSON, takes guarded writes, and tells what happens to objects
+//! after they were listed. It decides nothing.
 //!
-//! It decides nothing. There are three clusters: a live one, one in a file, and one in an archive of
-//! `cilium sysdump` that is only read. The file follows the API server's rules. A cache in front of a
-//! cluster keeps a copy of it up to date.
-//!
-//! Reads whole objects that moving a node needs beside the kinds of a plan: the Node, its
-//! CiliumNode, its Pods, and the records of migrations.
-//!
-//! Events of objects after they were listed.
+//! There are three clusters: a live one, one in a file, and one in an archive of `cilium sysdump`
+//! that is only read. The file follows the API server's rules. A cache in front of a cluster keeps
+//! a copy of it up to date. Moving a node also reads whole objects beside the kinds of a plan: the
+//! Node, its CiliumNode, its Pods, and the records of migrations.
 
 mod cache;
 mod file;

@@ -1,7 +1,5 @@
-//! Reads everything that a plan needs, in the order that the claims require. It must never decide
-//! anything.
-//!
-//! Exports a cluster as a `v1 List`.
+//! Reads everything that a plan needs, in the order that the claims require, or exports it as a
+//! `v1 List`. It must never decide anything.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 

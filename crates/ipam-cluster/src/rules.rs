@@ -1,10 +1,8 @@
 //! The API server's rules for writes, for the cluster in a file and the simulator: guards, merge
-//! patches, write-once fields.
+//! patches (RFC 7386), write-once fields.
 //!
 //! Sources: `staging/src/k8s.io/apiserver/pkg/registry/rest/update.go` and
 //! `pkg/apis/core/validation/validation.go` @ 1.36.
-//!
-//! JSON merge patch, RFC 7386.
 
 use serde_json::{Map, Value};
 

@@ -1,13 +1,10 @@
-//! Sends changes and returns one outcome for each.
+//! Sends changes and returns one outcome for each: it reports a failed write, and never replaces
+//! it by another one.
 //!
-//! It decides nothing: it reports a failed write, and never replaces it by another one.
-//!
-//! Who writes the allowed address pairs of VM ports. It knows no cluster and no claims: Neutron
-//! guards each write by the revision of the port.
-//!
-//! Creates the objects that changes fill, before their blocks are claimed: an existing object has a
-//! version, and a version ends a claim. The created objects are empty, so a create may arrive late,
-//! or twice.
+//! Objects that changes fill are created before their blocks are claimed: an existing object has a
+//! version, and a version ends a claim. The created objects are empty, so a create may arrive
+//! late, or twice. Allowed address pairs of VM ports need no claims: Neutron guards each write by
+//! the revision of the port.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;

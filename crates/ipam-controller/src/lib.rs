@@ -1,12 +1,8 @@
 //! Connects files, cluster, plan and outcomes: one path for every command.
 //!
-//! It decides no addresses: the planner does. It knows no arguments and prints nothing.
-//!
-//! Judges plans on a thread of their own: rules may take seconds, and the task renews its Lease
-//! meanwhile.
-//!
-//! Events: what people read with `kubectl describe`. It only builds objects; it must not know when
-//! an Event is written.
+//! It decides no addresses: the planner does. It knows no arguments and prints nothing. Plans are
+//! judged on a thread of their own: rules may take seconds, and the task renews its Lease
+//! meanwhile. Events, which people read with `kubectl describe`, are only built here, not written.
 
 #![forbid(unsafe_code)]
 

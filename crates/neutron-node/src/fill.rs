@@ -1,7 +1,6 @@
-//! Fills the warm pool of a network. Before a port is published, its facts are stored and its
-//! addresses are allowed, so that a Pod that takes it has everything.
-//!
-//! The first sync after a boot: releases what a crash of the machine left behind.
+//! Fills the warm pool of a network; first, after a boot, it releases what a crash of the machine
+//! left behind. Before a port is published, its facts are stored and its addresses are allowed, so
+//! that a Pod that takes it has everything.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

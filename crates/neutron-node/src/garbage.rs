@@ -1,8 +1,6 @@
 //! Deletes ports of this node whose interface is gone. Runtimes rarely send a GC (containerd sends
-//! none), and some main plugins do not pass on a DEL.
-//!
-//! Evidence about the interfaces of this node: the caches of container runtimes, and the ages of
-//! the kernel and of the plugin's files.
+//! none), and some main plugins do not pass on a DEL. The evidence is in the caches of container
+//! runtimes, and in the ages of the kernel and of the plugin's files.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,7 +1,6 @@
-//! What the daemon remembers of a network between runs, and when Neutron is asked again. Nothing is
-//! lost without it: the work is only done a little later.
-//!
-//! Servers of OpenStack, as their ports at Neutron show them.
+//! What the daemon remembers of a network between runs: its servers of OpenStack, as their ports
+//! at Neutron show them, and when Neutron is asked again. Nothing is lost without it: the work is
+//! only done a little later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -1,7 +1,6 @@
-//! Requests to Neutron, and its errors. The type of an error decides, never its status: 409 means an
-//! exhausted subnet, a quota, an address in use or a hardware address in use (Neutron 29).
-//!
-//! Retries of requests to Neutron.
+//! Requests to Neutron, their retries, and their errors. The type of an error decides, never its
+//! status: 409 means an exhausted subnet, a quota, an address in use or a hardware address in use
+//! (Neutron 29).
 
 use std::net::IpAddr;
 

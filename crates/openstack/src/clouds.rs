@@ -1,7 +1,6 @@
 //! Credentials in `clouds.yaml`, the format of OpenStack's clients: a password of a user in a
-//! project, or an application credential. Must never show a secret.
-//!
-//! Settings of OpenStack that work, but let others read or forge the traffic.
+//! project, or an application credential. Tells which settings let others read or forge the
+//! traffic. Must never show a secret.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,6 @@
-//! `mcp`: a server of the Model Context Protocol on stdin and stdout, for one directory and one
-//! cluster. It has only questions, which write nothing. Must never know how an answer is found.
-//!
-//! The messages of stdin, one per line.
+//! `mcp`: a server of the Model Context Protocol on stdin and stdout, one message per line, for
+//! one directory and one cluster. It has only questions, which write nothing. Must never know how
+//! an answer is found.
 
 mod answers;
 mod tools;

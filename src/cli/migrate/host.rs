@@ -1,7 +1,5 @@
-//! This process as the host of a migration: it waits, listens to signals, runs the person's check,
-//! and shows progress.
-//!
-//! The person's own check of a moved node: a command, with a time limit.
+//! This process as the host of a migration: it waits, listens to signals, runs the person's own
+//! check of a moved node with a time limit, and shows progress.
 
 use std::io::{Read, Seek};
 use std::process::{Child, Command, ExitStatus, Stdio};

@@ -1,7 +1,5 @@
-//! `migrate plan`: shows the whole schedule of a migration. It never writes to the cluster.
-//!
-//! The argument `DIR|FILE` of `migrate apply`: a directory, or a schedule that `migrate plan --out`
-//! saved.
+//! `migrate plan`: shows the whole schedule of a migration, or saves it for `migrate apply`, whose
+//! argument is a directory or such a schedule. It never writes to the cluster.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

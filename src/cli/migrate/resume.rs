@@ -1,7 +1,5 @@
-//! `migrate resume` and `migrate undo`: continue the stored migration, forward or back.
-//!
-//! What a person must approve anew before a migration goes on: other files than those that were
-//! approved, and a missing check.
+//! `migrate resume` and `migrate undo`: continue the stored migration, forward or back. A person
+//! must approve anew other files than those that were approved, and a missing check.
 
 use std::path::PathBuf;
 

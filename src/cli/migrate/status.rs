@@ -1,6 +1,5 @@
-//! `migrate status`: how far the stored migration came, and what to do next.
-//!
-//! How a migration ended: as text or JSON, and as a failure with what to do next.
+//! `migrate status`: how far the stored migration came, and what to do next; and how one ended, as
+//! text or JSON, and as a failure.
 
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! What a cache knows of the cluster.
 //!
 //! Pure: it knows the order of events and answers, never the time. `events` applies what the server
-//! reports, `writes` follows our own writes, `catch_up` knows which kinds lag.
+//! reports and follows our own writes, `catch_up` knows which kinds lag.
 
 mod catch_up;
 mod events;

@@ -1,7 +1,5 @@
 //! Keeps a cache up to date: lists everything, follows each kind, compares with the server now and
-//! then, and lists again when a watch cannot tell what happened.
-//!
-//! Lists the kinds whose watches stay behind what plans need.
+//! then, and lists again when a watch cannot tell what happened or stays behind what plans need.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

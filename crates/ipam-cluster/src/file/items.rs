@@ -1,7 +1,5 @@
-//! The heads of a list's items: the kind of each, and the identity that an API server would give
-//! it.
-//!
-//! Identifies the objects of a cluster file.
+//! The heads of a list's items, which identify the objects of a cluster file: the kind of each,
+//! and the identity that an API server would give it.
 
 use std::num::NonZero;
 use std::panic::resume_unwind;

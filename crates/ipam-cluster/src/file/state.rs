@@ -1,8 +1,5 @@
-//! The writes to a cluster file since it was read, by the API server's rules.
-//!
-//! Renders a cluster file with all writes, and decides when to save it.
-//!
-//! The file's text: JSON as `kubectl -o json` indents it, or YAML.
+//! The writes to a cluster file since it was read, by the API server's rules: the file's text with
+//! all of them, as `kubectl -o json` indents JSON, or as YAML; and when to save it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

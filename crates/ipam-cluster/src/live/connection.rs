@@ -1,8 +1,5 @@
-//! Finds the API server and the credentials, and sets up connections. It must never send a request.
-//!
-//! Time and randomness for the retries of a live cluster.
-//!
-//! Reports each request to an observer.
+//! Finds the API server and the credentials, and sets up connections, with the time and randomness
+//! of retries and the observer of requests. It must never send a request.
 
 use std::fmt;
 use std::future::Future;

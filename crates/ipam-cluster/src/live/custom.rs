@@ -1,8 +1,5 @@
-//! Lists and watches our own custom resources. It must never know what they mean.
-//!
-//! Lists the objects of other programs.
-//!
-//! Reads single objects, Pods and records from the API server.
+//! Lists and watches our own custom resources, lists the objects of other programs, and reads
+//! single objects, Pods and records. It must never know what they mean.
 
 use http::StatusCode;
 use serde::Deserialize;

@@ -1,6 +1,5 @@
-//! Reads a collection page by page. It must never know what the objects mean.
-//!
-//! One page of a list, in the encoding that the server chose.
+//! Reads a collection page by page, in the encoding that the server chose. It must never know what
+//! the objects mean.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,4 @@
-//! A guarded write as an HTTP request, and its answer as an outcome.
-//!
-//! URL paths of objects on the API server.
+//! A guarded write as an HTTP request to the URL path of its object, and the answer as an outcome.
 
 use std::borrow::Cow;
 

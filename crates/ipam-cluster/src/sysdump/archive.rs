@@ -1,7 +1,5 @@
-//! A zip archive of unknown origin: its files are read in memory, within limits, and never
-//! extracted. It must never know what the files mean.
-//!
-//! Which file of a sysdump has the objects of a kind, and how the file lists them.
+//! A zip archive of unknown origin, and which file of it has the objects of a kind. Files are read
+//! in memory, within limits, and never extracted. It must never know what the objects mean.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};

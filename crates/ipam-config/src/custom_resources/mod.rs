@@ -1,10 +1,5 @@
-//! Our custom resources: their definitions, their conversion to documents, and their status.
-//!
-//! Converts objects to text and JSON. Never reads or writes them.
-//!
-//! The status of each kind.
-//!
-//! An object of one of our kinds, and its conversion to a document.
+//! Our custom resources: the definition of each kind, the conversion of its objects to documents,
+//! and its status. Converts objects to text and JSON. Never reads or writes them.
 
 mod definition;
 

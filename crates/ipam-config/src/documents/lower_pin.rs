@@ -1,6 +1,5 @@
-//! Lowers a `NodeAssignment` document to a [`Pin`] when all pools are known.
-//!
-//! Pools that exist but have faults.
+//! Lowers a `NodeAssignment` document to a [`Pin`] when all pools are known, also those that exist
+//! but have faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 

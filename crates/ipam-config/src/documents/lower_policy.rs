@@ -1,6 +1,5 @@
-//! Lowers the `IPAMPolicy` document to a [`Policy`].
-//!
-//! Lowers `spec.migration` of the `IPAMPolicy` document to a [`MigrationPolicy`].
+//! Lowers the `IPAMPolicy` document to a [`Policy`], and its `spec.migration` to a
+//! [`MigrationPolicy`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;

@@ -1,8 +1,5 @@
-//! Lowers an `IPPool` document to a [`Pool`] or a [`NeutronPool`].
-//!
-//! Lowers an `IPPool` document with `spec.neutron` to a [`NeutronPool`].
-//!
-//! Lowers a label selector to a [`Selector`].
+//! Lowers an `IPPool` document to a [`Pool`] with its [`Selector`], or, with `spec.neutron`, to a
+//! [`NeutronPool`].
 
 use super::schema::{LabelSelector, SelectorOperator};
 use super::schema_lb::{BlockSizes, IpPoolDocument, IpPoolSpec, NeutronSubnet};

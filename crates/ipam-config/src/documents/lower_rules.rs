@@ -1,6 +1,5 @@
-//! Lowers `spec.rules` of the `IPAMPolicy` document. Knows no plan: an expression is only parsed.
-//!
-//! Lowers a `PolicyTest` document to cases.
+//! Lowers `spec.rules` of the `IPAMPolicy` document, and a `PolicyTest` document to cases. Knows
+//! no plan: an expression is only parsed.
 
 use std::collections::BTreeMap;
 

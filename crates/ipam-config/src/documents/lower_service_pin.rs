@@ -1,7 +1,6 @@
-//! Lowers a `ServiceAssignment` document to a [`ServicePin`].
-//!
-//! Checks our own annotations on a `CiliumLoadBalancerIPPool`: its priority and the addresses that
-//! it reserves. Knows nothing of a cluster, nor of what a plan makes of them.
+//! Lowers a `ServiceAssignment` document to a [`ServicePin`], and checks our own annotations on a
+//! `CiliumLoadBalancerIPPool`: its priority and the addresses that it reserves. Knows nothing of a
+//! cluster, nor of what a plan makes of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

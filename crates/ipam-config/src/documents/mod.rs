@@ -1,9 +1,8 @@
 //! Reads documents: YAML text in, `Desired` and findings out.
 //!
-//! Reads text, never files, and knows nothing of a cluster. Does not stop at the first fault: reads
-//! every document of every file, and reports each fault at its place in the file.
-//!
-//! The context of lowering one document: the document, its structural faults and its findings.
+//! Reads text, never files, and knows nothing of a cluster. Does not stop at the first fault:
+//! reads every document of every file, each in a context with its faults, and reports each fault
+//! at its place in the file.
 
 mod lower;
 mod lower_address_pool;

@@ -1,12 +1,8 @@
-//! Decides whose document this is: ours, a list of documents, or one of another program.
+//! Decides whose document this is: ours, a list of documents, an object of one of Cilium's kinds,
+//! or one of another program. Counts the ignored parts of the files, and reports each sort once.
 //!
 //! Knows names of kinds and groups, not fields. A misspelt kind or group of ours is an error: a
 //! pool that is ignored unnoticed is an outage.
-//!
-//! Reads which objects of Cilium's kinds the documents have, whatever reads these kinds.
-//!
-//! Counts the ignored parts of the files, and reports each sort once. Never decides to ignore
-//! anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,14 +1,9 @@
-//! The documents as people write them. These types also generate the JSON Schema, and their doc
-//! comments are its descriptions.
+//! The documents as people write them. These types also generate the JSON Schema for editors, and
+//! their doc comments are its descriptions.
 //!
-//! Wire format only: lowering decides what the values mean. Required fields are `Option`, because a
-//! document with faults is still read.
-//!
-//! The JSON Schema for editors.
-//!
-//! Fields that the API server sets: removed from documents and permitted in schemas, so that the
-//! output of `kubectl get -o yaml` is a document. Knows fields of every Kubernetes object, none of
-//! our kinds.
+//! Wire format only: lowering decides what the values mean. Required fields are `Option`, because
+//! a document with faults is still read. Fields that the API server sets are removed from
+//! documents and permitted in schemas, so that the output of `kubectl get -o yaml` is a document.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,5 @@
-//! The documents about LoadBalancer addresses as people write them: Cilium's own kind, unchanged,
-//! and our pins for Services.
-//!
-//! `IPPool`s as people write them: pools for nodes, and subnets of Neutron.
+//! Pools and pins of Services as people write them: Cilium's own kind for LoadBalancer addresses,
+//! unchanged, our `ServiceAssignment`, and `IPPool` for nodes and for subnets of Neutron.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,5 @@
-//! A YAML document as a tree with the position of every key and value.
-//!
-//! Knows nothing of our kinds or of the limits of the parser.
-//!
-//! Where the characters of a text stand in the YAML that writes it.
+//! A YAML document as a tree with the position of every key and value, and of the characters of
+//! each text. Knows nothing of our kinds or of the limits of the parser.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,9 +1,6 @@
-//! Parses text to documents. The limits allow a file of ten thousand pools and stop a YAML bomb.
-//!
-//! Knows nothing of our kinds.
-//!
-//! An index of the lines of a text: the byte of every line and of every character. Knows nothing of
-//! YAML. The cost of a look-up does not depend on the length of text or line.
+//! Parses text to documents, with an index of its lines, in which the cost of a look-up does not
+//! depend on the length of text or line. The limits allow a file of ten thousand pools and stop a
+//! YAML bomb. Knows nothing of our kinds.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

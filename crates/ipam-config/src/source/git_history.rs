@@ -1,7 +1,5 @@
 //! What git tells about the past of a path: the commits that changed it, and what they changed.
-//! Follows first parents, and never reads a file's content.
-//!
-//! Reads a commit object.
+//! Reads commit objects, follows first parents, and never reads a file's content.
 
 use jiff::Timestamp;
 

@@ -1,8 +1,6 @@
-//! The files of a location with some others in their place, as if they had been saved there. Must
-//! never write.
-//!
-//! Finds Policies that one Git revision has and other files do not, wherever they lie in the
-//! repository.
+//! Files of a location compared with others: with some in their place, as if they had been saved
+//! there; and the Policies that one Git revision has and others do not, wherever they lie in the
+//! repository. Must never write.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};

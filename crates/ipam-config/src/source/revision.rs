@@ -1,6 +1,5 @@
-//! Reads the files of a Git revision. Ignores the files of the work tree.
-//!
-//! Why a Git revision cannot be read, as findings.
+//! Reads the files of a Git revision, or tells as findings why it cannot be read. Ignores the
+//! files of the work tree.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

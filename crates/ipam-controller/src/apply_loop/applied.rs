@@ -1,9 +1,6 @@
-//! Changes with their outcomes, and which outcomes are reported when.
-//!
-//! An outcome that could still be lost is reported only once it is durable. It knows no cluster.
-//!
-//! After a conflict: observes again, and selects the changes that a fresh plan still asks for
-//! exactly as approved. It must never widen an approval: it writes nothing and adds no change.
+//! Changes with their outcomes, which are reported only once they are durable, and, after a
+//! conflict, the changes that a fresh plan still asks for exactly as approved. It must never widen
+//! an approval: it writes nothing and adds no change.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,5 @@
-//! What the recorded states of a cluster show about the subject: a snapshot that the repository has,
-//! commit by commit.
-//!
-//! One job for each of many items, on all cores.
-//!
-//! What applies changed: the reports that they wrote, in files that a person names.
+//! What the records of a cluster show about the subject: a snapshot that the repository has, read
+//! commit by commit on all cores, and the reports of applies, in files that a person names.
 
 use std::collections::BTreeMap;
 use std::io::Read;

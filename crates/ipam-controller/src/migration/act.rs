@@ -1,7 +1,5 @@
-//! Sends one step of a node. It must never decide which.
-//!
-//! Sets the IPAM mode of one node by a `CiliumNodeConfig`, which its agent reads when it starts,
-//! and removes such settings.
+//! Sends one step of a node, also its IPAM mode, by a `CiliumNodeConfig` that its agent reads when
+//! it starts. It must never decide which step.
 
 use std::collections::BTreeSet;
 

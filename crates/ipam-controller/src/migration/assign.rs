@@ -1,7 +1,5 @@
 //! Writes the blocks of one node where the running Cilium reads them: an ordinary change of a plan
-//! with a pin, claimed before it is written.
-//!
-//! Observations that the nodes of a wave share.
+//! with a pin, claimed before it is written. The nodes of a wave share their observations.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;

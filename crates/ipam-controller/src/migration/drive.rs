@@ -1,6 +1,5 @@
-//! Drives one node through its steps until it is done, fails, or needs a person.
-//!
-//! What the nodes of a migration wait for, for a person who looks.
+//! Drives one node through its steps until it is done, fails, or needs a person, and shows what it
+//! waits for.
 
 use std::collections::BTreeMap;
 use std::mem::Discriminant;

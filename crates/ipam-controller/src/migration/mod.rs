@@ -1,13 +1,8 @@
-//! Carries out a migration: wave by wave, node by node, step by step.
+//! Carries out a migration: wave by wave, node by node, step by step. It tells a person what
+//! happens, and checks before nodes move on, or back, that no two nodes show the same addresses.
 //!
-//! Every step is recorded in the cluster before it is done, so another program can take over at any
-//! moment. What comes next is decided in `ipam_planner::migration`; nothing here decides it.
-//!
-//! What happens during a migration, for a person.
-//!
-//! What must hold before nodes move on, or back: no two nodes show the same addresses.
-//!
-//! Stores what changes in the records of a running migration.
+//! Every step is recorded in the cluster before it is done, so another program can take over at
+//! any moment. What comes next is decided in `ipam_planner::migration`; nothing here decides it.
 
 mod act;
 mod assign;

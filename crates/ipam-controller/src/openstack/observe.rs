@@ -1,14 +1,7 @@
-//! Reads the subnets of pools and the ports of VMs for one plan.
-//!
-//! The result names each unread subnet and port with the reason; it never omits one.
-//!
-//! Neutron behind a server, or in a file.
-//!
-//! Writes the allowed address pairs of ports to Neutron, and says what each failure means for the
-//! plan.
-//!
-//! The subnets that were read last, so that a process that plans several times a second does not
-//! ask Neutron each time.
+//! Reads the subnets of pools and the ports of VMs for one plan, from a server or a file, and
+//! writes the allowed address pairs of ports. The result names each unread subnet and port with
+//! the reason; it never omits one. Subnets are remembered, so that a process that plans several
+//! times a second does not ask Neutron each time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,10 +1,8 @@
 //! The operator: does what `watch` does, but from custom resources, in the replica that leads, and
-//! reports in the cluster.
+//! reports in the cluster. It decides nothing about blocks.
 //!
-//! It decides nothing about blocks.
-//!
-//! Elects one of several operators: the holder of the Lease leads, the others stand by. It must
-//! never guard writes: only the claims keep blocks unique.
+//! The holder of the Lease leads, the others stand by. The Lease must never guard writes: only the
+//! claims keep blocks unique.
 
 mod objects;
 mod status_writer;

@@ -1,15 +1,9 @@
 //! Keeps a cluster as its files specify. Changed files, changed objects and elapsed time all wake
-//! the same loop, which goes the same way as `apply`.
+//! the same loop, which goes the same way as `apply`. What it reports is only data: people,
+//! metrics and statuses in the cluster decide what to show.
 //!
 //! Files with errors never act: the last valid ones still apply. What exceeds the Policy's limits
 //! waits for a person.
-//!
-//! A directory as the source of the files.
-//!
-//! What a controller reports: to people, to metrics, and to statuses in the cluster. It only
-//! carries data; the reader decides what to show.
-//!
-//! The last valid files, which apply, and the errors of newer ones. It reads nothing itself.
 
 mod reconcile;
 mod worker;

@@ -1,7 +1,5 @@
-//! Pod-CIDR annotations that hide one another or that Cilium does not read, and fields that are not
-//! CIDRs.
-//!
-//! Annotations of Services that look like those of LB-IPAM, and that Cilium does not read.
+//! Annotations that Cilium does not read: pod CIDRs of nodes that hide one another or are not
+//! CIDRs, and those of Services that look like LB-IPAM's.
 
 use super::finding;
 use ipam_cilium::behaviours;

@@ -1,8 +1,6 @@
-//! The blocks that each node announces by BGP, compared with the blocks that its Pods use.
-//!
-//! Which Services BGP and L2 announce, by the selectors of Cilium's objects.
-//!
-//! LoadBalancer addresses without an announcement.
+//! What BGP and L2 announce: the blocks of each node, compared with those that its Pods use; the
+//! Services that the selectors of Cilium's objects select; and LoadBalancer addresses without an
+//! announcement.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -1,6 +1,5 @@
-//! The same addresses on two nodes, and nodes that move when their agent restarts.
-//!
-//! Nodes without a block: their agents wait, and no Pod starts there.
+//! The blocks of nodes: the same addresses on two nodes, nodes that move when their agent
+//! restarts, and nodes without a block, whose agents wait.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

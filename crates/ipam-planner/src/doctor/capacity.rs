@@ -1,8 +1,6 @@
-//! Pools that are nearly full, and pools with scattered free blocks.
-//!
-//! Nodes with misplaced blocks: the files would not give them these blocks today.
-//!
-//! Allowed address pairs of VMs' ports that differ from the blocks of their nodes.
+//! How well pools fit: those that are nearly full or have scattered free blocks, nodes with
+//! misplaced blocks, and allowed address pairs of VMs' ports that differ from the blocks of their
+//! nodes.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};

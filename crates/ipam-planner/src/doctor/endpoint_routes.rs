@@ -1,12 +1,11 @@
-//! Ipam `multi-pool` without routes of single Pods.
-//!
-//! Up to 1.17, an agent in this mode knows no block of its node, so the route of the local node
-//! leads to the Node's block, or to one of 10.0.0.0/8 that the agent made up
-//! (`Documentation/network/concepts/ipam/multi-pool.rst` and `pkg/node/address.go` @ 1.17). From
-//! 1.18 on it has a route to each of its blocks.
-//!
+//! Routes to Pods that are missing: ipam `multi-pool` without routes of single Pods, and
 //! `auto-direct-node-routes` on nodes that cannot share a subnet. The API shows the addresses of
 //! nodes and no netmasks.
+//!
+//! Up to 1.17, an agent in ipam `multi-pool` knows no block of its node, so the route of the local
+//! node leads to the Node's block, or to one of 10.0.0.0/8 that the agent made up
+//! (`Documentation/network/concepts/ipam/multi-pool.rst` and `pkg/node/address.go` @ 1.17). From
+//! 1.18 on it has a route to each of its blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -1,8 +1,5 @@
-//! Ranges of allocators over addresses in other use, before a node gets a block there.
-//!
-//! Blocks and pools compared with the other ranges of the cluster.
-//!
-//! LoadBalancer pools over the addresses of machines and over the Service CIDR.
+//! Ranges that have other uses in the cluster: those of allocators before a node gets a block
+//! there, and LoadBalancer pools over the addresses of machines or over the Service CIDR.
 
 use std::collections::{BTreeMap, BTreeSet};
 

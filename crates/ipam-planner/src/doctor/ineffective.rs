@@ -1,6 +1,5 @@
-//! BGP objects that the running Cilium does not read, and speakers without a peer.
-//!
-//! L2 policies without effect (`pkg/l2announcer/l2announcer.go` @ 1.18 and 1.19).
+//! Objects without effect: BGP objects that the running Cilium does not read, speakers without a
+//! peer, and L2 policies (`pkg/l2announcer/l2announcer.go` @ 1.18 and 1.19).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

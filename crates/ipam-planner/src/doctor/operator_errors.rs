@@ -1,6 +1,5 @@
-//! `status.ipam.operator-status.error` of CiliumNodes: what it means for the node, and the fix.
-//!
-//! CiliumNodes without their Node, and CiliumNodes that the operator will refuse.
+//! CiliumNodes that the operator refuses or will refuse: what `status.ipam.operator-status.error`
+//! means for the node, the fix, and those without their Node.
 
 use std::sync::Arc;
 

@@ -1,7 +1,5 @@
-//! Ipam `multi-pool`: pools without free blocks, and blocks of nodes that no pool has any more.
-//!
-//! Ipam `multi-pool`: pools of Pods with addresses in common, and nodes whose default pool does not
-//! exist.
+//! Ipam `multi-pool`: pools without free blocks or with addresses in common, blocks of nodes that
+//! no pool has any more, and nodes whose default pool does not exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,6 @@
-//! Explains which nodes answer for an address of a LoadBalancer Service: L2 announcements and BGP.
-//!
-//! Does not know which of several nodes holds the Lease of a Service: Leases are not read.
-//!
-//! Explains whether two Services share an address, with everything that keeps them from it.
+//! Explains which nodes answer for an address of a LoadBalancer Service, by L2 announcements and
+//! BGP, and whether two Services share an address. Does not know which of several nodes holds the
+//! Lease of a Service: Leases are not read.
 
 use std::net::IpAddr;
 

@@ -1,10 +1,6 @@
-//! Explains why a node has its block, who uses an address, what a pool has left, and which pool
-//! serves a Service: every step of the decision, not only its result.
-//!
-//! Reports decisions of other modules, and never decides.
-//!
-//! Explains a pool: its ranges, the blocks that are free, and for each node why it may or may not
-//! get one.
+//! Explains why a node has its block, who uses an address, what a pool has left and for whom, and
+//! which pool serves a Service: every step of the decision, not only its result. Reports decisions
+//! of other modules, and never decides.
 
 mod answers;
 mod node;

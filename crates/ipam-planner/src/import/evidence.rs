@@ -1,6 +1,4 @@
-//! From what a pool was inferred.
-//!
-//! Finds a node label whose values separate the held blocks.
+//! From what a pool was inferred, such as a node label whose values separate the held blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 

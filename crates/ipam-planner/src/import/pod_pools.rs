@@ -1,8 +1,5 @@
-//! Pools for ipam `multi-pool`: the `CiliumPodIPPool`s of the cluster, as they are.
-//!
-//! Pools of LoadBalancer addresses as they are.
-//!
-//! The write path in use.
+//! What an import takes over as it is: the `CiliumPodIPPool`s of ipam `multi-pool`, the pools of
+//! LoadBalancer addresses, and the write path in use.
 
 use super::evidence::{RangeSource, add_holders};
 use super::{

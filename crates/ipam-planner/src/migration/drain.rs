@@ -1,11 +1,6 @@
 //! Which Pods of a node are evicted, by the rules of `kubectl drain`
-//! (`k8s.io/kubectl/pkg/drain/filters.go` @ 1.36). It must never evict.
-//!
-//! What the record keeps of a person's own check: that there was one, and its program.
-//!
-//! The Pods of the cluster and their budgets, as far as a schedule counts them.
-//!
-//! What keeps a node from moving, and what its move risks.
+//! (`k8s.io/kubectl/pkg/drain/filters.go` @ 1.36), what keeps the node from moving, and what its
+//! move risks. It must never evict.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,8 +1,6 @@
-//! What a migration keeps of itself in the cluster: the waves, the rules, and how far it came. It
-//! must never know where it is stored.
-//!
-//! What differs between an approved schedule and a fresh one: which node, and which field. The
-//! texts of a saved schedule may be hostile, so they are escaped.
+//! What a migration keeps of itself in the cluster: the waves, the rules, how far it came, and how
+//! a fresh schedule differs from the approved one. The texts of a saved schedule may be hostile,
+//! so they are escaped. It must never know where it is stored.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

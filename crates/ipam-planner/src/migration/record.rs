@@ -1,7 +1,6 @@
 //! What a migration keeps of each node in the cluster: where the node stands, and what a program
-//! that takes over needs. It must never know where records are stored.
-//!
-//! Turns a node back: the record from which it returns to its old blocks.
+//! needs that takes over, or turns the node back to its old blocks. It must never know where
+//! records are stored.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -1,13 +1,9 @@
-//! The texts under which a migration is stored. One object of a cluster holds 1 MiB, so the moves lie
-//! in parts of their own, which never change, and the waves and the state in the main record.
+//! The texts under which a migration is stored. One object of a cluster holds 1 MiB, so the moves
+//! lie in parts of their own, which never change, and the waves and the state in the main record.
 //!
-//! It must never know what an object is.
-//!
-//! Values as the texts that people write, in JSON. It must never know which values.
-//!
-//! The Node that is created in place of a deleted one: everything that people, clouds and
-//! controllers have put on it, without what belongs to the old object or to its blocks. It must
-//! never add anything but the mark of the migration and the cordon.
+//! The Node that is created in place of a deleted one keeps everything that people, clouds and
+//! controllers have put on it, without what belongs to the old object or to its blocks. Nothing is
+//! added but the mark of the migration and the cordon.
 
 use std::fmt::Display;
 use std::str::FromStr;

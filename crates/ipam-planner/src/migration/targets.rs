@@ -1,12 +1,9 @@
-//! The blocks that the files would give to nodes that hold none: where the nodes move to.
+//! Where the nodes of a migration move, in which order, and by which change: the blocks that the
+//! files would give to nodes that hold none, in waves by failure domain.
 //!
 //! It imagines a cluster in which these nodes hold nothing and their blocks are taken, and plans
-//! for it. So a node moves to exactly what a plan would give it.
-//!
-//! The order of the nodes of a schedule: waves by failure domain, in the order in which people read
-//! names.
-//!
-//! The change that gives a node the blocks of its record: that of a plan of the files with a pin.
+//! for it. So a node moves to exactly what a plan would give it, and its change is that of a plan
+//! with a pin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

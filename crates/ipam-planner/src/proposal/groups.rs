@@ -1,9 +1,5 @@
-//! Groups of nodes that get a pool each, and the blocks that they hold.
-//!
-//! Racks of one name in several data centres: one value of the label that divides the nodes, and
-//! several places by a wider one.
-//!
-//! Stray blocks: single blocks far from those that lie together.
+//! Groups of nodes that get a pool each, and the blocks that they hold: without stray blocks, far
+//! from those that lie together, and with a remark on racks of one name in several data centres.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,10 +1,5 @@
-//! The environment variables of a CNI request (SPEC.md, "Parameters").
-//!
-//! Versions of the CNI specification.
-//!
-//! `CNI_ARGS`: `KEY=VALUE;KEY=VALUE`, from a runtime or a person.
-//!
-//! An interface of a container: the subject of ADD, DEL and CHECK.
+//! A CNI request (SPEC.md, "Parameters"): its environment variables with `CNI_ARGS`, the version
+//! of the specification, and the interface of a container that is its subject.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,11 +1,7 @@
-//! The CNI commands at Neutron. After each command, Neutron has what the answer says, wherever an
+//! The CNI commands at Neutron: ADD creates the port of an interface, CHECK compares it with its
+//! ADD, DEL deletes the ports of that interface and no others, and GC those of this network and
+//! node without an attachment. After each command, Neutron has what the answer says, wherever an
 //! earlier attempt ended. Must never know files or the environment.
-//!
-//! CHECK: whether the port of an interface still has the addresses of its ADD.
-//!
-//! DEL: deletes the ports of an interface of a container, and no others.
-//!
-//! GC: deletes ports of this network on this node that have no attachment any more.
 
 mod add;
 mod outcome;

@@ -1,7 +1,5 @@
-//! The plugin `cni-ipam-neutron`: an interface gets the addresses of a port of Neutron. Must never
-//! know files; `node_ports` does.
-//!
-//! ADD, DEL and GC of one network on this node.
+//! The plugin `cni-ipam-neutron`: ADD, DEL and GC of one network on this node. An interface gets
+//! the addresses of a port of Neutron. Must never know files; `state` does.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,7 +1,6 @@
-//! Messages about links and routes that several plugins send.
-//!
-//! Numbers of rtnetlink, under the kernel's names (`include/uapi/linux/if_link.h`, `if_addr.h`,
-//! `rtnetlink.h`, `neighbour.h`, `veth.h`, `if.h` and `socket.h` of Linux).
+//! Messages about links and routes that several plugins send, with the numbers of rtnetlink under
+//! the kernel's names (`include/uapi/linux/if_link.h`, `if_addr.h`, `rtnetlink.h`, `neighbour.h`,
+//! `veth.h`, `if.h` and `socket.h` of Linux).
 
 use std::net::IpAddr;
 

@@ -1,7 +1,5 @@
-//! Network namespaces, and a connection to the kernel within each. Only a short-lived thread enters
-//! another namespace.
-//!
-//! Reads the device behind a link from sysfs: PCI address and driver.
+//! Network namespaces, a connection to the kernel within each, and the device behind a link there,
+//! from sysfs. Only a short-lived thread enters another namespace.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -1,6 +1,5 @@
-//! The settings of a network for the daemon `neutron-node`. The plugin only checks them.
-//!
-//! The source of a network's credentials.
+//! The settings of a network for the daemon `neutron-node`, which the plugin only checks, and the
+//! source of the network's credentials.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

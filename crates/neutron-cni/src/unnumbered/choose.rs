@@ -1,8 +1,6 @@
-//! Chooses the parts of a secondary route, or refuses: settings, addresses, the node and the Pod may
-//! contradict each other.
-//!
-//! Names that follow from the attachment alone, so that each run finds what an earlier one made,
-//! without a file: a kill leaves nothing that has no name.
+//! Chooses the parts of a secondary route, or refuses: settings, addresses, the node and the Pod
+//! may contradict each other. Names follow from the attachment alone, so that each run finds what
+//! an earlier one made, without a file: a kill leaves nothing that has no name.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

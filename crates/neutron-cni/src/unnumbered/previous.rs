@@ -1,7 +1,5 @@
 //! The result of the plugins before this one (`prevResult`): the addresses of the Pod's interface,
-//! and everything else, which is passed on as it is.
-//!
-//! Compares a secondary route with what is there (CHECK).
+//! which CHECK compares with what is there, and everything else, which is passed on as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

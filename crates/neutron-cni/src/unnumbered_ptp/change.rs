@@ -1,6 +1,5 @@
-//! Sends the steps of a secondary route to the kernel. Must never decide which steps.
-//!
-//! Reads what a secondary route consists of, and what surrounds it, from the kernel.
+//! Sends the steps of a secondary route to the kernel, and reads from it what the route consists
+//! of and what surrounds it. Must never decide which steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

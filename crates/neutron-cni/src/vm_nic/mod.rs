@@ -1,7 +1,6 @@
-//! The plugin `cni-vm-nic`: a NIC of the machine moves to a Pod, with the addresses of its port.
-//! Connects links, namespaces and records with `nic`, which decides what to change.
-//!
-//! CHECK: whether the Pod still has its NIC, and the NIC the addresses of its port.
+//! The plugin `cni-vm-nic`: a NIC of the machine moves to a Pod, with the addresses of its port,
+//! and CHECK finds whether both are still there. Connects links, namespaces and records with
+//! `nic`, which decides what to change.
 
 mod add;
 mod change;

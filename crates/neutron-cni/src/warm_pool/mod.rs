@@ -1,8 +1,7 @@
-//! The warm pool of a node: ports that are created before a Pod needs them. Decides which port fits
-//! an interface, and what the pool needs. Only the node's files tell which interface holds a port: at
-//! Neutron, a pooled port keeps its owner and its slot for life. Pure.
-//!
-//! What a pool needs, by the node's files and the ports at Neutron.
+//! The warm pool of a node: ports that are created before a Pod needs them. Decides which port
+//! fits an interface, and what the pool needs, by the node's files and the ports at Neutron. Only
+//! the files tell which interface holds a port: at Neutron, a pooled port keeps its owner and its
+//! slot for life. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

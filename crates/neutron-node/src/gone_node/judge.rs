@@ -1,8 +1,6 @@
-//! Decides which ports of a node that is gone may be deleted. A port may go if its server is neither
-//! a Node of the cluster nor a server of OpenStack. Missing evidence never counts as evidence.
-//! Pure.
-//!
-//! The command line of `gc`.
+//! Decides which ports of a node that is gone may be deleted, for the command line of `gc`. A port
+//! may go if its server is neither a Node of the cluster nor a server of OpenStack. Missing
+//! evidence never counts as evidence. Pure.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,6 +1,4 @@
 //! Neutron and Keystone over HTTP. Each answer has a time limit. Must never show a secret.
-//!
-//! Objects in Neutron's answers.
 
 mod ask;
 mod keystone;

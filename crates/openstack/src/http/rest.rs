@@ -1,8 +1,5 @@
-//! Reads answers, and translates their errors.
-//!
-//! Hides secrets in text of servers.
-//!
-//! Reports each request to an observer.
+//! Reads answers, translates their errors without the secrets in the text of servers, and reports
+//! each request to an observer.
 
 use std::fmt;
 use std::io::ErrorKind;

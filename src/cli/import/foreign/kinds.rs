@@ -1,6 +1,5 @@
-//! The kinds of other address managers in a live cluster, and what an import lacks without them.
-//!
-//! Reads exported objects from files: YAML or JSON, any number of documents.
+//! The objects of other address managers: listed in a live cluster, with what an import lacks
+//! without a kind, or read from exported YAML or JSON of any number of documents.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,6 @@
-//! What an event of a watch does to a cache. Events of one kind come in order; the kinds know
-//! nothing of each other's progress.
-//!
-//! Our own writes: a cache serves no plan until it shows each of them.
+//! What an event of a watch does to a cache, and our own writes, each of which a cache shows
+//! before it serves a plan. Events of one kind come in order; the kinds know nothing of each
+//! other's progress.
 
 use std::sync::Arc;
 

@@ -1,9 +1,6 @@
-//! Our custom resources, kept in memory: the source of the configuration, and the objects that
-//! statuses are written to.
-//!
-//! It writes nothing to the cluster.
-//!
-//! Lists and watches our custom resources, and keeps the memory up to date. It checks no documents.
+//! Our custom resources, listed, watched and kept in memory: the source of the configuration, and
+//! the objects that statuses are written to. It checks no documents, and writes nothing to the
+//! cluster.
 
 mod reading;
 

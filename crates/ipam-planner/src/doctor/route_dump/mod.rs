@@ -1,7 +1,6 @@
-//! Routes of routers, read from the JSON of FRR and audited against the cluster. Never knows how they
-//! were fetched.
-//!
-//! `show bgp ipv4|ipv6 unicast json` of FRR (`bgpd/bgp_route.c` @ 8 to 10).
+//! Routes of routers, read from the JSON of FRR (`show bgp ipv4|ipv6 unicast json`,
+//! `bgpd/bgp_route.c` @ 8 to 10) and audited against the cluster. Never knows how they were
+//! fetched.
 
 mod audit;
 

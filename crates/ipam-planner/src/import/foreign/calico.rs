@@ -1,7 +1,5 @@
-//! Calico's pools, blocks and reservations, as pools and pins of nodes.
-//!
-//! Pools of Calico as pools of nodes: Calico's pools have one family each, and a pool of ours gives
-//! a node blocks of all its families.
+//! Calico's pools, blocks and reservations, as pools and pins of nodes. Calico's pools have one
+//! family each, and a pool of ours gives a node blocks of all its families.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,5 @@
-//! MetalLB's pools, advertisements and Services, as objects of Cilium's LB-IPAM.
-//!
-//! The configuration of MetalLB before 0.13, in a ConfigMap, as the objects that replaced it.
-//! Source: `configmaptocrs` of MetalLB 0.13.
+//! MetalLB's pools, advertisements and Services, as objects of Cilium's LB-IPAM. A ConfigMap of
+//! MetalLB before 0.13 is read as the objects that replaced it (`configmaptocrs` of MetalLB 0.13).
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! Reads the pools of other address managers: Calico, MetalLB and node-ipam-controller. Nothing is renumbered, and
-//! everything that is inferred or left out has a remark.
+//! Reads the pools of other address managers: Calico, MetalLB and node-ipam-controller. Nothing is
+//! renumbered, and everything that is inferred or left out has a remark.
 //!
-//! Pure functions of parsed objects. They know neither YAML nor clients; only `held` knows the
+//! Pure functions of parsed objects. They know neither YAML nor clients; only `object` knows the
 //! cluster.
 
 mod calico;

@@ -1,9 +1,8 @@
-//! ClusterCIDRs of node-ipam-controller, as pools of nodes.
+//! ClusterCIDRs of node-ipam-controller, as pools of nodes, with the labelled nodes that a
+//! `v1.NodeSelector` means.
 //!
 //! Source: `pkg/apis/clustercidr/v1/types.go` and
 //! `pkg/controller/ipam/multi_cidr_priority_queue.go` of node-ipam-controller at aa9996c.
-//!
-//! A `v1.NodeSelector`: its meaning as a set of labelled nodes.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

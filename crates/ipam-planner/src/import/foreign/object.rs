@@ -1,10 +1,6 @@
-//! Parsed objects of a cluster: their kind and name, out of Lists. Any field may have any type.
-//!
-//! Remarks on an import, each with a name that documentation and tests can refer to.
-//!
-//! Amends imported pools by what the nodes of the cluster hold.
-//!
-//! The LabelSelector that means the same as a list of alternatives, where one exists.
+//! What the imports of all managers share: parsed objects, any field of which may have any type;
+//! remarks with names that documentation and tests can refer to; LabelSelectors for lists of
+//! alternatives; and the blocks that the nodes of the cluster hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
