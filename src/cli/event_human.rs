@@ -6,6 +6,7 @@ use ipam_cluster::Rollback;
 use ipam_controller::apply::Outcome;
 use ipam_controller::{ControllerEvent, Loaded, Waiting, WaitingChange};
 use ipam_core::model::{Hazard, Severity, grouped_digits};
+use ipam_core::text::joined;
 use ipam_desired::Activity;
 use ipam_planner::plan::{ChangeDocument, VersionRules};
 
@@ -176,10 +177,7 @@ fn why_waits(change: &WaitingChange, activity: Activity) -> String {
     match change.needs_approval.as_slice() {
         [] if change.rules == VersionRules::Unknown => UNKNOWN_RULES.to_owned(),
         [] => hazard.to_owned(),
-        blocks => {
-            let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
-            format!("needs the approval of a person: {}", blocks.join("; "))
-        }
+        blocks => format!("needs the approval of a person: {}", joined(blocks, "; ")),
     }
 }
 

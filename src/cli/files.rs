@@ -14,7 +14,7 @@ use ipam_cilium::observed::Observed;
 use ipam_config::source::Location;
 use ipam_controller::Parallelism;
 use ipam_core::model::{LimitName, LimitNameError, NodeName, PoolName, Selector, Waiver};
-use ipam_core::text::most_similar;
+use ipam_core::text::{joined, most_similar};
 use ipam_desired::{Desired, Policy};
 use ipam_planner::plan::{PlanDocument, Selected, Selection};
 
@@ -316,11 +316,8 @@ impl SafetyArguments {
         }
         let names = |names: &BTreeSet<String>| match names.len() {
             0 => "no waivers".to_owned(),
-            1 => format!("the waiver {}", names.iter().cloned().collect::<String>()),
-            _ => format!(
-                "the waivers {}",
-                names.iter().cloned().collect::<Vec<_>>().join(", ")
-            ),
+            1 => format!("the waiver {}", joined(names, "")),
+            _ => format!("the waivers {}", joined(names, ", ")),
         };
         let what = format!(
             "the plan has {}, and --waive asks for {}",

@@ -16,6 +16,7 @@ use ipam_cilium::observed::{AddressPoolStatus, Observed};
 use ipam_cluster::Extent;
 use ipam_config::documents::Documents;
 use ipam_core::net::Range;
+use ipam_core::text::joined;
 use ipam_planner::check;
 
 #[derive(Debug, clap::Args)]
@@ -177,11 +178,9 @@ fn safe(text: &str) -> String {
 
 /// The addresses and hostnames, as `kubectl get services` shows them.
 fn served(row: &ServiceRow) -> String {
-    let served = row.external_ips.iter().chain(&row.hostnames);
-    let served: Vec<&str> = served.map(String::as_str).collect();
-    match served.is_empty() {
-        true => "<pending>".to_owned(),
-        false => safe(&served.join(",")),
+    match joined(row.external_ips.iter().chain(&row.hostnames), ",") {
+        none if none.is_empty() => "<pending>".to_owned(),
+        served => safe(&served),
     }
 }
 
@@ -189,7 +188,7 @@ fn reported(value: &Option<String>) -> String {
     or_dash(&safe(value.as_deref().unwrap_or_default()))
 }
 
-fn joined(items: &[String]) -> String {
+fn listed(items: &[String]) -> String {
     or_dash(&safe(&items.join(",")))
 }
 
@@ -207,9 +206,9 @@ const SERVICES: [Column<ServiceRow>; 6] = [
     ("NAMESPACE", |row| safe(&row.namespace)),
     ("NAME", |row| safe(&row.name)),
     ("EXTERNAL-IP", served),
-    ("POOL", |row| joined(&row.pools)),
+    ("POOL", |row| listed(&row.pools)),
     ("REASON", |row| reported(&row.reason)),
-    ("EXPECTED", |row| joined(&row.expected)),
+    ("EXPECTED", |row| listed(&row.expected)),
 ];
 
 fn both(tables: &Tables) -> String {

@@ -12,6 +12,7 @@ use super::show::{Column, TableFormat, or_dash, print, read_and_plan};
 use ipam_cilium::observed::{Node, Observed};
 use ipam_core::model::{NodeName, Selector, SelectorIndex};
 use ipam_core::net::Block;
+use ipam_core::text::joined;
 use ipam_desired::{Desired, Pool};
 use ipam_planner::plan::{Blocked, NodeChange, Plan, Target, node_changes};
 
@@ -215,7 +216,7 @@ fn of_multi_pool(
         .get(&node.name)
         .map(|node| node.allocated.as_slice())
         .unwrap_or_default();
-    let pools: Vec<&str> = allocated.iter().map(|(pool, _)| pool.as_str()).collect();
+    let pools = allocated.iter().map(|(pool, _)| pool);
     let default = observed.default_pool(node);
     NodeRow {
         name: node.name.to_string(),
@@ -232,11 +233,7 @@ fn of_multi_pool(
             "CiliumNode.spec.ipam.pools.allocated"
         }
         .to_owned(),
-        pool: if pools.is_empty() {
-            "-".to_owned()
-        } else {
-            pools.join(",")
-        },
+        pool: or_dash(&joined(pools, ",")),
         state: blocked
             .cloned()
             .unwrap_or_else(|| format!("default pool {}", default.escape_debug())),
@@ -246,8 +243,7 @@ fn of_multi_pool(
 }
 
 fn planned(after: &[Block]) -> String {
-    let blocks: Vec<String> = after.iter().map(ToString::to_string).collect();
-    format!("will get {}", blocks.join(","))
+    format!("will get {}", joined(after, ","))
 }
 
 const COLUMNS: [Column<NodeRow>; 5] = [
@@ -263,6 +259,6 @@ const WIDE: [Column<NodeRow>; 2] = [
     ("LABELS", |row| {
         let labels = row.labels.iter();
         let labels = labels.map(|(key, value)| format!("{key}={value}"));
-        or_dash(&labels.collect::<Vec<_>>().join(","))
+        or_dash(&joined(labels, ","))
     }),
 ];

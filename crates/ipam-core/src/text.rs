@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::fmt::Display;
 
 /// Control characters, and invisible characters that change the direction or look of the text after
 /// them. They include Unicode's Default_Ignorable_Code_Point, which some programs skip when they
@@ -78,6 +79,12 @@ pub fn natural_order(a: &str, b: &str) -> Ordering {
     }
     // `a01` and `a1` are equal by value.
     left.len().cmp(&right.len()).then_with(|| a.cmp(b))
+}
+
+/// The items as text, with this between them.
+pub fn joined<T: Display>(items: impl IntoIterator<Item = T>, between: &str) -> String {
+    let texts: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    texts.join(between)
 }
 
 /// The items in the natural order of their names. Items with equal names keep their order.

@@ -14,6 +14,7 @@ use ipam_cilium::lbipam::{
 };
 use ipam_cilium::observed::Observed;
 use ipam_core::model::ServiceName;
+use ipam_core::text::joined;
 use ipam_desired::{Desired, PinnedTo, ServicePin};
 
 /// Labels of the Services that Cilium makes for a Gateway and for an Ingress
@@ -86,11 +87,10 @@ impl fmt::Display for WhyLeft {
         match self {
             WhyLeft::HoldsNone => f.write_str("it holds no address"),
             WhyLeft::HasHostnames(hostnames) => {
-                let hostnames: Vec<String> = hostnames.iter().map(ToString::to_string).collect();
                 write!(
                     f,
                     "it has {} and no IP address: a pin cannot keep a hostname, which LB-IPAM removes; give the Service the `loadBalancerClass` of the program that set it",
-                    hostnames.join(" ")
+                    joined(hostnames, " ")
                 )
             }
             WhyLeft::AnotherController => {
@@ -117,8 +117,7 @@ impl fmt::Display for WhyLeft {
 }
 
 pub fn listed(addresses: &[IpAddr]) -> String {
-    let texts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    texts.join(" ")
+    joined(addresses, " ")
 }
 
 /// Decides on the pins.

@@ -10,6 +10,7 @@ use ipnet::IpNet;
 
 use crate::log;
 use ipam_core::neutron::Id;
+use ipam_core::text::joined;
 use neutron_cni::cni::{CniError, ErrorCode, InterfaceName};
 use neutron_cni::file_error;
 use neutron_cni::state::NodeState;
@@ -113,7 +114,7 @@ impl PairsKeeper {
                 let message = format!(
                     "port {} has Neutron's limit of pairs, and does not allow {}",
                     self.port,
-                    list(&now)
+                    joined(&now, ", ")
                 );
                 let details = "raise `max_allowed_address_pair` in neutron.conf, or allow `ranges` instead of addresses";
                 return Err(PairsError::LimitReached(CniError::new(
@@ -155,7 +156,7 @@ impl PairsKeeper {
                 ];
                 let parts = parts.into_iter().filter(|(_, ranges)| !ranges.is_empty());
                 let parts: Vec<String> = parts
-                    .map(|(verb, ranges)| format!("{verb} {}", list(ranges)))
+                    .map(|(verb, ranges)| format!("{verb} {}", joined(ranges, ", ")))
                     .collect();
                 log(
                     &self.purpose,
@@ -225,12 +226,4 @@ fn port_of(name: &InterfaceName, neutron: &impl VmPorts) -> Result<Id, CniError>
             ))
         }
     }
-}
-
-fn list(ranges: &BTreeSet<IpNet>) -> String {
-    ranges
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
 }

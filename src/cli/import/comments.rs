@@ -2,6 +2,7 @@
 
 use crate::cli::new_files::yaml::comment;
 use ipam_core::model::{NodeName, WritePath, WritePathChoice, count, first_of};
+use ipam_core::text::joined;
 use ipam_desired::PoolState;
 use ipam_planner::import::{Evidence, Inferred, InferredPool, InferredWritePath, RangeSource};
 
@@ -19,10 +20,9 @@ pub(super) fn of_pool(pool: &InferredPool) -> String {
     let evidence = &pool.evidence;
     let mut text = comment(&format!("{} {}", source(pool), holders(evidence)));
     if !evidence.outside.is_empty() {
-        let outside: Vec<String> = evidence.outside.iter().map(ToString::to_string).collect();
         text += &comment(&format!(
             "Nodes hold blocks outside of these: {}.",
-            outside.join(", ")
+            joined(&evidence.outside, ", ")
         ));
     }
     if let Some((key, value)) = &evidence.label {
@@ -86,11 +86,10 @@ fn holders(evidence: &Evidence) -> String {
             true => first.to_string(),
             false => format!("{first} to {last}"),
         });
-    let ends: Vec<String> = ends.collect();
     format!(
         "{} {}.",
         nodes(&holders, "holds", "hold"),
-        ends.join(" and ")
+        joined(ends, " and ")
     )
 }
 

@@ -10,6 +10,7 @@ use ipam_cilium::observed::{BlockAllocator, ModeSeen, Observed};
 use ipam_config::documents::Documents;
 use ipam_controller::{Job, check_documents};
 use ipam_core::model::{Finding, IpamMode, Severity};
+use ipam_core::text::joined;
 use ipam_planner::plan::{BlockedReason, OperatorObstacle, PlanDocument};
 
 /// Most reasons that `init` prints; the plan has all.
@@ -39,8 +40,7 @@ pub(super) fn fail_on(plan: Option<&PlanDocument>) -> String {
         ("misplaced", is_new(|plan| !plan.misplaced.is_empty())),
     ];
     let conditions = conditions.into_iter().filter(|(_, is_new)| *is_new);
-    let names: Vec<&str> = conditions.map(|(name, _)| name).collect();
-    names.join(",")
+    joined(conditions.map(|(name, _)| name), ",")
 }
 
 impl Trial {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{Operator, PerFamily, Requirement};
 use ipam_core::net::{Block, BlockError, BlockSize, Family};
+use ipam_core::text::joined;
 use ipam_planner::proposal::{Split, Suggestion};
 
 /// Prefix lengths of blocks, of the families that were named.
@@ -86,18 +87,10 @@ pub(super) fn known_split(
         .values()
         .any(|node| node.labels.contains_key(&key));
     if !is_on_nodes && values.is_empty() {
-        let labels: Vec<&str> = suggestion
-            .labels
-            .iter()
-            .map(String::as_str)
-            .take(NAMED)
-            .collect();
+        let labels = joined(suggestion.labels.iter().take(NAMED), ", ");
         let others = match labels.is_empty() {
             true => "use `none`".to_owned(),
-            false => format!(
-                "use `none`, or one that divides the nodes, such as {}",
-                labels.join(", ")
-            ),
+            false => format!("use `none`, or one that divides the nodes, such as {labels}"),
         };
         return Err(format!("no node has the label `{key}`: {others}"));
     }

@@ -11,7 +11,7 @@ use crate::render::sanitized_json;
 use ipam_config::documents::API_VERSION;
 use ipam_core::model::{Operator, PerFamily, Selector};
 use ipam_core::net::BlockSize;
-use ipam_core::text::{is_harmful, one_line};
+use ipam_core::text::{is_harmful, joined, one_line};
 
 /// Columns of a comment, unless a word is longer.
 const WIDTH: usize = 96;
@@ -69,10 +69,7 @@ pub(in crate::cli) fn block_size(sizes: &PerFamily<BlockSize>) -> String {
         size.map(|size| format!("{name}: {}", size.prefix_len()))
     };
     let sizes = [named("ipv4", &sizes.ipv4), named("ipv6", &sizes.ipv6)];
-    format!(
-        "{{{}}}",
-        sizes.into_iter().flatten().collect::<Vec<_>>().join(", ")
-    )
+    format!("{{{}}}", joined(sizes.into_iter().flatten(), ", "))
 }
 
 /// The field `nodeSelector`; empty if it selects every node.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::documents::tree::{Document, Step};
 use crate::documents::validator::{Fault, FaultKind};
 use ipam_core::model::{Finding, Origin, Rule, Severity, first_of};
-use ipam_core::text::one_line;
+use ipam_core::text::{joined, one_line};
 
 fn finding(rule: &'static str, message: String) -> Finding {
     Finding::new(Severity::Error, Rule(rule), message)
@@ -149,13 +149,11 @@ fn out_of_range(field: &str, fault: &Fault<'_, '_>) -> (String, String) {
             format!("list at most {limit}"),
         ),
         FaultKind::MinProperties => {
-            let known: Vec<String> = properties_of(fault.schema)
-                .iter()
-                .map(|name| format!("`{name}`"))
-                .collect();
+            let known = properties_of(fault.schema);
+            let known = joined(known.iter().map(|name| format!("`{name}`")), ", ");
             (
                 format!("{field} is empty"),
-                format!("add at least one of {}", known.join(", ")),
+                format!("add at least one of {known}"),
             )
         }
         FaultKind::Type(_)

@@ -16,6 +16,7 @@ use tokio::task::spawn_blocking;
 use self::background::BackgroundPorts;
 use ipam_cluster::ClusterError;
 use ipam_core::model::{Finding, Rule, Severity};
+use ipam_core::text::joined;
 use ipam_desired::{AddressPairs, Desired};
 use openstack::{
     Cloud, HttpNeutron, InsecureSetting, NeutronError, OnRequest, RecordedNeutron, SessionCache,
@@ -252,14 +253,10 @@ impl CloudsLocation {
         let path = match (&self.named, self.searched.iter().find(|path| path.exists())) {
             (Some(path), _) | (None, Some(path)) => path,
             (None, None) => {
-                let searched: Vec<String> = self
-                    .searched
-                    .iter()
-                    .map(|path| path.display().to_string())
-                    .collect();
+                let searched = self.searched.iter().map(|path| path.display());
                 return Err(Fault::Unavailable(format!(
                     "there is no file of clouds ({})",
-                    searched.join(", ")
+                    joined(searched, ", ")
                 )));
             }
         };

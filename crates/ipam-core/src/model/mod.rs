@@ -21,6 +21,8 @@ pub use name::{
 pub use selector::{Labels, Operator, Requirement, RequirementError, Selector, SelectorTextError};
 pub use selector_index::SelectorIndex;
 
+use crate::text::joined;
+
 /// `1,234`, for a whole number of any type.
 pub fn grouped_digits(number: impl std::fmt::Display) -> String {
     let digits = number.to_string();
@@ -47,8 +49,7 @@ pub fn count(number: usize, one: &str) -> String {
 /// `a, b and 3 more`: the first items, and the number of the others.
 pub fn first_of<T: std::fmt::Display>(most: usize, items: impl IntoIterator<Item = T>) -> String {
     let mut items = items.into_iter();
-    let shown = items.by_ref().take(most).map(|item| item.to_string());
-    let shown = shown.collect::<Vec<_>>().join(", ");
+    let shown = joined(items.by_ref().take(most), ", ");
     match items.count() {
         0 => shown,
         more => format!("{shown} and {} more", grouped_digits(more)),

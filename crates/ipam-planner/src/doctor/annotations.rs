@@ -10,7 +10,7 @@ use ipam_cilium::observed::{
 };
 use ipam_core::model::{Finding, IpamMode, ObjectRef, ServiceName, Severity};
 use ipam_core::net::{Block, Family};
-use ipam_core::text::most_similar;
+use ipam_core::text::{joined, most_similar};
 
 pub(super) fn faults(observed: &Observed) -> Vec<Finding> {
     let is_kubernetes = observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
@@ -201,11 +201,10 @@ fn advice(key: &str) -> String {
     match most_similar(bare, names) {
         Some(meant) => format!("did you mean `lbipam.cilium.io/{meant}`?"),
         None => {
-            let known: Vec<String> = read_service_annotations()
+            let known = read_service_annotations()
                 .filter(|known| known.starts_with("lbipam.cilium.io/"))
-                .map(|known| format!("`{known}`"))
-                .collect();
-            format!("remove it; Cilium reads {}", known.join(", "))
+                .map(|known| format!("`{known}`"));
+            format!("remove it; Cilium reads {}", joined(known, ", "))
         }
     }
 }

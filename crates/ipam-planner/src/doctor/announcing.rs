@@ -196,18 +196,15 @@ pub(super) fn unused_advertisements(observed: &Observed) -> Vec<Finding> {
     let finding = |advertisement: &ipam_cilium::observed::Advertisement| {
         let name = advertisement.name.escape_debug();
         let message = format!("no peer of any node receives CiliumBGPAdvertisement `{name}`");
-        let labels: Vec<String> = advertisement
-            .labels
-            .iter()
-            .map(|(key, value)| format!("{key}={value}"))
-            .collect();
+        let labels = advertisement.labels.iter();
+        let labels = labels.map(|(key, value)| format!("{key}={value}"));
         let subject = ObjectRef {
             kind: "CiliumBGPAdvertisement",
             name: advertisement.name.clone(),
         };
         let finding =
             finding(Severity::Warning, "bgp-advertisement-unused", message).about(subject);
-        let finding = finding.seen([format!("its labels: {}", labels.join(" "))]);
+        let finding = finding.seen([format!("its labels: {}", super::spaced(labels))]);
         finding
             .causes("no node announces the addresses that it lists")
             .help("select it by these labels in a CiliumBGPPeerConfig, and name that peer config in a CiliumBGPClusterConfig for a node")

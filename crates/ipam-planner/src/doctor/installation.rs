@@ -10,6 +10,7 @@ use ipam_cilium::observed::{
 };
 use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef, Severity, count};
 use ipam_core::net::Block;
+use ipam_core::text::joined;
 
 pub(super) fn no_cilium(observed: &Observed) -> Vec<Finding> {
     let is_hidden = observed.blind_spot(ObservedKind::CiliumConfig).is_some();
@@ -60,8 +61,8 @@ pub(super) fn agents_of_two_versions(observed: &Observed) -> Vec<Finding> {
     if by_version.len() < 2 {
         return Vec::new();
     }
-    let versions: Vec<&str> = by_version.keys().map(String::as_str).collect();
-    let message = format!("agents of several versions run: {}", versions.join(", "));
+    let versions = joined(by_version.keys(), ", ");
+    let message = format!("agents of several versions run: {versions}");
     let counts = by_version
         .iter()
         .map(|(version, nodes)| format!("{version} on {}", count(nodes.len(), "node")));

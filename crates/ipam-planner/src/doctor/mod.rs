@@ -18,10 +18,13 @@ mod pod_pool_use;
 mod route_dump;
 mod waiting;
 
+use std::fmt::Display;
+
 use crate::check;
 use crate::plan::plan;
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{Finding, NodeName, ObjectRef, Rule, Severity, first_of};
+use ipam_core::text::joined;
 use ipam_desired::Desired;
 
 pub use identity::{Conclusion, Confidence, conclusions};
@@ -112,10 +115,6 @@ fn named(names: &[&NodeName]) -> String {
 }
 
 /// `a b`, for blocks and ranges.
-pub(crate) fn spaced<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
-    items
-        .into_iter()
-        .map(|item| item.to_string())
-        .collect::<Vec<_>>()
-        .join(" ")
+pub(crate) fn spaced<T: Display>(items: impl IntoIterator<Item = T>) -> String {
+    joined(items, " ")
 }

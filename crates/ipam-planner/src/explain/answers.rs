@@ -15,6 +15,7 @@ use ipam_cilium::lbipam::{
 use ipam_cilium::observed::{Node, Observed, ObservedKind};
 use ipam_core::model::{NodeName, Selector, count};
 use ipam_core::net::{Family, Range};
+use ipam_core::text::joined;
 
 const BGP_CLASS: &str = "io.cilium/bgp-control-plane";
 const L2_CLASS: &str = "io.cilium/l2-announcer";
@@ -246,12 +247,12 @@ fn reason(
             "namespaces: both need lbipam.cilium.io/sharing-cross-namespace with the other's namespace or `*`, which Cilium reads from 1.16 on".to_owned()
         }
         SharingObstacle::Port => {
-            let ports: Vec<String> = conflicting_ports(one, other, rules)
-                .map(|port| match rules.tells_protocols_apart() {
+            let ports = conflicting_ports(one, other, rules).map(|port| {
+                match rules.tells_protocols_apart() {
                     true => format!("{}/{}", port.port, port.protocol),
                     false => port.port.to_string(),
-                })
-                .collect();
+                }
+            });
             let protocols = match rules.tells_protocols_apart() {
                 true => "",
                 false if !rules.is_of(behaviours::PROTOCOLS_BY_SETTING) => {
@@ -263,7 +264,7 @@ fn reason(
             };
             format!(
                 "ports: both have {}{protocols}; give one of them other ports",
-                ports.join(" ")
+                joined(ports, " ")
             )
         }
         SharingObstacle::TrafficPolicy => {

@@ -17,6 +17,7 @@ use crate::plan::{Plan, Selected};
 use ipam_cilium::observed::{Node, Observed};
 use ipam_core::model::{Labels, NodeName, Origin, PoolName, Requirement, Selector, ServiceName};
 use ipam_core::net::{Address, Block, Range};
+use ipam_core::text::joined;
 use ipam_desired::{Desired, Pool, PoolState};
 
 pub use answers::SharingExplanation;
@@ -145,12 +146,11 @@ pub fn explain(
 
 fn pinned_node(name: &NodeName, desired: &Desired) -> Option<UnknownSubject> {
     let pin = desired.pins.get(name)?;
-    let blocks: Vec<String> = pin.blocks.iter().map(ToString::to_string).collect();
     Some(UnknownSubject::OnlyPinned {
         what: "node",
         subject: name.to_string(),
         origin: pin.origin.clone(),
-        to: blocks.join(" and "),
+        to: joined(pin.blocks.iter(), " and "),
     })
 }
 

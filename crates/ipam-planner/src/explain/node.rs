@@ -8,6 +8,7 @@ use crate::plan::{Misplaced, NodeChange, Plan, Reason, Target, foreign_ranges, n
 use ipam_cilium::observed::{HoldingField, Node, Observed};
 use ipam_core::model::{Labels, PoolName};
 use ipam_core::net::{Block, Family, Range, Slots};
+use ipam_core::text::joined;
 use ipam_desired::{Desired, Pool, PoolState};
 
 /// Explanation of a node's blocks.
@@ -247,8 +248,8 @@ fn outcome(node: &Node, observed: &Observed, plan: &Plan, change: Option<&NodeCh
 
 fn planned(node: &Node, observed: &Observed, plan: &Plan, change: Option<&NodeChange>) -> String {
     if let Some(change) = change {
-        let blocks: Vec<String> = change.after.iter().map(ToString::to_string).collect();
-        return format!("gets {} by {}", blocks.join(" "), change.edit.write_path());
+        let blocks = joined(&change.after, " ");
+        return format!("gets {blocks} by {}", change.edit.write_path());
     }
     let target = Target::Node(node.name.clone());
     match plan.blocked.iter().find(|blocked| blocked.target == target) {

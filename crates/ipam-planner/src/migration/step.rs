@@ -17,6 +17,7 @@ use super::seen::{NodeSeen, Scheduling, SeenNode};
 use ipam_cilium::observed::ObjectVersion;
 use ipam_cilium::pods::{Life, Pod};
 use ipam_core::model::first_of;
+use ipam_core::text::joined;
 
 /// A Pod, so that no other one of its name is meant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -227,8 +228,7 @@ impl Situation<'_> {
         let leaving = match self.rules.drain.leaving(&self.seen.pods) {
             Ok(leaving) => leaving,
             Err(obstacles) => {
-                let each: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
-                return self.fail(each.join("; "));
+                return self.fail(joined(&obstacles, "; "));
             }
         };
         if leaving.is_empty() {

@@ -16,6 +16,7 @@ use crate::check::is_private;
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{NodeName, PerFamily, PoolName, count};
 use ipam_core::net::{Block, BlockSize, Family, Range, merge};
+use ipam_core::text::joined;
 use ipam_desired::PoolState;
 
 pub(crate) use groups::{held_by, is_selectable};
@@ -154,21 +155,16 @@ impl fmt::Display for Remark {
                 name.escape_debug()
             ),
             Remark::NotCollected(resources) => {
-                let resources: Vec<&str> = resources.iter().copied().collect();
                 write!(
                     f,
                     "the source has no {}: plan the files for the cluster itself before you apply them",
-                    resources.join(", ")
+                    joined(resources, ", ")
                 )
             }
             Remark::Public(cidrs) => write!(
                 f,
                 "{} is public address space: if it is not yours, choose other CIDRs",
-                cidrs
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect::<Vec<_>>()
-                    .join(", ")
+                joined(cidrs, ", ")
             ),
         }
     }

@@ -9,6 +9,7 @@ use crate::cni::{Address, CniError, Dns, ErrorCode, IpamOutcome, Route, RouteDet
 use crate::nic::link::{Gateway, Mac, NodeAddress, NodeRoute};
 use crate::nic::settings::NicSettings;
 use ipam_core::neutron::Id;
+use ipam_core::text::joined;
 use openstack::{Neutron, NeutronError, Port, PortFilter, Retries, Subnet, retry_until_answered};
 
 /// The configuration that a port gives to an interface.
@@ -59,13 +60,11 @@ pub fn port_of(
             "see `nic.networks`",
         )),
         _ => {
-            let names: Vec<String> = ports
-                .iter()
-                .map(|port| format!("{} of {}", port.id, port.network_id))
-                .collect();
+            let names = ports.iter();
+            let names = names.map(|port| format!("{} of {}", port.id, port.network_id));
             let message = format!(
                 "several ports have the hardware address {mac}: {}",
-                names.join(", ")
+                joined(names, ", ")
             );
             Err(fault(message, "name the network in `nic.networks`"))
         }

@@ -16,6 +16,7 @@ use crate::vm_nic::change::Namespaces;
 use crate::vm_nic::records::{Held, Records, StoredRecords};
 use crate::vm_nic::restore::Node;
 use ipam_core::model::first_of;
+use ipam_core::text::joined;
 use openstack::HttpNeutron;
 
 /// Most NICs that an error names.
@@ -194,13 +195,12 @@ impl AddOperation<'_> {
         } else {
             ErrorCode::InvalidConfiguration
         };
-        let why: Vec<String> = refusals.iter().map(ToString::to_string).collect();
-        let message = match why.is_empty() {
+        let message = match refusals.is_empty() {
             true => format!(
                 "this node has no such NIC that is free; it has {}",
                 these(links)
             ),
-            false => format!("no such NIC is free: {}", why.join(", ")),
+            false => format!("no such NIC is free: {}", joined(refusals, ", ")),
         };
         let details = match refusals.first() {
             Some(Refusal::Configured(..)) if !is_any => {

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::network_state::{port_of, ports_of};
 use crate::USER_AGENT;
+use ipam_core::text::joined;
 use neutron_cni::Owner;
 use neutron_cni::cni::CniError;
 use openstack::{
@@ -191,17 +192,13 @@ fn shown(node: &str, plan: &Plan) -> String {
     } = plan;
     let mut text = String::new();
     for GonePort { port, server } in ports {
-        let addresses = port
-            .fixed_ips
-            .iter()
-            .map(|fixed| fixed.ip_address.to_string());
-        let addresses: Vec<String> = addresses.collect();
+        let addresses = port.fixed_ips.iter().map(|fixed| fixed.ip_address);
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
             "- port {} {} {} {} of {} on server {server}, created {}",
             port.id,
-            addresses.join(" "),
+            joined(addresses, " "),
             port.device_owner,
             port.device_id.escape_debug(),
             port.name.escape_debug(),

@@ -17,6 +17,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use super::network_state::PortCounts;
 use crate::network_state::{NetworkState, SyncOutcome};
 use http_server::{Health, HttpServer, Reports};
+use ipam_core::text::joined;
 use openstack::{OnRequest, SentRequest};
 
 /// Longer than the sync of one network: its requests end by a deadline of at most two minutes.
@@ -129,8 +130,8 @@ impl Reports for Telemetry {
         }
         // Everyone on the network can read this: the errors, with addresses and paths, are in the
         // log.
-        let names: Vec<&str> = failing.iter().map(String::as_str).collect();
-        Health::Unhealthy(format!("failing, see the log: {}", names.join(", ")))
+        let names = joined(failing, ", ");
+        Health::Unhealthy(format!("failing, see the log: {names}"))
     }
 
     fn metrics(&self) -> String {

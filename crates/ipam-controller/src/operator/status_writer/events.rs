@@ -17,6 +17,7 @@ use ipam_cluster::live::LiveCluster;
 use ipam_cluster::{Cluster, Operation, Target, Write};
 use ipam_config::custom_resources::StoredObject;
 use ipam_core::model::{NodeName, Severity};
+use ipam_core::text::joined;
 use ipam_desired::CustomKind;
 use ipam_planner::plan::{BlockedReason, NodeChange, Plan, Target as Planned};
 
@@ -61,14 +62,13 @@ impl StatusWriter {
     }
 
     pub(super) fn report_assigned(&self, change: &NodeChange) {
-        let blocks: Vec<String> = change.after.iter().map(ToString::to_string).collect();
         let pool = change
             .pool
             .as_ref()
             .map(|pool| format!(" of pool {pool}"))
             .unwrap_or_default();
         let about = EventSubject::node(change.node.as_str(), &change.guard.uid);
-        let message = format!("{}{pool}", blocks.join(", "));
+        let message = format!("{}{pool}", joined(&change.after, ", "));
         self.queue(about, EventKind::Normal, "PodCIDRAssigned", message);
         self.lock().blocked.remove(&change.node);
     }

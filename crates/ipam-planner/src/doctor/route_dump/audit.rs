@@ -11,6 +11,7 @@ use crate::doctor::{finding, named, spaced};
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_core::model::{Finding, NodeName, ObjectRef, Severity};
 use ipam_core::net::{Block, Family, Range, RangeIndex, merge};
+use ipam_core::text::joined;
 use ipam_desired::Desired;
 
 struct Audit<'o> {
@@ -332,13 +333,10 @@ fn without_route(
     aggregate: Option<Block>,
     held: usize,
 ) -> Finding {
-    let sources: Vec<&str> = route_dumps
-        .iter()
-        .map(|route_dump| route_dump.source.as_str())
-        .collect();
+    let sources = route_dumps.iter().map(|route_dump| &route_dump.source);
     let evidence = format!(
         "{}: {}, none of them to {block}",
-        sources.join(", ").escape_debug(),
+        joined(sources, ", ").escape_debug(),
         routes(held)
     );
     let about = |severity, message: String| {

@@ -6,6 +6,7 @@ use crate::migration::record::Direction;
 use ipam_cilium::observed::AgentTrace;
 use ipam_cilium::pods::{Keeper, Life, Pod, PodNetwork, Readiness};
 use ipam_core::net::Range;
+use ipam_core::text::joined;
 
 impl Situation<'_> {
     pub(super) fn restart(&self) -> Decision {
@@ -32,8 +33,7 @@ impl Situation<'_> {
         if !stale.is_empty() {
             // The scheduler may have bound some of them before it saw the cordon.
             if let Err(obstacles) = self.rules.drain.leaving(&stale) {
-                let each: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
-                return self.fail(each.join("; "));
+                return self.fail(joined(&obstacles, "; "));
             }
             return Decision::Act(Action::Evict(
                 stale.iter().map(PodReference::from).collect(),
@@ -62,14 +62,10 @@ impl Situation<'_> {
             return Some("the CiliumNode belongs to the deleted Node".to_owned());
         }
         if !same(&cilium_node.pod_cidrs, self.record.goal()) {
-            let shown: Vec<String> = cilium_node
-                .pod_cidrs
-                .iter()
-                .map(ToString::to_string)
-                .collect();
+            let shown = joined(&cilium_node.pod_cidrs, ", ");
             return Some(match shown.is_empty() {
                 true => "the CiliumNode shows no block".to_owned(),
-                false => format!("the CiliumNode shows {}", shown.join(", ")),
+                false => format!("the CiliumNode shows {shown}"),
             });
         }
         if cilium_node.agent != AgentTrace::Started {
