@@ -285,42 +285,23 @@ fn versioned(auth_url: &str) -> Result<String, CloudsError> {
 }
 
 /// Why others could read the credentials, or answer in OpenStack's place.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum InsecureSetting {
-    /// The password crosses the network in plain text.
+    #[error(
+        "Keystone is at {}, without TLS: others on the way can read the password",
+        .0.escape_debug()
+    )]
     PlainKeystone(String),
-    /// The token crosses the network in plain text.
+    #[error(
+        "Keystone's catalogue has Neutron at {}, without TLS: others on the way can read the token",
+        .0.escape_debug()
+    )]
     PlainNeutron(String),
-    /// Certificates are not verified.
+    #[error(
+        "`verify: false`: any server on the way can answer in the place of {} and read the password",
+        .0.escape_debug()
+    )]
     Unverified(String),
-}
-
-impl fmt::Display for InsecureSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InsecureSetting::PlainKeystone(url) => {
-                write!(
-                    f,
-                    "Keystone is at {}, without TLS: others on the way can read the password",
-                    url.escape_debug()
-                )
-            }
-            InsecureSetting::PlainNeutron(url) => {
-                let url = url.escape_debug();
-                write!(
-                    f,
-                    "Keystone's catalogue has Neutron at {url}, without TLS: others on the way can read the token"
-                )
-            }
-            InsecureSetting::Unverified(url) => {
-                let url = url.escape_debug();
-                write!(
-                    f,
-                    "`verify: false`: any server on the way can answer in the place of {url} and read the password"
-                )
-            }
-        }
-    }
 }
 
 impl InsecureSetting {

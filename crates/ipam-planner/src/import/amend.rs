@@ -1,7 +1,6 @@
 //! Judges a trial plan: whether the files change nothing, and what makes them so.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use super::{Changes, ImportRequest, Inferred, InferredPin, InferredPool, Objects, PinReason};
 use crate::plan::{BlockedReason, Change, MisplacedReason, NodeObstacle, Plan, Target};
@@ -23,31 +22,17 @@ pub enum Judgement {
 }
 
 /// Why the files cannot be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The node would be misplaced whatever the files say.
+    #[error("node `{}` would be misplaced, even with a pin: {}: {}; {}", .0, .1, .2, .2.help())]
     Misplaced(NodeName, Block, MisplacedReason),
-    /// The plan would change this object.
+    #[error(
+        "the plan would change {0}; --allow-changes writes the files anyway, and `cilium-ipam plan` shows the change"
+    )]
     Change(Target),
-    /// The pin of this node cannot be fulfilled, and why.
+    /// The pin of this node, and why.
+    #[error("the pin of node `{0}` is blocked: {1}")]
     Pin(NodeName, String),
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refused::Misplaced(node, block, reason) => write!(
-                f,
-                "node `{node}` would be misplaced, even with a pin: {block}: {reason}; {}",
-                reason.help()
-            ),
-            Refused::Change(target) => write!(
-                f,
-                "the plan would change {target}; --allow-changes writes the files anyway, and `cilium-ipam plan` shows the change"
-            ),
-            Refused::Pin(node, why) => write!(f, "the pin of node `{node}` is blocked: {why}"),
-        }
-    }
 }
 
 /// Judges the plan of the inferred files.

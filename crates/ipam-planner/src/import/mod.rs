@@ -11,7 +11,6 @@ mod node_pools;
 mod pod_pools;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use super::allocators::{Holder, overlapping_holders};
@@ -141,56 +140,44 @@ pub struct InferredWritePath {
 }
 
 /// Why nothing can be inferred.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {
-    /// No node holds a block, and no setting names a range.
+    #[error(
+        "no node holds a block, and no setting names a range of Pods: `cilium-ipam init` proposes pools for a new cluster"
+    )]
     NothingToImport,
-    /// There are pools of LoadBalancers alone, and none of them has an owner.
+    #[error(
+        "the cluster has pools of LoadBalancers alone, and none has an owner, so the files would declare nothing: pass --adopt to take these pools over"
+    )]
     NothingOwned,
     /// No node has the label; labels that divide the nodes.
+    #[error("no node has the label `{}`: {}", .0.escape_debug(), other_labels(.1))]
     UnknownLabel(String, Vec<String>),
-    /// Nodes hold overlapping blocks of different sizes, so no pool gives both: the first pair, and
-    /// the number of others.
+    /// Nodes hold overlapping blocks of different sizes: the first pair, and the number of others.
+    #[error(
+        "nodes `{}` and `{}` hold overlapping blocks: {} and {}{}. No pool gives both: drain one of the nodes, give it another block, and import again",
+        .0[0].0, .0[1].0, .0[0].1, .0[1].1, other_pairs(*.1)
+    )]
     Overlapping(Box<[(NodeName, Block); 2]>, usize),
     /// A pool of the cluster that no file can express: its name and why.
+    #[error("CiliumPodIPPool `{}` {}", .0.escape_debug(), .1)]
     Inexpressible(String, String),
 }
 
-impl fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Obstacle::NothingToImport => f.write_str(
-                "no node holds a block, and no setting names a range of Pods: `cilium-ipam init` proposes pools for a new cluster",
-            ),
-            Obstacle::NothingOwned => f.write_str(
-                "the cluster has pools of LoadBalancers alone, and none has an owner, so the files would declare nothing: pass --adopt to take these pools over",
-            ),
-            Obstacle::UnknownLabel(key, others) if others.is_empty() => write!(
-                f,
-                "no node has the label `{}`: omit --by-label",
-                key.escape_debug()
-            ),
-            Obstacle::UnknownLabel(key, others) => write!(
-                f,
-                "no node has the label `{}`: use one that divides the nodes, such as {}",
-                key.escape_debug(),
-                others.join(", ")
-            ),
-            Obstacle::Overlapping(pair, more) => {
-                let [(one, first), (other, second)] = &**pair;
-                let more = match more {
-                    0 => String::new(),
-                    more => format!(" ({more} more such pairs)"),
-                };
-                write!(
-                    f,
-                    "nodes `{one}` and `{other}` hold overlapping blocks: {first} and {second}{more}. No pool gives both: drain one of the nodes, give it another block, and import again"
-                )
-            }
-            Obstacle::Inexpressible(name, why) => {
-                write!(f, "CiliumPodIPPool `{}` {why}", name.escape_debug())
-            }
-        }
+fn other_labels(labels: &[String]) -> String {
+    match labels.is_empty() {
+        true => "omit --by-label".to_owned(),
+        false => format!(
+            "use one that divides the nodes, such as {}",
+            labels.join(", ")
+        ),
+    }
+}
+
+fn other_pairs(number: usize) -> String {
+    match number {
+        0 => String::new(),
+        more => format!(" ({more} more such pairs)"),
     }
 }
 

@@ -3,7 +3,6 @@
 //! move risks. It must never evict.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -42,27 +41,14 @@ pub enum Handling {
 }
 
 /// Why a node cannot be drained.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum DrainObstacle {
-    /// The Pod has no controller.
+    #[error("Pod {0} has no controller and would be lost: delete it, or pass --force")]
     Unmanaged(String),
-    /// The Pod has an `emptyDir`.
+    #[error(
+        "Pod {0} has an emptyDir, whose data would be lost: move the data, or pass --delete-emptydir-data"
+    )]
     EmptyDir(String),
-}
-
-impl fmt::Display for DrainObstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DrainObstacle::Unmanaged(pod) => write!(
-                f,
-                "Pod {pod} has no controller and would be lost: delete it, or pass --force"
-            ),
-            DrainObstacle::EmptyDir(pod) => write!(
-                f,
-                "Pod {pod} has an emptyDir, whose data would be lost: move the data, or pass --delete-emptydir-data"
-            ),
-        }
-    }
 }
 
 impl DrainRules {

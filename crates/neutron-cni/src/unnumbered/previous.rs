@@ -2,7 +2,6 @@
 //! which CHECK compares with what is there, and everything else, which is passed on as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -158,36 +157,24 @@ pub struct Seen {
 }
 
 /// A part that a CHECK does not find.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lack {
+    #[error("the interface no longer has {0}")]
     Address(IpAddr),
+    #[error("{} has no {} that is up and as it was made", place(*.0), .1)]
     End(End, String),
+    #[error("{} has no neighbour entry for {}", place(*.0), .1)]
     Neighbour(End, IpAddr),
+    #[error("{} has no such route to {}", place(*.0), .1)]
     Route(End, IpNet),
+    #[error("the Pod has no rule for what it sends from {0}")]
     Rule(IpAddr),
 }
 
-impl fmt::Display for Lack {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = |end: &End| match end {
-            End::Node => "the node",
-            End::Pod => "the Pod",
-        };
-        match self {
-            Lack::Address(address) => write!(f, "the interface no longer has {address}"),
-            Lack::End(end, name) => {
-                write!(
-                    f,
-                    "{} has no {name} that is up and as it was made",
-                    place(end)
-                )
-            }
-            Lack::Neighbour(end, address) => {
-                write!(f, "{} has no neighbour entry for {address}", place(end))
-            }
-            Lack::Route(end, net) => write!(f, "{} has no such route to {net}", place(end)),
-            Lack::Rule(source) => write!(f, "the Pod has no rule for what it sends from {source}"),
-        }
+fn place(end: End) -> &'static str {
+    match end {
+        End::Node => "the node",
+        End::Pod => "the Pod",
     }
 }
 
