@@ -1,9 +1,17 @@
-//! Turns errors of OpenStack and of the node's files into CNI errors.
+//! Turns what Neutron tells into parts of CNI: subnets, addresses, routes, and its errors with those
+//! of the node's files.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 
-use crate::cni::{CniError, ErrorCode, Route, RouteDetail};
-use openstack::{HostRoute, NeutronError};
+use ipnet::IpNet;
+
+use crate::cni::{Address, CniError, ErrorCode, Route, RouteDetail};
+use ipam_core::neutron::Id;
+use openstack::{
+    HostRoute, NetworkFacts, NeutronError, Port, Retries, Subnet, retry_until_answered,
+};
 use private_files::FileError;
 
 fn code_and_way_out(error: &NeutronError) -> (ErrorCode, &'static str) {
@@ -102,4 +110,47 @@ impl From<&HostRoute> for Route {
             detail: RouteDetail::default(),
         }
     }
+}
+
+/// The subnets of a port's addresses.
+pub(crate) fn subnets_of<'p>(
+    facts: &(impl NetworkFacts + Retries),
+    port: &'p Port,
+) -> Result<BTreeMap<&'p Id, Subnet>, NeutronError> {
+    let mut subnets: BTreeMap<&Id, Subnet> = BTreeMap::new();
+    for fixed in &port.fixed_ips {
+        if !subnets.contains_key(&fixed.subnet_id) {
+            let subnet = retry_until_answered(facts, |facts| facts.subnet(&fixed.subnet_id))?;
+            subnets.insert(&fixed.subnet_id, subnet);
+        }
+    }
+    Ok(subnets)
+}
+
+/// An address in its subnet.
+pub(crate) fn in_subnet(
+    address: IpAddr,
+    subnet: &Subnet,
+    gateway: Option<IpAddr>,
+) -> Result<Address, CniError> {
+    match IpNet::new(address, subnet.range.prefix_len()) {
+        Ok(net) if subnet.range.contains(&address) => Ok(Address {
+            address: net,
+            gateway,
+        }),
+        _ => Err(
+            NeutronError::Other(format!("{address} is not in its subnet {}", subnet.range)).into(),
+        ),
+    }
+}
+
+/// Each name server once.
+pub(crate) fn nameservers(subnets: &BTreeMap<&Id, Subnet>) -> Vec<IpAddr> {
+    let mut servers: Vec<IpAddr> = Vec::new();
+    for server in subnets.values().flat_map(|subnet| &subnet.nameservers) {
+        if !servers.contains(server) {
+            servers.push(*server);
+        }
+    }
+    servers
 }

@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::cni::{Address, CniError, Dns, ErrorCode, IpamOutcome, Route, RouteDetail};
+use crate::conversions::{in_subnet, nameservers, subnets_of};
 use crate::settings::{AttachmentRequest, RouteMtu};
 use ipam_core::neutron::{Id, PortAddress};
-use openstack::{NetworkFacts, NeutronError, Port, Retries, Subnet, retry_until_answered};
+use openstack::{NetworkFacts, Port, Retries, Subnet, retry_until_answered};
 
 /// `RT_SCOPE_LINK` of linux/rtnetlink.h: the destination is on the link.
 const SCOPE_LINK: u8 = 253;
@@ -42,20 +43,6 @@ pub fn outcome(
         routes,
         dns,
     })
-}
-
-fn subnets_of<'p>(
-    facts: &(impl NetworkFacts + Retries),
-    port: &'p Port,
-) -> Result<BTreeMap<&'p Id, Subnet>, NeutronError> {
-    let mut subnets: BTreeMap<&Id, Subnet> = BTreeMap::new();
-    for fixed in &port.fixed_ips {
-        if !subnets.contains_key(&fixed.subnet_id) {
-            let subnet = retry_until_answered(facts, |facts| facts.subnet(&fixed.subnet_id))?;
-            subnets.insert(&fixed.subnet_id, subnet);
-        }
-    }
-    Ok(subnets)
 }
 
 /// The port's addresses in the order of the requested subnets. Neutron's order is arbitrary, and
@@ -224,34 +211,13 @@ fn address(
             details,
         ));
     }
-    let gateway = |subnet: &Subnet| {
-        // `ptp` gives the gateway's address to the node, so it must not be the router's.
-        let chosen = request
-            .gateways
-            .iter()
-            .copied()
-            .find(|gateway| gateway.is_ipv4() == address.is_ipv4());
-        chosen.or(subnet.gateway)
-    };
-    match IpNet::new(address, subnet.range.prefix_len()) {
-        Ok(net) if subnet.range.contains(&address) => Ok(Address {
-            address: net,
-            gateway: gateway(subnet),
-        }),
-        _ => Err(
-            NeutronError::Other(format!("{address} is not in its subnet {}", subnet.range)).into(),
-        ),
-    }
-}
-
-fn nameservers(subnets: &BTreeMap<&Id, Subnet>) -> Vec<IpAddr> {
-    let mut servers: Vec<IpAddr> = Vec::new();
-    for server in subnets.values().flat_map(|subnet| &subnet.nameservers) {
-        if !servers.contains(server) {
-            servers.push(*server);
-        }
-    }
-    servers
+    // `ptp` gives the gateway's address to the node, so it must not be the router's.
+    let chosen = request
+        .gateways
+        .iter()
+        .copied()
+        .find(|gateway| gateway.is_ipv4() == address.is_ipv4());
+    in_subnet(address, subnet, chosen.or(subnet.gateway))
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::cni::{Address, CniError, Dns, ErrorCode, IpamOutcome, Route, RouteDetail};
+use crate::conversions::{in_subnet, nameservers, subnets_of};
 use crate::nic::link::{Gateway, Mac, NodeAddress, NodeRoute};
 use crate::nic::settings::NicSettings;
 use ipam_core::neutron::Id;
 use ipam_core::text::joined;
-use openstack::{Neutron, NeutronError, Port, PortFilter, Retries, Subnet, retry_until_answered};
+use openstack::{Neutron, Port, PortFilter, Retries, Subnet, retry_until_answered};
 
 /// The configuration that a port gives to an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,13 +90,7 @@ pub fn port_config(
             "openstack port set --fixed-ip",
         ));
     }
-    let mut subnets: BTreeMap<&Id, Subnet> = BTreeMap::new();
-    for fixed in &port.fixed_ips {
-        if !subnets.contains_key(&fixed.subnet_id) {
-            let subnet = retry_until_answered(neutron, |neutron| neutron.subnet(&fixed.subnet_id))?;
-            subnets.insert(&fixed.subnet_id, subnet);
-        }
-    }
+    let subnets = subnets_of(neutron, port)?;
     let mut fixed_ips: Vec<_> = port.fixed_ips.iter().collect();
     // Neutron's order is arbitrary.
     fixed_ips.sort_by_key(|fixed| fixed.ip_address);
@@ -104,19 +99,12 @@ pub fn port_config(
         let Some(subnet) = subnets.get(&fixed.subnet_id) else {
             continue;
         };
-        addresses.push(address(fixed.ip_address, subnet)?);
+        addresses.push(in_subnet(fixed.ip_address, subnet, subnet.gateway)?);
     }
     let mtu = retry_until_answered(neutron, |neutron| neutron.network(&port.network_id))?.mtu;
-    let subnets: Vec<Subnet> = subnets.into_values().collect();
     let routes = routes(settings.routes.as_deref(), &addresses, &subnets);
-    let mut nameservers: Vec<IpAddr> = Vec::new();
-    for server in subnets.iter().flat_map(|subnet| &subnet.nameservers) {
-        if !nameservers.contains(server) {
-            nameservers.push(*server);
-        }
-    }
     let dns = settings.dns.clone().unwrap_or_else(|| Dns {
-        nameservers,
+        nameservers: nameservers(&subnets),
         ..Dns::default()
     });
     Ok(PortConfig {
@@ -129,21 +117,13 @@ pub fn port_config(
     })
 }
 
-fn address(address: IpAddr, subnet: &Subnet) -> Result<Address, CniError> {
-    match IpNet::new(address, subnet.range.prefix_len()) {
-        Ok(net) if subnet.range.contains(&address) => Ok(Address {
-            address: net,
-            gateway: subnet.gateway,
-        }),
-        _ => Err(
-            NeutronError::Other(format!("{address} is not in its subnet {}", subnet.range)).into(),
-        ),
-    }
-}
-
 /// The configured routes, or a default route for each family whose subnet has a gateway; then those
 /// of the subnets.
-fn routes(configured: Option<&[Route]>, addresses: &[Address], subnets: &[Subnet]) -> Vec<Route> {
+fn routes(
+    configured: Option<&[Route]>,
+    addresses: &[Address],
+    subnets: &BTreeMap<&Id, Subnet>,
+) -> Vec<Route> {
     let default = |address: &Address| {
         let destination = IpNet::new_assert(unspecified(&address.address), 0);
         let gateway = address.gateway?;
@@ -160,7 +140,7 @@ fn routes(configured: Option<&[Route]>, addresses: &[Address], subnets: &[Subnet
     let mut routes: Vec<Route> = Vec::new();
     for route in first.into_iter().chain(
         subnets
-            .iter()
+            .values()
             .flat_map(|subnet| &subnet.routes)
             .map(Route::from),
     ) {
