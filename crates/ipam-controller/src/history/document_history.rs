@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::recorded_states::on_all_cores;
-use super::{Found, HistoryQuestion, Unread, contents, finished};
+use super::{Found, HistoryQuestion, contents, timelines};
 use ipam_config::documents::{Named, Naming, SourceFile, named};
 use ipam_config::source::{Content, PathHistory, Repository, Text};
-use ipam_planner::history::{Fact, Said, Subject, Timeline};
+use ipam_planner::history::{Fact, Said, Subject};
 
 /// What one content says: facts with their lines, and places that cannot be read.
 struct SaidInFile {
@@ -25,35 +25,14 @@ pub(super) fn read(
     repository.texts(&contents(past), Repository::LARGEST_FILE, |texts| {
         said.extend(parsed(&question.subject, texts));
     });
-    let (mut facts, mut gaps) = (Timeline::default(), Timeline::default());
-    for step in &past.steps {
-        let changes = step.changes.iter().map(|change| match &change.content {
-            Content::Removed => (&change.file, Said::Facts(Arc::default()), Vec::new()),
-            Content::Elsewhere(why) => (&change.file, Said::Unreadable, vec![(*why).to_owned()]),
-            Content::Text(id) => match said.get(id) {
-                Some(found) => (&change.file, found.said.clone(), found.unread.clone()),
-                None => (
-                    &change.file,
-                    Said::Unreadable,
-                    vec!["it was not read".to_owned()],
-                ),
-            },
-        });
-        let changes: Vec<_> = changes.collect();
-        gaps.step(changes.iter().map(|(file, _, unread)| {
-            let unread = unread
-                .iter()
-                .map(|why| (((*file).clone(), why.clone()), ()));
-            let unread: BTreeMap<Unread, ()> = unread.collect();
-            ((*file).clone(), Said::Facts(Arc::new(unread)))
-        }));
-        facts.step(
-            changes
-                .into_iter()
-                .map(|(file, said, _)| (file.clone(), said)),
-        );
-    }
-    finished(facts, gaps)
+    timelines(past, |content| match content {
+        Content::Removed => (Said::Facts(Arc::default()), Vec::new()),
+        Content::Elsewhere(why) => (Said::Unreadable, vec![(*why).to_owned()]),
+        Content::Text(id) => match said.get(id) {
+            Some(found) => (found.said.clone(), found.unread.clone()),
+            None => (Said::Unreadable, vec!["it was not read".to_owned()]),
+        },
+    })
 }
 
 fn parsed(subject: &Subject, texts: Vec<(String, Text)>) -> Vec<(String, SaidInFile)> {

@@ -16,7 +16,8 @@ use self::authorship::Authorship;
 use ipam_config::source::{Commit, Content, PathHistory, Repository};
 use ipam_core::model::Finding;
 use ipam_planner::history::{
-    Beginning, CommitDocument, GapDocument, HistoryDocument, Interval, Shallow, Subject, Timeline,
+    Beginning, CommitDocument, GapDocument, HistoryDocument, Interval, Said, Shallow, Subject,
+    Timeline,
 };
 
 /// The recorded states that are read if none are named: `init` writes CI files that use this one.
@@ -155,11 +156,24 @@ fn gaps(
     .collect()
 }
 
-/// A timeline of what cannot be read, beside that of the facts.
-fn finished<K: Ord + Clone, M: Clone>(
-    facts: Timeline<K, M>,
-    gaps: Timeline<Unread, ()>,
+/// A timeline of what cannot be read, beside that of the facts. `says` has both for one content.
+fn timelines<K: Ord + Clone, M: Clone>(
+    past: &PathHistory,
+    says: impl Fn(&Content) -> (Said<K, M>, Vec<String>),
 ) -> Found<K, M> {
+    let (mut facts, mut gaps) = (Timeline::default(), Timeline::default());
+    for step in &past.steps {
+        let changes = step.changes.iter();
+        let (mut said, mut unread) = (Vec::new(), Vec::new());
+        for (file, (of_file, whys)) in changes.map(|one| (&one.file, says(&one.content))) {
+            let whys = whys.into_iter().map(|why| ((file.clone(), why), ()));
+            let whys: BTreeMap<Unread, ()> = whys.collect();
+            unread.push((file.clone(), Said::Facts(Arc::new(whys))));
+            said.push((file.clone(), of_file));
+        }
+        gaps.step(unread);
+        facts.step(said);
+    }
     Found {
         intervals: facts.finish(),
         gaps: gaps.finish(),

@@ -7,13 +7,13 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Commits, Found, HistoryQuestion, Period, SNAPSHOT, Unread, contents, finished};
+use super::{Commits, Found, HistoryQuestion, Period, SNAPSHOT, contents, timelines};
 use ipam_cluster::{Extent, FileCluster, observe, open_regular};
 use ipam_config::source::{Content, PathHistory, Repository, Text};
 use ipam_core::model::{Finding, Origin, Rule, Severity};
 use ipam_planner::history::{
     AppliedDocument, ApplyReport, Fact, HistoryDocument, Interval, RecordedDocument, Said, Subject,
-    Timeline, UnreadReport, recorded,
+    UnreadReport, recorded,
 };
 
 type Writer = Option<String>;
@@ -57,34 +57,21 @@ pub(super) fn read(
         let subject = &question.subject;
         states.extend(on_all_cores(texts, |(id, text)| (id, state(subject, text))));
     });
-    let (mut facts, mut gaps) = (Timeline::default(), Timeline::default());
-    for step in &past.steps {
-        let changes = step.changes.iter().map(|change| {
-            let state = match &change.content {
-                // The cluster did not lose anything by it.
-                Content::Removed => Err("the file was removed".to_owned()),
-                Content::Elsewhere(why) => Err((*why).to_owned()),
-                Content::Text(id) => {
-                    let unread = || Err("it was not read".to_owned());
-                    states.get(id).cloned().unwrap_or_else(unread)
-                }
-            };
-            (change.file.clone(), state)
-        });
-        let changes: Vec<(Arc<str>, State)> = changes.collect();
-        gaps.step(changes.iter().map(|(file, state)| {
-            let why = state.as_ref().err();
-            let unread = why.map(|why| ((file.clone(), why.clone()), ()));
-            let unread: BTreeMap<Unread, ()> = unread.into_iter().collect();
-            (file.clone(), Said::Facts(Arc::new(unread)))
-        }));
-        facts.step(
-            changes
-                .into_iter()
-                .map(|(file, state)| (file, state.map_or(Said::Unreadable, Said::Facts))),
-        );
-    }
-    let found = finished(facts, gaps);
+    let found = timelines(&past, |content| {
+        let state = match content {
+            // The cluster did not lose anything by it.
+            Content::Removed => Err("the file was removed".to_owned()),
+            Content::Elsewhere(why) => Err((*why).to_owned()),
+            Content::Text(id) => {
+                let unread = || Err("it was not read".to_owned());
+                states.get(id).cloned().unwrap_or_else(unread)
+            }
+        };
+        match state {
+            Ok(facts) => (Said::Facts(facts), Vec::new()),
+            Err(why) => (Said::Unreadable, vec![why]),
+        }
+    });
     Ok(RecordedStates { name, past, found })
 }
 
