@@ -13,9 +13,7 @@ use crate::documents::tree::Step;
 use ipam_cilium::lbipam::{
     AddressBlock, AddressPoolManifest, AddressPoolSpec, WrittenRequirement, WrittenSelector,
 };
-use ipam_core::model::{
-    AddressPoolName, Finding, OWNER_LABEL, Operator, Origin, Requirement, Rule, Severity,
-};
+use ipam_core::model::{Finding, OWNER_LABEL, Operator, Origin, Requirement, Rule, Severity};
 use ipam_core::net::{
     Address, Block, BlockError, Range, RangeError, is_written_as_mapped, overlapping_pairs,
 };
@@ -36,7 +34,8 @@ pub(super) fn lower(
     check_keys(context, &labels, "labels");
     check_keys(context, &annotations, "annotations");
     check_annotations(context, &annotations);
-    let name = name.and_then(|name| lower_name(context, &name, &origin));
+    let help = "write a name such as `blue-pool`";
+    let name = name.and_then(|name| context.name(&name, &origin, "not a name", help));
     let spec = written.spec?;
     let mut ranges = Vec::new();
     let cidrs = blocks(context, &spec.cidrs, "cidrs", &mut ranges);
@@ -98,21 +97,6 @@ fn check_owner(context: &mut Context<'_>, labels: &BTreeMap<String, String>) {
         "set by us",
         "remove it; `apply` sets it",
     );
-}
-
-fn lower_name(context: &mut Context<'_>, name: &str, origin: &Origin) -> Option<AddressPoolName> {
-    let parsed = name.parse();
-    parsed
-        .map_err(|error: <AddressPoolName as std::str::FromStr>::Err| {
-            context.fault(
-                "bad-name",
-                error.to_string(),
-                origin,
-                "not a name",
-                "write a name such as `blue-pool`",
-            );
-        })
-        .ok()
 }
 
 /// Checks labels and annotations like the API server: the keys of both, and the values of labels.

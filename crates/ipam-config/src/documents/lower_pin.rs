@@ -25,19 +25,8 @@ pub(super) fn lower(
 ) -> Option<WrittenPin> {
     let origin = context.document.origin(&keys(["metadata", "name"]));
     let name = written.metadata.and_then(|metadata| metadata.name);
-    let node = name.and_then(|name| match name.parse::<NodeName>() {
-        Ok(node) => Some(node),
-        Err(error) => {
-            context.fault(
-                "bad-name",
-                error.to_string(),
-                &origin,
-                "not a node name",
-                "write the name of the Node",
-            );
-            None
-        }
-    });
+    let help = "write the name of the Node";
+    let node = name.and_then(|name| context.name(&name, &origin, "not a node name", help));
     let spec = written.spec?;
     let pool = spec
         .pool

@@ -187,20 +187,8 @@ fn names<T: FromStr<Err = NameError> + Ord>(
         let origin = context
             .document
             .origin(&[keys(["spec", "protected", key]), vec![Step::Index(index)]].concat());
-        match text.parse::<T>() {
-            Ok(name) => {
-                names.insert(name, origin);
-            }
-            Err(error) => {
-                context.fault(
-                    "bad-name",
-                    error.to_string(),
-                    &origin,
-                    "not a name",
-                    "write the object's name",
-                );
-            }
-        }
+        let name = context.name(text, &origin, "not a name", "write the object's name");
+        names.extend(name.map(|name: T| (name, origin)));
     }
     names
 }

@@ -32,19 +32,8 @@ impl AnyPool {
 pub(super) fn lower(context: &mut Context<'_>, written: IpPoolDocument) -> Option<AnyPool> {
     let origin = context.document.origin(&keys(["metadata", "name"]));
     let name = written.metadata.and_then(|metadata| metadata.name);
-    let name = name.and_then(|name| match name.parse::<PoolName>() {
-        Ok(name) => Some(name),
-        Err(error) => {
-            context.fault(
-                "bad-name",
-                error.to_string(),
-                &origin,
-                "not a name",
-                "write a name such as `rack-a`",
-            );
-            None
-        }
-    });
+    let help = "write a name such as `rack-a`";
+    let name = name.and_then(|name| context.name(&name, &origin, "not a name", help));
     let spec = written.spec?;
     // Even with faults in `spec.neutron`, the document is not a pool for nodes.
     if context.document.has(&keys(["spec", "neutron"])) {

@@ -11,7 +11,7 @@ use crate::documents::schema::TextList;
 use crate::documents::schema_lb::ServiceAssignmentDocument;
 use crate::documents::tree::Step;
 use ipam_cilium::lbipam::{AddressPoolManifest, POOL_ANNOTATIONS, PRIORITY, RESERVED, is_unknown};
-use ipam_core::model::{AddressPoolName, Finding, Origin, Rule, ServiceName, Severity};
+use ipam_core::model::{Finding, Origin, Rule, ServiceName, Severity};
 use ipam_core::net::{Address, Range, gaps, is_written_as_mapped, touching};
 use ipam_core::text::one_line;
 use ipam_desired::{AddressPoolRange, ChosenFrom, PinnedAddress, PinnedTo, ServicePin};
@@ -77,15 +77,10 @@ fn chosen_from(context: &mut Context<'_>, pool: &str) -> Option<PinnedTo> {
     if pool.trim() == BEST_POOL {
         return Some(PinnedTo::Chosen(ChosenFrom::BestPool));
     }
-    match pool.trim().parse::<AddressPoolName>() {
-        Ok(name) => Some(PinnedTo::Chosen(ChosenFrom::Pool(name))),
-        Err(error) => {
-            let at = context.document.origin(&keys(["spec", "pool"]));
-            let help = "write the name of a CiliumLoadBalancerIPPool, or `\"*\"` for the best one";
-            context.fault("bad-name", error.to_string(), &at, "not a name", help);
-            None
-        }
-    }
+    let at = context.document.origin(&keys(["spec", "pool"]));
+    let help = "write the name of a CiliumLoadBalancerIPPool, or `\"*\"` for the best one";
+    let name = context.name(pool.trim(), &at, "not a name", help)?;
+    Some(PinnedTo::Chosen(ChosenFrom::Pool(name)))
 }
 
 fn addresses(context: &mut Context<'_>, ips: &TextList) -> Option<PinnedTo> {

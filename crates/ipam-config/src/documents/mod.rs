@@ -112,6 +112,19 @@ impl Context<'_> {
         );
     }
 
+    /// Parses the name of an object.
+    fn name<T: FromStr<Err: Display>>(
+        &mut self,
+        text: &str,
+        origin: &Origin,
+        label: &str,
+        help: &str,
+    ) -> Option<T> {
+        let read = text.parse::<T>();
+        let fault = |error: T::Err| self.fault("bad-name", error.to_string(), origin, label, help);
+        read.map_err(fault).ok()
+    }
+
     /// Parses an address, a CIDR or a range. Converts an IPv4-mapped one to IPv4, with a warning.
     ///
     /// # Errors
