@@ -49,18 +49,27 @@ impl OpenStack {
         if let Some(background) = &self.background {
             return background.of(&wanted);
         }
-        let (session, vms) = (self.session.clone(), wanted.clone());
-        let seen =
-            spawn_blocking(move || session.with(|neutron| Ok(read_ports(neutron, &vms)))).await;
-        let why = match seen {
-            Ok(Ok(seen)) => return seen,
-            Ok(Err(fault)) => fault.why(),
-            Err(_) => ABANDONED.to_owned(),
-        };
-        wanted
-            .into_iter()
-            .map(|id| (id, Err(why.clone())))
-            .collect()
+        match self.ask(&wanted, read_ports).await {
+            Ok(seen) => seen,
+            Err(why) => wanted
+                .into_iter()
+                .map(|id| (id, Err(why.clone())))
+                .collect(),
+        }
+    }
+
+    /// Asks Neutron on another thread.
+    async fn ask<T: Send + 'static>(
+        &self,
+        wanted: &BTreeSet<Id>,
+        read: fn(&Client, &BTreeSet<Id>) -> T,
+    ) -> Result<T, String> {
+        let (session, ids) = (self.session.clone(), wanted.clone());
+        match spawn_blocking(move || session.with(|neutron| Ok(read(neutron, &ids)))).await {
+            Ok(Ok(seen)) => Ok(seen),
+            Ok(Err(fault)) => Err(fault.why()),
+            Err(_) => Err(ABANDONED.to_owned()),
+        }
     }
 
     async fn subnets(&self, desired: &Desired) -> SeenSubnets {
@@ -75,21 +84,16 @@ impl OpenStack {
         if let Some(known) = self.subnet_cache.of(&wanted) {
             return known;
         }
-        let (session, ids) = (self.session.clone(), wanted.clone());
-        let seen =
-            spawn_blocking(move || session.with(|neutron| Ok(read_subnets(neutron, &ids)))).await;
-        let why = match seen {
-            Ok(Ok(seen)) => {
+        match self.ask(&wanted, read_subnets).await {
+            Ok(seen) => {
                 self.subnet_cache.keep(&seen);
-                return seen;
+                seen
             }
-            Ok(Err(fault)) => fault.why(),
-            Err(_) => ABANDONED.to_owned(),
-        };
-        wanted
-            .into_iter()
-            .map(|id| (id, SeenSubnet::Unread(why.clone())))
-            .collect()
+            Err(why) => wanted
+                .into_iter()
+                .map(|id| (id, SeenSubnet::Unread(why.clone())))
+                .collect(),
+        }
     }
 }
 

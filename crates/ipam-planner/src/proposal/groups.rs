@@ -264,13 +264,18 @@ impl Group<'_> {
         };
         let sizes = sizes.iter().map(|size| format!("-{}", size.prefix_len()));
         let text = text + &sizes.collect::<String>();
-        let allowed = |c: char| {
-            let c = c.to_ascii_lowercase();
-            if c.is_ascii_alphanumeric() { c } else { '-' }
-        };
-        let text: String = text.chars().map(allowed).collect();
-        text.trim_matches('-').parse().ok()
+        pool_name(&text)
     }
+}
+
+/// A name of Kubernetes like this text.
+pub(crate) fn pool_name(text: &str) -> Option<PoolName> {
+    let allowed = |c: char| {
+        let c = c.to_ascii_lowercase();
+        if c.is_ascii_alphanumeric() { c } else { '-' }
+    };
+    let text: String = text.chars().map(allowed).collect();
+    text.trim_matches('-').parse().ok()
 }
 
 /// Last parts of the keys of labels that name places wider than a rack.

@@ -19,7 +19,7 @@ use ipam_core::net::{Block, BlockSize, Family, Range, merge};
 use ipam_core::text::joined;
 use ipam_desired::PoolState;
 
-pub(crate) use groups::{held_by, is_selectable};
+pub(crate) use groups::{held_by, is_selectable, pool_name};
 pub use suggestion::{CidrSource, Suggestion, suggest};
 pub(crate) use suggestion::{Room, held, labels, rank, smallest_around, suggest_with};
 

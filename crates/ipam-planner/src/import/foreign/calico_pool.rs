@@ -5,6 +5,7 @@
 use super::calico_selector::translated;
 use super::object::{Object, Remark, RemarkName, texts};
 use super::{POOL_LABEL, by_own_label};
+use crate::proposal;
 use ipam_core::model::{PoolName, Selector};
 use ipam_core::net::{Block, BlockSize, Family};
 use ipam_desired::PoolState;
@@ -127,12 +128,7 @@ fn pool_name(object: &Object<'_>, remarks: &mut Vec<Remark>) -> Option<PoolName>
     if let Ok(name) = written.parse() {
         return Some(name);
     }
-    let allowed = |c: char| {
-        let c = c.to_ascii_lowercase();
-        if c.is_ascii_alphanumeric() { c } else { '-' }
-    };
-    let text: String = written.chars().map(allowed).collect();
-    let name: PoolName = text.trim_matches('-').parse().ok()?;
+    let name = proposal::pool_name(written)?;
     remarks.push(Remark::inferred(
         RemarkName::NameChanged,
         object.about(),
