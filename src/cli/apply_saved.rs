@@ -24,10 +24,7 @@ use ipam_planner::plan::{
 /// The plan file, or `None` if `what` has YAML files. A file with a JSON object is a plan, whatever
 /// its name.
 pub(super) fn saved_plan(what: &Path) -> Result<Option<PlanDocument>, Failure> {
-    let is_json = what
-        .extension()
-        .is_some_and(|extension| extension == "json");
-    if !what.is_file() && !is_json {
+    if !plan_file::is_named_as_plan(what) {
         return Ok(None);
     }
     let is_yaml = what

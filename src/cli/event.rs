@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use super::event_human::{UNKNOWN_RULES, hazard_text, human};
 use super::failure::Failure;
+use super::interruption::shutdown_signal;
 use super::output::{self, Capped, by_cause, fault};
 use super::{ExitStatus, Format};
 use crate::render::{Detail, diagnostics, findings_in_event};
@@ -75,9 +76,15 @@ impl EventPrinter {
         }
     }
 
-    /// Is notified once if printing fails.
-    pub(super) fn output_closed(&self) -> Arc<Notify> {
-        self.output_closed.clone()
+    /// Returns after a signal, or if printing fails.
+    pub(super) fn ending(&self) -> impl Future<Output = ()> + Send + use<> {
+        let output_closed = self.output_closed.clone();
+        async move {
+            tokio::select! {
+                () = shutdown_signal() => {}
+                () = output_closed.notified() => {}
+            }
+        }
     }
 
     pub(super) fn on_event(&mut self, event: &ControllerEvent<'_>) {

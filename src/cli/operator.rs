@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use super::event::EventPrinter;
 use super::failure::Failure;
 use super::files::parallelism;
-use super::interruption::{holder, shutdown_signal};
+use super::interruption::holder;
 use super::live_map::{self, MapServer, listen_address};
 use super::target::live;
 use super::watch::interval;
@@ -75,13 +75,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         server,
         openstack: common.openstack(Scope::Ports),
     };
-    let output_closed = printer.output_closed();
-    let ending = async {
-        tokio::select! {
-            () = shutdown_signal() => {}
-            () = output_closed.notified() => {}
-        }
-    };
+    let ending = printer.ending();
     let mut on_event = |event: ControllerEvent<'_>| {
         map.iter().for_each(|server| server.on_event(&event));
         printer.on_event(&event);

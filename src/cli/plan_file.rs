@@ -33,6 +33,14 @@ pub(super) struct Expectation {
 /// Longest file that is read, in bytes. A plan of 100,000 nodes has a tenth of it.
 const LONGEST: u64 = 1 << 30;
 
+/// Whether an argument names a file of a plan or a schedule, and no directory.
+pub(super) fn is_named_as_plan(what: &Path) -> bool {
+    what.is_file()
+        || what
+            .extension()
+            .is_some_and(|extension| extension == "json")
+}
+
 /// What identifies a plan, or the schedule of a migration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Identity<'p> {

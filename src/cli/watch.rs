@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::event::EventPrinter;
 use super::failure::Failure;
 use super::files::{Files, SafetyArguments, duration, parallelism};
-use super::interruption::{holder, shutdown_signal};
+use super::interruption::holder;
 use super::live_map::{self, MapServer, listen_address};
 use super::target::Target;
 use super::{Common, ExitStatus, Format, valid};
@@ -76,13 +76,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     if let Some(server) = &map {
         printer.listening(server.address()?, "map");
     }
-    let output_closed = printer.output_closed();
-    let ending = async {
-        tokio::select! {
-            () = shutdown_signal() => {}
-            () = output_closed.notified() => {}
-        }
-    };
+    let ending = printer.ending();
     let mut on_event = |event: ControllerEvent<'_>| {
         telemetry.iter().for_each(|server| server.on_event(&event));
         map.iter().for_each(|server| server.on_event(&event));

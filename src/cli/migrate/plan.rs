@@ -13,7 +13,7 @@ use super::super::plan::PlanFormat;
 use super::super::target::Target;
 use super::super::{Common, ExitStatus, load_valid, output};
 use super::options::RequestArguments;
-use crate::cli::plan_file::Inputs;
+use crate::cli::plan_file::{Inputs, is_named_as_plan};
 use crate::render::{Detail, PageLimit, migration, migration_markdown, printable, report};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Cluster, Extent, Opening, observe, open_regular, replace_private_file};
@@ -174,10 +174,7 @@ fn check_nodes(request: &MigrationRequest, observed: &Observed) -> Result<(), Fa
 /// # Errors
 /// Fails if the file is unreadable, edited, or another format.
 pub(super) fn saved_schedule(what: &Path) -> Result<Option<ScheduleDocument>, Failure> {
-    let is_json = what
-        .extension()
-        .is_some_and(|extension| extension == "json");
-    if !what.is_file() && !is_json {
+    if !is_named_as_plan(what) {
         return Ok(None);
     }
     let fault = |error: &dyn std::fmt::Display| {
