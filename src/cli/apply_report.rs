@@ -14,7 +14,7 @@ use ipam_cluster::ClusterError;
 use ipam_controller::Applied;
 use ipam_controller::apply::Outcome;
 use ipam_core::model::grouped_digits;
-use ipam_planner::plan::ChangeDocument;
+use ipam_planner::plan::{ChangeAction, ChangeDocument, TargetKind};
 
 /// The result as JSON.
 #[derive(Serialize)]
@@ -39,9 +39,9 @@ pub(super) struct Report {
 
 #[derive(Serialize)]
 pub(super) struct Line {
-    kind: String,
+    kind: TargetKind,
     name: String,
-    action: String,
+    action: ChangeAction,
     before: Vec<String>,
     after: Vec<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -151,7 +151,7 @@ impl Report {
         let left = self.not_applied.iter().map(|line| (line, ""));
         let all = left.chain(unknown);
         all.map(|(line, label)| LeftChange {
-            kind: line.kind.clone(),
+            kind: line.kind,
             name: line.name.clone(),
             after: line.after.clone(),
             why: format!("{label}{}", line.why),
@@ -276,9 +276,9 @@ mod tests {
 
     fn line(number: usize, why: &str) -> Line {
         Line {
-            kind: "Node".to_owned(),
+            kind: TargetKind::Node,
             name: format!("n{number}"),
-            action: "assign".to_owned(),
+            action: ChangeAction::Assign,
             before: Vec::new(),
             after: vec![format!("10.0.{number}.0/24")],
             why: why.to_owned(),

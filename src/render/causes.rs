@@ -9,7 +9,7 @@ use super::human::{Detail, limit};
 use super::text::{Paint, count, grouped_digits, printable};
 use ipam_core::model::{Finding, ObjectRef, Origin, Rule, Severity};
 use ipam_core::text::by_name;
-use ipam_planner::plan::{BlockedDocument, DriftDocument, MisplacedDocument};
+use ipam_planner::plan::{BlockedDocument, DriftDocument, MisplacedDocument, TargetKind};
 
 /// Misplaced blocks with one cause.
 pub(super) struct MisplacedCause<'p> {
@@ -126,9 +126,10 @@ pub(super) fn drift<'p>(
     drift: impl IntoIterator<Item = &'p DriftDocument>,
     detail: Detail,
 ) -> CutCauses<'p, DriftCause<'p>> {
-    let mut causes: BTreeMap<(&str, &str, Option<&str>), Vec<&DriftDocument>> = BTreeMap::new();
+    let mut causes: BTreeMap<(TargetKind, &str, Option<&str>), Vec<&DriftDocument>> =
+        BTreeMap::new();
     for entry in by_name(drift, |entry| &entry.name) {
-        let cause = (&*entry.kind, &*entry.field, entry.manager.as_deref());
+        let cause = (entry.kind, &*entry.field, entry.manager.as_deref());
         causes.entry(cause).or_default().push(entry);
     }
     let cause = |((_, field, manager), entries)| DriftCause {

@@ -13,7 +13,10 @@ use super::{
     Irreversible, comment_disruptive, comment_domains, comment_refusals, comment_services,
     headlines, markdown_objects,
 };
-use ipam_planner::plan::{ChangeDocument, FindingDocument, Intent, PlanDocument};
+use ipam_core::model::{Hazard, Severity};
+use ipam_planner::plan::{
+    ChangeAction, ChangeDocument, FindingDocument, Intent, PlanDocument, TargetKind,
+};
 
 /// What a comment says beside the plan.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +90,7 @@ fn without_legend(above: &str, plan: &PlanDocument, around: &Circumstances<'_>) 
     } = plan;
     let (destructive, other): (Vec<_>, Vec<_>) = changes
         .iter()
-        .partition(|change| change.hazard == "destructive");
+        .partition(|change| change.hazard == Hazard::Destructive);
     let command = command("plan", &source.directory, " --show-all");
     let losses = comment_services::losses(plan);
     let (worst, told) = comment_risks::worst(plan, &losses, around.occasion);
@@ -124,19 +127,23 @@ fn without_legend(above: &str, plan: &PlanDocument, around: &Circumstances<'_>) 
 fn destructive_changes(page: &mut Page<'_>, changes: &[&ChangeDocument], told: Told<'_>) {
     match changes {
         [only] if told.change.is_some_and(|told| std::ptr::eq(*only, told)) => {}
-        [only] if only.kind == markdown_objects::ADDRESS_POOL => {
+        [only] if only.kind == TargetKind::AddressPool => {
             let why = || format!(": {}", prose(&only.reason));
-            let what = match only.action.as_str() {
-                "create" => format!("is created{}", why()),
-                "update" if only.loses_addresses() => format!("shrinks{}", why()),
-                "update" => format!("is changed{}", why()),
+            let what = match only.action {
+                ChangeAction::Create => format!("is created{}", why()),
+                ChangeAction::Update if only.loses_addresses() => format!("shrinks{}", why()),
+                ChangeAction::Update => format!("is changed{}", why()),
                 // The reason says the same of both.
-                "adopt" if only.loses_addresses() => {
+                ChangeAction::Adopt if only.loses_addresses() => {
                     "shrinks, and cilium-ipam manages it from then on".to_owned()
                 }
-                "adopt" => "is changed, and cilium-ipam manages it from then on".to_owned(),
-                "delete" => format!("is deleted{}", why()),
-                other => format!("{}{}", prose(other), why()),
+                ChangeAction::Adopt => {
+                    "is changed, and cilium-ipam manages it from then on".to_owned()
+                }
+                ChangeAction::Delete => format!("is deleted{}", why()),
+                ChangeAction::Assign | ChangeAction::Release | ChangeAction::Pin => {
+                    format!("{}{}", only.action, why())
+                }
             };
             let heading = format!("**destructive:** pool {} {what}", code(&only.name));
             markdown_objects::diff_below(page, &heading, only);
@@ -163,7 +170,9 @@ pub fn comment_on_findings(
     findings: &[FindingDocument],
     around: &Circumstances<'_>,
 ) -> String {
-    let errors = findings.iter().filter(|one| one.severity == "error");
+    let errors = findings
+        .iter()
+        .filter(|one| one.severity == Severity::Error);
     let errors = errors.map(|one| one.count).sum();
     let command = command("validate", directory, "");
     let check = around.check.as_ref().map(Check::line);

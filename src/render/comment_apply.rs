@@ -9,7 +9,7 @@ use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, WHOLE};
 use super::markup::{Markup, Phrase, code, codes, prose};
 use super::text::{count, grouped_digits};
 use ipam_core::text::by_name;
-use ipam_planner::plan::PlanDocument;
+use ipam_planner::plan::{PlanDocument, TargetKind};
 
 /// Longest reason in characters, so that the plan below it still fits.
 const REASON: usize = 300;
@@ -43,7 +43,7 @@ pub enum Verdict<'v> {
 /// A change that was not made, or of which that is unknown.
 #[derive(Clone, Debug)]
 pub struct LeftChange {
-    pub kind: String,
+    pub kind: TargetKind,
     pub name: String,
     pub after: Vec<String>,
     pub why: String,
@@ -104,7 +104,7 @@ fn in_part(
         left.iter().take(LEFT),
         |_| 1,
         |one| {
-            let name = code(&short_name(&one.kind, &one.name));
+            let name = code(&short_name(one.kind, &one.name));
             [name, codes(&one.after), prose(&one.why)]
         },
     );
@@ -141,7 +141,7 @@ fn causes(left: &[LeftChange]) -> String {
             0 => String::new(),
             more => format!(" and {} more", grouped_digits(more)),
         };
-        let name = code(&short_name(&first.kind, &first.name));
+        let name = code(&short_name(first.kind, &first.name));
         format!("\n- {name}{more}: {}", prose(&cut(why)))
     };
     let mut text: String = causes.iter().take(CAUSES).map(line).collect();
@@ -157,10 +157,11 @@ fn causes(left: &[LeftChange]) -> String {
 
 /// The agents that must restart, without those of the changes that are left; empty without any.
 fn restarts(plan: Option<&PlanDocument>, left: &[LeftChange]) -> String {
-    let left: BTreeSet<(&str, &str)> = left.iter().map(|one| (&*one.kind, &*one.name)).collect();
+    let left: BTreeSet<(TargetKind, &str)> =
+        left.iter().map(|one| (one.kind, &*one.name)).collect();
     let changes = plan.into_iter().flat_map(|plan| &plan.changes);
-    let late = changes.filter(|one| one.kind == "Node" && one.hazard == "disruptive");
-    let late = late.filter(|one| !left.contains(&(&*one.kind, &*one.name)));
+    let late = changes.filter(|one| one.is_of_node() && one.is_disruptive());
+    let late = late.filter(|one| !left.contains(&(one.kind, &*one.name)));
     let names: Vec<Markup> = by_name(late, |change| &change.name)
         .into_iter()
         .map(|change| code(&change.name))
@@ -267,7 +268,7 @@ mod tests {
     #[test]
     fn refused_writes_are_told_by_cause() {
         let change = |name: &str, why: &str| LeftChange {
-            kind: "Node".to_owned(),
+            kind: TargetKind::Node,
             name: name.to_owned(),
             after: Vec::new(),
             why: why.to_owned(),
@@ -302,7 +303,7 @@ mod tests {
     fn a_part_is_told_with_what_is_left_and_without_the_plan_from_before() {
         let left: Vec<LeftChange> = (0..30)
             .map(|number| LeftChange {
-                kind: "Node".to_owned(),
+                kind: TargetKind::Node,
                 name: format!("n{number}@x"),
                 after: vec!["10.20.0.0/24".to_owned()],
                 why: "superseded: another `client` wrote it".to_owned(),

@@ -25,7 +25,7 @@ pub(super) fn disruptive(
     told: Option<&ChangeDocument>,
     intent: Intent,
 ) {
-    let disruptive = changes.iter().filter(|one| one.hazard == "disruptive");
+    let disruptive = changes.iter().filter(|one| one.is_disruptive());
     let all = by_name(disruptive.copied(), |change| &change.name);
     let (moves, others): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|change| change.moves_a_block());
@@ -81,7 +81,7 @@ fn restarts(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
         "when the agent restarts, {}",
         count(changes.len(), "change")
     ));
-    let name = |c: &ChangeDocument| code(&short_name(&c.kind, &c.name));
+    let name = |c: &ChangeDocument| code(&short_name(c.kind, &c.name));
     match same(changes, |change| change.reason.clone()) {
         Some(reason) => {
             let row = |c: &&ChangeDocument| [name(c), codes(&c.before), codes(&c.after)];
@@ -223,7 +223,7 @@ fn in_domain(title: Phrase, changes: &[&ChangeDocument]) -> Phrase {
 /// The first nodes of each pool, folded, without disruptive changes. Pools whose nodes
 /// get their blocks in the same way have one table.
 pub(super) fn nodes_of_pools(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
-    let quiet = changes.iter().filter(|one| one.hazard != "disruptive");
+    let quiet = changes.iter().filter(|one| !one.is_disruptive());
     let pools = by_pool(quiet.copied());
     let mut alike_pools: Vec<(Way, Vec<PoolChanges<'_>>)> = Vec::new();
     let mut other_changes: Vec<(PoolChanges<'_>, &str)> = Vec::new();

@@ -12,7 +12,7 @@ use super::markdown_page::{Entry, Fold, Page, Table, UpTo};
 use super::markup::{Markup, Phrase, code, prose};
 use super::text::{count, grouped_digits};
 use ipam_core::text::natural_order;
-use ipam_planner::plan::{ChangeDocument, DriftDocument, PlanDocument};
+use ipam_planner::plan::{ChangeDocument, DriftDocument, PlanDocument, TargetKind};
 
 /// Rows of the table by pool and failure domain.
 const GROUPS: usize = 40;
@@ -58,12 +58,12 @@ pub(super) fn by_pool_and_domain(page: &mut Page<'_>, changes: &[&ChangeDocument
 
 fn groups<'p>(changes: &[&'p ChangeDocument]) -> Vec<Group<'p>> {
     let mut sizes: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
-    for change in changes.iter().filter(|change| change.kind == "Node") {
+    for change in changes.iter().filter(|change| change.is_of_node()) {
         let pool = change.pool.as_deref().unwrap_or_default();
         let domain = change.failure_domain.as_deref().unwrap_or_default();
         let (nodes, late) = sizes.entry((pool, domain)).or_default();
         *nodes += 1;
-        *late += usize::from(change.hazard == "disruptive");
+        *late += usize::from(change.is_disruptive());
     }
     let group = |((pool, domain), (nodes, late))| Group {
         pool,
@@ -176,7 +176,9 @@ pub(super) fn unplanned(plan: &PlanDocument) -> Vec<&DriftDocument> {
     let moves: BTreeMap<&str, &ChangeDocument> =
         moves.map(|change| (&*change.name, change)).collect();
     let is_own = |drift: &&DriftDocument| {
-        let change = moves.get(&*drift.name).filter(|_| drift.kind == "Node");
+        let change = moves
+            .get(&*drift.name)
+            .filter(|_| drift.kind == TargetKind::Node);
         change.is_some_and(|change| {
             change.before.contains(&drift.seen) && change.after.contains(&drift.expected)
         })
@@ -194,8 +196,8 @@ pub(super) fn drift(page: &mut Page<'_>, plan: &PlanDocument, occasion: Occasion
         Occasion::Apply => "an apply",
     };
     let of_nodes_and_ports = plan.changes.iter().filter(|one| !is_pool(one));
-    let changed: BTreeSet<(&str, &str)> = of_nodes_and_ports
-        .map(|change| (&*change.kind, &*change.name))
+    let changed: BTreeSet<(TargetKind, &str)> = of_nodes_and_ports
+        .map(|change| (change.kind, &*change.name))
         .collect();
     let causes = causes::drift(drift.iter().copied(), Detail::Short);
     let mut rows: Vec<Entry<[Markup; 4]>> = causes
@@ -234,15 +236,15 @@ pub(super) fn drift(page: &mut Page<'_>, plan: &PlanDocument, occasion: Occasion
 }
 
 fn is_pool(change: &ChangeDocument) -> bool {
-    change.kind != "Node" && change.kind != "Port"
+    !matches!(change.kind, TargetKind::Node | TargetKind::Port)
 }
 
 fn drift_row(
     page: &Page<'_>,
     cause: &causes::DriftCause<'_>,
-    changed: &BTreeSet<(&str, &str)>,
+    changed: &BTreeSet<(TargetKind, &str)>,
 ) -> Entry<[Markup; 4]> {
-    let is_changed = |entry: &&&DriftDocument| changed.contains(&(&*entry.kind, &*entry.name));
+    let is_changed = |entry: &&&DriftDocument| changed.contains(&(entry.kind, &*entry.name));
     let writes = cause.entries.iter().filter(is_changed).count();
     let writes = match writes {
         0 => "nothing of it".to_owned(),
@@ -281,7 +283,7 @@ fn author(cause: &causes::DriftCause<'_>) -> Markup {
 }
 
 fn drifted(entry: &DriftDocument) -> Markup {
-    let name = short_name(&entry.kind, &entry.name);
+    let name = short_name(entry.kind, &entry.name);
     let shows = Phrase::default().value(&name).words(" shows ");
     let expected = shows.value(&entry.seen).words(", expected ");
     expected.value(&entry.expected).markdown()

@@ -6,12 +6,13 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::comment_risks::Told;
-use super::markdown_objects::ADDRESS_POOL;
 use super::markdown_page::{Entry, Page, UpTo};
 use super::markup::{Phrase, code, prose};
 use super::text::grouped_digits;
+use ipam_core::model::Severity;
 use ipam_planner::plan::{
-    ChangeDocument, FindingDocument, Intent, PlanDocument, PodPoolSummary, RefusalDocument,
+    ChangeAction, ChangeDocument, FindingDocument, Intent, PlanDocument, PodPoolSummary,
+    RefusalDocument, TargetKind,
 };
 
 /// Messages of one cause that are shown.
@@ -41,7 +42,7 @@ fn rank(rule: &str) -> u8 {
 /// Whether a refusal tells the same error.
 pub(super) fn is_refused(finding: &FindingDocument, refusals: &[RefusalDocument]) -> bool {
     let mut refusals = refusals.iter();
-    finding.severity == "error" && refusals.any(|refusal| refusal.rule == finding.rule)
+    finding.severity == Severity::Error && refusals.any(|refusal| refusal.rule == finding.rule)
 }
 
 /// The findings that no refusal tells.
@@ -167,9 +168,9 @@ pub(super) fn none_moved(plan: &PlanDocument) -> &'static str {
 
 /// Each node once.
 fn writes_of_nodes(plan: &PlanDocument) -> Vec<String> {
-    let nodes = plan.changes.iter().filter(|change| change.kind == "Node");
+    let nodes = plan.changes.iter().filter(|change| change.is_of_node());
     let (moves, others): (Vec<_>, Vec<_>) = nodes.partition(|change| change.moves_a_block());
-    let of = |action: &str, one: &str, several: &str| {
+    let of = |action: ChangeAction, one: &str, several: &str| {
         let changes = others.iter().copied();
         let changes: Vec<_> = changes.filter(|change| change.action == action).collect();
         written(&changes, one, several)
@@ -180,10 +181,18 @@ fn writes_of_nodes(plan: &PlanDocument) -> Vec<String> {
             "node moves to another block",
             "nodes move to another block",
         ),
-        of("release", "node loses its block", "nodes lose their block"),
-        of("assign", "node gets a block", "nodes get a block"),
         of(
-            "update",
+            ChangeAction::Release,
+            "node loses its block",
+            "nodes lose their block",
+        ),
+        of(
+            ChangeAction::Assign,
+            "node gets a block",
+            "nodes get a block",
+        ),
+        of(
+            ChangeAction::Update,
             "node gets its block written to the field that Cilium reads",
             "nodes get their block written to the field that Cilium reads",
         ),
@@ -193,7 +202,7 @@ fn writes_of_nodes(plan: &PlanDocument) -> Vec<String> {
 
 /// The changes as a count, and when they take effect; `None` without any.
 fn written(changes: &[&ChangeDocument], one: &str, several: &str) -> Option<String> {
-    let late = changes.iter().filter(|one| one.hazard == "disruptive");
+    let late = changes.iter().filter(|one| one.is_disruptive());
     let late = match late.count() {
         0 => String::new(),
         1 if changes.len() == 1 => " when its agent restarts".to_owned(),
@@ -208,16 +217,19 @@ fn written(changes: &[&ChangeDocument], one: &str, several: &str) -> Option<Stri
 
 /// A pool that shrinks is never told as one that only changes its owner.
 fn of_load_balancing(plan: &PlanDocument) -> Vec<String> {
-    let pools = plan.changes.iter().filter(|one| one.kind == ADDRESS_POOL);
+    let pools = plan
+        .changes
+        .iter()
+        .filter(|one| one.kind == TargetKind::AddressPool);
     let what = |change: &ChangeDocument| {
         let shrinks = change.loses_addresses();
         let differs = change.before != change.after;
-        match (change.action.as_str(), shrinks, differs) {
-            ("create", ..) => "is created",
-            ("delete", ..) => "is deleted",
-            ("adopt", true, _) => "shrinks and is adopted",
-            ("adopt", false, true) => "is changed and adopted",
-            ("adopt", false, false) => "is adopted",
+        match (change.action, shrinks, differs) {
+            (ChangeAction::Create, ..) => "is created",
+            (ChangeAction::Delete, ..) => "is deleted",
+            (ChangeAction::Adopt, true, _) => "shrinks and is adopted",
+            (ChangeAction::Adopt, false, true) => "is changed and adopted",
+            (ChangeAction::Adopt, false, false) => "is adopted",
             (_, true, _) => "shrinks",
             (_, false, _) => "is changed",
         }

@@ -8,7 +8,10 @@ use super::human_misplaced::{evidence, unapproved};
 use super::markup::Phrase;
 use super::text::grouped_digits;
 use super::{causes, comment_disruptive};
-use ipam_planner::plan::{ChangeDocument, FindingDocument, Intent, PlanDocument, RefusalDocument};
+use ipam_core::model::{Hazard, Severity};
+use ipam_planner::plan::{
+    ChangeDocument, FindingDocument, Intent, PlanDocument, RefusalDocument, TargetKind,
+};
 
 /// The subject of a line. The lines below leave out the subjects that it tells in full.
 #[derive(Clone, Copy)]
@@ -78,7 +81,7 @@ pub(super) fn worst<'p>(
         ""
     };
     let felt = felt.map(|loss| losing_address(loss, &plan.refusals, occasion, counted));
-    let felt = felt.or_else(|| of_hazard(plan, "destructive").map(destructive));
+    let felt = felt.or_else(|| of_hazard(plan, Hazard::Destructive).map(destructive));
     let wrong = || {
         let wrong = by_risk(&plan.refusals).into_iter().next().map(refusal);
         wrong
@@ -126,7 +129,7 @@ impl<'p> Told<'p> {
     }
 }
 
-fn of_hazard<'p>(plan: &'p PlanDocument, hazard: &str) -> Option<&'p ChangeDocument> {
+fn of_hazard(plan: &PlanDocument, hazard: Hazard) -> Option<&ChangeDocument> {
     plan.changes.iter().find(|one| one.hazard == hazard)
 }
 
@@ -177,15 +180,15 @@ fn from_to(phrase: Phrase, change: &ChangeDocument) -> Phrase {
 }
 
 fn changed(change: &ChangeDocument) -> Phrase {
-    let name = short_name(&change.kind, &change.name);
+    let name = short_name(change.kind, &change.name);
     from_to(Phrase::default().value(&name), change)
         .words(": ")
         .sentence(&change.reason)
 }
 
 fn destructive(change: &ChangeDocument) -> Risk<'_> {
-    let way_out = match change.kind.as_str() {
-        "Node" => "drain the node first, or leave it out with `--exclude`",
+    let way_out = match change.kind {
+        TargetKind::Node => "drain the node first, or leave it out with `--exclude`",
         _ => "leave it out with `--exclude`, or stop using its addresses first",
     };
     Risk::new(Subject::Change(change), changed(change), way_out)
@@ -193,7 +196,7 @@ fn destructive(change: &ChangeDocument) -> Risk<'_> {
 
 /// A move comes before other changes that need a restart.
 fn riskiest_disruptive(plan: &PlanDocument, occasion: Occasion) -> Option<Risk<'_>> {
-    let felt = || plan.changes.iter().filter(|one| one.hazard == "disruptive");
+    let felt = || plan.changes.iter().filter(|one| one.is_disruptive());
     let moves = || felt().filter(|change| change.moves_a_block());
     match moves().next() {
         Some(first) => Some(moving(first, moves().count(), plan.intent, occasion)),
@@ -246,7 +249,7 @@ fn refusal(group: RefusalGroup<'_>) -> Risk<'_> {
 
 fn error(plan: &PlanDocument) -> Option<Risk<'_>> {
     let mut errors = plan.findings.iter();
-    let error = errors.find(|finding| finding.severity == "error")?;
+    let error = errors.find(|finding| finding.severity == Severity::Error)?;
     let what = Phrase::new("error ").value(&error.rule).words(": ");
     let what = what.sentence(&error.message);
     let what = match &error.origin {
@@ -284,7 +287,7 @@ fn blocked(plan: &PlanDocument) -> Option<Risk<'_>> {
     let names = shown.fold(Phrase::new("blocked:"), |phrase, entry| {
         phrase
             .words(" ")
-            .value(&short_name(&entry.kind, &entry.name))
+            .value(&short_name(entry.kind, &entry.name))
     });
     let further = entries.len().saturating_sub(limit(Detail::Short));
     let names = match further {

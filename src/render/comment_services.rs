@@ -7,8 +7,10 @@ use super::human_lb::time_in_words;
 use super::markdown_page::{Entry, Page, UpTo};
 use super::markup::{Markup, Phrase};
 use super::text::grouped_digits;
+use ipam_cilium::lbipam::Certainty;
 use ipam_planner::plan::{
-    ChangeDocument, LostAddressDocument, PlanDocument, RefusalDocument, ServiceEffectDocument,
+    ChangeDocument, LossTime, LostAddressDocument, PlanDocument, RefusalDocument,
+    ServiceEffectDocument, TargetKind,
 };
 
 /// Lost addresses with one cause and one consequence.
@@ -29,7 +31,7 @@ pub(super) fn losses(plan: &PlanDocument) -> Vec<Loss<'_>> {
     let changes: BTreeMap<String, &ChangeDocument> = plan
         .changes
         .iter()
-        .filter(|change| change.kind != "Node")
+        .filter(|change| !change.is_of_node())
         .map(|change| (format!("{}/{}", change.kind, change.name), change))
         .collect();
     let mut all: BTreeMap<_, Loss<'_>> = BTreeMap::new();
@@ -44,7 +46,7 @@ pub(super) fn losses(plan: &PlanDocument) -> Vec<Loss<'_>> {
                 reason,
                 cause,
             } = lost;
-            let key = (certainty != "certain", when, reason, cause, then.clone());
+            let key = (*certainty, *when, reason, cause, then.clone());
             let loss = all.entry(key).or_insert_with(|| Loss {
                 refusals: &plan.refusals,
                 lost,
@@ -119,7 +121,7 @@ impl Loss<'_> {
             _ => "each",
         };
         let waits = match self.services.first() {
-            Some((service, _)) if service.certainty != "certain" => "may wait",
+            Some((service, _)) if service.certainty != Certainty::Certain => "may wait",
             _ => "then waits",
         };
         let then = self.then.iter();
@@ -146,28 +148,28 @@ impl Loss<'_> {
     }
 
     pub(super) fn is_certain(&self) -> bool {
-        self.lost.certainty == "certain"
+        self.lost.certainty == Certainty::Certain
     }
 
     /// As a reader of a plan understands it.
-    fn time(&self) -> &str {
-        match (&*self.lost.when, self.refusals.is_empty()) {
-            ("now", true) => "when this is applied",
-            ("now", false) => "if this were applied",
-            (other, _) => time_in_words(other),
+    fn time(&self) -> &'static str {
+        match (self.lost.when, self.refusals.is_empty()) {
+            (LossTime::Now, true) => "when this is applied",
+            (LossTime::Now, false) => "if this were applied",
+            (later, _) => time_in_words(later),
         }
     }
 
     /// What keeps the addresses.
     pub(super) fn way_out(&self) -> Phrase {
         match self.change {
-            Some(change) if change.kind != "Service" => Phrase::new("keep the addresses in ")
-                .value(&change.name)
-                .words(
-                    " until the Services have others: pin each Service to an address that stays (",
-                )
-                .value("ServiceAssignment")
-                .words(") when its clients can follow"),
+            Some(change) if change.kind != TargetKind::Service => Phrase::new(
+                "keep the addresses in ",
+            )
+            .value(&change.name)
+            .words(" until the Services have others: pin each Service to an address that stays (")
+            .value("ServiceAssignment")
+            .words(") when its clients can follow"),
             _ => Phrase::new(
                 "keep the address in a pool that selects the Service, until its clients use another",
             ),
@@ -225,8 +227,8 @@ fn name(service: &ServiceEffectDocument) -> String {
 
 /// The change that takes an address, with its place.
 fn cause(change: &ChangeDocument) -> Phrase {
-    let what = match change.kind.as_str() {
-        "Service" => Phrase::new("its pin"),
+    let what = match change.kind {
+        TargetKind::Service => Phrase::new("its pin"),
         _ => Phrase::new("pool ").value(&change.name),
     };
     let (before, after) = (change.before.join(" "), change.after.join(" "));

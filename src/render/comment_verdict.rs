@@ -8,6 +8,7 @@ use super::comment::{Circumstances, Occasion, Unattended};
 use super::comment_refusals::{in_words, none_moved, rules, writes};
 use super::markup::{Markup, Phrase, prose};
 use super::text::count;
+use ipam_core::model::Hazard;
 use ipam_planner::plan::PlanDocument;
 
 const WATCH: &str = "cilium-ipam watch";
@@ -147,7 +148,10 @@ fn in_spite_of_errors(plan: &PlanDocument) -> &'static str {
 
 /// That nothing in use is affected, if so.
 fn effect(plan: &PlanDocument) -> &'static str {
-    let is_harmless = plan.changes.iter().all(|change| change.hazard == "none");
+    let is_harmless = plan
+        .changes
+        .iter()
+        .all(|change| change.hazard == Hazard::None);
     let balancing = &plan.summary.load_balancing;
     match is_harmless && balancing.lost_addresses == 0 {
         false => "",

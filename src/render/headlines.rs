@@ -123,7 +123,7 @@ pub(super) fn written_to(change: &ChangeDocument) -> Phrase {
             Phrase::new(words).then(listed(annotations.keys()))
         }
         EditDocument::AddressPairs { .. } => field("allowed_address_pairs"),
-        EditDocument::PodPool(_) | EditDocument::AddressPool(_) => field(&change.kind),
+        EditDocument::PodPool(_) | EditDocument::AddressPool(_) => field(change.kind.as_str()),
     }
 }
 
@@ -189,7 +189,8 @@ fn yaml(manifest: Option<&AddressPoolManifest>) -> String {
 mod tests {
     use super::*;
     use ipam_cilium::lbipam::{AddressBlock, AddressPoolSpec};
-    use ipam_planner::plan::GuardDocument;
+    use ipam_core::model::{Hazard, ObjectVersion};
+    use ipam_planner::plan::{ChangeAction, TargetKind};
 
     fn manifest(cidr: &str) -> AddressPoolManifest {
         let block = AddressBlock {
@@ -210,8 +211,8 @@ mod tests {
     #[test]
     fn what_changes_stands_between_what_stays() {
         let change = ChangeDocument {
-            action: "update".into(),
-            kind: "CiliumLoadBalancerIPPool".into(),
+            action: ChangeAction::Update,
+            kind: TargetKind::AddressPool,
             name: "blue".into(),
             write_path: String::new(),
             before: Vec::new(),
@@ -219,13 +220,10 @@ mod tests {
             pool: None,
             failure_domain: None,
             reason: String::new(),
-            hazard: String::new(),
+            hazard: Hazard::None,
             edit: EditDocument::AddressPool(Some(manifest("10.0.0.0/25"))),
             undo: Some(EditDocument::AddressPool(Some(manifest("10.0.0.0/24")))),
-            guard: GuardDocument {
-                uid: String::new(),
-                resource_version: String::new(),
-            },
+            guard: ObjectVersion::default(),
             origin: None,
             needs_approval: Vec::new(),
         };

@@ -7,7 +7,8 @@ use super::text::{Paint, count, grouped_digits, pointer_with_codes, printable};
 use super::{causes, headlines, human_lb, human_misplaced};
 use ipam_core::text::{by_name, natural_order};
 use ipam_planner::plan::{
-    BlockedDocument, ChangeDocument, PlanDocument, RefusalDocument, SourceDocument,
+    BlockedDocument, ChangeAction, ChangeDocument, PlanDocument, RefusalDocument, SourceDocument,
+    TargetKind,
 };
 
 /// Length of an output.
@@ -163,7 +164,7 @@ pub(super) fn by_pool<'p>(
     changes: impl IntoIterator<Item = &'p ChangeDocument>,
 ) -> Vec<PoolChanges<'p>> {
     let mut pools: BTreeMap<Option<&str>, Vec<&ChangeDocument>> = BTreeMap::new();
-    let of_nodes = changes.into_iter().filter(|change| change.kind == "Node");
+    let of_nodes = changes.into_iter().filter(|change| change.is_of_node());
     for change in by_name(of_nodes, |change| &change.name) {
         pools
             .entry(change.pool.as_deref())
@@ -220,9 +221,9 @@ fn changes_of_pool(pool: Option<&str>, changes: &[&ChangeDocument], detail: Deta
     };
     let (names, blocks) = (width(|change| change.name.clone()), width(values));
     for change in shown {
-        let (sign, paint) = match change.action.as_str() {
-            "assign" => ("+", Paint::Green),
-            "release" => ("-", Paint::Red),
+        let (sign, paint) = match change.action {
+            ChangeAction::Assign => ("+", Paint::Green),
+            ChangeAction::Release => ("-", Paint::Red),
             _ => ("~", Paint::Yellow),
         };
         let line = format!(
@@ -286,7 +287,7 @@ fn blocked_by_reason(blocked: &[BlockedDocument], detail: Detail) -> String {
     if blocked.is_empty() {
         return String::new();
     }
-    let noun = if blocked.iter().all(|entry| entry.kind == "Node") {
+    let noun = if blocked.iter().all(|entry| entry.kind == TargetKind::Node) {
         "node"
     } else {
         "object"
@@ -339,14 +340,13 @@ pub(crate) fn named(names: &[String], detail: Detail) -> String {
 }
 
 pub(super) fn blocked_name(entry: &BlockedDocument) -> String {
-    short_name(&entry.kind, &entry.name)
+    short_name(entry.kind, &entry.name)
 }
 
 /// The name of a node, or `Kind/name` of any other object.
-pub(super) fn short_name(kind: &str, name: &str) -> String {
-    if kind == "Node" {
-        name.to_owned()
-    } else {
-        format!("{kind}/{name}")
+pub(super) fn short_name(kind: TargetKind, name: &str) -> String {
+    match kind {
+        TargetKind::Node => name.to_owned(),
+        _ => format!("{kind}/{name}"),
     }
 }

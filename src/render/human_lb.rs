@@ -7,15 +7,18 @@
 use super::headlines::manifest_diff;
 use super::human::{Detail, limit, more, values};
 use super::text::{Paint, count, printable};
+use ipam_cilium::lbipam::Certainty;
 use ipam_core::text::by_name;
-use ipam_planner::plan::{ChangeDocument, ServiceEffectDocument};
+use ipam_planner::plan::{
+    ChangeAction, ChangeDocument, LossTime, ServiceEffectDocument, TargetKind,
+};
 
 /// Pools with their diffs, and pins.
 pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {
     let mut text = String::new();
     for (kind, title) in [
-        ("CiliumLoadBalancerIPPool", "LoadBalancer pools"),
-        ("Service", "pinned Services"),
+        (TargetKind::AddressPool, "LoadBalancer pools"),
+        (TargetKind::Service, "pinned Services"),
     ] {
         let of_kind = by_name(
             changes.iter().filter(|change| change.kind == kind),
@@ -42,9 +45,9 @@ pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {
 }
 
 fn line(change: &ChangeDocument) -> String {
-    let (sign, paint) = match change.action.as_str() {
-        "create" => ("+", Paint::Green),
-        "delete" => ("-", Paint::Red),
+    let (sign, paint) = match change.action {
+        ChangeAction::Create => ("+", Paint::Green),
+        ChangeAction::Delete => ("-", Paint::Red),
         _ => ("~", Paint::Yellow),
     };
     let values = |values: &[String]| {
@@ -63,7 +66,7 @@ fn line(change: &ChangeDocument) -> String {
     let head = format!(
         "  {} {} {}  {}  {}",
         paint.on(sign),
-        printable(&change.action),
+        change.action,
         printable(&change.name),
         printable(&values),
         printable(&change.write_path),
@@ -122,28 +125,27 @@ pub(super) fn effects(services: &[ServiceEffectDocument], detail: Detail) -> Str
 }
 
 /// When an address is lost.
-pub(super) fn time_in_words(when: &str) -> &str {
+pub(super) fn time_in_words(when: LossTime) -> &'static str {
     match when {
-        "operator-restart" => "when the operator restarts",
-        "upgrade" => "when Cilium is upgraded",
-        other => other,
+        LossTime::Now => "now",
+        LossTime::OperatorRestart => "when the operator restarts",
+        LossTime::Upgrade => "when Cilium is upgraded",
     }
 }
 
 /// `loses 20.0.10.1 now: no pool covers it`, and so on.
 pub(super) fn effect_parts(service: &ServiceEffectDocument) -> Vec<String> {
     let loses = service.loses.iter().map(|lost| {
-        let loses = if lost.certainty == "certain" {
-            "loses"
-        } else {
-            "may lose"
+        let loses = match lost.certainty {
+            Certainty::Certain => "loses",
+            Certainty::LeftToChance => "may lose",
         };
-        let when = time_in_words(&lost.when);
+        let when = time_in_words(lost.when);
         format!("{loses} {} {when}: {}", lost.address, lost.reason)
     });
-    let waits = match service.certainty.as_str() {
-        "certain" => "waits",
-        _ => "may wait",
+    let waits = match service.certainty {
+        Certainty::Certain => "waits",
+        Certainty::LeftToChance => "may wait",
     };
     let pending = service
         .pending
@@ -156,14 +158,12 @@ pub(super) fn effect_parts(service: &ServiceEffectDocument) -> Vec<String> {
 }
 
 /// Kinds of a pool of Pods, and of the object that selects it for nodes.
-pub(super) const KINDS: [&str; 2] = ["CiliumPodIPPool", "CiliumNodeConfig"];
+pub(super) const KINDS: [TargetKind; 2] = [TargetKind::PodPool, TargetKind::NodeConfig];
 
 /// The changes of `CiliumPodIPPool`s and `CiliumNodeConfig`s.
 pub(super) fn pod_pool_changes(changes: &[ChangeDocument], detail: Detail) -> String {
     let of_pools = by_name(
-        changes
-            .iter()
-            .filter(|change| KINDS.contains(&change.kind.as_str())),
+        changes.iter().filter(|change| KINDS.contains(&change.kind)),
         |change| &change.name,
     );
     if of_pools.is_empty() {
@@ -176,15 +176,15 @@ pub(super) fn pod_pool_changes(changes: &[ChangeDocument], detail: Detail) -> St
     );
     let shown = &of_pools[..of_pools.len().min(limit(detail))];
     for change in shown {
-        let (sign, paint) = match change.action.as_str() {
-            "create" => ("+", Paint::Green),
-            "delete" => ("-", Paint::Red),
+        let (sign, paint) = match change.action {
+            ChangeAction::Create => ("+", Paint::Green),
+            ChangeAction::Delete => ("-", Paint::Red),
             _ => ("~", Paint::Yellow),
         };
         text.push_str(&format!(
             "  {} {}/{}  {}\n      {}\n",
             paint.on(sign),
-            printable(&change.kind),
+            change.kind,
             printable(&change.name),
             printable(&values(change)),
             Paint::Dim.on(&printable(&change.reason))
@@ -193,13 +193,12 @@ pub(super) fn pod_pool_changes(changes: &[ChangeDocument], detail: Detail) -> St
     text + &more(of_pools.len() - shown.len())
 }
 
-/// Kind of a port.
-pub(super) const KIND: &str = "Port";
-
 /// The changes of `allowed_address_pairs`.
 pub(super) fn port_changes(changes: &[ChangeDocument], detail: Detail) -> String {
     let ports = by_name(
-        changes.iter().filter(|change| change.kind == KIND),
+        changes
+            .iter()
+            .filter(|change| change.kind == TargetKind::Port),
         |change| &change.name,
     );
     if ports.is_empty() {

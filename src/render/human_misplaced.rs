@@ -135,7 +135,7 @@ fn of_cause(cause: &DriftCause<'_>, detail: Detail) -> String {
             (Some(manager), Some(time)) => format!(", written by {manager} at {time}"),
             (Some(_) | None, _) => String::new(),
         };
-        let name = short_name(&only.kind, &only.name);
+        let name = short_name(only.kind, &only.name);
         let line = format!(
             "{name}  {} shows {}, expected {}{author}",
             only.field, only.seen, only.expected
@@ -152,7 +152,7 @@ fn of_cause(cause: &DriftCause<'_>, detail: Detail) -> String {
         cause.field
     );
     let one = |entry: &&DriftDocument| {
-        let name = short_name(&entry.kind, &entry.name);
+        let name = short_name(entry.kind, &entry.name);
         format!("{name} shows {} (expected {})", entry.seen, entry.expected)
     };
     let objects: Vec<String> = cause.entries.iter().map(one).collect();
@@ -166,7 +166,8 @@ fn of_cause(cause: &DriftCause<'_>, detail: Detail) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ipam_planner::plan::{EditDocument, GuardDocument, WriterDocument};
+    use ipam_core::model::{Hazard, ObjectVersion};
+    use ipam_planner::plan::{ChangeAction, EditDocument, TargetKind, WriterDocument};
 
     fn change(number: usize) -> ChangeDocument {
         let block = UnapprovedBlockDocument {
@@ -180,8 +181,8 @@ mod tests {
             reason: "the block lies in no pool".into(),
         };
         ChangeDocument {
-            action: "assign".into(),
-            kind: "Node".into(),
+            action: ChangeAction::Assign,
+            kind: TargetKind::Node,
             name: format!("n{number:02}"),
             write_path: "node-spec".into(),
             before: Vec::new(),
@@ -189,13 +190,10 @@ mod tests {
             pool: None,
             failure_domain: None,
             reason: String::new(),
-            hazard: "none".into(),
+            hazard: Hazard::None,
             edit: EditDocument::AddressPool(None),
             undo: None,
-            guard: GuardDocument {
-                uid: String::new(),
-                resource_version: String::new(),
-            },
+            guard: ObjectVersion::default(),
             origin: None,
             needs_approval: vec![block],
         }

@@ -7,6 +7,7 @@ use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, UpTo, WHOLE};
 use super::markup::{Phrase, code, codes, prose};
 use super::text::{count, grouped_digits, pointer};
 use super::{headlines, markdown_objects};
+use ipam_core::model::Hazard;
 use ipam_planner::plan::{
     ChangeDocument, FindingDocument, PlanDocument, RefusalDocument, SourceDocument, Summary,
     UnapprovedBlockDocument,
@@ -38,7 +39,7 @@ pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String
     );
     let (destructive, other): (Vec<_>, Vec<_>) = changes
         .iter()
-        .partition(|change| change.hazard == "destructive");
+        .partition(|change| change.hazard == Hazard::Destructive);
     let mut page = Page::new(limit, weakened_policy(weakened) + &headline(plan), &tail);
     // The most important first, because a page that is too long loses its end.
     needs_approval(&mut page, summary, changes, detail);
@@ -183,7 +184,7 @@ pub(super) fn needs_approval(
 
 pub(super) fn found(page: &mut Page<'_>, findings: &[FindingDocument], detail: Detail) {
     let cut = cut_by(findings, detail, |finding| {
-        (&finding.severity, &finding.rule)
+        (finding.severity.as_str(), &finding.rule)
     });
     let more = cut.hidden.iter().map(|((severity, rule), findings)| {
         let further = findings.iter().map(|finding| finding.count).sum();
@@ -273,7 +274,7 @@ fn finding_line(finding: &FindingDocument) -> String {
     };
     format!(
         "\n- **{}** {}: {}{}{further}",
-        prose(severity),
+        prose(severity.as_str()),
         code(rule),
         prose(message),
         place.unwrap_or_default()

@@ -14,9 +14,8 @@ use super::text::{count, grouped_digits, log_text, printable};
 use ipam_core::text::by_name;
 use ipam_planner::plan::{
     BlockedDocument, ChangeDocument, DriftDocument, MisplacedDocument, ServiceEffectDocument,
+    TargetKind,
 };
-
-pub(super) const ADDRESS_POOL: &str = "CiliumLoadBalancerIPPool";
 
 /// Services that lose an address, never folded away.
 pub(super) fn losing_services(page: &mut Page<'_>, services: &[ServiceEffectDocument]) {
@@ -35,8 +34,8 @@ pub(super) fn losing_services(page: &mut Page<'_>, services: &[ServiceEffectDocu
 pub(super) fn destructive(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
     let row = |c: &ChangeDocument| {
         [
-            code(&short_name(&c.kind, &c.name)),
-            prose(&c.action),
+            code(&short_name(c.kind, &c.name)),
+            prose(c.action.as_str()),
             codes(&c.before),
             codes(&c.after),
             prose(&c.reason),
@@ -52,14 +51,14 @@ pub(super) fn destructive(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
         fold: Fold::Open,
         up_to: UpTo(6),
     });
-    of_kind(changes, ADDRESS_POOL)
+    of_kind(changes, TargetKind::AddressPool)
         .iter()
         .for_each(|change| diff(page, change));
 }
 
 /// LoadBalancer pools with their diffs.
 pub(super) fn address_pools(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
-    let pools = of_kind(changes, ADDRESS_POOL);
+    let pools = of_kind(changes, TargetKind::AddressPool);
     let columns = ["pool", "action", "addresses", "why"];
     changes_table(page, "LoadBalancer pools", columns, &pools, row);
     pools.iter().for_each(|change| diff(page, change));
@@ -68,12 +67,12 @@ pub(super) fn address_pools(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
 pub(super) fn pod_pools(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
     let objects: Vec<&ChangeDocument> = human_lb::KINDS
         .iter()
-        .flat_map(|kind| of_kind(changes, kind))
+        .flat_map(|kind| of_kind(changes, *kind))
         .collect();
     let row = |c: &ChangeDocument| {
         [
             code(&format!("{}/{}", c.kind, c.name)),
-            prose(&c.action),
+            prose(c.action.as_str()),
             codes(&c.after),
             prose(&c.reason),
         ]
@@ -83,7 +82,7 @@ pub(super) fn pod_pools(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
 }
 
 pub(super) fn ports(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
-    let ports = of_kind(changes, human_lb::KIND);
+    let ports = of_kind(changes, TargetKind::Port);
     let row = |c: &ChangeDocument| {
         [
             code(&c.name),
@@ -116,7 +115,7 @@ fn changes_table(
 }
 
 pub(super) fn service_pins(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
-    let pins = of_kind(changes, "Service");
+    let pins = of_kind(changes, TargetKind::Service);
     let columns = ["Service", "action", "addresses", "why"];
     changes_table(page, "pins", columns, &pins, row);
 }
@@ -145,7 +144,7 @@ fn service_name(service: &ServiceEffectDocument) -> Markup {
     code(&format!("{}/{}", service.namespace, service.name))
 }
 
-fn of_kind<'c>(changes: &[&'c ChangeDocument], kind: &str) -> Vec<&'c ChangeDocument> {
+fn of_kind<'c>(changes: &[&'c ChangeDocument], kind: TargetKind) -> Vec<&'c ChangeDocument> {
     let of_kind = changes.iter().copied().filter(|change| change.kind == kind);
     by_name(of_kind, |change| &change.name)
 }
@@ -153,14 +152,14 @@ fn of_kind<'c>(changes: &[&'c ChangeDocument], kind: &str) -> Vec<&'c ChangeDocu
 fn row(change: &ChangeDocument) -> [Markup; 4] {
     [
         code(&change.name),
-        prose(&change.action),
+        prose(change.action.as_str()),
         codes(&change.after),
         prose(&change.reason),
     ]
 }
 
 fn diff(page: &mut Page<'_>, change: &ChangeDocument) {
-    let heading = format!("{} {}:", prose(&change.action), code(&change.name));
+    let heading = format!("{} {}:", prose(change.action.as_str()), code(&change.name));
     diff_below(page, &heading, change);
 }
 
@@ -303,7 +302,7 @@ fn further_row<const N: usize>(further: &str) -> [Markup; N] {
 }
 
 fn drifted(entry: &DriftDocument) -> Markup {
-    let name = short_name(&entry.kind, &entry.name);
+    let name = short_name(entry.kind, &entry.name);
     let shows = Phrase::new("").value(&name).words(" shows ");
     let expected = shows.value(&entry.seen).words(", expected ");
     expected.value(&entry.expected).markdown()

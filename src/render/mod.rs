@@ -34,7 +34,7 @@ mod report;
 mod text;
 mod upgrade;
 
-use ipam_planner::plan::PlanDocument;
+use ipam_planner::plan::{EditDocument, PlanDocument};
 
 pub use comment::{Circumstances, Occasion, Unattended, comment, comment_on_findings};
 pub use comment_apply::{LeftChange, Verdict, apply_comment, drift_is_gone, drift_issue};
@@ -76,11 +76,15 @@ pub enum Irreversible {
 impl Irreversible {
     pub fn of(plan: &PlanDocument) -> Irreversible {
         let irreversible = plan.changes.iter().filter(|change| change.undo.is_none());
-        let all = |path: &str| irreversible.clone().all(|change| change.write_path == path);
-        match (all("node-spec"), all("pod-ip-pool")) {
-            (true, _) => Irreversible::WriteOnce,
-            (_, true) => Irreversible::Deleted,
-            (false, false) => Irreversible::InUse,
+        let all = |is_it: fn(&EditDocument) -> bool| {
+            irreversible.clone().all(|change| is_it(&change.edit))
+        };
+        if all(|edit| matches!(edit, EditDocument::NodeSpec(_))) {
+            Irreversible::WriteOnce
+        } else if all(|edit| matches!(edit, EditDocument::PodPool(_))) {
+            Irreversible::Deleted
+        } else {
+            Irreversible::InUse
         }
     }
 

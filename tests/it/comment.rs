@@ -5,7 +5,8 @@ use std::time::Instant;
 use cilium_ipam::render::{
     Check, Circumstances, LeftChange, Occasion, Unattended, Verdict, apply_comment, comment,
 };
-use ipam_planner::plan::{ChangeDocument, PlanDocument};
+use ipam_core::model::Hazard;
+use ipam_planner::plan::{ChangeDocument, PlanDocument, TargetKind};
 
 use super::comment_big::big_plan;
 use super::comment_risks::{hidden_move, lost_address};
@@ -228,13 +229,14 @@ fn a_destructive_change_beside_a_lost_address_is_in_the_title() {
     };
     plan.summary.load_balancing.lost_addresses = 1;
     let taker = plan.services.iter_mut().flat_map(|one| &mut one.loses);
-    let is_pool = |change: &&ChangeDocument| change.kind == "CiliumLoadBalancerIPPool";
+    let is_pool = |change: &&ChangeDocument| change.kind == TargetKind::AddressPool;
     let pool = plan.changes.iter().find(is_pool).unwrap().clone();
     taker.for_each(|lost| lost.cause = Some(format!("{}/{}", pool.kind, pool.name)));
-    plan.changes.retain(|change| change.kind == "Node");
+    plan.changes
+        .retain(|change| change.kind == TargetKind::Node);
     let destructive = |name: &str| ChangeDocument {
         name: name.to_owned(),
-        hazard: "destructive".to_owned(),
+        hazard: Hazard::Destructive,
         ..pool.clone()
     };
     plan.changes.push(destructive(&pool.name));
@@ -271,7 +273,7 @@ fn a_comment_takes_text_of_others_as_text_in_every_risk() {
         let steps: [fn(&mut PlanDocument); 7] = [
             |_| (),
             |plan| plan.services.clear(),
-            |plan| plan.changes.retain(|one| one.hazard != "destructive"),
+            |plan| plan.changes.retain(|one| one.hazard != Hazard::Destructive),
             |plan| plan.refusals.clear(),
             |plan| plan.findings.clear(),
             |plan| {
@@ -310,9 +312,12 @@ fn the_outcome_names_the_agents_that_must_restart() {
         apply_comment("pools", applied, Some(plan), &AROUND)
     };
     assert!(!outcome(&plan).contains("To do"));
-    let mut nodes = plan.changes.iter_mut().filter(|one| one.kind == "Node");
+    let mut nodes = plan
+        .changes
+        .iter_mut()
+        .filter(|one| one.kind == TargetKind::Node);
     let first = nodes.next().unwrap();
-    first.hazard = "disruptive".to_owned();
+    first.hazard = Hazard::Disruptive;
     let first_name = first.name.clone();
     let to_do = format!(
         "\n**To do:** restart the Cilium agents of `{}`. They read the new blocks only then.\n",
@@ -323,7 +328,7 @@ fn the_outcome_names_the_agents_that_must_restart() {
     assert_text_only(&text);
 
     let left = LeftChange {
-        kind: "Node".to_owned(),
+        kind: TargetKind::Node,
         name: first_name.clone(),
         after: Vec::new(),
         why: "refused".to_owned(),

@@ -4,10 +4,12 @@ use comrak::{Options, markdown_to_html};
 
 use super::support::{repository, run};
 use cilium_ipam::render::{Detail, PageLimit, grouped_digits, human, log_text, markdown};
+use ipam_cilium::lbipam::Certainty;
 use ipam_core::text::printable;
 use ipam_planner::plan::{
-    DriftDocument, EditDocument, LostAddressDocument, MisplacedDocument, OriginDocument,
-    PlanDocument, RefusalDocument, ServiceEffectDocument, UnapprovedBlockDocument, WriterDocument,
+    DriftDocument, EditDocument, LossTime, LostAddressDocument, MisplacedDocument, OriginDocument,
+    PlanDocument, RefusalDocument, ServiceEffectDocument, TargetKind, UnapprovedBlockDocument,
+    WriterDocument,
 };
 
 /// Hostile text is made of these: markup, mentions and references of GitHub, GitLab and Gitea,
@@ -268,8 +270,8 @@ pub fn plan() -> PlanDocument {
     let text = String::new;
     let lost = LostAddressDocument {
         address: text(),
-        when: "now".into(),
-        certainty: "certain".into(),
+        when: LossTime::Now,
+        certainty: Certainty::Certain,
         reason: text(),
         cause: None,
     };
@@ -279,7 +281,7 @@ pub fn plan() -> PlanDocument {
         loses,
         gains: vec![text()],
         pending: vec![text()],
-        certainty: text(),
+        certainty: Certainty::LeftToChance,
     };
     plan.services = vec![service(vec![lost]), service(Vec::new())];
     plan.refusals = vec![RefusalDocument {
@@ -289,7 +291,7 @@ pub fn plan() -> PlanDocument {
         waiver: None,
     }];
     let drift = DriftDocument {
-        kind: text(),
+        kind: TargetKind::Port,
         name: text(),
         field: text(),
         expected: text(),
@@ -299,7 +301,7 @@ pub fn plan() -> PlanDocument {
     };
     plan.drift = vec![drift];
     let misplaced = MisplacedDocument {
-        kind: "Node".into(),
+        kind: TargetKind::Node,
         name: text(),
         block: text(),
         field: text(),
@@ -505,7 +507,7 @@ fn what_does_not_fit_is_counted_and_comes_last() {
     let change = plan
         .changes
         .iter()
-        .find(|change| change.kind == "Node")
+        .find(|change| change.is_of_node())
         .unwrap()
         .clone();
     let pool = |number: usize| format!("a-pool-with-a-long-name-{number:03}");
@@ -551,7 +553,7 @@ fn what_does_not_fit_is_counted_and_comes_last() {
 #[test]
 fn names_are_in_the_order_of_their_numbers() {
     let mut plan = plan();
-    let change = plan.changes.iter().find(|change| change.kind == "Node");
+    let change = plan.changes.iter().find(|change| change.is_of_node());
     let change = change.unwrap().clone();
     let named = |pool: &str, name: &str| {
         let mut change = change.clone();

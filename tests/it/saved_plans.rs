@@ -155,6 +155,12 @@ fn edited_and_foreign_files_are_refused() {
     apply(&folder, 0);
     folder.write("plan.json", &plan[..plan.len() / 2]);
     assert!(apply(&folder, 1).contains("not a saved plan"));
+    let unknown = plan.replace("\"hazard\": \"none\"", "\"hazard\": \"\\u001bnone\"");
+    assert_ne!(unknown, plan);
+    folder.write("plan.json", unknown);
+    let said = apply(&folder, 1);
+    let why = "not a saved plan: `\\u{1b}none` is not a valid hazard at line";
+    assert!(said.contains(why), "{said}");
 }
 
 #[test]

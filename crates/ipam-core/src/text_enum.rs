@@ -1,6 +1,8 @@
 //! `text_enum!`: an enum whose variants each have one fixed text.
 //!
-//! The list of variants is the only place that holds the texts. It knows nothing of serde.
+//! The list of variants is the only place that holds the texts.
+//!
+//! `serde_as_text!`: types that stand in JSON as their text.
 
 /// Declares an enum with `ALL`, `as_str`, `Display` and `FromStr` from one list of
 /// `Variant = "text"`.
@@ -64,4 +66,41 @@ macro_rules! text_enum {
             }
         }
     };
+}
+
+/// Lets serde write types as the text of their `Display`, and read them by their `FromStr`. The
+/// words say what an unreadable text should have been.
+///
+/// ```
+/// ipam_core::text_enum! {
+///     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///     pub enum Mode {
+///         Pool = "cluster-pool",
+///     }
+/// }
+/// ipam_core::serde_as_text! { Mode: "mode" }
+///
+/// assert_eq!(serde_json::json!(Mode::Pool), "cluster-pool");
+/// let error = serde_json::from_str::<Mode>("\"crd\"").unwrap_err();
+/// assert_eq!(error.to_string(), "`crd` is not a valid mode");
+/// ```
+#[macro_export]
+macro_rules! serde_as_text {
+    ($($name:ty: $what:literal),+ $(,)?) => {$(
+        impl ::serde::Serialize for $name {
+            fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> ::serde::Deserialize<'de> for $name {
+            fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {
+                let text = <::std::string::String as ::serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(|_| {
+                    let text = text.escape_debug();
+                    ::serde::de::Error::custom(format_args!(concat!("`{}` is not a valid ", $what), text))
+                })
+            }
+        }
+    )+};
 }

@@ -6,17 +6,21 @@ use std::collections::BTreeMap;
 use super::pool::{AddressPool, Marking, OperatorState};
 use ipam_core::net::{Range, RangeIndex, merge};
 
-/// Whether the operator's decision is predictable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Certainty {
-    /// It is. A pool certainly loses if it overlaps an older pool that certainly stays, or itself, or
-    /// if the operator has marked it.
-    #[default]
-    Certain,
-    /// The order of a Go map decides. So it is between pools that were created in the same second, or
-    /// if the other pool may lose too.
-    LeftToChance,
+ipam_core::text_enum! {
+    /// Whether the operator's decision is predictable. The text stands in JSON.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Certainty {
+        /// It is. A pool certainly loses if it overlaps an older pool that certainly stays, or
+        /// itself, or if the operator has marked it.
+        #[default]
+        Certain = "certain",
+        /// The order of a Go map decides. So it is between pools that were created in the same
+        /// second, or if the other pool may lose too.
+        LeftToChance = "possible",
+    }
 }
+
+ipam_core::serde_as_text! { Certainty: "certainty" }
 
 /// A conflict that disables a pool, or may disable it.
 #[derive(Clone, Debug, PartialEq, Eq)]

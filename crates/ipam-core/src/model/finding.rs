@@ -22,6 +22,8 @@ crate::text_enum! {
     }
 }
 
+crate::serde_as_text! { Severity: "severity" }
+
 /// Stable code of a rule, in kebab-case. CI of users refers to it, so it never gets another
 /// meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,6 +9,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::net::{Block, Family};
 
 crate::text_enum! {
@@ -166,8 +168,10 @@ crate::text_enum! {
     }
 }
 
+crate::serde_as_text! { Hazard: "hazard" }
+
 /// Identity and version of an object, which a write depends on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ObjectVersion {
     /// `metadata.uid`.
     pub uid: String,

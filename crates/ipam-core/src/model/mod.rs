@@ -1,6 +1,6 @@
 //! The validated nouns that every crate shares, and numbers as people read them.
 //!
-//! A value of these types is always valid. Knows neither serde nor Kubernetes' wire formats.
+//! A value of these types is always valid. Must never know Kubernetes' wire formats.
 
 mod finding;
 mod ipam;

@@ -47,17 +47,17 @@ pub use blocked::{
 };
 pub use candidates::foreign_ranges;
 pub use change::{
-    Action, Change, CiliumNodeObject, Edit, NodeChange, NodeConfigEdit, NodeConfigObject, Reason,
-    Sequence, Target, UnapprovedBlock, node_changes,
+    Action, Change, ChangeAction, CiliumNodeObject, Edit, NodeChange, NodeConfigEdit,
+    NodeConfigObject, Reason, Sequence, Target, TargetKind, UnapprovedBlock, node_changes,
 };
 pub use decide::plan;
 pub(crate) use digest::of_text as sha256_hex;
 pub use document::{
     BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FORMAT_VERSION, FindingDocument,
-    GuardDocument, Intent, LbSummary, Losing, LostAddressDocument, MisplacedDocument,
-    OriginDocument, PlanDocument, PlanFileError, PlanOutcome, PodPoolSummary, RefusalDocument,
-    SelectionDocument, ServiceEffectDocument, SourceDocument, Summary, UnapprovedBlockDocument,
-    Verdict, WriterDocument,
+    Intent, LbSummary, Losing, LostAddressDocument, MisplacedDocument, OriginDocument,
+    PlanDocument, PlanFileError, PlanOutcome, PodPoolSummary, RefusalDocument, SelectionDocument,
+    ServiceEffectDocument, SourceDocument, Summary, UnapprovedBlockDocument, Verdict,
+    WriterDocument,
 };
 pub use drift::{Drift, FieldDrift, PairsDrift};
 pub(crate) use file_blocks::pools_of;

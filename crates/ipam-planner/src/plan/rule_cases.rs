@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::document::{ChangeDocument, EditDocument, GuardDocument, ServiceEffectDocument};
+use super::change::{ChangeAction, TargetKind};
+use super::document::{ChangeDocument, EditDocument, ServiceEffectDocument};
 use super::rules::pools;
-use ipam_core::model::{Finding, Rule, Severity};
+use ipam_cilium::lbipam::Certainty;
+use ipam_core::model::{Finding, Hazard, ObjectVersion, Rule, Severity};
 use ipam_core::text::most_similar;
 use ipam_core::text::one_line;
 use ipam_desired::{Desired, Expectation, PolicyRule, RuleCase, WrittenPart};
@@ -208,8 +210,8 @@ fn input(case: &RuleCase, desired: &Desired) -> Value {
 fn change(index: usize, written: &WrittenPart, nodes: &mut Map<String, Value>) -> Value {
     let after = written.get("after").cloned().unwrap_or_default();
     let usual = ChangeDocument {
-        action: "assign".to_owned(),
-        kind: "Node".to_owned(),
+        action: ChangeAction::Assign,
+        kind: TargetKind::Node,
         name: format!("node-{}", index + 1),
         write_path: "node-spec".to_owned(),
         before: Vec::new(),
@@ -217,13 +219,10 @@ fn change(index: usize, written: &WrittenPart, nodes: &mut Map<String, Value>) -
         pool: None,
         failure_domain: None,
         reason: String::new(),
-        hazard: "none".to_owned(),
+        hazard: Hazard::None,
         edit: EditDocument::NodeSpec(serde_json::from_value(after).unwrap_or_default()),
         undo: None,
-        guard: GuardDocument {
-            uid: String::new(),
-            resource_version: String::new(),
-        },
+        guard: ObjectVersion::default(),
         origin: None,
         needs_approval: Vec::new(),
     };
@@ -247,7 +246,7 @@ fn service(index: usize, written: &WrittenPart) -> Value {
         loses: Vec::new(),
         gains: Vec::new(),
         pending: Vec::new(),
-        certainty: "certain".to_owned(),
+        certainty: Certainty::Certain,
     };
     merged(json!(usual), written)
 }
@@ -265,6 +264,7 @@ mod tests {
     use ipam_rules::Shape;
 
     use super::*;
+    use crate::plan::LossTime;
     use crate::plan::document::{LostAddressDocument, UnapprovedBlockDocument, WriterDocument};
 
     /// Every key of a value is a field of its shape. Returns the number of values that were
@@ -309,8 +309,8 @@ mod tests {
         };
         let lost = LostAddressDocument {
             address: "20.0.10.9".to_owned(),
-            when: "now".to_owned(),
-            certainty: "certain".to_owned(),
+            when: LossTime::Now,
+            certainty: Certainty::Certain,
             reason: String::new(),
             cause: Some("Service/a".to_owned()),
         };

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::blocked::BlockedReason;
 use super::document::{ChangeDocument, EditDocument, Intent, PlanDocument};
 use super::write_path::node_config_name;
-use super::{Change, Plan, ServiceEffectDocument, Target, document, effects, lb, ports};
+use super::{
+    Change, Plan, ServiceEffectDocument, Target, TargetKind, document, effects, lb, ports,
+};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::NodeName;
 
@@ -176,19 +178,19 @@ fn newly_lost(saved: &PlanDocument, changes: &[Change], observed: &Observed) -> 
 
 /// The effect of a change, as it follows after `would`.
 fn would(change: &ChangeDocument) -> String {
-    match (change.kind.as_str(), change.after.is_empty()) {
-        ("CiliumLoadBalancerIPPool" | "CiliumPodIPPool" | "CiliumNodeConfig", _) => {
-            format!("be {}", past(&change.action))
+    match (change.kind, change.after.is_empty()) {
+        (TargetKind::AddressPool | TargetKind::PodPool | TargetKind::NodeConfig, _) => {
+            format!("be {}", past(change.action.as_str()))
         }
-        ("Port", _) => format!(
+        (TargetKind::Port, _) => format!(
             "allow [{}] and no longer [{}]",
             change.after.join(" "),
             change.before.join(" ")
         ),
-        ("Service", true) => "ask for no address".to_owned(),
-        ("Service", false) => format!("ask for {}", change.after.join(" ")),
-        (_, true) => "get no block".to_owned(),
-        (_, false) => format!("get {}", change.after.join(" ")),
+        (TargetKind::Service, true) => "ask for no address".to_owned(),
+        (TargetKind::Service, false) => format!("ask for {}", change.after.join(" ")),
+        (TargetKind::Node, true) => "get no block".to_owned(),
+        (TargetKind::Node, false) => format!("get {}", change.after.join(" ")),
     }
 }
 
@@ -205,7 +207,7 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
     if matches!(saved.edit, EditDocument::AddressPairs { .. }) {
         return ports::shows(observed, saved);
     }
-    if saved.kind != "Node" {
+    if saved.kind != TargetKind::Node {
         return lb::shows(observed, saved);
     }
     let name = saved.name.parse::<NodeName>().ok();
@@ -261,7 +263,7 @@ fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
     if matches!(saved.edit, EditDocument::AddressPairs { .. }) {
         return ports::is_gone(observed, saved);
     }
-    if saved.kind != "Node" {
+    if saved.kind != TargetKind::Node {
         return lb::is_gone(observed, saved);
     }
     let node = saved
@@ -301,7 +303,7 @@ impl BlockedChange {
         } = self;
         format!(
             "{}/{}: saved to {}, now blocked: {reason}; way out: {unblock}",
-            change.kind.escape_debug(),
+            change.kind,
             change.name.escape_debug(),
             would(change).escape_debug()
         )
@@ -314,11 +316,7 @@ fn difference(
     obstacles: &Obstacles<'_>,
     observed: &Observed,
 ) -> String {
-    let who = format!(
-        "{}/{}",
-        saved.kind.escape_debug(),
-        saved.name.escape_debug()
-    );
+    let who = format!("{}/{}", saved.kind, saved.name.escape_debug());
     let was = would(saved).escape_debug().to_string();
     if let Some(change) = now {
         let now = ChangeDocument::from(change);

@@ -11,7 +11,8 @@ use serde_json::Value;
 use crate::support::repository;
 
 /// Folders of the types.
-const FOLDERS: [&str; 12] = [
+const FOLDERS: [&str; 13] = [
+    "crates/ipam-core/src/model",
     "crates/ipam-planner/src/plan/document",
     "crates/ipam-planner/src/plan",
     "crates/ipam-planner/src/explain",
@@ -25,6 +26,9 @@ const FOLDERS: [&str; 12] = [
     "src/cli/lb",
     "src/cli/migrate",
 ];
+
+/// Objects whose types are in other folders.
+const OBJECTS: [&str; 2] = ["AddressPoolManifest", "serde_json::Value"];
 
 /// What every `format_version` means.
 const VERSION: &str = "Version of this format.";
@@ -207,7 +211,6 @@ impl Types {
             return "map of text".to_owned();
         }
         match rust {
-            "String" | "str" | "NodeName" | "Goal" | "MethodChoice" => "text".to_owned(),
             "bool" => "true or false".to_owned(),
             "u8" | "u32" | "i32" | "i64" | "u128" | "usize" => "number".to_owned(),
             "()" => "null".to_owned(),
@@ -216,7 +219,10 @@ impl Types {
                     let names = shape.fields.iter().map(|field| format!("`{}`", field.name));
                     names.collect::<Vec<_>>().join(", ")
                 }
-                _ => "object".to_owned(),
+                Some(_) => "object".to_owned(),
+                None if OBJECTS.contains(&rust) => "object".to_owned(),
+                // It stands in JSON as its text.
+                None => "text".to_owned(),
             },
         }
     }

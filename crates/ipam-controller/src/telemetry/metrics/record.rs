@@ -11,7 +11,7 @@ use crate::apply::Outcome;
 use crate::{ControllerEvent, Loaded, Waiting};
 use ipam_core::model::{Hazard, PoolName, Rule, Severity};
 use ipam_desired::Activity;
-use ipam_planner::plan::{Overview, PoolOverview, Target};
+use ipam_planner::plan::{Overview, PoolOverview, Target, TargetKind};
 
 #[expect(
     clippy::cast_precision_loss,
@@ -122,7 +122,7 @@ impl Metrics {
 
     fn wrote(&self, target: &Target, outcome: &str) {
         let labels = vec![
-            ("kind", target.kind().to_owned()),
+            ("kind", target.kind().to_string()),
             ("outcome", outcome.to_owned()),
         ];
         self.writes.get_or_create(&labels).inc();
@@ -164,10 +164,10 @@ impl Metrics {
     fn blocked(&self, overview: &Overview) {
         self.blocked.clear();
         for kind in [
-            "Node",
-            "Service",
-            "CiliumLoadBalancerIPPool",
-            "CiliumPodIPPool",
+            TargetKind::Node,
+            TargetKind::Service,
+            TargetKind::AddressPool,
+            TargetKind::PodPool,
         ] {
             let blocked = overview
                 .blocked
@@ -175,7 +175,7 @@ impl Metrics {
                 .filter(|target| target.kind() == kind)
                 .count();
             self.blocked
-                .get_or_create(&vec![("kind", kind.to_owned())])
+                .get_or_create(&vec![("kind", kind.to_string())])
                 .set(count(blocked));
         }
     }

@@ -9,9 +9,7 @@ mod node;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use strum::IntoStaticStr;
-
-use super::lb::{AddressPoolChange, ServiceChange};
+use super::lb::{AddressPoolChange, PoolAction, ServiceChange};
 use super::pod_pools::PodPoolChange;
 use super::ports::PortChange;
 use ipam_cilium::observed::{NodeConfigApi, OperatorAttention};
@@ -225,19 +223,70 @@ impl Edit {
     }
 }
 
+ipam_core::text_enum! {
+    /// What a change does to its object. The text stands in JSON.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ChangeAction {
+        Assign = "assign",
+        Release = "release",
+        Update = "update",
+        Create = "create",
+        Adopt = "adopt",
+        Delete = "delete",
+        Pin = "pin",
+    }
+}
+
+impl From<Action> for ChangeAction {
+    fn from(action: Action) -> ChangeAction {
+        match action {
+            Action::Assign => ChangeAction::Assign,
+            Action::Update => ChangeAction::Update,
+            Action::Release => ChangeAction::Release,
+        }
+    }
+}
+
+impl From<PoolAction> for ChangeAction {
+    fn from(action: PoolAction) -> ChangeAction {
+        match action {
+            PoolAction::Update => ChangeAction::Update,
+            PoolAction::Adopt => ChangeAction::Adopt,
+            PoolAction::Delete => ChangeAction::Delete,
+            PoolAction::Create => ChangeAction::Create,
+        }
+    }
+}
+
+ipam_core::text_enum! {
+    /// Kind of an object as Kubernetes writes it; `Port` for a port of Neutron. In the order of
+    /// the texts, which stand in JSON.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum TargetKind {
+        AddressPool = "CiliumLoadBalancerIPPool",
+        NodeConfig = "CiliumNodeConfig",
+        PodPool = "CiliumPodIPPool",
+        Node = "Node",
+        Port = "Port",
+        Service = "Service",
+    }
+}
+
+ipam_core::serde_as_text! {
+    ChangeAction: "action",
+    TargetKind: "kind of a changed object",
+}
+
 /// The object that a change is about.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     /// A `CiliumLoadBalancerIPPool`.
-    #[strum(serialize = "CiliumLoadBalancerIPPool")]
     AddressPool(AddressPoolName),
     /// A Service.
     Service(ServiceName),
     /// A `CiliumPodIPPool`.
-    #[strum(serialize = "CiliumPodIPPool")]
     PodPool(String),
     /// A `CiliumNodeConfig`.
-    #[strum(serialize = "CiliumNodeConfig")]
     NodeConfig(String),
     /// A port of a VM, at OpenStack Neutron.
     Port(Id),
@@ -246,9 +295,15 @@ pub enum Target {
 }
 
 impl Target {
-    /// Kind as Kubernetes writes it; `Port` for a port of Neutron.
-    pub fn kind(&self) -> &'static str {
-        self.into()
+    pub fn kind(&self) -> TargetKind {
+        match self {
+            Target::AddressPool(_) => TargetKind::AddressPool,
+            Target::Service(_) => TargetKind::Service,
+            Target::PodPool(_) => TargetKind::PodPool,
+            Target::NodeConfig(_) => TargetKind::NodeConfig,
+            Target::Port(_) => TargetKind::Port,
+            Target::Node(_) => TargetKind::Node,
+        }
     }
 
     /// Name, as `NAMESPACE/NAME` if the kind has namespaces.
@@ -282,7 +337,7 @@ mod target_tests {
             Target::NodeConfig("c".to_owned()),
             Target::Node("n".parse().unwrap()),
         ]
-        .map(|target| target.kind());
+        .map(|target| target.kind().as_str());
         assert_eq!(
             kinds,
             [

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::Intent;
+use crate::plan::change::{ChangeAction, TargetKind};
 use ipam_cilium::lbipam::AddressPoolManifest;
+use ipam_core::model::{Hazard, ObjectVersion};
 use ipam_core::net::{Range, covers, merge};
 
 /// A place in the files.
@@ -29,9 +31,9 @@ pub struct OriginDocument {
 pub struct ChangeDocument {
     /// `assign`, `update` or `release` for a node; `create`, `update`, `adopt` or
     /// `delete` for a pool; `pin` for a Service.
-    pub action: String,
+    pub action: ChangeAction,
     /// Kind of the object.
-    pub kind: String,
+    pub kind: TargetKind,
     /// Its name.
     pub name: String,
     /// The write path.
@@ -48,13 +50,13 @@ pub struct ChangeDocument {
     /// Why, for people.
     pub reason: String,
     /// `none`, `disruptive` or `destructive`.
-    pub hazard: String,
+    pub hazard: Hazard,
     /// The fields that are set.
     pub edit: EditDocument,
     /// The fields as they are now; absent if the change cannot be undone.
     pub undo: Option<EditDocument>,
     /// The object that was seen.
-    pub guard: GuardDocument,
+    pub guard: ObjectVersion,
     /// The pin or the pool.
     pub origin: Option<OriginDocument>,
     /// Blocks of `after` that a person must approve before they are written.
@@ -87,16 +89,15 @@ pub struct WriterDocument {
     pub time: String,
 }
 
-/// The object that was seen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GuardDocument {
-    /// UID.
-    pub uid: String,
-    /// resourceVersion.
-    pub resource_version: String,
-}
-
 impl ChangeDocument {
+    pub fn is_of_node(&self) -> bool {
+        self.kind == TargetKind::Node
+    }
+
+    pub fn is_disruptive(&self) -> bool {
+        self.hazard == Hazard::Disruptive
+    }
+
     /// The value afterwards, in one line; for pairs, the added and removed ranges. Empty without a
     /// value.
     pub fn comes(&self) -> String {
@@ -117,7 +118,7 @@ impl ChangeDocument {
     /// Whether a block that the node shows is replaced by another one.
     pub fn moves_a_block(&self) -> bool {
         let goes = |block: &String| !self.after.contains(block);
-        self.kind == "Node" && !self.after.is_empty() && self.before.iter().any(goes)
+        self.is_of_node() && !self.after.is_empty() && self.before.iter().any(goes)
     }
 
     /// Whether an address that the object shows is not among those that it will show. A text that
@@ -159,10 +160,9 @@ impl ChangeDocument {
             _ => &guard.uid,
         };
         // Effects on Services are compared Service by Service.
-        let hazard = if matches!(edit, EditDocument::AddressPool(_)) || kind == "Service" {
-            ""
-        } else {
-            hazard
+        let hazard = match kind {
+            TargetKind::AddressPool | TargetKind::Service => "",
+            _ => hazard.as_str(),
         };
         // An agent that creates its CiliumNode in between changes only what an undo would do.
         let undo = match edit {
@@ -174,7 +174,17 @@ impl ChangeDocument {
         format!(
             "{:?}",
             (
-                action, kind, name, write_path, before, after, pool, hazard, edit, undo, uid
+                action.as_str(),
+                kind.as_str(),
+                name,
+                write_path,
+                before,
+                after,
+                pool,
+                hazard,
+                edit,
+                undo,
+                uid
             )
         )
     }

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 
 use super::{
-    BlockedDocument, ChangeDocument, DriftDocument, EditDocument, GuardDocument, MisplacedDocument,
+    BlockedDocument, ChangeDocument, DriftDocument, EditDocument, MisplacedDocument,
     OriginDocument, PlanDocument, RefusalDocument, UnapprovedBlockDocument, WriterDocument,
 };
 use crate::plan::blocked::Blocked;
 use crate::plan::change::{
-    Change, CiliumNodeObject, Edit, NodeChange, Reason, Target, UnapprovedBlock,
+    Change, CiliumNodeObject, Edit, NodeChange, Reason, TargetKind, UnapprovedBlock,
 };
 use crate::plan::drift::Drift;
 use crate::plan::misplaced::Misplaced;
@@ -28,7 +28,7 @@ impl PlanDocument {
 
     /// The plan with the failure domain of each node that changes: the value of this label.
     pub fn with_failure_domains(mut self, label: &str, observed: &Observed) -> PlanDocument {
-        for change in self.changes.iter_mut().filter(|one| one.kind == "Node") {
+        for change in self.changes.iter_mut().filter(|one| one.is_of_node()) {
             let name = change.name.parse::<NodeName>();
             let node = name.ok().and_then(|name| observed.nodes.get(&name));
             change.failure_domain = node.and_then(|node| node.labels.get(label).cloned());
@@ -67,8 +67,8 @@ impl From<&Change> for ChangeDocument {
 impl From<&NodeChange> for ChangeDocument {
     fn from(change: &NodeChange) -> ChangeDocument {
         ChangeDocument {
-            action: change.action.as_str().to_owned(),
-            kind: Target::Node(change.node.clone()).kind().to_owned(),
+            action: change.action.into(),
+            kind: TargetKind::Node,
             name: change.node.to_string(),
             write_path: change.edit.write_path().to_string(),
             before: texts(&change.before),
@@ -76,13 +76,10 @@ impl From<&NodeChange> for ChangeDocument {
             pool: change.pool.as_ref().map(ToString::to_string),
             failure_domain: None,
             reason: reason_text(change),
-            hazard: change.hazard.as_str().to_owned(),
+            hazard: change.hazard,
             edit: EditDocument::from(&change.edit),
             undo: change.undo.as_ref().map(EditDocument::from),
-            guard: GuardDocument {
-                uid: change.guard.uid.clone(),
-                resource_version: change.guard.resource_version.clone(),
-            },
+            guard: change.guard.clone(),
             origin: change.origin.as_ref().map(OriginDocument::from),
             needs_approval: change
                 .needs_approval
@@ -228,7 +225,7 @@ fn reason_text(change: &NodeChange) -> String {
 impl From<&Blocked> for BlockedDocument {
     fn from(blocked: &Blocked) -> BlockedDocument {
         BlockedDocument {
-            kind: blocked.target.kind().to_owned(),
+            kind: blocked.target.kind(),
             name: blocked.target.name(),
             code: blocked.reason.code().to_owned(),
             reason: blocked.reason.to_string(),
@@ -249,7 +246,7 @@ impl From<&Misplaced> for MisplacedDocument {
             origin,
         } = misplaced;
         MisplacedDocument {
-            kind: "Node".to_owned(),
+            kind: TargetKind::Node,
             name: node.to_string(),
             block: block.to_string(),
             field: field.to_string(),
@@ -277,7 +274,7 @@ impl From<&Drift> for DriftDocument {
             Drift::Field(drift) => {
                 let (manager, time) = drift.author.clone().unzip();
                 DriftDocument {
-                    kind: "Node".to_owned(),
+                    kind: TargetKind::Node,
                     name: drift.node.to_string(),
                     field: drift.field.to_string(),
                     expected: drift.expected.to_string(),
@@ -287,7 +284,7 @@ impl From<&Drift> for DriftDocument {
                 }
             }
             Drift::Pairs(drift) => DriftDocument {
-                kind: "Port".to_owned(),
+                kind: TargetKind::Port,
                 name: drift.port.to_string(),
                 field: format!("allowed_address_pairs for node {}", drift.node),
                 expected: ranges_text(&drift.expected),

@@ -6,14 +6,15 @@
 use serde::{Deserialize, Serialize};
 
 use super::{OriginDocument, PlanDocument};
+use crate::plan::change::TargetKind;
 use crate::plan::selection::{Selected, Selection};
-use ipam_core::model::{Finding, FindingGroup};
+use ipam_core::model::{Finding, FindingGroup, Severity};
 
 /// A blocked change as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockedDocument {
     /// Kind of the object.
-    pub kind: String,
+    pub kind: TargetKind,
     /// Its name.
     pub name: String,
     /// Stable code of the reason.
@@ -30,7 +31,7 @@ pub struct BlockedDocument {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MisplacedDocument {
     /// Kind of the object.
-    pub kind: String,
+    pub kind: TargetKind,
     /// Its name.
     pub name: String,
     /// The block.
@@ -66,7 +67,7 @@ pub struct RefusalDocument {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriftDocument {
     /// Kind of the object.
-    pub kind: String,
+    pub kind: TargetKind,
     /// Its name.
     pub name: String,
     /// The field.
@@ -85,7 +86,7 @@ pub struct DriftDocument {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindingDocument {
     /// `error`, `warning` or `info`.
-    pub severity: String,
+    pub severity: Severity,
     /// Stable code.
     pub rule: String,
     /// How many findings this entry stands for: those of one rule with one place in the files and
@@ -137,7 +138,7 @@ impl From<&FindingGroup<'_>> for FindingDocument {
         } = group.first;
         let subjects: Vec<String> = group.subjects().iter().map(ToString::to_string).collect();
         FindingDocument {
-            severity: severity.to_string(),
+            severity: *severity,
             rule: rule.to_string(),
             count: group.count(),
             subject: subjects.first().cloned(),

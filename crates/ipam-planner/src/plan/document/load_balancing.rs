@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ChangeDocument, EditDocument, GuardDocument, OriginDocument};
+use super::{ChangeDocument, EditDocument, OriginDocument};
 use crate::plan::Plan;
-use crate::plan::change::{Change, Target};
+use crate::plan::change::{Change, ChangeAction, Target, TargetKind};
 use crate::plan::lb::{AddressPoolChange, Effects, PoolAction, ServiceChange};
 use ipam_cilium::lbipam::{AddressBlock, AddressPoolManifest, Certainty, Translation};
 use ipam_cilium::observed::FIELD_MANAGER;
@@ -134,8 +134,8 @@ impl From<&AddressPoolChange> for ChangeDocument {
             ..
         } = change;
         ChangeDocument {
-            action: action.as_str().to_owned(),
-            kind: Target::AddressPool(name.clone()).kind().to_owned(),
+            action: (*action).into(),
+            kind: TargetKind::AddressPool,
             name: name.to_string(),
             write_path: api.as_str().to_owned(),
             before: ranges(before.as_ref()),
@@ -143,13 +143,10 @@ impl From<&AddressPoolChange> for ChangeDocument {
             pool: None,
             failure_domain: None,
             reason: change.reason(),
-            hazard: hazard.as_str().to_owned(),
+            hazard: *hazard,
             edit: EditDocument::AddressPool(after.clone()),
             undo: Some(EditDocument::AddressPool(before.clone())),
-            guard: GuardDocument {
-                uid: guard.uid.clone(),
-                resource_version: guard.resource_version.clone(),
-            },
+            guard: guard.clone(),
             origin: origin.as_ref().map(OriginDocument::from),
             needs_approval: Vec::new(),
         }
@@ -207,8 +204,8 @@ impl From<&ServiceChange> for ChangeDocument {
             EditDocument::Annotations([((*key).to_owned(), value.clone())].into())
         };
         ChangeDocument {
-            action: "pin".to_owned(),
-            kind: Target::Service(service.clone()).kind().to_owned(),
+            action: ChangeAction::Pin,
+            kind: TargetKind::Service,
             name: service.to_string(),
             write_path: (*key).to_owned(),
             before: listed(before),
@@ -219,13 +216,10 @@ impl From<&ServiceChange> for ChangeDocument {
                 Some(origin) => format!("pinned by {origin}"),
                 None => "pinned".to_owned(),
             },
-            hazard: hazard.as_str().to_owned(),
+            hazard: *hazard,
             edit: edit(after),
             undo: Some(edit(before)),
-            guard: GuardDocument {
-                uid: guard.uid.clone(),
-                resource_version: guard.resource_version.clone(),
-            },
+            guard: guard.clone(),
             origin: origin.as_ref().map(OriginDocument::from),
             needs_approval: Vec::new(),
         }

@@ -21,8 +21,7 @@ use super::{Plan, digest};
 use ipam_core::model::grouped;
 
 pub use change::{
-    ChangeDocument, EditDocument, GuardDocument, OriginDocument, UnapprovedBlockDocument,
-    WriterDocument,
+    ChangeDocument, EditDocument, OriginDocument, UnapprovedBlockDocument, WriterDocument,
 };
 pub use findings::{
     BlockedDocument, DriftDocument, FindingDocument, MisplacedDocument, RefusalDocument,
@@ -300,7 +299,7 @@ impl PlanDocument {
     }
 
     fn check_kinds(&self) -> Result<(), PlanFileError> {
-        let is_foreign = |change: &&ChangeDocument| change.kind != "Node";
+        let is_foreign = |change: &&ChangeDocument| !change.is_of_node();
         match self.changes.iter().find(is_foreign) {
             Some(change) if self.intent == Intent::Undo => {
                 let target = format!("{}/{}", change.kind, change.name);

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ChangeDocument, EditDocument, GuardDocument, OriginDocument};
+use super::{ChangeDocument, EditDocument, OriginDocument};
 use crate::plan::Plan;
-use crate::plan::change::{Change, Target};
+use crate::plan::change::{Change, Target, TargetKind};
 use crate::plan::lb::PoolAction;
 use crate::plan::pod_pools::{PodPoolChange, PodPoolObject, PodPoolSpec};
 use ipam_cilium::observed::{NodeConfig, Observed, SeenPodPool};
@@ -73,8 +73,8 @@ impl From<&PodPoolChange> for ChangeDocument {
             |spec: &Option<PodPoolSpec>| spec.as_ref().map(PodPoolSpec::texts).unwrap_or_default();
         let target = object.target();
         ChangeDocument {
-            action: action.as_str().to_owned(),
-            kind: target.kind().to_owned(),
+            action: (*action).into(),
+            kind: target.kind(),
             name: target.name(),
             write_path: "pod-ip-pool".to_owned(),
             before: texts(before),
@@ -82,13 +82,10 @@ impl From<&PodPoolChange> for ChangeDocument {
             pool: Some(pool.to_string()),
             failure_domain: None,
             reason: reason(change),
-            hazard: hazard.as_str().to_owned(),
+            hazard: *hazard,
             edit: json(after),
             undo: lost_fields.is_empty().then(|| json(before)),
-            guard: GuardDocument {
-                uid: guard.uid.clone(),
-                resource_version: guard.resource_version.clone(),
-            },
+            guard: guard.clone(),
             origin: origin.as_ref().map(OriginDocument::from),
             needs_approval: Vec::new(),
         }
@@ -120,8 +117,8 @@ pub(in crate::plan) fn shows(observed: &Observed, saved: &ChangeDocument) -> boo
     let EditDocument::PodPool(wanted) = &saved.edit else {
         return false;
     };
-    let (shown, is_ours) = match saved.kind.as_str() {
-        "CiliumPodIPPool" => {
+    let (shown, is_ours) = match saved.kind {
+        TargetKind::PodPool => {
             let seen = observed.pod_pools.get(&saved.name);
             (seen.map(PodPoolSpec::from), seen.map(SeenPodPool::is_ours))
         }
@@ -136,8 +133,8 @@ pub(in crate::plan) fn shows(observed: &Observed, saved: &ChangeDocument) -> boo
 /// Whether the observed object no longer exists. The saved UID is empty if the plan was saved
 /// before the object was created.
 pub(in crate::plan) fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
-    let version = match saved.kind.as_str() {
-        "CiliumPodIPPool" => observed
+    let version = match saved.kind {
+        TargetKind::PodPool => observed
             .pod_pools
             .get(&saved.name)
             .map(|pool| &pool.version),

@@ -23,14 +23,7 @@ pub struct ServiceEffectDocument {
     /// Cilium's reasons why it then waits for an address.
     pub pending: Vec<String>,
     /// `certain`, or `possible` if another Service may get one of the addresses.
-    pub certainty: String,
-}
-
-fn in_words(certainty: Certainty) -> &'static str {
-    match certainty {
-        Certainty::Certain => "certain",
-        Certainty::LeftToChance => "possible",
-    }
+    pub certainty: Certainty,
 }
 
 /// An address that a Service loses, as JSON.
@@ -39,9 +32,9 @@ pub struct LostAddressDocument {
     /// The address.
     pub address: String,
     /// `now`, `operator-restart` or `upgrade`.
-    pub when: String,
+    pub when: LossTime,
     /// `certain` or `possible`.
-    pub certainty: String,
+    pub certainty: Certainty,
     /// Why, for people.
     pub reason: String,
     /// The object whose change takes it, as `KIND/NAME`; absent if it is unknown.
@@ -52,9 +45,9 @@ pub struct LostAddressDocument {
 impl ServiceEffectDocument {
     /// Each lost address, with its Service and the time.
     pub fn lost(&self) -> impl Iterator<Item = (&str, &str, &str, &str)> {
-        self.loses
-            .iter()
-            .map(|lost| (&*self.namespace, &*self.name, &*lost.address, &*lost.when))
+        let (namespace, name) = (&*self.namespace, &*self.name);
+        let lost = self.loses.iter();
+        lost.map(move |lost| (namespace, name, &*lost.address, lost.when.as_str()))
     }
 }
 
@@ -74,10 +67,10 @@ impl From<&ServiceEffect> for ServiceEffectDocument {
                 reasons.dedup();
                 reasons
             },
-            certainty: {
-                let all = effect.gains.iter().map(|gain| gain.certainty);
-                in_words(all.max().unwrap_or(Certainty::Certain)).to_owned()
-            },
+            certainty: (effect.gains.iter())
+                .map(|gain| gain.certainty)
+                .max()
+                .unwrap_or_default(),
         }
     }
 }
@@ -92,8 +85,8 @@ impl From<&LostAddress> for LostAddressDocument {
         } = lost;
         LostAddressDocument {
             address: address.to_string(),
-            when: when.as_str().to_owned(),
-            certainty: in_words(*certainty).to_owned(),
+            when: *when,
+            certainty: *certainty,
             reason: match certainty {
                 Certainty::Certain => why.to_string(),
                 Certainty::LeftToChance => possible_reason(*why),

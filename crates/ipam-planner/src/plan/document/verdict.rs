@@ -4,10 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::{ChangeDocument, FindingDocument, Intent, Losing, PlanDocument, Summary};
-use crate::plan::LeftOut;
-use ipam_core::model::{count, grouped_digits};
-
-const ADDRESS_POOL: &str = "CiliumLoadBalancerIPPool";
+use crate::plan::{LeftOut, TargetKind};
+use ipam_core::model::{Hazard, count, grouped_digits};
 
 /// The worst of what a plan comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,11 +269,11 @@ fn destructive(plan: &PlanDocument) -> usize {
     // Any pool may take an address of unknown cause: a new one that overlaps, or the first one.
     let is_unknown = lost().any(|lost| lost.cause.is_none());
     let is_told = |change: &&ChangeDocument| {
-        (is_unknown && change.kind == ADDRESS_POOL)
+        (is_unknown && change.kind == TargetKind::AddressPool)
             || causes.contains(&*format!("{}/{}", change.kind, change.name))
     };
     let changes = plan.changes.iter();
-    let destructive = changes.filter(|change| change.hazard == "destructive");
+    let destructive = changes.filter(|change| change.hazard == Hazard::Destructive);
     destructive.filter(|change| !is_told(change)).count()
 }
 

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::Blocked;
-use super::change::{Change, Target};
+use super::change::{Change, Target, TargetKind};
 use super::document::{ChangeDocument, EditDocument};
 use ipam_cilium::lbipam::{
     ADDRESSES, AddressPoolApi, AddressPoolManifest, Certainty, LbRules, LbService, Translation,
@@ -284,10 +284,12 @@ fn service<'o>(observed: &'o Observed, saved: &ChangeDocument) -> Option<&'o LbS
 
 /// Why the object of a change cannot be read: then it is unknown whether it exists.
 pub(crate) fn unseen(observed: &Observed, saved: &ChangeDocument) -> Option<String> {
-    let kind = match saved.kind.as_str() {
-        "Service" => ObservedKind::Service,
-        "CiliumLoadBalancerIPPool" => ObservedKind::LoadBalancerPool,
-        _ => return None,
+    let kind = match saved.kind {
+        TargetKind::Service => ObservedKind::Service,
+        TargetKind::AddressPool => ObservedKind::LoadBalancerPool,
+        TargetKind::PodPool | TargetKind::NodeConfig | TargetKind::Port | TargetKind::Node => {
+            return None;
+        }
     };
     hidden(observed, kind)
         .map(|why| format!("{} cannot be read: {}", kind.resource(), why.escape_debug()))
@@ -304,8 +306,8 @@ pub(crate) fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
     if unseen(observed, saved).is_some() || creates(saved) {
         return false;
     }
-    match saved.kind.as_str() {
-        "Service" => service(observed, saved).is_none(),
+    match saved.kind {
+        TargetKind::Service => service(observed, saved).is_none(),
         _ => !observed.address_pools.contains_key(&saved.name),
     }
 }

@@ -16,10 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
 
-use super::change::{Change, Target, node_changes};
-use super::document::{ChangeDocument, EditDocument, GuardDocument};
+use super::change::{Change, ChangeAction, TargetKind, node_changes};
+use super::document::{ChangeDocument, EditDocument};
 use ipam_cilium::observed::{Node, Observed};
-use ipam_core::model::{Finding, Hazard, NodeName, ObjectRef, Rule, Severity, grouped_digits};
+use ipam_core::model::{
+    Finding, Hazard, NodeName, ObjectRef, ObjectVersion, Rule, Severity, grouped_digits,
+};
 use ipam_core::neutron::{Id, Pair, PairsChange, VmPort};
 
 pub(crate) use allowed::in_use as blocks_in_use;
@@ -301,8 +303,8 @@ impl From<&PortChange> for ChangeDocument {
             what.join("; ")
         );
         ChangeDocument {
-            action: "update".to_owned(),
-            kind: Target::Port(change.port.clone()).kind().to_owned(),
+            action: ChangeAction::Update,
+            kind: TargetKind::Port,
             name: change.port.to_string(),
             write_path: "allowed_address_pairs".to_owned(),
             before: remove.clone(),
@@ -310,7 +312,7 @@ impl From<&PortChange> for ChangeDocument {
             pool: None,
             failure_domain: None,
             reason,
-            hazard: change.hazard().as_str().to_owned(),
+            hazard: change.hazard(),
             edit: EditDocument::AddressPairs {
                 add: add.clone(),
                 remove: remove.clone(),
@@ -319,7 +321,7 @@ impl From<&PortChange> for ChangeDocument {
                 add: remove,
                 remove: add,
             }),
-            guard: GuardDocument {
+            guard: ObjectVersion {
                 uid: change.port.to_string(),
                 resource_version: change.revision.to_string(),
             },

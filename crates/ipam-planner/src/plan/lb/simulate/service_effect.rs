@@ -32,6 +32,8 @@ ipam_core::text_enum! {
     }
 }
 
+ipam_core::serde_as_text! { LossTime: "time of a loss" }
+
 /// An address or a hostname that a Service has and loses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LostAddress {
