@@ -7,7 +7,8 @@ use jiff::SignedDuration;
 
 use super::human::{Detail, SHOWN_DIGITS, limit, named};
 use super::text::{Paint, count, grouped_digits, printable};
-use ipam_planner::migration::{LeftBehindDocument, MoveDocument, ScheduleDocument, WaveDocument};
+use ipam_core::net::Block;
+use ipam_planner::migration::{LeftBehindDocument, NodeMove, Phase, ScheduleDocument, Wave};
 
 /// The schedule as text.
 pub fn migration(schedule: &ScheduleDocument, detail: Detail) -> String {
@@ -97,7 +98,7 @@ fn told(remarks: &[String]) -> String {
     lines.collect()
 }
 
-fn at_a_time(moves: &[MoveDocument], max_unavailable: usize) -> String {
+fn at_a_time(moves: &[NodeMove], max_unavailable: usize) -> String {
     if moves.is_empty() {
         return String::new();
     }
@@ -108,7 +109,7 @@ fn at_a_time(moves: &[MoveDocument], max_unavailable: usize) -> String {
 }
 
 /// The title of a wave: its number, its failure domain and its size.
-pub(super) fn wave_title(number: usize, of: usize, wave: &WaveDocument) -> String {
+pub(super) fn wave_title(number: usize, of: usize, wave: &Wave) -> String {
     let domain = match &wave.domain {
         Some(domain) => printable(domain).into_owned(),
         None => "no failure domain".to_owned(),
@@ -122,30 +123,31 @@ pub(super) fn wave_title(number: usize, of: usize, wave: &WaveDocument) -> Strin
 }
 
 /// The moves of a wave, in its order.
-pub(super) fn of_wave<'s>(
-    wave: &WaveDocument,
-    moves: &BTreeMap<&str, &'s MoveDocument>,
-) -> Vec<&'s MoveDocument> {
+pub(super) fn of_wave<'s>(wave: &Wave, moves: &BTreeMap<&str, &'s NodeMove>) -> Vec<&'s NodeMove> {
     let nodes = wave.nodes.iter();
     nodes
         .filter_map(|node| moves.get(node.as_str()).copied())
         .collect()
 }
 
-pub(super) fn moves_by_name(moves: &[MoveDocument]) -> BTreeMap<&str, &MoveDocument> {
+pub(super) fn moves_by_name(moves: &[NodeMove]) -> BTreeMap<&str, &NodeMove> {
     moves.iter().map(|one| (one.node.as_str(), one)).collect()
 }
 
+pub(super) fn texts(blocks: &[Block]) -> Vec<String> {
+    blocks.iter().map(Block::to_string).collect()
+}
+
 /// `10.0.0.0/24 -> 10.1.0.0/24`, or the block that stays.
-pub(super) fn change(one: &MoveDocument) -> String {
-    let (from, to) = (one.from.join(" "), one.to.join(" "));
+pub(super) fn change(one: &NodeMove) -> String {
+    let [from, to] = [&one.from, &one.to].map(|blocks| texts(blocks).join(" "));
     match from == to {
         true => to,
         false => format!("{from} -> {to}"),
     }
 }
 
-fn text_of_waves(waves: &[WaveDocument], moves: &[MoveDocument], detail: Detail) -> String {
+fn text_of_waves(waves: &[Wave], moves: &[NodeMove], detail: Detail) -> String {
     let by_name = moves_by_name(moves);
     let mut text = String::new();
     for (index, wave) in waves.iter().take(limit(detail)).enumerate() {
@@ -169,29 +171,29 @@ fn text_of_waves(waves: &[WaveDocument], moves: &[MoveDocument], detail: Detail)
     text
 }
 
-fn rows(moves: &[&MoveDocument]) -> String {
-    let width = |cell: fn(&MoveDocument) -> String| {
+fn rows(moves: &[&NodeMove]) -> String {
+    let width = |cell: fn(&NodeMove) -> String| {
         let each = moves.iter().map(|one| cell(one).chars().count());
         each.max().unwrap_or_default()
     };
-    let (names, changes) = (width(|one| one.node.clone()), width(change));
-    let pools = width(|one| one.pool.clone());
+    let (names, changes) = (width(|one| one.node.to_string()), width(change));
+    let pools = width(|one| one.pool.to_string());
     let mut text = String::new();
     for one in moves {
         let pods = match one.pods {
             Some(pods) => format!(
                 "  {}, about {}",
                 count(pods, "Pod"),
-                time(one.estimate_seconds)
+                time(one.estimate.as_secs())
             ),
             None => String::new(),
         };
         let line = format!(
             "  {} {:names$}  {:changes$}  {:pools$}{pods}",
             Paint::Yellow.on("~"),
-            printable(&one.node),
-            printable(&change(one)),
-            printable(&one.pool)
+            one.node,
+            change(one),
+            one.pool
         );
         text += line.trim_end();
         text.push('\n');
@@ -226,27 +228,30 @@ pub(super) fn grouped<K: Ord + Clone>(
 }
 
 /// A reason without the block that it names: many nodes have the same one.
-fn common_reason(one: &MoveDocument) -> &str {
-    let of_block = |block: &String| one.reason.strip_prefix(block.as_str())?.strip_prefix(": ");
+fn common_reason(one: &NodeMove) -> &str {
+    let of_block = |block: &Block| {
+        let block = block.to_string();
+        one.reason.strip_prefix(&*block)?.strip_prefix(": ")
+    };
     let without = one.from.iter().find_map(of_block);
     without.unwrap_or(&one.reason)
 }
 
 /// Each reason with its nodes.
-pub(super) fn reasons_of(moves: &[MoveDocument]) -> Vec<(String, Vec<String>)> {
+pub(super) fn reasons_of(moves: &[NodeMove]) -> Vec<(String, Vec<String>)> {
     grouped(
         moves
             .iter()
-            .map(|one| (common_reason(one).to_owned(), one.node.clone())),
+            .map(|one| (common_reason(one).to_owned(), one.node.to_string())),
     )
 }
 
 /// Each risk with its nodes. A risk that names Pods is one group for all nodes, with the first few.
-pub(super) fn risks_of(moves: &[MoveDocument], detail: Detail) -> Vec<(String, Vec<String>)> {
+pub(super) fn risks_of(moves: &[NodeMove], detail: Detail) -> Vec<(String, Vec<String>)> {
     let risks = moves
         .iter()
         .flat_map(|one| one.risks.iter().map(move |risk| (risk, &one.node)))
-        .map(|(risk, node)| ((risk.clone(), String::new()), node.clone()));
+        .map(|(risk, node)| ((risk.clone(), String::new()), node.to_string()));
     let groups = by_head(risks, detail).into_iter();
     groups.map(|((risk, _), nodes)| (risk, nodes)).collect()
 }
@@ -298,26 +303,28 @@ fn section(title: &str, sign: &str, groups: &[(String, Vec<String>)], detail: De
     text + &more(groups.len().saturating_sub(limit(detail)), "  ")
 }
 
-fn reasons(moves: &[MoveDocument], detail: Detail) -> String {
+fn reasons(moves: &[NodeMove], detail: Detail) -> String {
     section("why", "", &reasons_of(moves), detail)
 }
 
-fn risks(moves: &[MoveDocument], detail: Detail) -> String {
+fn risks(moves: &[NodeMove], detail: Detail) -> String {
     let sign = format!("{} ", Paint::Yellow.on("!"));
     section("risks", &sign, &risks_of(moves, detail), detail)
 }
 
-/// Each method with its steps and its number of nodes.
-pub(super) fn steps_of(moves: &[MoveDocument]) -> BTreeMap<&str, (&[String], usize)> {
-    let mut methods: BTreeMap<&str, (&[String], usize)> = BTreeMap::new();
+/// Each method, by its text, with its steps and its number of nodes.
+pub(super) fn steps_of(moves: &[NodeMove]) -> BTreeMap<&'static str, (Vec<String>, usize)> {
+    let mut methods: BTreeMap<&str, (Vec<String>, usize)> = BTreeMap::new();
     for one in moves {
-        let (_, nodes) = methods.entry(&one.method).or_insert((&one.steps, 0));
+        let method = methods.entry(one.method.as_str());
+        let steps = || one.steps.iter().map(Phase::to_string).collect();
+        let (_, nodes) = method.or_insert_with(|| (steps(), 0));
         *nodes += 1;
     }
     methods
 }
 
-fn steps(moves: &[MoveDocument]) -> String {
+fn steps(moves: &[NodeMove]) -> String {
     let methods = steps_of(moves);
     if methods.is_empty() {
         return String::new();
@@ -326,9 +333,9 @@ fn steps(moves: &[MoveDocument]) -> String {
     for (method, (steps, nodes)) in methods {
         text += &format!(
             "  {} ({}): {}\n",
-            printable(method),
+            method,
             count(nodes, "node"),
-            printable(&steps.join(", "))
+            steps.join(", ")
         );
     }
     text
@@ -377,7 +384,7 @@ pub(super) fn commands(title: &str, commands: &[String]) -> String {
     text
 }
 
-fn shown_digest(moves: &[MoveDocument], digest: &str) -> String {
+fn shown_digest(moves: &[NodeMove], digest: &str) -> String {
     match moves.is_empty() {
         true => String::new(),
         false => format!(

@@ -12,7 +12,7 @@ use super::text::printable;
 use ipam_core::model::NodeName;
 use ipam_desired::WindowState;
 use ipam_planner::migration::{
-    ApprovedFiles, Direction, KubeletRestart, MigrationRecord, NodeRecord, Phase, Rules, State,
+    ApprovedFiles, Direction, KubeletRestart, MigrationRecord, NodeRecord, Phase, State,
 };
 
 /// A migration as JSON.
@@ -287,7 +287,7 @@ fn kubelets<'n>(
     record: &MigrationRecord,
     nodes: &'n BTreeMap<NodeName, NodeRecord>,
 ) -> Vec<&'n NodeName> {
-    if Rules::from(record.rules).kubelet == KubeletRestart::NotAwaited {
+    if record.rules.kubelet == KubeletRestart::NotAwaited {
         return Vec::new();
     }
     nodes

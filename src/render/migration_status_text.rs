@@ -8,14 +8,14 @@ use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, UpTo, WHOLE};
 use super::markup::{Phrase, code, codes, prose};
 use super::migration::{
     commands, grouped, headline, lacks_pods, left_by_cause, moves_by_name, of_wave, reasons_of,
-    risks_of, steps_of, time, wave_title,
+    risks_of, steps_of, texts, time, wave_title,
 };
 use super::migration_status::{
     MigrationCounts, MigrationStatus, NextStep, NodeStatus, WindowsStatus,
 };
 use super::text::{Paint, count, grouped_digits, printable};
 use ipam_core::text::by_name;
-use ipam_planner::migration::{MoveDocument, ScheduleDocument};
+use ipam_planner::migration::{NodeMove, ScheduleDocument};
 
 /// The status as text.
 pub fn migration_status(status: &MigrationStatus, detail: Detail) -> String {
@@ -256,14 +256,14 @@ fn groups(page: &mut Page<'_>, word: &str, groups: &[(String, Vec<String>)], det
     page.list(lines, UpTo(5), "reason");
 }
 
-fn steps(page: &mut Page<'_>, moves: &[MoveDocument]) {
+fn steps(page: &mut Page<'_>, moves: &[NodeMove]) {
     let methods = steps_of(moves);
     let lines = page.each(
         methods,
         |_| 1,
         |(method, (steps, nodes))| {
             let all = count(nodes, "node");
-            format!("\n- **steps** {} ({all}): {}", code(method), codes(steps))
+            format!("\n- **steps** {} ({all}): {}", code(method), codes(&steps))
         },
     );
     page.list(lines, UpTo(5), "method");
@@ -273,16 +273,16 @@ fn waves(page: &mut Page<'_>, schedule: &ScheduleDocument) {
     let by_name = moves_by_name(&schedule.moves);
     for (index, wave) in schedule.waves.iter().enumerate() {
         let title = wave_title(index + 1, schedule.waves.len(), wave);
-        let row = |one: &MoveDocument| {
+        let row = |one: &NodeMove| {
             let (pods, takes) = match one.pods {
-                Some(pods) => (pods.to_string(), time(one.estimate_seconds)),
+                Some(pods) => (pods.to_string(), time(one.estimate.as_secs())),
                 None => ("?".to_owned(), "?".to_owned()),
             };
             [
-                code(&one.node),
-                codes(&one.from),
-                codes(&one.to),
-                code(&one.pool),
+                code(one.node.as_str()),
+                codes(&texts(&one.from)),
+                codes(&texts(&one.to)),
+                code(one.pool.as_str()),
                 prose(&pods),
                 prose(&takes),
             ]

@@ -403,9 +403,7 @@ pub fn record() -> (MigrationRecord, BTreeMap<NodeName, NodeRecord>) {
     let mut files = ApprovedFiles::new(&Desired::default(), &schedule);
     files.max_unavailable = schedule.max_unavailable;
     let record = MigrationRecord::new("20260101t000000z".to_owned(), schedule, files, rules);
-    let nodes = record
-        .nodes("2026-01-01T00:00:00Z".parse().unwrap())
-        .unwrap();
+    let nodes = record.nodes("2026-01-01T00:00:00Z".parse().unwrap());
     (record, nodes)
 }
 

@@ -8,7 +8,7 @@ use crate::cli::files::duration;
 use ipam_core::model::NodeName;
 use ipam_planner::migration::{
     CheckDocument, DrainRules, Goal, Handling, KubeletRestart, MethodChoice, MigrationRequest,
-    Rules, RulesDocument,
+    Rules,
 };
 
 /// Limit for evictions, and for any other step, unless flags say otherwise.
@@ -119,29 +119,27 @@ enum KubeletName {
 impl RulesArguments {
     /// The rules of a migration that begins.
     pub(super) fn rules(&self, request: &MigrationRequest) -> Rules {
-        let default = RulesDocument::from(Rules {
+        self.amended(Rules {
             drain: request.drain,
             kubelet: KubeletRestart::default(),
             drain_timeout: TIMEOUT,
             timeout: TIMEOUT,
-        });
-        self.amended(default).into()
+        })
     }
 
     /// The rules of a migration that continues: its own, unless a flag says otherwise.
-    pub(super) fn amended(&self, rules: RulesDocument) -> RulesDocument {
-        let seconds = |given: Option<SignedDuration>, stored| {
-            given.map_or(stored, |duration| duration.as_secs())
-        };
-        RulesDocument {
+    pub(super) fn amended(&self, rules: Rules) -> Rules {
+        // The record has whole seconds.
+        let whole = |time: SignedDuration| SignedDuration::from_secs(time.as_secs());
+        Rules {
             drain: rules.drain,
             kubelet: match self.kubelet_restart {
                 None => rules.kubelet,
                 Some(KubeletName::ByPerson) => KubeletRestart::ByPerson,
                 Some(KubeletName::NotAwaited) => KubeletRestart::NotAwaited,
             },
-            drain_timeout_seconds: seconds(self.drain_timeout, rules.drain_timeout_seconds),
-            timeout_seconds: seconds(self.timeout, rules.timeout_seconds),
+            drain_timeout: self.drain_timeout.map_or(rules.drain_timeout, whole),
+            timeout: self.timeout.map_or(rules.timeout, whole),
         }
     }
 }

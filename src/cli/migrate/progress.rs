@@ -200,14 +200,14 @@ struct Estimates {
 
 impl Estimates {
     fn new(schedule: &ScheduleDocument) -> Estimates {
-        let of_node: BTreeMap<&str, i64> = schedule
+        let of_node: BTreeMap<&NodeName, i64> = schedule
             .moves
             .iter()
-            .map(|one| (one.node.as_str(), one.estimate_seconds))
+            .map(|one| (&one.node, one.estimate.as_secs()))
             .collect();
-        let seconds = |node: &String| of_node.get(node.as_str()).copied().unwrap_or_default();
-        let wave = |nodes: &[String]| {
-            let each = nodes.iter().map(|node| (node.clone(), seconds(node)));
+        let seconds = |node: &NodeName| of_node.get(node).copied().unwrap_or_default();
+        let wave = |nodes: &[NodeName]| {
+            let each = nodes.iter().map(|node| (node.to_string(), seconds(node)));
             each.collect()
         };
         Estimates {

@@ -156,7 +156,7 @@ impl Continued<'_> {
         }
         let loaded = load_valid(&self.location(&main.record), self.common)?;
         let amended = self.amended(&main.record, &stores, &loaded.desired)?;
-        let known = main.record.schedule.moves.iter().map(|one| &*one.node);
+        let known = main.record.schedule.moves.iter().map(|one| &one.node);
         self.check_kubelets(&stores, known.collect())?;
         if matches!(self.way, Way::BackAsk) {
             let status = shown(cluster, &main.record, &stores, self.common);
@@ -170,7 +170,7 @@ impl Continued<'_> {
         let progress = Progress::new(&amended.schedule, Some(&stores));
         let host = ThisProcess::new(interruption, self.check, progress);
         let nodes = std::mem::take(&mut stores.nodes);
-        let mut migration = Migration::resume(cluster, &host, &loaded.desired, main, nodes)?;
+        let mut migration = Migration::resume(cluster, &host, &loaded.desired, main, nodes);
         migration.amend(amended).await?;
         match self.way {
             Way::On { kubelets, .. } => {
@@ -234,14 +234,14 @@ impl Continued<'_> {
     }
 
     /// Refuses a node that waits for no kubelet: it is more likely misspelled.
-    fn check_kubelets(&self, stores: &Stores, known: Vec<&str>) -> Result<(), Failure> {
+    fn check_kubelets(&self, stores: &Stores, known: Vec<&NodeName>) -> Result<(), Failure> {
         let Way::On { kubelets, .. } = self.way else {
             return Ok(());
         };
         for name in kubelets {
             let record = stores.nodes.get(name).map(|stored| &stored.record);
             let why = match record {
-                _ if !known.contains(&name.as_str()) => "is not part of this migration".to_owned(),
+                _ if !known.contains(&name) => "is not part of this migration".to_owned(),
                 Some(record) if record.phase == Phase::Kubelet => continue,
                 Some(record) => format!(
                     "does not wait for its kubelet: it is at the step `{}`",
@@ -289,7 +289,6 @@ impl RenewalArguments {
             });
         }
         let all = record.nodes(jiff::Timestamp::UNIX_EPOCH);
-        let all = all.map_err(Failure::Failed)?;
         let stand = |(name, record)| match stores.nodes.get(name) {
             Some(stored) => &stored.record,
             None => record,

@@ -79,7 +79,7 @@ pub(super) fn shown(
     common: &Common,
 ) -> MigrationStatus {
     // A node without a record of its own has not begun.
-    let mut nodes = record.nodes(cluster.now()).unwrap_or_default();
+    let mut nodes = record.nodes(cluster.now());
     let kept = stores.nodes.iter();
     nodes.extend(kept.map(|(name, stored)| (name.clone(), stored.record.clone())));
     MigrationStatus::new(record, &nodes, &common.flags()).at(record, cluster.now())

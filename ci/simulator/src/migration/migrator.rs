@@ -113,7 +113,7 @@ pub(super) fn migrate<'a>(
         let mut migration = match &stores.migration {
             Some(main) => {
                 let nodes = stores.nodes.clone();
-                Migration::resume(&client, &host, desired, main.clone(), nodes)?
+                Migration::resume(&client, &host, desired, main.clone(), nodes)
             }
             None => {
                 let pods = pods_by_node(&client).await?;

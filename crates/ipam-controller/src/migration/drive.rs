@@ -230,7 +230,7 @@ pub async fn waiting<C: Workloads>(
     record: &MigrationRecord,
     nodes: &NodeStates,
 ) -> Result<BTreeMap<NodeName, String>, MigrationError> {
-    let rules = Rules::from(record.rules);
+    let rules = record.rules;
     let is_under_way = |(_, stored): &(&NodeName, &Stored<NodeRecord>)| {
         let NodeRecord { failure, .. } = &stored.record;
         failure.is_none() && stored.record.has_begun() && !stored.record.is_done()

@@ -56,9 +56,7 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
         if let Some(why) = earlier.unfinished() {
             return Err(MigrationError::Schedule(why));
         }
-        let nodes = record
-            .nodes(cluster.now())
-            .map_err(MigrationError::Schedule)?;
+        let nodes = record.nodes(cluster.now());
         let claims = decided_on(observed, desired);
         reserve(cluster, &blocks_of(nodes.values()), RESERVED_FOR, &claims).await?;
         put_parts(cluster, &record).await?;
@@ -68,7 +66,7 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
             None => put_migration(cluster, &Stored::new(record.clone()), record).await?,
         };
         remove_stale(cluster, earlier, &id).await?;
-        let rules = main.record.rules.into();
+        let rules = main.record.rules;
         let nodes = nodes.into_iter();
         let nodes = nodes
             .map(|(name, record)| (name, Stored::new(record)))
@@ -84,31 +82,24 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
     }
 
     /// Continues a stored migration.
-    ///
-    /// # Errors
-    /// Fails if the schedule is unusable.
     pub fn resume(
         cluster: &'m C,
         host: &'m H,
         desired: &'m Desired,
         main: Stored<MigrationRecord>,
         mut nodes: NodeStates,
-    ) -> Result<Migration<'m, C, H>, MigrationError> {
-        let all = main
-            .record
-            .nodes(cluster.now())
-            .map_err(MigrationError::Schedule)?;
-        for (name, record) in all {
+    ) -> Migration<'m, C, H> {
+        for (name, record) in main.record.nodes(cluster.now()) {
             nodes.entry(name).or_insert_with(|| Stored::new(record));
         }
-        Ok(Migration {
+        Migration {
             cluster,
             host,
             desired,
-            rules: main.record.rules.into(),
+            rules: main.record.rules,
             main,
             nodes,
-        })
+        }
     }
 
     /// Lets the stopped migration try again: the wave that went back begins anew, and failed nodes
@@ -153,12 +144,7 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
     /// Nodes that went back move again.
     async fn begin_wave_anew(&mut self) -> Result<(), MigrationError> {
         let now = self.cluster.now();
-        let fresh = self
-            .main
-            .record
-            .nodes(now)
-            .map_err(MigrationError::Schedule)?;
-        for (name, record) in fresh {
+        for (name, record) in self.main.record.nodes(now) {
             let Some(stored) = self.nodes.get(&name) else {
                 continue;
             };
@@ -365,16 +351,12 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
     fn wave_nodes(&self, wave: usize) -> Result<Vec<NodeName>, MigrationError> {
         let wave = self.main.record.waves().get(wave);
         let names = wave.map_or(&[][..], |wave| &wave.nodes);
-        let read = |name: &String| {
-            let known = name
-                .parse()
-                .ok()
-                .filter(|name| self.nodes.contains_key(name));
-            known.ok_or_else(|| {
-                let why = format!("node `{}` of a wave does not move", name.escape_debug());
-                MigrationError::Schedule(why)
-            })
-        };
-        names.iter().map(read).collect()
+        match names.iter().find(|name| !self.nodes.contains_key(*name)) {
+            Some(name) => {
+                let why = format!("node `{name}` of a wave does not move");
+                Err(MigrationError::Schedule(why))
+            }
+            None => Ok(names.to_vec()),
+        }
     }
 }

@@ -95,6 +95,11 @@ name! {
     AddressPoolName
 }
 
+crate::serde_as_text! {
+    PoolName: "name of a pool",
+    NodeName: "name of a node",
+}
+
 /// Namespace and name of a Service, as the API server shows them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceName {

@@ -64,6 +64,8 @@ pub(super) fn number(address: IpAddr) -> u128 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block(IpNet);
 
+crate::serde_as_text! { Block: "CIDR" }
+
 /// Why a text is not a block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockError {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::document::ScheduleDocument;
 use super::record::NodeRecord;
 use crate::plan::sha256_hex;
-use ipam_core::model::{NodeName, Origin};
+use ipam_core::model::{NodeName, Origin, PoolName};
 use ipam_desired::{
     AddressPairs, Desired, MaintenanceWindow, MigrationPolicy, Pin, Pool, PoolState, time_zone,
 };
@@ -136,9 +136,9 @@ impl ApprovedFiles {
     /// What these files say of a schedule.
     pub fn new(desired: &Desired, schedule: &ScheduleDocument) -> ApprovedFiles {
         let policy = &desired.policy;
-        let pools: BTreeSet<&str> = schedule.moves.iter().map(|one| &*one.pool).collect();
-        let nodes: BTreeSet<&str> = schedule.moves.iter().map(|one| &*one.node).collect();
-        let is_meant = |node: &&NodeName| nodes.contains(node.as_str());
+        let pools: BTreeSet<&PoolName> = schedule.moves.iter().map(|one| &one.pool).collect();
+        let nodes: BTreeSet<&NodeName> = schedule.moves.iter().map(|one| &one.node).collect();
+        let is_meant = |node: &&NodeName| nodes.contains(*node);
         let mut files = ApprovedFiles {
             digest: String::new(),
             windows: policy.migration.windows.iter().map(Into::into).collect(),
@@ -151,7 +151,7 @@ impl ApprovedFiles {
             }
             .to_owned(),
             pools: (desired.pools.iter())
-                .filter(|(name, _)| pools.contains(name.as_str()))
+                .filter(|(name, _)| pools.contains(*name))
                 .map(|(name, pool)| (name.to_string(), pool.into()))
                 .collect(),
             pins: (desired.pins.iter())
@@ -334,7 +334,7 @@ mod tests {
         let mut desired = Desired::default();
         desired.policy.migration.windows = vec![window("0 22 * * 6")];
         desired.policy.migration.max_unavailable = NonZeroUsize::new(5).unwrap();
-        let node: NodeName = schedule.moves[0].node.parse().unwrap();
+        let node = schedule.moves[0].node.clone();
         desired.policy.protected.nodes.insert(node);
         let now = ApprovedFiles::new(&desired, &schedule);
         let expected = [

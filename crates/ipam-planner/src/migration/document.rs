@@ -9,8 +9,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::drain::DrainRules;
-use super::schedule::{LeftBehind, NodeMove, Schedule};
-use super::stored_text;
+use super::schedule::{LeftBehind, NodeMove, Schedule, Wave};
 use crate::plan::sha256_hex;
 use ipam_core::model::NodeName;
 use ipam_core::text::natural_order;
@@ -41,9 +40,9 @@ pub struct ScheduleDocument {
     /// Nodes that are moved at a time.
     pub max_unavailable: usize,
     /// The waves, in order.
-    pub waves: Vec<WaveDocument>,
+    pub waves: Vec<Wave>,
     /// The nodes that move, in the order of the waves.
-    pub moves: Vec<MoveDocument>,
+    pub moves: Vec<NodeMove>,
     /// Nodes that should move and stay, in the order in which people read names.
     pub left_out: Vec<LeftBehindDocument>,
     /// What a person does after the last wave.
@@ -55,45 +54,7 @@ pub struct ScheduleDocument {
     pub estimate_seconds: i64,
 }
 
-/// One wave.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WaveDocument {
-    /// The failure domain; absent for nodes without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub domain: Option<String>,
-    /// The nodes, in order.
-    pub nodes: Vec<String>,
-}
-
-/// One node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MoveDocument {
-    /// The node.
-    pub node: String,
-    /// `metadata.uid` of the Node.
-    pub uid: String,
-    /// How it moves.
-    pub method: String,
-    /// The pool of the new blocks.
-    pub pool: String,
-    /// The blocks that it leaves.
-    pub from: Vec<String>,
-    /// The blocks that it gets.
-    pub to: Vec<String>,
-    /// Why it moves.
-    pub reason: String,
-    /// Its steps, in order.
-    pub steps: Vec<String>,
-    /// What may go wrong or is lost.
-    pub risks: Vec<String>,
-    /// Number of Pods that are evicted; absent if the Pods are unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pods: Option<usize>,
-    /// About how long it is cordoned, in seconds.
-    pub estimate_seconds: i64,
-}
-
-/// A node that should move and stays.
+/// A node that should move and stays: a [`LeftBehind`] with its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftBehindDocument {
     /// The node.
@@ -126,12 +87,8 @@ impl ScheduleDocument {
         request: &MigrationRequest,
         directory: &str,
     ) -> ScheduleDocument {
-        let waves = schedule.waves.iter().map(|wave| WaveDocument {
-            domain: wave.domain.clone(),
-            nodes: wave.nodes.iter().map(ToString::to_string).collect(),
-        });
         let in_waves = schedule.waves.iter().flat_map(|wave| &wave.nodes);
-        let moves = in_waves.filter_map(|node| Some((node, schedule.moves.get(node)?)));
+        let moves = in_waves.filter_map(|node| schedule.moves.get(node));
         let mut left_out: Vec<_> = schedule.left_out.iter().collect();
         left_out.sort_by(|(a, _), (b, _)| natural_order(a.as_str(), b.as_str()));
         let mut document = ScheduleDocument {
@@ -142,10 +99,8 @@ impl ScheduleDocument {
             revision: None,
             request: request.clone(),
             max_unavailable: schedule.max_unavailable.get(),
-            waves: waves.collect(),
-            moves: moves
-                .map(|(node, one)| MoveDocument::new(node.as_str(), one))
-                .collect(),
+            waves: schedule.waves.clone(),
+            moves: moves.cloned().collect(),
             left_out: left_out
                 .into_iter()
                 .map(|(node, LeftBehind { why, help })| LeftBehindDocument {
@@ -206,7 +161,7 @@ impl ScheduleDocument {
 
     /// Reasons, risks and times may change without a change of what happens.
     fn computed_digest(&self) -> String {
-        let mut moves: Vec<&MoveDocument> = self.moves.iter().collect();
+        let mut moves: Vec<&NodeMove> = self.moves.iter().collect();
         moves.sort_by(|a, b| a.node.cmp(&b.node));
         let moves: Vec<_> = moves
             .into_iter()
@@ -241,31 +196,6 @@ struct Head {
     format_version: String,
 }
 
-impl MoveDocument {
-    fn new(node: &str, one: &NodeMove) -> MoveDocument {
-        let texts =
-            |blocks: &[ipam_core::net::Block]| blocks.iter().map(ToString::to_string).collect();
-        MoveDocument {
-            node: node.to_owned(),
-            uid: one.uid.clone(),
-            method: one.method.to_string(),
-            pool: one.pool.to_string(),
-            from: texts(&one.from),
-            to: texts(&one.to),
-            reason: one.reason.clone(),
-            steps: one
-                .method
-                .phases()
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
-            risks: one.risks.clone(),
-            pods: one.pods,
-            estimate_seconds: one.estimate.as_secs(),
-        }
-    }
-}
-
 ipam_core::text_enum! {
     /// How nodes get other blocks.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -293,19 +223,21 @@ ipam_core::text_enum! {
     }
 }
 
+ipam_core::serde_as_text! {
+    MethodChoice: "choice of a method",
+    Goal: "goal",
+}
+
 /// What a person asks for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MigrationRequest {
     /// `blocks`: misplaced nodes get other blocks. `kubernetes` and `cluster-pool`: Cilium's new
     /// IPAM mode.
-    #[serde(with = "stored_text")]
     pub goal: Goal,
     /// Only these nodes. Control-plane nodes are moved only if they are among them.
-    #[serde(with = "stored_text::set")]
     pub nodes: BTreeSet<NodeName>,
     /// `auto` or `recreate-node`.
-    #[serde(with = "stored_text")]
     pub method: MethodChoice,
     /// Which Pods may be lost.
     pub drain: DrainRules,

@@ -5,15 +5,15 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::approved::ApprovedFiles;
-use super::document::{LeftBehindDocument, MoveDocument, ScheduleDocument, WaveDocument};
-use super::drain::{CheckDocument, DrainRules};
+use super::document::{LeftBehindDocument, ScheduleDocument};
+use super::drain::CheckDocument;
 use super::record::{CordonedBefore, Direction, NodeRecord, Phase};
-use super::step::{KubeletRestart, Rules};
-use super::stored_text;
+use super::schedule::{NodeMove, Wave};
+use super::step::Rules;
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 
@@ -44,6 +44,8 @@ ipam_core::text_enum! {
     }
 }
 
+ipam_core::serde_as_text! { State: "state of a migration" }
+
 /// A whole migration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -52,8 +54,7 @@ pub struct MigrationRecord {
     /// Its name, unique in time.
     pub id: String,
     pub schedule: ScheduleDocument,
-    pub rules: RulesDocument,
-    #[serde(with = "stored_text")]
+    pub rules: Rules,
     pub state: State,
     /// The wave that is moved, or the first one that is not; counted from 0.
     pub wave: usize,
@@ -61,50 +62,13 @@ pub struct MigrationRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Nodes of the failed wave that are not back. Their own records say why.
-    #[serde(
-        default,
-        with = "stored_text::list",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_back: Vec<NodeName>,
     /// What the files said when it was approved.
     pub approved: ApprovedFiles,
     /// The check of moved nodes that was given when it began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckDocument>,
-}
-
-/// The rules as JSON. Times in seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct RulesDocument {
-    pub drain: DrainRules,
-    #[serde(with = "stored_text")]
-    pub kubelet: KubeletRestart,
-    pub drain_timeout_seconds: i64,
-    pub timeout_seconds: i64,
-}
-
-impl From<Rules> for RulesDocument {
-    fn from(rules: Rules) -> RulesDocument {
-        RulesDocument {
-            drain: rules.drain,
-            kubelet: rules.kubelet,
-            drain_timeout_seconds: rules.drain_timeout.as_secs(),
-            timeout_seconds: rules.timeout.as_secs(),
-        }
-    }
-}
-
-impl From<RulesDocument> for Rules {
-    fn from(document: RulesDocument) -> Rules {
-        Rules {
-            drain: document.drain,
-            kubelet: document.kubelet,
-            drain_timeout: SignedDuration::from_secs(document.drain_timeout_seconds),
-            timeout: SignedDuration::from_secs(document.timeout_seconds),
-        }
-    }
 }
 
 /// Why a stored record cannot be used.
@@ -132,7 +96,7 @@ impl MigrationRecord {
             format_version: FORMAT_VERSION.to_owned(),
             id,
             schedule: schedule.at_a_time(files.max_unavailable),
-            rules: rules.into(),
+            rules,
             state: State::Running,
             wave: 0,
             note: None,
@@ -163,39 +127,27 @@ impl MigrationRecord {
         matches!(self.state, State::Done | State::Undone)
     }
 
-    pub fn waves(&self) -> &[WaveDocument] {
+    pub fn waves(&self) -> &[Wave] {
         &self.schedule.waves
     }
 
     /// The records of all nodes, before their first step.
-    ///
-    /// # Errors
-    /// Fails if a name or a block in the schedule is not one.
-    pub fn nodes(&self, now: Timestamp) -> Result<BTreeMap<NodeName, NodeRecord>, String> {
+    pub fn nodes(&self, now: Timestamp) -> BTreeMap<NodeName, NodeRecord> {
         let moves = self.schedule.moves.iter();
         moves
-            .map(|one| {
-                let record = self.node(one, now)?;
-                Ok((record.node.clone(), record))
-            })
+            .map(|one| (one.node.clone(), self.node(one, now)))
             .collect()
     }
 
-    fn node(&self, one: &MoveDocument, now: Timestamp) -> Result<NodeRecord, String> {
-        let invalid =
-            |text: &str| format!("`{}` in the schedule is not valid", text.escape_debug());
-        let blocks = |texts: &[String]| -> Result<Vec<Block>, String> {
-            let read = |text: &String| text.parse().map_err(|_| invalid(text));
-            texts.iter().map(read).collect()
-        };
-        Ok(NodeRecord {
+    fn node(&self, one: &NodeMove, now: Timestamp) -> NodeRecord {
+        NodeRecord {
             migration: self.id.clone(),
-            node: one.node.parse().map_err(|_| invalid(&one.node))?,
+            node: one.node.clone(),
             uid: one.uid.clone(),
-            method: one.method.parse().map_err(|()| invalid(&one.method))?,
-            pool: one.pool.parse().map_err(|_| invalid(&one.pool))?,
-            from: blocks(&one.from)?,
-            to: blocks(&one.to)?,
+            method: one.method,
+            pool: one.pool.clone(),
+            from: one.from.clone(),
+            to: one.to.clone(),
             direction: Direction::Forward,
             phase: Phase::Pending,
             since: now,
@@ -205,7 +157,7 @@ impl MigrationRecord {
             attempts: 0,
             failure: None,
             note: None,
-        })
+        }
     }
 }
 
@@ -225,7 +177,7 @@ impl ScheduleDocument {
                 Some(new) => of_move(old, new),
                 None => Some(no_longer(old, stays.get(old.node.as_str()).copied())),
             };
-            lines.extend(differs.map(|what| format!("node {}: {what}", old.node.escape_debug())));
+            lines.extend(differs.map(|what| format!("node {}: {what}", old.node)));
         }
         let saved = by_name(&self.moves);
         let further = fresh.moves.iter();
@@ -262,19 +214,20 @@ impl ScheduleDocument {
     }
 }
 
-fn by_name(moves: &[MoveDocument]) -> BTreeMap<&str, &MoveDocument> {
+fn by_name(moves: &[NodeMove]) -> BTreeMap<&str, &NodeMove> {
     moves.iter().map(|one| (one.node.as_str(), one)).collect()
 }
 
-fn texts(blocks: &[String]) -> String {
-    match blocks.is_empty() {
+fn texts(blocks: &[Block]) -> String {
+    let texts: Vec<String> = blocks.iter().map(Block::to_string).collect();
+    match texts.is_empty() {
         true => "no block".to_owned(),
-        false => blocks.join(", ").escape_debug().to_string(),
+        false => texts.join(", "),
     }
 }
 
 /// Why a node of the saved schedule would not move now.
-fn no_longer(old: &MoveDocument, stays: Option<&LeftBehindDocument>) -> String {
+fn no_longer(old: &NodeMove, stays: Option<&LeftBehindDocument>) -> String {
     let was = texts(&old.to);
     match stays {
         Some(one) => format!(
@@ -288,7 +241,7 @@ fn no_longer(old: &MoveDocument, stays: Option<&LeftBehindDocument>) -> String {
 }
 
 /// The fields of one node that differ.
-fn of_move(old: &MoveDocument, new: &MoveDocument) -> Option<String> {
+fn of_move(old: &NodeMove, new: &NodeMove) -> Option<String> {
     if old.uid != new.uid {
         return Some(format!("it is another object by now (uid {})", new.uid));
     }
@@ -303,22 +256,20 @@ fn of_move(old: &MoveDocument, new: &MoveDocument) -> Option<String> {
         parts.push(format!("it would move to {now}, not to {old_to}"));
     }
     if old.pool != new.pool {
-        let was = old.pool.escape_debug();
-        parts.push(format!("its pool would be {}, not {was}", new.pool));
+        parts.push(format!("its pool would be {}, not {}", new.pool, old.pool));
     }
     if old.method != new.method {
-        let was = old.method.escape_debug();
-        parts.push(format!("its method would be `{}`, not `{was}`", new.method));
+        let (now, was) = (new.method, old.method);
+        parts.push(format!("its method would be `{now}`, not `{was}`"));
     }
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Nodes that are in another wave now. If there are none, the order of the waves.
-fn of_waves(old: &[WaveDocument], new: &[WaveDocument]) -> Vec<String> {
-    let domains = |waves: &[WaveDocument]| -> Vec<String> {
-        waves.iter().map(|wave| title(&wave.domain)).collect()
-    };
-    let domain_of = |waves: &[WaveDocument]| -> BTreeMap<String, Option<String>> {
+fn of_waves(old: &[Wave], new: &[Wave]) -> Vec<String> {
+    let domains =
+        |waves: &[Wave]| -> Vec<String> { waves.iter().map(|wave| title(&wave.domain)).collect() };
+    let domain_of = |waves: &[Wave]| -> BTreeMap<NodeName, Option<String>> {
         let each = waves.iter().flat_map(|wave| {
             let nodes = wave.nodes.iter();
             nodes.map(|node| (node.clone(), wave.domain.clone()))
@@ -329,7 +280,6 @@ fn of_waves(old: &[WaveDocument], new: &[WaveDocument]) -> Vec<String> {
     let moved = domain_of(old).into_iter().filter_map(|(node, was)| {
         let is = now.get(&node).filter(|is| **is != was)?;
         let (is, was) = (title(is), title(&was));
-        let node = node.escape_debug();
         Some(format!("node {node}: its wave is {is}, not {was}"))
     });
     let lines: Vec<String> = moved.collect();
@@ -349,32 +299,34 @@ fn title(domain: &Option<String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
+
     use super::*;
-    use crate::migration::tests::observed_nodes;
-    use crate::migration::{MigrationRequest, Workloads, schedule};
+    use crate::migration::tests::{blocks, observed_nodes};
+    use crate::migration::{Method, MigrationRequest, Workloads, schedule};
     use ipam_desired::Desired;
 
-    fn one(node: &str, to: &str) -> MoveDocument {
-        MoveDocument {
-            node: node.to_owned(),
+    fn one(node: &str, to: &str) -> NodeMove {
+        NodeMove {
+            node: node.parse().unwrap(),
             uid: format!("u-{node}"),
-            method: "cilium-node".to_owned(),
-            pool: "rack-a".to_owned(),
-            from: vec!["10.0.0.0/24".to_owned()],
-            to: vec![to.to_owned()],
+            method: Method::CiliumNode,
+            pool: "rack-a".parse().unwrap(),
+            from: blocks(&["10.0.0.0/24"]),
+            to: blocks(&[to]),
             reason: "in no pool".to_owned(),
             steps: Vec::new(),
             risks: Vec::new(),
             pods: None,
-            estimate_seconds: 90,
+            estimate: SignedDuration::from_secs(90),
         }
     }
 
     /// A schedule of two nodes in two racks.
     fn saved() -> ScheduleDocument {
-        let wave = |domain: &str, node: &str| WaveDocument {
+        let wave = |domain: &str, node: &str| Wave {
             domain: Some(domain.to_owned()),
-            nodes: vec![node.to_owned()],
+            nodes: vec![node.parse().unwrap()],
         };
         let (request, pods) = (MigrationRequest::default(), Workloads::default());
         let empty = schedule(&Desired::default(), &observed_nodes(&[]), &pods, &request);
@@ -403,19 +355,19 @@ mod tests {
                 "node n1: it is another object by now (uid new)",
             ),
             (
-                |fresh| fresh.moves[0].from = vec!["10.0.9.0/24".to_owned()],
+                |fresh| fresh.moves[0].from = blocks(&["10.0.9.0/24"]),
                 "node n1: it holds 10.0.9.0/24, not 10.0.0.0/24",
             ),
             (
-                |fresh| fresh.moves[1].to = vec!["10.1.9.0/24".to_owned()],
+                |fresh| fresh.moves[1].to = blocks(&["10.1.9.0/24"]),
                 "node n2: it would move to 10.1.9.0/24, not to 10.1.1.0/24",
             ),
             (
-                |fresh| fresh.moves[1].pool = "rack-b".to_owned(),
+                |fresh| fresh.moves[1].pool = "rack-b".parse().unwrap(),
                 "node n2: its pool would be rack-b, not rack-a",
             ),
             (
-                |fresh| fresh.moves[1].method = "node".to_owned(),
+                |fresh| fresh.moves[1].method = Method::NodeObject,
                 "node n2: its method would be `node`, not `cilium-node`",
             ),
             (

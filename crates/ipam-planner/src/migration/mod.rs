@@ -18,11 +18,10 @@ mod targets;
 
 pub use approved::{ApprovedFiles, PoolDocument, WindowDocument, unreachable};
 pub use document::{
-    Goal, LeftBehindDocument, MethodChoice, MigrationRequest, MoveDocument, ScheduleDocument,
-    ScheduleFileError, WaveDocument,
+    Goal, LeftBehindDocument, MethodChoice, MigrationRequest, ScheduleDocument, ScheduleFileError,
 };
 pub use drain::{Budgets, CheckDocument, DrainObstacle, DrainRules, Handling, Workloads};
-pub use migration_record::{MigrationRecord, MigrationRecordError, RulesDocument, State};
+pub use migration_record::{MigrationRecord, MigrationRecordError, State};
 pub use mode::Around;
 pub use record::{CordonedBefore, Direction, Method, NodeRecord, Phase, SavedNode};
 pub use schedule::{LeftBehind, NodeMove, Schedule, Wave, schedule};

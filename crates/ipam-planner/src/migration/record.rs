@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::seen::NodeSeen;
-use super::stored_text;
 use ipam_core::model::{NodeName, PoolName};
 use ipam_core::net::Block;
 
@@ -81,6 +80,13 @@ ipam_core::text_enum! {
     }
 }
 
+ipam_core::serde_as_text! {
+    Method: "method",
+    Phase: "step",
+    Direction: "direction",
+    CordonedBefore: "answer",
+}
+
 /// A Node as it was before it was deleted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedNode {
@@ -96,27 +102,19 @@ pub struct SavedNode {
 pub struct NodeRecord {
     /// The migration that it belongs to.
     pub migration: String,
-    #[serde(with = "stored_text")]
     pub node: NodeName,
     /// `metadata.uid` of the Node.
     pub uid: String,
-    #[serde(with = "stored_text")]
     pub method: Method,
-    #[serde(with = "stored_text")]
     pub pool: PoolName,
     /// The blocks before the migration.
-    #[serde(with = "stored_text::list")]
     pub from: Vec<Block>,
     /// The blocks after it.
-    #[serde(with = "stored_text::list")]
     pub to: Vec<Block>,
-    #[serde(with = "stored_text")]
     pub direction: Direction,
-    #[serde(with = "stored_text")]
     pub phase: Phase,
     /// When the phase began, by the clock of the program that began it.
     pub since: Timestamp,
-    #[serde(with = "stored_text")]
     pub cordoned_before: CordonedBefore,
     /// `metadata.uid` of the agent's Pod that is replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,11 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 
 use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
 
 use super::document::{Goal, MethodChoice, MigrationRequest};
 use super::drain::{self, DrainObstacle, Workloads};
 use super::mode;
-use super::record::Method;
+use super::record::{Method, Phase};
+use super::stored_text::seconds;
 use super::targets::{NewBlocks, remarks, targets, waves};
 use crate::plan::{Misplaced, MisplacedReason, plan};
 use ipam_cilium::observed::{FamilyUse, ModeSeen, Node, Observed, Protection};
@@ -47,29 +49,41 @@ pub struct Schedule {
 }
 
 /// One node.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeMove {
+    /// The node.
+    pub node: NodeName,
     /// `metadata.uid` of the Node.
     pub uid: String,
+    /// How it moves.
     pub method: Method,
+    /// The pool of the new blocks.
     pub pool: PoolName,
+    /// The blocks that it leaves.
     pub from: Vec<Block>,
+    /// The blocks that it gets.
     pub to: Vec<Block>,
-    /// Why the node moves.
+    /// Why it moves.
     pub reason: String,
+    /// Its steps, in order.
+    pub steps: Vec<Phase>,
     /// What may go wrong or is lost.
     pub risks: Vec<String>,
-    /// Number of Pods that are evicted. `None`: the Pods are unknown.
+    /// Number of Pods that are evicted; absent if the Pods are unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<usize>,
-    /// About how long the node is cordoned.
+    /// About how long it is cordoned, in seconds.
+    #[serde(rename = "estimate_seconds", with = "seconds")]
     pub estimate: SignedDuration,
 }
 
-/// Nodes of one failure domain.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One wave.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wave {
-    /// The value of the failure domain's label; `None` for nodes without it.
+    /// The failure domain; absent for nodes without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
+    /// The nodes, in order.
     pub nodes: Vec<NodeName>,
 }
 
@@ -303,12 +317,14 @@ impl<'s> Scheduler<'s> {
             .max()
             .unwrap_or_default();
         Ok(NodeMove {
+            node: node.name.clone(),
             uid: node.uid.clone(),
             method,
             pool,
             from,
             to,
             reason,
+            steps: method.phases().to_vec(),
             risks: drain::risks(
                 method,
                 self.observed.block_allocator(node),

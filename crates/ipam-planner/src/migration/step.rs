@@ -7,6 +7,7 @@ mod change;
 mod verify;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use change::AssignOutcome;
@@ -14,6 +15,7 @@ pub use change::AssignOutcome;
 use super::drain::DrainRules;
 use super::record::{CordonedBefore, NodeRecord, Phase};
 use super::seen::{NodeSeen, Scheduling, SeenNode};
+use super::stored_text::seconds;
 use ipam_cilium::observed::ObjectVersion;
 use ipam_cilium::pods::{Life, Pod};
 use ipam_core::model::first_of;
@@ -113,6 +115,8 @@ ipam_core::text_enum! {
     }
 }
 
+ipam_core::serde_as_text! { KubeletRestart: "choice of who restarts the kubelet" }
+
 /// Whether the person has a check of their own, and how it went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CheckState {
@@ -126,13 +130,16 @@ pub enum CheckState {
 }
 
 /// How a node is moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Rules {
     pub drain: DrainRules,
     pub kubelet: KubeletRestart,
     /// How long evictions may take.
+    #[serde(rename = "drainTimeoutSeconds", with = "seconds")]
     pub drain_timeout: SignedDuration,
     /// How long any other phase may take.
+    #[serde(rename = "timeoutSeconds", with = "seconds")]
     pub timeout: SignedDuration,
 }
 

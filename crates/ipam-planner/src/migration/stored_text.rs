@@ -5,15 +5,10 @@
 //! controllers have put on it, without what belongs to the old object or to its blocks. Nothing is
 //! added but the mark of the migration and the cordon.
 
-use std::fmt::Display;
-use std::str::FromStr;
-
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::document::MoveDocument;
 use super::migration_record::{FORMAT_VERSION, MigrationRecord, MigrationRecordError, major};
+use super::schedule::NodeMove;
 use super::seen::{MIGRATION_ANNOTATION, SeenNode};
 use ipam_cilium::observed::ANNOTATION_KEYS;
 
@@ -79,7 +74,7 @@ impl MigrationRecord {
         }
         for part in parts {
             let mut part: Value = serde_json::from_str(part)?;
-            let moves: Vec<MoveDocument> = serde_json::from_value(part["moves"].take())?;
+            let moves: Vec<NodeMove> = serde_json::from_value(part["moves"].take())?;
             record.schedule.moves.extend(moves);
         }
         match record.schedule.is_unedited() {
@@ -89,64 +84,22 @@ impl MigrationRecord {
     }
 }
 
-pub(super) fn serialize<T: Display, S: Serializer>(
-    value: &T,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
-}
+/// Times as whole seconds.
+pub(super) mod seconds {
+    use jiff::SignedDuration;
+    use serde::{Deserialize, Deserializer, Serializer};
 
-pub(super) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    parsed(&text)
-}
-
-fn parsed<T: FromStr, E: serde::de::Error>(text: &str) -> Result<T, E> {
-    text.parse()
-        .map_err(|_| E::custom(format!("`{}` is not valid here", text.escape_debug())))
-}
-
-/// Lists of such values.
-pub(super) mod list {
-    use super::*;
-
-    pub(crate) fn serialize<T: Display, S: Serializer>(
-        values: &[T],
+    pub(crate) fn serialize<S: Serializer>(
+        time: &SignedDuration,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(values.iter().map(ToString::to_string))
+        serializer.serialize_i64(time.as_secs())
     }
 
-    pub(crate) fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Vec<T>, D::Error> {
-        let texts = Vec::<String>::deserialize(deserializer)?;
-        texts
-            .iter()
-            .map(|text| parsed(text).map_err(|error: serde_json::Error| D::Error::custom(error)))
-            .collect()
-    }
-}
-
-/// Sets of such values.
-pub(super) mod set {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    pub(crate) fn serialize<T: Display, S: Serializer>(
-        values: &BTreeSet<T>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(values.iter().map(ToString::to_string))
-    }
-
-    pub(crate) fn deserialize<'de, T: FromStr + Ord, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<BTreeSet<T>, D::Error> {
-        list::deserialize(deserializer).map(|values: Vec<T>| values.into_iter().collect())
+    ) -> Result<SignedDuration, D::Error> {
+        i64::deserialize(deserializer).map(SignedDuration::from_secs)
     }
 }
 

@@ -294,12 +294,14 @@ mod tests {
         let hidden = Workloads::new(Vec::new(), Budgets::Hidden("no permission".to_owned()));
         let told = |method: Method, workloads: &Workloads| {
             let one = NodeMove {
+                node: "a".parse().unwrap(),
                 uid: "u".to_owned(),
                 method,
                 pool: "rack-a".parse().unwrap(),
                 from: Vec::new(),
                 to: Vec::new(),
                 reason: String::new(),
+                steps: Vec::new(),
                 risks: Vec::new(),
                 pods: None,
                 estimate: jiff::SignedDuration::ZERO,

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use ipam_cilium::observed::{Observed, ObservedKind, Reader};
+use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 use ipam_desired::Desired;
 
@@ -62,26 +63,25 @@ pub(super) fn observed_nodes(nodes: &[(&str, &[(&str, &str)])]) -> Observed {
 
 /// The record of a migration that has begun, with these nodes in racks of 20.
 pub(super) fn stored_record(nodes: usize) -> MigrationRecord {
-    let name = |number: usize| format!("worker-{number:05}.eu-central-1.compute.example.com");
-    let one = |number: usize| MoveDocument {
+    let name = |number: usize| -> NodeName {
+        let name = format!("worker-{number:05}.eu-central-1.compute.example.com");
+        name.parse().unwrap()
+    };
+    let one = |number: usize| NodeMove {
         node: name(number),
         uid: format!("00000000-0000-0000-0000-{number:012}"),
-        method: "cilium-node".to_owned(),
-        pool: format!("rack-{}", number / 20),
-        from: vec![format!("10.{}.{}.0/24", 128 + number / 256, number % 256)],
-        to: vec![format!("10.{}.{}.0/24", 1 + number / 256, number % 256)],
+        method: Method::CiliumNode,
+        pool: format!("rack-{}", number / 20).parse().unwrap(),
+        from: blocks(&[&format!("10.{}.{}.0/24", 128 + number / 256, number % 256)]),
+        to: blocks(&[&format!("10.{}.{}.0/24", 1 + number / 256, number % 256)]),
         reason: "in no pool".to_owned(),
-        steps: Method::CiliumNode
-            .phases()
-            .iter()
-            .map(ToString::to_string)
-            .collect(),
+        steps: Method::CiliumNode.phases().to_vec(),
         risks: vec!["data in an emptyDir is lost: shop/web-1, shop/web-2".to_owned()],
         pods: Some(30),
-        estimate_seconds: 120,
+        estimate: SignedDuration::from_secs(120),
     };
     let domains: BTreeSet<usize> = (0..nodes).map(|number| number / 20).collect();
-    let wave = |domain: usize| WaveDocument {
+    let wave = |domain: usize| Wave {
         domain: Some(format!("rack-{domain}")),
         nodes: (0..nodes)
             .filter(|number| number / 20 == domain)

@@ -212,7 +212,9 @@ impl Types {
         }
         match rust {
             "bool" => "true or false".to_owned(),
-            "u8" | "u32" | "i32" | "i64" | "u128" | "usize" => "number".to_owned(),
+            "u8" | "u32" | "i32" | "i64" | "u128" | "usize" | "SignedDuration" => {
+                "number".to_owned()
+            }
             "()" => "null".to_owned(),
             _ => match self.find(file, rust) {
                 Some(shape) if shape.what == What::Text => {
@@ -318,7 +320,9 @@ fn shape<'s>(
             } else {
                 line.trim_end_matches(',')
                     .split_once(": ")
-                    .map(|(name, rust)| (bare(name), owned(rust)))
+                    .map(|(name, rust)| {
+                        (renamed(&serde).unwrap_or_else(|| bare(name)), owned(rust))
+                    })
             };
             if let Some((name, rust)) = field {
                 let is_version = name == "format_version";
@@ -370,6 +374,11 @@ fn owned(rust: &str) -> String {
     }
 }
 
+fn renamed(serde: &str) -> Option<String> {
+    let (_, rest) = serde.split_once("rename = \"")?;
+    rest.split('"').next().map(str::to_owned)
+}
+
 /// The serialised name of a variant, and the type of its content; empty without one.
 fn variant(line: &str, serde: &str, attributes: &str) -> Option<(String, String)> {
     let name: String = line
@@ -386,9 +395,6 @@ fn variant(line: &str, serde: &str, attributes: &str) -> Option<(String, String)
             .to_owned()
     });
     let content = content.or_else(|| line.ends_with('{').then(|| "{}".to_owned()));
-    let renamed = serde
-        .split_once("rename = \"")
-        .map(|(_, rest)| rest.split('"').next().unwrap().to_owned());
     let mut snake = String::new();
     for char in name.chars() {
         if char.is_uppercase() && !snake.is_empty() && attributes.contains("snake_case") {
@@ -396,7 +402,7 @@ fn variant(line: &str, serde: &str, attributes: &str) -> Option<(String, String)
         }
         snake.push(char);
     }
-    let name = renamed.unwrap_or_else(|| snake.to_lowercase());
+    let name = renamed(serde).unwrap_or_else(|| snake.to_lowercase());
     Some((name, content.unwrap_or_default()))
 }
 
