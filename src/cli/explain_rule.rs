@@ -5,12 +5,11 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, ValueEnum};
-use serde::Serialize;
 
 use super::failure::Failure;
 use super::{ExitStatus, output};
 use crate::render::{rule_list, rule_page};
-use ipam_core::rules::{self, RuleCommand, RuleKind, RulePage, markdown};
+use ipam_core::rules::{self, RulePage, markdown};
 
 /// Explain the code of a finding, a refusal or a blocked change: what was seen, why it matters,
 /// what to do.
@@ -31,53 +30,15 @@ enum PageFormat {
     Markdown,
 }
 
-/// A page as JSON. The texts are Markdown.
-#[derive(Serialize)]
-struct PageDocument {
-    code: &'static str,
-    family: &'static str,
-    kinds: Vec<&'static str>,
-    commands: Vec<&'static str>,
-    summary: &'static str,
-    seen: &'static str,
-    why: &'static str,
-    action: &'static str,
-}
-
-impl From<&'static RulePage> for PageDocument {
-    fn from(page: &'static RulePage) -> PageDocument {
-        let RulePage {
-            code,
-            family,
-            kinds,
-            commands,
-            summary,
-            seen,
-            why,
-            action,
-        } = page;
-        PageDocument {
-            code,
-            family,
-            kinds: kinds.iter().copied().map(RuleKind::as_str).collect(),
-            commands: commands.iter().copied().map(RuleCommand::as_str).collect(),
-            summary,
-            seen,
-            why,
-            action,
-        }
-    }
-}
-
 pub(super) fn run(arguments: &Arguments) -> Result<ExitStatus, Failure> {
     let Arguments { code, output } = arguments;
     match (code, output) {
         (Some(page), PageFormat::Human) => output::data(&rule_page(page))?,
-        (Some(page), PageFormat::Json) => output::json(&PageDocument::from(*page))?,
+        (Some(page), PageFormat::Json) => output::json(page)?,
         (Some(page), PageFormat::Markdown) => output::data(&markdown::page(page))?,
         (None, PageFormat::Human) => output::data(&rule_list(rules::families()))?,
         (None, PageFormat::Json) => {
-            output::json(&rules::pages().map(PageDocument::from).collect::<Vec<_>>())?;
+            output::json(&rules::pages().collect::<Vec<_>>())?;
         }
         (None, PageFormat::Markdown) => output::data(&markdown::all())?,
     }

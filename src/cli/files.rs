@@ -207,11 +207,7 @@ impl SelectionArguments {
         let Some(saved) = saved else {
             return Ok(given);
         };
-        let of_plan = saved.selection().map_err(|error| {
-            Failure::Failed(format!(
-                "the limit of the saved plan is unknown here: {error}"
-            ))
-        })?;
+        let of_plan = saved.selection.clone().unwrap_or_default();
         if given.is_everything() || given == of_plan {
             return Ok(of_plan);
         }

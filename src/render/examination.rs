@@ -23,20 +23,12 @@ const EVIDENCE: usize = 5;
 #[derive(Debug, Serialize)]
 pub struct ExaminationDocument {
     format_version: &'static str,
-    cluster: Vec<ConclusionDocument>,
+    cluster: Vec<Conclusion>,
     summary: Summary,
     /// At most [`IN_REPORT`] entries of each rule, or all with `--show-all`.
     findings: Vec<ExaminationFinding>,
     /// The number of the others, by rule.
     omitted: Vec<OmittedDocument>,
-}
-
-#[derive(Debug, Serialize)]
-struct ConclusionDocument {
-    about: String,
-    value: String,
-    evidence: String,
-    certainty: &'static str,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -93,15 +85,9 @@ impl ExaminationDocument {
                 IN_REPORT
             },
         );
-        let conclusion = |conclusion: &Conclusion| ConclusionDocument {
-            about: conclusion.about.to_string(),
-            value: conclusion.value.clone(),
-            evidence: conclusion.evidence.clone(),
-            certainty: conclusion.confidence.as_str(),
-        };
         ExaminationDocument {
             format_version: FORMAT_VERSION,
-            cluster: conclusions.iter().map(conclusion).collect(),
+            cluster: conclusions.to_vec(),
             summary: Summary::of(findings),
             findings: shown
                 .iter()

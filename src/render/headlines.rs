@@ -14,7 +14,7 @@ use super::markup::Phrase;
 use super::text::{Paint, grouped_digits, printable};
 use ipam_cilium::lbipam::AddressPoolManifest;
 use ipam_planner::plan::{
-    ChangeDocument, EditDocument, LbSummary, Losing, PodPoolSummary, SelectionDocument, Summary,
+    ChangeDocument, EditDocument, LbSummary, Losing, PodPoolSummary, Selection, Summary,
 };
 
 /// LoadBalancer pools and pools of Pods; empty without any.
@@ -98,7 +98,7 @@ fn sentence_of(title: &str, writes: &[String], others: impl IntoIterator<Item = 
 }
 
 /// `limited by --target node/n1`; empty for a whole plan.
-pub(super) fn by(selection: Option<&SelectionDocument>) -> String {
+pub(super) fn by(selection: Option<&Selection>) -> String {
     selection
         .map(|selection| format!("limited by {}", printable(&selection.flags())))
         .unwrap_or_default()

@@ -9,10 +9,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::text::printable;
-use ipam_core::model::NodeName;
+use ipam_core::model::{NodeName, PoolName};
+use ipam_core::net::Block;
 use ipam_desired::WindowState;
 use ipam_planner::migration::{
-    ApprovedFiles, Direction, KubeletRestart, MigrationRecord, NodeRecord, Phase, State,
+    ApprovedFiles, Direction, KubeletRestart, Method, MigrationRecord, NodeRecord, Phase, State,
 };
 
 /// A migration as JSON.
@@ -21,13 +22,13 @@ pub struct MigrationStatus {
     /// The name of the migration.
     pub id: String,
     /// `running`, `turning-back`, `stopped`, `undoing`, `done` or `undone`.
-    pub state: String,
+    pub state: State,
     /// Why it stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Nodes of the failed wave that are not back.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub not_back: Vec<String>,
+    pub not_back: Vec<NodeName>,
     /// The program that carries it out now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs_as: Option<String>,
@@ -78,23 +79,23 @@ pub struct MigrationCounts {
 #[derive(Clone, Debug, Serialize)]
 pub struct NodeStatus {
     /// The node.
-    pub node: String,
+    pub node: NodeName,
     /// The number of its wave, counted from 1.
     pub wave: usize,
     /// How it moves.
-    pub method: String,
+    pub method: Method,
     /// The pool of the new blocks.
-    pub pool: String,
+    pub pool: PoolName,
     /// The blocks that it leaves.
-    pub from: Vec<String>,
+    pub from: Vec<Block>,
     /// The blocks that it gets.
-    pub to: Vec<String>,
+    pub to: Vec<Block>,
     /// `forward` or `back`.
-    pub direction: String,
+    pub direction: Direction,
     /// The step at which it is.
-    pub phase: String,
+    pub phase: Phase,
     /// When that step began.
-    pub since: String,
+    pub since: Timestamp,
     /// What it waits for now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
@@ -131,9 +132,9 @@ impl MigrationStatus {
         nodes.values().for_each(|node| counts.add(node));
         MigrationStatus {
             id: record.id.clone(),
-            state: record.state.to_string(),
+            state: record.state,
             note: record.note.clone(),
-            not_back: record.not_back.iter().map(ToString::to_string).collect(),
+            not_back: record.not_back.clone(),
             runs_as: None,
             waits_for: None,
             windows: None,
@@ -172,8 +173,7 @@ impl MigrationStatus {
     #[must_use]
     pub fn waiting(mut self, mut waiting: BTreeMap<NodeName, String>) -> MigrationStatus {
         for node in &mut self.nodes {
-            let name = node.node.parse::<NodeName>().ok();
-            node.waits_for = name.and_then(|name| waiting.remove(&name));
+            node.waits_for = waiting.remove(&node.node);
         }
         self
     }
@@ -207,20 +207,16 @@ impl MigrationCounts {
 
 impl NodeStatus {
     fn new(node: &NodeRecord, wave: usize) -> NodeStatus {
-        let texts = |blocks: &[ipam_core::net::Block]| {
-            let texts = blocks.iter().map(ToString::to_string);
-            texts.collect()
-        };
         NodeStatus {
-            node: node.node.to_string(),
+            node: node.node.clone(),
             wave,
-            method: node.method.to_string(),
-            pool: node.pool.to_string(),
-            from: texts(&node.from),
-            to: texts(&node.to),
-            direction: node.direction.to_string(),
-            phase: node.phase.to_string(),
-            since: node.since.to_string(),
+            method: node.method,
+            pool: node.pool.clone(),
+            from: node.from.clone(),
+            to: node.to.clone(),
+            direction: node.direction,
+            phase: node.phase,
+            since: node.since,
             waits_for: None,
             failure: node.failure.clone(),
             note: node.note.clone(),
@@ -228,8 +224,8 @@ impl NodeStatus {
     }
 
     pub(super) fn is_under_way(&self) -> bool {
-        let is_pending = self.phase == "pending" && self.direction == "forward";
-        self.failure.is_none() && self.phase != "done" && !is_pending
+        let is_pending = self.phase == Phase::Pending && self.direction == Direction::Forward;
+        self.failure.is_none() && self.phase != Phase::Done && !is_pending
     }
 }
 

@@ -14,8 +14,9 @@ use super::migration_status::{
     MigrationCounts, MigrationStatus, NextStep, NodeStatus, WindowsStatus,
 };
 use super::text::{Paint, count, grouped_digits, printable};
+use ipam_core::model::NodeName;
 use ipam_core::text::by_name;
-use ipam_planner::migration::{NodeMove, ScheduleDocument};
+use ipam_planner::migration::{Direction, NodeMove, ScheduleDocument};
 
 /// The status as text.
 pub fn migration_status(status: &MigrationStatus, detail: Detail) -> String {
@@ -48,7 +49,8 @@ pub fn migration_status(status: &MigrationStatus, detail: Detail) -> String {
     };
     text += &note.as_deref().map_or_else(String::new, red);
     if !not_back.is_empty() {
-        text += &red(&format!("not back: {}", named(not_back, detail)));
+        let names: Vec<String> = not_back.iter().map(NodeName::to_string).collect();
+        text += &red(&format!("not back: {}", named(&names, detail)));
     }
     text += &format!("  files: {}\n", printable(directory));
     text += &line("carried out by", runs_as);
@@ -105,25 +107,26 @@ fn sentence(counts: &MigrationCounts) -> String {
 }
 
 fn under_way(nodes: &[NodeStatus], detail: Detail) -> String {
-    let nodes = by_name(nodes, |one| &one.node);
+    let nodes = by_name(nodes, |one| one.node.as_str());
     let rows: Vec<&&NodeStatus> = nodes.iter().filter(|one| one.is_under_way()).collect();
     if rows.is_empty() {
         return String::new();
     }
     let shown = &rows[..rows.len().min(limit(detail))];
-    let width = shown.iter().map(|one| one.node.chars().count()).max();
+    let width = shown
+        .iter()
+        .map(|one| one.node.as_str().chars().count())
+        .max();
     let width = width.unwrap_or_default();
     let mut text = format!("\n{}\n", Paint::Bold.on("under way"));
     for one in shown {
-        let back = match one.direction.as_str() {
-            "back" => " (back)",
-            _ => "",
+        let back = match one.direction {
+            Direction::Back => " (back)",
+            Direction::Forward => "",
         };
         text += &format!(
             "  {:width$}  {}{back}, since {}\n",
-            printable(&one.node),
-            printable(&one.phase),
-            printable(&one.since)
+            one.node, one.phase, one.since
         );
         if let Some(waits_for) = &one.waits_for {
             text += &format!("  {:width$}  waits: {}\n", "", printable(waits_for));
@@ -164,8 +167,8 @@ fn by_cause(
     cause: impl Fn(&NodeStatus) -> Option<String>,
     detail: Detail,
 ) -> String {
-    let nodes = by_name(nodes, |one| &one.node).into_iter();
-    let groups = grouped(nodes.filter_map(|one| Some((cause(one)?, one.node.clone()))));
+    let nodes = by_name(nodes, |one| one.node.as_str()).into_iter();
+    let groups = grouped(nodes.filter_map(|one| Some((cause(one)?, one.node.to_string()))));
     if groups.is_empty() {
         return String::new();
     }

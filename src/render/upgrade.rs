@@ -6,8 +6,7 @@ use super::markdown_page::{Entry, Page, PageLimit, UpTo, WHOLE};
 use super::markup::{code, prose};
 use super::text::{Paint, count, grouped_digits, pointer, printable};
 use ipam_planner::upgrade::{
-    HopDocument, ObjectDocument, UnjudgedDocument, UpgradeChangeDocument, UpgradeDocument,
-    UpgradeSummary,
+    HopDocument, ObjectDocument, Unjudged, UpgradeChangeDocument, UpgradeDocument, UpgradeSummary,
 };
 
 /// Objects, and lines of the files, of one entry in short form; more are counted.
@@ -176,7 +175,7 @@ fn change_text(change: &UpgradeChangeDocument) -> String {
     text
 }
 
-fn unjudged_text(unjudged: &[UnjudgedDocument]) -> String {
+fn unjudged_text(unjudged: &[Unjudged]) -> String {
     if unjudged.is_empty() {
         return String::new();
     }
@@ -184,7 +183,7 @@ fn unjudged_text(unjudged: &[UnjudgedDocument]) -> String {
         "\n{}\n",
         Paint::Red.on("Could not be judged: something may change there")
     );
-    for UnjudgedDocument { what, why, hides } in unjudged {
+    for Unjudged { what, why, hides } in unjudged {
         let line = format!("{what}: {why}; this hides {hides}");
         text.push_str(&format!("  {}\n", printable(&line)));
     }
@@ -209,11 +208,11 @@ pub fn upgrade_markdown(document: &UpgradeDocument, limit: PageLimit) -> String 
     page.finish()
 }
 
-fn unjudged(page: &mut Page<'_>, parts: &[UnjudgedDocument]) {
+fn unjudged(page: &mut Page<'_>, parts: &[Unjudged]) {
     let lines = page.each(
         parts,
         |_| 1,
-        |UnjudgedDocument { what, why, hides }| {
+        |Unjudged { what, why, hides }| {
             format!(
                 "\n- **not judged** {}: {}; this hides {}",
                 code(what),

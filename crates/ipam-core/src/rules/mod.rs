@@ -7,6 +7,8 @@ mod parse;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use serde::Serialize;
+
 use super::text::most_similar;
 
 crate::text_enum! {
@@ -46,8 +48,13 @@ crate::text_enum! {
     }
 }
 
+crate::serde_as_text! {
+    RuleKind: "kind of a rule",
+    RuleCommand: "command",
+}
+
 /// The page of one code. The texts are Markdown, in lines of at most 98 columns.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RulePage {
     pub code: &'static str,
     /// The name of its family.

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::allocators::OtherAllocator;
 use ipam_cilium::observed::{
     Allocator, AllocatorProof, AllocatorStatus, AnnotationReads, BgpSpeaker, ControllerProgram,
@@ -24,14 +26,17 @@ ipam_core::text_enum! {
     }
 }
 
+ipam_core::serde_as_text! { Confidence: "certainty" }
+
 /// A conclusion about the cluster.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Conclusion {
     /// The subject, such as `version`.
     pub about: Cow<'static, str>,
     pub value: String,
     /// The source of the value.
     pub evidence: String,
+    #[serde(rename = "certainty")]
     pub confidence: Confidence,
 }
 

@@ -55,7 +55,7 @@ pub(crate) use digest::of_text as sha256_hex;
 pub use document::{
     BlockedDocument, ChangeDocument, DriftDocument, EditDocument, FORMAT_VERSION, FindingDocument,
     Intent, LbSummary, Losing, LostAddressDocument, MisplacedDocument, OriginDocument,
-    PlanDocument, PlanFileError, PlanOutcome, PodPoolSummary, RefusalDocument, SelectionDocument,
+    PlanDocument, PlanFileError, PlanOutcome, PodPoolSummary, RefusalDocument,
     ServiceEffectDocument, SourceDocument, Summary, UnapprovedBlockDocument, Verdict,
     WriterDocument,
 };

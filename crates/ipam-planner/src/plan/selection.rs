@@ -65,12 +65,14 @@ impl fmt::Display for Selected {
     }
 }
 
+ipam_core::serde_as_text! { Selected: "object to select" }
+
 /// The objects to which a plan is limited. An empty one selects everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
-    /// Keep only these; empty for all.
+    /// Only these; empty for all.
     pub targets: Vec<Selected>,
-    /// Of those, leave these out.
+    /// Of those, without these.
     pub excluded: Vec<Selected>,
 }
 
@@ -98,6 +100,14 @@ impl Selection {
     pub fn is_everything(&self) -> bool {
         let Selection { targets, excluded } = self;
         targets.is_empty() && excluded.is_empty()
+    }
+
+    /// The flags that give this limit: `--target 'node/n1' --exclude 'pool/a'`.
+    pub fn flags(&self) -> String {
+        let Selection { targets, excluded } = self;
+        let targets = targets.iter().map(|one| format!("--target '{one}'"));
+        let excluded = excluded.iter().map(|one| format!("--exclude '{one}'"));
+        targets.chain(excluded).collect::<Vec<_>>().join(" ")
     }
 
     /// Selected objects that exist neither in the files nor in the cluster.

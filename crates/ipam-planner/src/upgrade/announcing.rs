@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
+
 use super::change::{Cause, Changes, UpgradeCode, listed};
 use super::{Hop, HopView, patches};
 use ipam_cilium::behaviours;
@@ -175,7 +177,7 @@ fn cause_for_services(hop: &HopView<'_>, ends: bool) -> Cause {
 }
 
 /// A part that was not judged.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unjudged {
     /// The kind or setting.
     pub what: String,

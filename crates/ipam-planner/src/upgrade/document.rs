@@ -27,7 +27,7 @@ pub struct UpgradeDocument {
     /// The hops, one for each minor release. Empty if `to` runs already.
     pub hops: Vec<HopDocument>,
     /// Parts of the cluster that could not be judged. Something may change there.
-    pub unjudged: Vec<UnjudgedDocument>,
+    pub unjudged: Vec<Unjudged>,
 }
 
 /// Counts of all hops.
@@ -99,17 +99,6 @@ pub struct FileEditDocument {
     pub edit: String,
 }
 
-/// A part of the cluster that could not be judged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct UnjudgedDocument {
-    /// The kind or setting.
-    pub what: String,
-    /// Why it could not be judged.
-    pub why: String,
-    /// What may change there without an entry.
-    pub hides: &'static str,
-}
-
 impl Upgrade {
     /// The upgrade as JSON, with at most this number of objects and lines for each entry.
     pub fn document(&self, most: usize) -> UpgradeDocument {
@@ -130,7 +119,7 @@ impl Upgrade {
             to: to.to_string(),
             summary: self.summary(),
             hops: hops.iter().map(|hop| hop.document(most)).collect(),
-            unjudged: unjudged.iter().map(Unjudged::document).collect(),
+            unjudged: unjudged.clone(),
         }
     }
 
@@ -283,16 +272,6 @@ impl FileEdit {
             file: self.origin.file.to_string(),
             line: self.origin.line,
             edit: self.edit.clone(),
-        }
-    }
-}
-
-impl Unjudged {
-    fn document(&self) -> UnjudgedDocument {
-        UnjudgedDocument {
-            what: self.what.clone(),
-            why: self.why.clone(),
-            hides: self.hides,
         }
     }
 }

@@ -39,8 +39,8 @@ use ipam_desired::{CiliumManifest, Desired};
 pub use announcing::Unjudged;
 pub use change::{Cause, FileEdit, UpgradeChange, UpgradeCode};
 pub use document::{
-    FORMAT_VERSION, FileEditDocument, HopDocument, ObjectDocument, UnjudgedDocument,
-    UpgradeChangeDocument, UpgradeDocument, UpgradeSummary,
+    FORMAT_VERSION, FileEditDocument, HopDocument, ObjectDocument, UpgradeChangeDocument,
+    UpgradeDocument, UpgradeSummary,
 };
 
 /// The content of the directory, if there is one.

@@ -147,8 +147,8 @@ pub const OUTPUTS: &[Output] = &[
     },
     Output {
         title: "`explain-rule CODE`",
-        file: "src/cli/explain_rule.rs",
-        root: "PageDocument",
+        file: "crates/ipam-core/src/rules/mod.rs",
+        root: "RulePage",
         commands: &["explain-rule policy-limit"],
     },
     Output {

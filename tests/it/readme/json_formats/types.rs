@@ -11,10 +11,12 @@ use serde_json::Value;
 use crate::support::repository;
 
 /// Folders of the types.
-const FOLDERS: [&str; 13] = [
+const FOLDERS: [&str; 15] = [
     "crates/ipam-core/src/model",
+    "crates/ipam-core/src/rules",
     "crates/ipam-planner/src/plan/document",
     "crates/ipam-planner/src/plan",
+    "crates/ipam-planner/src/doctor",
     "crates/ipam-planner/src/explain",
     "crates/ipam-planner/src/history",
     "crates/ipam-planner/src/migration",

@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::selection::{Selected, Selection};
 use super::{Plan, digest};
 use ipam_core::model::grouped;
 
@@ -25,7 +26,6 @@ pub use change::{
 };
 pub use findings::{
     BlockedDocument, DriftDocument, FindingDocument, MisplacedDocument, RefusalDocument,
-    SelectionDocument,
 };
 pub use load_balancing::{LbSummary, Losing};
 pub use pod_pools::PodPoolSummary;
@@ -52,7 +52,7 @@ pub struct PlanDocument {
     pub source: SourceDocument,
     /// The objects to which it is limited; absent for a whole plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub selection: Option<SelectionDocument>,
+    pub selection: Option<Selection>,
     /// Counts.
     pub summary: Summary,
     /// Limits and checks that the plan waives.
@@ -157,7 +157,7 @@ impl PlanDocument {
                 revision: None,
                 digest: desired_digest.clone(),
             },
-            selection: SelectionDocument::new(selection),
+            selection: (!selection.is_everything()).then(|| selection.clone()),
             summary: Summary::new(plan),
             waivers: waivers.iter().map(ToString::to_string).collect(),
             refusals: refused.map(RefusalDocument::from).collect(),
@@ -241,8 +241,10 @@ impl PlanDocument {
             "source {:?}\n",
             (name.unwrap_or_default(), revision, digest)
         ));
-        if let Some(SelectionDocument { targets, excluded }) = &self.selection {
-            text.push_str(&format!("selection {:?}\n", (targets, excluded)));
+        if let Some(Selection { targets, excluded }) = &self.selection {
+            let texts = |all: &[Selected]| all.iter().map(Selected::to_string).collect::<Vec<_>>();
+            let all = (texts(targets), texts(excluded));
+            text.push_str(&format!("selection {all:?}\n"));
         }
         for waiver in &self.waivers {
             text.push_str(&format!("waiver {waiver:?}\n"));
