@@ -131,12 +131,14 @@ pub struct PinnedAddress {
     pub origin: Origin,
 }
 
-/// Whether a pool gives blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PoolState {
-    Active,
-    /// It keeps its allocations and gives no new blocks.
-    Disabled,
+ipam_core::text_enum! {
+    /// Whether a pool gives blocks. The text stands in records of migrations.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum PoolState {
+        Active = "active",
+        /// It keeps its allocations and gives no new blocks.
+        Disabled = "disabled",
+    }
 }
 
 /// A CIDR of a pool.
@@ -247,13 +249,21 @@ pub struct PolicyRule {
     pub rule: ipam_rules::Rule,
 }
 
-/// Management of `allowed_address_pairs` of VMs' ports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AddressPairs {
-    #[default]
-    Ignored,
-    /// Each port allows the pod CIDRs of its node, and no pod CIDR of another node.
-    PodCidrs,
+ipam_core::text_enum! {
+    /// Management of `allowed_address_pairs` of VMs' ports. The text stands in records of
+    /// migrations.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum AddressPairs {
+        #[default]
+        Ignored = "ignored",
+        /// Each port allows the pod CIDRs of its node, and no pod CIDR of another node.
+        PodCidrs = "pod-cidrs",
+    }
+}
+
+ipam_core::serde_as_text! {
+    PoolState: "state of a pool",
+    AddressPairs: "use of address pairs",
 }
 
 /// Whether unattended changes are allowed.

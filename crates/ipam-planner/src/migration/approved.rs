@@ -33,16 +33,16 @@ pub struct ApprovedFiles {
     pub quarantine_seconds: i64,
     pub excluded: Vec<String>,
     /// Whether the Policy keeps allowed address pairs: `ignored` or `pod-cidrs`.
-    pub address_pairs: String,
+    pub address_pairs: AddressPairs,
     /// The pools of the new blocks.
     pub pools: BTreeMap<String, PoolDocument>,
     /// The pins of the nodes that move.
     pub pins: BTreeMap<String, String>,
     /// Nodes that move, and that are protected.
-    pub protected: BTreeSet<String>,
+    pub protected: BTreeSet<NodeName>,
 }
 
-/// One maintenance window.
+/// What a record keeps of a [`MaintenanceWindow`]: text, without its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WindowDocument {
@@ -51,7 +51,7 @@ pub struct WindowDocument {
     pub time_zone: String,
 }
 
-/// One pool, as text.
+/// What a record keeps of a [`Pool`]: its meaning as text, without its name and places.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolDocument {
@@ -61,7 +61,7 @@ pub struct PoolDocument {
     pub priority: i32,
     pub reserved: Vec<String>,
     /// `active` or `disabled`.
-    pub state: String,
+    pub state: PoolState,
 }
 
 fn texts<T: ToString>(values: impl IntoIterator<Item = T>) -> Vec<String> {
@@ -118,11 +118,7 @@ impl From<&Pool> for PoolDocument {
             node_selector: selector.to_string(),
             priority: *priority,
             reserved: texts(reserved),
-            state: match state {
-                PoolState::Active => "active",
-                PoolState::Disabled => "disabled",
-            }
-            .to_owned(),
+            state: *state,
         }
     }
 }
@@ -145,11 +141,7 @@ impl ApprovedFiles {
             max_unavailable: policy.migration.max_unavailable.get(),
             quarantine_seconds: policy.quarantine.as_secs(),
             excluded: texts(&policy.excluded),
-            address_pairs: match policy.address_pairs {
-                AddressPairs::Ignored => "ignored",
-                AddressPairs::PodCidrs => "pod-cidrs",
-            }
-            .to_owned(),
+            address_pairs: policy.address_pairs,
             pools: (desired.pools.iter())
                 .filter(|(name, _)| pools.contains(*name))
                 .map(|(name, pool)| (name.to_string(), pool.into()))
@@ -158,8 +150,9 @@ impl ApprovedFiles {
                 .filter(|(node, _)| is_meant(node))
                 .map(|(node, pin)| (node.to_string(), pin_text(pin)))
                 .collect(),
-            protected: texts(policy.protected.nodes.iter().filter(is_meant))
-                .into_iter()
+            protected: (policy.protected.nodes.iter())
+                .filter(is_meant)
+                .cloned()
                 .collect(),
         };
         files.digest = sha256_hex(&serde_json::json!(files).to_string());
@@ -353,7 +346,7 @@ mod tests {
             node_selector: "rack=a".to_owned(),
             priority: 0,
             reserved: Vec::new(),
-            state: "active".to_owned(),
+            state: PoolState::Active,
         };
         let mut approved = ApprovedFiles::new(&Desired::default(), &stored_record(1).schedule);
         approved.pools = [("a".to_owned(), pool("10.1.0.0/16"))].into();

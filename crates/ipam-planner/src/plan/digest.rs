@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use ipam_core::model::WritePathChoice;
 use ipam_desired::{
     AddressPairs, ChosenFrom, Desired, NeutronPool, Pin, PinnedAddress, PinnedTo, Policy,
-    PolicyRule, Pool, PoolRange, PoolState, Protected, ServicePin, WantedAddressPool,
+    PolicyRule, Pool, PoolRange, Protected, ServicePin, WantedAddressPool,
 };
 
 /// Hex SHA-256 of a text.
@@ -119,10 +119,6 @@ fn add_pool(text: &mut String, pool: &Pool) {
     let sizes = block_size
         .iter()
         .map(|size| format!("{}{size}", size.family()));
-    let state = match state {
-        PoolState::Active => "active",
-        PoolState::Disabled => "disabled",
-    };
     let _ = writeln!(
         text,
         "pool {name} [{}] [{}] ({selector}) {priority} [{}] {state}",

@@ -11,17 +11,15 @@ use ipam_core::claims::{ClaimGuard, ClaimRequest};
 use ipam_core::model::{Hazard, NodeName, ObjectVersion, Origin, PoolName};
 use ipam_core::net::Block;
 
-ipam_core::text_enum! {
-    /// What a change does to its node. The text stands in JSON.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    pub enum Action {
-        /// The node gets a block.
-        Assign = "assign",
-        /// The node keeps its block, and it is written to the field that the running Cilium reads.
-        Update = "update",
-        /// The node loses its block.
-        Release = "release",
-    }
+/// What a change does to its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// The node gets a block.
+    Assign,
+    /// The node keeps its block, and it is written to the field that the running Cilium reads.
+    Update,
+    /// The node loses its block.
+    Release,
 }
 
 /// Why a node gets this block.

@@ -12,7 +12,8 @@ use ipam_cilium::lbipam::AddressPoolManifest;
 use ipam_core::model::{Hazard, ObjectVersion};
 use ipam_core::net::{Range, covers, merge};
 
-/// A place in the files.
+/// A place in the files: an [`Origin`](ipam_core::model::Origin) without its bytes, perhaps with the
+/// line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OriginDocument {
     /// Path.
@@ -26,7 +27,7 @@ pub struct OriginDocument {
     pub snippet: Option<String>,
 }
 
-/// A change as JSON.
+/// A change of any kind as JSON: every kind has the same fields, with its values as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeDocument {
     /// `assign`, `update` or `release` for a node; `create`, `update`, `adopt` or
@@ -198,7 +199,7 @@ fn undo_blocks(undo: &Option<EditDocument>) -> Vec<String> {
     }
 }
 
-/// The fields that a change sets.
+/// The fields that a change sets: a write without what guards it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EditDocument {
     /// `spec.podCIDR` is the first, `spec.podCIDRs` all.

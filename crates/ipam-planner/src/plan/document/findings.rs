@@ -7,7 +7,7 @@ use super::OriginDocument;
 use crate::plan::change::TargetKind;
 use ipam_core::model::{Finding, FindingGroup, Severity};
 
-/// A blocked change as JSON.
+/// A blocked change as JSON: its reason as code, text and way out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockedDocument {
     /// Kind of the object.
@@ -24,7 +24,8 @@ pub struct BlockedDocument {
     pub origin: Option<OriginDocument>,
 }
 
-/// A held block that the files would not give its node today, as JSON.
+/// A held block that the files would not give its node today, as JSON: its reason as code, text and
+/// way out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MisplacedDocument {
     /// Kind of the object.
@@ -47,7 +48,8 @@ pub struct MisplacedDocument {
     pub origin: Option<OriginDocument>,
 }
 
-/// Why a plan may not be applied, as JSON.
+/// Why a plan may not be applied, as JSON. Its code is text: a saved plan may be of a newer version,
+/// with codes that have no page here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusalDocument {
     /// Stable code.
@@ -60,7 +62,7 @@ pub struct RefusalDocument {
     pub waiver: Option<String>,
 }
 
-/// Drift as JSON.
+/// Drift of a field or of a port as JSON, with one set of fields for both.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriftDocument {
     /// Kind of the object.
@@ -79,7 +81,7 @@ pub struct DriftDocument {
     pub time: Option<String>,
 }
 
-/// Findings with one cause as JSON.
+/// Findings with one cause as one entry of JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindingDocument {
     /// `error`, `warning` or `info`.

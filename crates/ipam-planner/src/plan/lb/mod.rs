@@ -129,23 +129,20 @@ fn hidden(observed: &Observed, kind: ObservedKind) -> Option<&str> {
     observed.blind_spot(kind).map(|spot| spot.why.as_str())
 }
 
-ipam_core::text_enum! {
-    /// What a change does to a pool, in the order in which changes are sent. The text stands in
-    /// JSON.
-    ///
-    /// Changes that take addresses away go before those that add them, so that a pool that moves to
-    /// another name never overlaps itself.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    pub enum PoolAction {
-        /// The pool is ours already, and changes.
-        Update = "update",
-        /// The pool becomes ours, and changes where it differs.
-        Adopt = "adopt",
-        /// The pool is deleted.
-        Delete = "delete",
-        /// The pool is created.
-        Create = "create",
-    }
+/// What a change does to a pool, in the order in which changes are sent.
+///
+/// Changes that take addresses away go before those that add them, so that a pool that moves to
+/// another name never overlaps itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PoolAction {
+    /// The pool is ours already, and changes.
+    Update,
+    /// The pool becomes ours, and changes where it differs.
+    Adopt,
+    /// The pool is deleted.
+    Delete,
+    /// The pool is created.
+    Create,
 }
 
 /// One change of one `CiliumLoadBalancerIPPool`.
