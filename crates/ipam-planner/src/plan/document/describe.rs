@@ -160,44 +160,22 @@ impl From<&Refusal> for RefusalDocument {
 }
 
 fn reason_text(change: &NodeChange) -> String {
-    let pool = change
-        .pool
-        .as_ref()
-        .map(|pool| format!(" of pool {pool}"))
-        .unwrap_or_default();
+    let pool = change.pool.as_ref().map(|pool| format!(" of pool {pool}"));
+    let pool = pool.unwrap_or_default();
+    let by = change.origin.as_ref().map(|origin| format!(" by {origin}"));
+    let by = by.unwrap_or_default();
     let restart = match change.hazard {
         Hazard::None => "",
         Hazard::Destructive => "; pods on it lose their addresses",
         Hazard::Disruptive => "; takes effect after the agent restarts",
     };
     let why = match &change.reason {
-        Reason::Pinned => {
-            format!(
-                "pinned{}",
-                change
-                    .origin
-                    .as_ref()
-                    .map(|origin| format!(" by {origin}"))
-                    .unwrap_or_default()
-            )
-        }
-        Reason::MovedByPin { from } => {
-            let place = change
-                .origin
-                .as_ref()
-                .map(|origin| format!(" by {origin}"))
-                .unwrap_or_default();
-            format!(
-                "pinned{place}, and moves away from {from}: drain the node; its Node keeps the old block for ever"
-            )
-        }
+        Reason::Pinned => format!("pinned{by}"),
+        Reason::MovedByPin { from } => format!(
+            "pinned{by}, and moves away from {from}: drain the node; its Node keeps the old block for ever"
+        ),
         Reason::PinnedInPart => {
-            let place = change
-                .origin
-                .as_ref()
-                .map(|origin| format!(" by {origin}"))
-                .unwrap_or_default();
-            format!("one family pinned{place}, the other the lowest free block{pool}")
+            format!("one family pinned{by}, the other the lowest free block{pool}")
         }
         Reason::LowestFree { passed_over } if passed_over.is_empty() => {
             format!("lowest free block{pool}")

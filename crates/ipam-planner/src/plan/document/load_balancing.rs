@@ -33,20 +33,17 @@ pub struct LbSummary {
 
 impl LbSummary {
     pub(in crate::plan) fn new(plan: &Plan) -> LbSummary {
-        let count = |wanted: &[PoolAction]| {
-            let of = |change: &&Change| matches!(change, Change::AddressPool(pool) if wanted.contains(&pool.action));
-            plan.changes.iter().filter(of).count()
+        let count = |action: PoolAction| {
+            plan.count(
+                |change| matches!(change, Change::AddressPool(pool) if pool.action == action),
+            )
         };
         LbSummary {
-            create: count(&[PoolAction::Create]),
-            update: count(&[PoolAction::Update]),
-            adopt: count(&[PoolAction::Adopt]),
-            delete: count(&[PoolAction::Delete]),
-            pin: plan
-                .changes
-                .iter()
-                .filter(|change| matches!(change, Change::Service(_)))
-                .count(),
+            create: count(PoolAction::Create),
+            update: count(PoolAction::Update),
+            adopt: count(PoolAction::Adopt),
+            delete: count(PoolAction::Delete),
+            pin: plan.count(|change| matches!(change, Change::Service(_))),
             unchanged: plan
                 .unchanged
                 .iter()
@@ -122,32 +119,21 @@ fn ranges(manifest: Option<&AddressPoolManifest>) -> Vec<String> {
 
 impl From<&AddressPoolChange> for ChangeDocument {
     fn from(change: &AddressPoolChange) -> ChangeDocument {
-        let AddressPoolChange {
-            action,
-            name,
-            api,
-            before,
-            after,
-            hazard,
-            guard,
-            origin,
-            ..
-        } = change;
         ChangeDocument {
-            action: (*action).into(),
+            action: change.action.into(),
             kind: TargetKind::AddressPool,
-            name: name.to_string(),
-            write_path: api.as_str().to_owned(),
-            before: ranges(before.as_ref()),
-            after: ranges(after.as_ref()),
+            name: change.name.to_string(),
+            write_path: change.api.to_string(),
+            before: ranges(change.before.as_ref()),
+            after: ranges(change.after.as_ref()),
             pool: None,
             failure_domain: None,
             reason: change.reason(),
-            hazard: *hazard,
-            edit: EditDocument::AddressPool(after.clone()),
-            undo: Some(EditDocument::AddressPool(before.clone())),
-            guard: guard.clone(),
-            origin: origin.as_ref().map(OriginDocument::from),
+            hazard: change.hazard,
+            edit: EditDocument::AddressPool(change.after.clone()),
+            undo: Some(EditDocument::AddressPool(change.before.clone())),
+            guard: change.guard.clone(),
+            origin: change.origin.as_ref().map(OriginDocument::from),
             needs_approval: Vec::new(),
         }
     }

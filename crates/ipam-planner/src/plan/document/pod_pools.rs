@@ -27,16 +27,15 @@ pub struct PodPoolSummary {
 
 impl PodPoolSummary {
     pub(in crate::plan) fn new(plan: &Plan) -> PodPoolSummary {
-        let count = |wanted: &[PoolAction]| {
-            let of = |change: &&Change| matches!(change, Change::PodPool(change) if wanted.contains(&change.action));
-            plan.changes.iter().filter(of).count()
+        let count = |action: PoolAction| {
+            plan.count(|change| matches!(change, Change::PodPool(pool) if pool.action == action))
         };
         let is_of = |target: &&Target| matches!(target, Target::PodPool(_) | Target::NodeConfig(_));
         PodPoolSummary {
-            create: count(&[PoolAction::Create]),
-            update: count(&[PoolAction::Update]),
-            adopt: count(&[PoolAction::Adopt]),
-            delete: count(&[PoolAction::Delete]),
+            create: count(PoolAction::Create),
+            update: count(PoolAction::Update),
+            adopt: count(PoolAction::Adopt),
+            delete: count(PoolAction::Delete),
             unchanged: plan.unchanged.iter().filter(is_of).count(),
         }
     }

@@ -56,6 +56,14 @@ pub struct Summary {
     pub left_out: Option<LeftOut>,
 }
 
+impl Plan {
+    /// Number of such changes.
+    pub(super) fn count(&self, is_meant: impl Fn(&Change) -> bool) -> usize {
+        let changes = self.changes.iter();
+        changes.filter(|change| is_meant(change)).count()
+    }
+}
+
 impl Summary {
     pub(in crate::plan) fn new(plan: &Plan) -> Summary {
         let nodes = || node_changes(&plan.changes);
@@ -87,18 +95,10 @@ impl Summary {
             errors: found(Severity::Error),
             warnings: found(Severity::Warning),
             drifted: drifted_nodes(plan).len(),
-            irreversible: plan
-                .changes
-                .iter()
-                .filter(|change| !change.can_be_undone())
-                .count(),
+            irreversible: plan.count(|change| !change.can_be_undone()),
             load_balancing: LbSummary::new(plan),
             pod_pools: PodPoolSummary::new(plan),
-            ports: plan
-                .changes
-                .iter()
-                .filter(|change| matches!(change, Change::Port(_)))
-                .count(),
+            ports: plan.count(|change| matches!(change, Change::Port(_))),
             needs_approval: plan
                 .changes
                 .iter()
