@@ -28,6 +28,7 @@ mod explain_rule;
 mod fail_on;
 mod faulty_releases;
 mod findings;
+mod generated;
 mod gitea_actions;
 mod gitea_world;
 mod growth;

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::properties_applied::{apply, cases, worlds};
-use super::support::Folder;
+use super::generated::{cases, worlds};
+use super::properties_applied::{apply, opened};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 use ipam_planner::plan::node_changes;
+use worlds::Profile;
 
 /// Every field of a node that a plan writes.
 #[derive(Debug, PartialEq)]
@@ -38,13 +39,11 @@ fn fields(observed: &Observed, name: &NodeName) -> Fields {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+    #![proptest_config(cases(400))]
 
     #[test]
-    fn an_undo_reverts_what_it_shows_and_nothing_else(world in worlds()) {
-        let loaded = world.files();
-        prop_assume!(!loaded.has_errors());
-        let folder = Folder::new(&[("cluster.json", &world.objects())]);
+    fn an_undo_reverts_what_it_shows_and_nothing_else(world in worlds(Profile::Fields)) {
+        let (loaded, folder) = opened(&world)?;
         let first = apply(&folder, &loaded, None);
         let undone = apply(&folder, &loaded, Some(&first.undo));
         // Only its view of the cluster counts.

@@ -10,6 +10,9 @@ use std::time::Duration;
 use ipam_cluster::live::Connection;
 use tempfile::TempDir;
 
+pub use worlds::documents::{address_pool, document, pin, policy, pool};
+pub use worlds::objects::{KUBERNETES, cluster, holds, node, operator};
+
 /// The programs that run on nodes.
 const NODE_PROGRAMS: [&str; 4] = [
     "cni-ipam-neutron",
@@ -168,53 +171,4 @@ pub fn api_server(kubeconfig: &Path, patience: Duration) -> Connection {
         cilium_namespace: None,
         patience,
     }
-}
-
-/// A pool document.
-pub fn pool(name: &str, spec: &str) -> String {
-    format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPPool\nmetadata: {{name: {name}}}\nspec: {spec}\n"
-    )
-}
-
-/// A pin document.
-pub fn pin(node: &str, cidr: &str) -> String {
-    format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: NodeAssignment\nmetadata: {{name: {node}}}\nspec: {{podCIDRs: [\"{cidr}\"]}}\n"
-    )
-}
-
-/// A cluster file with Cilium in `ipam: kubernetes` and these further items, as JSON objects.
-pub fn cluster(version: &str, settings: &str, items: &[String]) -> String {
-    let config = format!(
-        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"cilium-config","namespace":"kube-system"}},"data":{{{settings}}}}}"#
-    );
-    let daemon_set = format!(
-        r#"{{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{{"name":"cilium","namespace":"kube-system","labels":{{"k8s-app":"cilium"}}}},"spec":{{"template":{{"spec":{{"containers":[{{"name":"cilium-agent","image":"quay.io/cilium/cilium:v{version}"}}]}}}}}}}}"#
-    );
-    let controller = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"kube-controller-manager-cp","namespace":"kube-system","labels":{"component":"kube-controller-manager"}},"spec":{"containers":[{"name":"c","command":["kube-controller-manager","--allocate-node-cidrs=false"]}]}}"#;
-    let services = r#"{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"kubernetes"},"spec":{"cidrs":["10.96.0.0/16"]}}"#;
-    let all: Vec<&str> = [config.as_str(), daemon_set.as_str(), controller, services]
-        .into_iter()
-        .chain(items.iter().map(String::as_str))
-        .collect();
-    format!(
-        "{{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n{}\n]}}\n",
-        all.join(",\n")
-    )
-}
-
-/// Cilium's setting that takes pod CIDRs from Nodes.
-pub const KUBERNETES: &str = r#""ipam":"kubernetes""#;
-
-/// A Node with a label `rack` and these fields of its spec.
-pub fn node(name: &str, rack: &str, spec: &str) -> String {
-    format!(
-        r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{name}","uid":"uid-{name}","resourceVersion":"7","creationTimestamp":"2026-01-01T00:00:00Z","labels":{{"rack":"{rack}"}}}},"spec":{{{spec}}}}}"#
-    )
-}
-
-/// The spec of a Node that holds one block.
-pub fn holds(cidr: &str) -> String {
-    format!(r#""podCIDR":"{cidr}","podCIDRs":["{cidr}"]"#)
 }

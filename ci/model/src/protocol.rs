@@ -11,12 +11,14 @@ use crate::decisions::Decisions;
 use crate::list::{List, MOST};
 use crate::mutation::Mutation;
 use crate::state::{
-    Applier, Change, ClaimStatus, Knowledge, NodeIndex, Nodes, Phase, Slot, Spoken, State,
+    Applier, BlockIndex, Change, ClaimStatus, Knowledge, NodeIndex, Nodes, Phase, Slot, Spoken,
+    State,
 };
 use crate::world::{Event, World, held, new_node};
+use worlds::invariants::{Invariant, shared};
 
 /// No two Nodes that live have the same block.
-pub(crate) const UNIQUE: &str = "no block is given twice";
+pub(crate) const UNIQUE: &str = Invariant::NoSharedBlock.name();
 /// All nodes live, and those that can have a block have one.
 pub(crate) const SERVED: &str = "all nodes are served";
 /// So they do, and one of them was deleted before.
@@ -323,15 +325,14 @@ pub(crate) fn is_served(state: &State) -> bool {
 
 /// Two nodes that have the same block. Blocks of one size overlap only where they are equal.
 pub(crate) fn duplicate(state: &State) -> Option<(NodeIndex, NodeIndex)> {
-    let held: Vec<_> = (0..)
+    let held: Vec<(NodeIndex, BlockIndex)> = (0..)
         .zip(&state.nodes)
-        .map(|(node, _)| (node, held(state, node)))
+        .flat_map(|(node, _)| {
+            held(state, node)
+                .into_iter()
+                .map(move |block| (node, block))
+        })
         .collect();
-    let pairs = held
-        .iter()
-        .flat_map(|first| held.iter().map(move |second| (first, second)));
-    let mut pairs = pairs.filter(|((first, _), (second, _))| first < second);
-    let shared =
-        pairs.find(|((_, first), (_, second))| first.iter().any(|block| second.contains(block)));
-    shared.map(|((first, _), (second, _))| (*first, *second))
+    let shared = shared(&held, |one, two| one == two);
+    shared.first().map(|(first, second)| (first.0, second.0))
 }

@@ -18,6 +18,7 @@ use ipam_controller::{
 use ipam_planner::plan::{
     Change, NodeChange, Plan, PlanDocument, Staleness, node_changes, still_wanted,
 };
+use worlds::invariants::{Broken, of_plan};
 
 /// Outcome of an apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,8 +154,8 @@ async fn send<C: Cluster>(
     }
 }
 
-/// The plan of this moment, without steps of others in between.
-pub(crate) fn plan_now<C: Cluster>(cluster: &C, loaded: &Loaded) -> Option<Plan> {
+/// The plan of this moment, without steps of others in between, and what is broken in it.
+pub(crate) fn plan_now<C: Cluster>(cluster: &C, loaded: &Loaded) -> Option<(Plan, Vec<Broken>)> {
     let job = Job::files(loaded);
     let mut future = Box::pin(observe_and_plan(cluster, &job));
     loop {
@@ -162,7 +163,9 @@ pub(crate) fn plan_now<C: Cluster>(cluster: &C, loaded: &Loaded) -> Option<Plan>
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()))
         {
-            return outcome.ok().map(|(_, plan)| plan);
+            let (observed, plan) = outcome.ok()?;
+            let broken = of_plan(&plan, &loaded.desired, &observed);
+            return Some((plan, broken));
         }
     }
 }

@@ -298,7 +298,11 @@ impl<'h> History<'h> {
         for settled_by in 0..=SETTLING {
             self.cluster.advance(SignedDuration::from_hours(1));
             let plan = plan_now(&self.client(directory), &directory.loaded);
-            let plan = plan.ok_or_else(|| vec!["a calm cluster cannot be read".to_owned()])?;
+            let (plan, broken) =
+                plan.ok_or_else(|| vec!["a calm cluster cannot be read".to_owned()])?;
+            if !broken.is_empty() {
+                return Err(broken.iter().map(ToString::to_string).collect());
+            }
             // Even when nothing is to be done, the first one puts claims to rest that nobody has.
             if plan.changes.is_empty() && settled_by > 0 {
                 return settled(&plan);

@@ -436,9 +436,11 @@ impl<'l> Life<'l> {
     fn unserved_too_long(&self, unserved: &[String], waited: Duration) -> Vec<String> {
         let directory = &self.setup.directories[0];
         let client = self.cluster.client(directory.pins.clone(), Clock::Steps);
-        let plan = plan_now(&client, &directory.loaded);
-        let reasons = plan.iter().flat_map(|plan| &plan.blocked);
+        let planned = plan_now(&client, &directory.loaded);
+        let reasons = planned.iter().flat_map(|(plan, _)| &plan.blocked);
         let reasons = reasons.map(|blocked| format!("{}: {}", blocked.target, blocked.reason));
+        let broken = planned.iter().flat_map(|(_, broken)| broken);
+        let reasons = reasons.chain(broken.map(ToString::to_string));
         let (names, seconds) = (unserved.join(" "), waited.as_secs());
         let first = format!("{names} without a block {seconds} s after the last fault");
         std::iter::once(first).chain(reasons).collect()

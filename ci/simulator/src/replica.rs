@@ -195,13 +195,7 @@ mod tests {
     use crate::cluster::{Clock, Faults, SimCluster};
     use crate::sabotage::Sabotage;
     use crate::setup::{Directory, Setups, node};
-
-    const ONE_BLOCK: &str = "
-apiVersion: cilium-ipam.io/v1alpha1
-kind: IPPool
-metadata: {name: all}
-spec: {cidrs: [10.0.0.0/30], blockSize: 30}
-";
+    use worlds::documents::pool;
 
     /// A cluster whose only block is quarantined for 20 seconds.
     fn cluster() -> SimCluster {
@@ -220,7 +214,8 @@ spec: {cidrs: [10.0.0.0/30], blockSize: 30}
 
     #[tokio::test(start_paused = true)]
     async fn a_quiet_process_wakes_when_the_quarantine_ends_that_a_node_waits_for() {
-        let (cluster, directory) = (cluster(), Directory::new(&[ONE_BLOCK]));
+        let one_block = pool("all", "{cidrs: [10.0.0.0/30], blockSize: 30}");
+        let (cluster, directory) = (cluster(), Directory::new(&[one_block]));
         let client = Saboteur {
             client: cluster.client(directory.pins.clone(), Clock::Time),
             cluster: cluster.clone(),

@@ -1,18 +1,16 @@
 //! The files and nodes that a history starts with.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use fastrand::Rng;
 use serde_json::{Value, json};
 
 use crate::sabotage::Sabotage;
-use ipam_config::documents::{Documents, SourceFile, lower};
-use ipam_controller::Loaded;
-use ipam_core::model::{NodeName, Severity};
+use ipam_controller::{Loaded, check_documents};
+use ipam_core::model::NodeName;
 use ipam_core::net::Block;
-use ipam_planner::check;
+use worlds::documents::{pin, policy, pool};
 
 /// Files that applies use at the same time.
 #[derive(Debug)]
@@ -38,62 +36,28 @@ pub struct Setups {
     sabotaged: usize,
 }
 
-const POOLS: &str = "
-apiVersion: cilium-ipam.io/v1alpha1
-kind: IPPool
-metadata: {name: a}
-spec: {cidrs: [10.0.0.0/29], blockSize: 31, nodeSelector: {matchLabels: {rack: a}}}
----
-apiVersion: cilium-ipam.io/v1alpha1
-kind: IPPool
-metadata: {name: rest}
-spec: {cidrs: [10.0.1.0/30], blockSize: 32}
----
-";
-const DUAL_STACK: &str = "
-apiVersion: cilium-ipam.io/v1alpha1
-kind: IPPool
-metadata: {name: a}
-spec: {cidrs: [10.0.0.0/29, \"fd00::/62\"], blockSize: {ipv4: 31, ipv6: 64}}
----
-";
-const ANNOTATION: &str = "
-apiVersion: cilium-ipam.io/v1alpha1
-kind: IPAMPolicy
-metadata: {name: p}
-spec: {writePath: node-annotation, quarantine: 5m}
----
-";
+fn pools() -> [String; 2] {
+    [
+        pool(
+            "a",
+            "{cidrs: [10.0.0.0/29], blockSize: 31, nodeSelector: {matchLabels: {rack: a}}}",
+        ),
+        pool("rest", "{cidrs: [10.0.1.0/30], blockSize: 32}"),
+    ]
+}
 
-const QUARANTINE: &str = "
-apiVersion: cilium-ipam.io/v1alpha1
-kind: IPAMPolicy
-metadata: {name: p}
-spec: {quarantine: 5m}
----
-";
+fn dual_stack() -> String {
+    pool(
+        "a",
+        "{cidrs: [10.0.0.0/29, \"fd00::/62\"], blockSize: {ipv4: 31, ipv6: 64}}",
+    )
+}
 
 /// More blocks than nodes, so that a node without one is not for want of blocks, and the lowest
 /// free one is soon somebody else's. Machines come back at any time of a life, so what rests, rests
 /// for all of it.
-const ROOM: &str = "
-apiVersion: cilium-ipam.io/v1alpha1
-kind: IPPool
-metadata: {name: all}
-spec: {cidrs: [10.0.0.0/24], blockSize: 30}
----
-";
-
-fn policy(write_path: &str) -> String {
-    format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {{writePath: {write_path}, quarantine: 2h}}\n---\n"
-    )
-}
-
-fn pin(node: &str, block: &str) -> String {
-    format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: NodeAssignment\nmetadata: {{name: {node}}}\nspec: {{podCIDRs: [{block}]}}\n---\n"
-    )
+fn room() -> String {
+    pool("all", "{cidrs: [10.0.0.0/24], blockSize: 30}")
 }
 
 impl Setups {
@@ -109,21 +73,19 @@ impl Setups {
         );
         // Directories that want one block for different nodes, as before and after a change in Git.
         let two_pins = [pin("n1", "10.0.0.4/31"), pin("n2", "10.0.0.4/31")];
-        let spec = two_pins
-            .iter()
-            .map(|pin| Directory::new(&[POOLS, pin]))
-            .collect();
-        let annotation = two_pins
-            .iter()
-            .map(|pin| Directory::new(&[POOLS, ANNOTATION, pin]))
-            .collect();
-        let cilium_node = two_pins
-            .iter()
-            .map(|pin| Directory::new(&[POOLS, QUARANTINE, pin]))
-            .collect();
+        let [a, rest] = pools();
+        let pinned = |settings: Option<&str>| -> Vec<Directory> {
+            let documents = [&a, &rest].into_iter().cloned().chain(settings.map(policy));
+            let documents: Vec<String> = documents.collect();
+            let with = |pin: &String| Directory::new(&[&documents[..], &[pin.clone()]].concat());
+            two_pins.iter().map(with).collect()
+        };
+        let spec = pinned(None);
+        let annotation = pinned(Some("{writePath: node-annotation, quarantine: 5m}"));
+        let cilium_node = pinned(Some("{quarantine: 5m}"));
         let dual_stack = vec![
-            Directory::new(&[DUAL_STACK]),
-            Directory::new(&[DUAL_STACK, &two_pins[0]]),
+            Directory::new(&[dual_stack()]),
+            Directory::new(&[dual_stack(), two_pins[0].clone()]),
         ];
         let of_applies = vec![
             Setup {
@@ -177,14 +139,17 @@ impl Setups {
 }
 
 fn of_lives(closed: Value, open: Value) -> Vec<Setup> {
-    let pins = pin("n1", "10.0.0.4/30") + &pin("n4", "10.0.0.128/30");
-    let setup = |write_path: &str, pins: &str, settings: Value| Setup {
-        directories: vec![Directory::new(&[ROOM, &policy(write_path), pins])],
-        settings,
+    let pins = [pin("n1", "10.0.0.4/30"), pin("n4", "10.0.0.128/30")];
+    let setup = |write_path: &str, pins: &[String], settings: Value| {
+        let policy = policy(&format!("{{writePath: {write_path}, quarantine: 2h}}"));
+        Setup {
+            directories: vec![Directory::new(&[&[room(), policy], pins].concat())],
+            settings,
+        }
     };
     vec![
-        setup("node-spec", "", closed.clone()),
-        setup("node-annotation", "", open),
+        setup("node-spec", &[], closed.clone()),
+        setup("node-annotation", &[], open),
         setup("node-spec", &pins, closed),
         setup("cilium-node", &pins, json!({"ipam": "cluster-pool"})),
     ]
@@ -197,32 +162,17 @@ impl Default for Setups {
 }
 
 impl Directory {
-    pub(crate) fn new(texts: &[&str]) -> Directory {
-        let file = SourceFile {
-            path: PathBuf::from("pools/all.yaml").to_string_lossy().into(),
-            text: texts.concat().into(),
-        };
-        let documents = Documents { files: vec![file] };
-        let (desired, mut findings) = lower(&documents);
-        findings.extend(check::files(&desired));
-        assert!(
-            findings
-                .iter()
-                .all(|finding| finding.severity != Severity::Error),
-            "{findings:?}"
-        );
-        let pins = desired
+    pub(crate) fn new(documents: &[String]) -> Directory {
+        let loaded = check_documents(worlds::documents::directory(documents), Vec::new());
+        assert!(!loaded.has_errors(), "{:?}", loaded.findings);
+        let pins = loaded
+            .desired
             .pins
             .values()
             .map(|pin| (pin.node.clone(), pin.blocks.iter().copied().collect()))
             .collect();
         Directory {
-            loaded: Loaded {
-                documents,
-                desired,
-                findings,
-                revision: None,
-            },
+            loaded,
             pins: Arc::new(pins),
         }
     }

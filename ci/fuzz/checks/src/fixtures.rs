@@ -3,9 +3,8 @@
 use std::sync::LazyLock;
 
 use ipam_cilium::observed::{Observed, ObservedKind, Reader};
-use ipam_config::documents::{Documents, SourceFile, lower};
-use ipam_controller::Loaded;
-use ipam_planner::check;
+use ipam_config::documents::{Documents, SourceFile};
+use ipam_controller::{Loaded, check_documents};
 
 /// IPv4 only, and a closed gate.
 const SINGLE_STACK: &[(ObservedKind, &str)] = &[
@@ -153,15 +152,7 @@ pub(crate) fn clusters() -> &'static [Observed; 2] {
 /// The directory.
 pub(crate) fn directory() -> &'static Loaded {
     static DIRECTORY: LazyLock<Loaded> = LazyLock::new(|| {
-        let documents = Documents { files: files() };
-        let (desired, mut findings) = lower(&documents);
-        findings.extend(check::files(&desired));
-        let loaded = Loaded {
-            documents,
-            desired,
-            findings,
-            revision: None,
-        };
+        let loaded = check_documents(Documents { files: files() }, Vec::new());
         assert!(!loaded.has_errors(), "{:?}", loaded.findings);
         loaded
     });

@@ -10,6 +10,7 @@ pub mod cni_input;
 pub mod plan_file;
 pub mod protobuf_list;
 pub mod rules;
+pub mod world;
 pub mod yaml_directory;
 
 mod block_on;

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use fuzz_checks::{
-    claims, cluster_file, cni_input, plan_file, protobuf_list, rules, yaml_directory,
+    claims, cluster_file, cni_input, plan_file, protobuf_list, rules, world, yaml_directory,
 };
 
 fn files(target: &str) -> Vec<PathBuf> {
@@ -69,4 +69,9 @@ fn expressions_of_rules() {
 #[test]
 fn answers_in_protobuf() {
     run("protobuf_list", protobuf_list::check);
+}
+
+#[test]
+fn generated_worlds() {
+    run("world", world::check);
 }

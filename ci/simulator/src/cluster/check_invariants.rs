@@ -1,12 +1,20 @@
 //! The rules that no write of ours may break. A broken one becomes a violation; the write goes on.
 
+use std::fmt::Display;
+
 use serde_json::Value;
 
 use super::state::{Sender, SimState, Taking, Writer, blocks};
 use ipam_cilium::observed::{ANNOTATION_KEYS, OWNER_LABEL, ObjectVersion, ObservedKind};
 use ipam_core::net::Block;
+use worlds::invariants::Invariant;
 
 impl SimState {
+    fn violate(&mut self, invariant: Invariant, name: &str, what: impl Display) {
+        let broken = invariant.broken(format!("{name}: {what}"));
+        self.violations.push(broken.to_string());
+    }
+
     /// Checks a deletion of ours of a Node or CiliumNode.
     pub(super) fn check_deletion(
         &mut self,
@@ -16,20 +24,20 @@ impl SimState {
         object: &Value,
     ) {
         let is_ours = object["metadata"]["labels"][OWNER_LABEL.0] == OWNER_LABEL.1;
-        let broken = [
-            (!version.is_known(), "an unguarded deletion"),
-            (
-                sender.taking == Taking::Forbidden,
+        if !version.is_known() {
+            self.violate(Invariant::Guarded, name, "an unguarded deletion");
+        }
+        if sender.taking == Taking::Forbidden {
+            self.violate(
+                Invariant::NothingMoves,
+                name,
                 "a deletion outside of an undo",
-            ),
-            (
-                *kind == ObservedKind::CiliumNode && !is_ours,
-                "a CiliumNode without our label was deleted",
-            ),
-        ];
-        let broken = broken.into_iter().filter(|(is_broken, _)| *is_broken);
-        self.violations
-            .extend(broken.map(|(_, what)| format!("{name}: {what}")));
+            );
+        }
+        if *kind == ObservedKind::CiliumNode && !is_ours {
+            let what = "a CiliumNode without our label was deleted";
+            self.violate(Invariant::OnlyOurs, name, what);
+        }
         self.check_taken(name, object, &blocks(object));
     }
 
@@ -42,14 +50,13 @@ impl SimState {
         for block in taken {
             let writer = self.writers.get(&(name.to_owned(), *block));
             if writer.is_some_and(|(writer, _)| *writer == Writer::Other) {
-                self.violations
-                    .push(format!("{name}: {block} of another writer was taken away"));
+                let what = format!("{block} of another writer was taken away");
+                self.violate(Invariant::OnlyOurs, name, what);
             }
         }
         if self.has_running_agent(name) {
-            self.violations.push(format!(
-                "{name}: the blocks of a running agent were taken away"
-            ));
+            let what = "the blocks of a running agent were taken away";
+            self.violate(Invariant::NothingMoves, name, what);
         }
     }
 
@@ -65,20 +72,20 @@ impl SimState {
         if patch.pointer("/metadata/uid").is_none()
             || patch.pointer("/metadata/resourceVersion").is_none()
         {
-            self.violations.push(format!("{name}: an unguarded write"));
+            self.violate(Invariant::Guarded, name, "an unguarded write");
         }
         if without_ours(before) != without_ours(after) {
-            self.violations.push(format!(
-                "{name}: a field that is not ours was written: {patch}"
-            ));
+            let what = format!("a field that is not ours was written: {patch}");
+            self.violate(Invariant::OnlyOurs, name, what);
         }
         let (held, shown) = (blocks(before), blocks(after));
         let taken = held.iter().filter(|block| !shown.contains(block));
         let taken: Vec<Block> = taken.copied().collect();
         match taken.first() {
-            Some(taken) if sender.taking == Taking::Forbidden => self
-                .violations
-                .push(format!("{name}: {taken} was held and moved: {patch}")),
+            Some(taken) if sender.taking == Taking::Forbidden => {
+                let what = format!("{taken} was held and moved: {patch}");
+                self.violate(Invariant::NothingMoves, name, what);
+            }
             Some(_) => self.check_taken(name, before, &taken),
             None => {}
         }
@@ -100,14 +107,14 @@ impl SimState {
         let pinned =
             pinned.and_then(|blocks| blocks.iter().find(|pin| pin.family() == block.family()));
         if let Some(pin) = pinned.filter(|pin| **pin != block) {
-            self.violations
-                .push(format!("{name}: pinned to {pin}, was given {block}"));
+            let what = format!("pinned to {pin}, was given {block}");
+            self.violate(Invariant::Pins, name, what);
         }
         if let Some((holder, held)) = self.machine_with(name, block) {
-            self.violations.push(format!(
-                "{name}: was given {block}, and the machine {holder} holds {held}"
-            ));
+            let what = format!("was given {block}, and the machine {holder} holds {held}");
+            self.violate(Invariant::NoSharedBlock, name, what);
         }
+        let mut shared = Vec::new();
         for ((kind, other), object) in &self.objects {
             let is_other_node =
                 matches!(kind, ObservedKind::Node | ObservedKind::CiliumNode) && other != name;
@@ -120,10 +127,11 @@ impl SimState {
             let writer = self.writers.get(&(other.clone(), shown));
             if writer.is_none_or(|(writer, at)| *writer == Writer::Ours || *at <= sender.listed_at)
             {
-                self.violations.push(format!(
-                    "{name}: was given {block}, and {other} has {shown}"
-                ));
+                shared.push(format!("was given {block}, and {other} has {shown}"));
             }
+        }
+        for what in shared {
+            self.violate(Invariant::NoSharedBlock, name, what);
         }
     }
 }

@@ -10,6 +10,7 @@ use super::world::{Ipam, Kind, State};
 use crate::setup::Directory;
 use ipam_core::net::Block;
 use ipam_planner::migration::MethodChoice;
+use worlds::documents::{policy, pool};
 
 /// How nodes move in a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,16 +54,8 @@ pub(super) struct Chosen<'s> {
 /// A node of no pool, which stays: evicted Pods must have a place even if all others are cordoned.
 pub(super) const SPARE: &str = "spare";
 
-const POLICY: &str = "
-apiVersion: cilium-ipam.io/v1alpha1
-kind: IPAMPolicy
-metadata: {name: p}
-spec: {quarantine: 2m, migration: {maxUnavailable: 2}}
----
-";
-
-fn pools(families: Families) -> String {
-    let pool = |rack: &str, number: u32| {
+fn documents(families: Families) -> [String; 3] {
+    let of_rack = |rack: &str, number: u32| {
         let (cidrs, size) = match families {
             Families::Ipv4 => (format!("10.{number}.0.0/25"), "28".to_owned()),
             Families::Both => (
@@ -70,12 +63,14 @@ fn pools(families: Families) -> String {
                 "{ipv4: 28, ipv6: 64}".to_owned(),
             ),
         };
-        format!(
-            "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPPool\nmetadata: {{name: {rack}}}\n\
-             spec: {{cidrs: [{cidrs}], blockSize: {size}, nodeSelector: {{matchLabels: {{rack: {rack}}}}}}}\n---\n"
+        let selector = format!("nodeSelector: {{matchLabels: {{rack: {rack}}}}}");
+        pool(
+            rack,
+            &format!("{{cidrs: [{cidrs}], blockSize: {size}, {selector}}}"),
         )
     };
-    format!("{}{}", pool("a", 1), pool("b", 2))
+    let policy = policy("{quarantine: 2m, migration: {maxUnavailable: 2}}");
+    [of_rack("a", 1), of_rack("b", 2), policy]
 }
 
 impl MigrationSetups {
@@ -85,7 +80,7 @@ impl MigrationSetups {
     /// Files of ours that have faults.
     #[must_use]
     pub fn new() -> MigrationSetups {
-        let directory = |families| Directory::new(&[&pools(families), POLICY]);
+        let directory = |families| Directory::new(&documents(families));
         MigrationSetups {
             single: directory(Families::Ipv4),
             dual: directory(Families::Both),

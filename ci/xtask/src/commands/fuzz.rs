@@ -12,7 +12,7 @@ use xtask::line::Line;
 use crate::cargo;
 
 /// All of them, as `ci/fuzz/Cargo.toml` names them.
-const TARGETS: [&str; 7] = [
+const TARGETS: [&str; 8] = [
     "yaml_directory",
     "plan_file",
     "cluster_file",
@@ -20,6 +20,7 @@ const TARGETS: [&str; 7] = [
     "cni_input",
     "rules",
     "protobuf_list",
+    "world",
 ];
 const CARGO_FUZZ: &str = "0.13.2";
 /// No sanitizer: there is no unsafe code.
@@ -33,7 +34,7 @@ const KEPT_FILES: usize = 150;
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The target, or all: yaml_directory, plan_file, cluster_file, claims, cni_input, rules,
-    /// protobuf_list.
+    /// protobuf_list, world.
     #[arg(default_value = "all")]
     target: String,
     /// How long each target runs.

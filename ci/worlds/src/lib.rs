@@ -1,0 +1,19 @@
+//! One generator of worlds, each a directory of pools with a cluster, and one library of invariants
+//! that hold for every plan. Properties, fuzz checks, the simulator and the model share both.
+//!
+//! It writes nothing, and knows none of the tools that use it.
+
+pub mod documents;
+pub mod invariants;
+pub mod objects;
+
+mod choices;
+mod cluster;
+mod generate;
+mod numbers;
+mod world;
+
+pub use choices::Choices;
+pub use generate::Profile;
+pub use numbers::{AROUND, FALLBACK, Number, POOL_A, POOL_B, WHOLE_B, block_of, ipv4};
+pub use world::{Agent, ClaimState, Mode, NodeState, Owner, Shown, World, name};

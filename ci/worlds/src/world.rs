@@ -1,0 +1,289 @@
+//! A world: its parts, its directory, and what the documentation says of its blocks. How it looks in
+//! a cluster is in `cluster`, how it is made in `generate`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipam_config::documents::{Documents, lower};
+use ipam_core::model::Severity;
+use ipam_core::net::{Block, Family};
+use ipam_desired::Desired;
+use ipam_planner::check;
+
+use crate::documents::{directory, pin, policy, pool};
+use crate::invariants::{Broken, Invariant};
+use crate::numbers::{
+    AROUND, FALLBACK, Number, POOL_A, POOL_B, WHOLE_B, block_of, ipv4, ipv6, number_of,
+};
+
+/// What a field shows of IPv4 and of IPv6.
+pub type Shown = (Option<Number>, Option<Number>);
+
+/// One directory with one cluster: pool `a` of rack `a`, pool `b` of rack `b`, and pool `fallback`.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub mode: Mode,
+    pub has_ipv6: bool,
+    pub is_b_large: bool,
+    pub nodes: Vec<NodeState>,
+    /// The node of a block and its family (`true` is IPv6), and the state of the claim.
+    pub claims: BTreeMap<(Number, bool), (usize, ClaimState)>,
+    /// IPv4 blocks by node.
+    pub pins: BTreeMap<usize, Number>,
+    pub excluded: BTreeSet<Number>,
+    /// Reserved blocks of pool `a`.
+    pub reserved: BTreeSet<Number>,
+    /// Priority of pool `fallback`.
+    pub priority: i8,
+}
+
+/// Every field of a node that shows blocks.
+#[derive(Clone, Debug)]
+pub struct NodeState {
+    pub rack: char,
+    pub spec: Shown,
+    pub newer: Shown,
+    pub older: Shown,
+    pub cilium_node: Option<(Shown, Owner)>,
+    pub agent: Agent,
+    /// Our `CiliumNodeConfig` of the node with this IPv4 block, in mode `NodeConfig`.
+    pub config: Option<Number>,
+}
+
+/// What the CiliumNode shows of its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agent {
+    Started,
+    Unseen,
+}
+
+/// The owner of a CiliumNode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    Absent,
+    Node,
+    Predecessor,
+}
+
+/// What a claim or a quarantined block is to its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimState {
+    /// Its write may land.
+    ForNode,
+    /// The node has moved on.
+    ForNodeBefore,
+    ForCiliumNode,
+    ForCreation,
+    /// It was of an earlier object of that name.
+    ForPredecessor,
+    Resting,
+    Rested,
+}
+
+/// Which fields Cilium reads, and who else writes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Spec {
+        annotate: bool,
+    },
+    BesideControllerManager,
+    Annotation,
+    OldAnnotation,
+    NodeConfig,
+    /// Cilium's operator leaves blocks to others.
+    ClusterPool,
+    /// It hands them out itself, and a person asks for the path by its name.
+    BesideOperator,
+}
+
+/// The name of a node.
+#[must_use]
+pub fn name(node: usize) -> String {
+    format!("n{node:02}")
+}
+
+impl NodeState {
+    /// A node of a rack that shows nothing.
+    #[must_use]
+    pub fn new(rack: char) -> NodeState {
+        NodeState {
+            rack,
+            spec: (None, None),
+            newer: (None, None),
+            older: (None, None),
+            cilium_node: None,
+            agent: Agent::Started,
+            config: None,
+        }
+    }
+
+    /// Whether no field shows a block; a `CiliumNodeConfig` is none.
+    #[must_use]
+    pub fn shows_nothing(&self) -> bool {
+        let of_cilium_node = self.cilium_node.map(|(shown, _)| shown);
+        let mut fields = [self.spec, self.newer, self.older]
+            .into_iter()
+            .chain(of_cilium_node);
+        fields.all(|shown| shown == (None, None))
+    }
+}
+
+impl World {
+    /// Without nodes, pins and claims.
+    #[must_use]
+    pub fn new(mode: Mode) -> World {
+        World {
+            mode,
+            has_ipv6: false,
+            is_b_large: false,
+            nodes: Vec::new(),
+            claims: BTreeMap::new(),
+            pins: BTreeMap::new(),
+            excluded: BTreeSet::new(),
+            reserved: BTreeSet::new(),
+            priority: 0,
+        }
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn documents(&self) -> Documents {
+        let mut documents = vec![self.policy()];
+        documents.extend(self.pools());
+        let pins = self.pins.iter();
+        documents.extend(pins.map(|(node, number)| pin(&name(*node), &ipv4(*number))));
+        directory(&documents)
+    }
+
+    /// What the directory asks for; `None` if it is refused.
+    #[must_use]
+    pub fn desired(&self) -> Option<Desired> {
+        let (desired, mut findings) = lower(&self.documents());
+        findings.extend(check::files(&desired));
+        let is_error = |severity| severity == Severity::Error;
+        (!findings.iter().any(|finding| is_error(finding.severity))).then_some(desired)
+    }
+
+    /// As it is when these IPv4 blocks are assigned in `spec` of Nodes.
+    ///
+    /// # Panics
+    /// If a node or a block is none of this world.
+    #[must_use]
+    pub fn with_assigned<'b>(
+        &self,
+        blocks: impl IntoIterator<Item = (&'b String, &'b Block)>,
+    ) -> World {
+        let mut world = self.clone();
+        for (node, block) in blocks {
+            let index: usize = node[1..].parse().expect("a node of a world");
+            world.nodes[index].spec.0 = Some(number_of(*block).expect("a block of a pool"));
+        }
+        world
+    }
+
+    /// The pools of a node in order, in the words of the documentation: a pin, then the pool of its
+    /// rack and the fallback by priority.
+    #[must_use]
+    pub fn pools_of(&self, node: usize) -> Vec<Vec<Number>> {
+        if let Some(pinned) = self.pins.get(&node) {
+            let pools = [self.blocks_of('a'), self.blocks_of('b'), FALLBACK.collect()];
+            return pools
+                .into_iter()
+                .filter(|pool| pool.contains(pinned))
+                .collect();
+        }
+        let mut pools = vec![self.blocks_of(self.nodes[node].rack), FALLBACK.collect()];
+        if self.priority > 0 {
+            pools.reverse();
+        }
+        pools
+    }
+
+    fn blocks_of(&self, rack: char) -> Vec<Number> {
+        match rack {
+            'a' => POOL_A
+                .filter(|number| !self.reserved.contains(number))
+                .collect(),
+            'b' if self.is_b_large => (POOL_B.start..FALLBACK.start).collect(),
+            'b' => POOL_B.collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether the directory gives a node this block, in the words of the documentation.
+    #[must_use]
+    pub fn gives(&self, node: usize, block: Block) -> bool {
+        let is_first = |number: &Number| block_of(*number)[0] == block;
+        if self.pins.get(&node).is_some_and(is_first) {
+            return true;
+        }
+        let is_barred = self.pins.values().any(is_first) || self.excluded.iter().any(is_first);
+        let is_of_a_family = self.has_ipv6 || block.family() == Family::Ipv4;
+        let pools = self.pools_of(node);
+        let mut numbers = pools.iter().flatten();
+        is_of_a_family && !is_barred && numbers.any(|number| block_of(*number).contains(&block))
+    }
+
+    /// What is broken in this world. A pool gives to others what a node shows beyond its bound in a
+    /// field that no agent reads, so the widest blocks do not count.
+    #[must_use]
+    pub fn that_count(&self, mut broken: Vec<Broken>) -> Vec<Broken> {
+        let wide = [AROUND, WHOLE_B].map(block_of);
+        let is_of_wide = |what: &str| {
+            let mut blocks = wide.iter().flatten();
+            blocks.any(|block| what.ends_with(&format!(" has {block}")))
+        };
+        broken.retain(|one| one.invariant != Invariant::NoSharedBlock || !is_of_wide(&one.what));
+        broken
+    }
+
+    fn policy(&self) -> String {
+        let path = match self.mode {
+            Mode::Spec { .. } | Mode::BesideControllerManager | Mode::ClusterPool => "auto",
+            Mode::Annotation | Mode::OldAnnotation => "node-annotation",
+            Mode::NodeConfig => "node-config",
+            Mode::BesideOperator => "cilium-node",
+        };
+        policy(&format!(
+            "{{writePath: {path}, quarantine: 1h, excluded: [{}], limits: {{disruptive: {{percent: 100}}}}}}",
+            listed(&self.excluded)
+        ))
+    }
+
+    fn pools(&self) -> [String; 3] {
+        let (b, b6) = match self.is_b_large {
+            true => ("10.1.0.0/20", "fd00:0:0:100::/58"),
+            false => ("10.1.0.0/23", "fd00:0:0:100::/61"),
+        };
+        let one = |name: &str, ipv4: &str, ipv6: &str, more: &str| {
+            let spec = match self.has_ipv6 {
+                true => format!(
+                    "{{cidrs: [{ipv4}, \"{ipv6}\"], blockSize: {{ipv4: 26, ipv6: 64}}, {more}}}"
+                ),
+                false => format!("{{cidrs: [{ipv4}], blockSize: 26, {more}}}"),
+            };
+            pool(name, &spec)
+        };
+        let selector = |rack: char| format!("nodeSelector: {{matchLabels: {{rack: {rack}}}}}");
+        let reserved = format!("{}, reserved: [{}]", selector('a'), listed(&self.reserved));
+        let priority = format!("priority: {}", self.priority);
+        [
+            one("a", "10.0.0.0/23", "fd00::/61", &reserved),
+            one("b", b, b6, &selector('b')),
+            one("fallback", "10.0.8.0/24", "fd00:0:0:20::/62", &priority),
+        ]
+    }
+}
+
+fn listed(numbers: &BTreeSet<Number>) -> String {
+    let texts: Vec<String> = numbers.iter().map(|number| ipv4(*number)).collect();
+    texts.join(", ")
+}
+
+/// The texts of both families.
+pub(crate) fn texts((first, second): Shown) -> Vec<String> {
+    first
+        .map(ipv4)
+        .into_iter()
+        .chain(second.map(ipv6))
+        .collect()
+}
