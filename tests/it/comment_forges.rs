@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use super::support::{Folder, Ran, program, ran, repository};
+use super::support::{Folder, Ran, TextAssertions, program, ran, repository};
 
 pub const TOKEN: &str = "glpat-0123456789abcdefghij";
 
@@ -111,16 +111,12 @@ fn page_of(comments: &Comments, asked: &Asked, author: impl Fn(&str) -> Value) -
 fn github(comments: Comments) -> String {
     const ME: &str = "github-actions[bot]";
     serve(move |asked| {
-        assert!(
-            asked.head.contains(&format!("Bearer {TOKEN}\r\n")),
-            "{}",
-            asked.head
-        );
+        asked.head.assert_has(&format!("Bearer {TOKEN}\r\n"));
         let path = asked.path.split('?').next().unwrap();
         match (asked.method.as_str(), path) {
             ("POST", "/api/graphql") => ok(&json!({"data": {"viewer": {"login": ME}}})),
             ("GET", "/api/v3/repos/o/r/pulls") => {
-                assert!(asked.path.contains("head=fork:wide&"), "{}", asked.path);
+                asked.path.assert_has("head=fork:wide&");
                 ok(&json!([{"number": 7, "head": {"sha": "abc"}}]))
             }
             ("GET", "/api/v3/repos/o/r/pulls/7") => ok(&json!({"head": {"sha": "abc"}})),
@@ -149,11 +145,7 @@ fn github(comments: Comments) -> String {
 fn gitlab(comments: Comments) -> String {
     const ME: &str = "project_12_bot";
     serve(move |asked| {
-        assert!(
-            asked.head.contains(&format!("Bearer {TOKEN}\r\n")),
-            "{}",
-            asked.head
-        );
+        asked.head.assert_has(&format!("Bearer {TOKEN}\r\n"));
         let path = asked.path.split('?').next().unwrap();
         let notes = "/api/v4/projects/12/merge_requests/7/notes";
         match (asked.method.as_str(), path) {
@@ -255,10 +247,7 @@ fn gitlab_is_asked_as_it_documents() {
         ("CI_JOB_TOKEN", "job-token"),
     ];
     let refused = comment(&variables, &[]).expect(1).stderr;
-    assert!(
-        refused.contains("CI_JOB_TOKEN may not write notes"),
-        "{refused}"
-    );
+    refused.assert_has("CI_JOB_TOKEN may not write notes");
     let with_token = [&variables[..], &[("GITLAB_TOKEN", TOKEN)]].concat();
     for (told, flags) in TOLD {
         let posted = comment(&with_token, flags).expect(0);
@@ -309,7 +298,7 @@ fn the_token_goes_to_no_other_host_and_into_no_message() {
         (302, to, String::new())
     });
     let refused = comment_at(&elsewhere, &[]).expect(1).stderr;
-    assert!(refused.contains("redirects to 127.0.0.1"), "{refused}");
+    refused.assert_has("redirects to 127.0.0.1");
     assert_eq!(*seen.lock().unwrap(), 0);
 
     let echo = serve(|_| {
@@ -317,10 +306,10 @@ fn the_token_goes_to_no_other_host_and_into_no_message() {
         (403, String::new(), body.to_string())
     });
     let refused = comment_at(&echo, &[]).expect(1).stderr;
-    assert!(refused.contains("they repeat the token"), "{refused}");
+    refused.assert_has("they repeat the token");
 
     let plain = comment_at("git.example", &[]).expect(1).stderr;
-    assert!(plain.contains("has no TLS"), "{plain}");
+    plain.assert_has("has no TLS");
     let folder = Folder::new(&[("token", "two words")]);
     let file = folder.join("token");
     let bad = comment_at(&echo, &["--token-file", file.to_str().unwrap()]).expect(1);

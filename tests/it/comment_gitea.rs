@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testbed::{Client, Gitea, PATIENCE, wait_until};
 
 use super::comment_big::big_plan;
-use super::support::{Folder, Ran, program, ran, repository};
+use super::support::{Folder, Ran, TextAssertions, program, ran, repository};
 
 /// A Gitea with a repository of `owner` that `bot` may write to, and a pull request.
 struct World {
@@ -265,7 +265,7 @@ fn a_large_plan_fits(world: &World) {
         text.chars().count(),
         took.as_millis()
     );
-    assert!(text.contains("refused for 300 reasons"), "{text}");
+    text.assert_has("refused for 300 reasons");
     assert!(text.chars().count() <= 65_536);
     assert!(text.contains("--show-all`\n"), "its end is there: {text}");
     assert!(text.contains("\n**Pin:** "), "its legend is there: {text}");

@@ -3,7 +3,7 @@
 
 use super::comment::dry_run;
 use super::markdown::assert_text_only;
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pool};
+use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pool};
 
 /// Forty nodes get a first block, three get none, and one that runs Pods moves.
 pub(super) fn hidden_move() -> Folder {
@@ -38,13 +38,7 @@ pub(super) fn hidden_move() -> Folder {
 fn the_riskiest_change_is_named_beside_what_is_wrong() {
     let folder = hidden_move();
     let text = folder
-        .run(&[
-            "comment",
-            "pools",
-            "--cluster-file",
-            "cluster.json",
-            "--dry-run",
-        ])
+        .run(&args("comment pools --cluster-file cluster.json --dry-run"))
         .expect(2)
         .stdout;
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
@@ -84,9 +78,9 @@ fn the_riskiest_change_is_named_beside_what_is_wrong() {
     }
     let blocked =
         "| no pool can serve it: b is full | widen the pool, or add a further pool that matches |";
-    assert!(text.contains(blocked), "{text}");
+    text.assert_has(blocked);
     let pool = "<summary>pool <code>a</code>, 40 changes: lowest free block of pool a; written to <code>Node.spec.podCIDRs</code></summary>";
-    assert!(text.contains(pool), "{text}");
+    text.assert_has(pool);
     a_protected_move_has_one_way_out(&folder);
 }
 
@@ -138,7 +132,7 @@ fn an_address_that_a_new_pool_takes_counts_once() {
         title,
         "### `pools`: refused for 1 reason; 1 address would be lost; 1 LoadBalancer change, 0 moved."
     );
-    assert!(text.contains("**destructive:** pool `new`"), "{text}");
+    text.assert_has("**destructive:** pool `new`");
 }
 
 /// A pool shrinks: one Service certainly loses its address, and two may.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pin, pool};
+use super::support::{Folder, KUBERNETES, args, cluster, holds, node, pin, pool};
 
 fn items() -> Vec<String> {
     let mut items: Vec<String> = (0..40)
@@ -39,15 +39,7 @@ fn the_order_of_files_and_objects_does_not_matter_to_a_single_byte() {
             );
         }
         folder
-            .run(&[
-                "plan",
-                "--cluster",
-                "cluster.json",
-                "-o",
-                "json",
-                "--fail-on",
-                "never",
-            ])
+            .run(&args("plan --cluster cluster.json -o json --fail-on never"))
             .expect(0)
             .stdout
     };
@@ -70,18 +62,7 @@ fn the_order_of_documents_changes_nothing_but_their_lines() {
             ("cluster.json", &cluster("1.19.3", KUBERNETES, &items())),
             ("pools/all.yaml", &documents.join("---\n")),
         ]);
-        let mut plan = folder
-            .run(&[
-                "plan",
-                "--cluster",
-                "cluster.json",
-                "-o",
-                "json",
-                "--fail-on",
-                "never",
-            ])
-            .expect(0)
-            .json();
+        let mut plan = folder.plan();
         without_lines(&mut plan);
         plan
     };

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use super::doctor_cluster::{
     Base, healthy, object, rules, severities, told, with_pool, with_times,
 };
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pin, pool, repository};
+use super::support::{
+    Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pin, pool, repository,
+};
 
 fn incident(arguments: &[&str]) -> Value {
     let file = repository().join("examples/wrong-block/cluster.yaml");
@@ -49,7 +51,7 @@ fn the_incident_names_whose_pods_are_lost_with_which_node() {
             )
         );
         let lost = format!("when `{announcer}` goes down, the Pods of node `{victim}` are lost");
-        assert!(consequence.contains(&lost), "{consequence}");
+        consequence.assert_has(&lost);
     }
     assert_eq!(
         report["summary"],
@@ -80,10 +82,8 @@ fn the_incident_names_whose_pods_are_lost_with_which_node() {
         .run(&["doctor", "--cluster", file.to_str().unwrap(), "-o", "junit"])
         .expect(2)
         .stdout;
-    assert!(
-        junit.contains("failures=\"1\"") && junit.contains("Node/master1 and 3 more"),
-        "{junit}"
-    );
+    junit.assert_has("failures=\"1\"");
+    junit.assert_has("Node/master1 and 3 more");
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a_file_of_another_product_is_no_rib() {
         let ran = folder
             .run(&["doctor", "--rib", name, "--cluster", file.to_str().unwrap()])
             .expect(1);
-        assert!(ran.stderr.contains(told), "{}", ran.stderr);
+        ran.stderr.assert_has(told);
     }
 }
 
@@ -249,15 +249,9 @@ fn the_incident_of_an_unknown_version_is_not_called_harmless() {
             .into()
     );
     let settled = folder
-        .run(&[
-            "doctor",
-            "-o",
-            "json",
-            "--cluster",
-            "cluster.yaml",
-            "--cilium-version",
-            "1.11.9",
-        ])
+        .run(&args(
+            "doctor -o json --cluster cluster.yaml --cilium-version 1.11.9",
+        ))
         .expect(2);
     assert!(rules(&settled.json()).contains("bgp-announces-foreign-block"));
 }
@@ -388,10 +382,8 @@ fn a_node_that_was_moved_is_not_to_be_drained() {
             "defaults": {"ipv4-range": "10.20.8.0/26"}}}),
     );
     let told = advice(&objects).unwrap();
-    assert!(
-        told.contains("re-create its Node object") && !told.contains("drain"),
-        "{told}"
-    );
+    told.assert_has("re-create its Node object");
+    told.assert_lacks("drain");
 }
 
 /// A `CiliumNodeConfig` moved the node within its pool of four blocks. Its Node shows the old block

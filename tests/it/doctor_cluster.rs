@@ -202,18 +202,7 @@ fn report(folder: &Folder, objects: &[Value]) -> Value {
         "cluster.json",
         json!({"apiVersion": "v1", "kind": "List", "items": with_times(objects)}).to_string(),
     );
-    folder
-        .run(&[
-            "doctor",
-            "-o",
-            "json",
-            "--fail-on",
-            "never",
-            "--cluster",
-            "cluster.json",
-        ])
-        .expect(0)
-        .json()
+    folder.json("doctor -o json --fail-on never --cluster cluster.json")
 }
 
 /// As the server would note when the settings were written.
@@ -232,18 +221,7 @@ pub fn with_pool(objects: &[Value], spec: &str) -> Value {
         "cluster.json",
         json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string(),
     );
-    folder
-        .run(&[
-            "doctor",
-            "-o",
-            "json",
-            "--fail-on",
-            "never",
-            "--cluster",
-            "cluster.json",
-        ])
-        .expect(0)
-        .json()
+    folder.json("doctor -o json --fail-on never --cluster cluster.json")
 }
 
 fn collection(object: &Value) -> String {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::doctor_cluster::{Base, healthy, object, on_file, severities, told};
+use crate::support::TextAssertions;
 
 fn help(report: &Value, rule: &str) -> String {
     let mut findings = report["findings"].as_array().unwrap().iter();
@@ -28,10 +29,10 @@ fn the_way_out_of_a_port_conflict_is_other_ports() {
     objects.push(service("a", key.clone(), &[443], Some("10.30.0.9")));
     objects.push(service("b", key.clone(), &[8443, 443], Some("10.30.0.9")));
     let help = help(&on_file(&objects), "duplicate-address");
-    assert!(help.contains("both have 443/TCP"), "{help}");
-    assert!(help.contains("request another address"), "{help}");
+    help.assert_has("both have 443/TCP");
+    help.assert_has("request another address");
     for wrong in ["sharing key", "overlapping pools"] {
-        assert!(!help.contains(wrong), "{help}");
+        help.assert_lacks(wrong);
     }
 
     // Now the second one waits for the address.
@@ -40,11 +41,8 @@ fn the_way_out_of_a_port_conflict_is_other_ports() {
     objects.pop();
     objects.push(service("b", asks, &[443], None));
     let help = self::help(&on_file(&objects), "service-without-address");
-    assert!(
-        help.contains("`default/a`: ports: both have 443/TCP"),
-        "{help}"
-    );
-    assert!(!help.contains("sharing key"), "{help}");
+    help.assert_has("`default/a`: ports: both have 443/TCP");
+    help.assert_lacks("sharing key");
 }
 
 #[test]
@@ -54,7 +52,7 @@ fn the_way_out_of_an_address_without_a_key_is_all_that_is_missing() {
     objects.push(service("b", asks, &[80], None));
     let help = help(&on_file(&objects), "service-without-address");
     for missing in ["`default/web`", "sharing keys", "both have 80/TCP"] {
-        assert!(help.contains(missing), "{help}");
+        help.assert_has(missing);
     }
 }
 
@@ -67,8 +65,8 @@ fn overlapping_pools_are_named_where_they_are_the_cause() {
         "metadata": {"name": "over"}, "spec": {"blocks": [{"cidr": "10.30.0.0/28"}]}}),
     );
     let help = help(&on_file(&objects), "duplicate-address");
-    assert!(help.contains("overlapping pools"), "{help}");
-    assert!(help.contains("sharing keys: none and none"), "{help}");
+    help.assert_has("overlapping pools");
+    help.assert_has("sharing keys: none and none");
 }
 
 #[test]
@@ -79,8 +77,8 @@ fn the_way_out_of_a_reserved_address_is_in_the_pool() {
     let asks = json!({"lbipam.cilium.io/ips": "10.30.0.0"});
     objects.push(service("edge", asks, &[80], None));
     let help = help(&on_file(&objects), "service-without-address");
-    assert!(help.contains("allowFirstLastIPs"), "{help}");
-    assert!(!help.contains("sharing"), "{help}");
+    help.assert_has("allowFirstLastIPs");
+    help.assert_lacks("sharing");
 }
 
 #[test]
@@ -132,11 +130,8 @@ fn an_address_that_an_upgrade_takes_has_its_cause() {
         ["warning"]
     );
     let (message, _) = &told(&report, "addresses-lost-at-upgrade")[0];
-    assert!(
-        message.contains("hides `io.cilium/lb-ipam-ips`"),
-        "{message}"
-    );
-    assert!(!message.contains("cidrs"), "{message}");
+    message.assert_has("hides `io.cilium/lb-ipam-ips`");
+    message.assert_lacks("cidrs");
     let help = help(&report, "addresses-lost-at-upgrade");
-    assert!(help.contains("both annotations"), "{help}");
+    help.assert_has("both annotations");
 }

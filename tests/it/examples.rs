@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::support::{Folder, Ran, repository, run};
+use super::support::{Folder, Ran, TextAssertions, args, repository, run};
 
 fn examples() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(repository().join("examples")).unwrap();
@@ -69,27 +69,16 @@ fn every_example_gives_its_plan_and_applies() {
 
 #[test]
 fn plan_as_markdown() {
-    let plan = copy(&repository().join("examples/fall-over")).run(&[
-        "plan",
-        "--cluster",
-        "cluster.yaml",
-        "-o",
-        "markdown",
-        "--fail-on",
-        "never",
-    ]);
+    let plan = copy(&repository().join("examples/fall-over")).run(&args(
+        "plan --cluster cluster.yaml -o markdown --fail-on never",
+    ));
     insta::assert_snapshot!(plan.expect(0).stdout);
 }
 
 #[test]
 fn plan_as_json_has_what_it_promises() {
-    let plan = copy(&repository().join("examples/pins")).run(&[
-        "plan",
-        "--cluster",
-        "cluster.yaml",
-        "-o",
-        "json",
-    ]);
+    let plan =
+        copy(&repository().join("examples/pins")).run(&args("plan --cluster cluster.yaml -o json"));
     insta::assert_snapshot!(plan.expect(0).stdout);
 }
 
@@ -105,10 +94,7 @@ fn tables() {
         .expect(0)
         .stdout;
     insta::assert_snapshot!(format!("{pools}\n{nodes}"));
-    let json = folder
-        .run(&["show", "pools", "--cluster", "cluster.yaml", "-o", "json"])
-        .expect(0)
-        .json();
+    let json = folder.json("show pools --cluster cluster.yaml -o json");
     assert_eq!(json["items"][1]["name"], "rack-a");
     assert_eq!(json["items"][1]["reserved"], 4);
     assert_eq!(json["items"][1]["free"], 251);
@@ -160,7 +146,7 @@ fn a_recorded_neutron_keeps_what_apply_writes() {
         .expect(0)
         .all();
     for rule in ["address-pairs-missing", "address-pairs-stale"] {
-        assert!(told.contains(rule), "{told}");
+        told.assert_has(rule);
     }
     on(&folder, &["apply", "--auto-approve"]).expect(0);
     assert_eq!(
@@ -171,21 +157,9 @@ fn a_recorded_neutron_keeps_what_apply_writes() {
             vec!["10.20.2.0/24"]
         ]
     );
-    let missing = [
-        "plan",
-        "--cluster",
-        "cluster.yaml",
-        "--neutron-file",
-        "none.json",
-    ];
+    let missing = args("plan --cluster cluster.yaml --neutron-file none.json");
     let told = folder.run(&missing).expect(8).all();
-    assert!(told.contains("none.json"), "{told}");
-    let both = [
-        "plan",
-        "--neutron-file",
-        "neutron.json",
-        "--os-cloud",
-        "lab",
-    ];
+    told.assert_has("none.json");
+    let both = args("plan --neutron-file neutron.json --os-cloud lab");
     assert!(folder.run(&both).code != 0);
 }

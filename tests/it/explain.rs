@@ -1,6 +1,6 @@
 //! `explain`: the whole way to a decision, for nodes, addresses, CIDRs and Services.
 
-use super::support::{Folder, repository, run};
+use super::support::{Folder, TextAssertions, repository, run};
 
 fn explained(subject: &str, example: &str) -> String {
     let (pools, cluster) = (
@@ -45,7 +45,7 @@ fn what_decided_between_pools() {
         ),
     ] {
         let text = explained(node, example);
-        assert!(text.contains(&format!("decided by  {decided}")), "{text}");
+        text.assert_has(&format!("decided by  {decided}"));
     }
 }
 
@@ -72,11 +72,7 @@ fn json_and_unknown_names() {
         &[&["explain", "worker-a9"], &words[..]].concat(),
     )
     .expect(1);
-    assert!(
-        unknown.stderr.contains("did you mean `worker-a4`?"),
-        "{}",
-        unknown.stderr
-    );
+    unknown.stderr.assert_has("did you mean `worker-a4`?");
     let hostile = Folder::new(&[]).run(&["explain", "\u{1b}[31m", "--cluster", "/dev/null"]);
     assert!(!hostile.all().contains('\u{1b}'), "{}", hostile.all());
 }
@@ -91,16 +87,10 @@ fn every_field_that_shows_a_block_with_what_it_means_here() {
         "examples/wrong-block/cluster.yaml",
     ];
     let text = run(repository(), &words).expect(0).stdout;
-    assert!(
-        text.contains(
-            "shows       10.5.112.0/24 in spec.podCIDRs: its agent does not use it; of no pool"
-        ),
-        "{text}"
+    text.assert_has(
+        "shows       10.5.112.0/24 in spec.podCIDRs: its agent does not use it; of no pool",
     );
-    assert!(
-        text.contains("shows       10.5.113.0/24 in CiliumNode.spec.ipam.podCIDRs: its Pods live here; of no pool"),
-        "{text}"
-    );
+    text.assert_has("shows       10.5.113.0/24 in CiliumNode.spec.ipam.podCIDRs: its Pods live here; of no pool");
     let words = [
         "explain",
         "cni",

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipam_core::rules;
 
-use super::support::{Folder, pool, repository, run};
+use super::support::{Folder, TextAssertions, pool, repository, run};
 
 /// The sources of each crate, without their unit tests.
 fn crates() -> BTreeMap<String, Vec<String>> {
@@ -73,8 +73,8 @@ fn a_page_is_printed_without_files_and_cluster() {
 fn an_unknown_code_names_the_nearest_one() {
     let folder = Folder::new(&[]);
     let ran = folder.run(&["explain-rule", "pool-overlaps"]).expect(1);
-    assert!(ran.stderr.contains("'pool-overlap'"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("lists all codes"), "{}", ran.stderr);
+    ran.stderr.assert_has("'pool-overlap'");
+    ran.stderr.assert_has("lists all codes");
     assert!(ran.stderr.lines().count() < 12, "{}", ran.stderr);
 }
 
@@ -82,7 +82,7 @@ fn an_unknown_code_names_the_nearest_one() {
 fn without_a_code_all_are_listed() {
     let folder = Folder::new(&[]);
     let list = folder.run(&["explain-rule"]).expect(0).stdout;
-    let json = folder.run(&["explain-rule", "-o", "json"]).expect(0).json();
+    let json = folder.json("explain-rule -o json");
     let documents = json.as_array().unwrap();
     assert_eq!(documents.len(), rules::pages().count());
     for document in documents {
@@ -238,6 +238,6 @@ fn blocked_changes_and_reports_point_to_their_pages() {
         let page = rules::page(rule["id"].as_str().unwrap()).unwrap();
         assert_eq!(rule["shortDescription"]["text"], page.summary);
         let help = rule["help"]["markdown"].as_str().unwrap();
-        assert!(help.contains(&page.action), "{help}");
+        help.assert_has(&page.action);
     }
 }

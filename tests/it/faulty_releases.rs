@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testbed::{Options, install_crds};
 
 use super::server::{Server, kubernetes};
-use super::support::{Folder, KUBERNETES, cluster};
+use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster};
 
 const LB_POOL: &str = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumLoadBalancerIPPool","metadata":{"name":"lan"},"spec":{"blocks":[{"cidr":"20.0.10.0/24"}]}}"#;
 const L2_POLICY: &str = r#"{"apiVersion":"cilium.io/v2alpha1","kind":"CiliumL2AnnouncementPolicy","metadata":{"name":"l2"},"spec":{"loadBalancerIPs":true}}"#;
@@ -62,16 +62,7 @@ fn entries(upgrade: &Value) -> Vec<(String, Vec<String>)> {
 }
 
 fn doctor(folder: &Folder) -> Vec<Value> {
-    let command = [
-        "doctor",
-        "--no-pools",
-        "--cluster-file",
-        "cluster.json",
-        "-o",
-        "json",
-        "--fail-on",
-        "never",
-    ];
+    let command = args("doctor --no-pools --cluster-file cluster.json -o json --fail-on never");
     folder.run(&command).expect(0).json()["findings"]
         .as_array()
         .unwrap()
@@ -270,10 +261,8 @@ fn the_api_server_refuses_what_upgrade_predicts() {
         assert_eq!(answer.is_err(), is_refused, "{release}: {answer:?}");
         if let Err(error) = answer {
             let error = error.to_string();
-            assert!(
-                error.contains("storedVersions") && error.contains("v2alpha1"),
-                "{error}"
-            );
+            error.assert_has("storedVersions");
+            error.assert_has("v2alpha1");
         }
     }
     // After the fix that `upgrade` prints, 1.20.0 is accepted.

@@ -2,15 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pin, pool};
+use super::support::{Folder, KUBERNETES, TextAssertions, cluster, holds, node, pin, policy, pool};
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
-
-fn policy(spec: &str) -> String {
-    format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {spec}\n"
-    )
-}
 
 fn folder(files: &[String], nodes: &[String]) -> Folder {
     Folder::new(&[
@@ -272,12 +266,8 @@ fn strict_validation_fails_on_warnings_and_on_nothing_less() {
     let doubtful = reserving("10.20.0.0/23");
     doubtful.run(&["validate"]).expect(0);
     let ran = doubtful.run(&["validate", "--strict"]).expect(3);
-    assert!(
-        ran.stderr.contains("pool-without-blocks")
-            && ran.stderr.contains("1 warning, and --strict"),
-        "{}",
-        ran.stderr
-    );
+    ran.stderr.assert_has("pool-without-blocks");
+    ran.stderr.assert_has("1 warning, and --strict");
     assert_eq!(ran.stdout, "");
     let keys = |report: &Value| {
         report
@@ -355,7 +345,7 @@ fn validate_tells_each_ci_the_line_of_a_fault() {
         line.starts_with("::error file=pools/a.yaml,line="),
         "{line}"
     );
-    assert!(line.contains("title=pool-overlap::"), "{line}");
+    line.assert_has("title=pool-overlap::");
     // People read the log.
     assert!(github.stderr.contains("overlaps"), "{github:?}");
     let sarif = validate("sarif").json();
@@ -364,8 +354,8 @@ fn validate_tells_each_ci_the_line_of_a_fault() {
     let place = &result["locations"][0]["physicalLocation"];
     assert_eq!(place["artifactLocation"]["uri"], "pools/a.yaml");
     let number = place["region"]["startLine"].as_u64().unwrap();
-    assert!(line.contains(&format!("line={number},")), "{line}");
+    line.assert_has(&format!("line={number},"));
     let junit = validate("junit").stdout;
-    assert!(junit.contains("<testsuite name=\"validate\""), "{junit}");
-    assert!(junit.contains("failures=\"1\""), "{junit}");
+    junit.assert_has("<testsuite name=\"validate\"");
+    junit.assert_has("failures=\"1\"");
 }

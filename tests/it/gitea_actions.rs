@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use testbed::{PATIENCE, wait_until};
 
 use super::gitea_world::{IPAM, PULL, WORKFLOW, World, git, node, rack};
-use super::support::Folder;
+use super::support::{Folder, TextAssertions};
 
 #[test]
 #[ignore = "slow: builds Gitea and its runner, for minutes the first time"]
@@ -66,10 +66,8 @@ fn a_merge_applies_what_the_comment_showed(world: &World, pushed: &[(&str, &str)
         panic!("{:?}", world.comments(number))
     };
     assert_eq!(author, "bot");
-    assert!(
-        text.contains("1 node gets a block") && text.contains(&commit),
-        "{text}"
-    );
+    text.assert_has("1 node gets a block");
+    text.assert_has(&commit);
 
     // The range moves: another plan.
     world.clone.write("pools/c.yaml", rack("c", "10.4.0.0/16"));
@@ -79,10 +77,8 @@ fn a_merge_applies_what_the_comment_showed(world: &World, pushed: &[(&str, &str)
         panic!("doubled: {:?}", world.comments(number))
     };
     assert_ne!(other, id);
-    assert!(
-        text.contains("10.4.0.0/24") && text.contains(&commit),
-        "{text}"
-    );
+    text.assert_has("10.4.0.0/24");
+    text.assert_has(&commit);
 
     assert!(world.block("n2").is_empty());
     let merged = world.merge(number, "merge");
@@ -133,7 +129,7 @@ fn a_fork_gets_a_comment_and_runs_nothing(world: &World) {
         panic!("{:?}", world.comments(number))
     };
     assert_eq!(author, "bot");
-    assert!(text.contains("1 node gets a block"), "{text}");
+    text.assert_has("1 node gets a block");
     assert!(!trap.exists(), "a step of the fork ran");
 }
 
@@ -151,11 +147,8 @@ fn a_merge_after_the_cluster_moved_is_refused(world: &World, pushed: &[(&str, &s
     let told = world.comments(number);
     assert_eq!(told.len(), 2, "{told:?}");
     let outcome = &told[1].2;
-    assert!(outcome.contains("**not applied**"), "{outcome}");
-    assert!(
-        outcome.contains("the files or the cluster have changed"),
-        "{outcome}"
-    );
+    outcome.assert_has("**not applied**");
+    outcome.assert_has("the files or the cluster have changed");
     assert!(
         outcome.contains("2 nodes get a block"),
         "the plan of now: {outcome}"
@@ -201,7 +194,7 @@ fn a_comment_that_was_edited_approves_nothing(world: &World, refused: &[(&str, &
     git(world.clone.path(), &to_main);
     world.expect("push", &commit, refused);
     let trace = world.trace();
-    assert!(trace.contains("with no pull request"), "{trace}");
+    trace.assert_has("with no pull request");
 
     let pull = format!("{IPAM}/pulls/{number}");
     let merge = json!({"Do": "manually-merged", "MergeCommitID": commit});
@@ -280,10 +273,8 @@ fn drift_opens_an_issue_and_its_end_closes_it(world: &World) {
     let closed = issues("closed");
     assert_eq!(closed.len(), 1);
     let body = closed[0]["body"].as_str().unwrap();
-    assert!(
-        body.contains("matches the files") && body.contains(&main),
-        "{body}"
-    );
+    body.assert_has("matches the files");
+    body.assert_has(&main);
 }
 
 /// Gitea looks for due checks each minute.
@@ -304,7 +295,7 @@ fn the_schedule_starts_the_check(world: &World) {
     });
     let opened = opened.unwrap_or_else(|why| panic!("{why}\n{}", world.trace()));
     let body = opened["body"].as_str().unwrap();
-    assert!(body.contains("1 node gets a block"), "{body}");
+    body.assert_has("1 node gets a block");
     let runs = format!("{IPAM}/actions/runs?event=schedule");
     let runs = world.owner.get(&runs).unwrap();
     assert!(runs["workflow_runs"][0].is_object(), "{runs:#}");

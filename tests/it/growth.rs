@@ -1,6 +1,6 @@
 //! A full pool names the next range that nothing uses, and what Cilium needs before it.
 
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pool};
+use super::support::{Folder, KUBERNETES, TextAssertions, cluster, holds, node, pool};
 
 const NATIVE: &str = r#","routing-mode":"native","ipv4-native-routing-cidr":"10.20.0.0/16""#;
 
@@ -45,7 +45,7 @@ fn the_next_range_holds_all_missing_blocks() {
     let more: Vec<String> = (3..7).map(|n| node(&format!("n{n}"), "a", "")).collect();
     let more: Vec<&str> = more.iter().map(String::as_str).collect();
     let help = help(KUBERNETES, "10.20.0.0/24", &more);
-    assert!(help.contains("for example 10.20.8.0/21, which"), "{help}");
+    help.assert_has("for example 10.20.8.0/21, which");
 }
 
 #[test]

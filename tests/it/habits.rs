@@ -8,7 +8,8 @@ use testbed::Options;
 use super::operator::{GROUP, install_definitions};
 use super::server::{Server, kubernetes};
 use super::support::{
-    Folder, KUBERNETES, Ran, cluster, holds, node, pin, pool, program, ran, repository,
+    Folder, KUBERNETES, Ran, TextAssertions, cluster, holds, node, pin, pool, program, ran,
+    repository,
 };
 
 pub const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
@@ -162,7 +163,7 @@ fn a_switch_that_is_off_overrides_its_variable() {
             let is_written = folder.read("cluster.json").contains("10.20.0.0/24");
             assert_eq!(is_written, code == 0, "{switch:?}");
             if code != 0 {
-                assert!(ran.stderr.contains("pass --auto-approve"), "{}", ran.stderr);
+                ran.stderr.assert_has("pass --auto-approve");
             }
         }
     }
@@ -180,11 +181,8 @@ fn the_name_of_a_kubeconfig_cluster_is_no_file() {
     let kubeconfig = "apiVersion: v1\nkind: Config\nclusters: [{name: prod, cluster: {server: 'https://127.0.0.1:1'}}]\n";
     folder.write(".kube/config", kubeconfig);
     let told = folder.run(&["plan", "--cluster", "prod"]).expect(1).stderr;
-    assert!(
-        told.contains("the kubeconfig has a cluster of this name"),
-        "{told}"
-    );
-    assert!(told.contains("--context"), "{told}");
+    told.assert_has("the kubeconfig has a cluster of this name");
+    told.assert_has("--context");
     folder.run(&["plan", "--cluster", "other"]).expect(8);
     // A file of that name is meant.
     folder.write("prod", folder.read("cluster.json"));
@@ -213,12 +211,12 @@ fn nodes_are_listed_as_kubectl_lists_them() {
     ] {
         let told = on_cluster(&folder, &["show", "nodes", name]).expect(1);
         let expected = format!("there is no node `{name}`, and no such directory; {part}");
-        assert!(told.stderr.contains(&expected), "{}", told.stderr);
+        told.stderr.assert_has(&expected);
     }
     let wide = on_cluster(&folder, &["show", "nodes", "n1", "-o", "wide"]).expect(0);
-    assert!(wide.stdout.contains("rack=a"), "{}", wide.stdout);
+    wide.stdout.assert_has("rack=a");
     let yaml = on_cluster(&folder, &["show", "nodes", "n1", "-o", "yaml"]).expect(0);
-    assert!(yaml.stdout.contains("name: n1"), "{}", yaml.stdout);
+    yaml.stdout.assert_has("name: n1");
 }
 
 #[test]
@@ -251,11 +249,9 @@ fn pools_are_listed_as_kubectl_lists_them() {
         [all[2], all[0], all[1]]
     );
     let one = show(&["rack-b"]).stdout;
-    assert!(
-        one.contains("10.30.0.0/22") && !one.contains("rack-a"),
-        "{one}"
-    );
-    assert!(!one.contains("LONGEST FREE"), "{one}");
+    one.assert_has("10.30.0.0/22");
+    one.assert_lacks("rack-a");
+    one.assert_lacks("LONGEST FREE");
     let wide = show(&["rack-b", "-o", "wide"]).stdout;
     for part in [
         "FAMILY",
@@ -277,7 +273,7 @@ fn pools_are_listed_as_kubectl_lists_them() {
             .expect(1)
             .stderr;
         let expected = format!("there is no pool `{name}`, and no such directory; {part}");
-        assert!(told.contains(&expected), "{told}");
+        told.assert_has(&expected);
     }
 }
 
@@ -311,7 +307,7 @@ fn a_plan_with_blocked_changes_never_looks_done() {
     on_cluster(&folder, &["plan", "--out", "p.json"]);
     let saved = on_cluster(&folder, &["show", "p.json"]).stdout;
     for text in [human, page, limited, saved] {
-        assert!(!text.contains("No changes"), "{text}");
+        text.assert_lacks("No changes");
     }
 }
 
@@ -354,7 +350,7 @@ fn a_pool_is_explained() {
     let told = on_cluster(&folder, &["explain", "pool/aa"])
         .expect(1)
         .stderr;
-    assert!(told.contains("did you mean `pool/a`?"), "{told}");
+    told.assert_has("did you mean `pool/a`?");
     assert_eq!(of("node/n2")["kind"], "node");
 }
 
@@ -443,7 +439,7 @@ fn what_kubectl_prints_is_a_document_for_the_program_and_for_editors() {
 #[test]
 fn the_version_names_the_formats() {
     let folder = Folder::new(&[]);
-    let version = folder.run(&["version", "-o", "json"]).expect(0).json();
+    let version = folder.json("version -o json");
     assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
     for field in ["plan_format", "claims_format", "api_version"] {
         assert!(version[field].is_string(), "{version}");
@@ -455,7 +451,7 @@ fn there_is_a_man_page_for_each_command() {
     let folder = Folder::new(&[]);
     folder.run(&["manual", "man"]).expect(0);
     let page = folder.read("man/cilium-ipam-show-nodes.1");
-    assert!(page.contains("CILIUM_IPAM_SHOW_NODES_OUTPUT"), "{page}");
+    page.assert_has("CILIUM_IPAM_SHOW_NODES_OUTPUT");
     assert!(folder.read("man/cilium-ipam.1").contains("cilium\\-ipam"));
     assert!(!Path::new(&folder.join("man/cilium-ipam-manual.1")).exists());
 }

@@ -1,7 +1,7 @@
 //! Answers in Protobuf: those of a healthy API server are read, and no other is an empty list.
 
 use super::hostile_server::{healthy, serve};
-use super::support::{Folder, Ran};
+use super::support::{Folder, Ran, TextAssertions, args};
 
 /// A field that holds text or a message. All lengths are below 128, so the bytes are text.
 fn field(number: u8, content: &str) -> String {
@@ -42,13 +42,7 @@ fn nodes(first: String, rest: (u16, String)) -> Folder {
 }
 
 fn plan(folder: &Folder) -> Ran {
-    folder.run(&[
-        "plan",
-        "--kubeconfig",
-        "kubeconfig",
-        "--retry-timeout",
-        "1s",
-    ])
+    folder.run(&args("plan --kubeconfig kubeconfig --retry-timeout 1s"))
 }
 
 #[test]
@@ -58,7 +52,7 @@ fn pages_in_either_encoding_are_one_list() {
     for rest in [page("", &["b"]), json.to_owned()] {
         let ran = plan(&nodes(firsts.clone(), (200, rest))).expect(0);
         for block in ["10.20.0.0/24", "10.20.1.0/24"] {
-            assert!(ran.stdout.contains(block), "{}", ran.stdout);
+            ran.stdout.assert_has(block);
         }
     }
 }
@@ -66,7 +60,7 @@ fn pages_in_either_encoding_are_one_list() {
 #[test]
 fn an_empty_list_is_believed() {
     let ran = plan(&nodes(page("", &[]), (404, String::new()))).expect(0);
-    assert!(!ran.stdout.contains("10.20.0.0/24"), "{}", ran.stdout);
+    ran.stdout.assert_lacks("10.20.0.0/24");
 }
 
 #[test]
@@ -116,9 +110,5 @@ fn a_refusal_in_protobuf_says_why() {
         path => healthy(method, path),
     });
     let ran = plan(&folder).expect(8);
-    assert!(
-        ran.stderr.contains("nodes are none of your business"),
-        "{}",
-        ran.stderr
-    );
+    ran.stderr.assert_has("nodes are none of your business");
 }

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::support::{Folder, Ran, pool};
+use super::support::{Folder, Ran, TextAssertions, args, pool};
 
 /// Status, `Retry-After` if there is one, body.
 type Answer = dyn Fn(&str, &str) -> (u16, Option<&'static str>, String) + Send + Sync;
@@ -101,14 +101,9 @@ pub fn writes_node(method: &str, path: &str) -> bool {
 }
 
 fn apply(folder: &Folder) -> Ran {
-    folder.run(&[
-        "apply",
-        "--kubeconfig",
-        "kubeconfig",
-        "--auto-approve",
-        "--retry-timeout",
-        "1s",
-    ])
+    folder.run(&args(
+        "apply --kubeconfig kubeconfig --auto-approve --retry-timeout 1s",
+    ))
 }
 
 /// The answers of a healthy server with one node, in ipam `kubernetes`.
@@ -145,13 +140,7 @@ pub fn healthy(method: &str, path: &str) -> (u16, String) {
 }
 
 fn plan(folder: &Folder) -> Ran {
-    folder.run(&[
-        "plan",
-        "--kubeconfig",
-        "kubeconfig",
-        "--retry-timeout",
-        "1s",
-    ])
+    folder.run(&args("plan --kubeconfig kubeconfig --retry-timeout 1s"))
 }
 
 #[test]
@@ -241,11 +230,7 @@ fn a_write_whose_answers_are_lost_is_unknown() {
         healthy(method, path)
     });
     let ran = apply(&folder).expect(7);
-    assert!(
-        ran.stdout.contains("unknown Node/n  10.20.0.0/24"),
-        "{}",
-        ran.stdout
-    );
+    ran.stdout.assert_has("unknown Node/n  10.20.0.0/24");
     assert!(
         writes.load(Ordering::SeqCst) > 1,
         "a guarded write may be sent again"
@@ -270,14 +255,7 @@ fn a_busy_server_is_asked_again() {
             let (status, body) = healthy(method, path);
             (status, None, body)
         });
-        let words = [
-            "apply",
-            "--kubeconfig",
-            "kubeconfig",
-            "--auto-approve",
-            "--retry-timeout",
-            "20s",
-        ];
+        let words = args("apply --kubeconfig kubeconfig --auto-approve --retry-timeout 20s");
         let ran = folder.run(&words).expect(0);
         assert!(
             ran.stdout.contains("Applied 1 change;"),
@@ -310,16 +288,7 @@ fn always_busy(status: u16, asked: &'static str) -> (serde_json::Value, usize) {
         };
         (status, None, body)
     });
-    let words = [
-        "apply",
-        "--kubeconfig",
-        "kubeconfig",
-        "--auto-approve",
-        "--retry-timeout",
-        "2s",
-        "-o",
-        "json",
-    ];
+    let words = args("apply --kubeconfig kubeconfig --auto-approve --retry-timeout 2s -o json");
     // What is unknown may have been applied.
     let report = folder
         .run(&words)
@@ -384,11 +353,7 @@ fn a_write_that_lost_the_race_against_itself_counts_as_applied() {
         healthy(method, path)
     });
     let ran = apply(&folder).expect(0);
-    assert!(
-        ran.stdout.contains("Applied 1 change; 0 not applied"),
-        "{}",
-        ran.stdout
-    );
+    ran.stdout.assert_has("Applied 1 change; 0 not applied");
 }
 
 #[test]
@@ -434,14 +399,7 @@ fn a_server_that_fails_for_a_while_is_waited_for() {
                 _ => healthy(method, path),
             },
         );
-        let words = [
-            "apply",
-            "--kubeconfig",
-            "kubeconfig",
-            "--auto-approve",
-            "--retry-timeout",
-            "20s",
-        ];
+        let words = args("apply --kubeconfig kubeconfig --auto-approve --retry-timeout 20s");
         assert!(
             folder
                 .run(&words)
@@ -522,12 +480,8 @@ fn a_list_that_is_older_than_the_claims_is_not_used() {
         )
     });
     let ran = plan(&folder).expect(8);
-    assert!(
-        ran.stderr
-            .contains("older than the claims that were read before it (6 < 7)"),
-        "{}",
-        ran.stderr
-    );
+    ran.stderr
+        .assert_has("older than the claims that were read before it (6 < 7)");
 }
 
 #[test]

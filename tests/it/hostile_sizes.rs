@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::support::{Folder, pin, pool};
+use super::support::{Folder, TextAssertions, pin, pool};
 use cilium_ipam::render::{
     Detail, PageLimit, diagnostics, finding_documents, findings_in_event, markdown_findings,
 };
@@ -185,11 +185,8 @@ fn the_number_of_what_is_left_out_is_exact() {
         "{snippet}"
     );
     let human = folder.run(&["validate"]).expect(3).stderr;
-    assert!(
-        human.contains("1,229 further errors of bad-range")
-            && human.contains("--show-all shows all"),
-        "{human}"
-    );
+    human.assert_has("1,229 further errors of bad-range");
+    human.assert_has("--show-all shows all");
 }
 
 #[test]
@@ -205,10 +202,8 @@ fn a_place_far_into_a_long_line_is_shown_with_what_stands_around_it() {
     );
     folder.write("pools/a.yaml", pool("a", &line));
     let shown = folder.run(&["validate"]).expect(3).stderr;
-    assert!(
-        shown.contains("10.20.7.207, 10.20.0.300, 10.20.0.0") && shown.contains("pools/a.yaml:4:"),
-        "{shown}"
-    );
+    shown.assert_has("10.20.7.207, 10.20.0.300, 10.20.0.0");
+    shown.assert_has("pools/a.yaml:4:");
     assert!(
         shown.lines().all(|line| line.chars().count() < 250),
         "{shown}"

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use testbed::{MetalLb, Options, Program, User, wait_until};
 
 use super::server::{Server, grant, kubernetes, node};
+use crate::support::{TextAssertions, args};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -70,11 +71,7 @@ fn holding(server: &Server, nodes: &[(&str, &str, &str)]) {
 }
 
 fn is_as_the_files_say(server: &Server) {
-    let plan = [
-        "plan",
-        "--fail-on",
-        "changes,blocked,misplaced,refused,error",
-    ];
+    let plan = args("plan --fail-on changes,blocked,misplaced,refused,error");
     server.run(&plan).expect(0);
 }
 
@@ -104,15 +101,11 @@ fn calico(kind: &str, name: &str, spec: &Value) -> Value {
 fn calico_on_a_real_api_server() {
     let server = start(&[]);
     let ran = server.run(&["import", "--from", "calico"]).expect(1);
-    assert!(
-        ran.stderr
-            .contains("does not serve ippools.crd.projectcalico.org"),
-        "{}",
-        ran.all()
-    );
+    ran.stderr
+        .assert_has("does not serve ippools.crd.projectcalico.org");
     define(&server, &CALICO, "Cluster");
     let ran = server.run(&["import", "--from", "calico"]).expect(1);
-    assert!(ran.stderr.contains("no pool of Calico"), "{}", ran.all());
+    ran.stderr.assert_has("no pool of Calico");
 
     // More than one page.
     let nodes: Vec<(String, &str, String)> = (0..600)
@@ -167,12 +160,8 @@ fn calico_on_a_real_api_server() {
 
     let held = server.pod_cidrs();
     let ran = server.run(&["import", "--from", "calico"]).expect(0);
-    assert!(
-        ran.stdout
-            .contains("No changes. 600 nodes as the files say, 0 moved."),
-        "{}",
-        ran.all()
-    );
+    ran.stdout
+        .assert_has("No changes. 600 nodes as the files say, 0 moved.");
     is_as_the_files_say(&server);
     assert_eq!(server.pod_cidrs(), held);
 
@@ -189,12 +178,8 @@ fn calico_on_a_real_api_server() {
     let ran = server
         .run_as(&kubeconfig, &["import", "blind", "--from", "calico"])
         .expect(8);
-    assert!(
-        ran.stderr
-            .contains("ipamblocks.crd.projectcalico.org cannot be read"),
-        "{}",
-        ran.all()
-    );
+    ran.stderr
+        .assert_has("ipamblocks.crd.projectcalico.org cannot be read");
     assert!(!server.folder.join("blind").exists());
 }
 
@@ -250,13 +235,9 @@ fn metallb_on_a_real_api_server() {
     let ran = server.run(&["import", "--from", "metallb"]).expect(0);
     // Told: the cluster has no such kind, and a person would miss its settings.
     for kind in ["bgpadvertisements.metallb.io", "communities.metallb.io"] {
-        assert!(
-            ran.stderr.contains(&format!("left out: {kind}")),
-            "{}",
-            ran.all()
-        );
+        ran.stderr.assert_has(&format!("left out: {kind}"));
     }
-    assert!(!ran.stderr.contains("bgppeers"), "{}", ran.all());
+    ran.stderr.assert_lacks("bgppeers");
     server.run(&["apply", "--auto-approve"]).expect(0);
     is_as_the_files_say(&server);
     let service = server.plane.get(&format!("{path}/web")).unwrap();
@@ -309,18 +290,12 @@ fn node_ipam_controller_on_a_real_api_server() {
     let ran = server
         .run(&["import", "--from", "node-ipam-controller"])
         .expect(0);
-    assert!(
-        ran.stdout
-            .contains("No changes. 4 nodes as the files say, 0 moved."),
-        "{}",
-        ran.all()
-    );
+    ran.stdout
+        .assert_has("No changes. 4 nodes as the files say, 0 moved.");
     is_as_the_files_say(&server);
     let pins = server.folder.read("pools/node-assignments.yaml");
-    assert!(
-        pins.contains("name: n3") && !pins.contains("name: n1"),
-        "{pins}"
-    );
+    pins.assert_has("name: n3");
+    pins.assert_lacks("name: n1");
     assert_eq!(server.pod_cidrs(), held);
 }
 
@@ -411,17 +386,9 @@ fn addresses_that_metallb_itself_gave() {
 
     // Two Services share an address by an annotation that Cilium does not read.
     let ran = server.run(&["import", "--from", "metallb"]).expect(2);
-    assert!(
-        ran.stderr.contains("lbipam.cilium.io/sharing-key=key"),
-        "{}",
-        ran.all()
-    );
-    assert!(
-        ran.stderr
-            .contains("sharing keys: none and none; give both the same one"),
-        "{}",
-        ran.all()
-    );
+    ran.stderr.assert_has("lbipam.cilium.io/sharing-key=key");
+    ran.stderr
+        .assert_has("sharing keys: none and none; give both the same one");
     for name in ["one", "two"] {
         let annotation =
             json!({"metadata": {"annotations": {"lbipam.cilium.io/sharing-key": "key"}}});

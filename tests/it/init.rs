@@ -9,7 +9,9 @@ use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::{Value, json};
 
 use super::server::{Server, kubernetes};
-use super::support::{Folder, KUBERNETES, cluster, holds, node, program, repository};
+use super::support::{
+    Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, program, repository,
+};
 
 pub const INIT: [&str; 3] = ["init", "--cluster-file", "cluster.json"];
 
@@ -67,12 +69,8 @@ fn nodes_that_hold_blocks_keep_them_without_a_question() {
     let folder = with_nodes(KUBERNETES, &nodes);
     let ran = folder.run(&INIT).expect(0);
     assert!(!ran.stderr.contains("]: "), "a question: {}", ran.all());
-    assert!(
-        ran.stdout
-            .contains("No changes. 3 nodes as the files say, 0 moved."),
-        "{}",
-        ran.all()
-    );
+    ran.stdout
+        .assert_has("No changes. 3 nodes as the files say, 0 moved.");
     plans(&folder, "No changes. 3 nodes as the files say, 0 moved.");
     let pools = pools(&folder);
     assert_eq!(pools["rack-a"], ["10.20.0.0/20"]);
@@ -132,7 +130,7 @@ fn dual_stack_nodes_keep_both_blocks() {
             .run(&[&INIT[..], &["--split-by", split]].concat())
             .expect(0);
         let plan = plans(&folder, "Plan: 1 to assign, 0 moved; 2 unchanged.");
-        assert!(plan.contains("fd00:20:0:"), "{plan}");
+        plan.assert_has("fd00:20:0:");
     }
 }
 
@@ -153,10 +151,10 @@ fn blocks_of_other_sizes_and_outside_the_cidrs_stay_and_are_remarked() {
         "1 block of nodes outside the given CIDRs, such as 10.99.7.0/24",
         "pool `default-26` keeps these blocks",
     ] {
-        assert!(ran.stderr.contains(remark), "{}", ran.all());
+        ran.stderr.assert_has(remark);
     }
     let plan = plans(&folder, "Plan: 1 to assign, 0 moved; 4 unchanged.");
-    assert!(plan.contains("pool default"), "{plan}");
+    plan.assert_has("pool default");
     assert_eq!(pools(&folder)["default-26"], ["10.20.2.0/26"]);
 }
 
@@ -182,12 +180,8 @@ fn values_of_labels_cannot_write_yaml() {
     let ran = folder
         .run(&[&INIT[..], &["--split-by", "rack"]].concat())
         .expect(0);
-    assert!(
-        ran.stderr
-            .contains("4 nodes with a label value that no selector can have"),
-        "{}",
-        ran.all()
-    );
+    ran.stderr
+        .assert_has("4 nodes with a label value that no selector can have");
     plans(&folder, "Plan: 9 to assign, 0 moved.");
     let text = folder.read("pools/pools.yaml");
     let documents = documents(&text);
@@ -219,12 +213,8 @@ fn no_file_is_replaced_and_nothing_is_written_beside_one() {
         let ran = folder
             .run(&[&["init", "--offline"], flags].concat())
             .expect(1);
-        assert!(
-            ran.stderr
-                .contains(&format!("{name} exists; nothing was written")),
-            "{}",
-            ran.all()
-        );
+        ran.stderr
+            .assert_has(&format!("{name} exists; nothing was written"));
         assert_eq!(folder.read(name), "# mine\n");
         assert_eq!(files(folder.path()), [name], "{name}");
     }
@@ -251,7 +241,7 @@ fn a_folder_that_cannot_be_written_leaves_nothing() {
     let ran = folder
         .run(&["init", "--offline", "--ci", "github"])
         .expect(1);
-    assert!(ran.stderr.contains("nothing was written"), "{}", ran.all());
+    ran.stderr.assert_has("nothing was written");
     assert_eq!(files(folder.path()), [".github"]);
     assert!(!folder.join("pools").exists());
 }
@@ -262,10 +252,10 @@ fn without_a_cluster_no_values_of_a_label_are_invented() {
     let ran = folder
         .run(&["init", "--offline", "--split-by", "rack"])
         .expect(1);
-    assert!(ran.stderr.contains("`rack=a,b`"), "{}", ran.all());
+    ran.stderr.assert_has("`rack=a,b`");
     assert!(!folder.join("pools").exists());
     let ran = folder.run(&["init", "--offline"]).expect(0);
-    assert!(ran.stdout.contains("IPv4 only"), "{}", ran.all());
+    ran.stdout.assert_has("IPv4 only");
 }
 
 #[test]
@@ -283,7 +273,7 @@ fn without_a_cluster_the_answers_make_an_example() {
             "25,64",
         ])
         .expect(0);
-    assert!(ran.stdout.contains("No cluster was read"), "{}", ran.all());
+    ran.stdout.assert_has("No cluster was read");
     folder.run(&["validate", "--strict"]).expect(0);
     let pools = pools(&folder);
     assert_eq!(pools["rack-r1"], ["10.50.0.0/17", "fd00:50::/49"]);
@@ -292,7 +282,7 @@ fn without_a_cluster_the_answers_make_an_example() {
     let ran = Folder::new(&[])
         .run(&["init", "--retry-timeout", "0s"])
         .expect(1);
-    assert!(ran.stderr.contains("pass --offline"), "{}", ran.all());
+    ran.stderr.assert_has("pass --offline");
 }
 
 #[test]
@@ -331,12 +321,9 @@ fn a_mode_of_another_allocator_is_refused() {
     for mode in ["eni", "crd", "delegated-plugin", "something-new"] {
         let folder = with_nodes(&format!(r#""ipam":"{mode}""#), &[node("n1", "a", "")]);
         let ran = folder.run(&INIT).expect(1);
-        assert!(
-            ran.stderr.contains(mode)
-                && ran.stderr.contains("LoadBalancer pools work in every mode"),
-            "{}",
-            ran.all()
-        );
+        ran.stderr.assert_has(mode);
+        ran.stderr
+            .assert_has("LoadBalancer pools work in every mode");
         assert!(!folder.join("pools").exists());
     }
 }
@@ -352,13 +339,9 @@ fn every_example_cluster_gets_files_that_its_plan_can_carry_out() {
             .run(&["init", "--cluster-file", "cluster.yaml"])
             .expect(0);
         folder.run(&["validate", "--strict"]).expect(0);
-        let plan = folder.run(&[
-            "plan",
-            "--cluster-file",
-            "cluster.yaml",
-            "--fail-on",
-            "blocked,misplaced,refused",
-        ]);
+        let plan = folder.run(&args(
+            "plan --cluster-file cluster.yaml --fail-on blocked,misplaced,refused",
+        ));
         assert_eq!(plan.code, 0, "{}: {}", example.display(), plan.all());
     }
 }
@@ -435,7 +418,7 @@ fn a_person_is_asked_four_questions_at_most() {
         &answers,
     );
     assert_eq!((code, questions(&asked)), (0, 5), "{asked}");
-    assert!(asked.contains("no node has the label `rac`"), "{asked}");
+    asked.assert_has("no node has the label `rac`");
     assert!(folder.join(".github/workflows/cilium-ipam.yaml").exists());
     // 10.96.0.0/16 are the Services.
     plans(&folder, "Plan: 1 to assign, 0 moved; 1 unchanged.");
@@ -552,6 +535,6 @@ fn racks_of_one_name_in_two_places_are_remarked() {
         .expect(0);
     let all = ran.all();
     let told = "nodes with rack=a are in 2 places by the label `topology.kubernetes.io/zone` (north, south)";
-    assert!(all.contains(told), "{all}");
-    assert!(!all.contains("nodes with rack=b"), "{all}");
+    all.assert_has(told);
+    all.assert_lacks("nodes with rack=b");
 }

@@ -5,7 +5,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::init::{INIT, documents, with_nodes};
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pool, ran, repository};
+use super::support::{
+    Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pool, ran, repository,
+};
 
 /// The scripts of one job of a workflow.
 fn scripts(workflow: &Value, job: &str) -> Vec<String> {
@@ -41,10 +43,7 @@ fn run_script(folder: &Folder, script: &str) -> (i32, String, String) {
 
 /// The plan of CI fails if a node would be misplaced or blocked, and says so on the page.
 fn ci_fails_for_what_a_person_must_see(folder: &Folder, script: &str) {
-    assert!(
-        script.contains("--fail-on error,refused,policy,blocked,misplaced "),
-        "{script}"
-    );
+    script.assert_has("--fail-on error,refused,policy,blocked,misplaced ");
     let [outside, blocked] = [
         [node("n1", "a", &holds("10.99.0.0/24"))],
         [node("n1", "c", "")],
@@ -67,10 +66,7 @@ fn ci_does_not_fail_for_what_the_first_plan_has_already() {
         .run(&[&INIT[..], &["--ci", "github"]].concat())
         .expect(0);
     let workflow = folder.read(".github/workflows/cilium-ipam.yaml");
-    assert!(
-        workflow.contains("--fail-on error,refused,policy,misplaced "),
-        "{workflow}"
-    );
+    workflow.assert_has("--fail-on error,refused,policy,misplaced ");
     let plan = scripts(&documents(&workflow)[0], "plan");
     let ran = run_script(&folder, plan.last().unwrap());
     assert_eq!(ran.0, 0, "{ran:?}");
@@ -133,14 +129,9 @@ fn the_ci_files_parse_and_their_commands_run() {
         ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
     ]);
     gitlab
-        .run(&[
-            "init",
-            "net/pools",
-            "--ci",
-            "gitlab",
-            "--cluster-file",
-            "cluster.json",
-        ])
+        .run(&args(
+            "init net/pools --ci gitlab --cluster-file cluster.json",
+        ))
         .expect(0);
     let ci = documents(&gitlab.read(".gitlab-ci.yml"));
     let script = ci[0]["cilium-ipam"]["script"].as_array().unwrap();
@@ -154,11 +145,7 @@ fn the_ci_files_parse_and_their_commands_run() {
     let again = gitlab
         .run(&["init", "more", "--ci", "gitlab", "--offline"])
         .expect(0);
-    assert!(
-        again.stdout.contains("Add to .gitlab-ci.yml"),
-        "{}",
-        again.all()
-    );
+    again.stdout.assert_has("Add to .gitlab-ci.yml");
     documents(&gitlab.read(".gitlab/cilium-ipam.gitlab-ci.yml"));
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::hostile_server::{accepted, healthy, serve, writes_node};
-use super::support::{Folder, KUBERNETES, cluster, node, pool, program, ran};
+use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster, node, pool, program, ran};
 
 const APPLY: [&str; 6] = [
     "apply",
@@ -255,13 +255,9 @@ fn a_full_disk_leaves_the_file_and_calls_nothing_written() {
         ran.stderr
     );
     let why = "cluster file cluster.json cannot be written, and stays as it is: File too large";
-    assert!(ran.stderr.contains(why), "{}", ran.stderr);
-    assert!(
-        ran.stdout
-            .contains("Applied 0 changes; 300 not applied, 0 unknown."),
-        "{}",
-        ran.stdout
-    );
+    ran.stderr.assert_has(why);
+    ran.stdout
+        .assert_has("Applied 0 changes; 300 not applied, 0 unknown.");
     assert_eq!(folder.read("cluster.json"), before);
     let mut names: Vec<_> = folder
         .path()
@@ -287,34 +283,13 @@ fn what_is_no_file_is_refused_before_it_is_opened() {
     }
     for (words, code) in [
         (&["plan", "pipe", "--cluster", "cluster.json"][..], 3),
+        (&args("apply pipe --cluster cluster.json --auto-approve"), 3),
         (
-            &[
-                "apply",
-                "pipe",
-                "--cluster",
-                "cluster.json",
-                "--auto-approve",
-            ],
+            &args("apply pipe.yaml --cluster cluster.json --auto-approve"),
             3,
         ),
         (
-            &[
-                "apply",
-                "pipe.yaml",
-                "--cluster",
-                "cluster.json",
-                "--auto-approve",
-            ],
-            3,
-        ),
-        (
-            &[
-                "apply",
-                "pipe.json",
-                "--cluster",
-                "cluster.json",
-                "--auto-approve",
-            ],
+            &args("apply pipe.json --cluster cluster.json --auto-approve"),
             1,
         ),
         (&["show", "pipe.json"], 1),

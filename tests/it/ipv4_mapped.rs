@@ -3,15 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Folder, KUBERNETES, cluster, node, pin, pool};
+use super::support::{Folder, KUBERNETES, TextAssertions, cluster, node, pin, policy, pool};
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
-
-fn policy(spec: &str) -> String {
-    format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {spec}\n"
-    )
-}
 
 fn balancer(spec: &Value) -> String {
     json!({"apiVersion": "cilium.io/v2", "kind": "CiliumLoadBalancerIPPool", "metadata": {"name": "lb"}, "spec": spec})
@@ -24,10 +18,7 @@ fn planned(files: &[String], items: &[String]) -> Value {
         ("cluster.json", &cluster("1.19.3", KUBERNETES, &items)),
         ("pools/a.yaml", &files.join("---\n")),
     ]);
-    folder
-        .run(&["plan", "--cluster", "cluster.json", "-o", "json"])
-        .expect(0)
-        .json()
+    folder.json("plan --cluster cluster.json -o json")
 }
 
 /// The block that node `n` gets.
@@ -185,5 +176,5 @@ fn a_pinned_address_and_one_that_is_asked_about_are_ipv4() {
         .run(&["explain", "::ffff:10.20.0.7", "--cluster", "cluster.json"])
         .expect(0)
         .stdout;
-    assert!(asked.contains("Node/n"), "{asked}");
+    asked.assert_has("Node/n");
 }

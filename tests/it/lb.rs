@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use testbed::{CiliumVersion, Operator, Options, Program, install_cilium, wait_until};
 
 use super::server::{Server, kubernetes};
-use super::support::{pool, repository, run};
+use super::support::{args, pool, repository, run};
 
 pub const POOLS: &str = "/apis/cilium.io/v2alpha1/ciliumloadbalancerippools";
 pub const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -59,7 +59,7 @@ fn demo(server: &Server, field: &str) {
 }
 
 fn shown(server: &Server) -> Value {
-    server.run(&["show", "lb", "-o", "json"]).expect(0).json()
+    server.json("show lb -o json")
 }
 
 /// The output once Cilium's figures are present and equal ours.
@@ -183,7 +183,7 @@ fn findings(server: &Server, rule: &str) -> Vec<String> {
         "pools/a.yaml",
         pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
     );
-    let plan = server.run(&["plan", "-o", "json"]).expect(0).json();
+    let plan = server.json("plan -o json");
     let findings = plan["findings"]
         .as_array()
         .unwrap()
@@ -407,12 +407,7 @@ fn services_of_every_kind_on_both_versions() {
 fn the_picture_in_the_readme() {
     let shown = run(
         repository(),
-        &[
-            "show",
-            "lb",
-            "--cluster",
-            "examples/load-balancer/cluster.yaml",
-        ],
+        &args("show lb --cluster examples/load-balancer/cluster.yaml"),
     )
     .expect(0)
     .stdout;

@@ -8,7 +8,7 @@ use super::lb::{
     POOLS, SERVICES, address_pool, by_kubectl, by_us, operator, server, service, settled,
 };
 use super::server::{Server, kubernetes};
-use super::support::repository;
+use super::support::{TextAssertions, repository};
 
 const BOTH: [CiliumVersion; 2] = [CiliumVersion::V1_15, CiliumVersion::V1_19];
 
@@ -23,10 +23,7 @@ fn manifest(name: &str, spec: &Value) -> String {
 }
 
 fn plan(server: &Server) -> Value {
-    server
-        .run(&["plan", "-o", "json", "--fail-on", "never"])
-        .expect(0)
-        .json()
+    server.json("plan -o json --fail-on never")
 }
 
 fn apply(server: &Server, more: &[&str]) -> Value {
@@ -193,10 +190,8 @@ fn pools_taken_over_survive_the_upgrade_that_they_would_not_have() {
         "no Service loses or gets an address"
     );
     let shown = server.run(&["plan"]).expect(0).stdout;
-    assert!(
-        shown.contains("-  cidrs:") && shown.contains("+  blocks:"),
-        "{shown}"
-    );
+    shown.assert_has("-  cidrs:");
+    shown.assert_has("+  blocks:");
     apply(&server, &[]);
     let pool = server.plane.get(&format!("{POOLS}/blue-pool")).unwrap();
     assert_eq!(

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Folder, KUBERNETES, cluster, pool};
+use super::support::{Folder, KUBERNETES, TextAssertions, cluster, pool};
 
 const KEY: &str = "lbipam.cilium.io/ips";
 
@@ -65,10 +65,7 @@ fn lb(folder: &Folder, arguments: &[&str], code: i32) -> super::support::Ran {
 }
 
 fn planned(folder: &Folder) -> Value {
-    folder
-        .run(&["plan", "--cluster-file", "cluster.json", "-o", "json"])
-        .expect(0)
-        .json()
+    folder.json("plan --cluster-file cluster.json -o json")
 }
 
 fn files(folder: &Folder) -> Vec<String> {
@@ -142,10 +139,7 @@ fn what_is_held_is_pinned_and_nothing_else_changes() {
     assert_eq!(again, "Nothing to freeze: 2 Services pinned already.\n");
     assert_eq!(folder.read("pools/frozen/shop/web.yaml"), written);
     let unknown = lb(&folder, &["freeze", "--service", "shop/wbe"], 1).stderr;
-    assert!(
-        unknown.contains("no LoadBalancer Service `shop/wbe`"),
-        "{unknown}"
-    );
+    unknown.assert_has("no LoadBalancer Service `shop/wbe`");
 }
 
 #[test]
@@ -160,23 +154,16 @@ fn a_file_that_differs_is_shown_and_stays() {
         .replace("20.0.10.7", "20.0.10.70");
     folder.write("pools/frozen/shop/web.yaml", &edited);
     let ran = lb(&folder, &["freeze"], 1);
-    assert!(
-        ran.stdout
-            .contains("-  - \"20.0.10.70\"\n+  - \"20.0.10.7\"\n"),
-        "{}",
-        ran.all()
-    );
+    ran.stdout
+        .assert_has("-  - \"20.0.10.70\"\n+  - \"20.0.10.7\"\n");
     assert_eq!(files(&folder), ["pools/frozen/shop/web.yaml"]);
     assert_eq!(folder.read("pools/frozen/shop/web.yaml"), edited);
     // An edited file belongs to a person.
     let edited = edited.replace("\"20.0.10.70\"", "\"20.0.10.7\" # ours");
     folder.write("pools/frozen/shop/web.yaml", &edited);
     let ran = lb(&folder, &["thaw"], 0);
-    assert!(
-        ran.stderr.contains("remove the ServiceAssignment by hand"),
-        "{}",
-        ran.all()
-    );
+    ran.stderr
+        .assert_has("remove the ServiceAssignment by hand");
     assert_eq!(files(&folder), ["pools/frozen/shop/web.yaml"]);
 }
 
@@ -245,12 +232,7 @@ fn a_pin_that_cannot_help_is_not_written() {
         service("web", &["20.0.10.7"], Made::default()),
     ]);
     let ran = lb(&folder, &["freeze"], 2);
-    assert!(
-        ran.stderr
-            .contains("Service shop/doomed: Cilium takes 30.0.10.1 away when its operator restarts, also from a pinned Service: its pool is disabled"),
-        "{}",
-        ran.all()
-    );
+    ran.stderr.assert_has("Service shop/doomed: Cilium takes 30.0.10.1 away when its operator restarts, also from a pinned Service: its pool is disabled");
     assert_eq!(files(&folder), ["pools/frozen/shop/web.yaml"]);
 }
 
@@ -284,7 +266,7 @@ fn a_thaw_names_the_annotations_that_stay() {
     assert_eq!(files(&folder).len(), 2);
     let ran = lb(&folder, &["thaw"], 0);
     let told = format!("kubectl annotate service --namespace shop ours theirs {KEY}-");
-    assert!(ran.stderr.contains(&told), "{}", ran.all());
+    ran.stderr.assert_has(&told);
     assert_eq!(files(&folder), Vec::<String>::new());
     assert!(!folder.join("pools/frozen").exists());
     assert_eq!(planned(&folder)["changes"], json!([]));

@@ -8,7 +8,7 @@ use testbed::{CiliumVersion, Operator, wait_until};
 
 use super::lb::{POOLS, SERVICES, address_pool, operator, server, service};
 use super::server::Server;
-use super::support::pool;
+use super::support::{TextAssertions, pool};
 
 const SERVICES_IN_ALL: usize = 10;
 
@@ -143,11 +143,7 @@ fn frozen_addresses_outlive_restarts_and_a_thaw_moves_nothing() {
 
         // No plan removes an annotation that others may have taken over: a person does.
         let ran = server.run(&["lb", "thaw"]).expect(0);
-        assert!(
-            ran.stderr.contains("kubectl annotate service"),
-            "{}",
-            ran.all()
-        );
+        ran.stderr.assert_has("kubectl annotate service");
         unpin(&server);
         assert_eq!(pinned(&server), 0, "{version:?}");
         wait_for_operator(&server, 2);

@@ -127,7 +127,7 @@ fn moved(services: usize) -> Measured {
             .expect(0);
         let _operator = operator(&server, version);
         wait_until("Cilium to serve them all", PATIENCE, || {
-            let shown = server.run(&["show", "lb", "-o", "json"]).expect(0).json();
+            let shown = server.json("show lb -o json");
             // Cilium writes no condition where nothing is to change, but it counts the addresses.
             let pools = shown["pools"].as_array().unwrap();
             let used = |pool: &Value| pool["used"].as_str()?.parse::<usize>().ok();

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 
 use super::habits::{POOL, on_cluster, three};
 use super::safety_arguments::{dual_stack, running};
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pool, repository};
+use super::support::{
+    Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pool, repository,
+};
 
 fn blocks(plan: &Value) -> Vec<(String, Value)> {
     let changes = plan["changes"].as_array().unwrap().iter();
@@ -72,11 +74,11 @@ fn a_limited_plan_never_speaks_for_the_whole_cluster() {
         told.starts_with("No changes to 1 selected node. 1 change is not in this plan.\n"),
         "{told}"
     );
-    assert!(told.contains("limited by --target 'node/n1'"), "{told}");
-    assert!(!told.contains("as the files say"), "{told}");
+    told.assert_has("limited by --target 'node/n1'");
+    told.assert_lacks("as the files say");
     let page = on_cluster(&folder, &[&flags[..3], &["-o", "markdown"]].concat());
     let page = page.expect(0).stdout;
-    assert!(page.contains("1 change is not in this plan"), "{page}");
+    page.assert_has("1 change is not in this plan");
     on_cluster(&folder, &["plan", "--detailed-exitcode"]).expect(2);
 }
 
@@ -91,7 +93,7 @@ fn an_unknown_object_is_an_error() {
     ] {
         for command in ["plan", "apply"] {
             let told = on_cluster(&folder, &[command, "--target", object]).expect(1);
-            assert!(told.stderr.contains(part), "{}", told.stderr);
+            told.stderr.assert_has(part);
         }
     }
 }
@@ -102,19 +104,10 @@ fn a_saved_plan_keeps_its_limit() {
     let out = ["plan", "--target", "node/n2", "--out", "p.json"];
     on_cluster(&folder, &out).expect(0);
     let told = on_cluster(&folder, &["show", "p.json"]).expect(0).stdout;
-    assert!(told.contains("2 changes are not in this plan"), "{told}");
-    let other = [
-        "apply",
-        "p.json",
-        "--trust-plan-file",
-        "--target",
-        "node/n1",
-    ];
+    told.assert_has("2 changes are not in this plan");
+    let other = args("apply p.json --trust-plan-file --target node/n1");
     let told = on_cluster(&folder, &other).expect(4).stderr;
-    assert!(
-        told.contains("the plan is limited by --target 'node/n2'"),
-        "{told}"
-    );
+    told.assert_has("the plan is limited by --target 'node/n2'");
     // Files that change elsewhere do not concern it.
     folder.write(
         "pools/z.yaml",
@@ -125,16 +118,16 @@ fn a_saved_plan_keeps_its_limit() {
     );
     on_cluster(&folder, &["apply", "p.json", "--trust-plan-file"]).expect(0);
     let written = folder.read("cluster.json");
-    assert!(written.contains("10.20.1.0/24"), "{written}");
-    assert!(!written.contains("10.20.0.0/24"), "{written}");
-    assert!(!written.contains("10.30."), "{written}");
+    written.assert_has("10.20.1.0/24");
+    written.assert_lacks("10.20.0.0/24");
+    written.assert_lacks("10.30.");
     // Without its limit, a saved plan is another one.
     let edited = folder.read("p.json").replace("node/n2", "node/n1");
     folder.write("edited.json", edited);
     let told = on_cluster(&folder, &["apply", "edited.json"])
         .expect(1)
         .stderr;
-    assert!(told.contains("do not match its digest"), "{told}");
+    told.assert_has("do not match its digest");
 }
 
 #[test]
@@ -143,14 +136,11 @@ fn a_limit_that_refuses_the_whole_plan_allows_a_part() {
     let told = on_cluster(&folder, &["apply", "--auto-approve"])
         .expect(5)
         .stderr;
-    assert!(
-        told.contains("apply fewer at a time with `--target`"),
-        "{told}"
-    );
+    told.assert_has("apply fewer at a time with `--target`");
     on_cluster(&folder, &["apply", "--auto-approve", "--target", "node/n1"]).expect(0);
     let written = folder.read("cluster.json");
-    assert!(written.contains("fd00:20::/64"), "{written}");
-    assert!(!written.contains("fd00:20:0:"), "{written}");
+    written.assert_has("fd00:20::/64");
+    written.assert_lacks("fd00:20:0:");
 }
 
 #[test]

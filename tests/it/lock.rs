@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testbed::Options;
 
 use super::server::{Server, kubernetes, node};
-use super::support::{pin, pool, program};
+use super::support::{TextAssertions, pin, pool, program};
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
@@ -56,11 +56,8 @@ fn who_holds_the_lock_is_told_and_waited_for() {
     let server = server();
     somebody_holds(&server);
     let refused = server.run(&["apply", "--auto-approve"]).expect(6).stderr;
-    assert!(
-        refused.contains("alice@laptop holds the lock since 2026-01-01T00:00:00Z, for: apply"),
-        "{refused}"
-    );
-    assert!(refused.contains("--lock-timeout"), "{refused}");
+    refused.assert_has("alice@laptop holds the lock since 2026-01-01T00:00:00Z, for: apply");
+    refused.assert_has("--lock-timeout");
     assert!(server.pod_cidrs().values().all(Vec::is_empty));
     // The lease of a killed holder expires.
     let spec = json!({"leaseDurationSeconds": 3, "renewTime": now(0)});
@@ -71,11 +68,7 @@ fn who_holds_the_lock_is_told_and_waited_for() {
     let ran = server
         .run(&["apply", "--auto-approve", "--lock-timeout", "60s"])
         .expect(0);
-    assert!(
-        ran.stderr.contains("waiting for alice@laptop"),
-        "{}",
-        ran.stderr
-    );
+    ran.stderr.assert_has("waiting for alice@laptop");
     assert_eq!(
         lease(&server)["spec"]["holderIdentity"],
         "",
@@ -155,7 +148,7 @@ fn interrupt(mut child: Child, mut stderr: ChildStderr, signal: &str, code: i32)
     let mut text = String::new();
     stderr.read_to_string(&mut text).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(code), "{text}");
-    assert!(text.contains("interrupted; nothing was written"), "{text}");
+    text.assert_has("interrupted; nothing was written");
 }
 
 #[test]

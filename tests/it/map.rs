@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use testbed::{Browser, ColourScheme, or_skip};
 
 use super::examples;
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pool, repository, run};
+use super::support::{
+    Folder, KUBERNETES, TextAssertions, cluster, holds, node, pool, repository, run,
+};
 
 /// The data of a page.
 fn data(page: &str) -> Value {
@@ -180,7 +182,7 @@ fn a_file_of_another_format_is_refused() {
             .run(&["map", "--cluster-file", "cluster.yaml", "--out", name])
             .expect(1);
         let expected = format!("`{name}` does not end with `.html`");
-        assert!(refused.stderr.contains(&expected), "{}", refused.stderr);
+        refused.stderr.assert_has(&expected);
     }
 }
 
@@ -254,10 +256,8 @@ fn a_browser_searches_zooms_and_follows_links() {
         .unwrap();
     drawn(&browser);
     let text = details(&browser);
-    assert!(
-        text.contains("10.20.6.0/24") && text.contains("Also held by"),
-        "{text}"
-    );
+    text.assert_has("10.20.6.0/24");
+    text.assert_has("Also held by");
 
     // What the plan adds is hidden in the view of today.
     browser.open(&folder.join("map.html"), "").unwrap();

@@ -8,7 +8,7 @@ use testbed::{Options, PATIENCE};
 
 use super::running::{Running, http_get};
 use super::server::{Server, kubernetes, node};
-use super::support::pool;
+use super::support::{TextAssertions, pool};
 
 /// The head and the body of an answer.
 fn ask(address: &str, request: &str) -> (String, String) {
@@ -59,11 +59,11 @@ fn only_this_machine_reads_the_map(address: &str) {
     assert_eq!(http_get(address, "/other").0, 404);
     let (head, body) = ask(address, &format!("POST / HTTP/1.1\r\nHost: {address}"));
     assert!(head.starts_with("HTTP/1.1 405"), "{head}");
-    assert!(!body.contains("n1"), "{body}");
+    body.assert_lacks("n1");
     // A page of another site whose name leads here.
     let (head, body) = ask(address, "GET / HTTP/1.1\r\nHost: evil.example");
     assert!(head.starts_with("HTTP/1.1 421"), "{head}");
-    assert!(!body.contains("n1"), "{body}");
+    body.assert_lacks("n1");
     let (head, _) = ask(address, "GET / HTTP/1.1\r\nHost: node-1");
     assert!(head.starts_with("HTTP/1.1 403"), "{head}");
     let (head, _) = ask(address, "GET / HTTP/1.1");

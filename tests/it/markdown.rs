@@ -2,7 +2,7 @@
 
 use comrak::{Options, markdown_to_html};
 
-use super::support::{repository, run};
+use super::support::{TextAssertions, repository, run};
 use cilium_ipam::render::{Detail, PageLimit, grouped_digits, human, log_text, markdown};
 use ipam_cilium::lbipam::Certainty;
 use ipam_core::text::printable;
@@ -539,10 +539,7 @@ fn what_does_not_fit_is_counted_and_comes_last() {
         )
     );
     let left_out = grouped_digits(60 * 400 - shown);
-    assert!(
-        line.contains(&format!("see the JSON output: {left_out} changes")),
-        "{line}"
-    );
+    line.assert_has(&format!("see the JSON output: {left_out} changes"));
     // More important than the changes, so they are shown.
     let is_first = |mark: &str| page.find(mark).unwrap() < page.find("| `a-node-").unwrap();
     for mark in ["**refused**", "<summary>blocked, 1 object", "**Service**"] {

@@ -8,7 +8,7 @@ use rmcp::transport::TokioChildProcess;
 use rmcp::{RoleClient, ServiceExt};
 use serde_json::{Value, json};
 
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pool, program};
+use super::support::{Folder, KUBERNETES, TextAssertions, cluster, holds, node, pool, program};
 
 /// A client that has started `cilium-ipam mcp`.
 struct Assistant {
@@ -81,39 +81,37 @@ fn an_assistant_learns_why_and_what_would_change_and_changes_nothing() {
     }
 
     let plan = assistant.answer("plan", &json!({}));
-    assert!(
-        plan.contains("1 to assign") && plan.contains("10.20.1.0/24"),
-        "{plan}"
-    );
+    plan.assert_has("1 to assign");
+    plan.assert_has("10.20.1.0/24");
     let limited = assistant.answer("plan", &json!({"targets": ["node/n1"]}));
-    assert!(!limited.contains("10.20.1.0/24"), "{limited}");
+    limited.assert_lacks("10.20.1.0/24");
     let why = assistant.answer("explain", &json!({"subject": "n1"}));
     assert!(
         why.contains("10.20.0.0/24") && !why.contains('\u{1b}'),
         "{why}"
     );
     let problems = assistant.answer("doctor", &json!({}));
-    assert!(problems.contains("kubernetes"), "{problems}");
+    problems.assert_has("kubernetes");
     let map = assistant.answer("map", &json!({"area": "10.20.1.9"}));
-    assert!(map.contains("10.20.1.0/24 node block n2"), "{map}");
-    assert!(map.contains("added by the plan"), "{map}");
+    map.assert_has("10.20.1.0/24 node block n2");
+    map.assert_has("added by the plan");
 
     // A pool that wins over the other one.
     let better = pool("b", "{cidrs: [10.30.0.0/16], blockSize: 24, priority: 10}");
     let better = json!({"files": [{"path": "b.yaml", "text": better}]});
     let simulated = assistant.answer("simulate", &better);
-    assert!(simulated.contains("10.30.0.0/24"), "{simulated}");
+    simulated.assert_has("10.30.0.0/24");
     // One file, however it is spelled: two pools of one name would be an error.
     let other = pool("a", "{cidrs: [10.20.0.0/16, 10.40.0.0/16], blockSize: 24}");
     let same = json!({"files": [{"path": "./a.yaml", "text": other}]});
     let simulated = assistant.answer("simulate", &same);
-    assert!(simulated.contains("1 to assign"), "{simulated}");
+    simulated.assert_has("1 to assign");
     let two = json!({"files": [
         {"path": "a.yaml", "text": ""},
         {"path": "b.yaml", "text": pool("b", "{cidrs: [10.20.0.0/16], blockSize: 25}")},
     ]});
     let simulated = assistant.answer("simulate", &two);
-    assert!(simulated.contains("10.20.1.0/25"), "{simulated}");
+    simulated.assert_has("10.20.1.0/25");
 
     // The questions wrote nothing.
     for (name, before) in files {

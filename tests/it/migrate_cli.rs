@@ -13,7 +13,7 @@ use serde_json::json;
 use testbed::{CiliumInstallation, Options};
 
 use super::server::Server;
-use super::support::{Folder, KUBERNETES, Ran, cluster, node, pool};
+use super::support::{Folder, KUBERNETES, Ran, TextAssertions, args, cluster, node, pool};
 
 const CLUSTER_POOL: &str = r#""ipam":"cluster-pool","enable-ipv4":"true","cluster-pool-ipv4-cidr":"10.0.0.0/8","cluster-pool-ipv4-mask-size":"24""#;
 const OPERATOR: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"cilium-operator","namespace":"kube-system","labels":{"io.cilium/app":"operator"}},"spec":{"replicas":1,"template":{"spec":{"containers":[{"name":"cilium-operator","args":["--ipam=kubernetes"]}]}}},"status":{}}"#;
@@ -127,8 +127,8 @@ fn one_cause_of_many_nodes_is_one_entry() {
     let folder = racks(&flat(600));
     let short = plan(&folder, &[]).expect(0).stdout;
     assert!(short.lines().count() < 70, "{short}");
-    assert!(short.contains("600 nodes: n03, n06,"), "{short}");
-    assert!(short.contains(" … and 590 more\n"), "{short}");
+    short.assert_has("600 nodes: n03, n06,");
+    short.assert_has(" … and 590 more\n");
     let full = plan(&folder, &["--show-all"]).expect(0).stdout;
     assert!(full.lines().count() > 600, "{full}");
     let page = plan(&folder, &["-o", "markdown"]).expect(0).stdout;
@@ -171,7 +171,7 @@ fn a_failure_domain_that_no_node_has_is_told() {
     for output in ["human", "json", "markdown"] {
         let text = plan(&folder, &["-o", output]).expect(0).stdout;
         let text = text.replace('\\', "");
-        assert!(text.contains(told), "{text}");
+        text.assert_has(told);
     }
     plan(&folder, &["--fail-on", "warning"]).expect(2);
 }
@@ -222,15 +222,9 @@ fn no_node_of_a_multi_pool_cluster_moves_or_changes_its_mode() {
         format!("{}; {}", left["why"], left["help"])
     };
     let to_kubernetes = stays(&["--to-ipam", "kubernetes"]);
-    assert!(
-        to_kubernetes.contains("Cilium has no conversion from `multi-pool`"),
-        "{to_kubernetes}"
-    );
+    to_kubernetes.assert_has("Cilium has no conversion from `multi-pool`");
     let moved = stays(&[]);
-    assert!(
-        moved.contains("in `multi-pool`, change the pools or the node labels"),
-        "{moved}"
-    );
+    moved.assert_has("in `multi-pool`, change the pools or the node labels");
 }
 
 #[test]
@@ -260,13 +254,7 @@ fn bad_flags_and_files_are_refused() {
     folder.write("plan.json", folder.run(&of_cluster).expect(0).stdout);
     let cases: [(&[&str], i32, &str); 18] = [
         (
-            &[
-                "migrate",
-                "apply",
-                "schedule.json",
-                "--expect-digest",
-                "0123456789abcdef0123456789abcdef",
-            ],
+            &args("migrate apply schedule.json --expect-digest 0123456789abcdef0123456789abcdef"),
             4,
             "--expect-digest asks for 0123456789abcdef0123456789abcdef",
         ),
@@ -302,14 +290,7 @@ fn bad_flags_and_files_are_refused() {
         ),
         (&["migrate", "apply", "none.json"], 1, "No such file"),
         (
-            &[
-                "migrate",
-                "apply",
-                "schedule.json",
-                "--trust-plan-file",
-                "--node",
-                "n01",
-            ],
+            &args("migrate apply schedule.json --trust-plan-file --node n01"),
             4,
             "ask for something else than the saved schedule",
         ),
@@ -319,14 +300,7 @@ fn bad_flags_and_files_are_refused() {
             "it is the schedule of a migration, for `cilium-ipam migrate apply FILE`",
         ),
         (
-            &[
-                "migrate",
-                "plan",
-                "--node",
-                "n1",
-                "--cluster-file",
-                "cluster.json",
-            ],
+            &args("migrate plan --node n1 --cluster-file cluster.json"),
             1,
             "there is no node `n1`; `cilium-ipam show nodes` lists all",
         ),
@@ -346,14 +320,7 @@ fn bad_flags_and_files_are_refused() {
             "use Cilium's own conversion (1.20 and later): set `enable-cluster-pool-to-multi-pool-migration`",
         ),
         (
-            &[
-                "migrate",
-                "plan",
-                "--to-ipam",
-                "kubernetes",
-                "--method",
-                "recreate-node",
-            ],
+            &args("migrate plan --to-ipam kubernetes --method recreate-node"),
             1,
             "cannot be used with",
         ),
@@ -465,27 +432,15 @@ fn a_migration_that_stops_is_recorded_and_shown() {
         stale.stderr
     );
     let stopped = server
-        .run(&[
-            "migrate",
-            "apply",
-            "--auto-approve",
-            "--timeout",
-            "1s",
-            "--check",
-            "true",
-            "-o",
-            "json",
-        ])
+        .run(&args(
+            "migrate apply --auto-approve --timeout 1s --check true -o json",
+        ))
         .expect(7);
     let status = stopped.json();
     assert_eq!(status["format_version"], "1.1");
     assert_eq!(status["migration"]["state"], "stopped", "{status}");
     assert_eq!(status["migration"]["counts"]["pending"], 1, "{status}");
-    assert!(
-        stopped.stderr.contains("cilium-ipam migrate resume"),
-        "{}",
-        stopped.stderr
-    );
+    stopped.stderr.assert_has("cilium-ipam migrate resume");
     let again = server
         .run(&["migrate", "apply", "--auto-approve"])
         .expect(1);
@@ -497,8 +452,8 @@ fn a_migration_that_stops_is_recorded_and_shown() {
         again.stderr
     );
     let shown = server.run(&["migrate", "status"]).expect(0).stdout;
-    assert!(shown.contains("\nfailed\n  ! n1\n"), "{shown}");
-    assert!(shown.contains("your check: true\n"), "{shown}");
+    shown.assert_has("\nfailed\n  ! n1\n");
+    shown.assert_has("your check: true\n");
     only_what_was_approved_is_resumed(&server);
     let unknown = server
         .run(&["migrate", "resume", "--kubelet-restarted", "n9"])
@@ -517,7 +472,7 @@ fn only_what_was_approved_is_resumed(server: &Server) {
     let unchecked = server.run(&["migrate", "resume"]).expect(4);
     let expected =
         "the migration began with a check (its program is `true`), and none is given now";
-    assert!(unchecked.stderr.contains(expected), "{}", unchecked.stderr);
+    unchecked.stderr.assert_has(expected);
     let never = "{schedule: '0 0 1 1 *', duration: 1m}";
     let policy = format!(
         "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {{migration: {{windows: [{never}]}}}}\n"
@@ -534,7 +489,7 @@ fn only_what_was_approved_is_resumed(server: &Server) {
         "pool rack-a: cidrs: 10.20.0.0/15 now, 10.20.0.0/16 when it was approved",
         "--approve-files",
     ] {
-        assert!(stale.stderr.contains(expected), "{}", stale.stderr);
+        stale.stderr.assert_has(expected);
     }
     server
         .folder
@@ -543,7 +498,7 @@ fn only_what_was_approved_is_resumed(server: &Server) {
         .run(&[&resume[..], &["--approve-files"]].concat())
         .expect(4);
     let expected = "node n1: 10.20.0.0/24 is not in pool rack-a any more";
-    assert!(lost.stderr.contains(expected), "{}", lost.stderr);
+    lost.stderr.assert_has(expected);
     server
         .folder
         .write("pools/a.yaml", rack("a", "10.20.0.0/15"));

@@ -8,6 +8,7 @@ use testbed::{
 };
 
 use super::operator::until;
+use crate::support::TextAssertions;
 
 const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -272,5 +273,6 @@ fn a_fault_is_seen() {
         cluster.agents.faults().len() == 2
     });
     let told = format!("{:?}", cluster.agents.faults());
-    assert!(told.contains("Stray") && told.contains("Overlap"), "{told}");
+    told.assert_has("Stray");
+    told.assert_has("Overlap");
 }

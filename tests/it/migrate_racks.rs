@@ -14,7 +14,7 @@ use testbed::{
     RackOptions,
 };
 
-use super::support::{Folder, Ran, pool, program};
+use super::support::{Folder, Ran, TextAssertions, args, pool, program};
 
 const RACKS: [(&str, &str); 3] = [
     ("r0", "10.10.64.0/18"),
@@ -339,12 +339,7 @@ fn nodes_with_real_kubelets_are_created_again_and_back() {
         kubelets: KubeletKind::Hollow,
         ..RackOptions::default()
     };
-    let more = [
-        "--method",
-        "recreate-node",
-        "--kubelet-restart",
-        "not-awaited",
-    ];
+    let more = args("--method recreate-node --kubelet-restart not-awaited");
     moves_to_racks_and_back(&options, "", &more);
 }
 
@@ -360,10 +355,8 @@ fn a_person_restarts_the_kubelets_of_nodes_that_are_created_again() {
     let mut ran = ground.run(&[&APPLY[..], &more].concat());
     for name in ["worker-0", "worker-1", "worker-2"] {
         let text = ran.expect(7).all();
-        assert!(
-            text.contains("restart kubelet") && text.contains(name),
-            "{text}"
-        );
+        text.assert_has("restart kubelet");
+        text.assert_has(name);
         let kubelets = ground.cluster.hollow().unwrap();
         kubelets.restart(name, Ending::Terminated).unwrap();
         ran = ground.run(&["migrate", "resume", "--kubelet-restarted", name]);
@@ -435,7 +428,7 @@ fn a_budget_that_never_gives_way_undoes_its_wave_and_spares_the_next() {
     });
     let ran = ground.run(&[&APPLY[..], &["--drain-timeout", "40s"]].concat());
     let text = ran.expect(7).all();
-    assert!(text.contains("app-r1"), "{text}");
+    text.assert_has("app-r1");
     ground.expect_clean();
     let nodes = plane.list("/api/v1/nodes").unwrap();
     let after = ground.blocks();
@@ -506,15 +499,11 @@ fn a_rival_that_takes_the_block_stops_its_node_only() {
         .create("/api/v1/nodes", &rival)
         .unwrap();
     let text = ground
-        .run(&[
-            "migrate",
-            "apply",
-            "moves.json",
-            "--trust-plan-file",
-            "--auto-approve",
-        ])
+        .run(&args(
+            "migrate apply moves.json --trust-plan-file --auto-approve",
+        ))
         .expect(4)
         .all();
-    assert!(text.contains("worker-1"), "{text}");
+    text.assert_has("worker-1");
     assert_eq!(ground.cluster.agents.faults(), []);
 }

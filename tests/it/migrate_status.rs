@@ -10,7 +10,7 @@ use ipam_planner::migration::{
 use serde_json::json;
 
 use super::migrate_cli::{POLICY, racks, record};
-use super::support::{Folder, repository};
+use super::support::{Folder, TextAssertions, repository};
 
 /// What `migrate status -o json` prints.
 pub fn status_document() -> serde_json::Value {
@@ -103,7 +103,7 @@ fn the_status_shows_windows_checks_and_what_nodes_wait_for() {
     set("n3", Phase::Restart, None);
     set("n6", Phase::Done, Some("the Node is gone"));
     shown += &("\n--- under way\n".to_owned() + &at("2026-11-25T12:00:00Z", &nodes));
-    assert!(!shown.contains("s3cret"), "{shown}");
+    shown.assert_lacks("s3cret");
     insta::assert_snapshot!("migrate_status_windows", shown);
 }
 
@@ -134,24 +134,16 @@ fn a_plan_leaves_the_nodes_of_an_unfinished_migration_alone() {
     let texts = planned["findings"].to_string();
     let told =
         "migration m1 is unfinished: 0 of 2 nodes are moved (0 of 2 waves), its state is `stopped`";
-    assert!(texts.contains(told), "{texts}");
+    texts.assert_has(told);
     assert_eq!(planned["changes"], json!([]));
     assert_eq!(planned["blocked"][0]["name"], "worker-2");
     assert_eq!(planned["blocked"].as_array().unwrap().len(), 1, "{planned}");
     let doctor = folder.run(&["doctor", "--cluster-file", "cluster.yaml"]);
-    assert!(
-        doctor.stdout.contains("migration m1 is unfinished"),
-        "{}",
-        doctor.stdout
-    );
+    doctor.stdout.assert_has("migration m1 is unfinished");
     let schedule = folder
         .run(&["migrate", "plan", "--cluster-file", "cluster.yaml"])
         .expect(0);
-    assert!(
-        schedule.stdout.contains("migration m1 moves it already"),
-        "{}",
-        schedule.stdout
-    );
+    schedule.stdout.assert_has("migration m1 moves it already");
     // Its wave is moved, and then the migration is over.
     for (state, wave) in [("running", 1), ("done", 2)] {
         record(state, wave);
@@ -159,5 +151,5 @@ fn a_plan_leaves_the_nodes_of_an_unfinished_migration_alone() {
         assert_eq!(planned["changes"][0]["name"], "worker-2", "{state}");
     }
     let over = folder.run(&plan).expect(0).json()["findings"].to_string();
-    assert!(!over.contains("unfinished"), "{over}");
+    over.assert_lacks("unfinished");
 }

@@ -6,6 +6,7 @@ use testbed::{CiliumVersion, Operator};
 
 use super::multi_pool::{PODS_POOLS, allocated, start, wants};
 use super::server::Server;
+use crate::support::TextAssertions;
 
 const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
 const MULTI_POOL: [&str; 2] = ["--ipam=multi-pool", "--enable-ipv6=false"];
@@ -49,10 +50,8 @@ fn cilium_moves_every_block_into_the_default_pool() {
     }
     let doctor = server.run(&["doctor", "--fail-on", "never"]).expect(0);
     let found = doctor.stdout;
-    assert!(
-        found.contains("pod-pool-cut-in-use") && found.contains("10.30.0.0/26"),
-        "{found}"
-    );
+    found.assert_has("pod-pool-cut-in-use");
+    found.assert_has("10.30.0.0/26");
     drop(operator);
 }
 

@@ -8,7 +8,7 @@ use testbed::{ControllerManager, Options, Program, wait_until};
 
 use super::running::Running;
 use super::server::{Server, kubernetes, node};
-use super::support::pool;
+use super::support::{TextAssertions, pool};
 
 const FLAGS: [&str; 4] = [
     "--controllers=node-ipam-controller",
@@ -40,10 +40,7 @@ fn the_real_controller_manager_is_seen_by_its_command_and_by_its_writes() {
     let pods = "/api/v1/namespaces/kube-system/pods";
     server.plane.create(pods, &pod).unwrap();
     let by_flags = blocked(&server).to_string();
-    assert!(
-        by_flags.contains("runs with --allocate-node-cidrs=true"),
-        "{by_flags}"
-    );
+    by_flags.assert_has("runs with --allocate-node-cidrs=true");
     server.plane.delete(&format!("{pods}/manager")).unwrap();
     assert_eq!(blocked(&server), json!([]));
 
@@ -56,10 +53,7 @@ fn the_real_controller_manager_is_seen_by_its_command_and_by_its_writes() {
     drop(manager);
     server.nodes([node("joins", json!({"rack": "a"}))]);
     let by_writes = blocked(&server).to_string();
-    assert!(
-        by_writes.contains("kube-controller-manager wrote spec.podCIDRs of Node `waits`"),
-        "{by_writes}"
-    );
+    by_writes.assert_has("kube-controller-manager wrote spec.podCIDRs of Node `waits`");
     let policy = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {acknowledgedAllocators: [kube-controller-manager]}\n";
     server.folder.write("pools/p.yaml", policy);
     assert_eq!(blocked(&server), json!([]));

@@ -8,7 +8,7 @@ use testbed::{Options, wait_until};
 
 use super::examples::copy;
 use super::server::{Server, kubernetes, node};
-use super::support::{Folder, api_server, repository};
+use super::support::{Folder, TextAssertions, api_server, repository};
 use ipam_cluster::live::LiveCluster;
 use ipam_cluster::{Cluster, FileCluster, Opening};
 use ipam_config::source::Location;
@@ -106,7 +106,7 @@ impl Example {
 /// Replaces text in the cluster's file.
 fn edit(folder: &Folder, from: &str, to: &str) {
     let text = folder.read("cluster.yaml");
-    assert!(text.contains(from), "{text}");
+    text.assert_has(from);
     folder.write("cluster.yaml", text.replacen(from, to, 1));
 }
 
@@ -136,10 +136,8 @@ fn a_port_does_not_allow_a_block_that_its_node_did_not_get() {
     let Outcome::Superseded(why) = outcome_of(&outcomes, "30000000-") else {
         panic!("{outcomes:#?}")
     };
-    assert!(
-        why.contains("worker-3") && why.contains("was not applied"),
-        "{why}"
-    );
+    why.assert_has("worker-3");
+    why.assert_has("was not applied");
     assert_eq!(outcome_of(&outcomes, "10000000-"), Outcome::Applied);
     assert_eq!(example.allowed(1), ["10.9.0.200", "10.20.0.0/24"]);
     assert!(example.allowed(3).is_empty());
@@ -184,7 +182,7 @@ fn nor_after_the_node_was_refused() {
     let Outcome::NotSent(why) = outcome_of(&outcomes, "30000000-") else {
         panic!("{outcomes:#?}")
     };
-    assert!(why.contains("worker-3"), "{why}");
+    why.assert_has("worker-3");
     assert_eq!(example.allowed(3), ["10.20.9.0/24"]);
 }
 

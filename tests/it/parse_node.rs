@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use testbed::{AnnotateK8sNode, Options};
 
 use super::server::{Server, kubernetes, node};
-use super::support::{pin, pool};
+use super::support::{TextAssertions, pin, pool};
 
 const ANNOTATIONS: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {writePath: node-annotation}\n";
 
@@ -80,13 +80,10 @@ fn cilium_1_19_with_the_gate_open_gets_both_keys() {
 #[test]
 fn cilium_1_19_with_the_gate_closed_blocks_the_annotation_and_auto_takes_the_spec() {
     let server = classic("1.19.3", None, ANNOTATIONS);
-    let plan = server.run(&["plan", "-o", "json"]).expect(0).json();
+    let plan = server.json("plan -o json");
     assert_eq!(plan["changes"], json!([]));
     let reason = plan["blocked"][0]["reason"].as_str().unwrap();
-    assert!(
-        reason.contains("annotate-k8s-node is not \"true\""),
-        "{reason}"
-    );
+    reason.assert_has("annotate-k8s-node is not \"true\"");
     server.run(&["apply", "--auto-approve"]).expect(0);
     assert_eq!(worker_7(&server)["metadata"]["annotations"], Value::Null);
 
@@ -99,7 +96,7 @@ fn cilium_1_19_with_the_gate_closed_blocks_the_annotation_and_auto_takes_the_spe
     server
         .folder
         .write("pools/all.yaml", documents.join("---\n"));
-    let plan = server.run(&["plan", "-o", "json"]).expect(0).json();
+    let plan = server.json("plan -o json");
     assert_eq!(plan["changes"][0]["write_path"], "node-spec");
     server.run(&["apply", "--auto-approve"]).expect(0);
     assert_eq!(server.pod_cidrs()["worker-7"], ["10.20.30.0/24"]);

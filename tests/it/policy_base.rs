@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::support::{Folder, KUBERNETES, cluster, node, pool};
+use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster, node, pool};
 
 const STRICT: &str = "apiVersion: cilium-ipam.io/v1alpha1
 kind: IPAMPolicy
@@ -66,14 +66,7 @@ fn a_deleted_policy_is_told_first_and_its_limits_and_rules_apply() {
             .run(&[&PLAN[..], &["--fail-on", condition]].concat())
             .expect(code);
     }
-    let comment = [
-        "comment",
-        "--dry-run",
-        "--cluster",
-        "cluster.json",
-        "--base",
-        "main",
-    ];
+    let comment = args("comment --dry-run --cluster cluster.json --base main");
     let text = folder.run(&comment).expect(5).stdout;
     assert!(text.starts_with("**The Policy is weakened:**\n"), "{text}");
 }
@@ -90,8 +83,8 @@ fn a_refusal_of_the_base_advises_only_what_helps() {
     let limited = folder(&policy(1), &policy(9));
     let human = limited.run(&PLAN).expect(5).stdout;
     let expected = "apply fewer at a time with `--target`, merge the higher limit first, or plan again with `--waive assign-count`";
-    assert!(human.contains(expected), "{human}");
-    assert!(!human.contains("raise the limit"), "{human}");
+    human.assert_has(expected);
+    human.assert_lacks("raise the limit");
     let waive = ["--waive", "assign-count"];
     let waived = limited.run(&[&PLAN[..], &waive, &["--fail-on", "refused"]].concat());
     waived.expect(0);
@@ -136,17 +129,10 @@ fn a_weakened_policy_alone_fails_where_it_is_asked_for() {
         "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {}\n";
     let folder = folder(protected, loose);
     let human = folder.run(&PLAN).expect(0).stdout;
-    assert!(human.contains("Plan: the Policy is weakened; "), "{human}");
+    human.assert_has("Plan: the Policy is weakened; ");
     let asked = [&PLAN[..], &["--fail-on", "policy"]].concat();
     folder.run(&asked).expect(2);
-    let comment = [
-        "comment",
-        "--dry-run",
-        "--cluster",
-        "cluster.json",
-        "--base",
-        "main",
-    ];
+    let comment = args("comment --dry-run --cluster cluster.json --base main");
     folder.run(&comment).expect(2);
     let nothing_to_compare = ["plan", "--cluster", "cluster.json", "--fail-on", "policy"];
     let refused = folder.run(&nothing_to_compare).expect(1);
@@ -193,10 +179,10 @@ fn a_moved_directory_does_not_lose_the_policy_of_its_base() {
     };
     let told = plan("main", 2);
     let expected = "the Policy of main in `pools/policy.yaml` is gone or has lost its pools, and main has none in `net`: if the directory was moved, pass its earlier place, `--base main:DIR`";
-    assert!(told.contains(expected), "{told}");
+    told.assert_has(expected);
     let told = plan("main:pools", 5);
-    assert!(told.contains("the Policy is deleted"), "{told}");
-    assert!(told.contains("by the Policy of main: "), "{told}");
+    told.assert_has("the Policy is deleted");
+    told.assert_has("by the Policy of main: ");
     folder.write("net/policy.yaml", STRICT);
     assert!(!plan("main:pools", 5).contains("weakened"));
     assert!(plan("main:absent", 1).contains("--base main:absent cannot be used"));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::support::{Folder, Ran, pool, repository, run};
+use super::support::{Folder, Ran, TextAssertions, args, pool, repository, run};
 
 const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1
 kind: IPAMPolicy
@@ -49,14 +49,7 @@ const GOOD: &str = "  - {rule: calm, expect: holds, plan: {changes: [{}]}}
 
 #[test]
 fn every_rule_of_the_example_allows_a_plan_and_refuses_one() {
-    let words = [
-        "policy",
-        "test",
-        "examples/rules/pools",
-        "--strict",
-        "-o",
-        "json",
-    ];
+    let words = args("policy test examples/rules/pools --strict -o json");
     let ran = run(repository(), &words).expect(0);
     assert_eq!(ran.stderr, "");
     let report = ran.json();
@@ -130,12 +123,8 @@ fn what_is_not_tested_is_told() {
         ("pools/policy.yaml", POLICY),
     ]);
     let ran = empty.run(&["policy", "test"]).expect(1);
-    assert!(ran.stderr.contains("nothing was tested"), "{}", ran.stderr);
-    assert!(
-        ran.stderr.contains("rule `calm` has no case"),
-        "{}",
-        ran.stderr
-    );
+    ran.stderr.assert_has("nothing was tested");
+    ran.stderr.assert_has("rule `calm` has no case");
 
     let half = "  - {rule: calm, expect: holds}\n";
     let ran = test(half, &[]).expect(0);
@@ -206,7 +195,7 @@ fn a_faulty_case_makes_the_files_invalid() {
         for words in [&["policy", "test"][..], &["validate"]] {
             let ran = folder(case).run(words).expect(3);
             assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
-            assert!(ran.stderr.contains("rules-test.yaml"), "{}", ran.stderr);
+            ran.stderr.assert_has("rules-test.yaml");
         }
     }
 }
@@ -242,15 +231,7 @@ fn a_change_of_a_case_has_the_fields_of_a_plan() {
 #[test]
 fn tests_change_no_plan() {
     let with_tests = folder(GOOD);
-    let words = [
-        "plan",
-        "--cluster-file",
-        "cluster.json",
-        "-o",
-        "json",
-        "--fail-on",
-        "never",
-    ];
+    let words = args("plan --cluster-file cluster.json -o json --fail-on never");
     let nodes = super::support::cluster("1.19.3", super::support::KUBERNETES, &[]);
     let source = |folder: &Folder| {
         folder.write("cluster.json", &nodes);
@@ -278,7 +259,7 @@ fn a_folder_with_examples_alone_is_valid_and_is_no_plan() {
         let cluster = ["--cluster-file", "cluster.json"];
         let refused = folder.run(&[&[verb, "tests"], &cluster[..]].concat());
         let refused = refused.expect(3).stderr;
-        assert!(refused.contains("empty-directory"), "{refused}");
+        refused.assert_has("empty-directory");
     }
     folder.write(
         "tests/rules-test.yaml",

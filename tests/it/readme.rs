@@ -13,7 +13,7 @@ mod running;
 use std::path::PathBuf;
 
 use self::blocks::{Block, blocks};
-use super::support::{Folder, repository};
+use super::support::{Folder, TextAssertions, repository};
 
 /// Every document, relative to the repository.
 fn documents() -> Vec<String> {
@@ -137,7 +137,7 @@ fn the_upgrade_page_names_the_formats_that_are_written() {
         let text = read(&format!("docs/src/{page}"));
         assert!(text.contains("upgrade.md)"), "{page}");
     }
-    assert!(text.contains("$ make cilium-ipam-upgrade"), "{text}");
+    text.assert_has("$ make cilium-ipam-upgrade");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Folder, KUBERNETES, cluster, node, repository};
+use crate::support::{Folder, KUBERNETES, TextAssertions, cluster, node, repository};
 
 /// A folder with these files of `tests/it/real_manifests` as its pools.
 fn folder(files: &[&str]) -> Folder {
@@ -19,8 +19,7 @@ fn folder(files: &[&str]) -> Folder {
 }
 
 fn plan(folder: &Folder) -> Value {
-    let plan = ["plan", "--cluster", "cluster.json", "--output", "json"];
-    folder.run(&plan).expect(0).json()
+    folder.json("plan --cluster cluster.json --output json")
 }
 
 /// Rule, severity, message, and place of each finding of the files.
@@ -66,7 +65,7 @@ fn a_list_of_kubectl_is_planned_like_its_items() {
 #[test]
 fn a_list_of_one_kind_from_the_server_is_planned_without_the_servers_fields() {
     let folder = folder(&["get-lb-pools.yaml"]);
-    let report = folder.run(&["validate", "-o", "json"]).expect(0).json();
+    let report = folder.json("validate -o json");
     let expected = [(
         "info",
         "ignored-namespace",
@@ -76,12 +75,10 @@ fn a_list_of_one_kind_from_the_server_is_planned_without_the_servers_fields() {
     assert_eq!(findings(&report), expected);
     let plan = plan(&folder);
     let wanted = plan["changes"][0].to_string();
-    assert!(
-        wanted.contains("192.0.2.0/24") && wanted.contains("blue"),
-        "{wanted}"
-    );
-    assert!(!wanted.contains("last-applied-configuration"), "{wanted}");
-    assert!(!wanted.contains("IPsAvailable"), "{wanted}");
+    wanted.assert_has("192.0.2.0/24");
+    wanted.assert_has("blue");
+    wanted.assert_lacks("last-applied-configuration");
+    wanted.assert_lacks("IPsAvailable");
 }
 
 #[test]
@@ -92,7 +89,7 @@ fn documents_of_other_programs_are_ignored_with_one_remark_for_each_kind() {
         "pools/services.yaml",
         more.repeat(2).replace("}\na", "}\n---\na"),
     );
-    let report = folder.run(&["validate", "-o", "json"]).expect(0).json();
+    let report = folder.json("validate -o json");
     let expected = [
         (
             "info",
@@ -127,11 +124,7 @@ fn documents_of_other_programs_are_ignored_with_one_remark_for_each_kind() {
     ];
     assert_eq!(findings(&report), expected);
     let strict = folder.run(&["validate", "--strict"]).expect(0);
-    assert!(
-        strict.stdout.contains("1 LoadBalancer pool"),
-        "{}",
-        strict.stdout
-    );
+    strict.stdout.assert_has("1 LoadBalancer pool");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use testbed::{Browser, ColourScheme, or_skip};
 
 use super::examples;
 use super::hostile_text::{HOSTILE, folder as hostile_folder};
-use super::support::{Folder, KUBERNETES, cluster, node, pool, repository};
+use super::support::{Folder, KUBERNETES, TextAssertions, cluster, node, pool, repository};
 
 const ON_CLUSTER: [&str; 2] = ["--cluster-file", "cluster.yaml"];
 
@@ -59,7 +59,7 @@ fn each_report_is_one_page_that_says_everything() {
     }
     let title = browser.evaluate("return document.title").unwrap();
     assert_eq!(title, "Plan of pools");
-    assert!(!plan_page.contains("<script"), "{plan_page}");
+    plan_page.assert_lacks("<script");
 
     for (command, title, code) in [
         (&["doctor", "--fail-on", "never"][..], "Doctor: ", 0),
@@ -134,6 +134,6 @@ fn invalid_files_are_a_report_as_well() {
     ]);
     page(&folder, &["plan"], 3);
     let text = shown(&browser, &folder);
-    assert!(text.contains("No plan: the files are invalid"), "{text}");
-    assert!(text.contains("pools/a.yaml:"), "{text}");
+    text.assert_has("No plan: the files are invalid");
+    text.assert_has("pools/a.yaml:");
 }

@@ -9,7 +9,7 @@ use testbed::{Ending, Options, Program, Prometheus, Revision, Snapshot, or_skip,
 use super::operator::{GROUP, condition, install_definitions, object, operator_of, until};
 use super::running::{Running, http_get};
 use super::server::{Server, kubernetes, node};
-use super::support::{pool, repository};
+use super::support::{TextAssertions, pool, repository};
 
 const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
 
@@ -150,11 +150,8 @@ fn a_restore_is_survived(revision: Revision) {
         http_get(&address, "/readyz").0 == 200
     });
     let metrics = metrics(&address);
-    assert!(
-        metrics.contains("cilium_ipam_rollbacks_total 1")
-            && metrics.contains("cilium_ipam_trouble 0"),
-        "{metrics}"
-    );
+    metrics.assert_has("cilium_ipam_rollbacks_total 1");
+    metrics.assert_has("cilium_ipam_trouble 0");
     assert_eq!(watching.end(), 0);
 }
 

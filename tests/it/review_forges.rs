@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::review_world::{
     AFTER, APPLY, COMMENT, COMMIT, FACTS, Facts, Forge, LATER, MERGED, World,
 };
-use super::support::Folder;
+use super::support::{Folder, TextAssertions};
 
 #[test]
 fn a_merge_applies_the_plan_that_was_shown_and_no_other_one() {
@@ -91,7 +91,7 @@ fn a_rule_refuses_a_plan_that_was_reviewed() {
         world.run(&COMMENT).expect(5);
         let shown = world.comments().remove(0);
         // Once, although it is a refusal and an error.
-        assert!(shown.contains("`: refused for 1 reason; "), "{shown}");
+        shown.assert_has("`: refused for 1 reason; ");
         assert_eq!(shown.matches("rule `few` is broken").count(), 1, "{shown}");
         let refused = world.run(&APPLY).expect(4);
         assert!(

@@ -5,7 +5,9 @@ use serde_json::json;
 
 use super::comment_forges::{Answer, TOKEN, ok, serve};
 use super::review_world::COMMIT;
-use super::support::{Folder, KUBERNETES, Ran, cluster, node, pool, program, ran};
+use super::support::{
+    Folder, KUBERNETES, Ran, TextAssertions, args, cluster, node, pool, program, ran,
+};
 
 /// Applies after a commit for which the token sees no pull request. `pulls` is the answer
 /// to a list of pull requests.
@@ -30,13 +32,7 @@ fn applied(pulls: Answer) -> Ran {
         ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
     ]);
     std::fs::create_dir(folder.join(".git")).unwrap();
-    let words = [
-        "apply",
-        "pools",
-        "--reviewed",
-        "--cluster-file",
-        "cluster.json",
-    ];
+    let words = args("apply pools --reviewed --cluster-file cluster.json");
     let mut command = program(folder.path(), &words);
     command
         .env("GITEA_ACTIONS", "true")
@@ -53,10 +49,10 @@ fn applied(pulls: Answer) -> Ran {
 #[test]
 fn a_commit_without_a_pull_request_is_told_from_one_that_the_token_may_not_see() {
     let none = applied(ok(&json!([]))).expect(4).stderr;
-    assert!(none.contains("with no pull request"), "{none}");
+    none.assert_has("with no pull request");
     let hidden = applied((404, String::new(), "{}".to_owned()))
         .expect(1)
         .stderr;
-    assert!(hidden.contains("the token may not see it"), "{hidden}");
-    assert!(!hidden.contains("with no pull request"), "{hidden}");
+    hidden.assert_has("the token may not see it");
+    hidden.assert_lacks("with no pull request");
 }

@@ -10,7 +10,7 @@ use super::chart::{AUDIT_POLICY, Right, texts};
 use super::operator::until;
 use super::running::Running;
 use super::server::{Server, kubernetes, node};
-use super::support::{Folder, Ran, pool, repository};
+use super::support::{Folder, Ran, TextAssertions, pool, repository};
 
 /// (verb, resource and group, whether for the whole cluster) of a table or of roles.
 type Rights = BTreeSet<(String, String, bool)>;
@@ -247,7 +247,7 @@ fn each_command_works_with_its_roles_and_plan_uses_every_right_of_its_own() {
     let plan = planner.run(&["plan", "-o", "json"]).expect(0).json();
     assert_eq!(plan["summary"]["assign"], 1);
     let findings = plan["findings"].to_string();
-    assert!(!findings.contains("unreadable-kind"), "{findings}");
+    findings.assert_lacks("unreadable-kind");
     planner.run(&["show", "nodes"]).expect(0);
     // Of a refused plan, it asks whether the operator runs.
     let refused = ["comment", "--dry-run", "--limit", "assign-count=0"];
@@ -278,7 +278,7 @@ fn each_command_works_with_its_roles_and_plan_uses_every_right_of_its_own() {
     let doctor = audited.account("doctor", "doctor");
     let findings = doctor.run(&["doctor", "--fail-on", "never", "-o", "json"]);
     let findings = findings.expect(0).stdout;
-    assert!(!findings.contains("unreadable-kind"), "{findings}");
+    findings.assert_lacks("unreadable-kind");
     doctor.run(&["explain", "n1"]).expect(0);
     doctor
         .run(&["snapshot", "--out", "snapshot.json"])
@@ -287,11 +287,7 @@ fn each_command_works_with_its_roles_and_plan_uses_every_right_of_its_own() {
 
     let applier = audited.account("applier", "apply");
     let applied = applier.run(&["apply", "--auto-approve"]).expect(0);
-    assert!(
-        !applied.stderr.contains("no lock is taken"),
-        "{}",
-        applied.stderr
-    );
+    applied.stderr.assert_lacks("no lock is taken");
     assert_eq!(audited.server.pod_cidrs()["n1"], ["10.20.0.0/24"]);
     applier.was_allowed_everything();
 
@@ -534,7 +530,7 @@ fn requests_are_printed_without_credentials() {
         "{}",
         refused.stderr
     );
-    assert!(refused.stderr.contains(" 403 "), "{}", refused.stderr);
+    refused.stderr.assert_has(" 403 ");
     let quiet = server.run(&["plan"]).expect(0);
-    assert!(!quiet.stderr.contains("GET "), "{}", quiet.stderr);
+    quiet.stderr.assert_lacks("GET ");
 }

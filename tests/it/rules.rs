@@ -2,7 +2,9 @@
 //! without a result never passes.
 
 use super::safety_arguments::{dual_stack, running};
-use super::support::{Folder, KUBERNETES, Ran, cluster, node, pool, repository};
+use super::support::{
+    Folder, KUBERNETES, Ran, TextAssertions, args, cluster, node, pool, repository,
+};
 
 const NODES: [(&str, &str); 3] = [("n1", "a"), ("n2", "a"), ("n3", "b")];
 
@@ -58,14 +60,9 @@ fn a_broken_rule_refuses_every_apply_and_names_its_place() {
     // A saved plan, and the plan of a reviewed digest, are judged again.
     plan(&folder, &["--out", "saved.json", "--fail-on", "never"]).expect(0);
     folder
-        .run(&[
-            "apply",
-            "saved.json",
-            "--trust-plan-file",
-            "--cluster",
-            "cluster.json",
-            "--auto-approve",
-        ])
+        .run(&args(
+            "apply saved.json --trust-plan-file --cluster cluster.json --auto-approve",
+        ))
         .expect(5);
     let digest = json["digest"].as_str().unwrap();
     apply(&folder, &["--expect-digest", digest], 5);
@@ -76,7 +73,7 @@ fn a_rule_judges_the_part_of_a_plan_that_is_applied() {
     let expression = r#"plan.changes.all(c, c.labels["rack"] == "b")"#;
     let folder = folder(&rule("only-b", expression, ""));
     let refused = apply(&folder, &[], 5);
-    assert!(refused.contains("`only-b`"), "{refused}");
+    refused.assert_has("`only-b`");
     apply(&folder, &["--target", "node/n3"], 0);
 }
 
@@ -86,10 +83,7 @@ fn a_warning_is_reported_and_refuses_nothing() {
     let folder = folder(&few);
     assert_eq!(plan(&folder, &["--fail-on", "warning"]).code, 2);
     let applied = apply(&folder, &[], 0);
-    assert!(
-        applied.contains("`plan.changes.size() < 2` is false"),
-        "{applied}"
-    );
+    applied.assert_has("`plan.changes.size() < 2` is false");
 }
 
 #[test]
@@ -166,7 +160,7 @@ fn a_rule_that_cannot_be_used_makes_the_files_invalid() {
     ] {
         let ran = folder(&rules).run(&["validate"]).expect(3);
         assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
-        assert!(ran.stderr.contains("policy.yaml"), "{}", ran.stderr);
+        ran.stderr.assert_has("policy.yaml");
     }
 }
 
@@ -324,11 +318,7 @@ fn a_rule_refuses_an_undo() {
         folder.run(&[&words[..], &["--auto-approve"]].concat())
     };
     let refused = undo(&folder).expect(5);
-    assert!(
-        refused.stderr.contains("rule `kept` is broken"),
-        "{}",
-        refused.stderr
-    );
+    refused.stderr.assert_has("rule `kept` is broken");
     assert_eq!(folder.read("cluster.json"), before);
     folder.write("pools/policy.yaml", policy);
     undo(&folder).expect(0);

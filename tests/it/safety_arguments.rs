@@ -1,7 +1,7 @@
 //! Limits, waivers and protections: which plans are refused, with exit code 5 and without a write,
 //! and which waiver allows them.
 
-use super::support::{Folder, cluster, holds, node, pin, pool};
+use super::support::{Folder, TextAssertions, args, cluster, holds, node, pin, pool};
 
 const DUAL_STACK: &str =
     "{cidrs: [10.20.0.0/16, \"fd00:20::/48\"], blockSize: {ipv4: 24, ipv6: 64}}";
@@ -57,10 +57,7 @@ const THREE: [(&str, &str); 3] = [("n1", "a"), ("n2", "a"), ("n3", "b")];
 fn a_share_holds_for_three_nodes_and_one_is_always_allowed() {
     let folder = dual_stack(&running(&THREE), "");
     let refused = apply(&folder, &[], 5);
-    assert!(
-        refused.contains("3 of 3 nodes would need a restart of their agent"),
-        "{refused}"
-    );
+    refused.assert_has("3 of 3 nodes would need a restart of their agent");
     assert!(
         refused.contains("disruptive-percent = 20 allows 1")
             && refused.contains("--waive disruptive-percent")
@@ -86,19 +83,11 @@ fn each_limit_has_a_waiver_of_its_own() {
     let policy = "{limits: {disruptive: {count: 2}}}";
     let folder = dual_stack(&running(&THREE), policy);
     let refused = apply(&folder, &["--waive", "disruptive-percent"], 5);
-    assert!(
-        refused.contains("disruptive-count = 2 allows 2")
-            && !refused.contains("disruptive-percent ="),
-        "{refused}"
-    );
+    refused.assert_has("disruptive-count = 2 allows 2");
+    refused.assert_lacks("disruptive-percent =");
     apply(
         &folder,
-        &[
-            "--waive",
-            "disruptive-percent",
-            "--waive",
-            "disruptive-count",
-        ],
+        &args("--waive disruptive-percent --waive disruptive-count"),
         0,
     );
     let unknown = folder.run(&["apply", "--waive", "everything"]).expect(1);
@@ -115,10 +104,7 @@ fn each_limit_has_a_waiver_of_its_own() {
 fn failure_domains_are_counted_apart() {
     let policy = "{limits: {failureDomain: rack, disruptive: {percent: 100, domainCount: 1}}}";
     let refused = apply(&dual_stack(&running(&THREE), policy), &[], 5);
-    assert!(
-        refused.contains("2 of 2 nodes in failure domain `a`"),
-        "{refused}"
-    );
+    refused.assert_has("2 of 2 nodes in failure domain `a`");
     apply(&dual_stack(&running(&THREE[1..]), policy), &[], 0);
     let share = "{limits: {failureDomain: rack, disruptive: {percent: 100, domainPercent: 50}}}";
     apply(&dual_stack(&running(&THREE), share), &[], 5);
@@ -128,10 +114,7 @@ fn failure_domains_are_counted_apart() {
 fn the_command_line_limits_and_protects_too() {
     let bare = dual_stack(&[node("n1", "a", ""), node("n2", "a", "")], "");
     let refused = apply(&bare, &["--limit", "assign-count=1"], 5);
-    assert!(
-        refused.contains("2 of 2 nodes would get a block, and assign-count = 1 allows 1"),
-        "{refused}"
-    );
+    refused.assert_has("2 of 2 nodes would get a block, and assign-count = 1 allows 1");
     let folder = dual_stack(&running(&THREE[..1]), "");
     assert!(apply(&folder, &["--protect-node", "n1"], 5).contains("and is protected"));
     let looser = ["--limit", "disruptive-percent=100"];
@@ -144,11 +127,11 @@ fn the_command_line_limits_and_protects_too() {
     );
     assert!(apply(&folder, &["--protect-pool", "gone"], 5).contains("no file declares it"));
     let bad = folder.run(&["plan", "--limit", "assign-count"]).expect(1);
-    assert!(bad.stderr.contains("LIMIT=N"), "{}", bad.stderr);
+    bad.stderr.assert_has("LIMIT=N");
     let bad = folder
         .run(&["plan", "--limit", "assign-percent=101"])
         .expect(1);
-    assert!(bad.stderr.contains("at most 100"), "{}", bad.stderr);
+    bad.stderr.assert_has("at most 100");
 }
 
 #[test]
@@ -163,17 +146,12 @@ fn what_is_protected_needs_no_file_of_its_own_and_no_waiver_helps() {
         &["--waive", "disruptive-percent"],
         5,
     );
-    assert!(
-        refused.contains("protected by its annotation cilium-ipam.io/protected"),
-        "{refused}"
-    );
+    refused.assert_has("protected by its annotation cilium-ipam.io/protected");
     let policy = "{protected: {nodes: [n1], pools: [a]}}";
     let folder = dual_stack(&running(&THREE[..1]), policy);
     let refused = apply(&folder, &[], 5);
-    assert!(
-        refused.contains("node `n1`") && refused.contains("pool `a`"),
-        "{refused}"
-    );
+    refused.assert_has("node `n1`");
+    refused.assert_has("pool `a`");
     // Deleting the pool's file does not delete its protection.
     std::fs::remove_file(folder.join("pools/a.yaml")).unwrap();
     assert!(apply(&folder, &[], 5).contains("pool `a` is protected, and no file declares it"));
@@ -211,19 +189,11 @@ fn a_saved_plan_names_its_waivers() {
         .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
         .expect(5);
     let refused = folder
-        .run(&[
-            "apply",
-            "plan.json",
-            "--trust-plan-file",
-            "--cluster",
-            "cluster.json",
-        ])
+        .run(&args(
+            "apply plan.json --trust-plan-file --cluster cluster.json",
+        ))
         .expect(5);
-    assert!(
-        refused.stderr.contains("disruptive-percent"),
-        "{}",
-        refused.stderr
-    );
+    refused.stderr.assert_has("disruptive-percent");
     let late = [
         "apply",
         "plan.json",
@@ -234,16 +204,9 @@ fn a_saved_plan_names_its_waivers() {
         "disruptive-percent",
     ];
     let said = folder.run(&late).expect(4).stderr;
-    assert!(
-        said.contains(
-            "the plan has no waivers, and --waive asks for the waiver disruptive-percent"
-        ),
-        "{said}"
-    );
-    assert!(
-        said.contains("nothing was written") && said.contains("plan again with these waivers"),
-        "{said}"
-    );
+    said.assert_has("the plan has no waivers, and --waive asks for the waiver disruptive-percent");
+    said.assert_has("nothing was written");
+    said.assert_has("plan again with these waivers");
     // A waiver that was put in by hand does not fit the digest.
     let plan = folder.read("plan.json");
     folder.write(
@@ -263,15 +226,7 @@ fn a_saved_plan_names_its_waivers() {
             .stderr
             .contains("digest")
     );
-    let waive = [
-        "plan",
-        "--cluster",
-        "cluster.json",
-        "--waive",
-        "disruptive-percent",
-        "--out",
-        "plan.json",
-    ];
+    let waive = args("plan --cluster cluster.json --waive disruptive-percent --out plan.json");
     assert!(
         folder
             .run(&waive)
@@ -292,13 +247,9 @@ fn a_saved_plan_names_its_waivers() {
     folder.run(&late).expect(0);
     folder.write("cluster.json", before);
     folder
-        .run(&[
-            "apply",
-            "plan.json",
-            "--trust-plan-file",
-            "--cluster",
-            "cluster.json",
-        ])
+        .run(&args(
+            "apply plan.json --trust-plan-file --cluster cluster.json",
+        ))
         .expect(0);
 }
 
@@ -309,13 +260,9 @@ fn what_was_refused_when_it_was_saved_is_refused_for_good() {
         let words = ["plan", "--cluster", "cluster.json", "--out", "plan.json"];
         folder.run(&[&words[..], &flags].concat()).expect(5);
         folder
-            .run(&[
-                "apply",
-                "plan.json",
-                "--trust-plan-file",
-                "--cluster",
-                "cluster.json",
-            ])
+            .run(&args(
+                "apply plan.json --trust-plan-file --cluster cluster.json",
+            ))
             .expect(5);
     }
 }

@@ -2,7 +2,7 @@
 
 use ipam_planner::plan::FORMAT_VERSION;
 
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pool};
+use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pool};
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 
@@ -20,13 +20,9 @@ fn saved(items: &[String]) -> Folder {
 fn apply(folder: &Folder, code: i32) -> String {
     let before = folder.read("cluster.json");
     let ran = folder
-        .run(&[
-            "apply",
-            "plan.json",
-            "--trust-plan-file",
-            "--cluster",
-            "cluster.json",
-        ])
+        .run(&args(
+            "apply plan.json --trust-plan-file --cluster cluster.json",
+        ))
         .expect(code);
     if code != 0 {
         assert_eq!(
@@ -284,19 +280,8 @@ fn what_a_saved_plan_chooses_is_shown_first_and_its_directory_can_be_pinned() {
     );
     assert!(shown.starts_with(&introduction), "{shown}");
     let refused = expecting(&folder, &digest, &["--directory", "others"], 4);
-    assert!(
-        refused.contains("was made from `pools`, and --directory asks for `others`"),
-        "{refused}"
-    );
-    let words = [
-        "apply",
-        "pools",
-        "--directory",
-        "pools",
-        "--cluster",
-        "cluster.json",
-        "--auto-approve",
-    ];
+    refused.assert_has("was made from `pools`, and --directory asks for `others`");
+    let words = args("apply pools --directory pools --cluster cluster.json --auto-approve");
     folder.run(&words).expect(1);
 }
 
@@ -308,11 +293,9 @@ fn a_plan_that_is_made_anew_is_applied_without_asking_if_it_is_the_expected_one(
         .run(&[&words[..], &["0123456789abcdef".repeat(2).as_str()]].concat())
         .expect(4)
         .stderr;
-    assert!(
-        other.contains(&digest) && other.contains("run `cilium-ipam plan`, review that plan"),
-        "{other}"
-    );
-    assert!(!other.contains("show FILE"), "{other}");
+    other.assert_has(&digest);
+    other.assert_has("run `cilium-ipam plan`, review that plan");
+    other.assert_lacks("show FILE");
     assert!(!folder.read("cluster.json").contains("10.20.0.0/24"));
     folder.run(&[&words[..], &[&digest]].concat()).expect(0);
     assert!(folder.read("cluster.json").contains("10.20.0.0/24"));
@@ -354,16 +337,9 @@ fn a_digest_does_not_depend_on_the_spelling_of_the_directory() {
     let elsewhere = ["plan", absolute, "--cluster", cluster.to_str().unwrap()];
     let said = super::support::run(&folder.join("others"), &elsewhere).expect(0);
     assert!(said.stdout.contains(&digest[..32]), "{said:?}");
-    let words = [
-        "plan",
-        "others",
-        "--cluster",
-        "cluster.json",
-        "--out",
-        "p.json",
-    ];
+    let words = args("plan others --cluster cluster.json --out p.json");
     let others = folder.run(&words).expect(0).stderr;
-    assert!(!others.contains(&digest), "{others}");
+    others.assert_lacks(&digest);
 }
 
 /// Another job of the pipeline may have replaced the file.
@@ -373,7 +349,7 @@ fn a_plan_file_needs_a_digest_or_trust_where_no_person_answers() {
     let words = ["apply", "plan.json", "--cluster", "cluster.json"];
     for more in [&[][..], &["--auto-approve"], &["--no-input"]] {
         let refused = folder.run(&[&words[..], more].concat()).expect(1).stderr;
-        assert!(refused.contains("--trust-plan-file"), "{refused}");
+        refused.assert_has("--trust-plan-file");
         assert!(!folder.read("cluster.json").contains("10.20.0.0/24"));
     }
     let both = ["--trust-plan-file", "--expect-digest", digest.as_str()];

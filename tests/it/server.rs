@@ -9,7 +9,7 @@ use testbed::{
     Program, Programs, User, build, install_cilium, parse_node,
 };
 
-use super::support::{Folder, Ran, pool};
+use super::support::{Folder, Ran, TextAssertions, args, pool};
 
 /// A control plane with Cilium's traces on it, and a folder to work in.
 pub struct Server {
@@ -61,6 +61,12 @@ impl Server {
     /// Runs the program as the administrator.
     pub fn run(&self, arguments: &[&str]) -> Ran {
         self.run_as(self.plane.kubeconfig(), arguments)
+    }
+
+    /// What a command that succeeds prints, as JSON.
+    #[track_caller]
+    pub fn json(&self, line: &str) -> Value {
+        self.run(&args(line)).expect(0).json()
     }
 
     /// `spec.podCIDRs` of every Node, as the server has it now.
@@ -192,7 +198,7 @@ fn racks_that_swap_are_told(server: &Server, pools: &[String; 3]) {
     assert!(swap.stdout.starts_with(headline), "{}", swap.stdout);
     for pool in ["rack-a", "rack-b"] {
         let cause = format!("667 blocks of pool {pool}: the pool does not select the node");
-        assert!(swap.stdout.contains(&cause), "{}", swap.stdout);
+        swap.stdout.assert_has(&cause);
     }
     assert!(
         swap.stdout.lines().count() + swap.stderr.lines().count() < 60,
@@ -374,15 +380,9 @@ fn what_a_user_may_not_see_or_do() {
     };
 
     let refused = as_user("nobody", &["plan"]).expect(8).stderr;
-    assert!(
-        refused.contains("ciliumnodes.cilium.io cannot be read"),
-        "{refused}"
-    );
+    refused.assert_has("ciliumnodes.cilium.io cannot be read");
     let refused = as_user("nodes-only", &["plan"]).expect(8).stderr;
-    assert!(
-        refused.contains("ciliumnodes.cilium.io cannot be read"),
-        "{refused}"
-    );
+    refused.assert_has("ciliumnodes.cilium.io cannot be read");
     let plan = as_user("reader", &["plan", "-o", "json"]).expect(0).json();
     assert_eq!(plan["findings"][0]["rule"], "unreadable-kind");
     assert_eq!(plan["summary"]["assign"], 1);
@@ -392,11 +392,7 @@ fn what_a_user_may_not_see_or_do() {
         "{}",
         apply.stderr
     );
-    assert!(
-        apply.stderr.contains("no lock is taken"),
-        "{}",
-        apply.stderr
-    );
+    apply.stderr.assert_has("no lock is taken");
     assert_eq!(server.pod_cidrs()["n"], Vec::<String>::new());
 }
 
@@ -437,15 +433,7 @@ fn a_server_that_does_not_answer() {
     let ran = folder
         .run(&["plan", "--kubeconfig", "kubeconfig"])
         .expect(8);
-    assert!(
-        ran.stderr.contains("does not answer: connection refused"),
-        "{}",
-        ran.stderr
-    );
+    ran.stderr.assert_has("does not answer: connection refused");
     let ran = folder.run(&["plan", "--kubeconfig", "missing"]).expect(8);
-    assert!(
-        ran.stderr.contains("credentials cannot be used"),
-        "{}",
-        ran.stderr
-    );
+    ran.stderr.assert_has("credentials cannot be used");
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testbed::{CiliumInstallation, Options};
 
 use super::server::Server;
-use super::support::api_server;
+use super::support::{TextAssertions, api_server};
 
 const POD_POOLS: &str = "/apis/cilium.io/v2alpha1/ciliumpodippools";
 const POD_POOL_CRD: &str =
@@ -51,10 +51,8 @@ fn pod_pool(name: &str, more: &Value) -> Value {
 fn assert_refused(result: Result<(), WriteError>, field: &str) {
     match result {
         Err(WriteError::Refused(why)) => {
-            assert!(
-                why.contains("unknown field") && why.contains(field),
-                "{why}"
-            );
+            why.assert_has("unknown field");
+            why.assert_has(field);
         }
         other => panic!("{other:?}"),
     }
@@ -119,7 +117,7 @@ fn plan_blocks_a_field_that_the_schema_lacks() {
     server.folder.write("pools/lb.yaml", LB_POOL);
     let (code, reason) = blocked(&server, "blue");
     assert_eq!(code, "fields-not-kept", "{reason}");
-    assert!(reason.contains("spec.cidrs"), "{reason}");
+    reason.assert_has("spec.cidrs");
 }
 
 /// A server that stores v2, as Cilium 1.21 will: pools are written in v2, and `reservedRanges` of

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pool};
+use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pool};
 use ipam_cilium::observed::{Observed, ObservedKind, Reader, SeenSubnet};
 use ipam_config::documents::{Documents, SourceFile, lower};
 use ipam_core::model::{Finding, Severity};
@@ -119,11 +119,8 @@ fn a_pool_beside_the_subnet_gives_its_blocks() {
     );
     let named = finding(&plan, "neutron-subnet");
     assert_eq!(named.severity, Severity::Info);
-    assert!(
-        named.message.contains("`vm`") && named.message.contains("10.1.0.0/24"),
-        "{}",
-        named.message
-    );
+    named.message.assert_has("`vm`");
+    named.message.assert_has("10.1.0.0/24");
 }
 
 #[test]
@@ -380,25 +377,11 @@ fn without_a_file_of_clouds_it_is_said_and_nothing_is_written() {
     ]);
     let before = folder.read("cluster.json");
     let valid = folder.run(&["validate"]).expect(0);
-    assert!(
-        valid.stdout.contains("1 Neutron subnet") && valid.stderr.contains("Neutron was not read"),
-        "{}",
-        valid.all()
-    );
-    let plan = folder
-        .run(&[
-            "plan",
-            "--cluster",
-            "cluster.json",
-            "-o",
-            "json",
-            "--fail-on",
-            "never",
-        ])
-        .expect(0)
-        .json();
+    valid.stdout.assert_has("1 Neutron subnet");
+    valid.stderr.assert_has("Neutron was not read");
+    let plan = folder.plan();
     let reason = plan["blocked"][0]["reason"].as_str().unwrap();
-    assert!(reason.contains("there is no file of clouds"), "{reason}");
+    reason.assert_has("there is no file of clouds");
     let shown = folder
         .run(&["show", "pools", "--cluster", "cluster.json"])
         .expect(0);
@@ -411,13 +394,7 @@ fn without_a_file_of_clouds_it_is_said_and_nothing_is_written() {
         .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
         .expect(0);
     assert_eq!(folder.read("cluster.json"), before);
-    let named = [
-        "plan",
-        "--cluster",
-        "cluster.json",
-        "--clouds-file",
-        "nowhere.yaml",
-    ];
+    let named = args("plan --cluster cluster.json --clouds-file nowhere.yaml");
     assert!(
         folder.run(&named).expect(8).stderr.contains("nowhere.yaml"),
         "one that is named must be there"

@@ -8,10 +8,11 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use ipam_cluster::live::Connection;
+use serde_json::Value;
 use tempfile::TempDir;
 
 pub use worlds::documents::{address_pool, document, pin, policy, pool};
-pub use worlds::objects::{KUBERNETES, cluster, holds, node, operator};
+pub use worlds::objects::{KUBERNETES, cilium_node, cluster, holds, node, operator};
 
 /// The programs that run on nodes.
 const NODE_PROGRAMS: [&str; 4] = [
@@ -82,7 +83,7 @@ impl Ran {
 
     /// Stdout as JSON.
     #[track_caller]
-    pub fn json(&self) -> serde_json::Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
     }
@@ -161,6 +162,18 @@ impl Folder {
     pub fn run(&self, arguments: &[&str]) -> Ran {
         run(self.path(), arguments)
     }
+
+    /// What a command that succeeds prints, as JSON.
+    #[track_caller]
+    pub fn json(&self, line: &str) -> Value {
+        self.run(&args(line)).expect(0).json()
+    }
+
+    /// The plan of `pools` and `cluster.json`, whatever it finds.
+    #[track_caller]
+    pub fn plan(&self) -> Value {
+        self.json("plan --cluster cluster.json -o json --fail-on never")
+    }
 }
 
 /// The API server of a kubeconfig, for our client.
@@ -170,5 +183,30 @@ pub fn api_server(kubeconfig: &Path, patience: Duration) -> Connection {
         context: None,
         cilium_namespace: None,
         patience,
+    }
+}
+
+/// The arguments of a command, as a line that is typed without quotes.
+pub fn args(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+/// Assertions that show the whole text when they fail.
+pub trait TextAssertions {
+    /// Fails unless the text contains the part.
+    fn assert_has(&self, part: &str);
+    /// Fails if the text contains the part.
+    fn assert_lacks(&self, part: &str);
+}
+
+impl TextAssertions for str {
+    #[track_caller]
+    fn assert_has(&self, part: &str) {
+        assert!(self.contains(part), "{part:?} is missing in:\n{self}");
+    }
+
+    #[track_caller]
+    fn assert_lacks(&self, part: &str) {
+        assert!(!self.contains(part), "{part:?} is in:\n{self}");
     }
 }

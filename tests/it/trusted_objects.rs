@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use ipam_cilium::observed::ObservedKind;
 use serde_json::{Value, json};
 
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pool, repository};
+use super::support::{
+    Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pool, repository,
+};
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 
@@ -104,16 +106,7 @@ fn plan_of(settings: &str, items: &[Value], nodes: &[String]) -> Value {
     let all: Vec<String> = items.chain(nodes.iter().cloned()).collect();
     let settings = format!("{KUBERNETES}{settings}");
     folder.write("cluster.json", cluster("1.19.3", &settings, &all));
-    let plan = [
-        "plan",
-        "--cluster-file",
-        "cluster.json",
-        "-o",
-        "json",
-        "--fail-on",
-        "never",
-    ];
-    folder.run(&plan).expect(0).json()
+    folder.plan()
 }
 
 /// Fails if a plan depends on an object of a tenant, or does not depend on the same object at home.
@@ -186,16 +179,7 @@ fn speakers_elsewhere() {
         let settings = format!(r#"{KUBERNETES},"bgp-announce-pod-cidr":"true""#);
         let items = [config.to_string(), nodes[0].clone()];
         folder.write("cluster.json", cluster("1.12.19", &settings, &items));
-        let doctor = [
-            "doctor",
-            "--no-pools",
-            "--cluster-file",
-            "cluster.json",
-            "-o",
-            "json",
-            "--fail-on",
-            "never",
-        ];
+        let doctor = args("doctor --no-pools --cluster-file cluster.json -o json --fail-on never");
         folder.run(&doctor).expect(0).json()["findings"].clone()
     };
     assert_ne!(doctor("team-a"), doctor("kube-system"));
@@ -214,7 +198,7 @@ fn labels_of_kubelets_are_named() {
     )]);
     let ran = folder.run(&["validate"]).expect(0);
     let text = ran.stdout + &ran.stderr;
-    assert!(text.contains("selector-uses-kubelet-labels"), "{text}");
+    text.assert_has("selector-uses-kubelet-labels");
 }
 
 #[test]
@@ -268,13 +252,7 @@ fn a_service_takes_no_address_of_another() {
     ];
     let items: Vec<String> = items.iter().map(Value::to_string).collect();
     folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &items));
-    let ran = folder.run(&[
-        "explain",
-        "20.0.10.1",
-        "pools",
-        "--cluster-file",
-        "cluster.json",
-    ]);
+    let ran = folder.run(&args("explain 20.0.10.1 pools --cluster-file cluster.json"));
     let text = ran.stdout + &ran.stderr;
-    assert!(text.contains("shop/web"), "{text}");
+    text.assert_has("shop/web");
 }

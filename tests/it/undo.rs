@@ -5,7 +5,7 @@ use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::{Value, json};
 
 use super::safety_arguments::{dual_stack, running};
-use super::support::{Folder, Ran, node, program, ran};
+use super::support::{Folder, Ran, TextAssertions, args, node, program, ran};
 
 const KEYS: [&str; 2] = [
     "network.cilium.io/ipv6-pod-cidr",
@@ -15,14 +15,7 @@ const KEYS: [&str; 2] = [
 /// Two nodes with IPv4; an apply gave both an IPv6 block and left `undo.json`.
 pub(super) fn applied() -> Folder {
     let folder = dual_stack(&running(&[("n1", "a"), ("n2", "b")]), "{quarantine: 1h}");
-    let words = [
-        "apply",
-        "--cluster",
-        "cluster.json",
-        "--auto-approve",
-        "--waive",
-        "disruptive-percent",
-    ];
+    let words = args("apply --cluster cluster.json --auto-approve --waive disruptive-percent");
     folder
         .run(&[&words[..], &["--undo-out", "undo.json"]].concat())
         .expect(0);
@@ -42,15 +35,9 @@ fn annotations(folder: &Folder, name: &str) -> Value {
 
 fn undo(folder: &Folder, code: i32) -> String {
     let ran = folder
-        .run(&[
-            "apply",
-            "undo.json",
-            "--auto-approve",
-            "--cluster",
-            "cluster.json",
-            "--undo-out",
-            "redo.json",
-        ])
+        .run(&args(
+            "apply undo.json --auto-approve --cluster cluster.json --undo-out redo.json",
+        ))
         .expect(code);
     ran.stdout + &ran.stderr
 }
@@ -88,29 +75,17 @@ fn what_was_written_is_taken_back_and_can_be_done_again() {
             .contains(r#"\"quarantined\":[{\"block\":\"fd00:20::/64\",\"node\":\"n1\""#)
     );
     let protected = folder
-        .run(&[
-            "apply",
-            "redo.json",
-            "--auto-approve",
-            "--cluster",
-            "cluster.json",
-            "--protect-node",
-            "n1",
-        ])
+        .run(&args(
+            "apply redo.json --auto-approve --cluster cluster.json --protect-node n1",
+        ))
         .expect(5);
-    assert!(
-        protected.stderr.contains("node `n1` would need a restart"),
-        "{}",
-        protected.stderr
-    );
+    protected
+        .stderr
+        .assert_has("node `n1` would need a restart");
     folder
-        .run(&[
-            "apply",
-            "redo.json",
-            "--auto-approve",
-            "--cluster",
-            "cluster.json",
-        ])
+        .run(&args(
+            "apply redo.json --auto-approve --cluster cluster.json",
+        ))
         .expect(0);
     assert_eq!(annotations(&folder, "n2")[KEYS[1]], "fd00:20:0:1::/64");
 }
@@ -126,15 +101,9 @@ fn freed_blocks_rest() {
         1,
     );
     folder.write("cluster.json", with_newcomer);
-    let plan = folder.run(&[
-        "plan",
-        "--cluster",
-        "cluster.json",
-        "-o",
-        "json",
-        "--waive",
-        "disruptive-percent",
-    ]);
+    let plan = folder.run(&args(
+        "plan --cluster cluster.json -o json --waive disruptive-percent",
+    ));
     let plan = plan.expect(0).json();
     let blocks: Vec<&str> = plan["changes"]
         .as_array()
@@ -194,34 +163,15 @@ fn where_nothing_can_be_taken_back_no_undo_plan_is_left() {
         .run(&["plan", "--cluster", "cluster.json"])
         .expect(0)
         .stdout;
-    assert!(
-        plan.contains("1 change cannot be undone: spec.podCIDRs is write-once"),
-        "{plan}"
-    );
+    plan.assert_has("1 change cannot be undone: spec.podCIDRs is write-once");
     let said = folder
         .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
         .expect(0)
         .stdout;
-    assert!(
-        said.contains("No undo plan: 1 change cannot be taken back."),
-        "{said}"
-    );
-    assert!(
-        said.contains("by hand: drain the node and re-create its Node object"),
-        "{said}"
-    );
+    said.assert_has("No undo plan: 1 change cannot be taken back.");
+    said.assert_has("by hand: drain the node and re-create its Node object");
     assert_eq!(undo_files(&folder), [""; 0]);
-    let again = folder
-        .run(&[
-            "apply",
-            "--cluster",
-            "cluster.json",
-            "--auto-approve",
-            "-o",
-            "json",
-        ])
-        .expect(0)
-        .json();
+    let again = folder.json("apply --cluster cluster.json --auto-approve -o json");
     assert_eq!(again["undo"], Value::Null, "nothing was done");
 }
 
@@ -231,22 +181,12 @@ fn what_cannot_be_taken_back_is_in_the_undo_plan_of_the_rest() {
         &[running(&[("n1", "a")]), vec![node("n2", "a", "")]].concat(),
         "",
     );
-    let words = [
-        "apply",
-        "--cluster",
-        "cluster.json",
-        "--auto-approve",
-        "--waive",
-        "disruptive-percent",
-    ];
+    let words = args("apply --cluster cluster.json --auto-approve --waive disruptive-percent");
     let said = folder
         .run(&[&words[..], &["--undo-out", "undo.json"]].concat())
         .expect(0)
         .stdout;
-    assert!(
-        said.contains("Undo plan, takes back 1 of 2 changes: undo.json"),
-        "{said}"
-    );
+    said.assert_has("Undo plan, takes back 1 of 2 changes: undo.json");
     let plan: Value = serde_json::from_str(&folder.read("undo.json")).unwrap();
     assert!(
         plan["blocked"][0]["unblock"]
@@ -255,10 +195,8 @@ fn what_cannot_be_taken_back_is_in_the_undo_plan_of_the_rest() {
             .contains("re-create its Node object")
     );
     let told = undo(&folder, 0);
-    assert!(
-        told.contains("! n2\n") && told.contains("it keeps 10.20.1.0/24"),
-        "{told}"
-    );
+    told.assert_has("! n2\n");
+    told.assert_has("it keeps 10.20.1.0/24");
 }
 
 #[test]
@@ -297,19 +235,10 @@ fn at_a_terminal(folder: &Folder, arguments: &[&str], typed: &str) -> Ran {
 fn an_undo_plan_is_shown_and_asked_about() {
     let folder = applied();
     let before = folder.read("cluster.json");
-    let words = [
-        "apply",
-        "undo.json",
-        "--cluster",
-        "cluster.json",
-        "--undo-out",
-        "redo.json",
-    ];
+    let words = args("apply undo.json --cluster cluster.json --undo-out redo.json");
     let refused = folder.run(&words).expect(1).stderr;
-    assert!(
-        refused.contains("stdin is not a terminal") && refused.contains("pass --auto-approve"),
-        "{refused}"
-    );
+    refused.assert_has("stdin is not a terminal");
+    refused.assert_has("pass --auto-approve");
     assert!(
         folder
             .run(&[&words[..], &["--no-input"]].concat())
@@ -319,18 +248,12 @@ fn an_undo_plan_is_shown_and_asked_about() {
     );
     for other in ["y\n", "\n", "no\n"] {
         let said = at_a_terminal(&folder, &words, other).expect(1).stderr;
-        assert!(
-            said.contains("undo plan undo.json") && said.contains("Undo: 2 to release."),
-            "{said}"
-        );
-        assert!(
-            said.contains("2 to release") && !said.contains("unchanged"),
-            "{said}"
-        );
-        assert!(
-            said.contains("Take these changes back?") && said.contains("not approved"),
-            "{said}"
-        );
+        said.assert_has("undo plan undo.json");
+        said.assert_has("Undo: 2 to release.");
+        said.assert_has("2 to release");
+        said.assert_lacks("unchanged");
+        said.assert_has("Take these changes back?");
+        said.assert_has("not approved");
     }
     assert_eq!(folder.read("cluster.json"), before);
     assert_eq!(
@@ -347,10 +270,8 @@ fn an_undo_plan_is_shown_and_asked_about() {
     );
     // One that is done already needs no answer.
     let done = folder.run(&words[..4]).expect(0).stderr;
-    assert!(
-        done.contains("Undo: nothing to take back.") && !done.contains("as the files say"),
-        "{done}"
-    );
+    done.assert_has("Undo: nothing to take back.");
+    done.assert_lacks("as the files say");
 }
 
 #[test]
@@ -358,13 +279,7 @@ fn whose_digest_is_named_is_not_asked_about() {
     let folder = applied();
     let digest =
         serde_json::from_str::<Value>(&folder.read("undo.json")).unwrap()["digest"].clone();
-    let words = [
-        "apply",
-        "undo.json",
-        "--cluster",
-        "cluster.json",
-        "--expect-digest",
-    ];
+    let words = args("apply undo.json --cluster cluster.json --expect-digest");
     folder
         .run(&[&words[..], &["0123456789abcdef0123456789abcdef"]].concat())
         .expect(4);
@@ -397,10 +312,7 @@ fn a_plan_file_is_shown_without_a_cluster() {
         folder.run(&["show", "plan", "undo.json"]).expect(0).stdout,
         shown
     );
-    let json = folder
-        .run(&["show", "undo.json", "-o", "json"])
-        .expect(0)
-        .json();
+    let json = folder.json("show undo.json -o json");
     assert_eq!(
         json,
         serde_json::from_str::<Value>(&folder.read("undo.json")).unwrap()
@@ -480,13 +392,9 @@ fn a_forged_undo_plan_moves_nothing_and_gives_nothing_that_no_pool_gives() {
                 json!({"metadata.annotations": {KEYS[0]: other, KEYS[1]: other}});
         });
         let ran = folder
-            .run(&[
-                "apply",
-                "redo.json",
-                "--auto-approve",
-                "--cluster",
-                "cluster.json",
-            ])
+            .run(&args(
+                "apply redo.json --auto-approve --cluster cluster.json",
+            ))
             .expect(code);
         assert!(
             !folder.read("cluster.json").contains(other),
@@ -506,19 +414,12 @@ fn what_is_given_back_is_nobody_elses_by_now() {
         super::support::pin("later", "fd00:20::/64"),
     );
     let stale = folder
-        .run(&[
-            "apply",
-            "redo.json",
-            "--auto-approve",
-            "--cluster",
-            "cluster.json",
-        ])
+        .run(&args(
+            "apply redo.json --auto-approve --cluster cluster.json",
+        ))
         .expect(7);
     let stale = stale.stdout;
-    assert!(
-        stale.contains("fd00:20::/64 cannot be given back"),
-        "{stale}"
-    );
+    stale.assert_has("fd00:20::/64 cannot be given back");
 }
 
 #[test]
@@ -549,15 +450,7 @@ fn it_works_after_the_files_were_reverted_and_a_node_is_gone() {
 #[test]
 fn no_file_is_overwritten() {
     let folder = applied();
-    let same = [
-        "apply",
-        "undo.json",
-        "--auto-approve",
-        "--cluster",
-        "cluster.json",
-        "--undo-out",
-        "undo.json",
-    ];
+    let same = args("apply undo.json --auto-approve --cluster cluster.json --undo-out undo.json");
     assert!(
         folder
             .run(&same)
@@ -571,14 +464,7 @@ fn no_file_is_overwritten() {
 fn a_place_that_cannot_be_written_stops_before_the_first_write() {
     let folder = dual_stack(&running(&[("n1", "a")]), "");
     let before = folder.read("cluster.json");
-    let words = [
-        "apply",
-        "--cluster",
-        "cluster.json",
-        "--auto-approve",
-        "--undo-out",
-        "missing/undo.json",
-    ];
+    let words = args("apply --cluster cluster.json --auto-approve --undo-out missing/undo.json");
     assert!(
         folder
             .run(&words)

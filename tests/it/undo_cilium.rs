@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pin, pool};
+use super::support::{Folder, KUBERNETES, TextAssertions, cluster, holds, node, pin, pool};
 
 const CLUSTER_POOL: &str = r#""ipam":"cluster-pool","enable-ipv6":"false","cluster-pool-ipv4-cidr":"10.20.0.0/16","cluster-pool-ipv4-mask-size":"24""#;
 
@@ -103,7 +103,7 @@ fn there_and_back(folder: &Folder, before: &[Value]) {
     undo(folder, "undo.json", "redo.json", 0);
     assert_eq!(meaning(folder), before);
     let said = undo(folder, "undo.json", "none.json", 0);
-    assert!(said.contains("done already"), "{said}");
+    said.assert_has("done already");
     undo(folder, "redo.json", "undo-again.json", 0);
     assert_eq!(meaning(folder), after);
     undo(folder, "undo-again.json", "redo-again.json", 0);
@@ -160,10 +160,7 @@ fn a_created_setting_is_deleted_and_its_block_rests() {
         (&json!("update"), &json!("disruptive"))
     );
     let reason = change["reason"].as_str().unwrap();
-    assert!(
-        reason.contains("takes effect after the agent restarts"),
-        "{reason}"
-    );
+    reason.assert_has("takes effect after the agent restarts");
     assert_eq!(plan["blocked"], json!([]));
     there_and_back(&folder, &before);
     assert!(rests(&folder, "10.20.0.0/24", "n1"), "{}", claims(&folder));
@@ -333,7 +330,7 @@ fn nothing_is_undone_of_an_apply_that_was_killed_before_its_write() {
     let killed = meaning(&folder);
     assert_ne!(killed, before);
     let said = undo(&folder, "undo.json", "redo.json", 0);
-    assert!(said.contains("done already: 1 change"), "{said}");
+    said.assert_has("done already: 1 change");
     assert_eq!(meaning(&folder), killed);
     apply(&folder, "second.json");
     let blocks = &object(&folder, "CiliumNode", "n1").unwrap()["spec"]["ipam"]["podCIDRs"];

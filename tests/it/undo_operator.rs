@@ -6,7 +6,7 @@ use testbed::{CiliumVersion, wait_until};
 
 use super::cluster_pool;
 use super::server::{Server, node};
-use super::support::pool;
+use super::support::{TextAssertions, pool};
 
 const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
 
@@ -53,10 +53,8 @@ fn cilium_nodes_beside_the_operator(version: CiliumVersion) {
         .patch(&format!("{CILIUM_NODES}/n0"), &started)
         .unwrap();
     let said = undo(&server, "undo-again.json", "redo-again.json", 7);
-    assert!(
-        said.contains("Node/n0") && said.contains("its agent has started"),
-        "{said}"
-    );
+    said.assert_has("Node/n0");
+    said.assert_has("its agent has started");
     let after = cluster_pool::cilium_nodes(&server);
     let left: Vec<&String> = after.keys().collect();
     assert_eq!(left, ["n0", "stranger-0", "stranger-1"]);
@@ -99,7 +97,7 @@ fn a_filled_cilium_node_and_the_operator_that_writes_back() {
     cluster_pool::replicas(&server, 1);
     cluster_pool::next_of_operator(&server, "stranger");
     let said = undo(&server, "undo-again.json", "none.json", 4);
-    assert!(said.contains("would write them back"), "{said}");
+    said.assert_has("would write them back");
     let emptied = json!({"spec": {"ipam": {"podCIDRs": []}}});
     let path = format!("{CILIUM_NODES}/n0");
     server.plane.patch(&path, &emptied).unwrap();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pin, pool};
+use super::support::{Folder, KUBERNETES, TextAssertions, cluster, holds, node, pin, pool};
 use super::undo::{applied, forge};
 use super::undo_cilium::{
     add, apply, cluster_pool, edit, is_refused, moved, node_config, object, policy, saved, undo,
@@ -39,16 +39,13 @@ fn the_undo_of_a_move_names_the_block_of_the_node() {
         (&json!(["10.20.0.0/24"]), &json!(["10.20.1.0/24"]))
     );
     let reason = change["reason"].as_str().unwrap();
-    assert!(
-        reason.contains("drain the node and restart its agent"),
-        "{reason}"
-    );
+    reason.assert_has("drain the node and restart its agent");
     let said = undo(&folder, "undo.json", "redo.json", 0);
-    assert!(said.contains("10.20.0.0/24 -> 10.20.1.0/24"), "{said}");
+    said.assert_has("10.20.0.0/24 -> 10.20.1.0/24");
     let redo = saved(&folder, "redo.json");
     assert_eq!(redo["changes"][0]["before"], json!(["10.20.1.0/24"]));
     let said = undo(&folder, "redo.json", "undo-again.json", 0);
-    assert!(said.contains("10.20.1.0/24 -> 10.20.0.0/24"), "{said}");
+    said.assert_has("10.20.1.0/24 -> 10.20.0.0/24");
 }
 
 #[test]
@@ -57,7 +54,7 @@ fn the_undo_of_a_second_move_names_the_block_of_the_first() {
     folder.write("pools/a.yaml", moved("10.20.9.0/24"));
     apply(&folder, "second.json");
     let said = undo(&folder, "second.json", "redo.json", 0);
-    assert!(said.contains("10.20.9.0/24 -> 10.20.0.0/24"), "{said}");
+    said.assert_has("10.20.9.0/24 -> 10.20.0.0/24");
 }
 
 #[test]
@@ -73,10 +70,7 @@ fn a_node_does_not_return_to_a_block_that_another_node_has_by_now() {
 fn what_is_taken_away_is_named() {
     let (folder, _) = cluster_pool("cluster-pool", &[]);
     let said = undo(&folder, "undo.json", "redo.json", 0);
-    assert!(
-        said.contains("taken away Node/n1  10.20.0.0/24\n"),
-        "{said}"
-    );
+    said.assert_has("taken away Node/n1  10.20.0.0/24\n");
 }
 
 // === What we created ===
@@ -126,7 +120,7 @@ fn a_blocked_node_does_not_hold_up_another() {
         object["spec"]["addresses"] = json!([]);
     });
     let said = undo(&folder, "undo.json", "rest.json", 0);
-    assert!(said.contains("done already: 1 change"), "{said}");
+    said.assert_has("done already: 1 change");
     assert!(object(&folder, "CiliumNode", "n1").is_none());
 }
 
@@ -135,11 +129,8 @@ fn the_summary_counts_what_is_blocked() {
     let folder = two_nodes();
     starts(&folder, "n1");
     let said = undo(&folder, "undo.json", "redo.json", 7);
-    assert!(
-        said.contains("Applied 1 change; 1 not applied, 0 unknown, 1 blocked.\n"),
-        "{said}"
-    );
-    assert!(said.contains("1 of 2 changes not applied"), "{said}");
+    said.assert_has("Applied 1 change; 1 not applied, 0 unknown, 1 blocked.\n");
+    said.assert_has("1 of 2 changes not applied");
 }
 
 #[test]
@@ -175,10 +166,7 @@ fn an_apply_counts_what_is_blocked() {
     assert_eq!(plan["summary"]["blocked"], 1, "{plan:#}");
     let words = ["apply", "--cluster", "cluster.json", "--auto-approve"];
     let said = folder.run(&words).expect(0).stdout;
-    assert!(
-        said.contains("Applied 1 change; 0 not applied, 0 unknown, 1 blocked.\n"),
-        "{said}"
-    );
+    said.assert_has("Applied 1 change; 0 not applied, 0 unknown, 1 blocked.\n");
     let report = folder.run(&[&words[..], &["-o", "json"]].concat());
     let report = report.expect(0).json();
     assert_eq!(
@@ -205,7 +193,8 @@ fn only_blocks_of_nodes_are_taken_back() {
     folder.write("pools/blue.yaml", blue.replace("10.7.", "10.8."));
     let said = folder.run(&words).expect(0).stdout;
     let told = "1 change of pools, Services or address pairs follows the files: revert the files and apply.\n";
-    assert!(said.contains(told) && !said.contains("ndo plan"), "{said}");
+    said.assert_has(told);
+    said.assert_lacks("ndo plan");
     forge(&folder, "undo.json", |plan| {
         let change = &mut plan["changes"][0];
         change["kind"] = json!("CiliumLoadBalancerIPPool");
@@ -217,5 +206,5 @@ fn only_blocks_of_nodes_are_taken_back() {
     });
     let refused = undo(&folder, "undo.json", "redo.json", 1);
     let why = "it takes back `CiliumLoadBalancerIPPool/blue`, and an undo plan has only nodes";
-    assert!(refused.contains(why), "{refused}");
+    refused.assert_has(why);
 }

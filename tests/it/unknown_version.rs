@@ -7,7 +7,7 @@ use testbed::Options;
 use super::operator::until;
 use super::running::Running;
 use super::server::{Server, kubernetes, node as live_node};
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pool};
+use super::support::{Folder, KUBERNETES, TextAssertions, cluster, holds, node, pool};
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 const UNKNOWN: [&str; 5] = ["1.21.0", "1.30.1", "1.20.3", "1.15.20", "1.18.0-rc.1"];
@@ -73,7 +73,7 @@ fn a_release_that_nothing_tells_is_unknown() {
         folder.write("cluster.json", hidden);
         let plan = on_file(&["plan", "pools", "--fail-on", "unknown-version"]);
         let text = folder.run(&plan).expect(2).all();
-        assert!(text.contains("tells the release of Cilium"), "{text}");
+        text.assert_has("tells the release of Cilium");
     }
 }
 
@@ -93,22 +93,18 @@ fn an_upgrade_to_an_unknown_release_is_not_judged() {
             "{version}: {}",
             ran.stdout
         );
-        assert!(!ran.stdout.contains("nothing changes"), "{}", ran.stdout);
+        ran.stdout.assert_lacks("nothing changes");
     }
     for version in ["1.21", "1.30.0"] {
         let ran = to(version).expect(1);
-        assert!(
-            ran.stderr.contains("newer than the newest known release"),
-            "{}",
-            ran.stderr
-        );
+        ran.stderr.assert_has("newer than the newest known release");
     }
     to("1.19.4").expect(0);
     let candidate = running("1.18.0-rc.1");
     let ran = candidate
         .run(&on_file(&["upgrade", "--no-pools", "--to", "1.18.0"]))
         .expect(8);
-    assert!(ran.stdout.contains("1.18.0-rc.1"), "{}", ran.stdout);
+    ran.stdout.assert_has("1.18.0-rc.1");
 }
 
 /// `spec.podCIDRs` are the same in every release; a LoadBalancer pool waits.

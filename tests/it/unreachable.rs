@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use crate::subnets::{SUBNET, subnet_pool};
-use crate::support::{Folder, KUBERNETES, cluster, pool};
+use crate::support::{Folder, KUBERNETES, TextAssertions, args, cluster, pool};
 
 const SECRET: &str = "s3cret-token";
 
@@ -90,10 +90,8 @@ fn failed_requests_are_printed() {
     let open = ["plan", "--cluster-file", "cluster.json", "--clouds-file"];
     let told = openstack.run(&[&open[..], &["open.yaml"]].concat());
     let told = told.expect(8).stderr;
-    assert!(
-        told.contains("other users may read") && told.contains("chmod 600 open.yaml"),
-        "{told}"
-    );
+    told.assert_has("other users may read");
+    told.assert_has("chmod 600 open.yaml");
 }
 
 #[test]
@@ -140,10 +138,10 @@ fn a_context_or_a_file_that_is_missing() {
     );
     let ran = folder.run(&["plan", "--kubeconfig", "missing"]).expect(8);
     let expected = "the kubeconfig `missing` cannot be read: No such file or directory";
-    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    ran.stderr.assert_has(expected);
     let ran = folder.run(&["plan"]).expect(8);
     let expected = "and this is not a Pod with a service account";
-    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    ran.stderr.assert_has(expected);
 }
 
 #[test]
@@ -158,14 +156,10 @@ fn a_plan_file_in_a_missing_folder_names_no_temporary_file() {
             &crate::support::cluster("1.19.3", crate::support::KUBERNETES, &[]),
         ),
     ]);
-    let ran = folder.run(&[
-        "plan",
-        "--cluster-file",
-        "cluster.json",
-        "--out",
-        "missing/plan.json",
-    ]);
+    let ran = folder.run(&args(
+        "plan --cluster-file cluster.json --out missing/plan.json",
+    ));
     let ran = ran.expect(1);
-    assert!(ran.stderr.contains("missing/plan.json"), "{}", ran.stderr);
-    assert!(!ran.stderr.contains("cilium-ipam-"), "{}", ran.stderr);
+    ran.stderr.assert_has("missing/plan.json");
+    ran.stderr.assert_lacks("cilium-ipam-");
 }

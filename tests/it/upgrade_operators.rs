@@ -9,11 +9,12 @@ use testbed::{CiliumVersion, install_cilium, wait_until};
 
 use super::lb::{POOLS, SERVICES, address_pool, operator, server, service};
 use super::server::{Server, kubernetes};
+use crate::support::{TextAssertions, args};
 
 type Addresses = BTreeMap<String, BTreeSet<String>>;
 
 fn services(server: &Server) -> Vec<Value> {
-    let shown = server.run(&["show", "lb", "-o", "json"]).expect(0).json();
+    let shown = server.json("show lb -o json");
     shown["services"].as_array().unwrap().clone()
 }
 
@@ -103,15 +104,7 @@ fn from_1_15_to_1_19_as_told() {
     fill(&server);
     let before = addresses(&server);
     let told = server
-        .run(&[
-            "upgrade",
-            "--to",
-            "1.19.3",
-            "--no-pools",
-            "-o",
-            "json",
-            "--show-all",
-        ])
+        .run(&args("upgrade --to 1.19.3 --no-pools -o json --show-all"))
         .expect(2)
         .json();
     let lost = named(&told, "upgrade-address-lost");
@@ -159,5 +152,5 @@ fn from_1_15_to_1_19_as_told() {
     let again = server
         .run(&["upgrade", "--to", "1.19.3", "--no-pools"])
         .expect(0);
-    assert!(again.stdout.contains("runs already"), "{}", again.stdout);
+    again.stdout.assert_has("runs already");
 }

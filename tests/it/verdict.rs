@@ -6,7 +6,9 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pool, program, ran};
+use super::support::{
+    Folder, KUBERNETES, TextAssertions, cluster, holds, node, policy, pool, program, ran,
+};
 
 /// A situation, the verdict on it and the exit code of `plan`.
 struct Situation {
@@ -23,12 +25,6 @@ const ONE_BLOCK: &str = "{cidrs: [10.20.0.0/24], blockSize: 24, priority: 10}";
 fn address_pool(name: &str, cidr: &str) -> String {
     format!(
         "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: {name}}}\nspec: {{blocks: [{{cidr: {cidr}}}]}}\n"
-    )
-}
-
-fn policy(spec: &str) -> String {
-    format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {spec}\n"
     )
 }
 
@@ -268,11 +264,8 @@ fn the_prompt_begins_with_the_verdict() {
         .stdout
         .replace('\r', "");
     let prompt = "\nPlan: 1 address is lost; 1 LoadBalancer change, 0 moved; 1 unchanged.\nApply these changes? Type `yes` to continue: ";
-    assert!(shown.contains(prompt), "{shown}");
-    assert!(
-        shown.contains("not approved; nothing was written"),
-        "{shown}"
-    );
+    shown.assert_has(prompt);
+    shown.assert_has("not approved; nothing was written");
 }
 
 /// The plan gives the node a block, and the node leaves its rack's range for good.
@@ -286,7 +279,7 @@ fn nodes_that_fall_over_are_named_and_gate_the_plan() {
     let shown = shown.expect(2);
     let message = "node `n2` gets a block of pool `b`, because pool `a` is full";
     let text = shown.stderr.replace("\n  │", "");
-    assert!(text.contains(message), "{text}");
+    text.assert_has(message);
     let json = folder
         .run(&[&plan[..], &["-o", "json"]].concat())
         .expect(0)

@@ -8,7 +8,7 @@ use testbed::{Ending, Options};
 
 use super::running::Running;
 use super::server::{Server, kubernetes, node};
-use super::support::pool;
+use super::support::{TextAssertions, pool};
 
 fn server() -> Server {
     let server = Server::start(
@@ -242,11 +242,7 @@ fn a_cluster_in_a_file_is_refused_and_so_are_faulty_files_at_the_beginning() {
     let refused = folder
         .run(&["watch", "--cluster", "cluster.json"])
         .expect(1);
-    assert!(
-        refused.stderr.contains("watch an API server"),
-        "{}",
-        refused.stderr
-    );
+    refused.stderr.assert_has("watch an API server");
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn empty_fields_of_ciliums_own_kind_are_dropped_with_a_warning() {
     let folder = folder();
     let spec = "{blocks: [{cidr: 20.0.10.0/24, start: null}], cidrs: ,\n  serviceSelector: , disabled: ~, allowFirstLastIPs: }";
     folder.write("pools/lb.yaml", address_pool("blue", spec));
-    let report = folder.run(&["validate", "-o", "json"]).expect(0).json();
+    let report = folder.json("validate -o json");
     let findings = report["findings"].as_array().unwrap();
     let told: Vec<&str> = findings
         .iter()

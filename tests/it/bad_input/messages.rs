@@ -2,7 +2,7 @@
 
 use super::faults::cases;
 use super::folder;
-use crate::support::{Folder, pool};
+use crate::support::{Folder, TextAssertions, pool};
 
 #[test]
 fn messages_are_in_our_words() {
@@ -162,7 +162,7 @@ fn a_faulty_duration_on_the_command_line() {
         let told = format!(
             "invalid value '5x' for '{flag} <DURATION>': expected a duration, such as `90s`, `5m` or `1h 30m`"
         );
-        assert!(said.contains(&told), "{said}");
+        said.assert_has(&told);
     }
 }
 

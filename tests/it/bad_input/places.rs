@@ -92,7 +92,7 @@ fn a_link_to_nowhere_is_a_fault_only_where_it_should_be_yaml() {
     let folder = folder();
     folder.write("pools/a.yaml", pool("a", GOOD));
     std::os::unix::fs::symlink("me@host.4711", folder.join("pools/lock")).unwrap();
-    let report = folder.run(&["validate", "-o", "json"]).expect(0).json();
+    let report = folder.json("validate -o json");
     assert_eq!(report["findings"][0]["rule"], "dangling-link");
     folder.run(&["plan", "--cluster", "cluster.json"]).expect(0);
     std::fs::remove_file(folder.join("pools/a.yaml")).unwrap();

@@ -14,7 +14,7 @@ use testbed::{CiliumInstallation, Options, Program, User};
 use crate::operator::{GROUP, condition, object, pool, until};
 use crate::running::Running;
 use crate::server::Server;
-use crate::support::{Folder, repository};
+use crate::support::{Folder, args, repository};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const ACCOUNT: &str = "system:serviceaccount:kube-system:cilium-ipam";
@@ -93,13 +93,7 @@ impl Installed {
         Running::start(
             self.server.folder.path(),
             &kubeconfig,
-            &[
-                "operator",
-                "--listen",
-                "127.0.0.1:0",
-                "--cilium-namespace",
-                "kube-system",
-            ],
+            &args("operator --listen 127.0.0.1:0 --cilium-namespace kube-system"),
         )
     }
 

@@ -9,7 +9,7 @@ use super::{Installed, KUBELET, RBAC, VIEWER};
 use crate::operator::{GROUP, condition, in_rack, object, pool, until};
 use crate::running::http_get;
 use crate::server::{kubernetes, node};
-use crate::support::{Folder, repository};
+use crate::support::{Folder, TextAssertions, repository};
 
 #[test]
 fn the_definitions_of_the_chart_are_those_of_the_types() {
@@ -57,7 +57,7 @@ fn installed_and_upgraded_with_what_it_needs_and_no_more() {
         "cilium-ipam-upgrade",
         "--set writePaths.service=true --set replicas=3",
     );
-    assert!(told.contains("REVISION: 2"), "{told}");
+    told.assert_has("REVISION: 2");
     let deployment = plane
         .get("/apis/apps/v1/namespaces/kube-system/deployments/cilium-ipam")
         .unwrap();
@@ -108,7 +108,7 @@ fn a_viewer_may_look(installed: &Installed) {
         .delete(&format!("{GROUP}/ippools/a"))
         .unwrap_err()
         .to_string();
-    assert!(error.contains("forbidden"), "{error}");
+    error.assert_has("forbidden");
 }
 
 /// The writes that its admission policies refuse.
@@ -150,10 +150,7 @@ fn the_server_refuses(installed: &Installed, kubelet: &Client) {
         .create("/api/v1/nodes?dryRun=All", &own)
         .unwrap_err()
         .to_string();
-    assert!(
-        error.contains("a kubelet may not set the pod CIDRs of its own Node"),
-        "{error}"
-    );
+    error.assert_has("a kubelet may not set the pod CIDRs of its own Node");
 
     let pools = format!("{GROUP}/ippools?dryRun=All");
     let refusal = |name: &str, spec: Value| {

@@ -2,7 +2,7 @@
 
 use super::POOL;
 use super::repo::Repo;
-use crate::support::{KUBERNETES, cluster, node, pool};
+use crate::support::{KUBERNETES, TextAssertions, cluster, node, pool};
 
 /// Two applies, one after the other, each with its report.
 fn applied() -> Repo {
@@ -47,18 +47,12 @@ fn the_report_of_an_apply_says_what_it_wrote_and_when() {
 
     let named = ["worker-1", "--applied", "reports/worker-1.json"];
     let text = repo.run(&named).expect(0).stdout;
-    assert!(
-        text.contains("applies, of 1 report\n  Node/worker-1  assign 10.20.0.0/24\n"),
-        "{text}"
-    );
+    text.assert_has("applies, of 1 report\n  Node/worker-1  assign 10.20.0.0/24\n");
     let none = repo
         .run(&["10.20.9.9", "--applied", "reports"])
         .expect(0)
         .stdout;
-    assert!(
-        none.contains("applies, of 2 reports\n  none changed it\n"),
-        "{none}"
-    );
+    none.assert_has("applies, of 2 reports\n  none changed it\n");
     let before = ["10.20.1.9", "--applied", "reports", "--until", "2026-03-02"];
     assert_eq!(repo.history(&before)["applied"], serde_json::json!([]));
 }
@@ -81,12 +75,6 @@ fn a_file_that_is_no_report_is_told() {
         .collect();
     assert_eq!(files, ["reports/other.json", "gone.json"]);
     let text = repo.run(&arguments).expect(0).stdout;
-    assert!(
-        text.contains("could not be read, so it may have said more\n"),
-        "{text}"
-    );
-    assert!(
-        text.contains("reports/other.json: it is no report of an apply"),
-        "{text}"
-    );
+    text.assert_has("could not be read, so it may have said more\n");
+    text.assert_has("reports/other.json: it is no report of an apply");
 }

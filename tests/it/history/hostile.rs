@@ -1,7 +1,7 @@
 //! Text and objects from strangers, and repositories of other forms.
 
 use super::repo::{Repo, asked, git_in, text};
-use crate::support::{Folder, pin, run};
+use crate::support::{Folder, TextAssertions, pin, run};
 
 const NODE: &str = "worker-7";
 const BLOCK: &str = "10.20.7.0/24";
@@ -117,8 +117,8 @@ fn a_missing_object_is_a_gap_and_a_missing_tree_an_error() {
         "the clone does not have its content"
     );
     let why = history["asked"][1]["from"]["uncertain"].as_str().unwrap();
-    assert!(why.contains("could not be read"), "{why}");
+    why.assert_has("could not be read");
     remove("HEAD~1:pools");
     let ran = repo.run(&[NODE]).expect(3);
-    assert!(ran.stderr.contains("unreadable-revision"), "{}", ran.stderr);
+    ran.stderr.assert_has("unreadable-revision");
 }

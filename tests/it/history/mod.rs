@@ -9,7 +9,7 @@ mod repo;
 
 use repo::{Repo, asked, git_in, text};
 
-use crate::support::{pin, pool};
+use crate::support::{TextAssertions, pin, pool};
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 
@@ -174,11 +174,7 @@ fn a_pin_whose_file_cannot_be_read_any_more_has_no_end() {
     repo.write("pools/other.yaml", pool("rack-a", POOL));
     repo.commit("Ada", "Add a pool");
     let ran = repo.run(&["worker-7"]).expect(0);
-    assert!(
-        ran.stdout.contains("until  an unknown time"),
-        "{}",
-        ran.stdout
-    );
+    ran.stdout.assert_has("until  an unknown time");
     let pinned = &repo.history(&["worker-7"])["asked"][0];
     assert!(pinned["until"].is_null());
     assert_eq!(pinned["unread_since"]["subject"], "Break it");
@@ -229,11 +225,7 @@ fn a_shallow_clone_says_where_it_begins() {
     );
     assert!(history["asked"][1]["from"]["uncertain"].is_null());
     let human = crate::support::run(&place, &["history", "worker-7"]).expect(0);
-    assert!(
-        human.stdout.contains("the clone is shallow"),
-        "{}",
-        human.stdout
-    );
+    human.stdout.assert_has("the clone is shallow");
 }
 
 #[test]

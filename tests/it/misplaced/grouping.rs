@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::NODES;
-use crate::support::{Folder, KUBERNETES, cluster, holds, node, pin, pool};
+use crate::support::{Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pin, pool};
 
 #[test]
 fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
@@ -35,19 +35,11 @@ fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
         ran.stdout,
         ran.stderr
     );
-    assert!(
-        ran.stdout
-            .contains("? 2,000 objects: CiliumNode.spec.ipam.podCIDRs differs\n")
-            && ran.stdout.contains("… and 1,990 more\n"),
-        "{}",
-        ran.stdout
-    );
-    assert!(
-        ran.stderr
-            .contains("1,995 further errors of duplicate-block"),
-        "{}",
-        ran.stderr
-    );
+    ran.stdout
+        .assert_has("? 2,000 objects: CiliumNode.spec.ipam.podCIDRs differs\n");
+    ran.stdout.assert_has("… and 1,990 more\n");
+    ran.stderr
+        .assert_has("1,995 further errors of duplicate-block");
     folder
         .run(&["plan", "--cluster", "cluster.json", "--fail-on", "never"])
         .expect(0);
@@ -56,29 +48,16 @@ fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
         .run(&["plan", "--cluster", "cluster.json", "--detailed-exitcode"])
         .expect(1)
         .stderr;
-    assert!(
-        failed.contains("there is nothing to change, but the checks found 2,000 errors"),
-        "{failed}"
-    );
+    failed.assert_has("there is nothing to change, but the checks found 2,000 errors");
     folder
-        .run(&[
-            "plan",
-            "--cluster",
-            "cluster.json",
-            "--detailed-exitcode",
-            "--fail-on",
-            "error",
-        ])
+        .run(&args(
+            "plan --cluster cluster.json --detailed-exitcode --fail-on error",
+        ))
         .expect(2);
     folder
-        .run(&[
-            "plan",
-            "--cluster",
-            "cluster.json",
-            "--detailed-exitcode",
-            "--fail-on",
-            "never",
-        ])
+        .run(&args(
+            "plan --cluster cluster.json --detailed-exitcode --fail-on never",
+        ))
         .expect(0);
     folder
         .run(&["plan", "--cluster", "cluster.json", "--fail-on", "drift"])
@@ -93,18 +72,7 @@ fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
         &["doctor", "--fail-on", "never"],
         "block-changes-at-restart",
     );
-    let sarif = folder
-        .run(&[
-            "doctor",
-            "--cluster",
-            "cluster.json",
-            "-o",
-            "sarif",
-            "--fail-on",
-            "never",
-        ])
-        .expect(0)
-        .json();
+    let sarif = folder.json("doctor --cluster cluster.json -o sarif --fail-on never");
     let results = sarif["runs"][0]["results"].as_array().unwrap();
     let result = results
         .iter()
@@ -117,15 +85,9 @@ fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
         results.len()
     );
     let markdown = folder
-        .run(&[
-            "plan",
-            "--cluster",
-            "cluster.json",
-            "-o",
-            "markdown",
-            "--fail-on",
-            "never",
-        ])
+        .run(&args(
+            "plan --cluster cluster.json -o markdown --fail-on never",
+        ))
         .expect(0);
     assert!(
         markdown
@@ -211,18 +173,9 @@ fn hundreds_of_pools_are_cut_and_counted() {
         short.lines().count()
     );
     assert!(short.starts_with("Plan: 500 to assign, 0 moved"), "{short}");
-    assert!(
-        short.contains("… and 490 further pools with 490 changes; --show-all shows all"),
-        "{short}"
-    );
-    assert!(
-        short.contains("misplaced (500 blocks of 500 nodes; a held block never moves by itself)"),
-        "{short}"
-    );
-    assert!(
-        short.contains("… and 490 further causes: 490 not-selected; --show-all shows all"),
-        "{short}"
-    );
+    short.assert_has("… and 490 further pools with 490 changes; --show-all shows all");
+    short.assert_has("misplaced (500 blocks of 500 nodes; a held block never moves by itself)");
+    short.assert_has("… and 490 further causes: 490 not-selected; --show-all shows all");
     let full = folder
         .run(&[&words[..], &["--show-all"]].concat())
         .expect(0)
@@ -239,11 +192,8 @@ fn hundreds_of_pools_are_cut_and_counted() {
         .expect(0)
         .stdout;
     assert_eq!(short.matches("<details>").count(), 11, "{short}");
-    assert!(
-        short.contains("… and 490 further pools with 490 changes")
-            && short.contains("490 further causes: 490"),
-        "{short}"
-    );
+    short.assert_has("… and 490 further pools with 490 changes");
+    short.assert_has("490 further causes: 490");
     let full = folder
         .run(&[&words[..], &["-o", "markdown", "--show-all"]].concat())
         .expect(0)
@@ -270,10 +220,7 @@ fn show_nodes_tells_everything_at_once() {
         ("cluster.json", &cluster("1.19.3", settings, &items)),
         ("pools/a.yaml", &pool("a", dual)),
     ]);
-    let rows = folder
-        .run(&["show", "nodes", "--cluster", "cluster.json", "-o", "json"])
-        .expect(0)
-        .json();
+    let rows = folder.json("show nodes --cluster cluster.json -o json");
     let state = |index: usize| rows["items"][index]["state"].as_str().unwrap();
     assert_eq!(
         state(0),

@@ -6,7 +6,7 @@ mod grouping;
 
 use serde_json::Value;
 
-use crate::support::{Folder, KUBERNETES, cluster, node, pool};
+use crate::support::{Folder, KUBERNETES, args, cluster, node, pool};
 
 const NODES: usize = 2_000;
 
@@ -41,13 +41,7 @@ fn applied(pools: &[String]) -> Folder {
         .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
         .expect(0);
     let clean = folder
-        .run(&[
-            "plan",
-            "--cluster",
-            "cluster.json",
-            "--fail-on",
-            "misplaced",
-        ])
+        .run(&args("plan --cluster cluster.json --fail-on misplaced"))
         .expect(0)
         .stdout;
     assert_eq!(
@@ -59,10 +53,7 @@ fn applied(pools: &[String]) -> Folder {
 }
 
 fn plan(folder: &Folder) -> Value {
-    folder
-        .run(&["plan", "--cluster", "cluster.json", "-o", "json"])
-        .expect(0)
-        .json()
+    folder.json("plan --cluster cluster.json -o json")
 }
 
 /// Code, pool and number of the misplaced blocks.

@@ -9,6 +9,7 @@ use testbed::{OpenStack, or_skip, wait_until};
 
 use super::node::Node;
 use super::support::{Plugin, addresses, ports, stack};
+use crate::support::TextAssertions;
 
 #[test]
 fn pods_talk_with_addresses_of_neutron() {
@@ -194,18 +195,14 @@ fn a_gateway_beyond_the_subnet(stack: &OpenStack, node: &Node) {
         "Pod and Pod"
     );
     let way = node.ip(Some("a"), "route get 192.0.2.1");
-    assert!(way.contains("via 169.254.1.1 dev eth0"), "{way}");
+    way.assert_has("via 169.254.1.1 dev eth0");
     node.cnitool("check", "beyond", "a", "eth0").expect(0);
     ["a", "b"]
         .into_iter()
         .for_each(|pod| detach(node, "beyond", pod, "eth0"));
     node.network_of("1.0.0", "beyond", &json!({"type": "ptp"}), &plugin);
     let refused = node.cnitool("add", "beyond", "a", "eth0").expect(1);
-    assert!(
-        refused.stderr.contains("network is unreachable"),
-        "{}",
-        refused.stderr
-    );
+    refused.stderr.assert_has("network is unreachable");
     assert_eq!(
         ports(stack, &network),
         [""; 0],
@@ -282,11 +279,7 @@ fn a_link_that_was_handed_over_and_vanished(stack: &OpenStack, node: &Node) {
     attach(node, "nic", "a", "eth0");
     node.remove_pod("a");
     let refused = node.cnitool("del", "nic", "a", "eth0").expect(1);
-    assert!(
-        refused.stderr.contains("failed to open netns"),
-        "{}",
-        refused.stderr
-    );
+    refused.stderr.assert_has("failed to open netns");
     assert_eq!(ports(stack, &network).len(), 1);
     node.plugin("ipam-neutron", "GC", &valid(&plugin, "nic", &json!([])))
         .expect(0);
@@ -404,7 +397,7 @@ fn two_legs_in_one_subnet(stack: &OpenStack, node: &Node, pods: &str) {
         &through_the_node(stack, pods, "10.7.0", &[]),
     );
     let refused = node.cnitool("add", "same", "a", "eth1").expect(1);
-    assert!(refused.stderr.contains("file exists"), "{}", refused.stderr);
+    refused.stderr.assert_has("file exists");
     assert_eq!(ports(stack, pods).len(), 2, "ptp gives the address back");
     node.cnitool("del", "same", "a", "eth1").expect(0);
 }

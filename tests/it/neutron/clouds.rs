@@ -8,6 +8,7 @@ use testbed::openstack::{ApplicationCredential, Options};
 use testbed::{OpenStack, or_skip};
 
 use super::support::{Plugin, fault, ports, stack};
+use crate::support::TextAssertions;
 
 #[test]
 fn credentials_are_kept_safe_and_refusals_are_remembered() {
@@ -96,7 +97,7 @@ fn a_password_that_is_wrong(stack: &OpenStack, network: &str) {
     stack.keystone().faults().clear();
     for _ in 0..3 {
         let ran = plugin.run("ADD", "a");
-        assert!(!ran.stdout.contains("hunter2"), "{}", ran.stdout);
+        ran.stdout.assert_lacks("hunter2");
         assert_eq!(fault(&ran).0, 100);
     }
     assert_eq!(plugin.refused("STATUS", "").0, 50, "no ADD could work");

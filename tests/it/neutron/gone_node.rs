@@ -10,7 +10,7 @@ use testbed::{Fault, OpenStack, Options, Program, or_skip};
 use super::pairs::clouds_file;
 use super::support::{Plugin, finish, ports, stack};
 use crate::server::{Server, kubernetes, node};
-use crate::support::{Ran, node_program};
+use crate::support::{Ran, TextAssertions, node_program};
 
 const LIVING: &str = "11111111-4a0f-4d4b-8a3c-1f4f5a6b7c8d";
 const REPLACEMENT: &str = "22222222-4a0f-4d4b-8a3c-1f4f5a6b7c8d";
@@ -125,7 +125,7 @@ fn without_evidence(desk: &Desk<'_>) {
     let approved = ["--auto-approve"];
     desk.shows(5, &approved, "the cluster shows no Nodes");
     let ran = desk.gc_of(Path::new("/nowhere"), &approved).expect(8);
-    assert!(ran.stderr.contains("get nodes"), "{}", ran.all());
+    ran.stderr.assert_has("get nodes");
     // OpenStack shows no server of this cluster.
     desk.server.nodes([node_on("n1", LIVING)]);
     desk.shows(5, &approved, "OpenStack shows no server that is a Node");
@@ -159,7 +159,7 @@ fn only_gone_ports_are_deleted(desk: &Desk<'_>) {
         "Kept: 1 port of n2: the description names no server.",
         "Kept: 1 port of n2: its server 22222222-4a0f-4d4b-8a3c-1f4f5a6b7c8d is Node n2 of the cluster.",
     ] {
-        assert!(shown.stdout.contains(line), "{}", shown.all());
+        shown.stdout.assert_has(line);
     }
     desk.shows(1, &[], "pass --auto-approve");
     assert_eq!(desk.devices().len(), before.len() - 1);

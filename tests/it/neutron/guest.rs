@@ -7,7 +7,7 @@ use testbed::{CniPlugin, Guest, Initramfs, OpenStack, Program, Setup, build, or_
 
 use super::input::{pages, snippets};
 use super::support::{addresses, ports, stack};
-use crate::support::{Ran, node_program};
+use crate::support::{Ran, TextAssertions, node_program};
 
 /// The guest's name in its firmware; its ports are named after it.
 const MACHINE: &str = "0f1e2d3c-4b5a-4697-8877-665544332211";
@@ -209,7 +209,7 @@ fn both_at_once(stack: &OpenStack, node: &Node, networks: &[String; 2]) {
         .inside(Some("a"), "ip route get 192.0.2.1")
         .expect(0)
         .stdout;
-    assert!(way.contains("via 10.7.0.1 dev eth0"), "{way}");
+    way.assert_has("via 10.7.0.1 dev eth0");
     [("main", "eth0"), ("leg", "eth1")]
         .into_iter()
         .for_each(|(list, interface)| node.detach(list, "a", interface));
@@ -299,7 +299,8 @@ impl Node {
         let l3 = main
             .replace(r#""mode": "l2""#, r#""mode": "l3""#)
             .replace(r#""name": "main""#, r#""name": "main-l3""#);
-        assert!(l3.contains("l3") && l3.contains("main-l3"), "{l3}");
+        l3.assert_has("l3");
+        l3.assert_has("main-l3");
         let mut files = Initramfs::default()
             .file("/etc/cni/net.d/10-main.conflist", 0o600, main)
             .file(

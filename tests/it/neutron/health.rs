@@ -8,7 +8,7 @@ use super::daemon::{Daemon, DaemonSet, in_pool};
 use super::support::{Plugin, stack};
 use crate::readme::metrics;
 use crate::running::http_get;
-use crate::support::repository;
+use crate::support::{TextAssertions, repository};
 
 #[test]
 fn the_port_tells_what_the_daemon_sees() {
@@ -68,7 +68,7 @@ fn the_port_tells_what_the_daemon_sees() {
     assert_eq!(get("/livez").0, 200, "kubelet must not restart it");
     let text = get("/metrics").1;
     let failed = "neutron_node_syncs_total{network=\"examplenet\",outcome=\"failed\"} ";
-    assert!(text.contains(failed), "{text}");
+    text.assert_has(failed);
     assert!(!(text + &why).contains(MEMBER_PASSWORD));
     stack.neutron().start().unwrap();
     daemon.wait_until("the daemon to recover", || get("/readyz").0 == 200);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::support::{fault, finish, start, variables};
-use crate::support::{Folder, node_program};
+use crate::support::{Folder, TextAssertions, node_program};
 use neutron_cni::Settings;
 use neutron_cni::cni::Arguments;
 use neutron_cni::nic::NicSettings;
@@ -46,7 +46,7 @@ fn what_cannot_be_understood_is_refused_with_the_numbers_of_the_specification() 
             "{} {message}",
             &input[..input.len().min(200)]
         );
-        assert!(!message.contains("hunter2"), "{message}");
+        message.assert_lacks("hunter2");
     }
     for (index, lacking) in ["CNI_COMMAND", "CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"]
         .into_iter()

@@ -5,7 +5,7 @@ use testbed::openstack::{DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, O
 use testbed::{OpenStack, or_skip};
 
 use super::support::stack;
-use crate::support::{Folder, KUBERNETES, Ran, cluster, node, pool};
+use crate::support::{Folder, KUBERNETES, Ran, TextAssertions, args, cluster, node, pool};
 
 /// Files, a cluster and credentials of one person.
 struct Person {
@@ -102,10 +102,8 @@ fn a_pool_over_the_subnet_stops_only_what_overlaps(stack: &OpenStack, network: &
     let person = Person::new(stack, &[wide, subnet_pool("vm", network, subnet)]);
     person.folder.run(&["validate"]).expect(0);
     let told = person.run(&["plan"]).expect(2).all();
-    assert!(
-        told.contains("pool `rack` overlaps pool `vm`") && told.contains("a.yaml:4"),
-        "{told}"
-    );
+    told.assert_has("pool `rack` overlaps pool `vm`");
+    told.assert_has("a.yaml:4");
     assert_eq!(
         person.given(),
         ["10.1.1.0/24", "10.1.2.0/24"],
@@ -116,25 +114,21 @@ fn a_pool_over_the_subnet_stops_only_what_overlaps(stack: &OpenStack, network: &
         .run(&["apply", "plan.json", "--trust-plan-file"])
         .expect(0)
         .all();
-    assert!(applied.contains("10.1.1.0/24"), "{applied}");
+    applied.assert_has("10.1.1.0/24");
     assert!(!person.folder.read("cluster.json").contains("10.1.0.0/24"));
     let explained = person.run(&["explain", "10.1.0.7"]).expect(0).stdout;
-    assert!(
-        explained.contains("IPPool/vm") && explained.contains("given to ports by Neutron"),
-        "{explained}"
-    );
+    explained.assert_has("IPPool/vm");
+    explained.assert_has("given to ports by Neutron");
     let examined = person.run(&["doctor", "pools"]).expect(2).all();
-    assert!(examined.contains("neutron-overlap"), "{examined}");
+    examined.assert_has("neutron-overlap");
 }
 
 fn blocks_beside_it_are_given(stack: &OpenStack, network: &str, subnet: &str) {
     let rack = pool("rack", "{cidrs: [10.20.0.0/16], blockSize: 24}");
     let person = Person::new(stack, &[rack, subnet_pool("vm", network, subnet)]);
     let shown = person.run(&["show", "pools"]).expect(0).stdout;
-    assert!(
-        shown.contains("10.1.0.0/24") && shown.contains(subnet),
-        "{shown}"
-    );
+    shown.assert_has("10.1.0.0/24");
+    shown.assert_has(subnet);
     let before = stack.keystone().faults().count("POST", "/v3/auth/tokens");
     person.run(&["apply", "--auto-approve"]).expect(0);
     assert_eq!(
@@ -143,10 +137,8 @@ fn blocks_beside_it_are_given(stack: &OpenStack, network: &str, subnet: &str) {
         "one login for one run"
     );
     let text = person.folder.read("cluster.json");
-    assert!(
-        text.contains("10.20.0.0/24") && text.contains("10.20.1.0/24"),
-        "{text}"
-    );
+    text.assert_has("10.20.0.0/24");
+    text.assert_has("10.20.1.0/24");
     let mut left: Vec<String> = std::fs::read_dir(person.folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -177,11 +169,11 @@ fn requests_are_printed_without_secrets(stack: &OpenStack, network: &str, subnet
     // A token of Keystone begins like this.
     assert!(!told.contains("gAAAA") && !told.contains('?'), "{told}");
     let quiet = person.run(&["plan"]).expect(0).stderr;
-    assert!(!quiet.contains("auth/tokens"), "{quiet}");
+    quiet.assert_lacks("auth/tokens");
     person.folder.write("clouds.yaml", clouds(stack, "wrong"));
     let told = person.run(&["plan", "-v", "--fail-on", "never"]).stderr;
     let login = format!("POST {}/auth/tokens 401 ", stack.keystone_url());
-    assert!(told.contains(&login), "{told}");
+    told.assert_has(&login);
 }
 
 fn an_ipv6_subnet(stack: &OpenStack) {
@@ -195,7 +187,7 @@ fn an_ipv6_subnet(stack: &OpenStack) {
     );
     let person = Person::new(stack, &[wide, subnet_pool("six", &network, &subnet)]);
     let told = person.run(&["apply", "--auto-approve"]).expect(0).stderr;
-    assert!(told.contains("fd00:1::/48 and fd00:1::/64"), "{told}");
+    told.assert_has("fd00:1::/48 and fd00:1::/64");
 }
 
 fn of_another_network(stack: &OpenStack, subnet: &str) {
@@ -220,13 +212,10 @@ fn neutron_that_is_gone_meanwhile(stack: &OpenStack, network: &str, subnet: &str
     person.run(&["plan", "--out", "plan.json"]).expect(0);
     stack.neutron().stop();
     let stale = person.writes_nothing(&["apply", "plan.json", "--trust-plan-file"], 4);
-    assert!(
-        stale.stderr.contains("now blocked") && stale.stderr.contains("cannot be read"),
-        "{}",
-        stale.stderr
-    );
+    stale.stderr.assert_has("now blocked");
+    stale.stderr.assert_has("cannot be read");
     let fresh = person.writes_nothing(&["apply", "--auto-approve"], 0).all();
-    assert!(fresh.contains("Neutron does not answer"), "{fresh}");
+    fresh.assert_has("Neutron does not answer");
     stack.neutron().start().unwrap();
     person
         .run(&["apply", "plan.json", "--trust-plan-file"])
@@ -243,30 +232,20 @@ fn credentials_that_are_no_good(stack: &OpenStack, network: &str, subnet: &str) 
         &["show", "pools"],
     ] {
         let ran = person.writes_nothing(verb, 8);
-        assert!(
-            ran.stderr
-                .contains("Keystone does not accept the credentials"),
-            "{}",
-            ran.stderr
-        );
+        ran.stderr
+            .assert_has("Keystone does not accept the credentials");
         assert!(!ran.all().contains("hunter2"), "{}", ran.all());
     }
     let unknown = person
         .run(&["plan", "--os-cloud", "production"])
         .expect(8)
         .stderr;
-    assert!(unknown.contains("no cloud `production`"), "{unknown}");
+    unknown.assert_has("no cloud `production`");
     person
         .folder
         .write("other/clouds.yaml", clouds(stack, MEMBER_PASSWORD));
     person
-        .run(&[
-            "plan",
-            "--clouds-file",
-            "other/clouds.yaml",
-            "--os-cloud",
-            "lab",
-        ])
+        .run(&args("plan --clouds-file other/clouds.yaml --os-cloud lab"))
         .expect(0);
 }
 
@@ -279,7 +258,7 @@ fn a_subnet_that_is_deleted_meanwhile(stack: &OpenStack, network: &str, subnet: 
         .delete(&format!("/v2.0/subnets/{subnet}"))
         .unwrap();
     let stale = person.writes_nothing(&["apply", "plan.json", "--trust-plan-file"], 4);
-    assert!(stale.stderr.contains("has no subnet"), "{}", stale.stderr);
+    stale.stderr.assert_has("has no subnet");
     let plan = person.plan();
     assert_eq!(
         (

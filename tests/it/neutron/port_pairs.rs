@@ -6,7 +6,7 @@ use testbed::{Fault, OpenStack, or_skip};
 
 use super::support::stack;
 use crate::safety_arguments::running;
-use crate::support::{Folder, KUBERNETES, Ran, cluster, holds, node, pool};
+use crate::support::{Folder, KUBERNETES, Ran, TextAssertions, args, cluster, holds, node, pool};
 
 const VM: &str = "11111111-9d65-4b7e-8d1e-6f0c1d5a9b11";
 const FULL_VM: &str = "22222222-9d65-4b7e-8d1e-6f0c1d5a9b11";
@@ -166,17 +166,11 @@ fn planned_and_applied(stack: &OpenStack, port: &str) {
         (&json!("10.20.0.0/24"), &json!("10.20.9.0/24"))
     );
     let shown = run(&folder, &["plan"]).expect(0).stdout;
-    assert!(
-        shown.contains(&format!(
-            "Port/{port}  allowed_address_pairs for node n1 shows 10.20.9.0/24"
-        )),
-        "{shown}"
-    );
-    assert!(
-        shown.contains("missing: 10.20.0.0/24; stale: 10.20.9.0/24")
-            && shown.contains("1 port to change"),
-        "{shown}"
-    );
+    shown.assert_has(&format!(
+        "Port/{port}  allowed_address_pairs for node n1 shows 10.20.9.0/24"
+    ));
+    shown.assert_has("missing: 10.20.0.0/24; stale: 10.20.9.0/24");
+    shown.assert_has("1 port to change");
     let was = pairs(stack, port);
     let limited = ["--auto-approve", "--limit", "disruptive-count=0"];
     run(&folder, &[&["apply"], &limited[..]].concat()).expect(5);
@@ -226,14 +220,7 @@ fn a_pair_follows_the_block_that_was_taken_back(stack: &OpenStack, network: &str
         "pools/a.yaml",
         [pool("rack", both), POLICY.to_owned()].join("---\n"),
     );
-    let undo = [
-        "apply",
-        "--auto-approve",
-        "--waive",
-        "disruptive-percent",
-        "--undo-out",
-        "undo.json",
-    ];
+    let undo = args("apply --auto-approve --waive disruptive-percent --undo-out undo.json");
     run(&folder, &undo).expect(0);
     assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24", "fd00:20::/64"]);
     let saved: Value = serde_json::from_str(&folder.read("undo.json")).unwrap();
@@ -294,7 +281,7 @@ fn a_node_that_joins(stack: &OpenStack, network: &str) {
     let folder = person(stack, &[joins], POLICY);
     let told = run(&folder, &APPLY).expect(0).all();
     assert_eq!(pairs(stack, &of_vm), ["10.20.0.0/24"], "{told}");
-    assert!(told.contains("+10.20.0.0/24"), "{told}");
+    told.assert_has("+10.20.0.0/24");
     assert!(changes(&folder).is_empty());
 }
 
@@ -306,7 +293,7 @@ fn a_port_that_is_full(stack: &OpenStack, network: &str) {
     let_out(stack, &full, &theirs);
     let folder = person(stack, &[vm("n2", FULL_VM, "10.20.2.0/24")], POLICY);
     let told = run(&folder, &APPLY).expect(1).all();
-    assert!(told.contains("max_allowed_address_pair"), "{told}");
+    told.assert_has("max_allowed_address_pair");
     assert_eq!(pairs(stack, &full).len(), 10);
 }
 
@@ -321,9 +308,9 @@ fn a_port_that_goes_meanwhile(stack: &OpenStack, port: &str) {
     let stale = run(&folder, &["apply", "plan.json", "--trust-plan-file"])
         .expect(4)
         .stderr;
-    assert!(stale.contains("but it is gone"), "{stale}");
+    stale.assert_has("but it is gone");
     stack.neutron().stop();
     let told = run(&folder, &["plan"]).expect(2).all();
-    assert!(told.contains("address-pairs-unread"), "{told}");
+    told.assert_has("address-pairs-unread");
     stack.neutron().start().unwrap();
 }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::support::{finish, start, variables};
 use crate::hostile_server::skip_headers_and_body;
-use crate::support::{Folder, KUBERNETES, Ran, cluster, node, pool};
+use crate::support::{Folder, KUBERNETES, Ran, TextAssertions, cluster, node, pool};
 
 const PASSWORD: &str = "correct \"horse\" battery/staple";
 const TOKEN: &str = "gAAAAABnQrandomTokenOfKeystoneThatNobodyElseMaySee0123456789_-abcdefghijkl";
@@ -182,11 +182,7 @@ fn a_server_that_repeats_a_secret_is_named_as_such() {
         }
     });
     let ran = plugin(&url).expect(1);
-    assert!(
-        ran.stdout.contains("its words are not shown"),
-        "{}",
-        ran.stdout
-    );
+    ran.stdout.assert_has("its words are not shown");
     let body =
         json!({"NeutronError": {"type": "X", "message": "not in this project", "detail": ""}})
             .to_string();

@@ -27,7 +27,7 @@ fn server() -> Server {
 }
 
 pub fn install_definitions(server: &Server) {
-    let definitions = server.folder.run(&["schema", "--crds"]).expect(0).json();
+    let definitions = server.folder.json("schema --crds");
     for definition in definitions["items"].as_array().unwrap() {
         server.plane.create(DEFINITIONS, definition).unwrap();
     }

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::running::http_get;
 use crate::server::{Server, kubernetes};
+use crate::support::TextAssertions;
 
 fn events(server: &Server) -> Vec<(String, String, String)> {
     let events = server
@@ -198,10 +199,7 @@ fn nodes_get_blocks_of_pools_and_everything_is_told() {
     let status = condition(&server, "ippools/a", "Ready", "Invalid");
     assert_eq!(status["observedGeneration"], 2, "{status}");
     let metrics = http_get(&address, "/metrics").1;
-    assert!(
-        metrics.contains("cilium_ipam_source_invalid 1"),
-        "{metrics}"
-    );
+    metrics.assert_has("cilium_ipam_source_invalid 1");
     let wide = json!({"spec": {"blockSize": 24, "cidrs": ["10.20.0.0/23", "10.21.0.0/24"]}});
     server.plane.patch(&format!("{pools}/a"), &wide).unwrap();
     assert_eq!(operator.written("n3"), json!(["10.21.0.0/24"]));

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{GROUP, condition, in_rack, object, operator_of, pool, server};
+use crate::support::TextAssertions;
 
 fn policy(rules: &Value) -> Value {
     object("IPAMPolicy", "default", json!({"rules": rules}))
@@ -57,10 +58,7 @@ fn the_server_takes_rules_and_the_operator_obeys_them() {
         "LimitOrProtection",
     );
     let told = status["conditions"].to_string();
-    assert!(
-        told.contains("rule `few` is broken: it changes 1"),
-        "{told}"
-    );
+    told.assert_has("rule `few` is broken: it changes 1");
     assert_eq!(server.pod_cidrs()["n1"], Vec::<String>::new());
 
     let relaxed = json!({"spec": {"rules": [rules[0]]}});

@@ -6,7 +6,7 @@ use testbed::Options;
 use super::{OTHER, POOL, commit, git, repository};
 use crate::running::{Running, http_get};
 use crate::server::{Server, kubernetes, node};
-use crate::support::{cluster, node as node_json, pool};
+use crate::support::{TextAssertions, args, cluster, node as node_json, pool};
 
 /// Writes to annotations can be undone.
 const ANNOTATION: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {writePath: node-annotation}\n";
@@ -30,66 +30,37 @@ fn a_saved_plan_is_applied_from_its_own_commit() {
     let shown = folder
         .run(&[&plan[..], &["--out", "plan.json"]].concat())
         .expect(0);
-    assert!(
-        shown.stdout.contains(&format!("files of commit {id}")),
-        "{}",
-        shown.stdout
-    );
+    shown.stdout.assert_has(&format!("files of commit {id}"));
     let page = folder
         .run(&[&plan[..], &["--output", "markdown"]].concat())
         .expect(0)
         .stdout;
-    assert!(page.contains(&format!("`pools` at `{id}`")), "{page}");
+    page.assert_has(&format!("`pools` at `{id}`"));
     folder.write("pools/a.yaml", pool("a", OTHER));
     commit(folder.path());
-    let apply = [
-        "apply",
-        "plan.json",
-        "--trust-plan-file",
-        "--cluster",
-        "cluster.json",
-    ];
+    let apply = args("apply plan.json --trust-plan-file --cluster cluster.json");
     let refused = folder
         .run(&[&apply[..], &["--revision", "main"]].concat())
         .expect(4)
         .stderr;
-    assert!(
-        refused.contains(&format!(
-            "made from the files of commit {id}, and --revision asks for `main`"
-        )),
-        "{refused}"
-    );
+    refused.assert_has(&format!(
+        "made from the files of commit {id}, and --revision asks for `main`"
+    ));
     folder.write("other.json", folder.read("cluster.json"));
-    let of_its_own = [
-        "apply",
-        "plan.json",
-        "--trust-plan-file",
-        "--cluster",
-        "other.json",
-        "--revision",
-        "main~1",
-    ];
+    let of_its_own =
+        args("apply plan.json --trust-plan-file --cluster other.json --revision main~1");
     folder.run(&of_its_own).expect(0);
     folder
         .run(&["plan", "--cluster", "cluster.json", "--out", "loose.json"])
         .expect(0);
     let loose = folder
-        .run(&[
-            "apply",
-            "loose.json",
-            "--trust-plan-file",
-            "--cluster",
-            "cluster.json",
-            "--revision",
-            "main",
-        ])
+        .run(&args(
+            "apply loose.json --trust-plan-file --cluster cluster.json --revision main",
+        ))
         .expect(4)
         .stderr;
-    assert!(
-        loose.contains(
-            "made from files of no commit, and --revision asks for `main`, which is commit"
-        ),
-        "{loose}"
+    loose.assert_has(
+        "made from files of no commit, and --revision asks for `main`, which is commit",
     );
     folder.run(&apply).expect(0);
     let written = folder.read("cluster.json");
@@ -160,16 +131,10 @@ fn watch_follows_a_branch_and_keeps_the_last_good_commit() {
         "the last good commit stays in force"
     );
     let (_, metrics) = http_get(&address, "/metrics");
-    assert!(
-        metrics.contains(&format!(
-            "cilium_ipam_source_revision{{revision=\"{first}\"}} 1"
-        )),
-        "{metrics}"
-    );
-    assert!(
-        metrics.contains("cilium_ipam_source_invalid 1"),
-        "{metrics}"
-    );
+    metrics.assert_has(&format!(
+        "cilium_ipam_source_revision{{revision=\"{first}\"}} 1"
+    ));
+    metrics.assert_has("cilium_ipam_source_invalid 1");
     assert_eq!(http_get(&address, "/readyz").0, 200);
 
     git(folder, &["checkout", "--quiet", "-b", "elsewhere"]);

@@ -1,7 +1,7 @@
 //! Reading the files of a commit, and finding the repository of a directory.
 
 use super::{OTHER, POOL, commit, git, pools_of, repository, rules};
-use crate::support::{Folder, pool, program};
+use crate::support::{Folder, TextAssertions, pool, program};
 
 #[test]
 fn what_lies_in_the_work_tree_does_not_matter() {
@@ -215,14 +215,11 @@ fn a_git_file_is_no_directory_of_pools() {
         .run(&["validate", "tree/.git", "--revision", "HEAD"])
         .expect(3)
         .stderr;
-    assert!(said.contains("it is inside git's own directory"), "{said}");
+    said.assert_has("it is inside git's own directory");
     folder.write("tree/.git", "gitdir: /no/such/place\n");
     let said = folder
         .run(&["validate", "tree/pools", "--revision", "HEAD"])
         .expect(3)
         .stderr;
-    assert!(
-        said.contains("the file `.git` points to no repository"),
-        "{said}"
-    );
+    said.assert_has("the file `.git` points to no repository");
 }

@@ -7,6 +7,7 @@ use super::{FOREIGN, cilium_node, in_rack_a};
 use crate::chart::Installed;
 use crate::operator;
 use crate::server::kubernetes;
+use crate::support::TextAssertions;
 
 /// A client with the token of the agent's Pod on this node.
 fn agent(plane: &ControlPlane, node: &str) -> Client {
@@ -104,10 +105,7 @@ fn the_server_refuses_an_agent_that_writes_what_its_node_did_not_get() {
         )
         .unwrap_err()
         .to_string();
-    assert!(
-        moved.contains("pod CIDRs that Node n1 does not show"),
-        "{moved}"
-    );
+    moved.assert_has("pod CIDRs that Node n1 does not show");
     // What it has stays writable, though its Node shows another block by now.
     plane
         .patch(
@@ -163,8 +161,5 @@ fn in_cluster_pool_the_server_lets_no_agent_set_pod_cidrs() {
         )
         .unwrap_err()
         .to_string();
-    assert!(
-        moved.contains("may not set or change spec.ipam.podCIDRs"),
-        "{moved}"
-    );
+    moved.assert_has("may not set or change spec.ipam.podCIDRs");
 }

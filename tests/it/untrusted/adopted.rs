@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use testbed::wait_until;
 
-use super::{FOREIGN, RACK_A, cilium_node, fates, folder, in_rack_a, plan, server};
+use super::{FOREIGN, RACK_A, cilium_node, fates, folder, in_rack_a, server};
 use crate::operator;
 use crate::running::Running;
 use crate::server::Server;
-use crate::support::{Folder, KUBERNETES, cluster, node, pin, pool};
+use crate::support::{Folder, KUBERNETES, TextAssertions, args, cluster, node, pin, pool};
 
 #[test]
 fn only_what_the_files_would_give_is_taken_over_unattended() {
@@ -70,7 +70,7 @@ fn only_what_the_files_would_give_is_taken_over_unattended() {
         if spec.contains("disabled") {
             std::fs::remove_file(folder.join("pools/pin.yaml")).unwrap();
         }
-        let plan = plan(&folder);
+        let plan = folder.plan();
         let reason = plan["changes"][0]["reason"]
             .as_str()
             .unwrap_or_default()
@@ -118,7 +118,7 @@ fn an_agent_does_not_lead_its_node_to_a_pool_that_does_not_select_it() {
         ),
     ]);
     assert_eq!(
-        fates(&plan(&folder)),
+        fates(&folder.plan()),
         ["n1 + 10.30.4.0/24 fd00:a::/64 if approved"]
     );
 }
@@ -129,7 +129,7 @@ fn changes_that_need_approval_come_first_and_are_counted() {
     shown["metadata"]["managedFields"] = json!([{"manager": "evil-agent", "operation": "Update", "time": "2026-02-01T10:00:00Z",
         "fieldsV1": {"f:spec": {"f:ipam": {"f:podCIDRs": {}}}}}]);
     let folder = folder(&[node("n1", "a", ""), node("n9", "a", ""), shown.to_string()]);
-    let plan = plan(&folder);
+    let plan = folder.plan();
     assert_eq!(plan["changes"][0]["name"], "n9", "{plan:#}");
     let unapproved = json!([{
         "block": "10.20.128.0/17",
@@ -159,7 +159,7 @@ fn a_plan_says_which_blocks_a_person_must_approve() {
                     .replace("10.20.", "10.30."),
             ),
         );
-        let reason = plan(&folder)["changes"][0]["reason"]
+        let reason = folder.plan()["changes"][0]["reason"]
             .as_str()
             .unwrap()
             .to_owned();
@@ -169,26 +169,9 @@ fn a_plan_says_which_blocks_a_person_must_approve() {
         assert!(reason.contains(&told), "{reason}\n{told}");
         // The same through a snapshot.
         folder
-            .run(&[
-                "snapshot",
-                "--cluster",
-                "cluster.json",
-                "--out",
-                "snapshot.json",
-            ])
+            .run(&args("snapshot --cluster cluster.json --out snapshot.json"))
             .expect(0);
-        let plan = folder
-            .run(&[
-                "plan",
-                "--cluster",
-                "snapshot.json",
-                "-o",
-                "json",
-                "--fail-on",
-                "never",
-            ])
-            .expect(0)
-            .json();
+        let plan = folder.json("plan --cluster snapshot.json -o json --fail-on never");
         assert!(
             plan["changes"][0]["reason"]
                 .as_str()
@@ -201,11 +184,11 @@ fn a_plan_says_which_blocks_a_person_must_approve() {
         node("n1", "a", ""),
         cilium_node("n1", "10.20.9.0/24").to_string(),
     ]);
-    let reason = plan(&own)["changes"][0]["reason"]
+    let reason = own.plan()["changes"][0]["reason"]
         .as_str()
         .unwrap()
         .to_owned();
-    assert!(!reason.contains("approval"), "{reason}");
+    reason.assert_lacks("approval");
 }
 
 fn show(server: &Server, name: &str, cidr: &str) {
@@ -278,10 +261,7 @@ fn watch_and_the_operator_adopt_no_block_that_no_pool_gives() {
 
     // A person sees it in the plan and decides.
     let plan = server.run(&["plan"]).expect(2).stdout;
-    assert!(
-        plan.contains("needs the approval of a person: 8.8.8.0/24"),
-        "{plan}"
-    );
+    plan.assert_has("needs the approval of a person: 8.8.8.0/24");
     server.run(&["apply", "--auto-approve"]).expect(0);
     assert_eq!(server.pod_cidrs()["n1"], ["8.8.8.0/24"]);
 }

@@ -3,13 +3,13 @@
 
 use serde_json::json;
 
-use super::{cilium_node, folder, plan};
+use super::{cilium_node, folder};
 use crate::support::node;
 
 /// The block that a new node gets beside an object.
 fn given(object: &str) -> String {
     let folder = folder(&[node("n1", "a", ""), node("n2", "a", ""), object.to_owned()]);
-    let plan = plan(&folder);
+    let plan = folder.plan();
     let changes = plan["changes"].as_array().unwrap();
     assert!(
         changes.iter().all(|change| change["name"] != "n1"),
@@ -53,7 +53,7 @@ fn so_are_values_of_nodes() {
             r#""podCIDR":"10.20.1.0","podCIDRs":["10.20.1.0"]"#,
         ),
     ]);
-    let plan = plan(&folder);
+    let plan = folder.plan();
     let changes = plan["changes"].as_array().unwrap();
     assert_eq!(changes[0]["after"][0], "10.20.2.0/24", "{plan:#}");
 }

@@ -6,6 +6,7 @@ use testbed::or_skip;
 
 use super::support::{Handover, Machine, lasting};
 use crate::neutron::support::{addresses, stack};
+use crate::support::TextAssertions;
 
 /// Another address of the node than those of its links.
 const OF_NODE: &str = "192.0.2.9";
@@ -36,7 +37,7 @@ fn a_pod_with_a_nic_of_the_machine_reaches_its_node() {
     assert!(node.reaches(Some("a"), OF_NODE), "Pod and node");
     assert!(node.reaches(None, "10.1.0.7"), "node and Pod");
     let way = node.ip(Some("a"), "route get 198.51.100.1");
-    assert!(way.contains("via 10.1.0.1 dev eth0"), "{way}");
+    way.assert_has("via 10.1.0.1 dev eth0");
     node.cnitool("check", "behind", "a", "eth0").expect(0);
     for _ in 0..2 {
         node.cnitool("del", "behind", "a", "eth0").expect(0);

@@ -6,7 +6,7 @@ use testbed::agent_nodes::AgentNode;
 use testbed::wait_until;
 
 use crate::cilium_guests::{Ground, GroundOptions};
-use crate::support::node_program;
+use crate::support::{TextAssertions, node_program};
 
 /// The address of the Pod on the wire of the nodes, as a port of Neutron would give it.
 const POD: &str = "192.0.2.50";
@@ -63,7 +63,7 @@ fn services_of_cilium_work_from_a_pod_with_one_port() {
         .enumerate()
     {
         let way = way(&backends[index].address);
-        assert!(way.contains(&format!("dev {interface} ")), "{way}");
+        way.assert_has(&format!("dev {interface} "));
     }
     let sent = |interface: &str| {
         let file = format!("/sys/class/net/{interface}/statistics/tx_packets");

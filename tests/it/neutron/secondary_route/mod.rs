@@ -14,6 +14,7 @@ use testbed::{OpenStack, nft, or_skip};
 use self::ground::{BEHIND_ROUTER, ELSEWHERE_ON_NODE, Ground, OF_NODE, OF_ROUTER, PORT};
 use super::input::snippets;
 use super::support::{Plugin, addresses, ports, stack};
+use crate::support::TextAssertions;
 
 /// The port of Services.
 const SERVICE_PORT: u16 = 80;
@@ -86,7 +87,7 @@ fn pods_of_one_port_reach_services_and_their_node() {
     services(&ground, &nft, &pods);
     from_outside(&ground, &nft, &pods[0]);
     let mtu = ground.node.ip(Some("a"), "link show ptp-eth0");
-    assert!(mtu.contains("mtu 1400"), "{mtu}");
+    mtu.assert_has("mtu 1400");
     for pod in ["a", "b"] {
         for verb in ["check", "del", "del"] {
             ground.node.cnitool(verb, "one-port", pod, "eth0").expect(0);
