@@ -3,8 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::import::plan;
-use super::support::{Folder, KUBERNETES, cluster, holds, node};
+use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster, holds, node};
 
 const CALICO: [&str; 7] = [
     "import",
@@ -73,7 +72,7 @@ fn calico_folder(affinities: &[(&str, &str)], nodes: &[String]) -> Folder {
 
 #[track_caller]
 fn changes_nothing(folder: &Folder) {
-    let plan = plan(folder);
+    let plan = folder.plan();
     for part in ["changes", "misplaced", "blocked", "services"] {
         assert_eq!(plan[part], json!([]), "{part}: {plan:#}");
     }
@@ -104,18 +103,11 @@ fn nodes_that_hold_their_blocks_of_calico_keep_them() {
         .collect();
     let folder = calico_folder(&affinities, &nodes);
     let ran = folder.run(&CALICO).expect(0);
-    assert!(
-        ran.stdout.contains("No changes. 5 nodes as the files say"),
-        "{}",
-        ran.all()
-    );
+    ran.stdout
+        .assert_has("No changes. 5 nodes as the files say");
     // Inferences are in the files only.
-    assert!(
-        ran.stderr.contains("left out: IPPool special"),
-        "{}",
-        ran.all()
-    );
-    assert!(!ran.stderr.contains("Node n1"), "{}", ran.all());
+    ran.stderr.assert_has("left out: IPPool special");
+    ran.stderr.assert_lacks("Node n1");
     changes_nothing(&folder);
     folder.run(&["validate", "--strict"]).expect(0);
     let pools = documents(&folder, "ippools.yaml");
@@ -133,7 +125,7 @@ fn nodes_that_hold_their_blocks_of_calico_keep_them() {
     );
     let text = folder.read("pools/ippools.yaml");
     let special = "# LEFT OUT: IPPool special: `nodeSelector` `rack contains 'special' || role == 'x'` is not";
-    assert!(text.contains(special), "{text}");
+    text.assert_has(special);
     assert!(text.contains("# LEFT OUT: IPPool rack-a: `natOutgoing: true`"));
 
     // A second run shows differences, and writes nothing.
@@ -174,12 +166,8 @@ fn nodes_without_a_block_get_that_of_calico_and_new_nodes_none_in_use() {
         &nodes,
     );
     let ran = folder.run(&CALICO).expect(0);
-    assert!(
-        ran.stderr
-            .contains("left out: Node two: Calico gave it 2 IPv4 blocks"),
-        "{}",
-        ran.all()
-    );
+    ran.stderr
+        .assert_has("left out: Node two: Calico gave it 2 IPv4 blocks");
     folder
         .run(&["apply", "--cluster-file", "cluster.json", "--auto-approve"])
         .expect(0);
@@ -233,23 +221,13 @@ fn files_that_cannot_be_read_leave_no_file() {
     );
     // Without files, the objects of the cluster are read.
     let ran = folder.run(&["import", "--from", "calico"]).expect(8);
-    assert!(!ran.stderr.contains("no pool of Calico"), "{}", ran.all());
-    let from_file = [
-        "import",
-        "--from",
-        "calico",
-        "--cluster-file",
-        "cluster.json",
-    ];
+    ran.stderr.assert_lacks("no pool of Calico");
+    let from_file = args("import --from calico --cluster-file cluster.json");
     let ran = folder.run(&from_file).expect(1);
-    assert!(ran.stderr.contains("no pool of Calico"), "{}", ran.all());
-    let other = folder.run(&[
-        "import",
-        "--objects",
-        "foreign.yaml",
-        "--cluster-file",
-        "cluster.json",
-    ]);
+    ran.stderr.assert_has("no pool of Calico");
+    let other = folder.run(&args(
+        "import --objects foreign.yaml --cluster-file cluster.json",
+    ));
     assert!(
         other
             .expect(1)
@@ -263,7 +241,7 @@ fn duplicates_in_the_cluster_are_findings() {
     let nodes = ["n1", "n2"].map(|name| node(name, "a", &holds("10.1.0.0/26")));
     let folder = calico_folder(&[("n1", "10.1.0.0/26")], &nodes);
     let ran = folder.run(&CALICO).expect(2);
-    assert!(ran.stderr.contains("10.1.0.0/26"), "{}", ran.all());
+    ran.stderr.assert_has("10.1.0.0/26");
     assert!(folder.join("pools/ippools.yaml").exists());
 }
 
@@ -272,7 +250,7 @@ fn flags_for_the_cluster_are_refused() {
     let folder = calico_folder(&[], &[]);
     for flag in ["--adopt", "--allow-changes"] {
         let ran = folder.run(&[&CALICO[..], &[flag]].concat()).expect(1);
-        assert!(ran.stderr.contains("cannot be used with"), "{}", ran.all());
+        ran.stderr.assert_has("cannot be used with");
     }
     assert!(!folder.join("pools").exists());
 }
@@ -372,7 +350,7 @@ fn metallb_becomes_pools_and_pins_of_cilium() {
     folder
         .run(&["apply", "--cluster-file", "cluster.json", "--auto-approve"])
         .expect(0);
-    let after = plan(&folder);
+    let after = folder.plan();
     assert_eq!(after["changes"], json!([]), "{after:#}");
     assert_eq!(after["summary"]["errors"], 0, "{after:#}");
     let cluster: Value = serde_json::from_str(&folder.read("cluster.json")).unwrap();

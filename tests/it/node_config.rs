@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testbed::{Options, Program, agent_settings};
 
 use super::server::{Server, kubernetes, node as live_node};
-use super::support::{Folder, KUBERNETES, cluster, pin, pool};
+use super::support::{Folder, KUBERNETES, TextAssertions, cluster, pin, pool};
 
 const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {writePath: node-config, limits: {disruptive: {percent: 100}}}\n";
 
@@ -27,10 +27,7 @@ fn folder(items: &[String], pins: &[String]) -> Folder {
 }
 
 fn plan(folder: &Folder) -> Value {
-    folder
-        .run(&["plan", "--cluster", "cluster.json", "-o", "json"])
-        .expect(0)
-        .json()
+    folder.json("plan --cluster cluster.json -o json")
 }
 
 #[test]
@@ -80,10 +77,8 @@ fn a_pin_moves_its_node_and_nothing_else_is_given_there() {
         .run(&["explain", "n1", "--cluster", "cluster.json"])
         .expect(0)
         .stdout;
-    assert!(
-        told.contains("setting ipv*-range") && told.contains("its agent does not use it"),
-        "{told}"
-    );
+    told.assert_has("setting ipv*-range");
+    told.assert_has("its agent does not use it");
     // Both the block that it leaves and the one that it goes to are taken.
     let third = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n3", "uid": "u3", "resourceVersion": "1"}});
     let mut objects = objects;
@@ -113,70 +108,6 @@ fn a_pin_moves_its_node_and_nothing_else_is_given_there() {
     folder
         .run(&["plan", "--cluster", "cluster.json", "--detailed-exitcode"])
         .expect(0);
-}
-
-#[test]
-fn what_keeps_a_node_from_moving() {
-    let config = |name: &str, spec: Value| {
-        json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNodeConfig", "metadata": {"name": name, "namespace": "kube-system"}, "spec": spec})
-            .to_string()
-    };
-    let settings = json!({"nodeSelector": {}, "defaults": {"ipv4-range": "10.99.0.0/24"}});
-    let usual = node("n1", "n1", "10.20.1.0/24");
-    let cases = [
-        (
-            vec![node("n1", "", "10.20.1.0/24")],
-            "10.20.9.0/24",
-            "it has no label kubernetes.io/hostname",
-        ),
-        (
-            vec![usual.clone(), node("n2", "n1", "10.20.2.0/24")],
-            "10.20.9.0/24",
-            "node n2 has the same label",
-        ),
-        (
-            vec![
-                usual.clone(),
-                config("cilium-ipam-n1", json!({"nodeSelector": {}})),
-            ],
-            "10.20.9.0/24",
-            "is not ours or selects other nodes",
-        ),
-        (
-            vec![usual.clone(), config("zz", settings)],
-            "10.20.9.0/24",
-            "ipv4-range is set by CiliumNodeConfig `zz`",
-        ),
-        (
-            vec![usual.clone(), node("n2", "n2", "10.20.9.0/24")],
-            "10.20.9.0/24",
-            "is held by node n2",
-        ),
-        (
-            vec![usual],
-            "10.96.7.0/24",
-            "overlaps addresses that something else uses",
-        ),
-    ];
-    for (items, wanted, why) in cases {
-        let folder = folder(&items, &[pin("n1", wanted)]);
-        folder.write(
-            "pools/b.yaml",
-            pool("b", "{cidrs: [10.96.0.0/20], blockSize: 24}"),
-        );
-        let planned = plan(&folder);
-        let blocked = planned["blocked"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|blocked| blocked["name"] == "n1");
-        let blocked = blocked.unwrap_or_else(|| panic!("{why}: {planned:#}"));
-        assert!(
-            blocked["reason"].as_str().unwrap().contains(why),
-            "{why}: {blocked}"
-        );
-        assert_eq!(planned["changes"], json!([]));
-    }
 }
 
 /// Both versions of the API, as a real server has them.

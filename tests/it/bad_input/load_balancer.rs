@@ -1,6 +1,9 @@
 //! Faults in load-balancer pools and in pins of Services.
 
+use serde_json::Value;
+
 use super::{Case, address_pool, assert_named};
+use crate::support::{Folder, document};
 
 fn service_pin(service: &str, ips: &str) -> String {
     format!(
@@ -178,4 +181,45 @@ fn faults_about_load_balancer_addresses_are_named_with_their_lines() {
         ),
     ];
     assert_named(cases);
+}
+
+fn annotated(name: &str, annotations: &str, spec: &str) -> String {
+    format!(
+        "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata:\n  name: {name}\n  annotations: {annotations}\nspec: {spec}\n"
+    )
+}
+
+#[test]
+fn faults_of_the_annotations_and_of_the_choice_are_named() {
+    let choosing = |spec: &str| {
+        let spec = format!("{{service: shop/web, {spec}}}");
+        document("ServiceAssignment", "web", &spec)
+    };
+    let blue =
+        |annotations: &str| annotated("blue", annotations, "{blocks: [{cidr: 20.0.10.0/29}]}");
+    for (file, rule) in [
+        (blue("{cilium-ipam.io/priority: high}"), "bad-priority"),
+        (blue("{cilium-ipam.io/reserved: 20.0.10}"), "bad-range"),
+        (
+            blue("{cilium-ipam.io/reserved: 20.0.10.0/29}"),
+            "no-addresses",
+        ),
+        (
+            blue("{cilium-ipam.io/reserved: 20.0.11.0/29}"),
+            "reserved-outside-pool",
+        ),
+        (
+            blue("{cilium-ipam.io/prioriti: \"1\"}"),
+            "unknown-pool-annotation",
+        ),
+        (choosing("pool: blue, ips: [20.0.10.1]"), "ips-and-pool"),
+        (choosing("pool: \"Blue!\""), "bad-name"),
+        (choosing(""), "missing-field"),
+    ] {
+        let folder = Folder::new(&[("pools/a.yaml", &file)]);
+        let report = folder.run(&["validate", "-o", "json"]).json();
+        let findings = report["findings"].as_array().unwrap();
+        let rules: Vec<&Value> = findings.iter().map(|finding| &finding["rule"]).collect();
+        assert_eq!(rules, [rule], "{report:#}");
+    }
 }

@@ -8,7 +8,7 @@ mod messages;
 mod places;
 mod several_faults;
 
-use crate::support::{Folder, KUBERNETES, cluster, node};
+use crate::support::{Folder, KUBERNETES, address_pool, cluster, node};
 
 const GOOD: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 
@@ -58,10 +58,4 @@ fn assert_named(cases: Vec<Case>) {
         );
         assert_eq!(folder.read("cluster.json"), before, "{what}");
     }
-}
-
-fn address_pool(name: &str, spec: &str) -> String {
-    format!(
-        "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: {name}}}\nspec: {spec}\n"
-    )
 }

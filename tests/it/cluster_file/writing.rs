@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{POOL, folder};
-use crate::support::{Folder, KUBERNETES, holds, node, pool};
+use crate::support::{Folder, KUBERNETES, TextAssertions, args, holds, node, pool};
 
 #[test]
 fn what_is_not_written_stays_byte_for_byte() {
@@ -44,7 +44,7 @@ fn nobody_is_asked_without_a_terminal() {
     let ran = folder
         .run(&["apply", "--cluster", "cluster.json"])
         .expect(1);
-    assert!(ran.stderr.contains("--auto-approve"), "{}", ran.stderr);
+    ran.stderr.assert_has("--auto-approve");
     assert_eq!(folder.read("cluster.json"), before);
 }
 
@@ -58,13 +58,7 @@ fn a_snapshot_of_a_file_plans_the_same() {
         &[pool("a", POOL)],
     );
     folder
-        .run(&[
-            "snapshot",
-            "--cluster",
-            "cluster.json",
-            "--out",
-            "snapshot.json",
-        ])
+        .run(&args("snapshot --cluster cluster.json --out snapshot.json"))
         .expect(0);
     assert!(
         !folder.read("snapshot.json").contains("hunter2")
@@ -98,14 +92,9 @@ fn a_file_that_cannot_be_saved_has_nothing_applied() {
     };
     allow(0o555);
     let unwritable = std::fs::write(folder.join("locked/probe"), "").is_err();
-    let ran = folder.run(&[
-        "apply",
-        "--cluster",
-        "locked/cluster.json",
-        "--auto-approve",
-        "-o",
-        "json",
-    ]);
+    let ran = folder.run(&args(
+        "apply --cluster locked/cluster.json --auto-approve -o json",
+    ));
     allow(0o755);
     // The administrator may write anywhere; there is nothing to see then.
     if unwritable {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::support::{Folder, Ran, cluster};
+use super::support::{Folder, Ran, cilium_node, cluster, operator};
 
 const IMPORT: [&str; 3] = ["import", "--cluster-file", "cluster.json"];
 
@@ -25,25 +25,10 @@ fn import(folder: &Folder, flags: &[&str]) -> Ran {
     folder.run(&[&IMPORT[..], flags].concat())
 }
 
-/// The plan of the directory.
-#[track_caller]
-pub fn plan(folder: &Folder) -> Value {
-    let plan = folder.run(&[
-        "plan",
-        "--cluster-file",
-        "cluster.json",
-        "-o",
-        "json",
-        "--fail-on",
-        "never",
-    ]);
-    plan.expect(0).json()
-}
-
 /// Fails unless the plan of the directory is empty and no block is misplaced. Returns it.
 #[track_caller]
 fn changes_nothing(folder: &Folder) -> Value {
-    let plan = plan(folder);
+    let plan = folder.plan();
     assert_eq!(plan["changes"], json!([]), "{plan:#}");
     assert_eq!(plan["misplaced"], json!([]), "{plan:#}");
     assert_eq!(plan["services"], json!([]), "{plan:#}");
@@ -70,18 +55,4 @@ fn pools(folder: &Folder) -> BTreeMap<String, Value> {
         (name, pool["spec"].clone())
     };
     documents.map(named).collect()
-}
-
-fn cilium_node(name: &str, blocks: &[&str]) -> String {
-    json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode",
-        "metadata": {"name": name, "uid": format!("cilium-{name}"), "resourceVersion": "7"},
-        "spec": {"ipam": {"podCIDRs": blocks}}})
-    .to_string()
-}
-
-fn operator(mode: &str) -> String {
-    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "cilium-operator", "namespace": "kube-system",
-        "labels": {"io.cilium/app": "operator"}}, "spec": {"replicas": 1, "template": {"spec": {"containers":
-        [{"name": "cilium-operator", "args": [format!("--ipam={mode}")]}]}}}, "status": {}})
-    .to_string()
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{documents, import, is_as_the_files_say, pools, with};
-use crate::support::{KUBERNETES, holds, node};
+use crate::support::{KUBERNETES, TextAssertions, holds, node};
 
 fn pod_pool(name: &str, cidr: &str) -> String {
     json!({"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumPodIPPool",
@@ -52,7 +52,7 @@ fn multi_pool_keeps_its_pools_unmanaged() {
 
     let folder = with(r#""ipam":"multi-pool""#, &items[..6]);
     let ran = import(&folder, &["--adopt"]).expect(0);
-    assert!(ran.stdout.contains("2 to adopt"), "{}", ran.all());
+    ran.stdout.assert_has("2 to adopt");
     // Adopted, the cluster is imported as it is, with priorities.
     folder
         .run(&["apply", "--cluster-file", "cluster.json", "--auto-approve"])
@@ -93,15 +93,11 @@ fn load_balancers_stay_and_lb_freeze_pins_services() {
     import(&folder, &[]).expect(0);
     is_as_the_files_say(&folder);
     let text = folder.read("pools/load-balancer-pools.yaml");
-    assert!(
-        text.contains("2 Services hold an address") && text.contains("`cilium-ipam lb freeze`"),
-        "{text}"
-    );
+    text.assert_has("2 Services hold an address");
+    text.assert_has("`cilium-ipam lb freeze`");
     assert!(text.lines().all(|line| line.starts_with('#')), "{text}");
-    assert!(
-        !text.contains("last-applied") && !text.contains("resourceVersion"),
-        "{text}"
-    );
+    text.assert_lacks("last-applied");
+    text.assert_lacks("resourceVersion");
     // Without the signs of a comment it is the pool.
     let pool: String = text
         .lines()
@@ -118,7 +114,7 @@ fn load_balancers_stay_and_lb_freeze_pins_services() {
 
     let folder = with(KUBERNETES, &items);
     let ran = import(&folder, &["--adopt"]).expect(0);
-    assert!(ran.stdout.contains("1 to adopt"), "{}", ran.all());
+    ran.stdout.assert_has("1 to adopt");
     let frozen = ["lb", "freeze", "pools", "--cluster", "cluster.json"];
     folder.run(&frozen).expect(0);
     let pins = ["web", "api"].map(|name| folder.read(&format!("pools/frozen/shop/{name}.yaml")));
@@ -198,6 +194,18 @@ fn load_balancer_files_do_not_need_blocks_of_nodes() {
 
         let folder = with(settings, &items);
         let refused = import(&folder, &[]).expect(1).stderr;
-        assert!(refused.contains("pass --adopt"), "{refused}");
+        refused.assert_has("pass --adopt");
     }
+}
+
+#[test]
+fn a_hostname_that_a_pool_would_remove_is_named() {
+    let web = service("web", None, "20.0.10.9")
+        .replace(r#""ip":"20.0.10.9""#, r#""hostname":"a1.elb.example.com""#);
+    let folder = with(KUBERNETES, &[node("n1", "a", &holds("10.20.0.0/24")), web]);
+    import(&folder, &[]).expect(0);
+    let file = folder.read("pools/load-balancer-pools.yaml");
+    let comment = file.replace("\n#", "");
+    comment.assert_has("shop/web a1.elb.example.com");
+    folder.run(&["validate", "pools"]).expect(0);
 }

@@ -5,6 +5,7 @@ use testbed::{CiliumInstallation, Options, User};
 
 use super::pools;
 use crate::server::{self, Server, grant, kubernetes};
+use crate::support::{TextAssertions, args};
 
 /// Imports the cluster of a real API server, and fails unless a plan is empty.
 fn imported(ipam: &str, config: &[(&str, &str)], objects: &[(&str, Value)]) -> Server {
@@ -32,18 +33,12 @@ fn imported(ipam: &str, config: &[(&str, &str)], objects: &[(&str, Value)]) -> S
         server.plane.create(path, object).unwrap();
     }
     let ran = server.run(&["import"]).expect(0);
-    assert!(
-        ran.stdout
-            .contains("No changes. 6 nodes as the files say, 0 moved."),
-        "{}",
-        ran.all()
-    );
+    ran.stdout
+        .assert_has("No changes. 6 nodes as the files say, 0 moved.");
     server
-        .run(&[
-            "plan",
-            "--fail-on",
-            "changes,blocked,misplaced,refused,error",
-        ])
+        .run(&args(
+            "plan --fail-on changes,blocked,misplaced,refused,error",
+        ))
         .expect(0);
     server.run(&["import"]).expect(0);
     server
@@ -121,18 +116,12 @@ fn on_a_real_api_server() {
         .unwrap();
     let held = server.pod_cidrs();
     let ran = server.run(&["import"]).expect(0);
-    assert!(
-        ran.stdout
-            .contains("No changes. 30 nodes as the files say, 0 moved."),
-        "{}",
-        ran.all()
-    );
+    ran.stdout
+        .assert_has("No changes. 30 nodes as the files say, 0 moved.");
     server
-        .run(&[
-            "plan",
-            "--fail-on",
-            "changes,blocked,misplaced,refused,error",
-        ])
+        .run(&args(
+            "plan --fail-on changes,blocked,misplaced,refused,error",
+        ))
         .expect(0);
     assert_eq!(
         pools(&server.folder).keys().collect::<Vec<_>>(),
@@ -173,12 +162,8 @@ fn on_a_real_api_server() {
         server.run_as(&kubeconfig, &["import", user])
     };
     let ran = import_as("half-blind").expect(8);
-    assert!(
-        ran.stderr
-            .contains("ciliumloadbalancerippools.cilium.io cannot be read"),
-        "{}",
-        ran.all()
-    );
+    ran.stderr
+        .assert_has("ciliumloadbalancerippools.cilium.io cannot be read");
     assert!(!server.folder.join("half-blind").exists());
     import_as("reader").expect(0);
     for file in ["ippools.yaml", "load-balancer-pools.yaml", "policy.yaml"] {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{import, with};
-use crate::support::{KUBERNETES, holds, node};
+use crate::support::{KUBERNETES, TextAssertions, holds, node};
 
 #[test]
 fn a_second_run_shows_the_difference_and_overwrites_nothing() {
@@ -14,11 +14,7 @@ fn a_second_run_shows_the_difference_and_overwrites_nothing() {
     let folder = with(KUBERNETES, &items);
     import(&folder, &[]).expect(0);
     let equal = import(&folder, &[]).expect(0);
-    assert!(
-        equal.stdout.contains("nothing was written"),
-        "{}",
-        equal.all()
-    );
+    equal.stdout.assert_has("nothing was written");
     let edited = folder
         .read("pools/ippools.yaml")
         .replace("10.20.0.0/23", "10.20.0.0/16");
@@ -37,12 +33,8 @@ fn a_second_run_shows_the_difference_and_overwrites_nothing() {
     ] {
         assert!(ran.stdout.contains(part), "{part}: {}", ran.all());
     }
-    assert!(
-        ran.stderr
-            .contains("pools differs from the cluster's import; nothing was written"),
-        "{}",
-        ran.all()
-    );
+    ran.stderr
+        .assert_has("pools differs from the cluster's import; nothing was written");
     assert_eq!(folder.read("pools/ippools.yaml"), edited);
     assert!(!folder.join("pools/policy.yaml").exists());
     let json = import(&folder, &["-o", "json"]).expect(1).json();
@@ -57,11 +49,8 @@ fn a_dry_run_and_json_show_the_files() {
     let items = [node("n1", "a", &holds("10.20.0.0/24"))];
     let folder = with(KUBERNETES, &items);
     let ran = import(&folder, &["--dry-run"]).expect(0);
-    assert!(
-        ran.stdout.contains("==> pools/ippools.yaml <==") && ran.stdout.contains("- 10.20.0.0/24"),
-        "{}",
-        ran.all()
-    );
+    ran.stdout.assert_has("==> pools/ippools.yaml <==");
+    ran.stdout.assert_has("- 10.20.0.0/24");
     let json = import(&folder, &["--dry-run", "-o", "json", "other"])
         .expect(0)
         .json();
@@ -84,18 +73,10 @@ fn a_dry_run_and_json_show_the_files() {
 #[test]
 fn clusters_that_cannot_be_imported() {
     let ran = import(&with(KUBERNETES, &[node("n1", "a", "")]), &[]).expect(1);
-    assert!(
-        ran.stderr
-            .contains("no node holds a block, and no setting names a range"),
-        "{}",
-        ran.all()
-    );
+    ran.stderr
+        .assert_has("no node holds a block, and no setting names a range");
     let ran = import(&with(r#""ipam":"eni""#, &[node("n1", "a", "")]), &[]).expect(1);
-    assert!(
-        ran.stderr.contains("pools for nodes have no effect"),
-        "{}",
-        ran.all()
-    );
+    ran.stderr.assert_has("pools for nodes have no effect");
 }
 
 #[test]
@@ -104,7 +85,7 @@ fn a_directory_that_cannot_be_read_is_no_empty_one() {
     folder.write("pools/policy.txt", "no YAML");
     std::fs::write(folder.join("pools/own.yaml"), b"kind: \xff\xfe").unwrap();
     let ran = import(&folder, &[]).expect(3);
-    assert!(ran.stderr.contains("pools/own.yaml"), "{}", ran.all());
+    ran.stderr.assert_has("pools/own.yaml");
     assert!(!folder.join("pools/ippools.yaml").exists());
     // An empty directory is one to write into.
     std::fs::remove_file(folder.join("pools/own.yaml")).unwrap();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use zip::write::{SimpleFileOptions, ZipWriter};
 
 use super::{CLUSTER_POOL, cilium_node, operator};
-use crate::support::{Folder, KUBERNETES, cluster, holds, node};
+use crate::support::{Folder, KUBERNETES, TextAssertions, args, cluster, holds, node};
 
 /// Files of a sysdump without their date.
 type Files = BTreeMap<&'static str, String>;
@@ -111,35 +111,20 @@ fn a_sysdump_gives_the_files_of_its_cluster() {
         let ran = folder
             .run(&["import", "--sysdump", "sysdump.zip"])
             .expect(0);
-        assert!(
-            ran.stdout
-                .contains("No changes. 4 nodes as the files say, 0 moved."),
-            "{}",
-            ran.all()
-        );
+        ran.stdout
+            .assert_has("No changes. 4 nodes as the files say, 0 moved.");
         // What no archive has.
-        assert!(
-            ran.stderr.contains("claims of cilium-ipam, customresourcedefinitions.apiextensions.k8s.io, record of a migration, servicecidrs"),
-            "{}",
-            ran.all()
-        );
+        ran.stderr.assert_has("claims of cilium-ipam, customresourcedefinitions.apiextensions.k8s.io, record of a migration, servicecidrs");
         // The cluster itself gives the same files, and none is written.
         folder
             .run(&["import", "--cluster-file", "cluster.json"])
             .expect(0);
         folder
-            .run(&[
-                "plan",
-                "--cluster-file",
-                "cluster.json",
-                "--fail-on",
-                "changes,misplaced,error",
-            ])
+            .run(&args(
+                "plan --cluster-file cluster.json --fail-on changes,misplaced,error",
+            ))
             .expect(0);
-        let plan = folder
-            .run(&["plan", "--cluster-file", "sysdump.zip", "-o", "json"])
-            .expect(0)
-            .json();
+        let plan = folder.json("plan --cluster-file sysdump.zip -o json");
         assert_eq!(
             (&plan["changes"], &plan["misplaced"]),
             (&json!([]), &json!([])),
@@ -150,11 +135,7 @@ fn a_sysdump_gives_the_files_of_its_cluster() {
         let ran = folder
             .run(&["apply", "--cluster-file", "sysdump.zip", "--auto-approve"])
             .expect(1);
-        assert!(
-            ran.stderr.contains("a sysdump is read-only"),
-            "{}",
-            ran.all()
-        );
+        ran.stderr.assert_has("a sysdump is read-only");
     }
 }
 
@@ -183,11 +164,8 @@ fn a_sysdump_without_a_needed_list_gives_no_files() {
             .run(&["import", "--sysdump", "sysdump.zip"])
             .expect(8);
         let missing = format!("no file {stem}-DATE-TIME.yaml");
-        assert!(
-            ran.stderr.contains(&missing) && ran.stderr.contains(resource),
-            "{}",
-            ran.all()
-        );
+        ran.stderr.assert_has(&missing);
+        ran.stderr.assert_has(resource);
         assert!(!folder.join("pools").exists());
     }
 }
@@ -198,28 +176,20 @@ fn other_files_are_no_sysdump() {
     let ran = folder
         .run(&["import", "--sysdump", "cluster.json"])
         .expect(1);
-    assert!(ran.stderr.contains("use --cluster-file"), "{}", ran.all());
+    ran.stderr.assert_has("use --cluster-file");
     let ran = folder
         .run(&["import", "--sysdump", "missing.zip"])
         .expect(8);
-    assert!(ran.stderr.contains("missing.zip"), "{}", ran.all());
+    ran.stderr.assert_has("missing.zip");
     let bytes = std::fs::read(folder.join("sysdump.zip")).unwrap();
     std::fs::write(folder.join("sysdump.zip"), &bytes[..bytes.len() / 2]).unwrap();
     let ran = folder
         .run(&["import", "--sysdump", "sysdump.zip"])
         .expect(8);
-    assert!(
-        ran.stderr.contains("not a whole zip archive"),
-        "{}",
-        ran.all()
-    );
+    ran.stderr.assert_has("not a whole zip archive");
     folder
-        .run(&[
-            "import",
-            "--sysdump",
-            "sysdump.zip",
-            "--cluster-file",
-            "cluster.json",
-        ])
+        .run(&args(
+            "import --sysdump sysdump.zip --cluster-file cluster.json",
+        ))
         .expect(1);
 }

@@ -3,7 +3,6 @@
 
 mod admission;
 mod adopted;
-mod taken;
 mod unreadable;
 
 use serde_json::{Value, json};
@@ -20,21 +19,6 @@ fn folder(items: &[String]) -> Folder {
         ("cluster.json", &cluster("1.19.3", KUBERNETES, items)),
         ("pools/a.yaml", &pool("a", RACK_A)),
     ])
-}
-
-fn plan(folder: &Folder) -> Value {
-    folder
-        .run(&[
-            "plan",
-            "--cluster",
-            "cluster.json",
-            "-o",
-            "json",
-            "--fail-on",
-            "never",
-        ])
-        .expect(0)
-        .json()
 }
 
 fn cilium_node(name: &str, cidr: &str) -> Value {
