@@ -77,7 +77,9 @@ impl Setups {
         let pinned = |settings: Option<&str>| -> Vec<Directory> {
             let documents = [&a, &rest].into_iter().cloned().chain(settings.map(policy));
             let documents: Vec<String> = documents.collect();
-            let with = |pin: &String| Directory::new(&[&documents[..], &[pin.clone()]].concat());
+            let with = |pin: &String| {
+                Directory::new(&[&documents[..], std::slice::from_ref(pin)].concat())
+            };
             two_pins.iter().map(with).collect()
         };
         let spec = pinned(None);
