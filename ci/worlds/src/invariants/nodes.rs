@@ -173,7 +173,7 @@ fn has_families(change: &NodeChange) -> bool {
             let has_blocks = !pod_cidrs.is_empty() || change.after.is_empty();
             has_blocks && families.len() == pod_cidrs.len()
         }
-        Edit::NodeConfig(config) => !config.ranges.is_empty(),
+        Edit::NodeConfig(config) => !config.ranges.is_empty() || !config.removed.is_empty(),
         Edit::NodeAnnotations { values } => values.iter().all(|(key, block)| {
             let family = if key.contains("ipv4") { "IPv4" } else { "IPv6" };
             let is_of_family = block.is_none_or(|block| block.family().to_string() == family);

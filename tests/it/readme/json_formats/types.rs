@@ -29,8 +29,8 @@ const FOLDERS: [&str; 15] = [
     "src/cli/migrate",
 ];
 
-/// Objects whose types are in other folders.
-const OBJECTS: [&str; 2] = ["AddressPoolManifest", "serde_json::Value"];
+/// Objects whose types are in other folders or, like the fields of a variant, have no name.
+const OBJECTS: [&str; 3] = ["AddressPoolManifest", "serde_json::Value", "{}"];
 
 /// What every `format_version` means.
 const VERSION: &str = "Version of this format.";
