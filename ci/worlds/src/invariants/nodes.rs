@@ -130,14 +130,16 @@ impl Checks<'_> {
         }
     }
 
-    /// No other node gets a pinned block, unless it holds it already.
+    /// No other node gets a pinned block, unless one of its fields shows the block: an undo may give it
+    /// back.
     fn pins_respected(&mut self, change: &NodeChange) {
-        let Some(node) = self.observed.nodes.get(&change.node) else {
-            return;
-        };
-        let held = self.observed.holds(node);
-        let is_new = |block: &&Block| !held.iter().any(|held| held.block == **block);
-        let new: Vec<Block> = change.after.iter().filter(is_new).copied().collect();
+        let shown = self.observed.shown_blocks();
+        let of_node: BTreeSet<Block> = shown
+            .filter(|(name, _)| **name == change.node)
+            .map(|(_, block)| block)
+            .collect();
+        let after = change.after.iter().copied();
+        let new: Vec<Block> = after.filter(|block| !of_node.contains(block)).collect();
         for pin in self
             .desired
             .pins
