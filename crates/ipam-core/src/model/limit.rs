@@ -5,6 +5,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::text::joined;
+
 crate::text_enum! {
     /// The changes that a limit counts. The text is part of limit names and of `IPAMPolicy`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,10 +91,7 @@ pub struct LimitNameError {
 }
 
 fn every_name() -> String {
-    LimitName::all()
-        .map(|name| name.to_string())
-        .collect::<Vec<_>>()
-        .join(", ")
+    joined(LimitName::all(), ", ")
 }
 
 impl FromStr for LimitName {

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{
-    Finding, NearNames, NodeName, ObjectRef, PoolName, Rule, Severity, count, grouped_digits,
+    Finding, NearNames, NodeName, ObjectRef, PoolName, Rule, Severity, count, first_of,
+    grouped_digits,
 };
 use ipam_desired::Desired;
 
@@ -157,15 +158,9 @@ pub(super) fn labels_of_kubelets(desired: &Desired) -> Vec<Finding> {
 
 /// `a (2), b (1) and 3 more`, with the number of pools.
 fn listed(by_key: &BTreeMap<&str, BTreeSet<&PoolName>>) -> String {
-    let named: Vec<String> = by_key
-        .iter()
-        .take(NAMED)
-        .map(|(key, pools)| format!("`{key}` ({})", grouped_digits(pools.len())))
-        .collect();
-    match by_key.len().saturating_sub(NAMED) {
-        0 => named.join(", "),
-        more => format!("{} and {} more", named.join(", "), grouped_digits(more)),
-    }
+    let keys = by_key.iter();
+    let named = keys.map(|(key, pools)| format!("`{key}` ({})", grouped_digits(pools.len())));
+    first_of(NAMED, named)
 }
 
 #[cfg(test)]

@@ -15,7 +15,9 @@ use budget::{Bound, Budget, PoolShare, touched_blocks};
 use super::drift;
 use ipam_cilium::observed::{HoldingField, ModeSeen, Node, Observed, Reading};
 use ipam_core::alloc::{PoolPart, Supply};
-use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef, Rule, Severity, grouped_digits};
+use ipam_core::model::{
+    Finding, IpamMode, NodeName, ObjectRef, Rule, Severity, first_of, grouped_digits,
+};
 use ipam_core::net::{Block, Family, Range, covers, merge};
 
 /// Addresses that are kept out of the pools.
@@ -310,7 +312,7 @@ pub(super) fn source_of_addresses(node: &Node) -> String {
     format!(
         "{} status.addresses: {}",
         ObjectRef::node(&node.name),
-        first_few(&addresses)
+        first_of(LISTED, &addresses)
     )
 }
 
@@ -341,18 +343,9 @@ pub(super) fn sources_of_blocks(
         });
         format!(
             "{kind}/{name} {field_name}: {}{}",
-            first_few(&blocks),
+            first_of(LISTED, &blocks),
             author.unwrap_or_default()
         )
     };
     fields.into_iter().map(source).collect()
-}
-
-fn first_few(values: &[String]) -> String {
-    let listed: Vec<&str> = values.iter().take(LISTED).map(String::as_str).collect();
-    let listed = listed.join(", ");
-    match values.len().saturating_sub(LISTED) {
-        0 => listed,
-        more => format!("{listed} and {} more", grouped_digits(more)),
-    }
 }

@@ -6,7 +6,9 @@ use super::simulate::{Effects, LostAddress};
 use crate::plan::refusals::Refusal;
 use ipam_cilium::lbipam::Certainty;
 use ipam_cilium::observed::Observed;
-use ipam_core::model::{AddressPoolName, Hazard, Rule, ServiceName, Waiver, grouped_digits};
+use ipam_core::model::{
+    AddressPoolName, Hazard, Rule, ServiceName, Waiver, first_of, grouped_digits,
+};
 use ipam_desired::Desired;
 
 /// Services that a refusal names; further ones are counted.
@@ -89,19 +91,13 @@ fn lost_addresses(effects: &Effects) -> Option<Refusal> {
 
 /// `Services lose 2 addresses: shop/web 20.0.10.1, shop/api 20.0.10.2`.
 fn losses(who: &str, lost: &[(&ServiceName, &LostAddress)]) -> String {
-    let named = lost.iter().take(NAMED);
-    let named: Vec<String> = named
-        .map(|(service, lost)| format!("{service} {}", lost.address))
-        .collect();
-    let more = match lost.len() - named.len() {
-        0 => String::new(),
-        more => format!(" and {} more", grouped_digits(more)),
-    };
+    let named = lost.iter();
+    let named = named.map(|(service, lost)| format!("{service} {}", lost.address));
     let addresses = match lost.len() {
         1 => "1 address".to_owned(),
         several => format!("{} addresses", grouped_digits(several)),
     };
-    format!("{who} {addresses}: {}{more}", named.join(", "))
+    format!("{who} {addresses}: {}", first_of(NAMED, named))
 }
 
 /// Cilium may disable either of two overlapping pools, with all its Services.
