@@ -10,7 +10,7 @@ use ipam_desired::Desired;
 use ipam_planner::check;
 
 use crate::documents::{directory, pin, policy, pool};
-use crate::invariants::{Broken, Invariant};
+use crate::invariants::Broken;
 use crate::numbers::{
     AROUND, FALLBACK, Number, POOL_A, POOL_B, WHOLE_B, block_of, ipv4, ipv6, number_of,
 };
@@ -228,11 +228,10 @@ impl World {
     #[must_use]
     pub fn that_count(&self, mut broken: Vec<Broken>) -> Vec<Broken> {
         let wide = [AROUND, WHOLE_B].map(block_of);
-        let is_of_wide = |what: &str| {
+        broken.retain(|one| {
             let mut blocks = wide.iter().flatten();
-            blocks.any(|block| what.ends_with(&format!(" has {block}")))
-        };
-        broken.retain(|one| one.invariant != Invariant::NoSharedBlock || !is_of_wide(&one.what));
+            !blocks.any(|block| one.other == Some(*block))
+        });
         broken
     }
 

@@ -69,6 +69,7 @@ impl Invariant {
         Broken {
             invariant: self,
             what: what.into(),
+            other: None,
         }
     }
 }
@@ -78,6 +79,8 @@ impl Invariant {
 pub struct Broken {
     pub invariant: Invariant,
     pub what: String,
+    /// The block of another node that a block overlaps.
+    pub other: Option<Block>,
 }
 
 impl fmt::Display for Broken {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Checks, Invariant};
+use super::{Broken, Checks, Invariant};
 use ipam_cilium::observed::{ANNOTATION_KEYS, Observed, Reading};
 use ipam_core::model::NodeName;
 use ipam_core::net::{Block, Range};
@@ -69,7 +69,10 @@ impl Checks<'_> {
         let others = taken.iter().filter(|(node, _)| **node != change.node);
         for (node, other) in others.filter(|(_, other)| block.overlaps(*other)) {
             let what = format!("{} gets {block}, and {node} has {other}", change.node);
-            self.broken.push(Invariant::NoSharedBlock.broken(what));
+            self.broken.push(Broken {
+                other: Some(*other),
+                ..Invariant::NoSharedBlock.broken(what)
+            });
         }
     }
 
