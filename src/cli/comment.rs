@@ -1,5 +1,6 @@
-//! `comment`: shows a plan in a pull request, as one comment that is kept up to date. Of a plan
-//! that is refused, it shows what `watch` and the operator, which no merge starts, would write.
+//! `comment`: shows a plan in a pull request, as one comment that is kept up to date. If the plan is
+//! refused, the comment shows what `watch` and the operator would write all the same: they run
+//! without a merge.
 
 use std::path::{Path, PathBuf};
 

@@ -67,7 +67,7 @@ fn faults(loaded: &Loaded) -> String {
 
 /// What happened to a change, and the object.
 fn finished(change: &ChangeDocument, outcome: &Outcome) -> (String, String) {
-    let object = format!("{}/{}", change.kind, change.name);
+    let object = change.target();
     match outcome {
         Outcome::Applied => {
             let (action, value) = written(change);

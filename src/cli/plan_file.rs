@@ -33,7 +33,7 @@ pub(super) struct Expectation {
 /// Longest file that is read, in bytes. A plan of 100,000 nodes has a tenth of it.
 const LONGEST: u64 = 1 << 30;
 
-/// Whether an argument names a file of a plan or a schedule, and no directory.
+/// Whether an argument is a file, or has the ending of a plan or a schedule and may be a missing one.
 pub(super) fn is_named_as_plan(what: &Path) -> bool {
     what.is_file()
         || what

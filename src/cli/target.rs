@@ -111,7 +111,7 @@ fn print_request(request: &SentRequest<'_>) {
     output::request(method, path, outcome, *took);
 }
 
-/// The same for each kind of cluster.
+/// The answer of the cluster, of whatever kind it is.
 macro_rules! each {
     ($target:expr, $cluster:ident => $answer:expr) => {
         match $target {

@@ -13,7 +13,7 @@ use super::{
     Irreversible, comment_disruptive, comment_domains, comment_refusals, comment_services,
     headlines, markdown_objects,
 };
-use ipam_core::model::{Hazard, Severity};
+use ipam_core::model::Severity;
 use ipam_planner::plan::{
     ChangeAction, ChangeDocument, FindingDocument, Intent, PlanDocument, TargetKind,
 };
@@ -88,9 +88,8 @@ fn without_legend(above: &str, plan: &PlanDocument, around: &Circumstances<'_>) 
         drift: _,
         findings,
     } = plan;
-    let (destructive, other): (Vec<_>, Vec<_>) = changes
-        .iter()
-        .partition(|change| change.hazard == Hazard::Destructive);
+    let (destructive, other): (Vec<_>, Vec<_>) =
+        changes.iter().partition(|change| change.is_destructive());
     let command = command("plan", &source.directory, " --show-all");
     let losses = comment_services::losses(plan);
     let (worst, told) = comment_risks::worst(plan, &losses, around.occasion);

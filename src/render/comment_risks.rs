@@ -8,7 +8,7 @@ use super::human_misplaced::{evidence, unapproved};
 use super::markup::Phrase;
 use super::text::grouped_digits;
 use super::{causes, comment_disruptive};
-use ipam_core::model::{Hazard, Severity};
+use ipam_core::model::Severity;
 use ipam_planner::plan::{
     ChangeDocument, FindingDocument, Intent, PlanDocument, RefusalDocument, TargetKind,
 };
@@ -81,7 +81,8 @@ pub(super) fn worst<'p>(
         ""
     };
     let felt = felt.map(|loss| losing_address(loss, &plan.refusals, occasion, counted));
-    let felt = felt.or_else(|| of_hazard(plan, Hazard::Destructive).map(destructive));
+    let of_change = || plan.changes.iter().find(|one| one.is_destructive());
+    let felt = felt.or_else(|| of_change().map(destructive));
     let wrong = || {
         let wrong = by_risk(&plan.refusals).into_iter().next().map(refusal);
         wrong
@@ -127,10 +128,6 @@ impl<'p> Told<'p> {
             Subject::Others => {}
         }
     }
-}
-
-fn of_hazard(plan: &PlanDocument, hazard: Hazard) -> Option<&ChangeDocument> {
-    plan.changes.iter().find(|one| one.hazard == hazard)
 }
 
 fn losing_address<'p>(

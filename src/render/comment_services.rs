@@ -32,7 +32,7 @@ pub(super) fn losses(plan: &PlanDocument) -> Vec<Loss<'_>> {
         .changes
         .iter()
         .filter(|change| !change.is_of_node())
-        .map(|change| (format!("{}/{}", change.kind, change.name), change))
+        .map(|change| (change.target(), change))
         .collect();
     let mut all: BTreeMap<_, Loss<'_>> = BTreeMap::new();
     for service in &plan.services {

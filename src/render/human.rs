@@ -221,14 +221,9 @@ fn changes_of_pool(pool: Option<&str>, changes: &[&ChangeDocument], detail: Deta
     };
     let (names, blocks) = (width(|change| change.name.clone()), width(values));
     for change in shown {
-        let (sign, paint) = match change.action {
-            ChangeAction::Assign => ("+", Paint::Green),
-            ChangeAction::Release => ("-", Paint::Red),
-            _ => ("~", Paint::Yellow),
-        };
         let line = format!(
             "  {} {:names$}  {:blocks$}  {:15}  {}",
-            paint.on(sign),
+            sign(change.action),
             printable(&change.name),
             printable(&values(change)),
             printable(&change.write_path),
@@ -238,6 +233,14 @@ fn changes_of_pool(pool: Option<&str>, changes: &[&ChangeDocument], detail: Deta
         text.push('\n');
     }
     text + &more(changes.len() - shown.len())
+}
+
+pub(super) fn sign(action: ChangeAction) -> String {
+    match action {
+        ChangeAction::Assign | ChangeAction::Create => Paint::Green.on("+"),
+        ChangeAction::Release | ChangeAction::Delete => Paint::Red.on("-"),
+        ChangeAction::Update | ChangeAction::Adopt | ChangeAction::Pin => Paint::Yellow.on("~"),
+    }
 }
 
 pub(super) fn values(change: &ChangeDocument) -> String {

@@ -5,13 +5,11 @@
 //! Ports of VMs of a plan, for a person at a terminal.
 
 use super::headlines::manifest_diff;
-use super::human::{Detail, limit, more, values};
+use super::human::{Detail, limit, more, sign, values};
 use super::text::{Paint, count, printable};
 use ipam_cilium::lbipam::Certainty;
 use ipam_core::text::by_name;
-use ipam_planner::plan::{
-    ChangeAction, ChangeDocument, LossTime, ServiceEffectDocument, TargetKind,
-};
+use ipam_planner::plan::{ChangeDocument, LossTime, ServiceEffectDocument, TargetKind};
 
 /// Pools with their diffs, and pins.
 pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {
@@ -45,11 +43,6 @@ pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {
 }
 
 fn line(change: &ChangeDocument) -> String {
-    let (sign, paint) = match change.action {
-        ChangeAction::Create => ("+", Paint::Green),
-        ChangeAction::Delete => ("-", Paint::Red),
-        _ => ("~", Paint::Yellow),
-    };
     let values = |values: &[String]| {
         if values.is_empty() {
             "none".to_owned()
@@ -65,7 +58,7 @@ fn line(change: &ChangeDocument) -> String {
     };
     let head = format!(
         "  {} {} {}  {}  {}",
-        paint.on(sign),
+        sign(change.action),
         change.action,
         printable(&change.name),
         printable(&values),
@@ -176,14 +169,9 @@ pub(super) fn pod_pool_changes(changes: &[ChangeDocument], detail: Detail) -> St
     );
     let shown = &of_pools[..of_pools.len().min(limit(detail))];
     for change in shown {
-        let (sign, paint) = match change.action {
-            ChangeAction::Create => ("+", Paint::Green),
-            ChangeAction::Delete => ("-", Paint::Red),
-            _ => ("~", Paint::Yellow),
-        };
         text.push_str(&format!(
             "  {} {}/{}  {}\n      {}\n",
-            paint.on(sign),
+            sign(change.action),
             change.kind,
             printable(&change.name),
             printable(&values(change)),

@@ -7,7 +7,6 @@ use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, UpTo, WHOLE};
 use super::markup::{Phrase, code, codes, prose};
 use super::text::{count, grouped_digits, pointer};
 use super::{headlines, markdown_objects};
-use ipam_core::model::Hazard;
 use ipam_planner::plan::{
     ChangeDocument, FindingDocument, PlanDocument, RefusalDocument, SourceDocument, Summary,
     UnapprovedBlockDocument,
@@ -37,9 +36,8 @@ pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String
         made_from(source, digest, waivers),
         prose(&plan.verdict().line())
     );
-    let (destructive, other): (Vec<_>, Vec<_>) = changes
-        .iter()
-        .partition(|change| change.hazard == Hazard::Destructive);
+    let (destructive, other): (Vec<_>, Vec<_>) =
+        changes.iter().partition(|change| change.is_destructive());
     let mut page = Page::new(limit, weakened_policy(weakened) + &headline(plan), &tail);
     // The most important first, because a page that is too long loses its end.
     needs_approval(&mut page, summary, changes, detail);

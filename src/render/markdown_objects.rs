@@ -71,7 +71,7 @@ pub(super) fn pod_pools(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
         .collect();
     let row = |c: &ChangeDocument| {
         [
-            code(&format!("{}/{}", c.kind, c.name)),
+            code(&c.target()),
             prose(c.action.as_str()),
             codes(&c.after),
             prose(&c.reason),

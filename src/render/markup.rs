@@ -39,8 +39,8 @@ pub(super) fn code(text: &str) -> Markup {
 }
 
 /// Names or values, each of which can be copied alone.
-pub(super) fn codes<'t>(texts: impl IntoIterator<Item = &'t String>) -> Markup {
-    Markup::joined(texts.into_iter().map(|text| code(text)), " ")
+pub(super) fn codes<T: fmt::Display>(texts: impl IntoIterator<Item = T>) -> Markup {
+    Markup::joined(texts.into_iter().map(|text| code(&text.to_string())), " ")
 }
 
 /// Sentences. Backticks in pairs mark code.

@@ -8,6 +8,7 @@ use jiff::SignedDuration;
 use super::human::{Detail, SHOWN_DIGITS, limit, named};
 use super::text::{Paint, count, grouped_digits, printable};
 use ipam_core::net::Block;
+use ipam_core::text::joined;
 use ipam_planner::migration::{LeftBehindDocument, NodeMove, Phase, ScheduleDocument, Wave};
 
 /// The schedule as text.
@@ -134,13 +135,9 @@ pub(super) fn moves_by_name(moves: &[NodeMove]) -> BTreeMap<&str, &NodeMove> {
     moves.iter().map(|one| (one.node.as_str(), one)).collect()
 }
 
-pub(super) fn texts(blocks: &[Block]) -> Vec<String> {
-    blocks.iter().map(Block::to_string).collect()
-}
-
 /// `10.0.0.0/24 -> 10.1.0.0/24`, or the block that stays.
 pub(super) fn change(one: &NodeMove) -> String {
-    let [from, to] = [&one.from, &one.to].map(|blocks| texts(blocks).join(" "));
+    let [from, to] = [&one.from, &one.to].map(|blocks| joined(blocks, " "));
     match from == to {
         true => to,
         false => format!("{from} -> {to}"),
@@ -313,12 +310,11 @@ fn risks(moves: &[NodeMove], detail: Detail) -> String {
 }
 
 /// Each method, by its text, with its steps and its number of nodes.
-pub(super) fn steps_of(moves: &[NodeMove]) -> BTreeMap<&'static str, (Vec<String>, usize)> {
-    let mut methods: BTreeMap<&str, (Vec<String>, usize)> = BTreeMap::new();
+pub(super) fn steps_of(moves: &[NodeMove]) -> BTreeMap<&'static str, (&[Phase], usize)> {
+    let mut methods: BTreeMap<&str, (&[Phase], usize)> = BTreeMap::new();
     for one in moves {
         let method = methods.entry(one.method.as_str());
-        let steps = || one.steps.iter().map(Phase::to_string).collect();
-        let (_, nodes) = method.or_insert_with(|| (steps(), 0));
+        let (_, nodes) = method.or_insert((&one.steps, 0));
         *nodes += 1;
     }
     methods
@@ -335,7 +331,7 @@ fn steps(moves: &[NodeMove]) -> String {
             "  {} ({}): {}\n",
             method,
             count(nodes, "node"),
-            steps.join(", ")
+            joined(steps, ", ")
         );
     }
     text

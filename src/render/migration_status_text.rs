@@ -8,7 +8,7 @@ use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, UpTo, WHOLE};
 use super::markup::{Phrase, code, codes, prose};
 use super::migration::{
     commands, grouped, headline, lacks_pods, left_by_cause, moves_by_name, of_wave, reasons_of,
-    risks_of, steps_of, texts, time, wave_title,
+    risks_of, steps_of, time, wave_title,
 };
 use super::migration_status::{
     MigrationCounts, MigrationStatus, NextStep, NodeStatus, WindowsStatus,
@@ -266,7 +266,7 @@ fn steps(page: &mut Page<'_>, moves: &[NodeMove]) {
         |_| 1,
         |(method, (steps, nodes))| {
             let all = count(nodes, "node");
-            format!("\n- **steps** {} ({all}): {}", code(method), codes(&steps))
+            format!("\n- **steps** {} ({all}): {}", code(method), codes(steps))
         },
     );
     page.list(lines, UpTo(5), "method");
@@ -283,8 +283,8 @@ fn waves(page: &mut Page<'_>, schedule: &ScheduleDocument) {
             };
             [
                 code(one.node.as_str()),
-                codes(&texts(&one.from)),
-                codes(&texts(&one.to)),
+                codes(&one.from),
+                codes(&one.to),
                 code(one.pool.as_str()),
                 prose(&pods),
                 prose(&takes),

@@ -1,5 +1,5 @@
-//! One issue of ours for each marker, the hidden first line by which it is found again: opened,
-//! updated in place, and closed. Must never know what it says.
+//! Opens, updates and closes the one issue of ours for each marker. The marker is the hidden first
+//! line of the issue, by which it is found again. Must never know what an issue says.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,8 @@
 //! Defines the metrics of a program in one table. Must never know what they count.
 
-/// Defines a struct with a field for each metric, which has its name and its meaning. They are
-/// registered in this order, and the running version after them.
+/// Defines a struct of metrics. Each line is one metric: the name of the field and of the metric, its
+/// type, and its help text; `in seconds, VALUE` adds the unit, and VALUE is its empty histogram.
+/// Metrics are registered in the order of the lines, and the running version after them.
 #[macro_export]
 macro_rules! metrics {
     (

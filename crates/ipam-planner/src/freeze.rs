@@ -99,8 +99,8 @@ impl fmt::Display for WhyLeft {
             WhyLeft::PinnedToOthers { pinned, at, held } => write!(
                 f,
                 "{at} pins it to {}, and it holds {}",
-                listed(pinned),
-                listed(held)
+                joined(pinned, " "),
+                joined(held, " ")
             ),
             WhyLeft::MadeBy(owner) => write!(
                 f,
@@ -114,10 +114,6 @@ impl fmt::Display for WhyLeft {
             WhyLeft::Blocked { reason, unblock } => write!(f, "{reason}; {unblock}"),
         }
     }
-}
-
-pub fn listed(addresses: &[IpAddr]) -> String {
-    joined(addresses, " ")
 }
 
 /// Decides on the pins.

@@ -1,5 +1,5 @@
-//! Turns what Neutron tells into parts of CNI: subnets, addresses, routes, and its errors with those
-//! of the node's files.
+//! Turns subnets, addresses and routes of Neutron into those of CNI, and errors of Neutron and of the
+//! node's files into CNI errors.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -127,7 +127,7 @@ pub(crate) fn subnets_of<'p>(
     Ok(subnets)
 }
 
-/// An address in its subnet.
+/// The address with the prefix length of its subnet; an error if it lies outside.
 pub(crate) fn in_subnet(
     address: IpAddr,
     subnet: &Subnet,

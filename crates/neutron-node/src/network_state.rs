@@ -1,6 +1,6 @@
 //! What the daemon remembers of a network between runs: its servers of OpenStack, as their ports
-//! at Neutron show them, and when Neutron is asked again. Nothing is lost without it: the work is
-//! only done a little later.
+//! at Neutron show them, and the time of the next request to Neutron. Nothing is lost without it:
+//! the work is only done a little later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -155,12 +155,10 @@ impl PairsKeeper {
                     ("no longer allows", &change.removed),
                 ];
                 let parts = parts.into_iter().filter(|(_, ranges)| !ranges.is_empty());
-                let parts: Vec<String> = parts
-                    .map(|(verb, ranges)| format!("{verb} {}", joined(ranges, ", ")))
-                    .collect();
+                let parts = parts.map(|(verb, ranges)| format!("{verb} {}", joined(ranges, ", ")));
                 log(
                     &self.purpose,
-                    &format!("port {} {}", self.port, parts.join(", and ")),
+                    &format!("port {} {}", self.port, joined(parts, ", and ")),
                 );
                 Ok(BTreeSet::new())
             }

@@ -26,7 +26,7 @@ const TOLD: usize = 20;
 /// Reasons of blocked nodes that are printed.
 const BLOCKED: usize = 3;
 
-/// What the files are made from.
+/// The source of the imported files.
 #[derive(Clone, Copy)]
 pub(super) enum Imported<'r> {
     Cluster(&'r Inferred),

@@ -11,6 +11,7 @@ use super::conflict::Certainty;
 use super::pool::Counts;
 use ipam_core::model::ServiceName;
 use ipam_core::net::Family;
+use ipam_core::text::joined;
 
 ipam_core::text_enum! {
     /// Why a Service loses an address.
@@ -73,8 +74,7 @@ impl GainedAddress {
         match self {
             GainedAddress::Exactly(address) => address.to_string(),
             GainedAddress::OneOf { family, pools } => {
-                let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
-                format!("an {family} address of {}", pools.join(" or "))
+                format!("an {family} address of {}", joined(pools, " or "))
             }
         }
     }
@@ -320,7 +320,7 @@ impl fmt::Display for Prospect {
             Certainty::Certain => "gets",
             Certainty::LeftToChance => "may get",
         };
-        let addresses: Vec<String> = self.any_of.iter().map(GainedAddress::address).collect();
-        write!(f, "{verb} {}", addresses.join(" or "))
+        let addresses = self.any_of.iter().map(GainedAddress::address);
+        write!(f, "{verb} {}", joined(addresses, " or "))
     }
 }

@@ -7,7 +7,8 @@
 //! kinds that show blocks are as new as these claims. The same holds for lists that a plan reads
 //! beside the cache. It must never know what plans are made from it.
 
-/// What a wrapper of a cluster neither lists nor writes by itself.
+/// The methods that a wrapper of a followed cluster passes on to it. Its writes last as soon as the
+/// server answers, so `durability` and `save` stay the default ones.
 macro_rules! delegate_others {
     ($self:ident => $cluster:expr) => {
         fn cilium_namespace(&$self) -> Option<&str> {

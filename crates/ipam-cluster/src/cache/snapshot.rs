@@ -1,5 +1,6 @@
-//! The clusters that a cache offers, whose writes it waits for: a snapshot of one moment, which must
-//! never list anything from the server, and the cluster behind the cache, whose lists come from there.
+//! The two clusters that a cache offers: a snapshot of one moment, which must never list anything
+//! from the server, and the cluster behind the cache, which lists from the server. The cache waits
+//! for the writes of both.
 
 use std::collections::{BTreeMap, BTreeSet};
 

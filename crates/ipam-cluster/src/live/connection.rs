@@ -1,5 +1,6 @@
-//! Finds the API server and the credentials, and sets up connections, with the time and randomness
-//! of retries and the observer of requests. It must never send a request.
+//! Finds the API server and the credentials, and sets up connections. Also defines what a connection
+//! is given: the time and randomness of retries, and the observer of requests. It must never send a
+//! request.
 
 use std::fmt;
 use std::future::Future;

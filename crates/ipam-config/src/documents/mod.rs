@@ -112,7 +112,7 @@ impl Context<'_> {
         );
     }
 
-    /// Parses the name of an object.
+    /// Parses the name of an object. A name that is not valid becomes a finding.
     fn name<T: FromStr<Err: Display>>(
         &mut self,
         text: &str,

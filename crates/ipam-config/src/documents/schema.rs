@@ -1,7 +1,7 @@
 //! The documents as people write them. These types also generate the JSON Schema for editors, and
 //! their doc comments are its descriptions.
 //!
-//! Wire format only: lowering decides what the values mean. Required fields are `Option`, because
+//! Wire format only: lowering gives the values their meaning. Required fields are `Option`, because
 //! a document with faults is still read. Fields that the API server sets are removed from
 //! documents and permitted in schemas, so that the output of `kubectl get -o yaml` is a document.
 

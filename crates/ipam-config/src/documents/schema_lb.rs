@@ -1,5 +1,5 @@
-//! Pools and pins of Services as people write them: Cilium's own kind for LoadBalancer addresses,
-//! unchanged, our `ServiceAssignment`, and `IPPool` for nodes and for subnets of Neutron.
+//! Pools and pins as people write them: Cilium's own kind for LoadBalancer addresses, unchanged,
+//! our `ServiceAssignment`, and `IPPool` for nodes and for subnets of Neutron.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! Files of a location compared with others: with some in their place, as if they had been saved
-//! there; and the Policies that one Git revision has and others do not, wherever they lie in the
-//! repository. Must never write.
+//! Reads the files of a location with some of them replaced, as if the new ones had been saved there,
+//! and finds the Policies of the repository that one Git revision has and others do not. Must never
+//! write.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};

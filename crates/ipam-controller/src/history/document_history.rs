@@ -7,14 +7,11 @@ use std::sync::Arc;
 use super::recorded_states::on_all_cores;
 use super::{Found, HistoryQuestion, contents, timelines};
 use ipam_config::documents::{Named, Naming, SourceFile, named};
-use ipam_config::source::{Content, PathHistory, Repository, Text};
+use ipam_config::source::{PathHistory, Repository, Text};
 use ipam_planner::history::{Fact, Said, Subject};
 
-/// What one content says: facts with their lines, and places that cannot be read.
-struct SaidInFile {
-    said: Said<Fact, u32>,
-    unread: Vec<String>,
-}
+/// What one content says: facts with their lines.
+type SaidInFile = super::SaidInFile<Fact, u32>;
 
 pub(super) fn read(
     question: &HistoryQuestion,
@@ -25,14 +22,11 @@ pub(super) fn read(
     repository.texts(&contents(past), Repository::LARGEST_FILE, |texts| {
         said.extend(parsed(&question.subject, texts));
     });
-    timelines(past, |content| match content {
-        Content::Removed => (Said::Facts(Arc::default()), Vec::new()),
-        Content::Elsewhere(why) => (Said::Unreadable, vec![(*why).to_owned()]),
-        Content::Text(id) => match said.get(id) {
-            Some(found) => (found.said.clone(), found.unread.clone()),
-            None => (Said::Unreadable, vec!["it was not read".to_owned()]),
-        },
-    })
+    let removed = SaidInFile {
+        said: Said::Facts(Arc::default()),
+        unread: Vec::new(),
+    };
+    timelines(past, &removed, &said)
 }
 
 fn parsed(subject: &Subject, texts: Vec<(String, Text)>) -> Vec<(String, SaidInFile)> {
@@ -50,13 +44,9 @@ pub(super) fn says(subject: &Subject, texts: Vec<(String, Text)>) -> Vec<(String
 }
 
 fn said_in(subject: &Subject, text: Text) -> SaidInFile {
-    let unreadable = |why: String| SaidInFile {
-        said: Said::Unreadable,
-        unread: vec![why],
-    };
     let text = match text {
         Ok(text) => text,
-        Err(why) => return unreadable(why),
+        Err(why) => return SaidInFile::unreadable(why),
     };
     let file = SourceFile {
         path: Arc::default(),
@@ -66,7 +56,7 @@ fn said_in(subject: &Subject, text: Text) -> SaidInFile {
         Ok(found) => found,
         Err(finding) => {
             let line = finding.origin.as_ref().map_or(1, |origin| origin.line);
-            return unreadable(format!("line {line}: {}", finding.message));
+            return SaidInFile::unreadable(format!("line {line}: {}", finding.message));
         }
     };
     let mut facts = BTreeMap::new();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use self::authorship::Authorship;
-use ipam_config::source::{Commit, Content, PathHistory, Repository};
+use ipam_config::source::{Commit, Content, FileChange, PathHistory, Repository};
 use ipam_core::model::Finding;
 use ipam_planner::history::{
     Beginning, CommitDocument, GapDocument, HistoryDocument, Interval, Said, Shallow, Subject,
@@ -126,6 +126,22 @@ struct Found<K, M> {
     gaps: Vec<Interval<Unread, ()>>,
 }
 
+/// What one content says: facts with their marks, and places that cannot be read.
+#[derive(Clone)]
+struct SaidInFile<K, M> {
+    said: Said<K, M>,
+    unread: Vec<String>,
+}
+
+impl<K, M> SaidInFile<K, M> {
+    fn unreadable(why: impl Into<String>) -> SaidInFile<K, M> {
+        SaidInFile {
+            said: Said::Unreadable,
+            unread: vec![why.into()],
+        }
+    }
+}
+
 /// The texts of a history, newest first: if they are too large together, the oldest stay unread.
 fn contents(past: &PathHistory) -> Vec<String> {
     let changes = past.steps.iter().rev().flat_map(|step| &step.changes);
@@ -156,20 +172,29 @@ fn gaps(
     .collect()
 }
 
-/// A timeline of what cannot be read, beside that of the facts. `says` has both for one content.
+/// A timeline of what cannot be read, beside that of the facts. `read` has the contents by their ids,
+/// and `removed` is what a removed file says.
 fn timelines<K: Ord + Clone, M: Clone>(
     past: &PathHistory,
-    says: impl Fn(&Content) -> (Said<K, M>, Vec<String>),
+    removed: &SaidInFile<K, M>,
+    read: &BTreeMap<String, SaidInFile<K, M>>,
 ) -> Found<K, M> {
     let (mut facts, mut gaps) = (Timeline::default(), Timeline::default());
     for step in &past.steps {
-        let changes = step.changes.iter();
         let (mut said, mut unread) = (Vec::new(), Vec::new());
-        for (file, (of_file, whys)) in changes.map(|one| (&one.file, says(&one.content))) {
-            let whys = whys.into_iter().map(|why| ((file.clone(), why), ()));
-            let whys: BTreeMap<Unread, ()> = whys.collect();
+        for FileChange { file, content, .. } in &step.changes {
+            let found = match content {
+                Content::Removed => removed.clone(),
+                Content::Elsewhere(why) => SaidInFile::unreadable(*why),
+                Content::Text(id) => {
+                    let unread = || SaidInFile::unreadable("it was not read");
+                    read.get(id).cloned().unwrap_or_else(unread)
+                }
+            };
+            let whys = found.unread.into_iter();
+            let whys = whys.map(|why| ((file.clone(), why), ())).collect();
             unread.push((file.clone(), Said::Facts(Arc::new(whys))));
-            said.push((file.clone(), of_file));
+            said.push((file.clone(), found.said));
         }
         gaps.step(unread);
         facts.step(said);

@@ -7,7 +7,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Commits, Found, HistoryQuestion, Period, SNAPSHOT, contents, timelines};
+use super::{Commits, Found, HistoryQuestion, Period, SNAPSHOT, SaidInFile, contents, timelines};
 use ipam_cluster::{Extent, FileCluster, observe, open_regular};
 use ipam_config::source::{Content, PathHistory, Repository, Text};
 use ipam_core::model::{Finding, Origin, Rule, Severity};
@@ -17,9 +17,6 @@ use ipam_planner::history::{
 };
 
 type Writer = Option<String>;
-
-/// One recorded state, or why it cannot be read.
-type State = Result<Arc<BTreeMap<Fact, Writer>>, String>;
 
 /// Largest recorded state, in bytes: several times that of a cluster of 5,000 nodes.
 const LARGEST_STATE: u64 = 128 * 1024 * 1024;
@@ -52,26 +49,21 @@ pub(super) fn read(
     if past.steps.is_empty() && question.snapshot.is_some() {
         return Err(no_snapshot(&name, &question.revision));
     }
-    let mut states: BTreeMap<String, State> = BTreeMap::new();
+    let subject = &question.subject;
+    let said = |text: Text| match state(subject, text) {
+        Ok(facts) => SaidInFile {
+            said: Said::Facts(Arc::new(facts)),
+            unread: Vec::new(),
+        },
+        Err(why) => SaidInFile::unreadable(why),
+    };
+    let mut states = BTreeMap::new();
     repository.texts(&contents(&past), LARGEST_STATE, |texts| {
-        let subject = &question.subject;
-        states.extend(on_all_cores(texts, |(id, text)| (id, state(subject, text))));
+        states.extend(on_all_cores(texts, |(id, text)| (id, said(text))));
     });
-    let found = timelines(&past, |content| {
-        let state = match content {
-            // The cluster did not lose anything by it.
-            Content::Removed => Err("the file was removed".to_owned()),
-            Content::Elsewhere(why) => Err((*why).to_owned()),
-            Content::Text(id) => {
-                let unread = || Err("it was not read".to_owned());
-                states.get(id).cloned().unwrap_or_else(unread)
-            }
-        };
-        match state {
-            Ok(facts) => (Said::Facts(facts), Vec::new()),
-            Err(why) => (Said::Unreadable, vec![why]),
-        }
-    });
+    // The cluster did not lose anything by it.
+    let removed = SaidInFile::unreadable("the file was removed");
+    let found = timelines(&past, &removed, &states);
     Ok(RecordedStates { name, past, found })
 }
 
@@ -82,14 +74,15 @@ fn no_snapshot(name: &Arc<str>, revision: &str) -> Box<Finding> {
     Box::new(finding.at(&Origin::whole_file(name), "").help(help))
 }
 
-fn state(subject: &Subject, text: Text) -> State {
+/// One recorded state, or why it cannot be read.
+fn state(subject: &Subject, text: Text) -> Result<BTreeMap<Fact, Writer>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let cluster = FileCluster::of_text(Path::new("the snapshot"), text?);
     let cluster = cluster.map_err(|error| error.to_string())?;
     let observed = runtime.block_on(observe(&cluster, Extent::Plan));
     let observed = observed.map_err(|error| error.to_string())?;
-    Ok(Arc::new(recorded(subject, &observed)))
+    Ok(recorded(subject, &observed))
 }
 
 /// The intervals that touch the period.

@@ -241,7 +241,6 @@ impl<C: Workloads, H: Host> Migration<'_, C, H> {
     /// # Errors
     /// Fails if the record cannot be stored.
     pub async fn amend(&mut self, record: MigrationRecord) -> Result<(), MigrationError> {
-        self.rules = record.rules;
         match record == self.main.record {
             true => Ok(()),
             false => self.store(record).await,

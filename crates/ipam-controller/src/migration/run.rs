@@ -9,9 +9,7 @@ use ipam_cilium::observed::Observed;
 use ipam_cluster::Workloads;
 use ipam_core::model::NodeName;
 use ipam_desired::Desired;
-use ipam_planner::migration::{
-    Direction, MigrationRecord, NodeRecord, Phase, Request, Rules, State,
-};
+use ipam_planner::migration::{Direction, MigrationRecord, NodeRecord, Phase, Request, State};
 
 /// How a migration ended, or paused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +31,6 @@ pub struct Migration<'m, C, H> {
     pub(super) cluster: &'m C,
     pub(super) host: &'m H,
     pub(super) desired: &'m Desired,
-    pub(super) rules: Rules,
     pub(super) main: Stored<MigrationRecord>,
     pub(super) nodes: NodeStates,
 }
@@ -66,7 +63,6 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
             None => put_migration(cluster, &Stored::new(record.clone()), record).await?,
         };
         remove_stale(cluster, earlier, &id).await?;
-        let rules = main.record.rules;
         let nodes = nodes.into_iter();
         let nodes = nodes
             .map(|(name, record)| (name, Stored::new(record)))
@@ -75,7 +71,6 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
             cluster,
             host,
             desired,
-            rules,
             main,
             nodes,
         })
@@ -96,7 +91,6 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
             cluster,
             host,
             desired,
-            rules: main.record.rules,
             main,
             nodes,
         }

@@ -32,7 +32,7 @@ impl<C: Workloads, H: Host> Migration<'_, C, H> {
         let due = self.due(nodes);
         self.announce(wave, due.len(), direction);
         let (turn, observations) = (tokio::sync::Mutex::new(()), Observations::new());
-        let rules = self.rules;
+        let rules = self.main.record.rules;
         let driver = Driver {
             cluster: self.cluster,
             host: self.host,

@@ -1,6 +1,6 @@
 //! Keeps a cluster as its files specify. Changed files, changed objects and elapsed time all wake
-//! the same loop, which goes the same way as `apply`. What it reports is only data: people,
-//! metrics and statuses in the cluster decide what to show.
+//! the same loop, which goes the same way as `apply`. What it reports is only data: the terminal,
+//! the metrics and the writer of statuses decide what to show.
 //!
 //! Files with errors never act: the last valid ones still apply. What exceeds the Policy's limits
 //! waits for a person.

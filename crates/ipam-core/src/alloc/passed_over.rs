@@ -11,6 +11,7 @@ use super::allocate::Demand;
 use super::supply::{PoolId, Supply};
 use crate::model::{PoolName, grouped_digits};
 use crate::net::Family;
+use crate::text::joined;
 
 /// Why a pool was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,8 +67,7 @@ impl PassedOverPools {
 impl PassedOverPools {
     /// The first pools in words, and the number of the others.
     pub fn in_words(&self, words: impl Fn(&PassedOverPool) -> String) -> String {
-        let named: Vec<String> = self.iter().take(NAMED).map(words).collect();
-        let named = named.join(", ");
+        let named = joined(self.iter().take(NAMED).map(words), ", ");
         match self.len.saturating_sub(NAMED) {
             0 => named,
             more => format!("{named}, and {} more", grouped_digits(more)),

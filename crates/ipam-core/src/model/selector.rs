@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
+use crate::text::joined;
+
 pub type Labels = BTreeMap<String, String>;
 
 /// How a requirement compares.
@@ -88,13 +90,7 @@ impl fmt::Display for Requirement {
     /// As `kubectl -l` accepts it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Requirement { key, operator } = self;
-        let listed = |values: &BTreeSet<String>| {
-            values
-                .iter()
-                .map(String::as_str)
-                .collect::<Vec<_>>()
-                .join(",")
-        };
+        let listed = |values: &BTreeSet<String>| joined(values, ",");
         match operator {
             Operator::In(values) if values.len() == 1 => write!(f, "{key}={}", listed(values)),
             Operator::In(values) => write!(f, "{key} in ({})", listed(values)),

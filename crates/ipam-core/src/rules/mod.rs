@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use serde::Serialize;
 
-use super::text::most_similar;
+use super::text::{joined, most_similar};
 
 crate::text_enum! {
     /// The meaning of a code. The text is printed, and is a value in JSON.
@@ -83,15 +83,10 @@ impl RulePage {
     pub fn place(&self) -> String {
         format!(
             "{}; reported by {}",
-            joined(&self.kinds),
-            joined(&self.commands)
+            joined(&self.kinds, ", "),
+            joined(&self.commands, ", ")
         )
     }
-}
-
-fn joined<T: ToString>(items: &[T]) -> String {
-    let texts: Vec<String> = items.iter().map(ToString::to_string).collect();
-    texts.join(", ")
 }
 
 /// Rules about one subject. In the reference, a family is one page.

@@ -1,5 +1,5 @@
-//! Annotations that Cilium does not read: pod CIDRs of nodes that hide one another or are not
-//! CIDRs, and those of Services that look like LB-IPAM's.
+//! Annotations with pod CIDRs that hide one another or that Cilium does not read, fields of nodes that
+//! are no CIDRs, and annotations of Services that only look like those of LB-IPAM.
 
 use super::finding;
 use ipam_cilium::behaviours;

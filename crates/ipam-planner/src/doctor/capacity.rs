@@ -1,6 +1,5 @@
-//! How well pools fit: those that are nearly full or have scattered free blocks, nodes with
-//! misplaced blocks, and allowed address pairs of VMs' ports that differ from the blocks of their
-//! nodes.
+//! Pools that are nearly full or have scattered free blocks, nodes with misplaced blocks, and allowed
+//! address pairs of VMs' ports that differ from the blocks of their nodes.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! CiliumNodes that the operator refuses or will refuse: what `status.ipam.operator-status.error`
-//! means for the node, the fix, and those without their Node.
+//! CiliumNodes that the operator refuses or will refuse, with the meaning and the fix of
+//! `status.ipam.operator-status.error`; and CiliumNodes without their Node.
 
 use std::sync::Arc;
 

@@ -199,10 +199,10 @@ pub(super) fn explain_sharing(
     let may = obstacles.is_empty();
     obstacles.extend(apart(one, other, observed, &rules));
     let verdict = match (shared.is_empty(), may, obstacles.is_empty()) {
-        (false, true, _) => format!("share {}", crate::freeze::listed(&shared)),
+        (false, true, _) => format!("share {}", joined(&shared, " ")),
         (false, false, _) => format!(
             "both hold {}, and Cilium does not let them share it: one loses it",
-            crate::freeze::listed(&shared)
+            joined(&shared, " ")
         ),
         (true, false, _) => "do not share an address, and cannot:".to_owned(),
         (true, true, false) => "may share an address, and do not:".to_owned(),
@@ -296,8 +296,8 @@ fn apart(
     if !requested.0.is_empty() && !requested.1.is_empty() && !requested.0.iter().any(is_common) {
         return Some(format!(
             "requests: {} and {}; request the same address",
-            crate::freeze::listed(&requested.0),
-            crate::freeze::listed(&requested.1)
+            joined(&requested.0, " "),
+            joined(&requested.1, " ")
         ));
     }
     let families = (one.wanted_families(rules), other.wanted_families(rules));

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::{FORMAT_VERSION, RequirementResult, requested_addresses, requirements};
-use crate::freeze::listed;
 use crate::plan::{Plan, Target};
 use ipam_cilium::lbipam::{
     AddressPool, LbService, OperatorState, ServingState, conflicts, evaluate,
@@ -13,6 +12,7 @@ use ipam_cilium::lbipam::{
 use ipam_cilium::observed::Observed;
 use ipam_core::model::Labels;
 use ipam_core::net::{Range, covers};
+use ipam_core::text::joined;
 use ipam_desired::{ChosenFrom, Desired, PinnedTo};
 
 /// Explanation of a Service's addresses.
@@ -159,7 +159,7 @@ pub(super) fn target(to: &PinnedTo) -> String {
     match to {
         PinnedTo::Addresses(pinned) => {
             let addresses: Vec<IpAddr> = pinned.iter().map(|one| one.address).collect();
-            listed(&addresses)
+            joined(&addresses, " ")
         }
         PinnedTo::Chosen(ChosenFrom::Pool(pool)) => format!("an address of pool `{pool}`"),
         PinnedTo::Chosen(ChosenFrom::BestPool) => "an address of the best pool".to_owned(),
@@ -175,7 +175,7 @@ fn requested(
 ) -> Vec<String> {
     let requests = requested_addresses::requests(service, &observed.lb_rules()).into_iter();
     let mut requested: Vec<String> = requests
-        .map(|(field, addresses)| format!("requests {} by {field}", listed(&addresses)))
+        .map(|(field, addresses)| format!("requests {} by {field}", joined(&addresses, " ")))
         .collect();
     if let Some(pin) = desired.service_pins.get(&service.name) {
         requested.push(format!("pinned to {} ({})", target(&pin.to), pin.origin));

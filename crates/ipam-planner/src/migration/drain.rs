@@ -1,6 +1,6 @@
 //! Which Pods of a node are evicted, by the rules of `kubectl drain`
-//! (`k8s.io/kubectl/pkg/drain/filters.go` @ 1.36), what keeps the node from moving, and what its
-//! move risks. It must never evict.
+//! (`k8s.io/kubectl/pkg/drain/filters.go` @ 1.36), which of them keep the node from moving, and what
+//! the move risks. This module must never evict a Pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 //! What a migration keeps of itself in the cluster: the waves, the rules, how far it came, and how
 //! a fresh schedule differs from the approved one. The texts of a saved schedule may be hostile,
-//! so they are escaped. It must never know where it is stored.
+//! so they are escaped. This module must never know where records are stored.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -16,6 +16,7 @@ use super::schedule::{NodeMove, Wave};
 use super::step::Rules;
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
+use ipam_core::text::joined;
 
 /// Version of the records' format: the major part changes when an older program would
 /// misunderstand them.
@@ -183,7 +184,7 @@ impl ScheduleDocument {
         let further = fresh.moves.iter();
         let further = further.filter(|one| !saved.contains_key(one.node.as_str()));
         lines.extend(further.map(|new| {
-            let (to, reason) = (texts(&new.to), new.reason.escape_debug());
+            let (to, reason) = (block_list(&new.to), new.reason.escape_debug());
             let node = &new.node;
             format!("node {node}: not in the saved schedule, would now move to {to} ({reason})")
         }));
@@ -218,17 +219,17 @@ fn by_name(moves: &[NodeMove]) -> BTreeMap<&str, &NodeMove> {
     moves.iter().map(|one| (one.node.as_str(), one)).collect()
 }
 
-fn texts(blocks: &[Block]) -> String {
-    let texts: Vec<String> = blocks.iter().map(Block::to_string).collect();
-    match texts.is_empty() {
+/// `10.0.0.0/24, fd00::/64`, or `no block`.
+pub(super) fn block_list(blocks: &[Block]) -> String {
+    match blocks.is_empty() {
         true => "no block".to_owned(),
-        false => texts.join(", "),
+        false => joined(blocks, ", "),
     }
 }
 
 /// Why a node of the saved schedule would not move now.
 fn no_longer(old: &NodeMove, stays: Option<&LeftBehindDocument>) -> String {
-    let was = texts(&old.to);
+    let was = block_list(&old.to);
     match stays {
         Some(one) => format!(
             "saved to move to {was}, now it stays: {}",
@@ -245,14 +246,14 @@ fn of_move(old: &NodeMove, new: &NodeMove) -> Option<String> {
     if old.uid != new.uid {
         return Some(format!("it is another object by now (uid {})", new.uid));
     }
-    let (old_from, old_to) = (texts(&old.from), texts(&old.to));
+    let (old_from, old_to) = (block_list(&old.from), block_list(&old.to));
     let mut parts = Vec::new();
     if old.from != new.from {
-        let now = texts(&new.from);
+        let now = block_list(&new.from);
         parts.push(format!("it holds {now}, not {old_from}"));
     }
     if old.to != new.to {
-        let now = texts(&new.to);
+        let now = block_list(&new.to);
         parts.push(format!("it would move to {now}, not to {old_to}"));
     }
     if old.pool != new.pool {

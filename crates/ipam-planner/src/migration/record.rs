@@ -1,6 +1,6 @@
-//! What a migration keeps of each node in the cluster: where the node stands, and what a program
-//! needs that takes over, or turns the node back to its old blocks. It must never know where
-//! records are stored.
+//! What a migration keeps of each node in the cluster: where the node stands, and what a program that
+//! takes over, or that turns the node back to its old blocks, needs. It must never know where records
+//! are stored.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -2,8 +2,8 @@
 //! files would give to nodes that hold none, in waves by failure domain.
 //!
 //! It imagines a cluster in which these nodes hold nothing and their blocks are taken, and plans
-//! for it. So a node moves to exactly what a plan would give it, and its change is that of a plan
-//! with a pin.
+//! for it. So a node moves to exactly the blocks of a plan, and its change is that of a plan with a
+//! pin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 
 use ipam_core::model::WritePathChoice;
+use ipam_core::text::joined;
 use ipam_desired::{
     AddressPairs, ChosenFrom, Desired, NeutronPool, Pin, PinnedAddress, PinnedTo, Policy,
     PolicyRule, Pool, PoolRange, Protected, ServicePin, WantedAddressPool,
@@ -56,7 +57,7 @@ pub(super) fn of_desired(desired: &Desired) -> String {
             blocks,
             origin: _,
         } = pin;
-        let _ = writeln!(text, "pin {node} {pool} [{}]", joined(blocks.iter()));
+        let _ = writeln!(text, "pin {node} {pool} [{}]", joined(blocks.iter(), " "));
     }
     for pool in address_pools.values() {
         let WantedAddressPool {
@@ -90,15 +91,10 @@ pub(super) fn of_desired(desired: &Desired) -> String {
             let PinnedAddress { address, origin: _ } = pinned;
             address
         });
-        let _ = writeln!(text, "service pin {service} [{}]", joined(addresses));
+        let _ = writeln!(text, "service pin {service} [{}]", joined(addresses, " "));
     }
     add_policy(&mut text, policy);
     of_text(&text)
-}
-
-fn joined<T: ToString>(values: impl Iterator<Item = T>) -> String {
-    let texts: Vec<String> = values.map(|value| value.to_string()).collect();
-    texts.join(" ")
 }
 
 fn add_pool(text: &mut String, pool: &Pool) {
@@ -122,9 +118,9 @@ fn add_pool(text: &mut String, pool: &Pool) {
     let _ = writeln!(
         text,
         "pool {name} [{}] [{}] ({selector}) {priority} [{}] {state}",
-        joined(cidrs),
-        joined(sizes),
-        joined(reserved.iter())
+        joined(cidrs, " "),
+        joined(sizes, " "),
+        joined(reserved, " ")
     );
 }
 
@@ -185,10 +181,10 @@ fn add_policy(text: &mut String, policy: &Policy) {
     let _ = writeln!(
         text,
         "policy {write_path} [{}] [{}] {quarantine} {failure_domain:?} [{}] [{}]",
-        joined(excluded.iter()),
-        joined(own_address_space.iter()),
-        joined(limits),
-        joined(protected)
+        joined(excluded, " "),
+        joined(own_address_space, " "),
+        joined(limits, " "),
+        joined(protected, " ")
     );
 }
 

@@ -12,6 +12,7 @@ use super::change::{Change, Target, node_changes};
 use super::{Blocked, Drift, Plan, effects};
 use ipam_cilium::observed::{Node, Observed};
 use ipam_core::model::{Finding, NodeName, Selector, ServiceName};
+use ipam_core::text::joined;
 use ipam_desired::Desired;
 
 /// Objects that a user names.
@@ -107,7 +108,7 @@ impl Selection {
         let Selection { targets, excluded } = self;
         let targets = targets.iter().map(|one| format!("--target '{one}'"));
         let excluded = excluded.iter().map(|one| format!("--exclude '{one}'"));
-        targets.chain(excluded).collect::<Vec<_>>().join(" ")
+        joined(targets.chain(excluded), " ")
     }
 
     /// Selected objects that exist neither in the files nor in the cluster.

@@ -6,7 +6,8 @@ use super::blocked::BlockedReason;
 use super::document::{ChangeDocument, EditDocument, Intent, PlanDocument};
 use super::write_path::node_config_name;
 use super::{
-    Change, Plan, ServiceEffectDocument, Target, TargetKind, document, effects, lb, ports,
+    Change, ChangeAction, Plan, ServiceEffectDocument, Target, TargetKind, document, effects, lb,
+    ports,
 };
 use ipam_cilium::observed::Observed;
 use ipam_core::model::NodeName;
@@ -61,7 +62,7 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
     let obstacles = Obstacles::new(fresh);
     let (mut done, mut gone) = (0, 0);
     for wanted in &saved.changes {
-        let target = target_of(wanted);
+        let target = wanted.target();
         let now = planned.get(&target).copied();
         match judged(saved.intent, wanted, now, &obstacles, observed) {
             Judged::Planned(change) => changes.push(change),
@@ -123,7 +124,7 @@ fn judged(
         if is_gone(observed, wanted) {
             return Judged::Gone;
         }
-        if let Some(reason) = obstacles.blocked.get(&target_of(wanted)) {
+        if let Some(reason) = obstacles.blocked.get(&wanted.target()) {
             return Judged::Blocked(Box::new(BlockedChange {
                 change: wanted.clone(),
                 reason: reason.to_string(),
@@ -132,10 +133,6 @@ fn judged(
         }
     }
     Judged::Different(difference(wanted, now, obstacles, observed))
-}
-
-fn target_of(saved: &ChangeDocument) -> String {
-    format!("{}/{}", saved.kind, saved.name)
 }
 
 fn not_saved(change: &Change) -> String {
@@ -180,7 +177,7 @@ fn newly_lost(saved: &PlanDocument, changes: &[Change], observed: &Observed) -> 
 fn would(change: &ChangeDocument) -> String {
     match (change.kind, change.after.is_empty()) {
         (TargetKind::AddressPool | TargetKind::PodPool | TargetKind::NodeConfig, _) => {
-            format!("be {}", past(change.action.as_str()))
+            format!("be {}", past(change.action))
         }
         (TargetKind::Port, _) => format!(
             "allow [{}] and no longer [{}]",
@@ -194,7 +191,8 @@ fn would(change: &ChangeDocument) -> String {
     }
 }
 
-fn past(action: &str) -> String {
+fn past(action: ChangeAction) -> String {
+    let action = action.as_str();
     let e = if action.ends_with('e') { "d" } else { "ed" };
     format!("{action}{e}")
 }
@@ -207,7 +205,7 @@ pub fn shows(observed: &Observed, saved: &ChangeDocument) -> bool {
     if matches!(saved.edit, EditDocument::AddressPairs { .. }) {
         return ports::shows(observed, saved);
     }
-    if saved.kind != TargetKind::Node {
+    if !saved.is_of_node() {
         return lb::shows(observed, saved);
     }
     let name = saved.name.parse::<NodeName>().ok();
@@ -263,7 +261,7 @@ fn is_gone(observed: &Observed, saved: &ChangeDocument) -> bool {
     if matches!(saved.edit, EditDocument::AddressPairs { .. }) {
         return ports::is_gone(observed, saved);
     }
-    if saved.kind != TargetKind::Node {
+    if !saved.is_of_node() {
         return lb::is_gone(observed, saved);
     }
     let node = saved
@@ -334,7 +332,7 @@ fn difference(
             now.reason
         );
     }
-    let target = target_of(saved);
+    let target = saved.target();
     if let Some(reason) = obstacles.blocked.get(&target) {
         return format!("{who}: saved to {was}, now blocked: {reason}");
     }

@@ -1,5 +1,5 @@
-//! Groups of nodes that get a pool each, and the blocks that they hold: without stray blocks, far
-//! from those that lie together, and with a remark on racks of one name in several data centres.
+//! Groups of nodes that get a pool each, and the blocks that they hold. Blocks far from the others of
+//! their group are left out, and racks of one name in several data centres get a remark.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -268,7 +268,7 @@ impl Group<'_> {
     }
 }
 
-/// A name of Kubernetes like this text.
+/// The text as a name that Kubernetes allows: every other character becomes `-`.
 pub(crate) fn pool_name(text: &str) -> Option<PoolName> {
     let allowed = |c: char| {
         let c = c.to_ascii_lowercase();

@@ -13,6 +13,7 @@ use super::cni::{Attachment, CniError, ErrorCode};
 use super::identity::Owner;
 use crate::identity::Identity;
 use ipam_core::neutron::Id;
+use ipam_core::text::joined;
 use openstack::{Neutron, NeutronError, Port, PortFilter, Retries, retry_until_answered};
 
 pub use add::{Added, Leftover, NotAdded, add};
@@ -64,18 +65,11 @@ pub fn check(
         }
     }
     let held: BTreeSet<IpAddr> = ports.iter().flat_map(held).collect();
-    let list = |addresses: &BTreeSet<IpAddr>| {
-        addresses
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
     wrong(format!(
         "the port of {} has {}, but the ADD gave {}",
         identity.device,
-        list(&held),
-        list(given)
+        joined(&held, ", "),
+        joined(given, ", ")
     ))
 }
 

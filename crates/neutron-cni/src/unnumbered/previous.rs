@@ -1,5 +1,6 @@
 //! The result of the plugins before this one (`prevResult`): the addresses of the Pod's interface,
-//! which CHECK compares with what is there, and everything else, which is passed on as it is.
+//! and all other parts, which are passed on unchanged. Also the parts of a secondary route that CHECK
+//! does not find.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

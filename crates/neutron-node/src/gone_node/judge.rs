@@ -1,5 +1,5 @@
-//! Decides which ports of a node that is gone may be deleted, for the command line of `gc`. A port
-//! may go if its server is neither a Node of the cluster nor a server of OpenStack. Missing
+//! Decides which ports of a node that is gone may be deleted, and reads the command line of `gc`. A
+//! port may go if its server is neither a Node of the cluster nor a server of OpenStack. Missing
 //! evidence never counts as evidence. Pure.
 
 use std::collections::BTreeMap;

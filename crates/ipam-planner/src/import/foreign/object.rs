@@ -1,4 +1,4 @@
-//! What the imports of all managers share: parsed objects, any field of which may have any type;
+//! Parts that the imports of all managers share: parsed objects, any field of which may have any type;
 //! remarks with names that documentation and tests can refer to; LabelSelectors for lists of
 //! alternatives; and the blocks that the nodes of the cluster hold.
 

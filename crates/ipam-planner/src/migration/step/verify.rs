@@ -2,6 +2,7 @@
 
 use super::change::same;
 use super::{Action, CheckState, Decision, PodReference, Situation, Waiting};
+use crate::migration::migration_record::block_list;
 use crate::migration::record::Direction;
 use ipam_cilium::observed::AgentTrace;
 use ipam_cilium::pods::{Keeper, Life, Pod, PodNetwork, Readiness};
@@ -62,11 +63,8 @@ impl Situation<'_> {
             return Some("the CiliumNode belongs to the deleted Node".to_owned());
         }
         if !same(&cilium_node.pod_cidrs, self.record.goal()) {
-            let shown = joined(&cilium_node.pod_cidrs, ", ");
-            return Some(match shown.is_empty() {
-                true => "the CiliumNode shows no block".to_owned(),
-                false => format!("the CiliumNode shows {shown}"),
-            });
+            let shown = block_list(&cilium_node.pod_cidrs);
+            return Some(format!("the CiliumNode shows {shown}"));
         }
         if cilium_node.agent != AgentTrace::Started {
             return Some("the agent has not written its CiliumNode".to_owned());

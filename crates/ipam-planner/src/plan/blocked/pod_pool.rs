@@ -10,6 +10,7 @@ use super::Explanation;
 use ipam_cilium::observed::OperatorRefusal;
 use ipam_core::model::{NodeName, OWNER_LABEL, WritePath};
 use ipam_core::net::{Block, BlockSize, Range};
+use ipam_core::text::joined;
 
 /// Why a `CiliumPodIPPool` cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
@@ -209,13 +210,13 @@ impl UndoObstacle {
                 "plan from the files instead: they give what is free",
             ),
             UndoObstacle::AgentStarted(blocks) => Explanation::new(
-                format!("its agent has started, and uses {}", joined(blocks)),
+                format!("its agent has started, and uses {}", joined(blocks, " ")),
                 "drain the node, delete its CiliumNode and restart its agent",
             ),
             UndoObstacle::NotCreatedByUs(blocks) => Explanation::new(
                 format!(
                     "its CiliumNode with {} has no label {}={}: another writer created it, or its agent has written it",
-                    joined(blocks),
+                    joined(blocks, " "),
                     OWNER_LABEL.0,
                     OWNER_LABEL.1
                 ),
@@ -224,7 +225,7 @@ impl UndoObstacle {
             UndoObstacle::OperatorKeeps(blocks) => Explanation::new(
                 format!(
                     "Cilium's operator knows its blocks ({}), and would write them back",
-                    joined(blocks)
+                    joined(blocks, " ")
                 ),
                 "delete the CiliumNode before the agent of the node starts",
             ),
@@ -247,10 +248,5 @@ fn node_keeps(path: WritePath, blocks: &[Block]) -> Explanation {
             "drain the node, delete its CiliumNodeConfig `cilium-ipam-NODE`, and restart its agent",
         ),
     };
-    Explanation::new(format!("it keeps {}: {why}", joined(blocks)), unblock)
-}
-
-fn joined(blocks: &[Block]) -> String {
-    let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
-    blocks.join(" ")
+    Explanation::new(format!("it keeps {}: {why}", joined(blocks, " ")), unblock)
 }

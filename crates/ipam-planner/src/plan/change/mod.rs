@@ -259,8 +259,8 @@ impl From<PoolAction> for ChangeAction {
 }
 
 ipam_core::text_enum! {
-    /// Kind of an object as Kubernetes writes it; `Port` for a port of Neutron. In the order of
-    /// the texts, which stand in JSON.
+    /// Kind of an object as Kubernetes writes it; `Port` for a port of Neutron. The text stands
+    /// in JSON, and outputs are sorted by this order, which is that of the texts.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum TargetKind {
         AddressPool = "CiliumLoadBalancerIPPool",

@@ -95,6 +95,15 @@ impl ChangeDocument {
         self.kind == TargetKind::Node
     }
 
+    /// `KIND/NAME`, the text of its [`Target`](crate::plan::Target).
+    pub fn target(&self) -> String {
+        format!("{}/{}", self.kind, self.name)
+    }
+
+    pub fn is_destructive(&self) -> bool {
+        self.hazard == Hazard::Destructive
+    }
+
     pub fn is_disruptive(&self) -> bool {
         self.hazard == Hazard::Disruptive
     }

@@ -49,7 +49,7 @@ pub struct MisplacedDocument {
 }
 
 /// Why a plan may not be applied, as JSON. Its code is text: a saved plan may be of a newer version,
-/// with codes that have no page here.
+/// with codes that this program does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusalDocument {
     /// Stable code.
@@ -81,7 +81,7 @@ pub struct DriftDocument {
     pub time: Option<String>,
 }
 
-/// Findings with one cause as one entry of JSON.
+/// All findings of one cause as JSON: one rule, one place in the files and one way out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindingDocument {
     /// `error`, `warning` or `info`.

@@ -304,8 +304,8 @@ impl PlanDocument {
         let is_foreign = |change: &&ChangeDocument| !change.is_of_node();
         match self.changes.iter().find(is_foreign) {
             Some(change) if self.intent == Intent::Undo => {
-                let target = format!("{}/{}", change.kind, change.name);
-                Err(PlanFileError::NotANode(target.escape_debug().to_string()))
+                let target = change.target().escape_debug().to_string();
+                Err(PlanFileError::NotANode(target))
             }
             _ => Ok(()),
         }

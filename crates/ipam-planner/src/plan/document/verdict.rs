@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{ChangeDocument, FindingDocument, Intent, Losing, PlanDocument, Summary};
 use crate::plan::{LeftOut, TargetKind};
-use ipam_core::model::{Hazard, count, grouped_digits};
+use ipam_core::model::{count, grouped_digits};
 
 /// The worst of what a plan comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,11 +269,10 @@ fn destructive(plan: &PlanDocument) -> usize {
     // Any pool may take an address of unknown cause: a new one that overlaps, or the first one.
     let is_unknown = lost().any(|lost| lost.cause.is_none());
     let is_told = |change: &&ChangeDocument| {
-        (is_unknown && change.kind == TargetKind::AddressPool)
-            || causes.contains(&*format!("{}/{}", change.kind, change.name))
+        (is_unknown && change.kind == TargetKind::AddressPool) || causes.contains(&*change.target())
     };
     let changes = plan.changes.iter();
-    let destructive = changes.filter(|change| change.hazard == Hazard::Destructive);
+    let destructive = changes.filter(|change| change.is_destructive());
     destructive.filter(|change| !is_told(change)).count()
 }
 

@@ -305,14 +305,10 @@ impl Excess {
 /// `Node/m status.addresses: 10.0.0.1, 10.0.1.1 and 254 more`.
 pub(super) fn source_of_addresses(node: &Node) -> String {
     let addresses: BTreeSet<Range> = addresses(node).collect();
-    let addresses: Vec<String> = addresses
-        .iter()
-        .map(|range| range.first().to_string())
-        .collect();
     format!(
         "{} status.addresses: {}",
         ObjectRef::node(&node.name),
-        first_of(LISTED, &addresses)
+        first_of(LISTED, addresses.iter().map(Range::first))
     )
 }
 
@@ -328,7 +324,6 @@ pub(super) fn sources_of_blocks(
         fields.entry(field).or_default().insert(block);
     }
     let source = |(field, blocks): (HoldingField, BTreeSet<Block>)| {
-        let blocks: Vec<String> = blocks.iter().map(ToString::to_string).collect();
         let (kind, field_name) = match field {
             HoldingField::CiliumNode => ("CiliumNode", "spec.ipam.podCIDRs"),
             HoldingField::Allocated => ("CiliumNode", "spec.ipam.pools.allocated"),

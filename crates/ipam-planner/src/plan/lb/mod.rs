@@ -129,7 +129,7 @@ fn hidden(observed: &Observed, kind: ObservedKind) -> Option<&str> {
     observed.blind_spot(kind).map(|spot| spot.why.as_str())
 }
 
-/// What a change does to a pool, in the order in which changes are sent.
+/// The kinds of change to a pool, in the order in which they are sent.
 ///
 /// Changes that take addresses away go before those that add them, so that a pool that moves to
 /// another name never overlaps itself.

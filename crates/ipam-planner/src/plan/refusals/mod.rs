@@ -19,6 +19,7 @@ use crate::openstack::{Overlapping, SubnetOverlap, SubnetPools};
 use ipam_cilium::observed::{Observed, Protection};
 use ipam_core::model::{AddressPoolName, Finding, Hazard, NodeName, PoolName, Rule, Waiver};
 use ipam_core::net::{Block, RangeIndex};
+use ipam_core::text::joined;
 use ipam_desired::Desired;
 
 pub use limits::exceeded_limits;
@@ -213,14 +214,10 @@ pub(super) fn of_nodes(changes: &[Change], desired: &Desired, observed: &Observe
 
 /// What the change would do to its node.
 fn harm(change: &NodeChange) -> String {
-    let blocks = |blocks: &[Block]| {
-        let texts: Vec<String> = blocks.iter().map(Block::to_string).collect();
-        texts.join(" ")
-    };
     match (change.action, &change.reason) {
         (Action::Release, _) => "lose its block".to_owned(),
         (_, Reason::MovedByPin { from }) => {
-            format!("move from {from} to {}", blocks(&change.after))
+            format!("move from {from} to {}", joined(&change.after, " "))
         }
         _ => "need a restart of its agent".to_owned(),
     }
