@@ -24,7 +24,7 @@ use ipam_planner::plan::{
     Change, NodeChange, Plan, PlanDocument, Staleness, node_changes, still_wanted,
 };
 use worlds::invariants::{Broken, of_changes, of_plan, read_by_agents, shared};
-use worlds::{AROUND, Profile, WHOLE_B, World, block_of};
+use worlds::{Profile, World, is_widest};
 
 /// The directory of a world, and a folder with its cluster file.
 pub(super) fn opened(world: &World) -> Result<(Loaded, Folder), TestCaseError> {
@@ -135,9 +135,7 @@ proptest! {
         let first = apply(&folder, &loaded, None);
         for change in node_changes(&first.plan.changes) {
             for new in change.new_blocks() {
-                // Of what shows more than its bound, the pools give to others.
-                let wide = |block: &Block| [AROUND, WHOLE_B].iter().any(|number| block_of(*number).contains(block));
-                let rival = first.observed.shown_blocks().find(|(other, block)| **other != change.node && block.overlaps(new) && !wide(block));
+                let rival = first.observed.shown_blocks().find(|(other, block)| **other != change.node && block.overlaps(new) && !is_widest(*block));
                 prop_assert_eq!(rival, None, "{}: {}", change.node, new);
             }
         }

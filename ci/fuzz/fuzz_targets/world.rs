@@ -1,4 +1,4 @@
-//! Choices of a generated world.
+//! Generated worlds: a directory with a cluster, and the plan of both.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

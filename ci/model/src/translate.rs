@@ -13,12 +13,13 @@ use ipam_cilium::observed::{
     ANNOTATION_IPV4, AgentTrace, Cilium, CiliumNode as RealCiliumNode, Evidence, Node as RealNode,
     ObjectVersion, Observed, OperatorAttention, Protection, StoredClaims,
 };
-use ipam_config::documents::{Documents, SourceFile, lower};
+use ipam_config::documents::lower;
 use ipam_core::claims::{Claim as RealClaim, ClaimGuard, Claims as RealClaims, Quarantined};
 use ipam_core::model::{Hazard, Labels, NodeName, PerFamily};
 use ipam_core::net::Block;
 use ipam_desired::Desired;
 use ipam_planner::plan::{Action, Edit, NodeChange, Reason};
+use worlds::documents::{directory, document, pool};
 
 /// When everything is decided; what has rested long enough became free at this very moment.
 pub(crate) const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -69,34 +70,22 @@ impl Names {
         })
     }
 
-    /// What a directory asks for that has these pins.
+    /// The `Desired` of a directory with these pins.
     pub(crate) fn desired(&self, pins: &[(NodeIndex, BlockIndex)]) -> Result<Desired> {
         let cidrs: Vec<String> = self.blocks.iter().map(ToString::to_string).collect();
+        let spec = format!("{{cidrs: [{}], blockSize: 32}}", cidrs.join(", "));
+        let policy = "{writePath: node-annotation, quarantine: 10m}";
         let mut documents = vec![
-            format!("kind: IPPool\nmetadata: {{name: pool}}\nspec: {{cidrs: [{}], blockSize: 32}}", cidrs.join(", ")),
-            "kind: IPAMPolicy\nmetadata: {name: policy}\nspec: {writePath: node-annotation, quarantine: 10m}".to_owned(),
+            pool("pool", &spec),
+            document("IPAMPolicy", "policy", policy),
         ];
         for (node, block) in pins {
-            let (node, block) = (
-                &self.nodes[usize::from(*node)],
-                self.blocks[usize::from(*block)],
-            );
-            documents.push(format!(
-                "kind: NodeAssignment\nmetadata: {{name: {node}}}\nspec: {{pool: pool, podCIDRs: [{block}]}}"
-            ));
+            let node = self.nodes[usize::from(*node)].as_str();
+            let block = self.blocks[usize::from(*block)];
+            let spec = format!("{{pool: pool, podCIDRs: [{block}]}}");
+            documents.push(document("NodeAssignment", node, &spec));
         }
-        let api_version =
-            |document: &String| format!("apiVersion: cilium-ipam.io/v1alpha1\n{document}\n");
-        let text = documents
-            .iter()
-            .map(api_version)
-            .collect::<Vec<_>>()
-            .join("---\n");
-        let file = SourceFile {
-            path: "pools.yaml".into(),
-            text: text.as_str().into(),
-        };
-        let (desired, findings) = lower(&Documents { files: vec![file] });
+        let (desired, findings) = lower(&directory(&documents));
         ensure!(
             findings.is_empty(),
             "the model's own files are faulty: {findings:?}"

@@ -73,10 +73,8 @@ impl Setups {
         );
         // Directories that want one block for different nodes, as before and after a change in Git.
         let two_pins = [pin("n1", "10.0.0.4/31"), pin("n2", "10.0.0.4/31")];
-        let [a, rest] = pools();
         let pinned = |settings: Option<&str>| -> Vec<Directory> {
-            let documents = [&a, &rest].into_iter().cloned().chain(settings.map(policy));
-            let documents: Vec<String> = documents.collect();
+            let documents: Vec<String> = pools().into_iter().chain(settings.map(policy)).collect();
             let with = |pin: &String| {
                 Directory::new(&[&documents[..], std::slice::from_ref(pin)].concat())
             };

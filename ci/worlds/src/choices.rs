@@ -1,9 +1,9 @@
-//! Decisions of a generator, taken from bytes: those of a fuzzer, of proptest, or of a seed. When the
-//! bytes have run out, every choice is the first one, which is the simplest. It knows no worlds.
+//! Choices of the generator, read from the bytes of a fuzzer or of proptest. When the bytes have
+//! run out, every choice is its first option, which is the simplest. It knows no worlds.
 
 /// The bytes that are left.
 #[derive(Debug)]
-pub struct Choices<'b>(&'b [u8]);
+pub(crate) struct Choices<'b>(&'b [u8]);
 
 impl<'b> Choices<'b> {
     /// Choices of these bytes.
@@ -37,18 +37,4 @@ impl<'b> Choices<'b> {
         let count = u8::try_from(values.len()).unwrap_or(u8::MAX);
         (count > 0).then(|| values.remove(usize::from(self.roll(count))))
     }
-}
-
-/// As many bytes as a world needs, always the same for the same seed (SplitMix64).
-pub(crate) fn bytes_of(seed: u64) -> Vec<u8> {
-    const WORDS: u64 = 64;
-    let word = |index: u64| {
-        let mut mixed = seed.wrapping_add((index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    };
-    (0..WORDS)
-        .flat_map(|index| word(index).to_le_bytes())
-        .collect()
 }

@@ -1,6 +1,9 @@
 //! A world as a cluster: its objects, as a file and as it is observed. It decides nothing.
 
-use ipam_cilium::observed::{Observed, ObservedKind, Reader};
+use ipam_cilium::observed::{
+    ANNOTATION_IPV4, ANNOTATION_IPV6, CLAIMS_KEY, CLAIMS_NAME, OLD_ANNOTATION_IPV4,
+    OLD_ANNOTATION_IPV6, OWNER_LABEL, Observed, ObservedKind, Reader,
+};
 use serde_json::{Map, Value, json};
 
 use crate::numbers::{ipv4, ipv6};
@@ -8,14 +11,8 @@ use crate::objects;
 use crate::world::{Agent, ClaimState, Mode, NodeState, Owner, World, name, texts};
 
 /// The keys of annotations, IPv4 first.
-const NEWER: [&str; 2] = [
-    "network.cilium.io/ipv4-pod-cidr",
-    "network.cilium.io/ipv6-pod-cidr",
-];
-const OLDER: [&str; 2] = [
-    "io.cilium.network.ipv4-pod-cidr",
-    "io.cilium.network.ipv6-pod-cidr",
-];
+const NEWER: [&str; 2] = [ANNOTATION_IPV4, ANNOTATION_IPV6];
+const OLDER: [&str; 2] = [OLD_ANNOTATION_IPV4, OLD_ANNOTATION_IPV6];
 
 impl World {
     /// The cluster as a file.
@@ -31,16 +28,11 @@ impl World {
     /// If an object of ours cannot be read.
     #[must_use]
     pub fn observed(&self) -> Observed {
-        let config = format!(
-            r#"{{"metadata":{{"name":"cilium-config","namespace":"kube-system"}},"data":{{{}}}}}"#,
-            self.settings()
-        );
+        let config = objects::config(&self.settings());
+        let daemon_set = objects::daemon_set(self.version());
         let fixed = [
             (ObservedKind::CiliumConfig, config),
-            (
-                ObservedKind::CiliumDaemonSet,
-                objects::daemon_set(self.version()),
-            ),
+            (ObservedKind::CiliumDaemonSet, daemon_set),
         ];
         let mut reader = Reader::default();
         for (kind, object) in fixed.into_iter().chain(self.items()) {
@@ -125,8 +117,8 @@ impl World {
             }
         }
         let text = json!({"format_version": "1.0", "claims": claims, "quarantined": quarantined});
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cilium-ipam-claims", "namespace": "kube-system",
-            "uid": "c", "resourceVersion": "5"}, "data": {"claims.json": text.to_string()}})
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CLAIMS_NAME, "namespace": "kube-system",
+            "uid": "c", "resourceVersion": "5"}, "data": {CLAIMS_KEY: text.to_string()}})
         .to_string()
     }
 }
@@ -152,8 +144,9 @@ impl NodeState {
 
     fn node_config(&self, index: usize) -> Option<String> {
         let (block, name) = (ipv4(self.config?), name(index));
+        let (label, value) = OWNER_LABEL;
         let metadata = json!({"name": format!("cilium-ipam-{name}"), "namespace": "kube-system", "uid": format!("config-{name}"),
-            "resourceVersion": "7", "labels": {"app.kubernetes.io/managed-by": "cilium-ipam"},
+            "resourceVersion": "7", "labels": {label: value},
             "ownerReferences": [owner(&name, "uid")]});
         let selector = json!({"matchLabels": {"kubernetes.io/hostname": name}});
         let spec = json!({"nodeSelector": selector, "defaults": {"ipv4-range": block}});

@@ -1,6 +1,7 @@
-//! Makes worlds from choices. Nothing is drawn again: what a choice cannot be is not offered.
+//! Generates worlds from choices. Every choice offers only options that are possible, so no option
+//! is rejected and drawn again.
 
-use crate::choices::{Choices, bytes_of};
+use crate::choices::Choices;
 use crate::numbers::{AROUND, FALLBACK, HALF, Number, OUTSIDE, POOL_A, POOL_B, WHOLE_B, WIDE};
 use crate::world::{Agent, ClaimState, Mode, NodeState, Owner, Shown, World};
 
@@ -52,7 +53,8 @@ const CLAIMS: [ClaimState; 7] = [
     ClaimState::Resting,
     ClaimState::Rested,
 ];
-/// In no pool, or in more than one block of a pool, or in another pool than most.
+/// Unusual blocks: wider than a block of a pool, outside all pools, or of pool `b`. Usual blocks
+/// are of pool `a`.
 const ODD: [Number; 6] = [WIDE, AROUND, WHOLE_B, OUTSIDE, 9, 40];
 
 impl World {
@@ -66,17 +68,11 @@ impl World {
             Profile::Running => running(choices),
         }
     }
-
-    /// The world of a seed.
-    #[must_use]
-    pub fn of_seed(profile: Profile, seed: u64) -> World {
-        World::generate(profile, &bytes_of(seed))
-    }
 }
 
 fn of_specs(choices: &mut Choices<'_>) -> World {
-    let numbers = || POOL_A.chain(POOL_B).chain(FALLBACK);
-    let (all, mut free): (Vec<Number>, Vec<Number>) = (numbers().collect(), numbers().collect());
+    let all: Vec<Number> = POOL_A.chain(POOL_B).chain(FALLBACK).collect();
+    let mut free = all.clone();
     let mut world = World::new(MODES[0]);
     let count = choices.roll(20);
     world.priority = choices.one_of(&[0, -1, 1]);

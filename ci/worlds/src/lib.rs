@@ -13,7 +13,6 @@ mod generate;
 mod numbers;
 mod world;
 
-pub use choices::Choices;
 pub use generate::Profile;
-pub use numbers::{AROUND, FALLBACK, Number, POOL_A, POOL_B, WHOLE_B, block_of, ipv4};
+pub use numbers::{AROUND, Number, WHOLE_B, ipv4, is_widest};
 pub use world::{Agent, ClaimState, Mode, NodeState, Owner, Shown, World, name};

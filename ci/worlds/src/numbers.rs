@@ -8,16 +8,17 @@ use ipam_core::net::Block;
 pub type Number = u8;
 
 /// Blocks of pool `a`.
-pub const POOL_A: Range<Number> = 0..8;
+pub(crate) const POOL_A: Range<Number> = 0..8;
 /// Blocks of pool `b` while it is small; it goes on up to [`FALLBACK`].
-pub const POOL_B: Range<Number> = 8..16;
+pub(crate) const POOL_B: Range<Number> = 8..16;
 /// Blocks of pool `fallback`.
-pub const FALLBACK: Range<Number> = 72..76;
+pub(crate) const FALLBACK: Range<Number> = 72..76;
 /// One that reaches over two of pool `a`.
 pub(crate) const WIDE: Number = 76;
-/// One that has all of all pools, and more.
+/// A block that contains all pools.
 pub const AROUND: Number = 77;
-/// All of pool `b` while it is large: more blocks than one object keeps free by what no agent reads.
+/// The CIDR of pool `b` while it is large. It has 64 blocks. A field that no agent reads keeps only
+/// the first ones free.
 pub const WHOLE_B: Number = 78;
 /// One in no pool.
 pub(crate) const OUTSIDE: Number = 79;
@@ -56,13 +57,18 @@ pub(crate) fn ipv6(number: Number) -> String {
     format!("fd00:0:0:{subnet:x}::/64")
 }
 
-/// Both blocks.
-///
-/// # Panics
-/// Never: the texts are blocks.
+/// The IPv4 block and the IPv6 block.
 #[must_use]
-pub fn block_of(number: Number) -> [Block; 2] {
+pub(crate) fn block_of(number: Number) -> [Block; 2] {
     [ipv4(number), ipv6(number)].map(|text| text.parse().expect("a block"))
+}
+
+/// Whether a block is [`AROUND`] or [`WHOLE_B`]. If no agent reads the field that shows so wide a
+/// range, only the first blocks of the range are kept free, so overlaps with it do not count.
+#[must_use]
+pub fn is_widest(block: Block) -> bool {
+    let widest = [AROUND, WHOLE_B].map(block_of);
+    widest.as_flattened().contains(&block)
 }
 
 /// The number of an IPv4 block of a pool.

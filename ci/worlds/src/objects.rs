@@ -8,9 +8,7 @@ pub const KUBERNETES: &str = r#""ipam":"kubernetes""#;
 /// A cluster file with Cilium of this version, with these settings, and these further items.
 #[must_use]
 pub fn cluster(version: &str, settings: &str, items: &[String]) -> String {
-    let config = format!(
-        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"cilium-config","namespace":"kube-system"}},"data":{{{settings}}}}}"#
-    );
+    let config = config(settings);
     let controller = controller_manager("cp", &["--allocate-node-cidrs=false"]);
     let services = r#"{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"kubernetes"},"spec":{"cidrs":["10.96.0.0/16"]}}"#;
     let all: Vec<String> = [config, daemon_set(version), controller, services.to_owned()]
@@ -20,6 +18,13 @@ pub fn cluster(version: &str, settings: &str, items: &[String]) -> String {
     format!(
         "{{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n{}\n]}}\n",
         all.join(",\n")
+    )
+}
+
+/// Cilium's ConfigMap.
+pub(crate) fn config(settings: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"cilium-config","namespace":"kube-system"}},"data":{{{settings}}}}}"#
     )
 }
 

@@ -12,7 +12,7 @@ use ipam_planner::check;
 use crate::documents::{directory, pin, policy, pool};
 use crate::invariants::Broken;
 use crate::numbers::{
-    AROUND, FALLBACK, Number, POOL_A, POOL_B, WHOLE_B, block_of, ipv4, ipv6, number_of,
+    FALLBACK, Number, POOL_A, POOL_B, block_of, ipv4, ipv6, is_widest, number_of,
 };
 
 /// What a field shows of IPv4 and of IPv6.
@@ -49,10 +49,12 @@ pub struct NodeState {
     pub config: Option<Number>,
 }
 
-/// What the CiliumNode shows of its agent.
+/// Whether the agent of a CiliumNode has started. An agent that starts writes `spec.addresses`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agent {
+    /// `spec` of the CiliumNode has addresses.
     Started,
+    /// `spec` of the CiliumNode has no addresses.
     Unseen,
 }
 
@@ -64,22 +66,26 @@ pub enum Owner {
     Predecessor,
 }
 
-/// What a claim or a quarantined block is to its node.
+/// The object and the version that a claim is for, or the end of a quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimState {
-    /// Its write may land.
+    /// A claim for the current version of the Node. The write to the Node may still succeed.
     ForNode,
-    /// The node has moved on.
+    /// A claim for an older version of the Node. The write to the Node can no longer succeed.
     ForNodeBefore,
+    /// A claim for the current version of the CiliumNode.
     ForCiliumNode,
+    /// A claim for the creation of a CiliumNode.
     ForCreation,
-    /// It was of an earlier object of that name.
+    /// A claim for a deleted Node of the same name.
     ForPredecessor,
+    /// A quarantined block that only its last node may get.
     Resting,
+    /// A quarantined block that every node may get, because the quarantine is over.
     Rested,
 }
 
-/// Which fields Cilium reads, and who else writes them.
+/// The fields that Cilium reads, and the other programs that write them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Spec {
@@ -89,9 +95,10 @@ pub enum Mode {
     Annotation,
     OldAnnotation,
     NodeConfig,
-    /// Cilium's operator leaves blocks to others.
+    /// Agents read CiliumNodes, and Cilium's operator assigns no blocks.
     ClusterPool,
-    /// It hands them out itself, and a person asks for the path by its name.
+    /// Agents read CiliumNodes, Cilium's operator assigns blocks too, and the Policy sets
+    /// `writePath: cilium-node`.
     BesideOperator,
 }
 
@@ -116,7 +123,7 @@ impl NodeState {
         }
     }
 
-    /// Whether no field shows a block; a `CiliumNodeConfig` is none.
+    /// Whether the Node and its CiliumNode show no block. The `CiliumNodeConfig` does not count.
     #[must_use]
     pub fn shows_nothing(&self) -> bool {
         let of_cilium_node = self.cilium_node.map(|(shown, _)| shown);
@@ -154,7 +161,7 @@ impl World {
         directory(&documents)
     }
 
-    /// What the directory asks for; `None` if it is refused.
+    /// The `Desired` of the directory; `None` if it has errors.
     #[must_use]
     pub fn desired(&self) -> Option<Desired> {
         let (desired, mut findings) = lower(&self.documents());
@@ -163,20 +170,21 @@ impl World {
         (!findings.iter().any(|finding| is_error(finding.severity))).then_some(desired)
     }
 
-    /// As it is when these IPv4 blocks are assigned in `spec` of Nodes.
+    /// A copy of the world in which `spec` of these Nodes has these IPv4 blocks.
     ///
     /// # Panics
-    /// If a node or a block is none of this world.
+    /// If the world has no node of such a name, or if a block is not a block of a pool.
     #[must_use]
-    pub fn with_assigned<'b>(
-        &self,
-        blocks: impl IntoIterator<Item = (&'b String, &'b Block)>,
-    ) -> World {
+    pub fn with_assigned(&self, blocks: &BTreeMap<String, Block>) -> World {
         let mut world = self.clone();
-        for (node, block) in blocks {
-            let index: usize = node[1..].parse().expect("a node of a world");
-            world.nodes[index].spec.0 = Some(number_of(*block).expect("a block of a pool"));
+        let mut assigned = 0;
+        for (index, node) in world.nodes.iter_mut().enumerate() {
+            if let Some(block) = blocks.get(&name(index)) {
+                node.spec.0 = Some(number_of(*block).expect("a block of a pool"));
+                assigned += 1;
+            }
         }
+        assert_eq!(assigned, blocks.len(), "unknown nodes in {blocks:?}");
         world
     }
 
@@ -223,15 +231,10 @@ impl World {
         is_of_a_family && !is_barred && numbers.any(|number| block_of(*number).contains(&block))
     }
 
-    /// What is broken in this world. A pool gives to others what a node shows beyond its bound in a
-    /// field that no agent reads, so the widest blocks do not count.
+    /// The broken rules without overlaps with the widest blocks, see [`is_widest`].
     #[must_use]
     pub fn that_count(&self, mut broken: Vec<Broken>) -> Vec<Broken> {
-        let wide = [AROUND, WHOLE_B].map(block_of);
-        broken.retain(|one| {
-            let mut blocks = wide.iter().flatten();
-            !blocks.any(|block| one.other == Some(*block))
-        });
+        broken.retain(|one| !one.other.is_some_and(is_widest));
         broken
     }
 

@@ -3,8 +3,10 @@
 use crate::{fixtures, plan_invariants};
 use ipam_cilium::observed::{Observed, StoredClaims};
 use ipam_core::claims::Claims;
+use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 use ipam_planner::plan::{claim_changes, plan};
+use worlds::invariants::shared;
 
 /// The bytes are the text of the claims.
 pub fn check(data: &[u8]) {
@@ -74,14 +76,7 @@ fn assert_respected(observed: &Observed, claims: &Claims) {
 
 /// Blocks of different nodes do not overlap.
 fn is_consistent(claims: &Claims) -> bool {
-    let held: Vec<(Block, &str)> = claims
-        .held()
-        .map(|(block, node)| (block, node.as_str()))
-        .collect();
-    let clash = |(index, (block, node)): (usize, &(Block, &str))| {
-        held[index + 1..]
-            .iter()
-            .any(|(other, holder)| node != holder && block.overlaps(*other))
-    };
-    !held.iter().enumerate().any(clash)
+    let held = claims.held().map(|(block, node)| (node, block));
+    let held: Vec<(&NodeName, Block)> = held.collect();
+    shared(&held, |one, two| one.overlaps(*two)).is_empty()
 }

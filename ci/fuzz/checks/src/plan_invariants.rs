@@ -13,8 +13,7 @@ const LONGEST_COMMENT: usize = 65_535;
 /// All of it, for a plan that was made from files.
 pub(crate) fn assert_plan(plan: &Plan, desired: &Desired, observed: &Observed) {
     invariants::assert_none(&invariants::of_plan(plan, desired, observed));
-    assert_document(plan);
-    let moved = PlanDocument::new(plan, "pools").summary.moved;
+    let moved = assert_document(plan).summary.moved;
     assert_eq!(moved, 0, "nothing moves by itself");
 }
 
@@ -23,8 +22,9 @@ pub(crate) fn assert_changes(changes: &[Change], desired: &Desired, observed: &O
     invariants::assert_none(&invariants::of_changes(changes, desired, observed));
 }
 
-/// Its document says the same after it was saved, and every form of it is harmless.
-pub(crate) fn assert_document(plan: &Plan) {
+/// Asserts that saving a plan does not change its document, and that every form of the document is
+/// harmless. Returns the document.
+pub(crate) fn assert_document(plan: &Plan) -> PlanDocument {
     let document = PlanDocument::new(plan, "pools");
     let json = serde_json::to_string_pretty(&document).expect("a plan is JSON");
     let read = PlanDocument::parse(&json).expect("a saved plan is readable");
@@ -42,6 +42,7 @@ pub(crate) fn assert_document(plan: &Plan) {
             "the comment is too long"
         );
     }
+    document
 }
 
 /// What people see of it is harmless.

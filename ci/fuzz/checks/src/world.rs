@@ -5,7 +5,7 @@ use ipam_planner::plan::plan;
 use worlds::invariants::{assert_none, of_plan};
 use worlds::{Profile, World};
 
-/// The bytes choose a world of each profile.
+/// Generates a world of each profile from the bytes, and plans it.
 pub fn check(data: &[u8]) {
     for profile in Profile::ALL {
         let world = World::generate(profile, data);

@@ -4,10 +4,10 @@ use crate::safe_text::{assert_harmless, assert_harmless_but_colours};
 use crate::{fixtures, plan_invariants};
 use cilium_ipam::render::{Detail, PageLimit, diagnostics, finding_documents, markdown_findings};
 use ipam_cilium::observed::Observed;
-use ipam_config::documents::{Documents, SourceFile, lower};
-use ipam_core::model::{Finding, Origin, Severity};
+use ipam_config::documents::{Documents, SourceFile};
+use ipam_controller::{Loaded, check_documents};
+use ipam_core::model::{Finding, Origin};
 use ipam_desired::Desired;
-use ipam_planner::check;
 use ipam_planner::plan::{PlanDocument, plan};
 
 /// Between two files. YAML does not allow a form feed anywhere, so nothing is lost by it.
@@ -25,42 +25,25 @@ pub fn check(data: &[u8]) {
     let documents = Documents {
         files: files.collect(),
     };
-    let (desired, findings) = read(&documents);
-    assert_findings(&findings, &documents);
-    if findings
-        .iter()
-        .any(|finding| finding.severity == Severity::Error)
-    {
+    let loaded = check_documents(documents, Vec::new());
+    assert_findings(&loaded.findings, &loaded.documents);
+    if loaded.has_errors() {
         return;
     }
     let backwards = Documents {
-        files: documents.files.iter().rev().cloned().collect(),
+        files: loaded.documents.files.iter().rev().cloned().collect(),
     };
-    let (again, _) = read(&backwards);
+    let again = check_documents(backwards, Vec::new()).desired;
     for observed in fixtures::clusters() {
-        assert_planned(&desired, &again, &findings, observed, &documents);
+        assert_planned(&loaded, &again, observed);
     }
 }
 
-fn read(documents: &Documents) -> (Desired, Vec<Finding>) {
-    let (desired, mut findings) = lower(documents);
-    findings.extend(check::files(&desired));
-    findings.sort();
-    findings.dedup();
-    (desired, findings)
-}
-
-fn assert_planned(
-    desired: &Desired,
-    again: &Desired,
-    findings: &[Finding],
-    observed: &Observed,
-    files: &Documents,
-) {
-    let planned = plan(desired, observed, findings.to_vec());
-    plan_invariants::assert_plan(&planned, desired, observed);
-    assert_findings(&planned.findings, files);
-    let twin = plan(again, observed, findings.to_vec());
+fn assert_planned(loaded: &Loaded, again: &Desired, observed: &Observed) {
+    let planned = plan(&loaded.desired, observed, loaded.findings.clone());
+    plan_invariants::assert_plan(&planned, &loaded.desired, observed);
+    assert_findings(&planned.findings, &loaded.documents);
+    let twin = plan(again, observed, loaded.findings.clone());
     assert!(
         PlanDocument::new(&planned, "pools") == PlanDocument::new(&twin, "pools"),
         "the order of files matters"

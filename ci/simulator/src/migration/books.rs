@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::world::{Kind, State, texts as texts_of};
 use ipam_core::net::Block;
+use worlds::invariants::shared;
 
 /// A rival that ignores claims may be faster than a migrator between its last look and its write,
 /// in seconds.
@@ -153,13 +154,10 @@ impl State {
             .iter()
             .flat_map(|(name, machine)| machine.in_use.iter().map(move |one| (name.clone(), *one)))
             .collect();
-        for (place, (a, block)) in used.iter().enumerate() {
-            for (b, other) in &used[place + 1..] {
-                let is_of_rival = self.books.given_by_rivals.contains_key(block);
-                if a != b && block.overlaps(*other) && !is_of_rival {
-                    self.books.duplicates += 1;
-                    self.violated(format!("{a} uses {block}, and {b} uses {other}"));
-                }
+        for ((a, block), (b, other)) in shared(&used, |one, two| one.overlaps(*two)) {
+            if !self.books.given_by_rivals.contains_key(block) {
+                self.books.duplicates += 1;
+                self.violated(format!("{a} uses {block}, and {b} uses {other}"));
             }
         }
     }

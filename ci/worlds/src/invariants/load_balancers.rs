@@ -12,8 +12,8 @@ impl Checks<'_> {
             let Change::AddressPool(pool) = change else {
                 continue;
             };
-            let is_ours = self.is_ours(pool);
-            self.expect(is_ours, Invariant::OnlyOurs, || format!("{change:?}"));
+            let is_allowed = self.is_allowed(pool);
+            self.expect(is_allowed, Invariant::OnlyOurs, || format!("{change:?}"));
         }
         let reported: Vec<Target> = plan
             .changes
@@ -39,7 +39,7 @@ impl Checks<'_> {
         }
     }
 
-    fn is_ours(&self, change: &AddressPoolChange) -> bool {
+    fn is_allowed(&self, change: &AddressPoolChange) -> bool {
         let AddressPoolChange {
             action,
             name,

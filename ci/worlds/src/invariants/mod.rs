@@ -15,7 +15,7 @@ use ipam_planner::plan::{
 };
 
 /// A rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invariant {
     /// No two nodes have overlapping blocks because of us.
     NoSharedBlock,
@@ -89,30 +89,11 @@ impl fmt::Display for Broken {
     }
 }
 
-/// Collects what is broken.
-struct Checks<'c> {
-    desired: &'c Desired,
-    observed: &'c Observed,
-    broken: Vec<Broken>,
-}
-
-impl Checks<'_> {
-    fn expect(&mut self, holds: bool, invariant: Invariant, what: impl FnOnce() -> String) {
-        if !holds {
-            self.broken.push(invariant.broken(what()));
-        }
-    }
-}
-
 /// Checks a plan that was made from files.
 #[must_use]
 pub fn of_plan(plan: &Plan, desired: &Desired, observed: &Observed) -> Vec<Broken> {
-    let mut broken = of_changes(&plan.changes, desired, observed);
-    let mut checks = Checks {
-        desired,
-        observed,
-        broken: Vec::new(),
-    };
+    let mut checks = Checks::new(desired, observed);
+    checks.changes(&plan.changes);
     checks.nodes_of_plan(plan);
     checks.nothing_moves(plan);
     checks.load_balancers(plan);
@@ -121,18 +102,13 @@ pub fn of_plan(plan: &Plan, desired: &Desired, observed: &Observed) -> Vec<Broke
         let adds_up = used.used + used.reserved + used.free == used.total;
         checks.expect(adds_up, Invariant::PoolUse, || format!("{used:?}"));
     }
-    broken.append(&mut checks.broken);
-    broken
+    checks.broken
 }
 
 /// Checks changes, also those of an undo plan.
 #[must_use]
 pub fn of_changes(changes: &[Change], desired: &Desired, observed: &Observed) -> Vec<Broken> {
-    let mut checks = Checks {
-        desired,
-        observed,
-        broken: Vec::new(),
-    };
+    let mut checks = Checks::new(desired, observed);
     checks.changes(changes);
     checks.broken
 }
@@ -141,7 +117,7 @@ pub fn of_changes(changes: &[Change], desired: &Desired, observed: &Observed) ->
 pub type Sharing<'h, N, B> = (&'h (N, B), &'h (N, B));
 
 /// Pairs of nodes that share addresses.
-pub fn shared<N: Ord, B>(
+pub fn shared<N: PartialEq, B>(
     holders: &[(N, B)],
     overlap: impl Fn(&B, &B) -> bool,
 ) -> Vec<Sharing<'_, N, B>> {
@@ -153,7 +129,7 @@ pub fn shared<N: Ord, B>(
     overlapping.collect()
 }
 
-/// What agents take their blocks from, by node.
+/// The blocks that agents read, with their nodes.
 #[must_use]
 pub fn read_by_agents(observed: &Observed) -> Vec<(NodeName, Block)> {
     let mut read = Vec::new();
@@ -175,9 +151,30 @@ pub fn assert_none(broken: &[Broken]) {
     assert!(lines.is_empty(), "{}", lines.join("\n"));
 }
 
-impl Checks<'_> {
-    /// Only a pin takes a node's block, and only by settings for that node. What no agent reads is no
-    /// node's block.
+/// Collects broken rules.
+struct Checks<'c> {
+    desired: &'c Desired,
+    observed: &'c Observed,
+    broken: Vec<Broken>,
+}
+
+impl<'c> Checks<'c> {
+    fn new(desired: &'c Desired, observed: &'c Observed) -> Checks<'c> {
+        Checks {
+            desired,
+            observed,
+            broken: Vec::new(),
+        }
+    }
+
+    fn expect(&mut self, holds: bool, invariant: Invariant, what: impl FnOnce() -> String) {
+        if !holds {
+            self.broken.push(invariant.broken(what()));
+        }
+    }
+
+    /// Only a pin may replace a block that an agent reads, and only through a CiliumNodeConfig of
+    /// that node.
     fn nothing_moves(&mut self, plan: &Plan) {
         let read = read_by_agents(self.observed);
         let (desired, observed) = (self.desired, self.observed);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Broken, Checks, Invariant};
 use ipam_cilium::observed::{ANNOTATION_KEYS, Observed, Reading};
 use ipam_core::model::NodeName;
-use ipam_core::net::{Block, Range};
+use ipam_core::net::{Block, Family, Range};
 use ipam_desired::{Desired, Pool, PoolState};
 use ipam_planner::plan::{Change, Edit, NodeChange, Plan, Reason, Target, node_changes};
 
@@ -180,8 +180,9 @@ fn has_families(change: &NodeChange) -> bool {
         }
         Edit::NodeConfig(config) => !config.ranges.is_empty() || !config.removed.is_empty(),
         Edit::NodeAnnotations { values } => values.iter().all(|(key, block)| {
-            let family = if key.contains("ipv4") { "IPv4" } else { "IPv6" };
-            let is_of_family = block.is_none_or(|block| block.family().to_string() == family);
+            let is_ipv4 = key.contains("ipv4");
+            let family = if is_ipv4 { Family::Ipv4 } else { Family::Ipv6 };
+            let is_of_family = block.is_none_or(|block| block.family() == family);
             ANNOTATION_KEYS.contains(key) && is_of_family
         }),
     }
