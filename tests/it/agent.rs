@@ -7,7 +7,7 @@ use testbed::{
 };
 
 use super::server::{Server, kubernetes, node};
-use super::support::{TextAssertions, pin, pool};
+use super::support::{TextAssertions, pin, policy, pool};
 
 fn starts_on_the_block_of_apply(write_path: &str) {
     let version = CiliumVersion::V1_15;
@@ -25,9 +25,7 @@ fn starts_on_the_block_of_apply(write_path: &str) {
         .plane
         .patch("/api/v1/nodes/worker-7/status", &address)
         .unwrap();
-    let policy = format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {{writePath: {write_path}}}\n"
-    );
+    let policy = policy(&format!("{{writePath: {write_path}}}"));
     let documents = [
         pool("rack-a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
         pin("worker-7", "10.20.30.0/24"),
@@ -87,11 +85,14 @@ fn announcing(write_path: &str, block: &str) -> Server {
     );
     let neighbor = json!({"peerAddress": "192.0.2.254/32", "peerASN": 65000});
     let router = json!({"localASN": 65001, "exportPodCIDR": true, "neighbors": [neighbor]});
-    let policy = json!({"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumBGPPeeringPolicy", "metadata": {"name": "racks"},
+    let peering = json!({"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumBGPPeeringPolicy", "metadata": {"name": "racks"},
         "spec": {"nodeSelector": {}, "virtualRouters": [router]}});
     server
         .plane
-        .create("/apis/cilium.io/v2alpha1/ciliumbgppeeringpolicies", &policy)
+        .create(
+            "/apis/cilium.io/v2alpha1/ciliumbgppeeringpolicies",
+            &peering,
+        )
         .unwrap();
     server.nodes([node(
         "worker-7",
@@ -105,9 +106,9 @@ fn announcing(write_path: &str, block: &str) -> Server {
             &json!({"status": {"addresses": addresses}}),
         )
         .unwrap();
-    let policy = format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {{writePath: {write_path}, limits: {{disruptive: {{percent: 100}}}}}}\n"
-    );
+    let policy = policy(&format!(
+        "{{writePath: {write_path}, limits: {{disruptive: {{percent: 100}}}}}}"
+    ));
     let documents = [
         pool("rack-a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
         pin("worker-7", block),

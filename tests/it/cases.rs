@@ -8,20 +8,20 @@
 //!
 //! ```text
 //! $ plan -o json                      runs on cluster.json; fails unless the exit code is 0 or `exit`
-//! exit 8                              or `exit any`
+//! $ apply --auto-approve              adjacent commands share the expectations that follow
+//! exit 8                              the exit code
 //! /blocked/0/name = "n1"              the value at this place of the JSON output
 //! /findings/[rule=host-bits]/help ~ 24    a text in it; `[field=value]` is the first such element,
 //!                                     where `~1` is a slash
 //! /findings !~ host-bits              no such text
 //! /blocked/0/reason ^ k3s             a text that begins with this
 //! /changes/length = 1                 the number of elements
-//! stdout ~ No changes                 a text of stdout, stderr, both (`output`), or of cluster.json
-//!                                     after the command
+//! /changes/0/cause = null             no such field; what is before the last slash must exist
+//! stdout ~ No changes                 a text of stdout, stderr, or both (`output`)
 //! cluster unchanged                   cluster.json is as it was before the command
 //! DIR/a.yaml ~ # Disabled             a text of a file
 //! DIR/a.yaml:/[metadata.name=a]/spec/disabled = true     a value in its documents
 //! DIR/b.yaml is missing
-//! stdout is empty
 //! ```
 
 use std::collections::BTreeSet;
@@ -68,7 +68,7 @@ groups! {
     upgrades: "upgrade";
     claims_and_quarantines: "claims", "claims-dual-stack";
     where_cilium_runs: "cilium-identity";
-    slots_of_the_operator: "operator-slots";
+    slots_of_the_operator: "operator-slots", "operator-slots-other-nodes";
     other_allocators: "allocators";
 }
 
@@ -94,28 +94,36 @@ fn failures(group: &Path, case: &Path) -> Vec<String> {
     let lines: Vec<&str> = lines
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .collect();
+    let is_command = |line: &&str| line.starts_with("$ ");
+    let steps = lines.chunk_by(|line, next| is_command(line) || !is_command(next));
     let mut failures = Vec::new();
-    for step in lines.chunk_by(|_, next| !next.starts_with("$ ")) {
-        let command = step[0].strip_prefix("$ ").expect("a command comes first");
-        let before = folder.read("cluster.json");
-        let cluster = match command.starts_with("validate") {
-            true => "",
-            false => "--cluster-file cluster.json",
-        };
-        let ran = folder.run(&args(&format!("{command} {cluster}")));
-        let broken = step[1..]
-            .iter()
-            .filter(|line| !holds(line, &folder, &ran, &before));
-        let mut broken: Vec<&str> = broken.copied().collect();
-        if ran.code != 0 && !step.iter().any(|line| line.starts_with("exit ")) {
-            broken.push("exit 0");
-        }
-        if !broken.is_empty() {
-            let (name, broken) = (case.display(), broken.join("\n"));
-            failures.push(format!("{name}: $ {command}\n{broken}\n{}", ran.all()));
-        }
+    for step in steps {
+        let (commands, expected) = step.split_at(step.partition_point(is_command));
+        assert!(!commands.is_empty(), "a command comes first");
+        let commands = commands.iter().map(|line| &line[2..]);
+        let failed = commands.filter_map(|command| failure(&folder, command, expected));
+        failures.extend(failed.map(|failed| format!("{}: {failed}", case.display())));
     }
     failures
+}
+
+/// The expectations that do not hold after a command, with its output.
+fn failure(folder: &Folder, command: &str, expected: &[&str]) -> Option<String> {
+    let before = folder.read("cluster.json");
+    let cluster = match command.starts_with("validate") {
+        true => "",
+        false => "--cluster-file cluster.json",
+    };
+    let ran = folder.run(&args(&format!("{command} {cluster}")));
+    let lines = expected.iter().copied();
+    let mut broken: Vec<&str> = lines
+        .filter(|line| !holds(line, folder, &ran, &before))
+        .collect();
+    if ran.code != 0 && !expected.iter().any(|line| line.starts_with("exit ")) {
+        broken.push("exit 0");
+    }
+    let report = || format!("$ {command}\n{}\n{}", broken.join("\n"), ran.all());
+    (!broken.is_empty()).then(report)
 }
 
 /// A folder with `pools` and `cluster.json` of the case.
@@ -160,31 +168,18 @@ fn identity(object: &Value) -> [&Value; 3] {
 /// Whether a line of `expect` holds after a command.
 fn holds(line: &str, folder: &Folder, ran: &Ran, before: &str) -> bool {
     if let Some(code) = line.strip_prefix("exit ") {
-        return code == "any" || code.parse() == Ok(ran.code);
+        return code.parse() == Ok(ran.code);
     }
     if line == "cluster unchanged" {
         return folder.read("cluster.json") == before;
     }
-    if line == "stdout is empty" {
-        return ran.stdout.is_empty();
-    }
-    if let Some(path) = line.strip_suffix(" is missing") {
+    let path = line.strip_suffix(" is missing");
+    if let Some(path) = path.filter(|path| !path.contains(' ')) {
         return !folder.join(path).exists();
     }
     let (place, operator, expected) = parts(line).unwrap_or_else(|| panic!("what is `{line}`?"));
-    let found = match place {
-        "output" => json!(format!("{}{}", ran.stdout, ran.stderr)),
-        "stdout" => json!(ran.stdout),
-        "stderr" => json!(ran.stderr),
-        "cluster" => json!(folder.read("cluster.json")),
-        place if place.starts_with('/') => at(
-            &serde_json::from_str(&ran.stdout).unwrap_or_default(),
-            place,
-        ),
-        place => match place.split_once(':') {
-            Some((file, place)) => at(&json!(objects(&folder.join(file))), place),
-            None => json!(std::fs::read_to_string(folder.join(place)).ok()),
-        },
+    let Some(found) = found(place, folder, ran) else {
+        return false;
     };
     let text = found
         .as_str()
@@ -198,6 +193,21 @@ fn holds(line: &str, folder: &Folder, ran: &Ran, before: &str) -> bool {
     }
 }
 
+/// The value at a place after a command. `None` if stdout is not JSON, the file is missing, or the
+/// path breaks before its last step.
+fn found(place: &str, folder: &Folder, ran: &Ran) -> Option<Value> {
+    match place {
+        "output" => Some(json!(ran.all())),
+        "stdout" => Some(json!(ran.stdout)),
+        "stderr" => Some(json!(ran.stderr)),
+        place if place.starts_with('/') => at(serde_json::from_str(&ran.stdout).ok()?, place),
+        place => match place.split_once(':') {
+            Some((file, place)) => at(json!(objects(&folder.join(file))), place),
+            None => Some(json!(std::fs::read_to_string(folder.join(place)).ok()?)),
+        },
+    }
+}
+
 /// Place, operator and expected text.
 fn parts(line: &str) -> Option<(&str, &str, &str)> {
     let (place, rest) = line.split_once(' ')?;
@@ -207,10 +217,12 @@ fn parts(line: &str) -> Option<(&str, &str, &str)> {
         .then_some((place, operator, expected))
 }
 
-/// The value at a place; null if there is none.
-fn at(value: &Value, place: &str) -> Value {
-    let mut found = value.clone();
+/// The value at a place: null if only the last step is missing, `None` if an earlier one is.
+fn at(mut found: Value, place: &str) -> Option<Value> {
     for step in place.split('/').filter(|step| !step.is_empty()) {
+        if found.is_null() {
+            return None;
+        }
         let selected = step
             .strip_prefix('[')
             .and_then(|step| step.strip_suffix(']'));
@@ -229,5 +241,5 @@ fn at(value: &Value, place: &str) -> Value {
                 .unwrap_or_default(),
         };
     }
-    found
+    Some(found)
 }

@@ -6,11 +6,10 @@ use testbed::Options;
 use super::operator::{install_definitions, operator_of, pool as custom_pool, until};
 use super::running::{Running, http_get};
 use super::server::{Server, kubernetes, node as live_node};
-use super::support::{TextAssertions, args, pool};
+use super::support::{TextAssertions, address_pool, args, pool};
 
 const GROUP: &str = super::operator::GROUP;
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
-const LB_POOL: &str = "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: blue}\nspec: {blocks: [{cidr: 20.0.10.0/24}]}\n";
 
 /// A DaemonSet with the label of Cilium's agents.
 fn daemon_set(namespace: &str, version: &str) -> Value {
@@ -68,7 +67,10 @@ fn in_rack(name: &str) -> Value {
 fn a_daemon_set_of_a_tenant_stops_no_watch() {
     let server = server();
     server.folder.write("pools/a.yaml", pool("a", POOL));
-    server.folder.write("pools/lb.yaml", LB_POOL);
+    server.folder.write(
+        "pools/lb.yaml",
+        address_pool("blue", "{blocks: [{cidr: 20.0.10.0/24}]}"),
+    );
     let watching = Running::start(server.folder.path(), server.plane.kubeconfig(), &["watch"]);
     server.nodes([in_rack("n1")]);
     assert_eq!(watching.written("n1"), json!(["10.20.0.0/24"]));

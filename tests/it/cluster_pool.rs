@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use testbed::{CiliumInstallation, CiliumVersion, Operator, Options, Program, wait_until};
 
 use super::server::{Server, node};
-use super::support::{pin, pool};
+use super::support::{pin, policy, pool};
 
 const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/kube-system/deployments/cilium-operator";
-pub const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {writePath: cilium-node}\n";
+pub const POLICY: &str = "{writePath: cilium-node}";
 
 pub fn start(version: CiliumVersion) -> Server {
     let config = [
@@ -156,7 +156,7 @@ fn the_operator_keeps_what_was_planned(version: CiliumVersion) {
     server.run(&["plan", "--detailed-exitcode"]).expect(0);
 
     // While it runs, on request.
-    server.folder.write("pools/policy.yaml", POLICY);
+    server.folder.write("pools/policy.yaml", policy(POLICY));
     server.nodes((4..8).map(|index| node(&format!("n{index}"), json!({}))));
     let wanted: BTreeMap<_, _> = wanted
         .into_iter()
@@ -191,7 +191,7 @@ fn refusals_are_foretold(version: CiliumVersion) {
     server.nodes(["outside", "taken", "holder", "large"].map(|name| node(name, json!({}))));
     let holder = next_of_operator(&server, "holder");
     let documents = [
-        POLICY.to_owned(),
+        policy(POLICY),
         pool("inside", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
         pool("outside", "{cidrs: [10.99.0.0/16], blockSize: 24}"),
         pool("large", "{cidrs: [10.20.0.0/16], blockSize: 23}"),

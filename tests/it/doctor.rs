@@ -8,7 +8,7 @@ use super::doctor_cluster::{
     Base, healthy, object, rules, severities, told, with_pool, with_times,
 };
 use super::support::{
-    Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pin, pool, repository,
+    Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pin, policy, pool, repository,
 };
 
 fn incident(arguments: &[&str]) -> Value {
@@ -400,7 +400,7 @@ fn a_node_that_was_moved_does_not_fill_its_pool() {
         (
             "pools/a.yaml",
             &[
-                "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {writePath: node-config, limits: {disruptive: {percent: 100}}}\n".to_owned(),
+                policy("{writePath: node-config, limits: {disruptive: {percent: 100}}}"),
                 pool("a", "{cidrs: [10.20.0.0/22], blockSize: 24}"),
                 pin("n1", "10.20.0.0/24"),
             ]

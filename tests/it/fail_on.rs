@@ -1,7 +1,7 @@
 //! `plan --fail-on`: exit code 2 if the plan has what the flag names, 5 if it is refused, otherwise
 //! 0.
 
-use super::support::{Folder, KUBERNETES, cluster, holds, node, pool};
+use super::support::{Folder, KUBERNETES, cluster, holds, node, policy, pool};
 
 /// A node and a pool, as one case needs them.
 struct Case {
@@ -46,7 +46,7 @@ fn cases() -> Vec<Case> {
         also,
     };
     let held = |name: &str, block: &str| node(name, "a", &holds(block));
-    let limits = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {limits: {assign: {count: 0}}}\n";
+    let limits = policy("{limits: {assign: {count: 0}}}");
     vec![
         case(
             "changes",

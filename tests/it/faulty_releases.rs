@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testbed::{Options, install_crds};
 
 use super::server::{Server, kubernetes};
-use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster};
+use super::support::{Folder, KUBERNETES, TextAssertions, cluster};
 
 const LB_POOL: &str = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumLoadBalancerIPPool","metadata":{"name":"lan"},"spec":{"blocks":[{"cidr":"20.0.10.0/24"}]}}"#;
 const L2_POLICY: &str = r#"{"apiVersion":"cilium.io/v2alpha1","kind":"CiliumL2AnnouncementPolicy","metadata":{"name":"l2"},"spec":{"loadBalancerIPs":true}}"#;
@@ -62,11 +62,8 @@ fn entries(upgrade: &Value) -> Vec<(String, Vec<String>)> {
 }
 
 fn doctor(folder: &Folder) -> Vec<Value> {
-    let command = args("doctor --no-pools --cluster-file cluster.json -o json --fail-on never");
-    folder.run(&command).expect(0).json()["findings"]
-        .as_array()
-        .unwrap()
-        .clone()
+    let line = "doctor --no-pools --cluster-file cluster.json -o json --fail-on never";
+    folder.json(line)["findings"].as_array().unwrap().clone()
 }
 
 fn has(findings: &[Value], rule: &str, text: &str) -> bool {

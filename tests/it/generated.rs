@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
-use worlds::{Agent, ClaimState, Mode, NodeState, Owner, Profile, World};
+use worlds::{AROUND, Agent, ClaimState, Mode, NodeState, Owner, Profile, Shown, WHOLE_B, World};
 
 /// The most bytes that a world takes.
 const LONGEST: usize = 220;
@@ -24,7 +24,8 @@ pub fn cases(usual: u32) -> Config {
     }
 }
 
-fn known(profile: Profile) -> Vec<World> {
+/// Worlds in which a property once failed.
+pub fn known(profile: Profile) -> Vec<World> {
     match profile {
         Profile::Spec => specs(),
         Profile::Fields => fields(),
@@ -76,13 +77,13 @@ fn fields() -> Vec<World> {
         nodes.push(node);
         nodes
     };
-    let annotated = |newer: Option<u8>, older: Option<u8>| NodeState {
+    let annotated = |newer: Option<u8>, older: Shown| NodeState {
         newer: (None, newer),
-        older: (older, None),
+        older,
         ..NodeState::new('a')
     };
     let first = NodeState {
-        newer: (Some(77), None),
+        newer: (Some(AROUND), None),
         cilium_node: Some(((Some(0), None), Owner::Absent)),
         ..NodeState::new('b')
     };
@@ -96,16 +97,12 @@ fn fields() -> Vec<World> {
     let annotate = Mode::Spec { annotate: true };
     let mut old = vec![NodeState::new('a'), first];
     old.extend(vec![NodeState::new('a'); 2]);
+    let around = annotated(Some(9), (Some(AROUND), None));
+    let wide = annotated(Some(76), (None, Some(2)));
     vec![
-        large(world(annotate, vec![holder('a', Some(78))]), true),
-        large(
-            world(Mode::ClusterPool, last(4, annotated(Some(9), Some(77)))),
-            true,
-        ),
-        large(
-            world(Mode::ClusterPool, last(1, annotated(Some(76), Some(2)))),
-            true,
-        ),
+        large(world(annotate, vec![holder('a', Some(WHOLE_B))]), true),
+        large(world(Mode::ClusterPool, last(4, around)), true),
+        large(world(Mode::ClusterPool, last(1, wide)), true),
         large(world(Mode::OldAnnotation, old), false),
         large(configured, false),
     ]

@@ -1,6 +1,6 @@
 //! A full pool names the next range that nothing uses, and what Cilium needs before it.
 
-use super::support::{Folder, KUBERNETES, TextAssertions, cluster, holds, node, pool};
+use super::support::{Folder, KUBERNETES, TextAssertions, cluster, holds, node, operator, pool};
 
 const NATIVE: &str = r#","routing-mode":"native","ipv4-native-routing-cidr":"10.20.0.0/16""#;
 
@@ -74,17 +74,17 @@ fn the_operator_of_cilium_accepts_the_range() {
             r#""ipam":"cluster-pool","enable-ipv4":"true","cluster-pool-ipv4-cidr":"{cidrs}","cluster-pool-ipv4-mask-size":"24""#
         )
     };
-    let operator = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"cilium-operator","namespace":"kube-system","labels":{"io.cilium/app":"operator"}},"spec":{"replicas":1,"template":{"spec":{"containers":[{"name":"cilium-operator","args":["--ipam=kubernetes"]}]}}},"status":{}}"#;
+    let operator = operator("kubernetes");
     assert_eq!(
         help(
             &settings("10.20.0.0/24 10.30.0.0/16"),
             "10.20.0.0/24",
-            &[operator]
+            &[&operator]
         ),
         "add a CIDR to its `cidrs`, for example 10.30.0.0/24, which nothing in these files or this cluster uses"
     );
     assert_eq!(
-        help(&settings("10.20.0.0/24"), "10.20.0.0/24", &[operator]),
+        help(&settings("10.20.0.0/24"), "10.20.0.0/24", &[&operator]),
         "append a CIDR to `cluster-pool-ipv4-cidr` in cilium-config, for example 10.20.1.0/24, which nothing in these files or this cluster uses, and restart cilium-operator; then add it to the pool's `cidrs`"
     );
 }

@@ -8,8 +8,8 @@ use testbed::Options;
 use super::operator::{GROUP, install_definitions};
 use super::server::{Server, kubernetes};
 use super::support::{
-    Folder, KUBERNETES, Ran, TextAssertions, cluster, holds, node, pin, pool, program, ran,
-    repository,
+    Folder, KUBERNETES, Ran, TextAssertions, address_pool, cluster, holds, node, pin, pool,
+    program, ran, repository,
 };
 
 pub const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
@@ -363,11 +363,10 @@ fn what_kubectl_prints_is_a_document_for_the_program_and_for_editors() {
         &[],
     );
     install_definitions(&server);
-    let balancer = "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: edge}\nspec: {blocks: [{cidr: 20.0.10.0/24}]}\n";
     let documents = [
         pool("a", POOL),
         pin("n1", "10.20.3.0/24"),
-        balancer.to_owned(),
+        address_pool("edge", "{blocks: [{cidr: 20.0.10.0/24}]}"),
     ];
     server.folder.write("all.yaml", documents.join("---\n"));
     let kubectl = |arguments: &[&str]| -> String {

@@ -3,7 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Folder, KUBERNETES, TextAssertions, cluster, node, pin, policy, pool};
+use super::support::{
+    Folder, KUBERNETES, TextAssertions, address_pool, cluster, node, pin, policy, pool,
+};
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 
@@ -107,11 +109,7 @@ fn what_the_cluster_has_is_kept_free() {
 /// pool of the files.
 #[test]
 fn address_pools_of_the_files_are_written_in_ipv4() {
-    let manifest = |block: &str| {
-        format!(
-            "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: lb}}\nspec: {{blocks: [{block}]}}\n"
-        )
-    };
+    let manifest = |block: &str| address_pool("lb", &format!("{{blocks: [{block}]}}"));
     for block in [
         "{start: \"::ffff:20.0.10.1\", stop: \"::ffff:20.0.10.9\"}",
         "{start: 20.0.10.1, stop: \"::ffff:20.0.10.9\"}",

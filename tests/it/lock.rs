@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testbed::Options;
 
 use super::server::{Server, kubernetes, node};
-use super::support::{TextAssertions, pin, pool, program};
+use super::support::{TextAssertions, pin, policy, pool, program};
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
@@ -84,7 +84,7 @@ fn a_comment_names_the_operator_that_writes_what_a_job_refuses() {
     let mut moved = node("n3", json!({"kubernetes.io/hostname": "n3"}));
     moved["spec"] = json!({"podCIDR": "10.20.9.0/24", "podCIDRs": ["10.20.9.0/24"]});
     server.nodes([moved]);
-    let policy = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {writePath: node-config, protected: {nodes: [n3]}}\n";
+    let policy = policy("{writePath: node-config, protected: {nodes: [n3]}}");
     server.folder.write("pools/policy.yaml", policy);
     server
         .folder

@@ -13,11 +13,12 @@ use serde_json::json;
 use testbed::{CiliumInstallation, Options};
 
 use super::server::Server;
-use super::support::{Folder, KUBERNETES, Ran, TextAssertions, args, cluster, node, pool};
+use super::support::{
+    Folder, KUBERNETES, Ran, TextAssertions, args, cluster, node, operator, policy, pool,
+};
 
 const CLUSTER_POOL: &str = r#""ipam":"cluster-pool","enable-ipv4":"true","cluster-pool-ipv4-cidr":"10.0.0.0/8","cluster-pool-ipv4-mask-size":"24""#;
-const OPERATOR: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"cilium-operator","namespace":"kube-system","labels":{"io.cilium/app":"operator"}},"spec":{"replicas":1,"template":{"spec":{"containers":[{"name":"cilium-operator","args":["--ipam=kubernetes"]}]}}},"status":{}}"#;
-pub const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {limits: {failureDomain: rack}, migration: {maxUnavailable: 2}}\n";
+pub const POLICY: &str = "{limits: {failureDomain: rack}, migration: {maxUnavailable: 2}}";
 
 fn cilium_node(name: &str, block: &str) -> String {
     format!(
@@ -27,7 +28,7 @@ fn cilium_node(name: &str, block: &str) -> String {
 
 /// Nodes of the racks a, b and c with blocks of one flat range.
 pub fn flat(nodes: usize) -> Vec<String> {
-    let mut items = vec![OPERATOR.to_owned()];
+    let mut items = vec![operator("kubernetes")];
     for number in 1..=nodes {
         let rack = ["a", "b", "c"][number % 3];
         let name = format!("n{number:02}");
@@ -50,7 +51,7 @@ pub fn racks(items: &[String]) -> Folder {
         ("pools/a.yaml", &rack("a", "10.20.0.0/16")),
         ("pools/b.yaml", &rack("b", "10.21.0.0/16")),
         ("pools/c.yaml", &rack("c", "10.22.0.0/16")),
-        ("pools/policy.yaml", POLICY),
+        ("pools/policy.yaml", &policy(POLICY)),
         ("cluster.json", &cluster("1.19.3", CLUSTER_POOL, items)),
     ])
 }
@@ -81,7 +82,7 @@ fn a_flat_pool_moves_to_three_rack_pools() {
 #[test]
 fn nodes_in_their_pools_stay() {
     let items = [
-        OPERATOR.to_owned(),
+        operator("kubernetes"),
         node("n1", "a", ""),
         cilium_node("n1", "10.20.0.0/24"),
     ];
@@ -105,11 +106,8 @@ fn each_node_that_cannot_move_has_a_reason() {
     let folder = racks(&items);
     // Rack c has one block for two nodes.
     folder.write("pools/c.yaml", rack("c", "10.22.0.0/24"));
-    let protected = "spec: {protected: {nodes: [n01]}, limits:";
-    folder.write(
-        "pools/policy.yaml",
-        POLICY.replace("spec: {limits:", protected),
-    );
+    let protected = POLICY.replace("{limits:", "{protected: {nodes: [n01]}, limits:");
+    folder.write("pools/policy.yaml", policy(&protected));
     let text = plan(&folder, &[]).expect(0).stdout;
     let (_, stays) = text.split_once("\nstay").unwrap();
     let (stays, _) = stays.split_once("\ndigest").unwrap();
@@ -137,7 +135,7 @@ fn one_cause_of_many_nodes_is_one_entry() {
 
 #[test]
 fn waves_and_nodes_are_in_the_order_of_their_numbers() {
-    let mut items = vec![OPERATOR.to_owned()];
+    let mut items = vec![operator("kubernetes")];
     for number in [1, 2, 10, 11] {
         let rack = if number < 10 { "2" } else { "10" };
         let name = format!("n{number}");
@@ -165,7 +163,7 @@ fn a_failure_domain_that_no_node_has_is_told() {
     let folder = racks(&flat(6));
     folder.write(
         "pools/policy.yaml",
-        POLICY.replace("failureDomain: rack", "failureDomain: rak"),
+        policy(&POLICY.replace("failureDomain: rack", "failureDomain: rak")),
     );
     let told = "no node has the label `rak` (`limits.failureDomain` of the Policy), so all nodes are one wave; did you mean `rack`?";
     for output in ["human", "json", "markdown"] {
@@ -184,7 +182,7 @@ fn fail_on_means_the_same_as_for_a_plan() {
     plan(&folder, &["--fail-on", "blocked,warning,error"]).expect(0);
     plan(&folder, &["--fail-on", "never"]).expect(0);
     let items = [node("n1", "a", ""), cilium_node("n1", "10.20.0.0/24")];
-    let settled = racks(&[vec![OPERATOR.to_owned()], items.to_vec()].concat());
+    let settled = racks(&[vec![operator("kubernetes")], items.to_vec()].concat());
     plan(&settled, &["--fail-on", "changes,misplaced,blocked"]).expect(0);
 }
 
@@ -388,7 +386,7 @@ fn a_migration_that_stops_is_recorded_and_shown() {
         ..CiliumInstallation::default()
     };
     let server = Server::start(&installation, Some("1.19.3"), Options::default(), &[]);
-    let operator: serde_json::Value = serde_json::from_str(OPERATOR).unwrap();
+    let operator: serde_json::Value = serde_json::from_str(&operator("kubernetes")).unwrap();
     let deployments = "/apis/apps/v1/namespaces/kube-system/deployments";
     let _ = server.plane.create(deployments, &operator);
     let add = |name: &str, block: &str| {
@@ -474,10 +472,8 @@ fn only_what_was_approved_is_resumed(server: &Server) {
         "the migration began with a check (its program is `true`), and none is given now";
     unchecked.stderr.assert_has(expected);
     let never = "{schedule: '0 0 1 1 *', duration: 1m}";
-    let policy = format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {{migration: {{windows: [{never}]}}}}\n"
-    );
-    server.folder.write("pools/policy.yaml", policy);
+    let windows = format!("{{migration: {{windows: [{never}]}}}}");
+    server.folder.write("pools/policy.yaml", policy(&windows));
     server
         .folder
         .write("pools/a.yaml", rack("a", "10.20.0.0/15"));

@@ -14,7 +14,7 @@ use testbed::{
     RackOptions,
 };
 
-use super::support::{Folder, Ran, TextAssertions, args, pool, program};
+use super::support::{Folder, Ran, TextAssertions, args, policy, pool, program};
 
 const RACKS: [(&str, &str); 3] = [
     ("r0", "10.10.64.0/18"),
@@ -119,7 +119,7 @@ struct Ground {
 }
 
 impl Ground {
-    fn start(options: &RackOptions, policy: &str) -> Ground {
+    fn start(options: &RackOptions, further: &str) -> Ground {
         let cluster = RackCluster::start(options).unwrap();
         let folder = Folder::new(&[]);
         let pools = RACKS.map(|(rack, cidr)| {
@@ -128,9 +128,7 @@ impl Ground {
             );
             pool(rack, &spec)
         });
-        let policy = format!(
-            "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {{limits: {{failureDomain: rack}}{policy}}}\n"
-        );
+        let policy = policy(&format!("{{limits: {{failureDomain: rack}}{further}}}"));
         folder.write(
             "pools/all.yaml",
             [pools.join("---\n"), policy].join("---\n"),

@@ -10,7 +10,7 @@ use ipam_planner::migration::{
 use serde_json::json;
 
 use super::migrate_cli::{POLICY, racks, record};
-use super::support::{Folder, TextAssertions, repository};
+use super::support::{Folder, TextAssertions, policy, repository};
 
 /// What `migrate status -o json` prints.
 pub fn status_document() -> serde_json::Value {
@@ -72,9 +72,9 @@ fn the_status_says_what_to_do_next() {
 #[test]
 fn the_status_shows_windows_checks_and_what_nodes_wait_for() {
     let (record, mut nodes) = record();
-    let files = |policy: &str| {
+    let files = |spec: &str| {
         let folder = racks(&[]);
-        folder.write("pools/policy.yaml", policy);
+        folder.write("pools/policy.yaml", policy(spec));
         let loaded = ipam_controller::load(&ipam_config::source::Location {
             directory: folder.path().join("pools"),
             revision: None,

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use testbed::{Options, Program, agent_settings};
 
 use super::server::{Server, kubernetes, node as live_node};
-use super::support::{Folder, KUBERNETES, TextAssertions, cluster, pin, pool};
+use super::support::{Folder, KUBERNETES, TextAssertions, cluster, pin, policy, pool};
 
-const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {writePath: node-config, limits: {disruptive: {percent: 100}}}\n";
+const POLICY: &str = "{writePath: node-config, limits: {disruptive: {percent: 100}}}";
 
 fn node(name: &str, hostname: &str, cidr: &str) -> String {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": format!("uid-{name}"), "resourceVersion": "7",
@@ -16,7 +16,7 @@ fn node(name: &str, hostname: &str, cidr: &str) -> String {
 
 fn files(pins: &[String]) -> String {
     let pools = pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}");
-    [&[POLICY.to_owned(), pools], pins].concat().join("---\n")
+    [&[policy(POLICY), pools], pins].concat().join("---\n")
 }
 
 fn folder(items: &[String], pins: &[String]) -> Folder {

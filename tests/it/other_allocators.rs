@@ -8,7 +8,7 @@ use testbed::{ControllerManager, Options, Program, wait_until};
 
 use super::running::Running;
 use super::server::{Server, kubernetes, node};
-use super::support::{TextAssertions, pool};
+use super::support::{TextAssertions, policy, pool};
 
 const FLAGS: [&str; 4] = [
     "--controllers=node-ipam-controller",
@@ -54,7 +54,7 @@ fn the_real_controller_manager_is_seen_by_its_command_and_by_its_writes() {
     server.nodes([node("joins", json!({"rack": "a"}))]);
     let by_writes = blocked(&server).to_string();
     by_writes.assert_has("kube-controller-manager wrote spec.podCIDRs of Node `waits`");
-    let policy = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {acknowledgedAllocators: [kube-controller-manager]}\n";
+    let policy = policy("{acknowledgedAllocators: [kube-controller-manager]}");
     server.folder.write("pools/p.yaml", policy);
     assert_eq!(blocked(&server), json!([]));
 

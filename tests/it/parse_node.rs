@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use testbed::{AnnotateK8sNode, Options};
 
 use super::server::{Server, kubernetes, node};
-use super::support::{TextAssertions, pin, pool};
+use super::support::{TextAssertions, pin, policy, pool};
 
-const ANNOTATIONS: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {writePath: node-annotation}\n";
+const ANNOTATIONS: &str = "{writePath: node-annotation}";
 
 /// A server with one node, `worker-7`, pinned to 10.20.30.0/24 in the only pool.
 fn classic(version: &str, annotate: Option<AnnotateK8sNode>, policy: &str) -> Server {
@@ -44,7 +44,7 @@ fn worker_7(server: &Server) -> Value {
 
 #[test]
 fn cilium_1_11_by_annotation() {
-    let server = classic("1.11.9", None, ANNOTATIONS);
+    let server = classic("1.11.9", None, &policy(ANNOTATIONS));
     server.run(&["apply", "--auto-approve"]).expect(0);
     let node = worker_7(&server);
     assert_eq!(
@@ -61,7 +61,7 @@ fn cilium_1_11_by_annotation() {
 
 #[test]
 fn cilium_1_19_with_the_gate_open_gets_both_keys() {
-    let server = classic("1.19.3", Some(AnnotateK8sNode::On), ANNOTATIONS);
+    let server = classic("1.19.3", Some(AnnotateK8sNode::On), &policy(ANNOTATIONS));
     server.run(&["apply", "--auto-approve"]).expect(0);
     let annotations = worker_7(&server)["metadata"]["annotations"].clone();
     let both = json!({"io.cilium.network.ipv4-pod-cidr": "10.20.30.0/24", "network.cilium.io/ipv4-pod-cidr": "10.20.30.0/24"});
@@ -79,7 +79,7 @@ fn cilium_1_19_with_the_gate_open_gets_both_keys() {
 
 #[test]
 fn cilium_1_19_with_the_gate_closed_blocks_the_annotation_and_auto_takes_the_spec() {
-    let server = classic("1.19.3", None, ANNOTATIONS);
+    let server = classic("1.19.3", None, &policy(ANNOTATIONS));
     let plan = server.json("plan -o json");
     assert_eq!(plan["changes"], json!([]));
     let reason = plan["blocked"][0]["reason"].as_str().unwrap();
@@ -87,11 +87,10 @@ fn cilium_1_19_with_the_gate_closed_blocks_the_annotation_and_auto_takes_the_spe
     server.run(&["apply", "--auto-approve"]).expect(0);
     assert_eq!(worker_7(&server)["metadata"]["annotations"], Value::Null);
 
-    let automatic = ANNOTATIONS.replace("node-annotation", "auto");
     let documents = [
         pool("rack-a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
         pin("worker-7", "10.20.30.0/24"),
-        automatic,
+        policy("{writePath: auto}"),
     ];
     server
         .folder

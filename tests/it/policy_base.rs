@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster, node, pool};
+use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster, node, policy, pool};
 
 const STRICT: &str = "apiVersion: cilium-ipam.io/v1alpha1
 kind: IPAMPolicy
@@ -74,13 +74,11 @@ fn a_deleted_policy_is_told_first_and_its_limits_and_rules_apply() {
 /// A waiver lifts a limit of the base, and no other refusal of it.
 #[test]
 fn a_refusal_of_the_base_advises_only_what_helps() {
-    let policy = |count: u32| {
+    let limit = |count: u32| {
         let spec = format!("{{limits: {{assign: {{count: {count}}}}}, quarantine: 1h}}");
-        format!(
-            "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {spec}\n"
-        )
+        policy(&spec)
     };
-    let limited = folder(&policy(1), &policy(9));
+    let limited = folder(&limit(1), &limit(9));
     let human = limited.run(&PLAN).expect(5).stdout;
     let expected = "apply fewer at a time with `--target`, merge the higher limit first, or plan again with `--waive assign-count`";
     human.assert_has(expected);
@@ -124,10 +122,7 @@ fn a_rule_that_moved_in_its_file_refuses_once() {
 /// Nothing else is wrong with the plan.
 #[test]
 fn a_weakened_policy_alone_fails_where_it_is_asked_for() {
-    let protected = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {protected: {nodes: [n1]}}\n";
-    let loose =
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {}\n";
-    let folder = folder(protected, loose);
+    let folder = folder(&policy("{protected: {nodes: [n1]}}"), &policy("{}"));
     let human = folder.run(&PLAN).expect(0).stdout;
     human.assert_has("Plan: the Policy is weakened; ");
     let asked = [&PLAN[..], &["--fail-on", "policy"]].concat();
@@ -141,8 +136,7 @@ fn a_weakened_policy_alone_fails_where_it_is_asked_for() {
 
 #[test]
 fn a_policy_that_allows_no_more_is_not_reported() {
-    let loose =
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {}\n";
+    let loose = &policy("{}")[..];
     for (base, head) in [(STRICT, STRICT), (loose, STRICT), ("", loose)] {
         let folder = folder(base, head);
         let ran = folder.run(&[&PLAN[..], &["--fail-on", "policy,never"]].concat());

@@ -231,11 +231,10 @@ fn a_change_of_a_case_has_the_fields_of_a_plan() {
 #[test]
 fn tests_change_no_plan() {
     let with_tests = folder(GOOD);
-    let words = args("plan --cluster-file cluster.json -o json --fail-on never");
     let nodes = super::support::cluster("1.19.3", super::support::KUBERNETES, &[]);
     let source = |folder: &Folder| {
         folder.write("cluster.json", &nodes);
-        folder.run(&words).expect(0).json()["source"]["digest"].clone()
+        folder.plan()["source"]["digest"].clone()
     };
     let before = source(&with_tests);
     std::fs::remove_file(with_tests.join("pools/rules-test.yaml")).unwrap();

@@ -13,7 +13,7 @@ mod running;
 use std::path::PathBuf;
 
 use self::blocks::{Block, blocks};
-use super::support::{Folder, TextAssertions, repository};
+use super::support::{Folder, TextAssertions, policy, repository};
 
 /// Every document, relative to the repository.
 fn documents() -> Vec<String> {
@@ -86,10 +86,7 @@ fn the_documents_snippets_are_valid() {
                 let folder = Folder::new(&[("pools/a.yaml", &block.text)]);
                 if block.text.contains("kind: PolicyTest") {
                     // Tests alone are refused, as an empty directory is.
-                    folder.write(
-                        "pools/policy.yaml",
-                        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {}\n",
-                    );
+                    folder.write("pools/policy.yaml", policy("{}"));
                 }
                 let ran = folder.run(&["validate"]);
                 assert_eq!(ran.code, 0, "{}: {}", block.place(), ran.stderr);

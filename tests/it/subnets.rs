@@ -3,7 +3,9 @@
 
 use serde_json::Value;
 
-use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pool};
+use super::support::{
+    Folder, KUBERNETES, TextAssertions, address_pool, args, cluster, holds, node, pool,
+};
 use ipam_cilium::observed::{Observed, ObservedKind, Reader, SeenSubnet};
 use ipam_config::documents::{Documents, SourceFile, lower};
 use ipam_core::model::{Finding, Severity};
@@ -23,9 +25,7 @@ pub fn subnet_pool(name: &str, subnet: &str) -> String {
 }
 
 fn balancer(block: &str) -> String {
-    format!(
-        "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: lb}}\nspec: {{blocks: [{{cidr: \"{block}\"}}]}}\n"
-    )
+    address_pool("lb", &format!("{{blocks: [{{cidr: \"{block}\"}}]}}"))
 }
 
 pub fn desired(documents: &[String]) -> Desired {

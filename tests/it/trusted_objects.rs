@@ -2,12 +2,13 @@
 //! objects of a tenant elsewhere change nothing.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 
 use ipam_cilium::observed::ObservedKind;
 use serde_json::{Value, json};
 
 use super::support::{
-    Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pool, repository,
+    Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pool, ran, repository,
 };
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
@@ -29,23 +30,20 @@ fn rows() -> Vec<Vec<String>> {
 fn each_row_names_a_test() {
     let rows = rows();
     assert!(rows.len() >= 20, "{}", rows.len());
+    let tests = Command::new(std::env::current_exe().unwrap())
+        .args(args("--list --format terse"))
+        .output();
+    let tests = ran(tests.unwrap()).expect(0).stdout;
+    let tests = tests.lines().filter_map(|line| line.strip_suffix(": test"));
+    let tests: Vec<&str> = tests.collect();
     for row in &rows {
-        let [_, _, _, _, test] = &row[..] else {
+        let [_, _, _, _, name] = &row[..] else {
             panic!("{row:?}")
         };
-        let path = test.trim_matches('`').replace("::", "/");
-        let folder = repository().join("tests/it");
-        let (module, function) = path.rsplit_once('/').unwrap_or((&path, ""));
-        let file = folder.join(format!("{module}.rs"));
-        let text = std::fs::read_to_string(&file)
-            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        let wanted = match (module, function) {
-            (_, "") => "#[test]".to_owned(),
-            // The table of groups makes a test of each.
-            ("cases", group) => format!("\n    {group}: \""),
-            (_, function) => format!("#[test]\nfn {function}()"),
-        };
-        assert!(text.contains(&wanted), "{row:?}");
+        let name = name.trim_matches('`');
+        let module = format!("{name}::");
+        let is_named = |test: &&str| *test == name || test.starts_with(&module);
+        assert!(tests.iter().any(is_named), "{row:?}");
     }
 }
 
@@ -181,12 +179,12 @@ fn speakers_elsewhere() {
         let settings = format!(r#"{KUBERNETES},"bgp-announce-pod-cidr":"true""#);
         let items = [config.to_string(), nodes[0].clone()];
         folder.write("cluster.json", cluster("1.12.19", &settings, &items));
-        let doctor = args("doctor --no-pools --cluster-file cluster.json -o json --fail-on never");
-        folder.run(&doctor).expect(0).json()["findings"].clone()
+        let line = "doctor --no-pools --cluster-file cluster.json -o json --fail-on never";
+        folder.json(line)["findings"].to_string()
     };
-    assert_ne!(doctor("team-a"), doctor("kube-system"));
-    let about_peers = |findings: Value| findings.to_string().contains("without a peer");
-    assert!(!about_peers(doctor("team-a")));
+    let elsewhere = doctor("team-a");
+    assert_ne!(elsewhere, doctor("kube-system"));
+    elsewhere.assert_lacks("without a peer");
 }
 
 #[test]
@@ -199,8 +197,7 @@ fn labels_of_kubelets_are_named() {
         ),
     )]);
     let ran = folder.run(&["validate"]).expect(0);
-    let text = ran.stdout + &ran.stderr;
-    text.assert_has("selector-uses-kubelet-labels");
+    ran.all().assert_has("selector-uses-kubelet-labels");
 }
 
 #[test]
@@ -255,6 +252,5 @@ fn a_service_takes_no_address_of_another() {
     let items: Vec<String> = items.iter().map(Value::to_string).collect();
     folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &items));
     let ran = folder.run(&args("explain 20.0.10.1 pools --cluster-file cluster.json"));
-    let text = ran.stdout + &ran.stderr;
-    text.assert_has("shop/web");
+    ran.all().assert_has("shop/web");
 }

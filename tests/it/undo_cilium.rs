@@ -7,9 +7,10 @@ use super::support::{Folder, KUBERNETES, TextAssertions, cluster, holds, node, p
 const CLUSTER_POOL: &str = r#""ipam":"cluster-pool","enable-ipv6":"false","cluster-pool-ipv4-cidr":"10.20.0.0/16","cluster-pool-ipv4-mask-size":"24""#;
 
 pub(super) fn policy(path: &str) -> String {
-    format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {{writePath: {path}, quarantine: 1h, limits: {{disruptive: {{percent: 100}}, release: {{percent: 100}}}}}}\n"
-    )
+    let limits = "{disruptive: {percent: 100}, release: {percent: 100}}";
+    super::support::policy(&format!(
+        "{{writePath: {path}, quarantine: 1h, limits: {limits}}}"
+    ))
 }
 
 /// Cilium's operator as a Deployment, with the mode in which it runs.

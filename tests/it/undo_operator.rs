@@ -6,7 +6,7 @@ use testbed::{CiliumVersion, wait_until};
 
 use super::cluster_pool;
 use super::server::{Server, node};
-use super::support::{TextAssertions, pool};
+use super::support::{TextAssertions, policy, pool};
 
 const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
 
@@ -28,7 +28,7 @@ fn cilium_nodes_beside_the_operator(version: CiliumVersion) {
     let operator = cluster_pool::operator_of_cluster_pool(&server, version);
     server.nodes((0..3).map(|index| node(&format!("n{index}"), json!({}))));
     let files = [
-        cluster_pool::POLICY.to_owned(),
+        policy(cluster_pool::POLICY),
         pool("a", "{cidrs: [10.20.128.0/20], blockSize: 24}"),
     ];
     server.folder.write("pools/a.yaml", files.join("---\n"));

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Folder, KUBERNETES, TextAssertions, cluster, holds, node, pin, pool};
+use super::support::{
+    Folder, KUBERNETES, TextAssertions, address_pool, cluster, holds, node, pin, pool,
+};
 use super::undo::{applied, forge};
 use super::undo_cilium::{
     add, apply, cluster_pool, edit, is_refused, moved, node_config, object, policy, saved, undo,
@@ -181,8 +183,8 @@ fn an_apply_counts_what_is_blocked() {
 #[test]
 fn only_blocks_of_nodes_are_taken_back() {
     let folder = applied();
-    let blue = "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: blue}\nspec: {blocks: [{cidr: 10.7.0.0/24}]}\n";
-    folder.write("pools/blue.yaml", blue);
+    let blue = address_pool("blue", "{blocks: [{cidr: 10.7.0.0/24}]}");
+    folder.write("pools/blue.yaml", &blue);
     let words = ["apply", "--cluster", "cluster.json", "--auto-approve"];
     let report = folder.run(&[&words[..], &["-o", "json"]].concat());
     let report = report.expect(0).json();

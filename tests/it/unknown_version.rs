@@ -7,7 +7,9 @@ use testbed::Options;
 use super::operator::until;
 use super::running::Running;
 use super::server::{Server, kubernetes, node as live_node};
-use super::support::{Folder, KUBERNETES, TextAssertions, cluster, holds, node, pool};
+use super::support::{
+    Folder, KUBERNETES, TextAssertions, address_pool, cluster, holds, node, pool,
+};
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 const UNKNOWN: [&str; 5] = ["1.21.0", "1.30.1", "1.20.3", "1.15.20", "1.18.0-rc.1"];
@@ -118,7 +120,7 @@ fn watch_writes_only_what_every_release_reads() {
     server.folder.write("pools/a.yaml", pool("a", POOL));
     server.folder.write(
         "pools/lb.yaml",
-        "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {name: blue}\nspec: {blocks: [{cidr: 20.0.10.0/24}]}\n",
+        address_pool("blue", "{blocks: [{cidr: 20.0.10.0/24}]}"),
     );
     let watching = Running::start(server.folder.path(), server.plane.kubeconfig(), &["watch"]);
     let seen: Value = watching.until("seen", json!({"waiting_count": 1}));

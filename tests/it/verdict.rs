@@ -7,7 +7,8 @@ use std::process::Stdio;
 use serde_json::json;
 
 use super::support::{
-    Folder, KUBERNETES, TextAssertions, cluster, holds, node, policy, pool, program, ran,
+    Folder, KUBERNETES, TextAssertions, address_pool, cluster, holds, node, policy, pool, program,
+    ran,
 };
 
 /// A situation, the verdict on it and the exit code of `plan`.
@@ -21,12 +22,6 @@ struct Situation {
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 const ONE_BLOCK: &str = "{cidrs: [10.20.0.0/24], blockSize: 24, priority: 10}";
-
-fn address_pool(name: &str, cidr: &str) -> String {
-    format!(
-        "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: {name}}}\nspec: {{blocks: [{{cidr: {cidr}}}]}}\n"
-    )
-}
 
 fn service(ip: &str) -> String {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "shop",
@@ -53,7 +48,8 @@ fn situations() -> Vec<Situation> {
         code,
     };
     let losing = || vec![held("n1", "10.20.0.0/24"), service("10.9.0.1")];
-    let lost = || vec![pool("a", POOL), address_pool("edge", "10.7.0.0/24")];
+    let edge = || address_pool("edge", "{blocks: [{cidr: 10.7.0.0/24}]}");
+    let lost = || vec![pool("a", POOL), edge()];
     vec![
         of(
             "nothing to do",

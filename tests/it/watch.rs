@@ -8,7 +8,7 @@ use testbed::{Ending, Options};
 
 use super::running::Running;
 use super::server::{Server, kubernetes, node};
-use super::support::{TextAssertions, pool};
+use super::support::{TextAssertions, address_pool, policy, pool};
 
 fn server() -> Server {
     let server = Server::start(
@@ -171,11 +171,8 @@ fn two_of_them_and_an_apply_give_no_block_twice() {
 #[test]
 fn what_takes_something_away_waits_for_a_person_unless_the_policy_says_otherwise() {
     let server = server();
-    let balancer = |name: &str, cidr: &str| {
-        format!(
-            "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: {name}}}\nspec: {{blocks: [{{cidr: {cidr}}}]}}\n"
-        )
-    };
+    let balancer =
+        |name: &str, cidr: &str| address_pool(name, &format!("{{blocks: [{{cidr: {cidr}}}]}}"));
     server
         .folder
         .write("pools/core.yaml", balancer("core", "20.0.9.0/24"));
@@ -218,7 +215,7 @@ fn what_takes_something_away_waits_for_a_person_unless_the_policy_says_otherwise
         "a new node never waits"
     );
     server.plane.get(path).unwrap();
-    let policy = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {autoApply: destructive}\n";
+    let policy = policy("{autoApply: destructive}");
     server.folder.write("pools/policy.yaml", policy);
     watching.until(
         "written",

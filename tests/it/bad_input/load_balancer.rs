@@ -6,9 +6,8 @@ use super::{Case, address_pool, assert_named};
 use crate::support::{Folder, document};
 
 fn service_pin(service: &str, ips: &str) -> String {
-    format!(
-        "apiVersion: cilium-ipam.io/v1alpha1\nkind: ServiceAssignment\nmetadata: {{name: p}}\nspec: {{service: {service}, ips: {ips}}}\n"
-    )
+    let spec = format!("{{service: {service}, ips: {ips}}}");
+    document("ServiceAssignment", "p", &spec)
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::faults::cases;
 use super::folder;
-use crate::support::{Folder, TextAssertions, pool};
+use crate::support::{Folder, TextAssertions, policy, pool};
 
 #[test]
 fn messages_are_in_our_words() {
@@ -40,7 +40,10 @@ fn warnings_do_not_stop_a_plan() {
         .run(&["plan", "--cluster", "cluster.json", "-o", "json"])
         .expect(0);
     assert_eq!(ran.json()["findings"][0]["rule"], "foreign-address-space");
-    folder.write("pools/policy.yaml", "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {ownAddressSpace: [20.0.0.0/8]}\n");
+    folder.write(
+        "pools/policy.yaml",
+        policy("{ownAddressSpace: [20.0.0.0/8]}"),
+    );
     let ran = folder
         .run(&["plan", "--cluster", "cluster.json", "-o", "json"])
         .expect(0);
@@ -61,11 +64,6 @@ fn a_second_place_in_an_endless_line_is_not_drawn() {
 
 #[test]
 fn a_message_says_what_was_found_and_helps_with_this_field() {
-    let policy = |spec: &str| {
-        format!(
-            "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {{name: p}}\nspec: {spec}\n"
-        )
-    };
     let window = |window: &str| policy(&format!("{{migration: {{windows: [{window}]}}}}"));
     let selector = "{matchExpressions: [{key: a, operator: }]}";
     for (file, message, help) in [

@@ -10,11 +10,10 @@ use super::pairs::clouds_file;
 use super::support::stack;
 use crate::running::Running;
 use crate::server::{Server, kubernetes, node};
-use crate::support::pool;
+use crate::support::{policy, pool};
 
 const FIRST: &str = "11111111-9d65-4b7e-8d1e-6f0c1d5a9b11";
 const SECOND: &str = "22222222-9d65-4b7e-8d1e-6f0c1d5a9b11";
-const POLICY: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {neutron: {allowedAddressPairs: PodCIDRs}}\n";
 
 #[test]
 fn watch_keeps_the_pairs_of_ports() {
@@ -33,7 +32,7 @@ fn watch_keeps_the_pairs_of_ports() {
     server.nodes([vm("n1", FIRST)]);
     let files = [
         pool("rack", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
-        POLICY.to_owned(),
+        policy("{neutron: {allowedAddressPairs: PodCIDRs}}"),
     ];
     server.folder.write("pools/a.yaml", files.join("---\n"));
     let clouds = clouds_file(&stack, server.folder.path());

@@ -6,17 +6,15 @@ use testbed::Options;
 use super::{OTHER, POOL, commit, git, repository};
 use crate::running::{Running, http_get};
 use crate::server::{Server, kubernetes, node};
-use crate::support::{TextAssertions, args, cluster, node as node_json, pool};
-
-/// Writes to annotations can be undone.
-const ANNOTATION: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {writePath: node-annotation}\n";
+use crate::support::{TextAssertions, args, cluster, node as node_json, policy, pool};
 
 #[test]
 fn a_saved_plan_is_applied_from_its_own_commit() {
     let items = [node_json("n", "a", "")];
     let (folder, id) = repository(&[
         ("pools/a.yaml", &pool("a", POOL)),
-        ("pools/policy.yaml", ANNOTATION),
+        // Writes to annotations can be undone.
+        ("pools/policy.yaml", &policy("{writePath: node-annotation}")),
     ]);
     folder.write(
         "cluster.json",
